@@ -1,7 +1,7 @@
-//! `make bench`: what a user would ask of this machine, each figure beside those of others, and a table of goals.
+//! `make bench`: benchmarks from a user's view, each compared with other servers or a baseline, and a table of goals.
 //!
-//! Everything under load is another process; contenders take turns, so that ratios hold where the machine is not quiet.
-//! Arguments name sections: `make bench ONLY="overhead lenet"`.
+//! The servers under load are separate processes. The contenders take turns, so that ratios are valid even on a noisy
+//! machine. Arguments name sections: `make bench ONLY="overhead lenet"`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark stops at the first thing that goes wrong")]
 
 #[path = "bench/bare.rs"]
@@ -53,7 +53,7 @@ use stage::BenchFixture;
 
 type BenchSection = fn(&BenchFixture, &ServerProcess, &mut BenchReport);
 
-/// In running order.
+/// The sections, in running order.
 const SECTIONS: [(&str, BenchSection); 10] = [
     ("training", training::measure),
     ("queue", queue::measure),
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     let load = machine::load_average();
     println!("{}\n{}", machine::describe(), machine::noise_warning(load));
     let (stage, mut report) = (BenchFixture::new(), BenchReport::default());
-    // By a server of its own: those that are measured have only served.
+    // Trained by a separate server, so that the measured servers have only served.
     stage.train_lenet(&stage.start_server());
     for (_, section) in SECTIONS.iter().filter(|(name, _)| is_wanted(name)) {
         section(&stage, &stage.start_server(), &mut report);

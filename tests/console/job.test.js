@@ -278,7 +278,7 @@ test('a checkpoint is deployed as a version of a model', () => {
     assert.equal(await page.getByLabel('Model', { exact: true }).inputValue(), 'mnist');
     await page.getByLabel('Model', { exact: true }).fill('digits');
     await agree(page);
-    await page.locator('.toast', { hasText: 'Version 4 of digits is made of step 40.' }).waitFor();
+    await page.locator('.toast', { hasText: 'Version 4 of digits was created from step 40.' }).waitFor();
     const [told] = server.asked.filter(({ method }) => method === 'POST');
     assert.deepEqual([told.path, told.body], ['/api/v1/models/digits/versions', { from: 'job:mnist-7/checkpoint@40' }]);
     const href = await page.locator('.checkpoints a').last().getAttribute('href');
@@ -291,7 +291,7 @@ test('orders go to the job, and what happens is told', () => {
   const server = running({ more: event('note', { sequence: 12, at_ms: 1_790_000_005_000, kind: 'CHECKPOINT_SAVED', text: 'step 90', job: 'mnist-7' }, 12) });
   return visit(server, async (page) => {
     await page.locator('.history b', { hasText: 'checkpoint saved' }).waitFor();
-    for (const [button, done] of [['Preempt…', 'back to the queue'], ['Stop…', 'told to stop']]) {
+    for (const [button, done] of [['Preempt…', 'queued again'], ['Stop…', 'stopping']]) {
       await page.getByRole('button', { name: button }).click();
       await agree(page);
       await page.locator('.toast', { hasText: done }).waitFor();

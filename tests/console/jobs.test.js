@@ -61,7 +61,7 @@ test('filters take state, project, experiment and words', () => visit({ jobs: SO
   assert.deepEqual(await names(page), ['letters-3']);
   assert.equal(await page.locator('#count').textContent(), '1 of 5');
   await page.keyboard.type('no such');
-  await page.getByText('No job is as the filters say.').waitFor();
+  await page.getByText('No job matches the filters.').waitFor();
 }));
 
 test('jobs are found, selected and opened by keyboard', () => visit({ jobs: SOME() }, async (page) => {
@@ -212,12 +212,12 @@ test('orders go to all that are selected, after a question', () => {
     assert.deepEqual(told(), []);
     await button('Preempt…').click();
     await page.locator('dialog button[value=yes]').click();
-    await page.locator('.toast', { hasText: 'mnist-4: back to the queue.' }).waitFor();
+    await page.locator('.toast', { hasText: 'mnist-4: queued again.' }).waitFor();
     await row(page, 'mnist-5').getByRole('checkbox').check();
     assert.ok(await button('Preempt…').isDisabled());
     await button('Stop…').click();
     await page.locator('dialog button[value=yes]').click();
-    await page.locator('.toast', { hasText: '2 jobs: told to stop.' }).waitFor();
+    await page.locator('.toast', { hasText: '2 jobs: stopping.' }).waitFor();
     await button('Clear').click();
     for (const name of ['mnist-1', 'mnist-2']) await row(page, name).getByRole('checkbox').check();
     await button('Delete…').click();

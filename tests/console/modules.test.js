@@ -108,7 +108,7 @@ test('an answer that ends with an error, or not at all, is no answer', () => on(
     const body = new Blob([text]).stream();
     return events({ body, status: 200 }, () => {}).then(() => 'no failure', ({ message, code }) => [message, code]);
   })), ['event: error\ndata: {"error":"the plugin trapped","code":"plugin_trap"}\n\n', 'event: piece\ndata: {"said":"a"}\n\n', '']);
-  assert.deepEqual(failures, [['the plugin trapped', 'plugin_trap'], ['the answer broke off', ''], ['the answer broke off', '']]);
+  assert.deepEqual(failures, [['the plugin trapped', 'plugin_trap'], ['the response was cut off', ''], ['the response was cut off', '']]);
 }));
 
 test('what is shown is brought up to date without losing what has the focus', () => on('', async (page) => {

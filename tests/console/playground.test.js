@@ -84,13 +84,13 @@ test('a picture from a file is sent as it is', () => on('playground/digits', asy
   assert.deepEqual(await shown(page), await response.json());
   await page.getByRole('button', { name: 'Clear' }).click();
   await page.getByRole('button', { name: 'Send' }).click();
-  await page.getByText('image: there is no picture yet', { exact: true }).waitFor();
+  await page.getByText('image: no picture was given', { exact: true }).waitFor();
 }));
 
 test('a file that is no picture is told to be none', () => on('playground/digits', async (page) => {
   await page.locator('.pad').waitFor();
   await page.getByLabel('A picture for image').setInputFiles({ name: 'x.png', mimeType: 'image/png', buffer: Buffer.from('no') });
-  await page.getByText('This file is no picture that the browser can read.').waitFor();
+  await page.getByText('The browser cannot read this file as a picture.').waitFor();
 }));
 
 test('it can be drawn with the keyboard alone', () => on('playground/digits', async (page) => {

@@ -1,10 +1,10 @@
-//! Control groups with a limit of memory, for tests of what a server does where there is little.
+//! Control groups with a memory limit, for tests under memory pressure.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A control group of its own; removed when it is dropped, after its processes.
+/// A control group; dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub struct MemoryGroup {
     directory: PathBuf,
@@ -12,10 +12,11 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// A group whose processes have `bytes` of memory together, or `None` where this user may make none, which is said.
+    /// Returns a group whose processes share `bytes` of memory, or prints SKIP and returns `None` if this user cannot
+    /// create control groups.
     ///
     /// # Panics
-    /// Where there is none, and `REQUIRE_CGROUP` is set.
+    /// If the group cannot be created and `REQUIRE_CGROUP` is set.
     pub fn new(bytes: u64) -> Option<MemoryGroup> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("saggar-test-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
@@ -25,7 +26,7 @@ impl MemoryGroup {
             let made =
                 std::fs::create_dir(&directory).and_then(|()| std::fs::write(directory.join(limit), bytes.to_string()));
             if made.is_ok() {
-                // A machine with swap would go on slowly instead of running out.
+                // With swap, the processes would slow down instead of running out of memory.
                 let _ = std::fs::write(directory.join("memory.swap.max"), "0");
                 return Some(MemoryGroup { directory, is_version_1 });
             }
@@ -42,7 +43,7 @@ impl MemoryGroup {
         None
     }
 
-    /// A command that runs `program` in the group, to which arguments can be added.
+    /// Returns a command that runs `program` in the group; the caller can add arguments.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         let enter = "echo $$ > \"$0\" && exec \"$@\"";
@@ -50,16 +51,17 @@ impl MemoryGroup {
         command
     }
 
-    /// Gives its processes so many bytes together from now on.
+    /// Changes the group's memory limit to `bytes`.
     ///
     /// # Panics
-    /// Where they have more already.
+    /// If its processes already use more.
     pub fn set_limit(&self, bytes: u64) {
         let file = if self.is_version_1 { "memory.limit_in_bytes" } else { "memory.max" };
         std::fs::write(self.directory.join(file), bytes.to_string()).expect("the group is ours");
     }
 
-    /// The most bytes that its processes had at once, with what the system cached for them; `None` where it does not say.
+    /// Returns the peak memory of its processes in bytes, including page cache, or `None` if the kernel does not report
+    /// it.
     pub fn peak_bytes(&self) -> Option<u64> {
         let file = if self.is_version_1 { "memory.max_usage_in_bytes" } else { "memory.peak" };
         std::fs::read_to_string(self.directory.join(file)).ok()?.trim().parse().ok()
@@ -68,7 +70,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // Its processes were killed; the system may take a moment to let go of them.
+        // After the processes are killed, the kernel can take a moment to release them.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.directory).is_ok() {
                 return;

@@ -1,17 +1,17 @@
-//! Components that are plugins by their exports and otherwise do what a test writes, or are as hard to compile as it wants.
+//! Generates components that export a plugin's interface but have any behaviour, or any compilation cost.
 
 #[path = "../../host/plugin/tests/support/trainer.rs"]
 mod trainer_component;
 
 use trainer_component::TrainerComponent;
 
-/// A component that is a plugin by its exports, and traps when it is run.
+/// Returns a component that exports a plugin's interface and traps when it runs.
 pub fn trapping_plugin() -> Vec<u8> {
     component_with_train_body("", "", "", "unreachable")
 }
 
-/// A component whose `train` has this body, in a module with these fields that is instantiated with these arguments, after
-/// these imports and definitions.
+/// Returns a component whose `train` has the body `body`, in a module with the fields `fields`, instantiated with
+/// `arguments`, after the imports and definitions in `prelude`.
 ///
 /// # Panics
 /// If the text is not a component.
@@ -19,7 +19,7 @@ pub fn component_with_train_body(prelude: &str, arguments: &str, fields: &str, b
     TrainerComponent { prelude, arguments, fields, body, ..TrainerComponent::default() }.wasm()
 }
 
-/// A number as WebAssembly writes it: unsigned LEB128.
+/// Encodes a number as unsigned LEB128.
 pub fn encode_leb128(mut value: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -34,8 +34,8 @@ fn section(id: u8, content: &[u8]) -> Vec<u8> {
     [&[id][..], &encode_leb128(content.len()), content].concat()
 }
 
-/// The plugin with a core module more, of functions that nothing calls: `code` is what each of them does, with `locals`
-/// locals of type `i32`.
+/// Returns the plugin with an additional core module of functions that are never called. Each has `locals` locals of
+/// type `i32` and the body `code`.
 pub fn plugin_with_functions(functions: usize, locals: usize, code: &[u8]) -> Vec<u8> {
     let body = [&[1][..], &encode_leb128(locals), &[0x7f], code, &[0x0b]].concat();
     let body = [encode_leb128(body.len()), body].concat();

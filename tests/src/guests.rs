@@ -1,20 +1,20 @@
-//! Components that tests run, as `make guests` builds them.
+//! Paths of the components that tests run, as built by `make guests`.
 
 use std::path::PathBuf;
 
 use crate::root;
 
-/// The reference plugin that most tests train.
+/// Returns the reference plugin that most tests train.
 pub fn lenet() -> PathBuf {
     plugin("lenet")
 }
 
-/// One of the reference plugins.
+/// Returns one of the reference plugins.
 pub fn plugin(name: &str) -> PathBuf {
     require_built(root().join("plugins/target/saggar").join(format!("{name}.wasm")))
 }
 
-/// One of the plugins under `tests/guests`.
+/// Returns one of the plugins under `tests/guests`.
 pub fn guest(name: &str) -> PathBuf {
     require_built(root().join("tests/guests/target/saggar").join(format!("{name}.wasm")))
 }

@@ -1,53 +1,53 @@
-//! Requests as a client outside of the project would make them.
+//! HTTP requests, made independently of the project's own client.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use ureq::Agent;
 
-/// What is sent.
+/// The body of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum HttpPayload<'a> {
     /// No body.
     Nothing,
     /// JSON.
     Json(&'a Value),
-    /// Anything, with its content type.
+    /// Any content, with its content type.
     Bytes(&'a str, &'a [u8]),
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct HttpResponse {
     /// The HTTP status.
     pub status: u16,
     /// Headers by lower-case name.
     pub headers: Vec<(String, String)>,
-    /// The body, as far as it is text.
+    /// The body, if it is text.
     pub text: String,
 }
 
 impl HttpResponse {
-    /// The body as JSON; null where it is none.
+    /// Returns the body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
-    /// A header's value, or nothing.
+    /// Returns a header's value, or an empty string.
     pub fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 }
 
-/// Makes one request; an answer of any status is an answer.
+/// Makes one request and returns the response of any status.
 ///
 /// # Errors
-/// Where no whole answer came: the connection was refused, cut or too slow.
+/// Returns an error if no complete response was received: the connection was refused, interrupted or too slow.
 pub fn request(agent: &Agent, method: &str, url: &str, payload: HttpPayload<'_>) -> Result<HttpResponse, ureq::Error> {
     request_as(agent, None, method, url, payload)
 }
 
-/// As [`request`], with a key.
+/// Makes a request as [`request`] does, with a key.
 pub(crate) fn request_as(
     agent: &Agent,
     key: Option<&str>,
@@ -73,7 +73,7 @@ pub(crate) fn request_as(
     Ok(HttpResponse { status, headers, text: String::from_utf8_lossy(&body).into_owned() })
 }
 
-/// An agent that gives up after a minute.
+/// Returns an agent with a time limit of one minute.
 pub(crate) fn http_agent() -> Agent {
     let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(60)));
     Agent::new_with_config(config.build())

@@ -1,4 +1,4 @@
-//! Jobs of the guest `steady`, submitted through the REST interface.
+//! Submits jobs of the guest `steady` through the REST API.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ pub struct SteadyJob {
 }
 
 impl SteadyJob {
-    /// A job of so many steps, on the processor, that saves a checkpoint every few steps.
+    /// Returns a job of this number of steps, on the CPU, that saves a checkpoint every few steps.
     pub fn with_steps(steps: u64) -> SteadyJob {
         let spec = json!({
             "project": "steady",
@@ -24,28 +24,28 @@ impl SteadyJob {
         SteadyJob { spec: spec.as_object().cloned().expect("an object") }
     }
 
-    /// With a field of the specification.
+    /// Adds a field to the specification.
     #[must_use]
     pub fn with_field(mut self, field: &str, value: impl Into<Value>) -> SteadyJob {
         self.spec.insert(field.to_owned(), value.into());
         self
     }
 
-    /// With a parameter of the plugin.
+    /// Adds a parameter of the plugin.
     #[must_use]
     pub fn with_parameter(mut self, name: &str, value: impl Into<Value>) -> SteadyJob {
         self.spec["parameters"][name] = value.into();
         self
     }
 
-    /// The specification, with the plugin's digest.
+    /// Returns the specification, with the plugin's digest.
     pub fn spec(&self, server: &ServerProcess) -> Value {
         let mut spec = self.spec.clone();
         spec.insert("plugin".to_owned(), json!(server.upload(&guest("steady"))));
         Value::Object(spec)
     }
 
-    /// Submits it, whatever the answer.
+    /// Submits it and returns the response, whatever its status.
     pub fn post(&self, server: &ServerProcess) -> HttpResponse {
         server.request("POST", "/api/v1/jobs", HttpPayload::Json(&self.spec(server)))
     }

@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the real binary, a server of it on a free port that ends with the test, the
-//! reference plugins, and requests.
+//! Shared code of the end-to-end tests: the real binary, a server of it on a free port that ends with the test, the
+//! reference plugins, and HTTP requests.
 
 mod cgroup;
 pub mod component;
@@ -24,13 +24,14 @@ pub use server::{ServerProcess, binary, copy_version, series_value};
 
 use std::path::PathBuf;
 
-/// The project's root.
+/// Returns the project's root.
 pub fn root() -> PathBuf {
     let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     tests.parent().map(PathBuf::from).unwrap_or(tests)
 }
 
-/// A file or folder of the shared test data, which lies beside the project where there is any. Says SKIP otherwise.
+/// Returns a file or folder of the shared test data, which is beside the project. Prints SKIP and returns `None` if it
+/// does not exist.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let path = root().join("../shared").join(path);
     if path.exists() {

@@ -1,12 +1,12 @@
-//! File system name spaces of a test's own, in which it may mount.
+//! Mount namespaces for tests that mount file systems.
 
 use std::process::Command;
 
-/// The ways into one: of a user name space, and, where those are not given, by root's own right.
+/// Arguments of `unshare`: a user namespace, or root's own privilege if user namespaces are disabled.
 const UNSHARE_ARGUMENTS: [&[&str]; 2] = [&["--user", "--map-root-user", "--mount"], &["--mount"]];
 
-/// A command that runs the shell script and the arguments that are added to it in such a name space, or `None` where this
-/// machine lets nobody mount, which is said.
+/// Returns a command that runs a shell script and its arguments, which the caller adds, in a mount namespace. Prints
+/// SKIP and returns `None` if mounting is not permitted on this machine.
 pub fn unshare_command() -> Option<Command> {
     let place = tempfile::tempdir().expect("a directory for temporary files");
     let command = |way: &[&str]| {

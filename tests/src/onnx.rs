@@ -1,7 +1,8 @@
-//! The ONNX project's own cases through the real host: each model is imported by the compiled plugin, loaded as a served
-//! version would be, and asked for its data sets, on the CPU device and on every GPU adapter.
+//! Runs the ONNX project's cases end to end: the compiled plugin imports each model, which is loaded like a served
+//! version and predicts the data sets, on the CPU device and on every GPU adapter.
 //!
-//! `plugins/onnx` runs the same cases with its rules alone, over an interpreter; here everything below them takes part.
+//! `plugins/onnx` runs the same cases with its import rules alone, on an interpreter; here they pass through the whole
+//! host.
 
 mod case;
 mod proto;
@@ -22,30 +23,30 @@ use serde_json::{Map, Value, json};
 
 use case::{ConformanceTensor, OnnxCase};
 
-/// Longest that a prediction of a case may take.
+/// Time limit for a prediction of a case.
 const PREDICT_TIME: Duration = Duration::from_secs(60);
-/// Elements that an input fixed at import may have.
+/// Maximum elements of an input that is fixed at import.
 const FIXED_ELEMENTS_MAX: usize = 64;
 
-/// The plugin, ready to import on any device.
+/// The plugin, compiled for importing on any device.
 #[derive(Debug)]
 pub struct ConformanceImporter {
     host: PluginEngine,
     plugin: CompiledPlugin,
 }
 
-/// How the cases went on one device.
+/// The results of the cases on one device.
 #[derive(Clone, Debug, Default)]
 pub struct OnnxReport {
-    /// Cases whose outputs were all near enough.
+    /// Cases whose outputs were all within the tolerance.
     pub passed: usize,
-    /// Cases that the plugin or the device does not take, each with its reason.
+    /// Cases that the plugin or the device does not support, each with the reason.
     pub unsupported: Vec<String>,
-    /// Cases with other outputs than expected, or that failed where they were taken, each with what happened.
+    /// Cases with wrong outputs, or that failed although they are supported, each with the reason.
     pub wrong: Vec<String>,
 }
 
-/// Why a case did not pass.
+/// The reason why a case did not pass.
 enum CaseFailure {
     Unsupported(String),
     Wrong(String),
@@ -55,17 +56,17 @@ impl ConformanceImporter {
     /// Compiles the component.
     ///
     /// # Errors
-    /// Whatever makes it none that imports.
+    /// Returns why the component cannot import models.
     pub fn new(component: &[u8]) -> Result<ConformanceImporter, String> {
         let host = PluginEngine::new(PluginEngineConfig::default()).map_err(|error| error.to_string())?;
         let plugin = host.compile(component).map_err(|error| error.to_string())?;
         Ok(ConformanceImporter { host, plugin })
     }
 
-    /// Runs the cases under `root` whose path contains `only`, and tells `progress` of each that is done.
+    /// Runs the cases under `root` whose path contains `only`, and calls `progress` after each.
     ///
     /// # Errors
-    /// Where there are none.
+    /// Returns an error if no case is found.
     pub fn check(
         &self,
         root: &Path,
@@ -108,7 +109,7 @@ impl ConformanceImporter {
         Ok(())
     }
 
-    /// Imports and loads the model, with as few inputs fixed as it can be imported with. Gives their names too.
+    /// Imports and loads the model, with as few fixed inputs as possible. Returns the names of these too.
     fn load(
         &self,
         case: &OnnxCase,
@@ -143,7 +144,7 @@ impl ConformanceImporter {
     }
 }
 
-/// What the host cannot take by design is unsupported; the rest should not have happened.
+/// Classifies an error: by-design limits of the host are unsupported, all others are wrong.
 fn classify_refusal(during: &str, error: &PluginError) -> CaseFailure {
     let reason = format!("{during}: {error}");
     match error {
@@ -153,7 +154,7 @@ fn classify_refusal(during: &str, error: &PluginError) -> CaseFailure {
     }
 }
 
-/// The options of an import: the values of inputs that are fixed, and the shapes of the others.
+/// Returns the options of an import: the values of fixed inputs, and the shapes of the others.
 fn import_options(inputs: &[ConformanceTensor], fixed: &[String]) -> Value {
     let (mut shapes, mut constants) = (Map::new(), Map::new());
     for input in inputs {
@@ -166,8 +167,8 @@ fn import_options(inputs: &[ConformanceTensor], fixed: &[String]) -> Value {
     json!({ "shapes": shapes, "constants": constants })
 }
 
-/// Fixes the input that the message says must be known; where that one is computed, all inputs of a few integers. Whether
-/// any is fixed that was not.
+/// Fixes the input that the message requires to be known; if that one is computed, fixes all inputs of a few integers.
+/// Returns whether any input is newly fixed.
 fn fix_input(message: &str, inputs: &[ConformanceTensor], fixed: &mut Vec<String>) -> bool {
     let Some((head, _)) = message.split_once(" must be known when the model is imported") else { return false };
     let name = head.rsplit_once("` (").and_then(|(head, _)| head.rsplit_once('`')).map_or("", |(_, name)| name);
@@ -185,7 +186,8 @@ fn fix_input(message: &str, inputs: &[ConformanceTensor], fixed: &mut Vec<String
     fixed.len() > before
 }
 
-/// An input as the model takes it: a model without batches takes items, which a batch of one holds.
+/// Returns an input as the model accepts it: a model without batch dimension accepts items, which become a batch of
+/// one.
 fn input_tensor(input: &ConformanceTensor, batched: bool) -> Result<NamedTensorBytes, CaseFailure> {
     let descriptor = if batched {
         input.descriptor.clone()
@@ -197,14 +199,15 @@ fn input_tensor(input: &ConformanceTensor, batched: bool) -> Result<NamedTensorB
     Ok((input.name.clone(), descriptor, input.bytes.clone()))
 }
 
-/// An output without the batch of one around it.
+/// Returns the descriptor of an output without its batch dimension of one.
 fn item_descriptor(batch: &Descriptor) -> Result<Descriptor, CaseFailure> {
     let dims = batch.shape.dims().get(1..).unwrap_or_default();
     let shape = Shape::new(dims).map_err(|error| CaseFailure::Wrong(error.to_string()))?;
     Ok(Descriptor::new(batch.dtype, shape))
 }
 
-/// How many cases are not supported for each reason: the operator or type that is named, or the beginning of the message.
+/// Returns the number of unsupported cases by reason: the operator or type that is named, or the beginning of the
+/// message.
 pub fn count_reasons(unsupported: &[String]) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for line in unsupported {

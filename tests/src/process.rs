@@ -1,15 +1,15 @@
-//! Processes of the machine.
+//! Queries and signals of processes.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The processes whose parent is `pid`.
+/// Returns the processes whose parent is `pid`.
 pub fn child_processes(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("a system with /proc").flatten() {
         let Ok(child) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // The name in parentheses may hold anything; the parent is the second field after it.
+        // The name in parentheses can contain anything; the parent is the second field after it.
         let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
         if parent == Some(pid) {
             found.push(child);
@@ -18,7 +18,8 @@ pub fn child_processes(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The processes whose parent is `pid` and that run attempts at jobs: a server starts others too, to look for devices.
+/// Returns the child processes of `pid` that run attempts of jobs. A server also starts other processes, to search for
+/// devices.
 pub fn worker_processes(pid: u32) -> Vec<u32> {
     let is_worker = |pid: &u32| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -27,13 +28,13 @@ pub fn worker_processes(pid: u32) -> Vec<u32> {
     child_processes(pid).into_iter().filter(is_worker).collect()
 }
 
-/// Kills the process as `kill -9` does. Whether it was there.
+/// Sends SIGKILL to the process and returns whether it existed.
 pub fn kill_9(pid: u32) -> bool {
     let status = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
     status.expect("a system with kill").success()
 }
 
-/// The processes that run `program` on the state directory `home`.
+/// Returns the processes that run `program` on the state directory `home`.
 pub fn processes_of(program: &Path, home: &Path) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("a system with /proc").flatten() {
@@ -51,21 +52,21 @@ pub fn processes_of(program: &Path, home: &Path) -> Vec<u32> {
 /// Gives this thread, and the threads and processes that it starts from now on, the lowest scheduling priority.
 ///
 /// # Panics
-/// Where the system refuses it.
+/// If the system refuses it.
 pub fn lower_priority() {
-    // Linux sets it for the calling thread alone.
+    // On Linux this affects only the calling thread.
     rustix::process::nice(19).expect("every user may lower a priority");
 }
 
-/// A field of `/proc/PID/status` that counts memory, such as `VmHWM`, in KiB.
+/// Returns a memory field of `/proc/PID/status`, such as `VmHWM`, in KiB.
 pub fn memory_kib(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).expect("the field is there");
     line.trim().trim_end_matches(" kB").trim().parse().expect("a number")
 }
 
-/// Returns a command that runs the program and arguments that are added to it as the user and group of this number. Only root
-/// may run it.
+/// Returns a command that runs a program as this user and group id; the caller adds the program and its arguments.
+/// Requires root.
 pub fn command_as_user(number: u32) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &number.to_string(), "--regid", &number.to_string(), "--clear-groups"]);

@@ -1,4 +1,4 @@
-//! A server of the real binary, in a process of its own.
+//! Runs a server of the real binary in a separate process.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::guests::lenet;
 use crate::http::{HttpPayload, HttpResponse, http_agent, request_as};
 use crate::root;
 
-/// How long anything may take before a test gives up.
+/// The time limit for any wait before a test fails.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A running server; killed, with its workers, when it is dropped.
+/// A running server. Dropping it kills the server and its workers.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
@@ -25,7 +25,7 @@ pub struct ServerProcess {
     key: Option<String>,
 }
 
-/// The binary under test: `SAGGAR_BIN`, or the debug build.
+/// Returns the binary under test: `SAGGAR_BIN`, or the debug build.
 pub fn binary() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let path = std::env::var_os("SAGGAR_BIN").map_or_else(|| target.join("debug/saggar"), PathBuf::from);
@@ -53,7 +53,7 @@ impl ServerProcess {
         ServerProcess::from_command(command, home)
     }
 
-    /// Waits for the server that a command becomes, with its log in `home`.
+    /// Waits for the server that a command starts, with its log in `home`.
     pub fn from_command(mut command: Command, home: &Path) -> ServerProcess {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join("server.log"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.expect("the home directory is writable"));
@@ -78,41 +78,41 @@ impl ServerProcess {
         server
     }
 
-    /// Stores the digits as the next version of the dataset `digits`.
+    /// Stores the digits data set as the next version of the dataset `digits`.
     pub fn push_digits(&self) {
         self.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
     }
 
-    /// With a key that every request and command is sent with, where nothing else is said.
+    /// Returns the server with a key that requests and commands use by default.
     #[must_use]
     pub fn with_key(mut self, key: &str) -> ServerProcess {
         self.key = Some(key.to_owned());
         self
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Makes a request, and expects an answer of any status.
+    /// Makes a request and returns the response of any status.
     pub fn request(&self, method: &str, path: &str, payload: HttpPayload<'_>) -> HttpResponse {
         self.request_as(self.key.as_deref(), method, path, payload)
     }
 
-    /// As [`ServerProcess::request`], with this key or none.
+    /// Makes a request as [`ServerProcess::request`] does, with this key, or without one.
     pub fn request_as(&self, key: Option<&str>, method: &str, path: &str, payload: HttpPayload<'_>) -> HttpResponse {
         let url = format!("{}{path}", self.url);
         request_as(&self.agent, key, method, &url, payload)
             .unwrap_or_else(|error| panic!("{method} {path}: {error}; the log: {}", log_tail(&self.home)))
     }
 
-    /// As [`ServerProcess::request`], of a server that may go before it answers.
+    /// Makes a request as [`ServerProcess::request`] does, to a server that can end before it responds.
     pub fn try_request(&self, method: &str, path: &str, payload: HttpPayload<'_>) -> Option<HttpResponse> {
         request_as(&self.agent, self.key.as_deref(), method, &format!("{}{path}", self.url), payload).ok()
     }
@@ -129,7 +129,7 @@ impl ServerProcess {
         self.request("GET", "/metrics", HttpPayload::Nothing).text
     }
 
-    /// Returns the value of a series of `/metrics`, named with all its labels, or `None` where the page lacks it.
+    /// Returns the value of a series of `/metrics`, named with all its labels, or `None` if it does not exist.
     pub fn metric(&self, series: &str) -> Option<f64> {
         series_value(&self.metrics(), series)
     }
@@ -141,7 +141,7 @@ impl ServerProcess {
         answer.json()
     }
 
-    /// Whether the server has a Vulkan adapter to compute with. Says SKIP otherwise; with `REQUIRE_GPU` it must.
+    /// Returns whether the server has a Vulkan adapter. Prints SKIP otherwise; with `REQUIRE_GPU` panics instead.
     pub fn has_vulkan(&self) -> bool {
         let devices = self.get("/api/v1/devices");
         let has = devices["devices"].as_array().is_some_and(|all| all.iter().any(|one| one["backend"] == "vulkan"));
@@ -163,12 +163,12 @@ impl ServerProcess {
         answer.json()["digest"].as_str().expect("a digest").to_owned()
     }
 
-    /// A job as it is now.
+    /// Returns the current state of a job.
     pub fn job(&self, name: &str) -> Value {
         self.get(&format!("/api/v1/jobs/{name}"))
     }
 
-    /// Waits until a job is in this state and has done so many steps.
+    /// Waits until a job is running and has done this number of steps.
     pub fn wait_for_step(&self, name: &str, step: u64) -> Value {
         self.wait_for(name, |server| {
             let job = server.job(name);
@@ -182,7 +182,7 @@ impl ServerProcess {
         self.command(arguments).output().expect("the binary starts")
     }
 
-    /// A command that asks this server.
+    /// Returns a command that connects to this server.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(arguments).env("SAGGAR_HOST", &self.url).current_dir(root()).stdin(Stdio::null());
@@ -200,19 +200,19 @@ impl ServerProcess {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Waits until `done` gives something.
+    /// Waits until `done` returns a value.
     pub fn wait_for<T>(&self, what: &str, mut done: impl FnMut(&ServerProcess) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
             if let Some(value) = done(self) {
                 return value;
             }
-            assert!(began.elapsed() < WAIT_TIMEOUT, "waited in vain for {what}; the log: {}", log_tail(&self.home));
+            assert!(began.elapsed() < WAIT_TIMEOUT, "timed out waiting for {what}; the log: {}", log_tail(&self.home));
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Waits until the job is over and returns it.
+    /// Waits until the job has finished and returns it.
     pub fn wait_for_job(&self, job: &str) -> Value {
         self.wait_for(job, |server| {
             let job = server.get(&format!("/api/v1/jobs/{job}"));
@@ -221,7 +221,7 @@ impl ServerProcess {
         })
     }
 
-    /// Waits until the server's log holds `words`.
+    /// Waits until the server's log contains `words`.
     pub fn wait_for_log(&self, words: &str) {
         self.wait_for(words, |server| {
             let log = std::fs::read_to_string(server.home.join("server.log")).unwrap_or_default();
@@ -237,14 +237,14 @@ impl ServerProcess {
         });
     }
 
-    /// The checkpoints of a job that are kept, newest first: of which step, and the digest of its content.
+    /// Returns the existing checkpoints of a job, newest first: the step and the digest of each.
     pub fn checkpoints(&self, job: &str) -> Vec<(u64, String)> {
         let listed = self.get(&format!("/api/v1/jobs/{job}/checkpoints"));
         let one = |it: &Value| Some((it["step"].as_u64()?, it["digest"].as_str()?.to_owned()));
         listed["checkpoints"].as_array().and_then(|all| all.iter().map(one).collect()).expect("steps with digests")
     }
 
-    /// The digest of the weights of the model's first version, as soon as it is there.
+    /// Waits for the model's first version and returns the digest of its weights.
     pub fn weights_digest(&self, model: &str) -> String {
         self.wait_for(model, |server| {
             let answer = server.request("GET", &format!("/api/v1/models/{model}"), HttpPayload::Nothing);
@@ -252,16 +252,16 @@ impl ServerProcess {
         })
     }
 
-    /// Sends it a signal: `-TERM`.
+    /// Sends a signal, such as `-TERM`.
     pub fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.pid().to_string()]).status();
         assert!(sent.expect("a system with kill").success(), "{signal}: it does not run");
     }
 
-    /// Waits for its end, at most this long, and returns how it ended; its log where it did not.
+    /// Waits at most this long for the process to end, and returns its exit status.
     ///
     /// # Errors
-    /// The end of its log.
+    /// Returns the end of its log if it did not end in time.
     pub fn wait_for_exit(mut self, time: Duration) -> Result<ExitStatus, String> {
         let began = Instant::now();
         while began.elapsed() < time {
@@ -273,7 +273,7 @@ impl ServerProcess {
         Err(log_tail(&self.home))
     }
 
-    /// Kills it as `kill -9` does and waits until it is gone.
+    /// Sends SIGKILL and waits until the process has ended.
     pub fn kill_and_wait(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it is ours");
@@ -296,7 +296,7 @@ pub fn copy_version(model: &Path, from: u64, to: u64) {
     }
 }
 
-/// Returns the value of a series, named with all its labels, of a page for Prometheus, or `None` where it lacks the series.
+/// Returns the value of a series, named with all its labels, in a Prometheus page, or `None` if it does not exist.
 pub fn series_value(page: &str, series: &str) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }

@@ -1,7 +1,8 @@
-//! The W3C WebNN conformance cases, run on the reference interpreter, the CPU device and every GPU adapter.
+//! Runs the W3C WebNN conformance cases on the reference interpreter, the CPU device and every GPU adapter.
 //!
-//! A folder holds JSON files, each `{"op", "cases": [...]}`; a case has inputs, steps (operators with their arguments and
-//! options, in WebNN's words), what is expected and how near. A case passes if every device is near enough in every output.
+//! A folder contains JSON files, each `{"op", "cases": [...]}`. A case has inputs, steps (operators with their
+//! arguments and options, in WebNN's terms), expected outputs and a tolerance. A case passes if every output of every
+//! device is within the tolerance.
 
 mod build;
 mod case;
@@ -16,7 +17,7 @@ use std::path::Path;
 pub use case::{WebnnCase, read_cases};
 pub use run::WebnnDevices;
 
-/// How a folder of cases went.
+/// The results of a folder of cases.
 #[derive(Clone, Debug, Default)]
 pub struct WebnnReport {
     /// Cases that every device passed.
@@ -25,14 +26,14 @@ pub struct WebnnReport {
     pub failed: Vec<String>,
     /// Cases that were not run, each with its reason.
     pub skipped: Vec<String>,
-    /// Entries of the list of unsupported cases that no case matched.
+    /// Entries of the list of unsupported cases that matched no case.
     pub dead_entries: Vec<&'static str>,
 }
 
 /// Runs every case of every `.json` file in `folder`.
 ///
 /// # Errors
-/// What a file or a case lacks to be one, with its name.
+/// Returns the name of an invalid file or case, and what is wrong with it.
 pub fn check(folder: &Path, devices: &WebnnDevices) -> Result<WebnnReport, String> {
     let mut report = WebnnReport::default();
     let mut matched = BTreeSet::new();

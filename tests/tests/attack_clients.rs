@@ -1,5 +1,6 @@
-//! Attacks by clients against the real binary: answers that nobody takes, connections that do nothing, a worker that is
-//! stopped, a pipe in the place of a certificate, and names that steer a terminal. Each has an end in count and in time.
+//! Attacks by clients on the real binary: responses that are never read, idle connections, a stopped worker, a named
+//! pipe in place of a certificate, and names with terminal control characters. Each attack is limited in count and
+//! time.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -12,16 +13,16 @@ use std::time::{Duration, Instant};
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, lenet, memory_kib, root, worker_processes};
 use serde_json::json;
 
-/// How long anything may take before a test gives up.
+/// The time limit for any wait before a test fails.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A frame of HTTP/2: its length, type, flags and stream.
+/// Returns a frame of HTTP/2 from its type, flags, stream and payload.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Asks for `path` on as many streams as there may be, with no window for any answer.
+/// Requests `path` on the maximum number of streams, with a flow-control window of 0 for every response.
 fn ask_without_window(server: &ServerProcess, path: &str) -> TcpStream {
     let mut stream = connect(server);
     let settings = [&4_u16.to_be_bytes()[..], &0_u32.to_be_bytes()].concat();
@@ -39,7 +40,7 @@ fn connect(server: &ServerProcess) -> TcpStream {
     TcpStream::connect(server.url().strip_prefix("http://").unwrap()).unwrap()
 }
 
-/// Row 8: two connections that ping and take nothing of 128 answers each. All of them are reset, within two minutes.
+/// Two connections send pings but read none of 128 responses each. All streams must be reset within two minutes.
 #[test]
 fn responses_that_a_pinging_client_never_reads_are_reset() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
@@ -51,7 +52,7 @@ fn responses_that_a_pinging_client_never_reads_are_reset() {
     while resets != [128; 2] {
         assert!(began.elapsed() < WAIT_TIMEOUT, "{resets:?} of 128 answers are given up");
         for (at, stream) in streams.iter_mut().enumerate() {
-            // An end of the connection is an end of its answers too.
+            // Closing the connection also ends its responses.
             if stream.write_all(&frame(6, 0, 0, &[0; 8])).is_err() {
                 resets[at] = 128;
                 continue;
@@ -75,7 +76,7 @@ fn responses_that_a_pinging_client_never_reads_are_reset() {
     assert!(grown < 256 << 10, "the server has grown by {grown} KiB");
 }
 
-/// Takes whole frames out of a buffer: how many of them are resets, and what answers those that are pings.
+/// Removes whole frames from a buffer. Returns the number of stream resets among them, and the replies to pings.
 fn drain_frames(buffer: &mut Vec<u8>) -> (usize, Vec<u8>) {
     let (mut at, mut resets, mut pongs) = (0, 0, Vec::new());
     while buffer.len() - at >= 9 {
@@ -94,20 +95,20 @@ fn drain_frames(buffer: &mut Vec<u8>) -> (usize, Vec<u8>) {
 
 const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// Whether the server answers a request on this connection.
+/// Returns whether the server responds to a request on this connection.
 fn is_answered(stream: &mut (impl Read + Write)) -> bool {
     let mut answer = [0; 1024];
     stream.write_all(HEALTH).is_ok()
         && stream.read(&mut answer).is_ok_and(|count| answer[..count].starts_with(b"HTTP/1.1 200"))
 }
 
-/// Row 15: more connections than there may be, each of which asks for `/healthz` and stays. Others are answered all the
-/// same, by the port and by the socket file, and models are still read from their directory.
+/// More connections than the limit, each of which requests `/healthz` and stays open. Other clients must still be
+/// served, on the port and on the socket file, and models must still be loaded from their directory.
 #[test]
 fn idle_connections_do_not_block_other_clients() {
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("s.sock");
-    // Few descriptors, so that few connections are enough.
+    // Few file descriptors, so that few connections reach the limit.
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 400 && exec \"$0\" \"$@\""]).arg(binary());
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home.path());
@@ -132,7 +133,7 @@ fn idle_connections_do_not_block_other_clients() {
     assert!(idle.iter_mut().any(is_answered), "not all of them had to go");
 }
 
-/// A worker that is stopped gives up its slot, and its job goes on in another one.
+/// A stopped worker loses its slot, and its job continues in another worker.
 #[test]
 fn a_stopped_worker_is_replaced() {
     let home = tempfile::tempdir().unwrap();
@@ -152,7 +153,7 @@ fn make_named_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Row 16: a pipe that nobody writes to is no certificate, and keeps nobody waiting.
+/// A named pipe without a writer is refused as a certificate and blocks nothing.
 #[test]
 fn a_named_pipe_as_certificate_is_refused() {
     let home = tempfile::tempdir().unwrap();
@@ -174,7 +175,7 @@ fn a_named_pipe_as_certificate_is_refused() {
     std::fs::copy(of_tests.join("first.crt.pem"), &certificate).unwrap();
     let server = ServerProcess::from_command(serve("127.0.0.1:0"), home.path());
     make_named_pipe(&certificate);
-    server.wait_for_log("is refused; the one before stays");
+    server.wait_for_log("is refused; the previous one stays in use");
     let pid = server.pid();
     assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
     let began = Instant::now();
@@ -197,16 +198,16 @@ fn wait_for_exit_within(child: &mut std::process::Child, time: Duration) -> Opti
     None
 }
 
-/// Whether a process runs: one that has ended stays until its parent asks, as a zombie.
+/// Returns whether a process is running. A process that has ended remains a zombie until its parent waits for it.
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
 }
 
-/// Sets the title, clears the screen, begins another line, and turns the direction of writing.
+/// Sets the title, clears the screen, starts a new line, and reverses the writing direction.
 const HOSTILE: &str = "x\u{1b}]0;owned\u{7}\u{1b}[2J\n\rsaggar: all is well\u{9b}31m\u{202e}\u{200b}";
 
-/// Answers every request with a job, a log or an error whose every name and text is hostile.
+/// Responds to every request with a job, a log or an error in which all names and texts are hostile.
 fn serve_hostile_answers(listener: &TcpListener) {
     for stream in listener.incoming().take(100) {
         let mut stream = stream.unwrap();
@@ -239,7 +240,7 @@ fn serve_hostile_answers(listener: &TcpListener) {
     }
 }
 
-/// Row 19: whatever is printed of names, messages and logs, nothing of it steers the terminal or looks like another line.
+/// No name, message or log line that is printed can control the terminal or look like another line.
 #[test]
 fn control_characters_in_names_do_not_reach_the_terminal() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! Attacks on what compiles: components, model files and graphs that are small and take much. The server answers meanwhile,
-//! holds nothing of them, and refuses what passes a limit.
+//! Attacks on compilation: small components, model files and graphs that are expensive to compile. The server must
+//! remain responsive, keep no memory for them, and refuse those over a limit.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::Write;
@@ -13,10 +13,11 @@ use saggar_plugin::{CompileChildren, CompilePurpose, CompilerMode, PluginEngine,
 use saggar_tests::component::{encode_leb128, plugin_with_functions, trapping_plugin};
 use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, binary, child_processes, kill_9, lenet, memory_kib};
 
-/// How long anything may take before a test gives up: this machine may be busy.
+/// The time limit for any wait before a test fails. It is long because the machine can be busy.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A component within every limit that takes a compiler minutes: two functions whose locals all live through loops.
+/// Returns a component within every limit that takes minutes to compile: two functions with many locals, all live
+/// across loops.
 fn slow_component(seed: u8) -> Vec<u8> {
     const LOCALS: usize = 3_000;
     const LOOPS: usize = 2_500;
@@ -54,12 +55,12 @@ fn upload(server: &ServerProcess, wasm: &[u8]) -> HttpResponse {
     server.request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", wasm))
 }
 
-/// The same, where the server may go meanwhile.
+/// Uploads as `upload` does, to a server that can end meanwhile.
 fn try_upload(server: &ServerProcess, wasm: &[u8]) -> Option<HttpResponse> {
     server.try_request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", wasm))
 }
 
-/// Whether a process runs. One that has ended may be listed until its new parent looks at it.
+/// Returns whether a process is running. An ended process can be listed until its new parent waits for it.
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
@@ -90,7 +91,7 @@ fn a_small_component_of_many_locals_is_refused_at_once() {
 
 #[test]
 fn components_that_are_no_plugin_are_refused_before_compilation() {
-    // Were it compiled, this program would have to be there.
+    // Compiling would need this program, which does not exist.
     let host = compiler_host("/nonexistent/saggar".into());
     let foreign =
         wat::parse_str(r#"(component (instance $i) (export "acme:thing/main@1.0.0" (instance $i)))"#).unwrap();
@@ -111,7 +112,7 @@ fn a_compiler_process_is_killed_at_its_deadline() {
     host.compile(&trapping_plugin()).unwrap();
 }
 
-/// What a child of these limits says on standard error when it compiles `wasm`, and whether it succeeded.
+/// Returns whether a child with these limits compiles `wasm`, and its standard error.
 fn run_child(wasm: &[u8], memory_bytes: u64) -> (bool, String) {
     let mut child = Command::new(binary())
         .args(["compile-child", "component", "--cpu-seconds", "600", "--memory-bytes", &memory_bytes.to_string()])
@@ -122,11 +123,11 @@ fn run_child(wasm: &[u8], memory_bytes: u64) -> (bool, String) {
         .unwrap();
     let request = [&1_u32.to_le_bytes()[..], &(wasm.len() as u64).to_le_bytes(), wasm].concat();
     let mut stdin = child.stdin.take().unwrap();
-    // One that ends early does not read all of it.
+    // A child that ends early does not read everything.
     let _ = stdin.write_all(&request);
     let output = child.wait_with_output().unwrap();
     drop(stdin);
-    // The ninth byte of an answer says that it is a result.
+    // The ninth byte of a response marks a result.
     (output.stdout.get(8) == Some(&0), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -150,10 +151,10 @@ fn a_cached_component_is_loaded_without_a_compiler_process() {
     let wasm = std::fs::read(lenet()).unwrap();
     let compiled = host(binary()).compile(&wasm).unwrap();
     assert!(compiled.has_trainer() && compiled.has_predictor());
-    // This one could start no child.
+    // This host cannot start a child process, so it must use the cache.
     let loaded = host("/nonexistent/saggar".into()).compile(&wasm).unwrap();
     assert_eq!(loaded.digest(), compiled.digest());
-    // Nor could this one, and it finds what a process has compiled in place.
+    // This one cannot either. It succeeds once an engine that compiles in its own process has filled the cache.
     assert!(host("/nonexistent/saggar".into()).compile(&trapping_plugin()).is_err());
     let in_place = PluginEngineConfig { cache_dir: Some(dir.path().to_owned()), ..PluginEngineConfig::default() };
     PluginEngine::new(in_place).unwrap().compile(&trapping_plugin()).unwrap();
@@ -186,7 +187,7 @@ fn slow_uploads_are_queued_and_the_server_stays_responsive() {
             server.get("/healthz");
             assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         }
-        // Those that are refused are refused while the others wait; then the server goes, and the others with it.
+        // Refusals are immediate while the other uploads wait. Then the server is stopped, which also ends the others.
         wait_until("a refusal", || uploads.iter().filter(|upload| upload.is_finished()).count() >= 4);
         let pid = server.pid();
         let running = compile_children(pid);

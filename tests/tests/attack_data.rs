@@ -1,4 +1,4 @@
-//! Attacks by files and by what jobs record: memory, disk and the server's attention stay within their bounds.
+//! Attacks by files and by recorded data of jobs: memory, disk and the server's time stay within their limits.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use std::io::Write;
@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, copy_version, guest, memory_kib, unshare_command};
 use serde_json::Value;
 
-/// KiB by which the memory of a server may grow while it takes in a dataset, whatever the dataset is.
+/// The limit on a server's memory growth during an import, in KiB, whatever the dataset is.
 const GROWTH_KIB_MAX: u64 = 128 << 10;
 
 fn push(server: &ServerProcess, file: &str, content: &[u8]) -> (Option<i32>, String) {
@@ -30,7 +30,7 @@ fn ingesting_files_of_newlines_uses_bounded_memory() {
     assert_ne!(code, Some(0), "{said}");
     assert!(said.contains("x.txt.gz") && said.contains("1000 times") && said.contains("uncompressed"), "{said}");
     assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
-    // As it is, it is a dataset, and memory holds buffers of it.
+    // Uncompressed, it is a valid dataset, and memory holds only buffers of it.
     let (code, said) = push(&server, "x.txt", &lines.repeat(64));
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(server.get("/api/v1/datasets")["datasets"][0]["items"], 64 << 20);
@@ -74,7 +74,7 @@ fn metric_points_of_a_job_are_limited_and_removed_with_it() {
     assert_eq!(server.request("DELETE", &format!("/api/v1/jobs/{name}"), HttpPayload::Nothing).status, 200);
     let left = records();
     assert!(left < full / 2 && left < 4 << 20, "{left} of {full} bytes are left");
-    // There is room for others.
+    // Other jobs still have space.
     assert_eq!(server.wait_for_job(&SteadyJob::with_steps(5).submit(&server))["state"], "SUCCEEDED");
 }
 
@@ -119,7 +119,7 @@ fn removed_directories_and_a_full_disk_are_not_internal_server_errors() {
         "mount -t tmpfs -o size=24m tmpfs \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 --device cpu --home \"$0\"";
     command.arg(script).args([home.path(), &binary()]);
     let server = ServerProcess::from_command(command, logs.path());
-    // Only the server sees the disk.
+    // The disk is mounted only in the server's mount namespace.
     let fill = format!("/proc/{}/root{}/fill", server.pid(), home.path().display());
     let Ok(mut file) = std::fs::File::create(&fill) else { return println!("SKIP: {fill} cannot be written") };
     while file.write_all(&[0; 4096]).is_ok() {}
@@ -129,7 +129,7 @@ fn removed_directories_and_a_full_disk_are_not_internal_server_errors() {
     let body: Value = refused.json();
     assert_eq!((refused.status, &body["code"]), (507, &Value::from("disk_full")), "{}", refused.text);
     assert!(body["hint"].as_str().unwrap().contains("saggar gc"), "{body}");
-    // Its space is free when nobody has it open.
+    // Its space is freed when the last file handle is closed.
     drop(file);
     std::fs::remove_file(&fill).unwrap();
     let again = upload();

@@ -1,5 +1,5 @@
-//! Attacks by model files: small ones that take much to import or to load. They run in processes of their own, which end in
-//! time, and the server answers meanwhile.
+//! Attacks by model files that are small but expensive to import or load. They run in separate processes, which are
+//! ended in time, and the server remains responsive.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use saggar_plugin::{CompileChildren, CompilerMode, ImportRequest, PluginEngine, 
 use saggar_tests::{HttpPayload, ServerProcess, binary, child_processes, plugin};
 use serde_json::json;
 
-/// A field of a protobuf message that is bytes, text or a message.
+/// Encodes a length-delimited field of a protobuf message: bytes, text or a message.
 fn encode_field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut length = bytes.len();
     let mut field = vec![number << 3 | 2];
@@ -21,12 +21,12 @@ fn encode_field(number: u8, bytes: &[u8]) -> Vec<u8> {
     field
 }
 
-/// A field that is a small number.
+/// Encodes a field with a small number.
 fn encode_number(number: u8, value: u8) -> Vec<u8> {
     vec![number << 3, value]
 }
 
-/// A value of four numbers.
+/// Encodes the description of a value of four numbers.
 fn encode_value_info(name: &str) -> Vec<u8> {
     let shape = encode_field(1, &encode_number(1, 1))
         .into_iter()
@@ -36,7 +36,7 @@ fn encode_value_info(name: &str) -> Vec<u8> {
     [encode_field(1, name.as_bytes()), encode_field(2, &encode_field(1, &tensor))].concat()
 }
 
-/// An ONNX file that adds `x` to itself `nodes` times, each time another two of the sums before.
+/// Returns an ONNX file with `nodes` additions, each of two of the previous sums.
 fn model_of_sums(nodes: usize) -> Vec<u8> {
     let name = |at: usize| if at == 0 { "x".to_owned() } else { format!("v{at}") };
     let mut graph = Vec::new();
@@ -69,7 +69,7 @@ fn compile_children(pid: u32) -> usize {
     child_processes(pid).iter().filter(|pid| compiles(pid)).count()
 }
 
-/// More than is compiled in place.
+/// More nodes than are imported in the server's own process.
 const LARGE: usize = 3_000;
 
 #[test]
@@ -98,7 +98,7 @@ fn an_import_past_its_deadline_is_killed() {
     let cache_dir = Some(dir.path().to_owned());
     let host = PluginEngine::new(PluginEngineConfig { compiler, cache_dir, instances_max: 8 }).unwrap();
     let component = std::fs::read(plugin("onnx")).unwrap();
-    // Compiled now: the import's time is the file's alone.
+    // Compile first, so that the time limit applies to the file's import alone.
     host.compile(&component).unwrap();
     let device = saggar_cpu::open(Some(1)).unwrap();
     let import = |file: &[u8], time: Duration| {
@@ -107,7 +107,7 @@ fn an_import_past_its_deadline_is_killed() {
     let file = model_of_sums(48_000);
     let began = Instant::now();
     let error = import(&file, Duration::from_millis(30)).unwrap_err();
-    // The child interrupts the plugin at its deadline, and is killed at the same time.
+    // At the deadline, the child interrupts the plugin, and the parent kills the child at the same time.
     let is_late = matches!(error, PluginError::CompileLimit { .. } | PluginError::Deadline { .. });
     assert!(is_late, "{error}");
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());

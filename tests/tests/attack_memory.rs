@@ -1,5 +1,5 @@
-//! Attacks on the server's memory, one by one and all at once in a control group of 512 MiB, beside a client with a key of
-//! its own that must go on getting right answers. `ATTACK_SECONDS` says for how long (`make attack`: a minute).
+//! Attacks on the server's memory, one by one and all at once, in a control group of 512 MiB. A client with a separate
+//! key must continue to get correct responses. `ATTACK_SECONDS` sets the duration (`make attack`: one minute).
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ fn seconds() -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A key with these scopes for the server with its state in `home`.
+/// Creates a key with these scopes for the server with its state in `home`.
 fn key(home: &Path, name: &str, scopes: &str) -> String {
     let mut command = std::process::Command::new(binary());
     let made = command.args(["key", "create", name, "--scope", scopes, "--home"]).arg(home).output().unwrap();
@@ -32,7 +32,8 @@ fn key(home: &Path, name: &str, scopes: &str) -> String {
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
-/// A server in `group` that wants keys and serves `digits` and `hoard`, which are trained in `home` outside of the group; ready.
+/// Starts a server in `group` that requires keys and serves `digits` and `hoard`, which are trained in `home` outside
+/// the group. Returns when it is ready.
 fn serve_in(group: &MemoryGroup, home: &Path) -> ServerProcess {
     let server = ServerProcess::start_with_digits(home, &[]);
     publish_hoard(&server);
@@ -50,7 +51,7 @@ fn digit() -> Value {
     json!({ "image": vec![[0, 3, 12, 16, 2, 0, 0, 0]; 8] })
 }
 
-/// Asks again and again until `over`: how long each answer took, all of which must be as `expected`.
+/// Sends requests until `over` returns true, and returns the duration of each. Every response must equal `expected`.
 fn ask_until(server: &ServerProcess, key: &str, expected: &str, over: impl Fn() -> bool) -> Vec<Duration> {
     let mut times = Vec::new();
     while !over() {
@@ -68,7 +69,7 @@ fn percentile(times: &[Duration], percent: usize) -> Duration {
     times[(times.len() - 1) * percent / 100]
 }
 
-/// 64 MB of zeros, a million digits, in some 62 KB.
+/// Returns 64 MB of zeros, a million digits, compressed to about 62 KB.
 fn bomb() -> (Vec<u8>, usize) {
     let parameters = json!({ "binary_data_size": 64_000_000 });
     let input = json!({ "name": "image", "shape": [1_000_000, 8, 8], "datatype": "UINT8", "parameters": parameters });
@@ -79,18 +80,18 @@ fn bomb() -> (Vec<u8>, usize) {
     (encoder.finish().unwrap(), head.len())
 }
 
-/// Sends an HTTP/1.1 request and drops the connection after `patience`, whatever came.
+/// Sends an HTTP/1.1 request and drops the connection after `patience`.
 fn send_raw(address: &str, head: &str, body: &[u8], patience: Duration) {
     let Ok(mut stream) = TcpStream::connect(address) else { return };
     let _ = stream.set_read_timeout(Some(patience));
     let _ = stream.set_write_timeout(Some(patience));
-    // A server that refuses may close before everything is sent.
+    // A server that refuses can close the connection before everything is sent.
     if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).is_ok() {
         let _ = stream.read(&mut [0; 1024]);
     }
 }
 
-/// An input that is small on the way and large in the queue.
+/// Sends an input that is small when transferred and large in the queue.
 fn send_bomb(address: &str, key: &str, (body, json_bytes): &(Vec<u8>, usize)) {
     let head = format!(
         "POST /v2/models/digits/infer HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
@@ -101,7 +102,7 @@ fn send_bomb(address: &str, key: &str, (body, json_bytes): &(Vec<u8>, usize)) {
     send_raw(address, &head, body, Duration::from_secs(3));
 }
 
-/// Bodies that are announced and hardly sent.
+/// Sends requests whose bodies are announced but hardly sent.
 fn send_slowly(address: &str, key: &str, until: Instant) {
     let head = format!(
         "POST /v2/models/digits/infer HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
@@ -119,13 +120,13 @@ fn send_slowly(address: &str, key: &str, until: Instant) {
     }
 }
 
-/// A frame of HTTP/2. Source: RFC 9113, 4.1.
+/// Returns a frame of HTTP/2. Source: RFC 9113, 4.1.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A field of a head, literal and without an index. Source: RFC 7541, 6.2.2.
+/// Returns a literal header field without indexing. Source: RFC 7541, 6.2.2.
 fn encode_header_field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| {
         assert!(text.len() < 127, "longer ones need another form");
@@ -134,7 +135,7 @@ fn encode_header_field(name: &str, value: &str) -> Vec<u8> {
     [vec![0], text(name), text(value)].concat()
 }
 
-/// 128 requests for a large answer over one connection whose client gives no window to send it in.
+/// Sends 128 requests for a large response over one connection with a flow-control window of 0.
 fn request_without_reading(address: &str, key: &str, until: Instant) {
     let (headers, settings, ping) = (1, 4, 6);
     let Ok(mut stream) = TcpStream::connect(address) else { return };
@@ -166,7 +167,7 @@ fn request_without_reading(address: &str, key: &str, until: Instant) {
     }
 }
 
-/// A folder with a text of `bytes` newlines, compressed.
+/// Writes a folder with a compressed text of `bytes` newlines.
 fn write_newlines(folder: &Path, bytes: usize) {
     std::fs::create_dir(folder).unwrap();
     let mut encoder = GzEncoder::new(std::fs::File::create(folder.join("x.txt.gz")).unwrap(), Compression::best());
@@ -175,7 +176,8 @@ fn write_newlines(folder: &Path, bytes: usize) {
     encoder.finish().unwrap();
 }
 
-/// Trains `hostile` to publish a model that keeps 64 MB more with each call of [`HOARD`] with [`memory_keeping_input`].
+/// Trains `hostile` to publish a model that retains 64 MB more with each call of [`HOARD`] with
+/// [`memory_keeping_input`].
 fn publish_hoard(server: &ServerProcess) {
     let plugin = guest("hostile");
     let run = ["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=hoard", "predict=hoard"];
@@ -183,7 +185,7 @@ fn publish_hoard(server: &ServerProcess) {
     server.wait_for_version("hoard", 1);
 }
 
-/// An input for which `hoard` keeps memory; warming it up does not.
+/// Returns an input for which `hoard` retains memory. Warming it up does not.
 fn memory_keeping_input() -> Value {
     json!({ "x": [1, 2, 3, 4] })
 }
@@ -201,12 +203,12 @@ fn instances_that_accumulate_device_memory_are_replaced() {
         assert_eq!(answer.status, 200, "call {call}: {}", answer.text);
         most = most.max(bytes(&server));
     }
-    // An eighth of the memory of models, and a little for programs.
+    // The limit: an eighth of the memory for models, and a little for programs.
     assert!(most <= warm + (128 << 20) + (1 << 20), "{most} bytes are kept, {warm} when it was warm");
     assert!(most >= warm + (64 << 20), "the case is reached");
 }
 
-/// Memory of the server that no file stands behind, in MiB.
+/// Returns the server's anonymous memory in MiB.
 fn anonymous_mib(server: &ServerProcess) -> u64 {
     memory_kib(server.pid(), "RssAnon") >> 10
 }
@@ -219,12 +221,12 @@ fn freed_memory_is_returned_to_the_operating_system() {
     server.push_digits();
     let before = anonymous_mib(&server);
     let most = std::thread::scope(|scope| {
-        // On several threads, so that several arenas of the allocator are used.
+        // Several threads use several arenas of the allocator.
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..4 {
                     let _ = server.try_request("POST", HOARD, HttpPayload::Json(&memory_keeping_input()));
-                    // Refused after it was read: no such input.
+                    // Refused only after it was read, because the model has no such input.
                     let large = json!({ "x": "0".repeat(12 << 20) });
                     let _ = server.try_request("POST", HOARD, HttpPayload::Json(&large));
                 }
@@ -264,12 +266,12 @@ fn simultaneous_memory_attacks_do_not_affect_other_clients() {
     let address = server.url().strip_prefix("http://").unwrap().to_owned();
     let folder = directory.path().join("newlines");
     write_newlines(&folder, 100 << 20);
-    // Each local is set to itself and one more: about a megabyte of code within every limit.
+    // Each local is set to its value plus one: about a megabyte of code within every limit.
     let code: Vec<u8> = (0..100).flat_map(|at| [0x20, at, 0x41, 1, 0x6a, 0x21, at]).collect();
     let uploaded = AtomicUsize::new(0);
     let (bomb, until, over) = (bomb(), Instant::now() + seconds(), AtomicBool::new(false));
     let upload = || {
-        // Another one each time: what was compiled before is not compiled again.
+        // A new component each time, because compiled components are cached.
         let wasm = plugin_with_functions(1_500 + uploaded.fetch_add(1, Ordering::Relaxed), 100, &code);
         let _ = server.request_as(Some(&bad), "POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", &wasm));
     };
@@ -280,7 +282,7 @@ fn simultaneous_memory_attacks_do_not_affect_other_clients() {
     let hoard = || {
         let _ = server.request_as(Some(&bad), "POST", HOARD, HttpPayload::Json(&memory_keeping_input()));
     };
-    // Answered or refused: what matters is that the server goes on.
+    // The responses do not matter, only that the server continues.
     let attacks: [(usize, &(dyn Fn() + Sync)); 6] = [
         (20, &|| send_bomb(&address, &bad, &bomb)),
         (2, &|| request_without_reading(&address, &bad, until)),
@@ -292,7 +294,7 @@ fn simultaneous_memory_attacks_do_not_affect_other_clients() {
     let beside = std::thread::scope(|scope| {
         let client = scope.spawn(|| ask_until(&server, &good, &expected, || over.load(Ordering::Relaxed)));
         let attack_again = |attack: &(dyn Fn() + Sync)| {
-            // Attackers would be on other machines: here they must not take processor time from server and client.
+            // Attackers would run on other machines, so here they must not take CPU time from server and client.
             lower_priority();
             while Instant::now() < until {
                 attack();

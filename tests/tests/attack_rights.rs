@@ -1,4 +1,4 @@
-//! Attacks on what keys may do, against the real binary: effects that a key has no right to, on every way to them.
+//! Attacks on access control, against the real binary: actions that a key has no right to, through every interface.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::process::Command;
 use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, SteadyJob, binary, guest};
 use serde_json::{Value, json};
 
-/// Makes a key; its text.
+/// Creates a key and returns its text.
 fn create(home: &Path, name: &str, scopes: &str, project: Option<&str>) -> String {
     let mut command = Command::new(binary());
     command.args(["key", "create", name, "--scope", scopes, "--home"]).arg(home);
@@ -18,7 +18,7 @@ fn create(home: &Path, name: &str, scopes: &str, project: Option<&str>) -> Strin
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A server that asks for keys; where nothing is said, it is asked with one that may everything.
+/// Starts a server that requires keys. By default, requests use an admin key.
 fn start_with_keys(home: &Path) -> ServerProcess {
     let boss = create(home, "boss", "admin", None);
     ServerProcess::start_with(home, &["--require-keys"]).with_key(&boss)
@@ -29,14 +29,14 @@ fn ask(server: &ServerProcess, key: &str, method: &str, path: &str, body: &Value
     server.request_as(Some(key), method, path, payload)
 }
 
-/// Submits a job of `steady` with this key; the job when it is over.
+/// Runs a job of `steady` with this key, and returns it when it has finished.
 fn run(server: &ServerProcess, key: &str, job: &SteadyJob) -> Value {
     let answer = ask(server, key, "POST", "/api/v1/jobs", &job.spec(server));
     assert_eq!(answer.status, 201, "{}", answer.text);
     server.wait_for_job(answer.json()["name"].as_str().unwrap())
 }
 
-/// Lines of the audit log with this action: who, subject, result.
+/// Returns the audit log entries of this action: who, subject, result.
 fn audit_entries(home: &Path, action: &str) -> Vec<[String; 3]> {
     let text = std::fs::read_to_string(home.join("audit.log")).unwrap_or_default();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -49,7 +49,7 @@ fn contains_entry(lines: &[[String; 3]], wanted: [&str; 3]) -> bool {
     lines.iter().any(|line| *line == wanted)
 }
 
-/// A model that answers, made by whoever may everything.
+/// Serves a model that was published with an admin key.
 fn serve_matmul(server: &ServerProcess) {
     server.saggar_ok(&["run", guest("matmul").to_str().unwrap(), "--device", "cpu", "--wait"]);
     server.wait_for_version("matmul", 1);
@@ -59,7 +59,7 @@ fn pixels() -> Value {
     json!({ "x": vec![0.5; 784] })
 }
 
-/// The whole answer to a prediction of `matmul` with a further header.
+/// Returns the raw response to a prediction of `matmul` with an additional header.
 fn predict_with(server: &ServerProcess, key: &str, header: &str) -> String {
     let (body, address) = (pixels().to_string(), server.url().trim_start_matches("http://"));
     let mut stream = TcpStream::connect(address).unwrap();
@@ -97,7 +97,7 @@ fn a_job_cannot_publish_to_the_model_of_another_project() {
     assert_eq!(server.get("/api/v1/models/matmul")["serving"], 1);
     let name = refused["name"].as_str().unwrap();
     assert!(!server.checkpoints(name).is_empty(), "what it has learnt stays");
-    // A new model is its project's, and its project's jobs go on with it.
+    // A new model belongs to its project, and jobs of the project can publish further versions.
     for version in 1..=2 {
         let seed = publish("evil", "own").with_field("seed", version);
         assert_eq!(run(&server, &evil, &seed)["state"], "SUCCEEDED");
@@ -115,7 +115,7 @@ fn a_job_cannot_publish_to_the_model_of_another_project() {
     ] {
         assert!(contains_entry(&log, line), "{line:?} of {log:?}");
     }
-    // Nothing but the rights that a key has now: a job whose key was revoked trains on, and publishes nothing.
+    // Only the current rights of a key count: a job whose key was revoked continues to train, but cannot publish.
     let long = publish("evil", "own").with_parameter("steps", 3_000).with_parameter("work", 2);
     let job =
         ask(&server, &evil, "POST", "/api/v1/jobs", &long.spec(&server)).json()["name"].as_str().unwrap().to_owned();
@@ -154,7 +154,7 @@ fn a_job_cannot_read_a_secret_of_another_project() {
     let answer = ask(&server, &evil, "POST", "/api/v1/jobs", &job("own"));
     let ended = server.wait_for_job(answer.json()["name"].as_str().unwrap());
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
-    // Taken from the project, it is gone for jobs that begin later, whoever submitted them.
+    // Once the project has lost the secret, later jobs do not get it, with any key.
     set("own", &["faces"]);
     let again =
         ask(&server, &evil, "POST", &format!("/api/v1/jobs/{}/restart", ended["name"].as_str().unwrap()), &json!({}));
@@ -211,10 +211,10 @@ fn predictions_of_another_key_are_not_found_and_a_header_unloads_no_model() {
         assert_eq!(of("mine"), of("none"), "{method} {end}");
         assert_eq!(of("mine").0, 404);
     }
-    // The same identifier with another input is the spy's own.
+    // The same identifier with another input is a separate prediction of the spy.
     let other = json!({ "model": "matmul", "input": { "x": vec![0.25; 784] } });
     assert_eq!(ask(&server, &spy, "PUT", "/predictions/mine", &other).status, 200);
-    // To unload takes its scope, by whatever way.
+    // Unloading requires its scope, through any interface.
     assert_eq!(ask(&server, &spy, "POST", "/api/v1/models/matmul/unload", &Value::Null).status, 403);
     let answer = predict_with(&server, &spy, "X-Saggar-Keep-Alive: 0s");
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");

@@ -1,5 +1,5 @@
-//! Attacks on the server's time: code of models that keeps the host busy inside of the host's own functions, and an end of the
-//! server that something holds up. Each is answered in its time, and everybody else is served meanwhile.
+//! Attacks on the server's time: model code that occupies the host's own functions, and a shutdown that is blocked.
+//! Each ends in its time limit, and other clients are served meanwhile.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use saggar_tests::{HttpPayload, ServerProcess, guest};
 use serde_json::{Value, json};
 
-/// How long a deadline of a second may be overrun on a machine that has other things to do.
+/// The tolerance for a deadline of one second on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(15);
-/// How long anything that is quick may take there.
+/// The tolerance for a quick operation on a busy machine.
 const QUICK_MAX: Duration = Duration::from_secs(2);
 
-/// Publishes a version of `hostile` that loads and predicts in these ways, as the model `model`.
+/// Publishes a version of `hostile` as the model `model`, with these behaviours when it loads and predicts.
 fn publish(server: &ServerProcess, model: &str, load: &str, predict: &str) {
     let plugin = guest("hostile");
     let [named, load, predict] = [format!("model={model}"), format!("load={load}"), format!("predict={predict}")];
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", &named, &load, &predict]);
 }
 
-/// The longest that a client waits for `/healthz`, on connections of its own, while `attack` goes on.
+/// Returns the longest response time of `/healthz`, over separate connections, while `attack` runs.
 fn slowest_health<T>(server: &ServerProcess, attack: impl FnOnce() -> T) -> (Duration, T) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn predict(server: &ServerProcess, model: &str, first: f64, deadline_ms: u64) ->
     ask(&format!("{}/models/{model}/predict", server.url()), first, deadline_ms).unwrap()
 }
 
-/// The status and the body of an answer.
+/// Returns the status and the body of a response.
 fn ask(url: &str, first: f64, deadline_ms: u64) -> Option<(u16, Value)> {
     let input = json!({ "x": [first, 0.0, 0.0, 0.0] });
     let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
@@ -59,7 +59,7 @@ fn a_model_that_keeps_the_host_busy_does_not_delay_other_requests() {
     for way in ["late-slow-graphs", "late-slow-dispatches"] {
         publish(&server, way, "well", way);
         server.wait_for_version(way, 1);
-        // Until batches of its size are known to be quick, and the next one is computed in place.
+        // Repeat until batches of this size are known to be quick, so that the next one is computed on the same thread.
         for _ in 0..50 {
             assert_eq!(predict(&server, way, 1.0, 10_000).0, 200, "{way}");
         }
@@ -73,7 +73,7 @@ fn a_model_that_keeps_the_host_busy_does_not_delay_other_requests() {
                 attacks.map(|attack| attack.join().unwrap())
             })
         });
-        // Fewer run at a time than are sent: one may have waited in vain.
+        // Fewer run at a time than are sent: one can expire in the queue.
         let ends = [(504, json!("deadline")), (408, json!("deadline_queued"))];
         for ((status, answer), took) in &attacks {
             assert!(ends.contains(&(*status, answer["code"].clone())), "{way}: {status} {answer}");
@@ -106,14 +106,14 @@ fn a_model_that_never_loads_fails_in_time_and_delays_no_other() {
     assert!(all < Duration::from_secs(90), "three short trainings and two loads took {all:?}");
 }
 
-/// Has a prediction run that nothing ends for ten minutes, and waits until the server computes it. Not one that has graphs
-/// compiled: compilers stop when the server is told to end.
+/// Runs a prediction that does not end for ten minutes, and waits until the server computes it. It compiles no graph,
+/// because compilers stop when the server shuts down.
 fn keep_busy(server: &ServerProcess) {
     publish(server, "busy", "well", "late-loop");
     server.wait_for_version("busy", 1);
     let url = format!("{}/models/busy/predict", server.url());
     std::thread::spawn(move || ask(&url, -1.0, 600_000));
-    // It is in flight before the plugin has it, and a server that is told to end in that moment refuses it.
+    // A request is in flight before the plugin has it, and a server that shuts down at that moment refuses it.
     let mut looks = 0;
     server.wait_for("the prediction", |server| {
         let in_flight = server.metric("saggar_predict_in_flight{model=\"busy\",version=\"1\"}");
@@ -138,7 +138,7 @@ fn a_second_signal_stops_the_server_immediately() {
 fn a_signal_stops_the_server_within_the_grace_period_whatever_runs() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     keep_busy(&server);
-    // Requests have 30 s to finish; then what they wait for is cut off.
+    // Requests have 30 s to finish; then the work they wait for is interrupted.
     server.signal("-TERM");
     let status = server.wait_for_exit(Duration::from_secs(60)).unwrap();
     assert_eq!(status.code(), Some(0), "{status}");

@@ -1,4 +1,5 @@
-//! `saggar bench`, and what `saggar run --estimate` says before it starts: the shape of what is said, never its speed.
+//! `saggar bench`, and the output of `saggar run --estimate` before a job starts. Checks the form of the output, not
+//! the speed.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::Read;
@@ -8,11 +9,11 @@ use std::process::{Command, Stdio};
 use saggar_tests::{ServerProcess, binary, guest, lenet, root};
 use serde_json::Value;
 
-/// What a command without a server printed on its two streams, and its exit code.
+/// Returns the two output streams and the exit code of a command without a server.
 fn bench(arguments: &[&str]) -> (String, String, i32) {
     let mut command = Command::new(binary());
     command.arg("bench").args(arguments).current_dir(root()).stdin(Stdio::null());
-    // Nothing listens there: nothing may ask.
+    // Nothing listens at this address, and the command must not connect.
     command.env("SAGGAR_HOST", "http://127.0.0.1:9").env("SAGGAR_HOME", "/nonexistent");
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -36,17 +37,17 @@ fn a_training_is_benchmarked_on_each_device() {
     let answer = json(&out);
     let [cpu, missing] = answer["devices"].as_array().unwrap().as_slice() else { panic!("{answer}") };
     assert_eq!((&cpu["device"], &cpu["software"], &cpu["steps"]), (&"cpu".into(), &false.into(), &6.into()));
-    // The plugin's own default.
+    // The plugin's default.
     assert_eq!(cpu["steps_in_all"], 100);
     for field in ["first_step_seconds", "steps_per_second", "gpu_seconds", "seconds"] {
         assert!(cpu[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {cpu}");
     }
     assert_eq!((&cpu["estimate"]["steps"], &cpu["estimate"]["from_steps"]), (&6.into(), &3.into()));
-    // What is missing names what is there, and leaves the other alone.
+    // The error of a missing device names the available ones, and does not affect the other device.
     let message = missing["error"]["message"].as_str().unwrap();
     assert!(message.contains("vulkan:99") && message.contains("cpu"), "{message}");
 
-    // A folder is taken in, parameters come in every form, and the whole training is estimated.
+    // A folder is imported, parameters can have every form, and the whole training is estimated.
     let arguments =
         ["train", path_str(&lenet), "--devices", "cpu", "--steps", "12", "--total", "--data", "examples/digits"];
     let (out, errors, code) = bench(&[&arguments[..], &["--param", "batch=100", "--", "epochs=3"]].concat());
@@ -72,7 +73,7 @@ fn a_software_adapter_is_benchmarked_and_labelled() {
     assert_eq!(row.contains("llvmpipe"), row.contains(", software"), "{row}");
 }
 
-/// Kernels of a trace, checked: each a whole event with its work and its rates.
+/// Checks the kernels of a trace: each is a complete event with its work and its rates. Returns their number.
 fn check_trace_kernels(trace: &Value, process: u64) -> usize {
     let events = trace["traceEvents"].as_array().unwrap();
     let of_process = || events.iter().filter(|event| event["pid"] == process);
@@ -94,7 +95,7 @@ fn check_trace_kernels(trace: &Value, process: u64) -> usize {
 fn a_profile_is_a_trace_of_kernels_with_roofline_rates() {
     let (steady, place) = (guest("steady"), tempfile::tempdir().unwrap());
     let file = place.path().join("out.json");
-    // A device that is missing leaves the profile of the others alone.
+    // A missing device does not affect the profile of the others.
     let arguments =
         ["train", path_str(&steady), "--devices", "cpu,gpu", "--steps", "5", "--profile", path_str(&file), "--json"];
     let (out, errors, code) = bench(&arguments);
@@ -178,7 +179,7 @@ fn a_run_estimated_past_its_time_limit_is_warned_about_before_it_starts() {
     let steady = guest("steady");
     let run = |time: &str| {
         let run = ["run", path_str(&steady), "--device", "cpu", "--estimate", "--max-runtime", time, "--json"];
-        let output = server.saggar(&[&run[..], &["--", "steps=40", "model=told"]].concat());
+        let output = server.saggar(&[&run[..], &["--", "steps=40", "model=report"]].concat());
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{errors}");
         (json(&String::from_utf8(output.stdout).unwrap()), errors)
@@ -193,7 +194,7 @@ fn a_run_estimated_past_its_time_limit_is_warned_about_before_it_starts() {
     assert_eq!((&job["estimate"]["exceeds_max_runtime"], errors.as_str()), (&false.into(), ""));
     let ended = server.wait_for_job(job["name"].as_str().unwrap());
     assert_eq!((&ended["state"], &ended["published"][0]["version"]), (&"SUCCEEDED".into(), &1.into()), "{ended}");
-    // The measurements published nothing, and are gone.
+    // The measurements published nothing, and left no jobs.
     let jobs: Value = json(&server.saggar_ok(&["--json", "ps", "-a"]));
     assert_eq!(jobs.as_array().unwrap().len(), 2, "{jobs}");
 }
@@ -222,7 +223,7 @@ fn an_estimate_is_printed_in_every_output_format() {
 fn an_interrupted_benchmark_leaves_no_job() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let steady = guest("steady");
-    // Each step takes a second or more, and one suffices for no estimate.
+    // Each step takes a second or more, and one step is not enough for an estimate.
     let run = ["run", path_str(&steady), "--device", "cpu", "--estimate", "--", "steps=1000", "spin=3000"];
     let mut child = server.command(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let jobs = |server: &ServerProcess| json(&server.saggar_ok(&["--json", "ps", "-a"])).as_array().unwrap().clone();

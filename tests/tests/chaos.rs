@@ -1,6 +1,6 @@
-//! Servers and workers are killed at arbitrary instants while jobs are submitted and run: none is lost, none is done twice,
-//! nothing is left running, and all end with the bits of one that nobody disturbed. `CHAOS_KILLS` and `CHAOS_JOBS` make it
-//! longer.
+//! Servers and workers are killed at arbitrary instants while jobs are submitted and run: no job is lost or run twice,
+//! no process is left, and all jobs end with the same bits as an undisturbed one. `CHAOS_KILLS` and `CHAOS_JOBS` make
+//! the test longer.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ fn environment_number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// A sequence that looks random and is the same every time (splitmix64).
+/// Returns the n-th number of a deterministic pseudo-random sequence (splitmix64).
 fn splitmix64(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,8 +25,8 @@ fn splitmix64(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Submits jobs through whatever server is there, each until it is acknowledged, spread over all the kills: there is always
-/// something to disturb.
+/// Submits jobs to whichever server runs, each until it is acknowledged, spread over all kills, so that some job is
+/// always running.
 fn submit(socket: &Path, spec: &Value, jobs: u64, kills: &AtomicU64, kills_wanted: u64) -> Vec<String> {
     let spec_file = socket.with_file_name("spec.json");
     std::fs::write(&spec_file, spec.to_string()).unwrap();
@@ -56,7 +56,7 @@ fn submit(socket: &Path, spec: &Value, jobs: u64, kills: &AtomicU64, kills_wante
     names
 }
 
-/// The bytes of every variable in a job's checkpoint of its last step.
+/// Returns the bytes of every variable in a job's checkpoint of its last step.
 fn last_checkpoint_variables(server: &ServerProcess, home: &Path, job: &str) -> BTreeMap<String, Vec<u8>> {
     let (step, out) = (STEPS.to_string(), home.to_str().unwrap());
     let file = server.saggar_ok(&["output", "get", job, "--checkpoint", &step, "-o", out]);
@@ -91,7 +91,7 @@ fn kills_at_arbitrary_instants_neither_lose_nor_repeat_jobs() {
         while kills < kills_wanted {
             std::thread::sleep(Duration::from_millis(splitmix64(kills) % 250));
             let workers = worker_processes(server.pid());
-            // One in three is the server's.
+            // One kill in three hits the server.
             match workers.get(splitmix64(kills ^ 0xabcd) as usize % 3) {
                 Some(worker) => kills += u64::from(kill_9(*worker)),
                 None => {
@@ -116,7 +116,7 @@ fn kills_at_arbitrary_instants_neither_lose_nor_repeat_jobs() {
     }
     let listed = server.get("/api/v1/jobs?project=steady&limit=1000");
     assert_eq!(listed["jobs"].as_array().unwrap().len() as u64, jobs, "none lost, none doubled");
-    // The server alone is left of all that were started on this directory.
+    // Of all processes started on this directory, only the server is left.
     let left = server.wait_for("the last worker's end", |server| {
         let left = processes_of(&binary(), home.path());
         (left == [server.pid()]).then_some(left)

@@ -1,4 +1,4 @@
-//! CIFAR-10's binary form from the folder to the model: pushed, learnt, and told which class is taken for which.
+//! CIFAR-10's binary format end to end: pushed, trained, and evaluated with a confusion matrix.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ const NAMES: [&str; 10] = ["airplane", "automobile", "bird", "cat", "deer", "dog
 const SIDE: usize = 32;
 const BLOB: usize = 8;
 
-/// Numbers that look random and are the same every time (Knuth's MMIX constants).
+/// Deterministic pseudo-random numbers (Knuth's MMIX constants).
 struct CifarNoise(u64);
 
 impl CifarNoise {
@@ -20,7 +20,7 @@ impl CifarNoise {
     }
 }
 
-/// Records of all classes in turn: a blob on a grainy ground, whose place and colour say the class.
+/// Returns records of all classes in turn: a blob on a noisy background, whose position and colour depend on the class.
 fn records(count: usize, noise: &mut CifarNoise) -> Vec<u8> {
     let mut bytes = Vec::new();
     for item in 0..count {
@@ -42,7 +42,7 @@ fn records(count: usize, noise: &mut CifarNoise) -> Vec<u8> {
 
 fn write_dataset(folder: &Path) {
     let mut noise = CifarNoise(1);
-    // 75 is no multiple of the batch: the last one of what is held out is smaller.
+    // 75 is not a multiple of the batch size, so the last held-out batch is smaller.
     for (file, count) in [("data_batch_1.bin", 200), ("data_batch_2.bin", 120), ("test_batch.bin", 75)] {
         std::fs::write(folder.join(file), records(count, &mut noise)).unwrap();
     }
@@ -85,7 +85,7 @@ fn colour_images_are_learnt_and_the_confusion_matrix_is_logged() {
     assert_eq!(code(&["output", "ls", "cifar-2"]), Some(3));
 }
 
-/// Every held-out item is in the row of its class, and the diagonal is what the training called its accuracy.
+/// Checks that every held-out item is in the row of its class, and that the diagonal matches the reported accuracy.
 fn check_confusion_matrix(text: &str, accuracy: f64) {
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows.len(), NAMES.len() + 2, "{text}");

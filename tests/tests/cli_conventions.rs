@@ -1,4 +1,4 @@
-//! What people are used to from other command lines, against a real server.
+//! Common command-line conventions, against a real server.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{BufRead, BufReader};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use saggar_tests::{ServerProcess, SteadyJob, binary, guest, lenet};
 use serde_json::{Value, json};
 
-/// What a command printed on its two streams, and its exit code.
+/// Returns a command's two output streams and its exit code.
 fn run(server: &ServerProcess, arguments: &[&str]) -> (String, String, i32) {
     let output = server.saggar(arguments);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -57,7 +57,7 @@ fn the_version_command_shows_client_and_server_versions() {
     let both: Value = serde_json::from_str(&server.saggar_ok(&["--json", "version"])).unwrap();
     assert_eq!(both, json!({ "version": own_version, "server": { "url": server.url(), "version": own_version } }));
     let (own, notes, code) = run(&server, &["--host", "http://127.0.0.1:9", "version"]);
-    assert!(code == 0 && own.starts_with("saggar ") && notes.contains("none that answers"), "{own}{notes}");
+    assert!(code == 0 && own.starts_with("saggar ") && notes.contains("no answer ("), "{own}{notes}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_watched_listing_is_refreshed() {
     server.wait_for_job(&job);
     let mut watching = server.command(&["ps", "--all", "-w"]).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // The second listing has the job that came after the first one.
+    // The second listing contains the job that was submitted after the first one.
     let mut second = None;
     for line in lines {
         if second.is_none() && line.starts_with(&job) {
@@ -115,7 +115,7 @@ fn aliases_and_shadows_are_set_and_models_are_removed() {
     server.saggar_ok(&["models", "shadow", "teller", "--remove"]);
     assert_eq!(model()["shadow"], Value::Null);
     let (_, errors, code) = run(&server, &["models", "rm", "teller@1"]);
-    assert!(code == 2 && errors.contains("--yes agrees"), "{errors}");
+    assert!(code == 2 && errors.contains("use --yes"), "{errors}");
     assert_eq!(server.saggar_ok(&["models", "rm", "teller@1", "--yes"]).trim(), "teller@1");
     let removed: Value = serde_json::from_str(&server.saggar_ok(&["--json", "models", "rm", "teller", "-y"])).unwrap();
     assert_eq!(removed["removed"], json!(["teller@2", "teller@3"]));

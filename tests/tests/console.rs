@@ -1,4 +1,4 @@
-//! The console in a real browser against the real binary. What the browser does and sees lies in `tests/console`.
+//! The console in a real browser against the real binary. The browser's actions and checks are in `tests/console`.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use saggar_tests::{ServerProcess, guest, root};
 
-/// Where `.ci/setup test` puts the driver of the browser.
+/// Returns the folder where `.ci/setup test` installs the browser driver.
 fn modules() -> PathBuf {
     root().join("target/console")
 }
 
-/// What is missing for tests in a browser. With `REQUIRE_BROWSER=1` nothing may be.
+/// Returns what is missing for browser tests. With `REQUIRE_BROWSER=1`, panics if anything is.
 fn missing() -> Option<&'static str> {
     let has =
         |command: &str| Command::new(command).arg("--version").output().is_ok_and(|output| output.status.success());
@@ -28,7 +28,7 @@ fn missing() -> Option<&'static str> {
     missing
 }
 
-/// Whether there is no browser to test in; says so.
+/// Returns whether browser tests are skipped because there is no browser, and prints SKIP.
 #[expect(clippy::print_stdout, reason = "a skipped test says so")]
 fn is_skipped() -> bool {
     let missing = missing();
@@ -38,7 +38,7 @@ fn is_skipped() -> bool {
     missing.is_some()
 }
 
-/// Runs a file of `tests/console` against the server, with these variables besides.
+/// Runs a file of `tests/console` against the server, with these additional environment variables.
 fn check(name: &str, server: &ServerProcess, home: &Path, variables: &[(&str, &str)]) {
     let file = root().join("tests/console").join(format!("{name}.test.js"));
     let mut node = Command::new("node");
@@ -61,7 +61,7 @@ fn an_empty_server_shows_the_commands_to_start_with() {
     check("modules", &server, home.path(), &[]);
 }
 
-/// What the console ships of others is what the lock names: `npm ci` checks a package against the digest in it.
+/// The console's third-party files are those of the lock file: `npm ci` verifies a package against the digest in it.
 #[test]
 fn vendored_console_files_match_the_published_packages() {
     if is_skipped() {

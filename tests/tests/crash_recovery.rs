@@ -1,4 +1,4 @@
-//! Crashes: nothing is lost and nothing differs, whenever the worker or the server is killed.
+//! Crashes: no data is lost and no result differs, whenever the worker or the server is killed.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, kill_9, lenet, worker_processes};
 use serde_json::Value;
 
-/// How often the worker is killed in one training.
+/// Number of kills of the worker in one training.
 const KILLS: u64 = 20;
 /// Enough for some seconds of training.
 const EPOCHS: u32 = 120;
-/// How long a worker lives at most before it is killed.
+/// Maximum lifetime of a worker before it is killed.
 const LIFE_MAX: Duration = Duration::from_millis(700);
 
-/// A sequence that looks random and is the same every time (splitmix64), of times up to `most`.
+/// Returns the n-th time up to `most` of a deterministic pseudo-random sequence (splitmix64).
 fn kill_delay(n: u64, most: Duration) -> Duration {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,7 +37,7 @@ fn a_training_killed_twenty_times_ends_with_the_weights_of_an_undisturbed_one() 
     let job = submit(&server, "calm", EPOCHS);
     let calm = server.wait_for_job(&job);
     assert_eq!(calm["state"], "SUCCEEDED");
-    // All lives together are shorter than a training that is left alone, so it is not over before the last kill.
+    // The sum of all lifetimes is shorter than an undisturbed training, so it cannot end before the last kill.
     let whole = Duration::from_secs_f64(calm["wall_seconds"].as_f64().unwrap());
     let life = (whole / (KILLS as u32)).min(LIFE_MAX);
 
@@ -47,13 +47,14 @@ fn a_training_killed_twenty_times_ends_with_the_weights_of_an_undisturbed_one() 
         let state = server.get(&format!("/api/v1/jobs/{job}"));
         assert!(!matches!(state["state"].as_str(), Some("SUCCEEDED" | "FAILED")), "over after {kills} kills: {state}");
         if kills % 5 == 4 {
-            // However slow the machine is, some attempts get somewhere.
+            // Even on a slow machine, some attempts make progress.
             let saved = |server: &ServerProcess| server.saggar_ok(&["logs", &job]).matches(" saved (").count();
             let before = saved(&server);
             server.wait_for("another checkpoint", |server| (saved(server) > before).then_some(()));
         }
         std::thread::sleep(kill_delay(kills, life));
-        // Between two workers there may be none, and a killed worker stays in the process table until the server has waited for it.
+        // Between two workers there can be none, and a killed worker stays in the process table until the server has
+        // waited for it.
         if let [worker] = worker_processes(server.pid())[..]
             && killed.replace(worker) != Some(worker)
         {
@@ -75,7 +76,7 @@ fn a_training_killed_twenty_times_ends_with_the_weights_of_an_undisturbed_one() 
 fn a_worker_killed_in_its_first_seconds_resumes_from_a_checkpoint() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let mut spec = SteadyJob::with_steps(10_000_000).with_field("retry", 3).spec(&server);
-    // By default: nobody said how often.
+    // The default interval, without an explicit setting.
     spec.as_object_mut().unwrap().remove("checkpoint_every");
     let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
     server.wait_for_step(&job, 1);

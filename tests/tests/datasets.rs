@@ -1,6 +1,6 @@
-//! Datasets end to end: mounts, formats, fetching, giving away, removing.
+//! Datasets end to end: mounts, formats, fetching, exporting, removing.
 //!
-//! A mount is read-only by absence: a plugin has no file system, and nothing in the interface `datasets` writes.
+//! A mount is read-only because a plugin has no file system, and the interface `datasets` has no function that writes.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ fn submit_training(server: &ServerProcess, data: &[&str], epochs: u32) -> String
     server.saggar_ok(&run).trim().to_owned()
 }
 
-/// Every file below a folder, with its digest.
+/// Returns every file below a folder, with its digest.
 fn file_digests(folder: &Path) -> BTreeMap<PathBuf, Digest> {
     let mut found = BTreeMap::new();
     let mut left = vec![folder.to_owned()];
@@ -49,7 +49,7 @@ fn file_digests(folder: &Path) -> BTreeMap<PathBuf, Digest> {
     found
 }
 
-/// A folder of text files.
+/// Returns a folder of text files.
 fn folder_with_texts(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -113,7 +113,7 @@ fn two_jobs_share_one_stored_copy_of_a_dataset() {
     let before = stored();
     let jobs = [submit_training(&server, &["digits"], 100_000), submit_training(&server, &["digits"], 100_000)];
     let column = home.path().join("datasets/digits/1/image.bin");
-    // Both read the one file through maps of it: there is no copy, neither on the disk nor in a process.
+    // Both jobs read the one file through maps: there is no copy on the disk or in a process.
     server.wait_for("two maps of the column", |server| {
         let maps = |pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let reading =
@@ -125,7 +125,7 @@ fn two_jobs_share_one_stored_copy_of_a_dataset() {
     assert!(!kept.exists() || file_digests(&kept).is_empty(), "a copy in the cache");
     let used = server.get("/api/v1/datasets");
     assert_eq!(used["datasets"][0]["used_by"].as_array().unwrap().len(), 2, "{used}");
-    // What jobs read cannot be taken away from under them.
+    // A dataset that jobs read cannot be removed.
     let text = check_refused(&server.saggar(&["data", "rm", "digits/1", "--yes"]), 5);
     assert!(jobs.iter().all(|job| text.contains(job.as_str())), "{text}");
     for job in &jobs {
@@ -158,7 +158,7 @@ fn a_job_output_is_pushed_as_a_dataset() {
     let job = server.wait_for_job(&submit_training(&server, &["digits"], 1));
     let (id, name) = (job["id"].as_str().unwrap(), job["name"].as_str().unwrap());
     let state = StateDir::open(home.path()).unwrap();
-    // As the host writes what a plugin gives it.
+    // Written the way the host writes a plugin's output.
     state.write_output(id, "predictions/test.txt", b"seven\nnine\n").unwrap();
     let part = format!("{name}/predictions");
     assert_eq!(server.saggar_ok(&["data", "add", &part, "--as", "answers"]).trim(), "answers/1");
@@ -188,7 +188,7 @@ fn an_exported_dataset_pushed_again_is_the_same_version() {
     assert!(text.contains("is there already"), "{text}");
     check_refused(&server.saggar(&["data", "get", "digits/2", "-o", dir]), 3);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing half-fetched");
-    // A slash at its end makes no other directory of it, and one without a name of its own is refused at once.
+    // A trailing slash does not change the directory, and a path without a name is refused at once.
     let slash = format!("{dir}-too/");
     server.saggar_ok(&["data", "get", "digits", "-o", &slash]);
     assert!(Path::new(&slash).join("dataset.json").is_file());
@@ -242,14 +242,15 @@ fn tar_gz_archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
     gz.finish().unwrap()
 }
 
-/// Runs `data pull` with a cache of its own.
+/// Runs `data pull` with a separate cache.
 fn pull(server: &ServerProcess, cache: &Path, url: &str, sha256: &str) -> Output {
     let mut command = Command::new(binary());
     command.args(["data", "pull", url, "--sha256", sha256, "--name", "pulled"]);
     command.env("SAGGAR_HOST", server.url()).env("XDG_CACHE_HOME", cache).output().unwrap()
 }
 
-/// Serves a file, each time one part more: every connection breaks off after so many bytes. Tells which ranges were asked for.
+/// Serves a file in pieces: every connection is closed after `bytes_each` bytes. Sends the requested ranges over the
+/// channel.
 fn serve_interrupted(file: Vec<u8>, bytes_each: usize) -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/deep/d.tar.gz", listener.local_addr().unwrap());
@@ -279,7 +280,7 @@ fn serve_interrupted(file: Vec<u8>, bytes_each: usize) -> (String, mpsc::Receive
                 file.len()
             );
             let end = file.len().min(begin + bytes_each);
-            // Before the answer: who has it may ask at once what was told.
+            // Sent before the response, because a client that has the response can read the channel at once.
             if tell.send(range).is_err() {
                 return;
             }
@@ -321,7 +322,7 @@ fn archives_with_paths_outside_their_folder_are_refused() {
         ("up.tar.gz", tar_gz_archive(&[("../up.txt", b"x\n")]), "up.tar.gz/../up.txt"),
         ("root.tar.gz", tar_gz_archive(&[("/tmp/root.txt", b"x\n")]), "cannot be a path"),
         ("half.tar.gz", tar_gz_archive(&[("a.txt", &[b'x'; 4000])])[..2000].to_vec(), "ends early"),
-        ("no.zip", b"no archive".to_vec(), "no ZIP archive"),
+        ("no.zip", b"no archive".to_vec(), "not a ZIP archive"),
     ] {
         let path = place.path().join(name);
         std::fs::write(&path, &bytes).unwrap();
@@ -345,7 +346,7 @@ fn an_invalid_file_is_reported_with_its_location() {
     let folder = tempfile::tempdir().unwrap();
     let cases: [(&str, &[u8], &str); 4] = [
         ("x.npy", b"\x93NUMPY\x01\x00\xff\xff{", "x.npy: ends at byte 11"),
-        ("x.npz", b"PK", "x.npz: no ZIP archive"),
+        ("x.npz", b"PK", "x.npz: not a ZIP archive"),
         ("x.safetensors", &[0; 4], "x.safetensors: it has 4 bytes"),
         ("x.parquet", b"PAR1", "x.parquet: it has 4 bytes, and a Parquet file has 12"),
     ];

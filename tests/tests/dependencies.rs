@@ -1,6 +1,7 @@
-//! What the workspaces depend on: licences and duplicates as `.ci/deny.toml` allows them, and features that a release lacks.
+//! Checks the dependencies of the workspaces: licences and duplicates as allowed in `.ci/deny.toml`, and features that
+//! a release must not have.
 //!
-//! `cargo deny` checks the same file, and more; this needs nothing but cargo, so it runs with every test.
+//! `cargo deny` checks the same file and more. This test needs only cargo, so it always runs.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::process::Command;
 use saggar_tests::root;
 use serde_json::Value;
 
-/// What cargo prints for these arguments, in a directory of the tree.
+/// Returns cargo's output for these arguments, in a directory of the tree.
 fn cargo(dir: &Path, arguments: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo).args(arguments).args(["--locked", "--offline"]).current_dir(dir).output().unwrap();
@@ -18,7 +19,7 @@ fn cargo(dir: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The packages that a workspace is built of on Linux: name, version, licence.
+/// Returns the packages that a workspace uses on Linux: name, version, licence.
 fn packages(dir: &Path) -> Vec<(String, String, String)> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let arguments = ["metadata", "--format-version", "1", "--filter-platform", &platform];
@@ -33,17 +34,17 @@ fn packages(dir: &Path) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// `.ci/deny.toml`.
+/// Returns the content of `.ci/deny.toml`.
 fn rules() -> toml::Table {
     std::fs::read_to_string(root().join(".ci/deny.toml")).unwrap().parse().unwrap()
 }
 
-/// The strings of an array of the rules.
+/// Returns the strings of an array in the rules.
 fn strings(value: &toml::Value) -> BTreeSet<String> {
     value.as_array().unwrap().iter().map(|item| item.as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether an SPDX expression is met by licences that are allowed. `/` is how older manifests write `OR`.
+/// Returns whether allowed licences satisfy an SPDX expression. Older manifests write `/` for `OR`.
 fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -52,7 +53,7 @@ fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
     met && at == words.len()
 }
 
-/// `A OR B`, which binds least.
+/// Evaluates `A OR B`, which has the lowest precedence.
 fn is_any_met(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> bool {
     let mut met = are_all_met(words, at, allowed);
     while words.get(*at) == Some(&"OR") {
@@ -62,7 +63,7 @@ fn is_any_met(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> boo
     met
 }
 
-/// `A AND B`.
+/// Evaluates `A AND B`.
 fn are_all_met(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> bool {
     let mut met = is_one_met(words, at, allowed);
     while words.get(*at) == Some(&"AND") {
@@ -72,7 +73,7 @@ fn are_all_met(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> bo
     met
 }
 
-/// A licence, one with an exception, or an expression in parentheses.
+/// Evaluates a licence, a licence with an exception, or an expression in parentheses.
 fn is_one_met(words: &[&str], at: &mut usize, allowed: &BTreeSet<String>) -> bool {
     let Some(word) = words.get(*at) else { return false };
     *at += 1;
@@ -156,10 +157,10 @@ fn a_release_build_has_no_device_fault_injection() {
         let line = tree.lines().find(|line| line.starts_with("saggar-device ")).unwrap();
         line.to_owned()
     };
-    // As `make build` builds it.
+    // The features of `make build`.
     let release = features(&["--package", "saggar"]);
     assert!(!release.contains("fault-injection"), "{release}");
-    // As tests build it: else they would wait for losses that never come.
+    // The features of the tests, which would otherwise wait for injected losses that never happen.
     let tested = features(&["--package", "saggar-tests"]);
     assert!(tested.contains("fault-injection"), "{tested}");
 }

@@ -1,5 +1,5 @@
-//! `saggar dev` through the real binary: a template's plugin is trained, served, edited, broken, mended, and nothing is left
-//! behind.
+//! `saggar dev` through the real binary: a template's plugin is trained, served, edited, broken and fixed, and nothing
+//! is left behind.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{BufRead, BufReader};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use saggar_tests::{ServerProcess, binary, child_processes, lenet, root};
 use serde_json::{Value, json};
 
-/// How long anything may take: the compiler is waited for, on a machine that has other work.
+/// The time limit for any wait. The compiler takes long on a busy machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(400);
 
-/// A running `saggar dev`, and what it prints.
+/// A running `saggar dev` and its output.
 struct DevProcess {
     child: Child,
     lines: Receiver<String>,
@@ -43,7 +43,7 @@ impl DevProcess {
         DevProcess { child, lines, printed: Vec::new() }
     }
 
-    /// The next line that has these words in it.
+    /// Returns the next line that contains these words.
     fn wait_for(&mut self, words: &str) -> String {
         let until = Instant::now() + WAIT_TIMEOUT;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -53,10 +53,10 @@ impl DevProcess {
                 return line;
             }
         }
-        panic!("waited in vain for {words:?}:\n{}", self.printed.join("\n"));
+        panic!("timed out waiting for {words:?}:\n{}", self.printed.join("\n"));
     }
 
-    /// Ends it as Ctrl-C or a service manager would. Its exit code.
+    /// Ends it by a signal, as Ctrl-C or a service manager would, and returns its exit code.
     fn stop(&mut self, signal: &str) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
@@ -71,14 +71,14 @@ impl Drop for DevProcess {
     }
 }
 
-/// Whether the process computes; one that only waits to be forgotten does not.
+/// Returns whether the process is running. A zombie is not.
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
 }
 
-/// The project that `saggar init` makes of the template `echo`. It builds beside the reference plugins, with whose
-/// dependencies it has most in common.
+/// Returns the project that `saggar init` creates from the template `echo`. It is built beside the reference plugins,
+/// because it shares most dependencies with them.
 fn echo_project(place: &Path) -> std::path::PathBuf {
     let init = Command::new(binary()).args(["init", "parrot", "--template", "echo"]).current_dir(place).output();
     assert!(init.unwrap().status.success());
@@ -122,7 +122,7 @@ fn a_saved_source_is_rebuilt_reloaded_and_serves() {
 
     std::fs::write(&source, doubled.replace("pub struct Echo", "pub struct Ecoh")).unwrap();
     dev.wait_for("error[E");
-    dev.wait_for("parrot serves on as it was");
+    dev.wait_for("parrot keeps serving its previous version");
     assert_eq!(ask().0, "parrot@2");
 
     std::fs::write(&source, whole.replace("identity()?", "mul_scalar(3.0)?")).unwrap();
@@ -135,7 +135,7 @@ fn a_saved_source_is_rebuilt_reloaded_and_serves() {
     assert!(!is_running(server[0]), "the server is left behind");
 }
 
-/// A project whose plugin is built by this command, with this task besides.
+/// Writes a project with this build command for its plugin, and this task.
 fn project_with_build_command(place: &Path, command: &str, task: &str) {
     let text = format!(
         "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n[plugin.a.build]\ncommand = \"{command}\"\n\
@@ -183,7 +183,8 @@ fn a_training_without_its_dataset_starts_when_the_dataset_is_pushed() {
 fn the_server_stops_when_the_dev_command_is_killed() {
     let place = tempfile::tempdir().unwrap();
     project_with_build_command(place.path(), "false", "");
-    // A server of the user's configuration is for other commands: only --host and SAGGAR_HOST keep this one from its own.
+    // A server in the user's configuration is for other commands: only --host and SAGGAR_HOST make this one use another
+    // server than its own.
     std::fs::create_dir_all(place.path().join("config/saggar")).unwrap();
     std::fs::write(place.path().join("config/saggar/config.toml"), "host = \"http://127.0.0.1:1\"\n").unwrap();
     let mut dev = DevProcess::start(place.path());

@@ -1,4 +1,4 @@
-//! One program, two devices: a training on the Vulkan path follows the one on native kernels.
+//! Agreement of devices: a training on the Vulkan path follows the same losses as on native kernels.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::BTreeMap;
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use saggar_tests::{ServerProcess, lenet, root, shared};
 use serde_json::Value;
 
-/// Losses may differ by rounding: this much of the loss, and this much besides. The learning rates are small enough that
-/// training does not amplify it: at ten times the rate, a difference of 1e-7 grows to percents within 200 steps, as soon
-/// as it decides which of two nearly equal elements a pooling takes.
+/// Tolerance of losses for rounding, relative and absolute. The learning rates are small enough that training does not
+/// amplify rounding: at ten times the rate, a difference of 1e-7 grows to percents within 200 steps, once it decides
+/// which of two nearly equal elements a pooling selects.
 const RELATIVE: f64 = 0.001;
 const ABSOLUTE: f64 = 0.0001;
 

@@ -1,4 +1,4 @@
-//! Drivers give devices up: what serves comes back by itself, and a job loses one attempt.
+//! Device loss: served models recover automatically, and a job loses one attempt.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
 
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use saggar_tests::{HttpPayload, ServerProcess, binary, lenet, request};
 use serde_json::{Value, json};
 
-/// The variable whose file makes a device be lost.
+/// The variable that names the file which triggers a device loss.
 const LOSE_DEVICE_VARIABLE: &str = "SAGGAR_TEST_LOSE_DEVICE";
-/// How long a test waits for what is to come.
+/// The time limit for a wait.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a deadline of a second may be overrun on a machine that has other things to do.
+/// The tolerance for a deadline of one second on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(15);
 
-/// A server on a device whose adapters are lost when `file` is there.
+/// Starts a server on a device whose adapters are lost when `file` exists.
 fn serve(home: &Path, device: &str, file: &Path) -> ServerProcess {
     let mut command = Command::new(binary());
     command
@@ -25,21 +25,21 @@ fn serve(home: &Path, device: &str, file: &Path) -> ServerProcess {
     ServerProcess::from_command(command, home)
 }
 
-/// A file that makes a device be lost is there whole at once.
+/// Writes the file that triggers a device loss, atomically.
 fn request_device_loss(file: &Path, how: &str) {
     let half = file.with_extension("half");
     std::fs::write(&half, how).unwrap();
     std::fs::rename(&half, file).unwrap();
 }
 
-/// A home in which version 1 of `digits` waits to be served; none where there is no adapter.
+/// Returns a state directory in which version 1 of `digits` waits to be served, or `None` if there is no adapter.
 fn home_with_digits() -> Option<tempfile::TempDir> {
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start_with_digits(home.path(), &[]);
     server.has_vulkan().then_some(home)
 }
 
-/// Asks for a prediction; false where the answer is to come again later, in the words that are due then.
+/// Requests a prediction. Returns `false` if the response asks to retry later, which must be the documented error.
 fn is_answered(server: &ServerProcess) -> bool {
     let body = json!({ "image": vec![[0; 8]; 8] });
     let answer = server.request("POST", "/models/digits/predict", HttpPayload::Json(&body));
@@ -52,7 +52,7 @@ fn is_answered(server: &ServerProcess) -> bool {
     false
 }
 
-/// Asks until the model has come up `losses` times after a loss; how long it refused at most.
+/// Sends requests until the model has recovered from `losses` losses. Returns the longest time of refusals.
 fn wait_for_recovery(server: &ServerProcess, losses: u64) -> Duration {
     let (mut refused_since, mut longest) = (None, Duration::ZERO);
     let begun = Instant::now();
@@ -70,7 +70,8 @@ fn wait_for_recovery(server: &ServerProcess, losses: u64) -> Duration {
     }
 }
 
-/// Trains twice, the second time with the device lost in a way: costs an attempt, and ends with the same weights. That job.
+/// Trains twice, the second time with a device loss, which must cost one attempt and give the same weights. Returns the
+/// second job.
 fn train_with_device_loss(server: &ServerProcess, file: &Path, how: &str) -> Value {
     server.push_digits();
     let submit = |model: &str| {
@@ -113,7 +114,7 @@ fn a_server_that_cannot_reopen_its_device_restarts() {
     let server = serve(home.path(), "vulkan:0", &file);
     server.wait_for_version("digits", 1);
     request_device_loss(&file, "for good");
-    // Nobody listens for a moment. The address stays the same, and so does the process.
+    // For a moment no process listens. The address and the process stay the same.
     let (agent, url) = (ureq::Agent::new_with_defaults(), format!("{}/models/digits/predict", server.url()));
     let body: Value = json!({ "image": vec![[0; 8]; 8] });
     let (begun, mut refused) = (Instant::now(), None);
@@ -127,7 +128,7 @@ fn a_server_that_cannot_reopen_its_device_restarts() {
         }
         assert!(begun.elapsed() < WAIT_TIMEOUT, "it does not come back");
     }
-    server.wait_for_log("the server begins anew");
+    server.wait_for_log("the server restarts, because");
     assert_eq!(server.get("/api/v1/models/digits")["serving"], 1);
 }
 
@@ -142,7 +143,7 @@ fn a_lost_device_costs_a_job_one_attempt() {
     train_with_device_loss(&server, &file, "once");
 }
 
-/// Asks for a prediction that may take a second, of a server that may be about to go. What it says, if it answers.
+/// Requests a prediction with a deadline of one second from a server that can be ending. Returns its response, if any.
 fn ask_for_a_second(server: &ServerProcess) -> Option<(u16, Value)> {
     let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
     let url = format!("{}/models/digits/predict", server.url());
@@ -154,8 +155,8 @@ fn ask_for_a_second(server: &ServerProcess) -> Option<(u16, Value)> {
     Some((answer.status().as_u16(), body))
 }
 
-/// Work on the adapter never ends: predictions end when their time is over, and the watchdog gives the device up. Only another
-/// process can open it, so the server replaces itself.
+/// If work on the adapter never ends, predictions end at their deadlines, and the watchdog declares the device lost.
+/// Only a new process can open it again, so the server restarts itself.
 #[test]
 fn a_hung_device_is_lost_after_the_watchdog_timeout() {
     let Some(home) = home_with_digits() else { return };
@@ -167,9 +168,9 @@ fn a_hung_device_is_lost_after_the_watchdog_timeout() {
     request_device_loss(&file, "hang");
     let begun = Instant::now();
     let mut ends = Vec::new();
-    while !std::fs::read_to_string(home.path().join("server.log")).unwrap().contains("the server begins anew") {
+    while !std::fs::read_to_string(home.path().join("server.log")).unwrap().contains("the server restarts, because") {
         let end = ask_for_a_second(&server);
-        // Those that came before the work that does not end are answered.
+        // Requests before the work that never ends are answered.
         if ends.is_empty() && end.as_ref().is_some_and(|(status, _)| *status == 200) {
             continue;
         }

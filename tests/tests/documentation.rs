@@ -1,5 +1,5 @@
-//! The samples of README.md and host/SERVING.md, run as they stand there against the real binary: copied and pasted, they
-//! must work.
+//! Runs the samples of README.md and host/SERVING.md against the real binary, exactly as written, because users copy
+//! and paste them.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use saggar_tests::{ServerProcess, binary, plugin, root};
 
-/// The blocks of code in the section of a document under this heading, with the language that each is marked with.
+/// Returns the code blocks in the section of a document under this heading, with their language.
 fn code_blocks(document: &str, heading: &str) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(root().join(document)).unwrap();
     let section = text.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("{document}: {heading}")).1;
@@ -22,7 +22,7 @@ fn code_blocks(document: &str, heading: &str) -> Vec<(String, String)> {
     blocks
 }
 
-/// The script of all blocks of a language.
+/// Returns the script of all blocks of a language.
 fn script(document: &str, heading: &str, language: &str) -> String {
     let of_language = code_blocks(document, heading).into_iter().filter(|(other, _)| other == language);
     let script: String = of_language.map(|(_, code)| code).collect();
@@ -30,7 +30,7 @@ fn script(document: &str, heading: &str, language: &str) -> String {
     script
 }
 
-/// Runs a script with `curl` and `saggar` as a reader has them, and gives what it prints. A request that is refused ends it.
+/// Runs a script with `curl` and `saggar` in the path, and returns its output. A refused request ends it.
 fn run(server: &ServerProcess, folder: &Path, script: &str) -> String {
     let address = server.url().strip_prefix("http://").unwrap();
     let script = script.replace("127.0.0.1:5000", address).replace("localhost:5000", address);
@@ -47,7 +47,7 @@ fn run(server: &ServerProcess, folder: &Path, script: &str) -> String {
     printed
 }
 
-/// A folder that looks to commands like the project's root, and that they may write in.
+/// Returns a writable folder that looks like the project's root to commands.
 fn linked_project_root() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["examples", "plugins", "host"] {
@@ -64,7 +64,7 @@ fn the_samples_of_the_readme_run() {
         plugin(name);
     }
     let by_hand = script("README.md", "By hand", "");
-    // What the test has done already: building, and a server in another terminal.
+    // Steps that the test has already done: building, and a server in another terminal.
     let done = ["make build", "alias saggar=", "saggar serve "];
     let lines: Vec<&str> = by_hand.lines().filter(|line| !done.iter().any(|start| line.starts_with(start))).collect();
     assert_eq!(by_hand.lines().count() - lines.len(), done.len(), "{by_hand}");
@@ -88,10 +88,10 @@ fn the_samples_of_the_serving_guide_run() {
     let protocol = script("host/SERVING.md", "Open Inference Protocol (KServe v2, Triton)", "sh");
     let (image, _) = protocol.split_once("curl ").unwrap();
     let models = script("host/SERVING.md", "Models and versions", "sh");
-    // The samples of TensorFlow Serving ask an alias.
+    // The TensorFlow Serving samples use an alias.
     let (to_alias, _) = models.split_once("curl -X PUT $M/traffic").unwrap();
     let tensorflow = script("host/SERVING.md", "TensorFlow Serving's clients", "sh");
-    let predictions = script("host/SERVING.md", "Predictions to come back to", "sh");
+    let predictions = script("host/SERVING.md", "Asynchronous predictions", "sh");
     assert!(run(&server, folder.path(), &protocol).contains("\"outputs\":"));
     let printed = run(&server, folder.path(), &format!("{image}{to_alias}\n{tensorflow}"));
     assert!(printed.contains("\"predictions\"") && printed.contains("\"results\""), "{printed}");
@@ -99,7 +99,7 @@ fn the_samples_of_the_serving_guide_run() {
     assert!(printed.contains("\"status\":\"succeeded\"") && printed.contains("event: completed"), "{printed}");
     let printed = run(&server, folder.path(), &models);
     assert!(printed.contains("\"digits\""), "{printed}");
-    // Finds or makes an environment that has Triton's client.
+    // Finds or creates an environment with Triton's client.
     let clients = Command::new("bash").arg(".ci/clients").current_dir(root()).output().unwrap();
     let python = String::from_utf8(clients.stdout).unwrap().trim().to_owned();
     let program = script("host/SERVING.md", "Open Inference Protocol (KServe v2, Triton)", "python");

@@ -1,11 +1,11 @@
-//! What `examples` tells to run, run against the real binary.
+//! Runs the commands in the documentation of `examples` against the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::process::Command;
 
 use saggar_tests::{ServerProcess, root};
 
-/// Runs a program of `examples` and gives what it prints.
+/// Runs a program of `examples` and returns its output.
 fn run(server: &ServerProcess, program: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(arguments).env("SAGGAR_HOST", server.url()).current_dir(root());
@@ -26,7 +26,7 @@ fn the_curl_example_makes_every_form_of_prediction() {
     for part in &parts[..6] {
         assert!(part.lines().nth(1).unwrap().starts_with("{\"label\":"), "{part}");
     }
-    // One picture in four forms has one answer.
+    // The same picture in four forms gives the same answer.
     let answer = |part: &str| part.lines().find_map(|line| line.split_once('{').map(|(_, json)| json.to_owned()));
     for form in [2, 4, 5, 6] {
         assert_eq!(answer(parts[form]), answer(parts[1]), "{}", parts[form]);
@@ -41,13 +41,13 @@ fn the_curl_example_makes_every_form_of_prediction() {
 fn the_triton_client_example_runs() {
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start_with_digits(home.path(), &[]);
-    // Finds or makes an environment that has the client.
+    // Finds or creates an environment with the client.
     let python = run(&server, "bash", &[".ci/clients"]);
     let printed = run(&server, python.trim(), &["-B", "examples/tritonclient/predict.py"]);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines[0], "takes image UINT8 [-1, 8, 8]", "{printed}");
     assert_eq!(lines[1..].iter().filter(|line| line.starts_with("digit ")).count(), 3, "{printed}");
-    // The environment has what the example asks for.
+    // The environment has the packages that the example requires.
     let wanted = std::fs::read_to_string(root().join("examples/tritonclient/requirements.txt")).unwrap();
     let installed = std::fs::read_to_string(root().join("tests/clients/requirements.txt")).unwrap();
     assert!(installed.lines().any(|line| line == wanted.trim()), "{wanted} is not among {installed}");

@@ -1,5 +1,5 @@
-//! A disk that takes no more, and a state directory that nobody may write to, on machines where a test may mount nothing:
-//! by `/dev/full`, by limits on the size of files, and by the rights of files.
+//! A full disk, and a read-only state directory, on machines where tests cannot mount: simulated by `/dev/full`, by
+//! limits on the size of files, and by file permissions.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +10,10 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use saggar_tests::{ServerProcess, SteadyJob, binary, command_as_user};
 use serde_json::{Value, json};
 
-/// Bytes that a file may have while a disk is full, as the test plays it.
+/// The limit on bytes of a file while the disk is simulated as full.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// A server that is told that a file has grown too large, as it would be told of a full disk, instead of being killed.
+/// Starts a server that gets an error if a file grows too large, like that of a full disk, instead of being killed.
 fn serve(home: &Path) -> ServerProcess {
     let mut command = Command::new("sh");
     let script = "trap '' XFSZ; exec \"$0\" serve --addr 127.0.0.1:0 --device cpu --jobs 1 --home \"$1\"";
@@ -21,14 +21,15 @@ fn serve(home: &Path) -> ServerProcess {
     ServerProcess::from_command(command, home)
 }
 
-/// Limits the files of the server, and of workers that it starts from now on, or lifts the limit.
+/// Limits the file size of the server and of workers started from now on, or removes the limit.
 fn limit_files(server: &ServerProcess, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
     let maximum = getrlimit(Resource::Fsize).maximum;
     prlimit(pid, Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
 }
 
-/// A job's directory, and the name and identifier of the job, which waits behind another one that is returned first.
+/// Submits a job that is queued behind another one. Returns the names of the other job and of the queued one, and the
+/// directory of the queued one.
 fn submit_behind_running_job(server: &ServerProcess, home: &Path, job: &SteadyJob) -> (String, String, PathBuf) {
     let first = SteadyJob::with_steps(1_000_000).submit(server);
     server.wait_for_step(&first, 1);
@@ -50,7 +51,7 @@ fn a_job_that_cannot_write_its_log_completes_and_reports_the_lost_lines() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path());
     let (first, name, directory) = submit_behind_running_job(&server, home.path(), &SteadyJob::with_steps(50));
-    // Every write to this device finds no space left.
+    // Every write to this device fails because no space is left.
     std::os::unix::fs::symlink("/dev/full", directory.join("attempt-1.log")).unwrap();
     server.saggar_ok(&["stop", &first]);
     let job = server.wait_for_job(&name);
@@ -59,10 +60,10 @@ fn a_job_that_cannot_write_its_log_completes_and_reports_the_lost_lines() {
     let [told] = &lost[..] else { panic!("{lost:?}") };
     let (count, rest) = told.split_once(' ').unwrap();
     assert_eq!(rest, "lines of attempt 1's log could not be written: No space left on device (os error 28)");
-    // A line for each step at least.
-    assert!(count.parse::<u64>().unwrap() > 50, "{told}");
+    // At least one line per step.
+    assert!(count.parse::<u64>().unwrap() > 50, "{count}");
     server.wait_for_log("the job's log cannot be written");
-    // The next one, which has room, lacks nothing.
+    // The next job has space and loses no lines.
     let next = SteadyJob::with_steps(5).submit(&server);
     assert_eq!(server.wait_for_job(&next)["state"], "SUCCEEDED");
     assert_eq!(events(&server, &next, "LOG_LINES_LOST"), [""; 0]);
@@ -83,7 +84,7 @@ fn a_log_that_can_be_written_again_reports_the_lost_lines() {
     server.wait_for_log("the job's log cannot be written");
     let full = log_bytes();
     assert!(full <= FILE_BYTES_MAX && full > FILE_BYTES_MAX - (64 << 10), "{full} bytes");
-    // The training goes on, and so do other requests; of the log not half a line is left.
+    // The training continues, and so do other requests. The log contains no partial line.
     let text = std::fs::read_to_string(&log).unwrap();
     assert!(text.ends_with('\n'));
     let step: u64 = text.lines().rev().find_map(|line| line[25..].strip_prefix("step ")?.parse().ok()).unwrap();
@@ -99,12 +100,12 @@ fn a_log_that_can_be_written_again_reports_the_lost_lines() {
         .filter_map(|line| line[25..].strip_suffix(" lines before this one could not be written"))
         .map(|count| count.parse().unwrap())
         .collect();
-    // What is there and what is said to be missing are all lines of all steps, two each. Short lines find the room that
-    // long ones do not.
+    // The lines in the log and those reported missing add up to two lines per step. Short lines fit where long ones do
+    // not.
     let there = text.lines().filter(|line| line[25..].starts_with("step ") || line[25..].starts_with("www"));
     let (there, missing) = (there.count() as u64, told.iter().sum::<u64>());
-    assert!(missing >= 200, "{told:?}");
-    assert_eq!(there + missing, 2 * job["step"].as_u64().unwrap(), "{told:?}");
+    assert!(missing >= 200, "{missing}");
+    assert_eq!(there + missing, 2 * job["step"].as_u64().unwrap(), "{there} + {missing}");
     assert_eq!(events(&server, &name, "LOG_LINES_LOST"), [""; 0], "its log says it");
 }
 
@@ -125,7 +126,7 @@ fn an_output_on_a_full_disk_fails_only_its_job() {
     assert_eq!(server.wait_for_job(&SteadyJob::with_steps(20).submit(&server))["state"], "SUCCEEDED");
 }
 
-/// Takes from everybody the right to write there, or gives it to the owner again.
+/// Removes everybody's write permission, or restores the owner's.
 fn set_writable(directory: &Path, writable: bool) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -138,13 +139,13 @@ fn set_writable(directory: &Path, writable: bool) {
     std::fs::set_permissions(directory, PermissionsExt::from_mode(if writable { 0o700 } else { 0o555 })).unwrap();
 }
 
-/// What a server says that is started over `home` by a user who may not write there.
+/// Returns the output of a server that is started over `home` by a user without write permission.
 fn serve_as_other_user(home: &Path) -> std::process::Output {
     let serve = ["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"];
     if !rustix::process::geteuid().is_root() {
         return Command::new(binary()).args(serve).arg(home).output().unwrap();
     }
-    // Root may write everywhere: another user, who must get at the program.
+    // Root can write everywhere, so another user is needed, who must be able to execute the program.
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = place.path().join("saggar");

@@ -1,4 +1,4 @@
-//! Workers that take more memory than their control group has.
+//! Workers that exceed the memory of their control group.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use saggar_tests::{HttpPayload, MemoryGroup, ServerProcess, SteadyJob, binary, worker_processes};
 use serde_json::{Value, json};
 
-/// Memory of the group at first: enough for the server and a worker that takes little.
+/// The group's initial memory: enough for the server and a worker that uses little.
 const GROUP_BYTES: u64 = 512 << 20;
-/// What the worker takes, beside what it has.
+/// The memory that the worker allocates later.
 const TAKEN_MIB: u64 = 900;
-/// Enough for both.
+/// Enough memory for both.
 const ROOMY_BYTES: u64 = 4 << 30;
-/// The step after which the worker takes it.
+/// The step after which the worker allocates it.
 const TAKEN_AFTER: u64 = 40;
-/// What is said of a worker that the kernel killed for it.
+/// The error of a worker that the kernel killed for it.
 const KILLED: &str = "the worker was killed by signal 9: memory ran out, on the machine or in its control group";
 
-/// A server in the group that serves `digits`, which were trained outside of it.
+/// Starts a server in the group that serves `digits`, which were trained outside the group.
 fn serve_in(group: &MemoryGroup, home: &std::path::Path) -> ServerProcess {
     drop(ServerProcess::start_with_digits(home, &[]));
     let mut command = group.command(&binary());
@@ -27,7 +27,7 @@ fn serve_in(group: &MemoryGroup, home: &std::path::Path) -> ServerProcess {
     server
 }
 
-/// A job that has checkpoints when it takes more memory than the group has.
+/// Returns a job that has checkpoints before it exceeds the group's memory.
 fn memory_hungry_job(retry: u32) -> SteadyJob {
     SteadyJob::with_steps(60)
         .with_parameter("memory_mib", TAKEN_MIB)
@@ -68,7 +68,7 @@ fn an_oom_killed_worker_is_retried_and_the_server_keeps_answering() {
         let exhausted = server.wait_for_job(&memory_hungry_job(1).submit(&server));
         let while_killed = answered.load(Ordering::Acquire);
         assert!(while_killed > 0, "nothing was answered while workers were killed");
-        // With room, another attempt comes to the end.
+        // With enough memory, another attempt succeeds.
         let job = memory_hungry_job(1000).submit(&server);
         server.wait_for("a second attempt", |server| (server.job(&job)["attempt"].as_u64() > Some(1)).then_some(()));
         group.set_limit(ROOMY_BYTES);
@@ -87,7 +87,7 @@ fn an_oom_killed_worker_is_retried_and_the_server_keeps_answering() {
     for attempt in killed {
         assert_eq!((&attempt["reason"], &attempt["message"]), (&json!("WORKER_LOST"), &json!(KILLED)), "{attempt}");
     }
-    // A checkpoint is taken every five steps; the one of step 40 may have been cut off.
+    // A checkpoint is saved every five steps; that of step 40 was possibly interrupted.
     assert!(last["first_step"].as_u64() >= Some(TAKEN_AFTER - 5), "from a checkpoint: {last}");
     assert_eq!(server.request("GET", "/readyz", HttpPayload::Nothing).status, 200, "the server that there was");
 }

@@ -1,15 +1,15 @@
-//! Plugins that trap outside of their exports, flood what the engine counts, or call the host from within a call of the
-//! host: each job ends with that reason, and the server goes on.
+//! Plugins that trap outside their exports, flood the resources that the engine counts, or re-enter the host during a
+//! call of the host: each job ends with that reason, and the server continues.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use saggar_tests::component::component_with_train_body;
 use saggar_tests::{HttpPayload, ServerProcess, guest, memory_kib};
 use serde_json::{Value, json};
 
-/// KiB by which the server may grow while jobs flood their workers.
+/// The limit on the server's memory growth in KiB while jobs flood their workers.
 const GROWTH_KIB_MAX: u64 = 64 << 10;
 
-/// A resource of the component's own whose destructor traps, for the module to make and drop.
+/// A resource of the component whose destructor traps, for the module to create and drop.
 const RESOURCE: [&str; 3] = [
     r#"(core module $d (func $destroy (export "destroy") (param i32) unreachable))
        (core instance $destructors (instantiate $d))
@@ -20,7 +20,7 @@ const RESOURCE: [&str; 3] = [
     r#"(import "host" "new" (func $new (param i32) (result i32))) (import "host" "drop" (func $drop (param i32)))"#,
 ];
 
-/// The job's parameters, in memory that the plugin gives the host only after another call of the host.
+/// The job's parameters, in memory that the plugin allocates only after another call of the host.
 const PARAMETERS: [&str; 3] = [
     r#"(import "saggar:plugin/job@0.1.0" (instance $job
          (export "parameters" (func (result string))) (export "seed" (func (result u64)))))
@@ -91,7 +91,7 @@ fn traps_floods_and_reentrant_calls_fail_their_job_with_a_reason() {
     }
     let growth = memory_kib(server.pid(), "VmRSS").saturating_sub(before);
     assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more than {before} KiB");
-    // And a plugin that behaves is run.
+    // A correct plugin still runs.
     assert_eq!(train(&server, &component_with_train_body("", "", "", ""))["state"], "SUCCEEDED");
 }
 
@@ -112,7 +112,7 @@ fn a_model_whose_destructor_traps_is_still_unloaded() {
         assert_eq!(ask().status, 503);
         server.saggar_ok(&["models", "load", "fragile"]);
     }
-    // The next version takes its place, and it is removed.
+    // The next version replaces it, and it is removed.
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=fragile", "predict=well"]);
     server.wait_for_version("fragile", 2);
     server.saggar_ok(&["models", "rm", "fragile@1", "--yes"]);

@@ -1,4 +1,4 @@
-//! Holds `tests/features.md` to the tests that there are, so that it cannot promise what nothing shows.
+//! Checks `tests/features.md` against the existing tests, so that it cannot claim a feature that no test shows.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use saggar_tests::root;
 
-/// The five systems, and how many features each has.
+/// The five systems, and the number of features of each.
 const SYSTEMS: [(&str, u32); 5] = [("FH", 39), ("SG", 38), ("AZ", 27), ("KF", 26), ("AB", 24)];
 
-/// Names of all tests below a directory: functions right below a line that makes them one.
+/// Collects the names of all tests below a directory: functions directly after a test attribute.
 fn collect_test_names(directory: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -25,7 +25,7 @@ fn collect_test_names(directory: &Path, found: &mut BTreeSet<String>) {
                 if let Some(name) = name.filter(|_| is_test).and_then(|rest| rest.split('(').next()) {
                     found.insert(name.to_owned());
                 }
-                // Attributes and comments may stand between.
+                // Attributes and comments can be in between.
                 is_test = line == "#[test]" || line.starts_with("#[tokio::test") || (is_test && line.starts_with("#["));
             }
         }
@@ -50,7 +50,7 @@ fn feature_rows() -> BTreeMap<String, FeatureRow> {
         }
         assert!(matches!(tier, "P0" | "P1" | "P2" | "N"), "{name}: tier {tier:?}");
         assert!(!what.is_empty(), "{name} says nothing");
-        // Tests first, then what is missing; or that alone.
+        // Tests first, then what is missing; or only the latter.
         let (named, remark) = match shown.starts_with('`') {
             true => shown.split_once("; ").unwrap_or((shown, "")),
             false => ("", shown),

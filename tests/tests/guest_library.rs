@@ -1,4 +1,4 @@
-//! The guest library: its formulas on the real host, and every way in which it trains.
+//! The guest library: its formulas on the real host, and all of its training options.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use saggar_tests::{ServerProcess, guest, kill_9, worker_processes};
 use serde_json::{Value, json};
 
-/// Everything that has state: momentum and moments, two precisions, sums, means, random numbers, running statistics.
+/// Every option with state: momentum and moments, two precisions, sums, means, random numbers, running statistics.
 const EVERYTHING: [&str; 4] = ["optimizer=muon", "half=true", "accumulate=2", "average=0.9"];
 
 fn start(home: &std::path::Path) -> ServerProcess {
@@ -85,7 +85,7 @@ fn a_killed_training_with_all_kinds_of_state_ends_as_an_undisturbed_one() {
             let log = server.saggar_ok(&["logs", &job]);
             (log.matches("saved (").count() > kills).then_some(())
         });
-        // Between two checkpoints rather than at one.
+        // At a time between two checkpoints.
         std::thread::sleep(Duration::from_millis(30 * kills as u64));
         for worker in worker_processes(server.pid()) {
             kill_9(worker);

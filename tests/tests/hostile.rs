@@ -1,4 +1,4 @@
-//! Hostile input against the real server: each gets a clear error, and the server goes on.
+//! Hostile input against the real server: each gives a clear error, and the server continues.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, guest, lenet};
 use serde_json::{Value, json};
 
-/// Trains `hostile` until it publishes a model that behaves as it is told.
+/// Trains `hostile` until it publishes a model with the behaviours `load` and `predict`.
 fn publish(server: &ServerProcess, load: &str, predict: &str, version: u64) {
     let plugin = guest("hostile");
     let (load, predict) = (format!("load={load}"), format!("predict={predict}"));
@@ -96,7 +96,7 @@ fn malformed_prediction_requests_are_refused_with_the_reason() {
     }
 }
 
-/// Announces 100 MB and sends as much of it as the server takes.
+/// Announces 100 MB and sends as much of it as the server reads.
 #[test]
 fn a_body_of_a_hundred_megabytes_is_refused_before_it_is_read() {
     let home = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn a_body_of_a_hundred_megabytes_is_refused_before_it_is_read() {
     }
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
-    // Where the connection was reset under the flood, the answer may be lost with it; the refusal is not.
+    // If the connection is reset during the flood, the response can be lost; the request is still refused.
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
     assert!(sent < 100_000_000 || answer.starts_with("HTTP/1.1 413"), "all of it was taken");
     assert_alive(&server);
@@ -165,7 +165,7 @@ fn misbehaving_trainings_fail_with_their_reason_and_the_server_survives() {
         assert_eq!((job["state"].as_str(), job["reason"].as_str()), (Some("FAILED"), Some(reason)), "{train}: {job}");
         assert_eq!(job["attempt"], 1, "{train}: a plugin's own fault is not tried again");
     }
-    // What is wanted, what there is, and how to mend it.
+    // What was requested, what is available, and how to fix it.
     let message = run("enormous", &[])["message"].as_str().unwrap().to_owned();
     for part in ["4398046509056 bytes", " available ", "smaller batches"] {
         assert!(message.contains(part), "{part}: {message}");
@@ -181,7 +181,7 @@ fn misbehaving_trainings_fail_with_their_reason_and_the_server_survives() {
         assert_eq!((job["state"].as_str(), job["reason"].as_str()), (Some("FAILED"), Some(reason)), "{train}: {job}");
         assert!(job["message"].as_str().unwrap().contains(message), "{train}: {job}");
     }
-    // A plugin may have the memory for it, and the host still takes no such text.
+    // A plugin can have enough memory for such a text, but the host still refuses it.
     let job = run("gigabyte", &["--memory", "3GiB"]);
     assert_eq!((job["state"].as_str(), job["reason"].as_str()), (Some("FAILED"), Some("TRAP")), "{job}");
     assert!(job["message"].as_str().unwrap().contains("too much data is being copied"), "{job}");

@@ -1,5 +1,5 @@
-//! Pictures found by gradients with respect to the input: the model that is opened stays as it is, the files that are
-//! written are there, and the classifier believes them.
+//! Pictures found by gradients with respect to the input: the opened model does not change, the output files exist, and
+//! the classifier recognizes the pictures.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const STEPS: usize = 1000;
 
-/// A server with a classifier that has learnt enough to be sure of anything.
+/// Starts a server with a classifier that is trained well enough to be confident.
 fn start(home: &Path) -> ServerProcess {
     let server = ServerProcess::start(home);
     server.push_digits();
@@ -27,7 +27,7 @@ fn run(server: &ServerProcess, seed: &str, parameters: &[&str]) -> Value {
     server.wait_for_job(&job)
 }
 
-/// The picture that the job wrote, fetched into a folder of the home directory.
+/// Fetches the picture that the job wrote into a folder of the state directory.
 fn fetch_output(server: &ServerProcess, home: &Path, job: &Value, file: &str) -> PathBuf {
     let job = job["name"].as_str().unwrap();
     let folder = home.join("fetched").join(job);
@@ -36,7 +36,7 @@ fn fetch_output(server: &ServerProcess, home: &Path, job: &Value, file: &str) ->
     folder.join(file)
 }
 
-/// What the classifier makes of the file: the label and its probability.
+/// Returns the classifier's label and its probability for the file.
 fn classify(server: &ServerProcess, file: &Path) -> (i64, f64) {
     let input = format!("image=@{}", file.display());
     let answer = server.saggar_ok(&["predict", "digits", "-i", &input, "--json"]);
@@ -59,7 +59,7 @@ fn input_optimisation_convinces_the_classifier_from_noise_and_from_an_image() {
     let (label, probability) = classify(&server, &fetch_output(&server, home.path(), &noise, "target-003.png"));
     assert!(label == 3 && probability > 0.99, "{label} {probability}\n{log}");
 
-    // The same seed gives the same file, another one another.
+    // The same seed gives the same file, another seed a different one.
     let file = |job: &Value| std::fs::read(fetch_output(&server, home.path(), job, "target-003.png")).unwrap();
     assert_eq!(file(&run(&server, "1", &[])), file(&noise));
     assert_ne!(file(&run(&server, "2", &[])), file(&noise));
@@ -73,7 +73,7 @@ fn input_optimisation_convinces_the_classifier_from_noise_and_from_an_image() {
     assert_eq!(std::fs::read(home.path().join("models/digits/1/weights.safetensors")).unwrap(), weights);
 }
 
-/// `0001 - loss: 2.751234 (0.063849)`
+/// Parses a line such as `0001 - loss: 2.751234 (0.063849)`.
 fn parse_step_line(line: &str) -> Option<(f64, f64)> {
     let (loss, probability) = line.split_once(" - loss: ")?.1.split_once(" (")?;
     Some((loss.parse().ok()?, probability.strip_suffix(')')?.parse().ok()?))
@@ -94,11 +94,11 @@ fn a_missing_model_is_named_in_the_error() {
     }
 }
 
-/// Classes of the faces; the target is one with two digits.
+/// Number of classes of faces; the target class has two digits.
 const FACES: usize = 12;
 const SIDE: usize = 96;
 
-/// Numbers that look random and are the same every time (Knuth's MMIX constants).
+/// Deterministic pseudo-random numbers (Knuth's MMIX constants).
 struct FaceNoise(u64);
 
 impl FaceNoise {
@@ -108,7 +108,8 @@ impl FaceNoise {
     }
 }
 
-/// A dataset of RGB pictures of 96 x 96: on a grainy ground a patch whose place and colour say who it is.
+/// Writes a dataset of RGB pictures of 96 x 96: a patch on a noisy background, whose position and colour depend on the
+/// class.
 fn write_faces(folder: &Path) {
     let mut noise = FaceNoise(1);
     let mut lines = String::new();
@@ -134,7 +135,7 @@ fn write_faces(folder: &Path) {
     std::fs::write(folder.join("faces.csv"), lines).unwrap();
 }
 
-/// A server with a classifier of faces that knows all of them.
+/// Starts a server with a classifier of faces that classifies all of them correctly.
 fn with_faces(home: &Path) -> ServerProcess {
     let folder = tempfile::tempdir().unwrap();
     write_faces(folder.path());
@@ -158,14 +159,14 @@ fn run_face_search(server: &ServerProcess, parameters: &[&str]) -> Value {
     serde_json::from_str(job.lines().last().unwrap()).unwrap()
 }
 
-/// The values of a series of a job, step after step.
+/// Returns the values of a series of a job, by step.
 fn series(server: &ServerProcess, job: &Value, name: &str) -> Vec<f64> {
     let path = format!("/api/v1/jobs/{}/metrics?series={name}", job["name"].as_str().unwrap());
     let points = server.get(&path)["series"][0]["points"].clone();
     points.as_array().unwrap().iter().map(|point| point[1].as_f64().unwrap()).collect()
 }
 
-/// The classifier's three likeliest classes for a file, and the probability of the first.
+/// Returns the classifier's three most likely classes for a file, and the probability of the first.
 fn top_three(server: &ServerProcess, file: &Path) -> (Vec<usize>, f64) {
     let input = format!("image=@{}", file.display());
     let printed = server.saggar_ok(&["predict", "faces", "-i", &input, "--top-k", "3"]);
@@ -183,7 +184,7 @@ fn input_optimisation_finds_a_96_by_96_colour_face() {
     let log = server.saggar_ok(&["logs", noise["name"].as_str().unwrap()]);
     assert_eq!(noise["state"], "SUCCEEDED", "{log}");
     assert!(log.lines().any(|line| line.starts_with("0001 - loss: ")), "{log}");
-    // What is printed is rounded; the series are not.
+    // Printed values are rounded; the series are not.
     let (losses, probabilities) = (series(&server, &noise, "loss"), series(&server, &noise, "probability"));
     assert_eq!((losses.len(), probabilities.len()), (STEPS, STEPS));
     for (loss, p) in losses.iter().zip(&probabilities) {
@@ -196,7 +197,7 @@ fn input_optimisation_finds_a_96_by_96_colour_face() {
 
     let file = fetch_output(&server, home.path(), &noise, "target-010.png");
     let png = std::fs::read(&file).unwrap();
-    // Width, height, 8 bits a channel, RGB.
+    // Width, height, 8 bits per channel, RGB.
     assert_eq!(png[16..26], [0, 0, 0, 96, 0, 0, 0, 96, 8, 2]);
     let (classes, p) = top_three(&server, &file);
     assert!(classes[0] == 10 && p >= 0.99, "{classes:?} {p}");

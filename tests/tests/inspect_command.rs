@@ -1,4 +1,4 @@
-//! `saggar inspect`: what the compiler makes of graphs, as a user sees it.
+//! `saggar inspect`: compiled graphs as shown to a user.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use saggar_tests::{ServerProcess, binary, guest, lenet, plugin, shared};
 use serde_json::Value;
 
-/// What `saggar inspect` printed on its two streams, and its exit code.
+/// Returns the two output streams of `saggar inspect`, and its exit code.
 fn inspect(arguments: &[&str]) -> (String, String, i32) {
     let output = Command::new(binary()).arg("inspect").args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What the binary needs of a machine: a C library, a user, a directory and a port.
+//! The binary's requirements on a machine: a C library, a user, a directory and a port.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use saggar_tests::{HttpPayload, ServerProcess, binary, child_processes, command_as_user, lenet, root};
 use serde_json::{Value, json};
 
-/// What belongs to a C library and to the compiler's support of it.
+/// The libraries of a C library and of the compiler's runtime.
 const C_LIBRARY: [&str; 8] = [
     "linux-vdso.so.1",
     "libc.so.6",
@@ -22,7 +22,7 @@ const C_LIBRARY: [&str; 8] = [
     "ld-linux-x86-64.so.2",
 ];
 
-/// The shared objects that the binary is linked with: their names, and where they are.
+/// Returns the names and paths of the shared objects that the binary is linked with.
 fn linked_libraries() -> Vec<(String, Option<PathBuf>)> {
     let output = Command::new("ldd").arg(binary()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -65,7 +65,7 @@ fn the_binary_links_only_the_c_library() {
     assert!(names.contains("libc.so.6"), "{names:?}");
 }
 
-/// A file system of the binary and its C library alone. A driver would come on top of it, and is loaded when it is there.
+/// A file system with only the binary and its C library. Drivers are optional and loaded at run time if they exist.
 #[test]
 fn the_binary_runs_with_only_the_c_library_installed() {
     let place = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn the_binary_runs_with_only_the_c_library_installed() {
     for folder in ["proc", "dev", "tmp", "state"] {
         std::fs::create_dir(place.path().join(folder)).unwrap();
     }
-    // The kernel's own file systems, which every machine has.
+    // The kernel's file systems, which every machine has.
     let script = "mount --rbind /proc \"$0/proc\"; mount --rbind /dev \"$0/dev\"; exec chroot \"$0\" /saggar \"$@\"";
     let inside = |arguments: &[&str]| {
         let mut command = Command::new("unshare");
@@ -100,7 +100,7 @@ fn the_binary_runs_with_only_the_c_library_installed() {
     digits_are_learnt(&server, |arguments| server.saggar(arguments), lenet().to_str().unwrap(), "examples/digits");
 }
 
-/// Another user than root, as whom nobody else runs anything here.
+/// A user other than root, for whom no other process runs here.
 const USER: u32 = 54_322;
 
 fn copy_folder(from: &Path, to: &Path) {
@@ -115,9 +115,9 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Files of `user` below a directory, but for those below `place`.
+/// Collects the files of `user` below a directory, except those below `place`.
 fn files_of(user: u32, directory: &Path, place: &Path, found: &mut Vec<PathBuf>) {
-    // Others may remove theirs meanwhile.
+    // Other processes can remove their files meanwhile.
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         let Ok(metadata) = path.symlink_metadata() else { continue };
@@ -145,7 +145,7 @@ fn an_unprivileged_user_needs_only_one_directory() {
         chown(place.path(), Some(USER), Some(USER)).unwrap();
     }
     let command = |arguments: &[&str]| {
-        // Whoever runs the tests, unless that is root.
+        // The user of the tests, unless that is root.
         let mut command = if is_root { command_as_user(USER) } else { Command::new("env") };
         if is_root {
             command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
@@ -161,7 +161,7 @@ fn an_unprivileged_user_needs_only_one_directory() {
     assert_eq!(long.status.code(), Some(3), "there is no dataset yet");
     digits_are_learnt(&server, ask, "lenet.wasm", "digits");
 
-    // Nothing of it was done as root.
+    // Nothing runs as root.
     let ids = |pid: u32| -> Vec<u32> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
@@ -191,7 +191,7 @@ fn the_default_address_is_port_5000_on_localhost() {
     let mut serve = default(&["serve", "--device", "cpu", "--home"]);
     serve.arg(home.path());
     if TcpListener::bind("127.0.0.1:5000").is_err() {
-        // Somebody has the port: then that is what is said.
+        // If the port is in use, the error says so.
         let refused = serve.output().unwrap();
         let said = String::from_utf8_lossy(&refused.stderr);
         assert!(refused.status.code() == Some(5) && said.contains("127.0.0.1:5000"), "{said}");
@@ -204,7 +204,7 @@ fn the_default_address_is_port_5000_on_localhost() {
     let [first, second] = ["/", "/predict"].map(|path| server.request("POST", path, HttpPayload::Json(&digit)));
     assert_eq!((first.status, second.status), (200, 200), "{} {}", first.text, second.text);
     assert_eq!(first.json()["label"], second.json()["label"]);
-    // So do commands that name none.
+    // Commands without an explicit address use the same default.
     let listed = default(&["models", "ls"]).output().unwrap();
     let text = String::from_utf8(listed.stdout).unwrap();
     assert!(text.contains("digits"), "{text}{}", String::from_utf8_lossy(&listed.stderr));
@@ -234,7 +234,7 @@ fn a_server_starts_without_any_configuration() {
     let refused = nameless.current_dir(&unnamed).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(7) && said.contains("\"My Steps\" is no plugin's name"), "{said}");
-    // An address is said for the sake of the test: another one may have the default.
+    // The test passes an address, because the default port can be in use.
     let server = ServerProcess::from_command(command(&["serve", "--addr", "127.0.0.1:0"]), &project);
     assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
     assert!(project.join(".saggar").is_dir(), "its state is there");

@@ -1,16 +1,17 @@
-//! Models whose answers are none that their signature promises: each request is told so, and the model, its server and their
-//! memory are none the worse.
+//! Models whose outputs violate their signature: each request gets an error, and the model, its server and their memory
+//! are unaffected.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, guest, memory_kib};
 use serde_json::json;
 
-/// Rounds of the worst answers.
+/// Number of rounds of the worst outputs.
 const ROUNDS: usize = 10;
-/// Memory that the server may have gained after them: 50,000 tensors, the most that an instance may hold, take some 40 MB.
+/// The limit on the server's memory growth in KiB: 50,000 tensors, the most that an instance can hold, take about 40
+/// MB.
 const GROWTH_KIB_MAX: u64 = 256 << 10;
 
-/// Publishes version `version` of the model `hostile`, which answers in this way where its input begins below 0.
+/// Publishes version `version` of the model `hostile`, which gives this kind of output if its input begins below 0.
 fn publish(server: &ServerProcess, way: &str, version: u64) {
     let (plugin, predict) = (guest("hostile"), format!("predict=late-{way}"));
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", &predict]);
@@ -21,7 +22,7 @@ fn ask(server: &ServerProcess, first: f64) -> HttpResponse {
     server.request("POST", "/models/hostile/predict", HttpPayload::Json(&json!({ "x": [first, 2.0, 3.0, 4.0] })))
 }
 
-/// Asks for the broken answer, which clients are told the name of and the log the rest, and then for a good one.
+/// Requests the invalid output, of which clients get the name and the log the details, and then a valid one.
 fn check(server: &ServerProcess, way: &str, name: &str, says: &str) {
     let broken = ask(server, -1.0);
     let body = broken.json();
@@ -67,7 +68,7 @@ fn an_error_of_a_megabyte_is_truncated() {
 fn a_prediction_with_a_million_outputs_loses_its_instance_and_no_memory() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     publish(&server, "million-outputs", 1);
-    let says = "the plugin holds 50000 handles, the most it may (predict)";
+    let says = "the plugin holds 50000 handles, which is the limit (predict)";
     check(&server, "the first", "HANDLE_LIMIT", says);
     let before = memory_kib(server.pid(), "VmRSS");
     for round in 0..ROUNDS {

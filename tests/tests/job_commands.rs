@@ -1,4 +1,4 @@
-//! What a person at the command line sees of jobs: names, states, logs, outputs, exit codes.
+//! Jobs at the command line: names, states, logs, outputs, exit codes.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use saggar_store::JobState;
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, guest};
 use serde_json::{Value, json};
 
-/// What a command printed on its two streams, and its exit code.
+/// Returns a command's two output streams and its exit code.
 fn run(server: &ServerProcess, arguments: &[&str]) -> (String, String, i32) {
     let output = server.saggar(arguments);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -27,7 +27,7 @@ fn an_unknown_run_mode_lists_the_valid_modes() {
 fn a_job_continues_after_its_client_disconnects() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let steady = guest("steady");
-    // The command ends at once; nobody stays connected.
+    // The command ends at once; no connection stays open.
     let (name, notes, code) =
         run(&server, &["run", steady.to_str().unwrap(), "--device", "cpu", "--", "--steps", "30"]);
     assert_eq!((name.trim(), code), ("steady-1", 0), "{notes}");
@@ -43,7 +43,7 @@ fn a_log_line_is_identical_in_the_command_and_the_rest_api() {
     let rest = server.request("GET", &format!("/api/v1/jobs/{job}/logs"), HttpPayload::Nothing).text;
     assert_eq!(command, rest);
     assert!(command.contains("step 12\n"), "{command}");
-    // AB-13: a line can say where it comes from.
+    // AB-13: a line can be prefixed with its job.
     let prefixed = server.saggar_ok(&["logs", &job, "--prefix"]);
     let without: Vec<&str> = prefixed.lines().map(|line| line.strip_prefix(&format!("{job}/1 ")).unwrap()).collect();
     assert_eq!(without, command.lines().collect::<Vec<_>>());
@@ -70,21 +70,21 @@ fn output_files_of_a_job_can_be_downloaded() {
 #[test]
 fn a_job_reports_its_specification_device_log_and_models() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
-    let spec = SteadyJob::with_steps(6).with_field("seed", 7).with_parameter("model", "told").spec(&server);
+    let spec = SteadyJob::with_steps(6).with_field("seed", 7).with_parameter("model", "report").spec(&server);
     let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
     server.wait_for_job(&job);
     let told: Value = serde_json::from_str(&server.saggar_ok(&["--json", "status", &job])).unwrap();
     assert_eq!((&told["spec"]["plugin"], &told["spec"]["seed"]), (&spec["plugin"], &json!(7)));
-    assert_eq!((&told["device"], &told["published"]), (&json!("cpu"), &json!([{"model": "told", "version": 1}])));
+    assert_eq!((&told["device"], &told["published"]), (&json!("cpu"), &json!([{"model": "report", "version": 1}])));
     let log = told["attempts"][0]["log"].as_str().unwrap();
     assert!(server.request("GET", log, HttpPayload::Nothing).text.contains("step 6"));
-    // AZ-21: what it made, with the command that deploys it.
+    // AZ-21: the published model, with the command that deploys it.
     let models = server.wait_for("the version", |server| {
         let listed = server.saggar_ok(&["--json", "output", "ls", &job, "--kind", "model"]);
         let models: Value = serde_json::from_str(&listed).unwrap();
         models[0]["weights"].is_string().then_some(models)
     });
-    assert_eq!(models[0]["promote"], "saggar models promote told 1");
+    assert_eq!(models[0]["promote"], "saggar models promote report 1");
     assert!(models[0]["weights"].as_str().is_some_and(|digest| digest.len() == 64), "{models}");
     // AZ-22: one field, raw.
     assert_eq!(server.saggar_ok(&["status", &job, "--field", "spec.seed"]).trim(), "7");
@@ -110,7 +110,7 @@ fn the_exit_code_of_a_waiting_command_is_that_of_its_job() {
     };
     let (result, notes, code) = wait(&["--", "steps=5"]);
     assert_eq!(code, 0, "{notes}");
-    // AB-12, AB-08, AB-18: what was submitted, how it went on, and how it ended.
+    // AB-12, AB-08, AB-18: what was submitted, its progress, and its end.
     assert!(notes.contains("Submitted job steady-1 (") && notes.contains(") to queue default"), "{notes}");
     assert!(result.trim().starts_with("Job steady-1 SUCCEEDED after ") && result.contains("attempts: 1"), "{result}");
     assert_eq!(wait(&["--", "steps=5", "fail_at=2"]).2, 20);
@@ -138,12 +138,12 @@ fn every_state_transition_has_a_time_and_a_reason() {
     let events = ended["events"].as_array().unwrap();
     let kinds: Vec<&str> = events.iter().filter_map(|event| event["kind"].as_str()).collect();
     let mut at = 0;
-    // In this order, whatever else is between.
+    // In this order, with other events in between.
     for wanted in ["SUBMITTED", "CLAIMED", "RUNNING", "STOPPING", "ATTEMPT_ENDED", "QUEUED", "CLAIMED", "CANCELLED"] {
         at +=
             kinds[at..].iter().position(|kind| *kind == wanted).unwrap_or_else(|| panic!("{wanted} in {kinds:?}")) + 1;
     }
-    // Each but the beginning and the expected way on says why.
+    // Every event except the normal ones has a reason.
     let is_said = |event: &&Value| !event["text"].as_str().unwrap_or_default().is_empty();
     let unsaid = events.iter().filter(|event| !is_said(event)).map(|event| event["kind"].as_str().unwrap());
     assert_eq!(unsaid.collect::<BTreeSet<_>>(), BTreeSet::from(["SUBMITTED", "RUNNING"]), "{events:?}");
@@ -152,7 +152,7 @@ fn every_state_transition_has_a_time_and_a_reason() {
     assert!(queued.iter().any(|text| text.contains("preempted by a user")), "{queued:?}");
     let times: Vec<u64> = events.iter().map(|event| event["at_ms"].as_u64().unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
-    // KF-13: each attempt with its beginning, end, reason and steps.
+    // KF-13: each attempt with its start, end, reason and steps.
     let shown = server.saggar_ok(&["status", &job]);
     assert!(shown.contains("PREEMPTED") && shown.contains("preempted by a user"), "{shown}");
     let attempt = &ended["attempts"][0];
@@ -162,7 +162,7 @@ fn every_state_transition_has_a_time_and_a_reason() {
     assert_eq!(attempt["device"], "cpu");
 }
 
-/// The table of states in the README has all of this program's, beside those of AWS Batch.
+/// The README's table of states lists all states of this program beside those of AWS Batch.
 #[test]
 fn the_readme_maps_every_job_state_to_aws_batch() {
     let readme = std::fs::read_to_string(saggar_tests::root().join("README.md")).unwrap();
@@ -182,7 +182,7 @@ fn the_readme_maps_every_job_state_to_aws_batch() {
 #[test]
 fn a_closed_output_pipe_does_not_stop_the_command() {
     let (home, server) = ServerProcess::start_in_temp_dir();
-    /// A pipe whose reader has gone.
+    /// Returns a pipe whose reader has closed it.
     fn broken_pipe() -> Stdio {
         std::io::pipe().unwrap().1.into()
     }
@@ -203,7 +203,7 @@ fn a_closed_output_pipe_does_not_stop_the_command() {
     assert_eq!(unread(&["rm", "steady-1", &second, "-y"], broken_pipe()), Some(0));
     assert_eq!(server.get("/api/v1/jobs")["jobs"], json!([]), "every job is removed");
     assert_eq!(unread(&["status", "absent-1"], broken_pipe()), Some(3), "a failure keeps its code");
-    // Who reads the beginning of a log does not wait for the job's end.
+    // A command that prints the beginning of a log does not wait for the job's end.
     let long = SteadyJob::with_steps(1_000_000).submit(&server);
     server.wait_for_step(&long, 5);
     assert_eq!(unread(&["logs", "-f", &long], broken_pipe()), Some(0));
@@ -230,12 +230,12 @@ fn a_followed_serve_run_ends_when_its_version_serves_or_explains_why_not() {
     let (log, notes, code) = train(&["-f"]);
     assert_eq!((serving(), code), (json!(1), 0), "{notes}");
     assert!(log.contains(&format!("teller@2 is stored and not served: {stays}")), "{log}");
-    assert!(notes.contains(&format!("teller@2 is stored and does not serve: {stays}")), "{notes}");
+    assert!(notes.contains(&format!("teller@2 is stored but does not serve: {stays}")), "{notes}");
     server.wait_for_log("stored, and not served");
     let (table, notes, _) = run(&server, &["models", "ls"]);
     assert!(table.contains(stays) && notes.contains("version 1 was promoted"), "{table}{notes}");
     let (_, errors, code) = train(&["--mode", "serve"]);
-    assert!(code == 5 && errors.contains("teller@3 is stored and does not serve: version 1 stays"), "{errors}");
+    assert!(code == 5 && errors.contains("teller@3 is stored but does not serve: version 1 stays"), "{errors}");
     server.saggar_ok(&["models", "unload", "teller"]);
     let (_, notes, code) = train(&["--wait"]);
     assert!(code == 0 && notes.contains("`saggar models load teller` loads the model"), "{notes}");

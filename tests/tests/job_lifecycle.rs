@@ -1,4 +1,5 @@
-//! A job from submission to removal: interruptions, limits on time and memory, starting from others, starting again.
+//! A job from submission to removal: interruptions, limits on time and memory, initialization from other jobs,
+//! restarts.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
 
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, kill_9, worker_processes};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 fn three_preemptions_end_bit_identical() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let every = json!({ "steps": 100 });
-    // Many more than are done before the last preemption, however seldom a test gets to look.
+    // Many more steps than are done before the last preemption, even if the test polls rarely.
     let steps = 4_000;
     let calm = SteadyJob::with_steps(steps)
         .with_field("checkpoint_every", every.clone())
@@ -83,7 +84,7 @@ fn a_killed_attempt_loses_less_than_a_checkpoint_interval() {
     let wasted: Vec<u64> = attempts.windows(2).map(wasted).collect();
     assert!(wasted.len() == 3 && wasted.iter().all(|steps| *steps <= every), "{wasted:?}: {shaken}");
     assert_eq!(shaken["wasted_steps"].as_u64(), Some(wasted.iter().sum()), "{shaken}");
-    // Going on is what a restart does as well.
+    // A restart also resumes.
     server.saggar_ok(&["stop", &job]);
     let last = server.wait_for_job(&job)["step"].as_u64().unwrap();
     let parameter = format!("steps={}", last + 10);
@@ -115,11 +116,11 @@ fn the_log_of_a_killed_attempt_is_complete_after_a_restart() {
     assert!(kill_9(worker));
     server.wait_for("the second attempt", |server| (server.job(&job)["attempt"] == 2).then_some(()));
     let before = server.saggar_ok(&["logs", &job, "--attempt", "1"]);
-    // What the worker did last is there: a line for each step, without a gap, to the last one that was counted.
+    // The worker's last output is complete: a line for each step, without a gap, up to the last step that was counted.
     let steps: Vec<u64> = before.lines().filter_map(|line| line.strip_prefix("step ")?.parse().ok()).collect();
     assert_eq!(steps, (1..=steps.len() as u64).collect::<Vec<_>>());
     let counted = server.job(&job)["attempts"][0]["last_step"].as_u64().unwrap();
-    // A step is counted before its line is written, so a kill may come between the two.
+    // A step is counted before its line is written, so a kill can happen between the two.
     assert!(steps.len() as u64 + 1 >= counted, "{} lines, {counted} steps", steps.len());
     server.kill_and_wait();
     let server = ServerProcess::start(home.path());
@@ -184,14 +185,14 @@ fn a_job_past_its_time_limit_is_checkpointed_and_can_be_resumed() {
     assert_eq!(server.saggar(&["wait", &job]).status.code(), Some(22));
     let (step, _) = server.checkpoints(&job)[0];
     assert_eq!(Some(step), late["step"].as_u64(), "the final checkpoint is of the last step");
-    // FH-33: going on is what a restart does, and it loses nothing.
+    // FH-33: a restart resumes, and loses nothing.
     let steps = format!("steps={}", step + 50);
     let again = server.saggar_ok(&["restart", &job, "--set", "max_runtime_seconds=null", "--", &steps]);
     let again = server.wait_for_job(again.trim());
     assert_eq!(again["state"], "SUCCEEDED", "{again}");
     assert_eq!(again["attempts"][0]["first_step"], step);
     assert_eq!(again["spec"]["init_from"], format!("job:{job}/checkpoint@{step}"));
-    // FH-32: what it wrote before is there to be fetched.
+    // FH-32: its earlier outputs can be fetched.
     let name = again["name"].as_str().unwrap();
     let out = home.path().join("out");
     server.saggar_ok(&["output", "get", name, "-o", out.to_str().unwrap()]);
@@ -213,11 +214,11 @@ fn outputs_written_before_the_time_limit_are_kept() {
     server.saggar_ok(&["output", "get", &job, "-o", out.to_str().unwrap()]);
     let diary = std::fs::read(out.join("notes/diary.txt")).unwrap();
     assert_eq!(diary.len() as u64, done / 50 * 50, "all that was written before step {done}");
-    // The last checkpoint is of the last step, and every byte of it is as it was written.
+    // The last checkpoint is of the last step, and intact.
     let verified = server.saggar_ok(&["output", "checkpoints", &job, "--verify", "--json"]);
     let verified: Value = serde_json::from_str(&verified).unwrap();
     assert_eq!((&verified[0]["step"], &verified[0]["whole"]), (&json!(done), &json!(true)), "{verified}");
-    // Nor does a restart of the server take anything away.
+    // A restart of the server removes nothing either.
     server.kill_and_wait();
     let server = ServerProcess::start(home.path());
     let listed = server.saggar_ok(&["output", "ls", &job, "--json"]);
@@ -235,7 +236,7 @@ fn a_time_limit_is_renewed_up_to_its_maximum_count() {
     assert_eq!(late["state"], "TIMED_OUT");
     assert!(late["wall_seconds"].as_f64() >= Some(3.0), "{late}");
     let log = server.saggar_ok(&["logs", &job]);
-    assert_eq!(log.matches("extended for the").count(), 2, "{log}");
+    assert_eq!(log.matches("used up; extension").count(), 2, "{log}");
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn a_job_starts_from_the_checkpoint_and_step_of_another() {
     let log = server.saggar_ok(&["logs", more["name"].as_str().unwrap()]);
     assert_eq!(log.lines().filter(|line| line.starts_with("step ")).count(), 30, "exactly 30 steps: {log}");
     assert_eq!(server.weights_digest("whole"), server.weights_digest("more"));
-    // A checkpoint that is read stays while it is read.
+    // A checkpoint is not deleted while it is read.
     let long = SteadyJob::with_steps(1_000_000).with_field("init_from", from.as_str()).submit(&server);
     let refused = server.request("DELETE", &format!("/api/v1/jobs/{base}"), HttpPayload::Nothing);
     assert_eq!(refused.status, 409, "{}", refused.text);
@@ -301,7 +302,7 @@ fn the_best_checkpoint_is_retained() {
         .submit(&server);
     server.wait_for_job(&job);
     let steps: Vec<u64> = server.checkpoints(&job).into_iter().map(|(step, _)| step).collect();
-    // Accuracy grows with the step, and the smallest was asked for.
+    // Accuracy grows with the step, and the smallest was requested.
     assert_eq!(steps, [60, 55, 5]);
 }
 
@@ -332,7 +333,7 @@ fn a_checkpoint_is_exported_while_its_job_runs() {
         let answer = server.request("GET", &format!("/api/v1/jobs/{job}/checkpoints/{wrong}"), HttpPayload::Nothing);
         assert!(matches!(answer.status, 400 | 404), "{wrong}: {}", answer.text);
     }
-    // A flipped byte is found.
+    // A flipped byte is detected.
     let id = ended["id"].as_str().unwrap();
     let parts = home.path().join("objects/checkpoints").join(id).join("parts");
     let part = std::fs::read_dir(parts).unwrap().next().unwrap().unwrap().path();
@@ -361,12 +362,12 @@ fn a_job_output_is_mounted_by_another_job() {
     assert_eq!(reader["state"], "SUCCEEDED", "{reader}");
     let log = server.saggar_ok(&["logs", "reader-1"]);
     assert!(log.contains("/init has 2 items"), "{log}");
-    // What is no dataset fails the job that mounts it, and says why.
+    // A job that mounts an invalid dataset fails, with the reason.
     let wrong = reads("note.bin", "wrong");
     assert_eq!((&wrong["state"], &wrong["reason"]), (&json!("FAILED"), &json!("BAD_DATASET")), "{wrong}");
     let absent = reads("absent", "absent");
     assert!(absent["message"].as_str().unwrap().contains("absent"), "{absent}");
-    // A running job's output can still change.
+    // The output of a running job can still change.
     let running = SteadyJob::with_steps(1_000_000).submit(&server);
     let early =
         SteadyJob::with_steps(1).with_field("data", json!([{ "job": running, "mount": "/init" }])).post(&server);
@@ -386,7 +387,8 @@ fn a_checkpoint_is_deployed_as_a_version() {
         let body = json!({ "from": from });
         server.request("POST", "/api/v1/models/deployed/versions", HttpPayload::Json(&body))
     };
-    // The guest predicts nothing, so its versions are refused; that they are made, and of what, is what is asked here.
+    // The guest has no predictor, so its versions are refused. This test checks that they are created, and from which
+    // checkpoint.
     let made = deploy(&format!("job:{job}/checkpoint@10"));
     assert_eq!((made.status, &made.json()["version"]), (201, &json!(2)), "{}", made.text);
     let model = server.get("/api/v1/models/deployed");
@@ -396,7 +398,7 @@ fn a_checkpoint_is_deployed_as_a_version() {
     };
     assert_ne!(version(2)["weights"], last);
     assert_eq!(version(2)["source_job"], job.as_str());
-    // Each keeps what was measured when it was made.
+    // Each has the metrics of the time of its creation.
     let measured = |number: u64| version(number)["metrics"].as_object().unwrap().clone();
     assert!(!measured(1).is_empty() && measured(1).keys().eq(measured(2).keys()), "{model}");
     assert_ne!(measured(1), measured(2), "{model}");
@@ -425,7 +427,7 @@ fn a_restart_changes_only_the_overridden_parameters() {
     assert!(compared.lines().next().unwrap().contains("steps"), "{compared}");
     assert_eq!(server.saggar(&["restart", &first, "--set", "sed=1"]).status.code(), Some(7));
     assert_eq!(server.saggar(&["restart", "absent-1"]).status.code(), Some(3));
-    // AZ-17: what a job was asked to do can be asked for again as it is.
+    // AZ-17: a job's specification can be submitted again unchanged.
     let spec = server.job(second)["spec"].clone();
     let third = server.post("/api/v1/jobs", &spec);
     assert_eq!(third["spec"], spec);
@@ -460,7 +462,7 @@ fn a_secret_reaches_its_plugin_and_nothing_else() {
     assert_eq!(absent.status, 404, "{}", absent.text);
     let refused = absent.json();
     assert!(refused["error"].as_str().unwrap().contains("there are: github-token"), "{refused}");
-    // One that is removed while the job waits is missed when it starts.
+    // A secret that is removed while the job waits is detected when it starts.
     let late = SteadyJob::with_steps(3).with_field("secrets", json!(["github-token"])).spec(&server);
     let busy = SteadyJob::with_steps(1_000_000).submit(&server);
     let late = server.post("/api/v1/jobs", &late)["name"].as_str().unwrap().to_owned();
@@ -495,7 +497,7 @@ fn a_schedule_submits_jobs_and_skips_overlapping_ones() {
     assert_eq!(answer.status, 201, "{}", answer.text);
     let next = answer.json()["next_ms"].as_u64().unwrap();
     assert_eq!(next % 60_000, 0);
-    // What it reads is gone when its time comes: it is left out, and not asked for every second.
+    // Its input is gone at its scheduled time: the run is skipped, and not retried every second.
     assert_eq!(set_to("gone", "* * * * *", &of("letters")).status, 201);
     server.saggar_ok(&["data", "rm", "letters/1", "-y"]);
     let job = server.wait_for("the scheduled job", |server| {
@@ -505,14 +507,14 @@ fn a_schedule_submits_jobs_and_skips_overlapping_ones() {
     assert_eq!(job["spec"]["data"][0]["version"], 1, "what was newest then, for all of its attempts");
     let late_ms = job["created_ms"].as_u64().unwrap() as i64 - next as i64;
     println!("it came {late_ms} ms after its time");
-    // A second is promised, of a machine that has nothing else to do.
+    // The limit for an idle machine is one second.
     assert!((0..2_000).contains(&late_ms), "it came {late_ms} ms after its time");
     let listed = server.get("/api/v1/schedules");
     let often = listed["schedules"].as_array().unwrap().iter().find(|one| one["name"] == "often").unwrap();
     assert_eq!((&often["last_job"], &often["spec"]["data"][0]["version"]), (&job["name"], &Value::Null));
-    server.wait_for_log("left out: the job cannot be submitted");
-    // The next time comes while that job runs.
-    server.wait_for_log("left out: the job before is not over");
+    server.wait_for_log("skipped: the job cannot be submitted");
+    // The next scheduled time comes while that job runs.
+    server.wait_for_log("skipped: the previous job is not over");
     assert_eq!(server.get("/api/v1/jobs")["jobs"].as_array().unwrap().len(), 1);
     server.saggar_ok(&["schedule", "rm", "often"]);
     assert_eq!(server.saggar(&["schedule", "rm", "often"]).status.code(), Some(3));

@@ -1,4 +1,4 @@
-//! What a person watches while jobs run: their logs, their progress, and what is idle.
+//! Monitoring of running jobs: logs, progress, and idle resources.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::process::{Command, Stdio};
@@ -42,7 +42,7 @@ fn a_log_is_filtered_by_attempt_and_by_time() {
         let refused = server.saggar(&["logs", &job, "--since", bad]);
         assert_eq!(refused.status.code(), Some(2), "{bad}");
         let message = String::from_utf8(refused.stderr).unwrap();
-        assert!(message.contains("expected such as 10m"), "{message}");
+        assert!(message.contains("such as 10m"), "{message}");
     }
     let refused = server.request("GET", &format!("/api/v1/jobs/{job}/logs?since=soon"), HttpPayload::Nothing);
     assert_eq!(refused.status, 400, "{}", refused.text);
@@ -68,7 +68,7 @@ fn an_idle_pinned_model_is_listed() {
     set(false);
     assert!(server.saggar_ok(&["ps", "--idle"]).contains("keep_alive is forever"));
 
-    // What was asked just now is in use, and what is down holds nothing.
+    // A model that was just used is in use, and one that is down holds nothing.
     server.saggar_ok(&["predict", "digits", "-i", "image=@examples/digits/held-out/7.png"]);
     assert_eq!(idle(), json!([]));
     server.saggar_ok(&["models", "unload", "digits"]);
@@ -83,7 +83,7 @@ fn an_idle_pinned_model_is_listed() {
     assert_eq!(server.wait_for_job(&job)["advanced_ms"], Value::Null);
 }
 
-/// Steps that take long enough to be seen.
+/// Steps that take long enough to be visible.
 const WATCHED: [&str; 6] = ["--device", "cpu", "--wait", "--", "steps=2000", "work=4"];
 
 #[test]
@@ -100,11 +100,11 @@ fn progress_is_lines_in_a_pipe_and_a_bar_at_a_terminal() {
     }
     for state in ["RUNNING", "SUCCEEDED"] {
         let told = format!("{out}{notes}").lines().filter(|line| line.contains(state)).count();
-        assert_eq!(told, 1, "{state} is told once: {out}{notes}");
+        assert_eq!(told, 1, "{state} is reported once: {out}{notes}");
     }
     assert!(notes.contains("steady-1 RUNNING"), "{notes}");
 
-    // The same in a terminal of its own, which `script` makes.
+    // The same in a separate terminal, created by `script`.
     let words: Vec<String> = [binary().to_str().unwrap()].iter().chain(&run).map(|word| format!("'{word}'")).collect();
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &words.join(" "), "/dev/null"]).env("SAGGAR_HOST", server.url()).env("TERM", "xterm");

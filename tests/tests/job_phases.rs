@@ -1,4 +1,4 @@
-//! What comes after a training fails apart from it.
+//! Failures of phases after the training are reported separately.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use saggar_tests::{ServerProcess, guest};

@@ -11,14 +11,14 @@ use saggar_tests::onnx::small_model::{external_model, external_weights};
 use saggar_tests::{ServerProcess, binary, guest, plugin, root};
 use serde_json::Value;
 
-/// Commands of which no document is to be had, and why.
+/// Commands without a JSON document, and why.
 const EXEMPT: [(&str, &str); 3] = [
     ("completion", "what it prints is a shell's script"),
     ("dev", "it goes on until it is interrupted"),
     ("serve", "it goes on until it is interrupted"),
 ];
 
-/// The commands that a help text lists, before its options.
+/// Returns the commands that a help text lists, before its options.
 fn listed_commands(help: &str) -> Vec<String> {
     let commands = help.split("\nGlobal options:").next().unwrap().split("\nOptions:").next().unwrap();
     let name = |line: &str| {
@@ -34,7 +34,7 @@ fn help(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every command, with the one beneath it where there are some: `models ls`.
+/// Returns every command, with its subcommand if it has any, such as `models ls`.
 fn commands() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for command in listed_commands(&help(&[])) {
@@ -48,7 +48,7 @@ fn commands() -> BTreeSet<String> {
     all
 }
 
-/// Runs commands with `--json` in a project's directory, and remembers which.
+/// Runs commands with `--json` in a project's directory, and records which.
 struct JsonSession<'s> {
     server: &'s ServerProcess,
     place: &'s Path,
@@ -56,7 +56,7 @@ struct JsonSession<'s> {
 }
 
 impl JsonSession<'_> {
-    /// The documents that a command prints. Words are separated by a space each; a `+` is a space in a word.
+    /// Returns the documents that a command prints. Words are separated by a space each; a `+` is a space in a word.
     fn documents(&mut self, line: &str, input: &str) -> Vec<Value> {
         let mut arguments: Vec<String> = line.split(' ').map(|word| word.replace('+', " ")).collect();
         let words = if help(&[&arguments[0]]).contains("\nCommands:\n") { 2 } else { 1 };
@@ -68,7 +68,7 @@ impl JsonSession<'_> {
         command.current_dir(self.place).env("XDG_CACHE_HOME", self.place).env("XDG_CONFIG_HOME", self.place);
         command.env("SAGGAR_ADDR", "127.0.0.1:0");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // A command that reads nothing may have ended.
+        // A command that does not read its input can have ended.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
         let [out, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
@@ -79,7 +79,7 @@ impl JsonSession<'_> {
         documents
     }
 
-    /// The only document that a command prints.
+    /// Returns the only document that a command prints.
     fn json(&mut self, line: &str) -> Value {
         let mut documents = self.documents(line, "");
         assert_eq!(documents.len(), 1, "{line}: {documents:?}");
@@ -146,7 +146,7 @@ fn jobs(session: &mut JsonSession<'_>) {
 }
 
 fn data(session: &mut JsonSession<'_>) {
-    // What a job wrote is fetched from the server as from anywhere.
+    // A job's output is fetched from the server by its URL.
     let url = format!("{}/api/v1/jobs/steady-2/output/a.txt", session.server.url());
     let pull = format!("data pull {url} --sha256 {} --name pulled", Digest::of(b"xxx").hex());
     session.run_all(&[

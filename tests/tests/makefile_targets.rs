@@ -1,5 +1,5 @@
-//! The targets of the Makefile: each is a whole recipe and is told by `make help`; and those that need no other build than the
-//! tests' are run, in a short form.
+//! The targets of the Makefile: each has a complete recipe and is listed by `make help`. Those that need no other build
+//! than the tests' run here, in a short form.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use saggar_tests::{binary, root};
 use serde_json::json;
 
-/// `make` as a person runs it, without what the run of these tests has put in the environment.
+/// Runs `make` as a person would, without the environment variables of the test run.
 fn make(arguments: &[&str], environment: &[(&str, &Path)]) -> Output {
     let mut command = Command::new("make");
     command.args(arguments).current_dir(root());
@@ -66,7 +66,7 @@ fn conformance_of_webnn_runs_a_folder_of_cases() {
     assert!(!make(&["conformance-webnn"], &[]).status.success(), "without a folder it says so");
 }
 
-/// A folder of one of the ONNX project's own cases.
+/// Returns a folder with one of the ONNX project's cases.
 fn one_case() -> tempfile::TempDir {
     let listed = Command::new(".ci/onnx-cases").current_dir(root()).output().unwrap();
     let folders = String::from_utf8(listed.stdout).unwrap();
@@ -94,12 +94,12 @@ fn the_rules_of_onnx_run_a_folder_of_cases() {
     assert!(printed.contains("1 passed"), "{printed}");
 }
 
-/// The debug binary and the plugins are built already: these take seconds.
+/// The debug binary and the plugins are already built, so these take seconds.
 const DEBUG: &str = "PROFILE=debug";
 
 #[test]
 fn the_demo_ends_with_a_prediction() {
-    // Any free port: the usual one may be somebody's.
+    // A free port, because the default one can be in use.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let printed = make_ok(&["demo", DEBUG], &[("SAGGAR_ADDR", Path::new(&free))]);
     assert!(printed.contains("Job digits-1 SUCCEEDED") && printed.contains("label  7"), "{printed}");
@@ -123,7 +123,7 @@ fn the_carry_target_packs_everything_a_gpu_machine_needs() {
     }
 }
 
-/// In a copy of the recipe, so that nothing of these tests is removed.
+/// Runs in a copy of the recipe, so that no files of the tests are removed.
 #[test]
 fn the_clean_target_removes_build_outputs() {
     let copy = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ fn the_clean_target_removes_build_outputs() {
     for folder in &built {
         std::fs::create_dir_all(folder).unwrap();
     }
-    // Cargo cleans only what it takes for a folder of its own.
+    // Cargo cleans only directories with its own tag.
     std::fs::write(built[0].join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
     let copy = copy.path().to_str().unwrap();
     make_ok(&["-C", copy, "clean"], &[("CARGO_TARGET_DIR", &built[0])]);

@@ -1,4 +1,4 @@
-//! What jobs take, what is stored, and how it is given back.
+//! Usage of jobs, stored bytes, and how storage is freed.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob};
 use serde_json::{Value, json};
 
-/// Bytes of all files below a directory.
+/// Returns the bytes of all files below a directory.
 fn directory_bytes(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     let size = |entry: std::fs::DirEntry| match entry.file_type() {
@@ -16,7 +16,7 @@ fn directory_bytes(directory: &Path) -> u64 {
     entries.flatten().map(size).sum()
 }
 
-/// The value of a series in `/metrics`, summed over what other labels it has.
+/// Returns the value of a series in `/metrics`, summed over its other labels.
 fn metric(server: &ServerProcess, family: &str, job: &str) -> f64 {
     let text = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let label = format!("job=\"{job}\"");
@@ -42,20 +42,20 @@ fn usage_of_attempts_adds_up_to_the_prometheus_counters() {
         assert!(sum > 0.0 && (sum - counted).abs() <= 0.01 * sum, "{field}: attempts {sum}, counter {counted}");
         assert!((ended[field].as_f64().unwrap() - sum).abs() < 1e-6);
     }
-    // An attempt's seconds are those between its beginning and its end.
+    // An attempt's seconds are those between its start and its end.
     for attempt in ended["attempts"].as_array().unwrap() {
         let between = (attempt["ended_ms"].as_f64().unwrap() - attempt["started_ms"].as_f64().unwrap()) / 1000.0;
         let wall = attempt["wall_seconds"].as_f64().unwrap();
         assert!(wall <= between + 0.002 && between - wall < 0.5, "{wall} s of {between} s: {attempt}");
     }
-    // AZ-03: all of it went into something.
+    // AZ-03: all of its time is accounted for.
     let time = ended["time"].as_object().unwrap();
     let parts = ["compute", "data", "all_reduce", "checkpoint", "other"];
     let seconds = parts.map(|part| time[&format!("{part}_seconds")].as_f64().unwrap());
     let (sum, wall) = (seconds.iter().sum::<f64>(), ended["wall_seconds"].as_f64().unwrap());
     assert!((sum - wall).abs() <= 0.01 * wall && seconds[0] > 0.0 && seconds[3] > 0.0, "{wall} s: {time:?}");
     assert!(server.saggar_ok(&["status", &job]).contains("compute "), "the summary splits it too");
-    // The processor has no clock of its own for what it computes, and that is said wherever its seconds stand.
+    // The CPU has no timer for its computations, so its seconds are marked as estimated everywhere.
     assert!(ended["gpu_seconds_estimated"] == true && ended["attempts"][0]["gpu_seconds_estimated"] == true, "{ended}");
     for shown in [vec!["status", &job], vec!["ps", "-a"], vec!["compare", &job, &job]] {
         let text = server.saggar_ok(&shown);
@@ -85,7 +85,7 @@ fn preemptible_seconds_are_priced_separately() {
         let answer = server.saggar_ok(&[&arguments[..], rates].concat());
         serde_json::from_str::<Value>(&answer).unwrap()["cost"].as_f64().unwrap()
     };
-    // A dollar a second, and a quarter of one.
+    // One dollar per second, and a quarter of that.
     let rates = ["--rate", "3600/h", "--preemptible-rate", "900/h"];
     for (rates, jobs, expected) in [
         (&rates[..], &[&dear][..], dear_seconds),
@@ -124,7 +124,7 @@ fn removing_a_job_frees_its_disk_space() {
     assert!(!home.path().join("jobs").join(&id).exists());
     assert_eq!(server.saggar(&["status", &job]).status.code(), Some(3));
     assert_eq!(stored("outputs"), 300_000);
-    // Its number is not used again.
+    // Its number is not reused.
     let next = write(&server);
     assert_eq!(next, "steady-3");
     server.wait_for_job(&next);
@@ -148,7 +148,7 @@ fn a_storage_sweep_previews_removals_and_keeps_what_is_referenced() {
     let old = server.post("/api/v1/jobs/gc", &json!({ "failed_older_than_seconds": 0, "dry_run": false }));
     assert_eq!(old["jobs"][0]["name"], failed);
     assert_eq!(names(&server.saggar_ok(&["--json", "gc", "--keep-last", "1", "--yes"])), [jobs[1].as_str(), &jobs[0]]);
-    // AZ-26: a whole experiment goes at once.
+    // AZ-26: a whole experiment is removed at once.
     let asked = server.saggar(&["--json", "rm", "--experiment", "lr"]);
     assert_eq!((asked.status.code(), asked.stdout), (Some(2), Vec::new()), "what is asked about is no data");
     assert!(String::from_utf8_lossy(&asked.stderr).contains(&jobs[2]), "it shows what would go");
@@ -178,7 +178,7 @@ fn a_write_past_the_storage_quota_fails_and_keeps_the_last_checkpoint() {
     assert_eq!(quota["storage_quota_bytes"], 2 << 20);
 }
 
-/// A directory on another file system, where there is one, so that nothing can be moved there in one step.
+/// Returns a directory on another file system, if there is one, so that nothing can be moved there atomically.
 fn directory_on_other_filesystem() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -211,7 +211,7 @@ fn state_subdirectories_may_be_links_to_other_filesystems() {
     assert_eq!(counted("models"), at("models"));
     assert_eq!(counted("outputs") + counted("logs"), at("jobs"));
 
-    // What goes, goes there too; what is a link stays one.
+    // Removal works there too, and links stay links.
     let job = server.get("/api/v1/jobs")["jobs"][0]["name"].as_str().unwrap().to_owned();
     server.saggar_ok(&["rm", &job, "-y"]);
     assert_eq!((at("jobs"), at("checkpoints")), (0, 0));
@@ -230,7 +230,7 @@ fn state_subdirectories_may_be_links_to_other_filesystems() {
     assert!(place["what"].as_str().unwrap().contains(disk.path().to_str().unwrap()), "{place}");
     server.kill_and_wait();
 
-    // A disk that is gone is told, and nothing is put in its place.
+    // A missing disk is reported, and nothing is created in its place.
     let gone = disk.path().join("jobs");
     std::fs::rename(&gone, disk.path().join("jobs.unmounted")).unwrap();
     let refused = std::process::Command::new(saggar_tests::binary())

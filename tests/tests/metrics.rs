@@ -1,4 +1,4 @@
-//! The metrics page, as Prometheus reads it.
+//! The metrics page in the format that Prometheus reads.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Trainings in mixed precision through the real binary: as good as in single precision, the same bytes after kills and in
-//! several processes, and refused where the word is unknown.
+//! Trainings in mixed precision through the real binary: as accurate as in single precision, bit-identical after kills
+//! and with several processes, and refused for an unknown precision.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use saggar_tests::{HttpPayload, ServerProcess, kill_9, plugin, worker_processes};
 use serde_json::{Value, json};
 
-/// How far two trainings may be apart at their end: five of the 359 digits that are held out.
+/// Maximum difference in final accuracy: five of the 359 held-out digits.
 const ACCURACY_APART_MAX: f64 = 0.015;
 
 fn start(home: &std::path::Path) -> ServerProcess {
@@ -30,7 +30,7 @@ fn train(server: &ServerProcess, name: &str, arguments: &[&str], parameters: &[&
     ended
 }
 
-/// The epoch table of a job's log.
+/// Returns the epoch table of a job's log.
 fn epoch_table(server: &ServerProcess, job: &Value) -> String {
     let log = server.saggar_ok(&["logs", job["name"].as_str().unwrap()]);
     log.lines().skip_while(|line| !line.contains("validation/accuracy")).collect::<Vec<_>>().join("\n")
@@ -47,7 +47,7 @@ fn mixed_precision_reaches_the_accuracy_of_single_precision() {
     let accuracy = |job: &Value| job["metrics"]["validation/accuracy"].as_f64().unwrap();
     assert!((accuracy(&single) - accuracy(&mixed)).abs() <= ACCURACY_APART_MAX, "{tables}");
     assert!(accuracy(&mixed) > 0.95, "{tables}");
-    // What was asked for is on record, and nothing is where nothing was.
+    // The record contains a precision only if one was requested.
     assert_eq!(mixed["spec"]["precision"], json!("mixed"), "{mixed}");
     assert!(single["spec"].get("precision").is_none(), "{single}");
 }
@@ -65,7 +65,7 @@ fn a_killed_mixed_precision_training_ends_as_an_undisturbed_one() {
             let log = server.saggar_ok(&["logs", &job]);
             (log.matches("saved (").count() > kills).then_some(())
         });
-        // Between two checkpoints rather than at one.
+        // At a time between two checkpoints.
         std::thread::sleep(Duration::from_millis(30 * kills as u64));
         for worker in worker_processes(server.pid()) {
             kill_9(worker);

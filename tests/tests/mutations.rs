@@ -1,6 +1,6 @@
-//! The short form of fuzzing: the fuzz targets' bodies on generated seeds and on some thousand mutations of them.
+//! A short form of fuzzing: runs the fuzz targets' bodies on generated seeds and on thousands of mutations of them.
 //!
-//! Every run tries the same inputs. `make fuzz` goes on from there, guided by what the code does, for as long as wanted.
+//! Every run tries the same inputs. `make fuzz` continues from there, guided by code coverage, for any duration.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 #[path = "../fuzz/bodies/compile.rs"]
@@ -19,26 +19,27 @@ use ::safetensors::tensor::{Dtype, TensorView, serialize};
 use saggar_tensor::testgen::{CaseRng, high_fan_in_graph, primitive_cases, random_graph};
 use saggar_tensor::text::{parse, print};
 
-/// Mutated texts that are read and verified.
+/// Mutated texts that are parsed and verified.
 const TEXTS: usize = 20_000;
-/// Mutated texts whose graphs are compiled, if they are still graphs.
+/// Mutated texts whose graphs are compiled, if they are still valid.
 const PROGRAMS: usize = 8_000;
-/// Generated graphs of which much is read at once.
+/// Generated graphs with many simultaneous reads.
 const TANGLES: u64 = 200;
 /// Mutated files of weights.
 const FILES: usize = 20_000;
-/// Changes to one seed at most.
+/// Maximum changes to one seed.
 const CHANGES_MAX: usize = 4;
-/// What readers of numbers, names and shapes stumble over.
+/// Numbers, names and shapes that are edge cases for parsers.
 const WORDS: [&str; 12] =
     ["0", "-1", "18446744073709551615", "2147483648", "1e39", "nan", "[", "]", ",", " ", "\n", "\u{fffd}"];
 
-/// A number below `end`.
+/// Returns a number below `end`.
 fn random_below(random: &mut CaseRng, end: usize) -> usize {
     (random.float(0.0, end as f64) as usize).min(end.saturating_sub(1))
 }
 
-/// The seed with a few changes: bytes exchanged, words put in, stretches taken out, doubled, or taken from another seed.
+/// Returns a seed with a few changes: bytes replaced, words inserted, ranges removed, duplicated, or copied from
+/// another seed.
 fn mutate_seed(random: &mut CaseRng, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = seeds[random_below(random, seeds.len())].clone();
     for _ in 0..=random_below(random, CHANGES_MAX) {
@@ -60,14 +61,14 @@ fn mutate_seed(random: &mut CaseRng, seeds: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Runs a body; what it panics on is shown, so that it can become a test of its own.
+/// Runs a body and prints the input if it panics, so that it can be added as a test.
 fn assert_no_panic(what: &str, input: &[u8], body: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         panic!("{what} panics on {:?}", String::from_utf8_lossy(input));
     }
 }
 
-/// Graphs as texts.
+/// Returns graphs as texts.
 fn graph_texts() -> Vec<Vec<u8>> {
     let graphs = (0..60).map(random_graph).chain((0..20).map(high_fan_in_graph));
     primitive_cases(1).into_iter().chain(graphs).map(|case| print(case.builder.graph()).into_bytes()).collect()

@@ -1,5 +1,5 @@
-//! Measures the names and the language of the sources: type names that say their domain, one meaning per name, test names that
-//! state a behaviour, and no phrases that a reader has to decode.
+//! Measures the names and the language of the sources: type names that state their domain, one meaning per name, test
+//! names that state a behaviour, and no phrases that are hard to understand.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are printed")]
 
 use std::collections::BTreeMap;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use saggar_tests::root;
 
-/// Directories with sources of the project.
+/// Directories with the project's sources.
 const DIRECTORIES: [&str; 5] = ["host", "plugins", "tests", "wit", "examples"];
 
-/// Most type definitions that may have a name of one word, in percent.
+/// Maximum share of type definitions whose name is one word, in percent.
 const ONE_WORD_PERCENT_MAX: usize = 35;
-/// Most type definitions that may share their name with another one, in percent.
+/// Maximum share of type definitions that share their name with another one, in percent.
 const SHARED_PERCENT_MAX: usize = 15;
-/// Most definitions that may share one name.
+/// Maximum definitions of one name.
 const DEFINITIONS_OF_A_NAME_MAX: usize = 2;
 
-/// Phrases that comments, documents and messages must not contain, each with what to write instead.
+/// Phrases that comments, documents and messages must not contain, each with its replacement.
 const BANNED_PHRASES: [(&str, &str); 22] = [
     ("none where", "`None` if"),
     ("so many", "`n`, or the parameter's name"),
@@ -88,7 +88,7 @@ fn defined_type(line: &str) -> Option<&str> {
     Some(&name[..end]).filter(|name| name.starts_with(char::is_uppercase))
 }
 
-/// Returns how many words a name in camel case has; an abbreviation in capitals is one word.
+/// Returns the number of words of a name in camel case; an abbreviation in capitals is one word.
 fn word_count(name: &str) -> usize {
     let letters: Vec<char> = name.chars().collect();
     let begins = |at: &usize| {
@@ -136,14 +136,14 @@ fn type_names_say_their_domain() {
     assert!(shared <= SHARED_PERCENT_MAX, "{shared} % of the type names are defined twice");
 }
 
-/// Returns what a line of Rust says to people: its comment and its string literals.
+/// Returns the prose in a line of Rust: its comment and its string literals.
 fn prose(line: &str) -> String {
     let (code, comment) = line.split_once("//").map_or((line, ""), |(code, comment)| (code, comment));
     let literals: Vec<&str> = code.split('"').skip(1).step_by(2).collect();
     format!("{} {comment}", literals.join(" ")).to_lowercase()
 }
 
-/// Returns whether `phrase` stands in `text` as whole words.
+/// Returns whether `text` contains `phrase` as whole words.
 fn contains_phrase(text: &str, phrase: &str) -> bool {
     let is_letter = |letter: Option<char>| letter.is_some_and(|it| it.is_alphanumeric() || it == '_' || it == '-');
     text.match_indices(phrase).any(|(at, _)| {
@@ -171,7 +171,8 @@ fn comments_documents_and_messages_are_plain() {
     assert!(found.is_empty(), "{} banned phrases:\n{}", found.len(), found.join("\n"));
 }
 
-/// Returns whether a test's name begins with a row of `features.md` or of the table of faults, as in `fh_03_` or `fault_46_`.
+/// Returns whether a test's name begins with a row of `features.md` or of the fault table, such as `fh_03_` or
+/// `fault_46_`.
 fn carries_row_id(name: &str) -> bool {
     let mut words = name.split('_');
     let (Some(first), Some(second)) = (words.next(), words.next()) else { return false };

@@ -1,4 +1,4 @@
-//! The Open Inference Protocol with the clients that people use: Triton's and KServe's own, against the real binary.
+//! The Open Inference Protocol with its common clients, Triton's and KServe's, against the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use saggar_store::models::{ModelPublication, ModelRegistry};
 use saggar_store::state_dir::StateDir;
 use saggar_tests::{HttpPayload, ServerProcess, copy_version, guest, root};
 
-/// A server with two versions of `digits`, a text model `teller`, and `echo`, which gives back its floats.
+/// Starts a server with two versions of `digits`, a text model `teller`, and `echo`, which returns its floats.
 fn with_models(home: &Path) -> ServerProcess {
     let echo = std::fs::read(guest("echo")).unwrap();
     let publication = ModelPublication {
@@ -27,14 +27,14 @@ fn with_models(home: &Path) -> ServerProcess {
     for (model, version) in [("echo", 1), ("digits", 2), ("teller", 1)] {
         server.wait_for_version(model, version);
     }
-    // Beside the newest.
+    // Served beside the newest version.
     let first = serde_json::json!({ "version": 1 });
     let loaded = server.request("POST", "/api/v1/models/digits/load", HttpPayload::Json(&first));
     assert_eq!(loaded.status, 200, "{}", loaded.text);
     server
 }
 
-/// Runs a client's checks in an environment that has the client.
+/// Runs a client's checks in an environment with the client installed.
 fn check(server: &ServerProcess, script: &str) {
     let installed = Command::new(root().join(".ci/clients")).output().unwrap();
     let problem = String::from_utf8_lossy(&installed.stderr);

@@ -1,4 +1,4 @@
-//! ONNX files as served models: real networks give the outputs that ONNX Runtime gives, and files that are none are refused.
+//! ONNX files as served models: real networks give the outputs of ONNX Runtime, and invalid files are refused.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::Read;
@@ -8,12 +8,12 @@ use saggar_tests::onnx::small_model::{external_model, external_weights};
 use saggar_tests::{HttpPayload, ServerProcess, plugin, shared};
 use serde_json::{Value, json};
 
-/// Difference from ONNX Runtime's outputs, which are known to six digits.
+/// Tolerance for ONNX Runtime's outputs, which are recorded with six digits.
 const TOLERANCE: f64 = 2e-5;
-/// Of 10,000 digits; ONNX Runtime's share for pixels from 0 to 1.
+/// Minimum accuracy on 10,000 digits: that of ONNX Runtime for pixels from 0 to 1.
 const ACCURACY_MIN: f64 = 0.989;
 
-/// `arange(n) / n` in this shape, without the batch of one.
+/// Returns `arange(n) / n` in this shape, without the batch dimension of one.
 fn ramp(shape: &[usize]) -> Value {
     let count: usize = shape.iter().product();
     nested_json(shape, &mut (0..count).map(|at| at as f64 / count as f64))
@@ -98,12 +98,12 @@ fn imported_digit_models_reach_the_accuracy_of_onnx_runtime() {
     }
 }
 
-/// A field of a protocol buffer that is a message or a text.
+/// Encodes a length-delimited field of a protocol buffer: a message or a text.
 fn encode_field(number: u8, content: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
 }
 
-/// A field of a protocol buffer that is a small number.
+/// Encodes a field of a protocol buffer that is a small number.
 fn encode_number(field: u8, value: u8) -> Vec<u8> {
     vec![field << 3, value]
 }
@@ -112,7 +112,7 @@ fn encode_number(field: u8, value: u8) -> Vec<u8> {
 fn bool_tensors_are_bool_in_the_open_inference_protocol() {
     plugin("onnx");
     let (_home, server) = ServerProcess::start_in_temp_dir();
-    // `y = Not(x)`, of two truth values (type 9) without a batch.
+    // `y = Not(x)`, of two booleans (type 9) without a batch dimension.
     let shape = encode_field(1, &encode_number(1, 2));
     let tensor = encode_field(1, &[encode_number(1, 9), encode_field(2, &shape)].concat());
     let value = |name: &str| [encode_field(1, name.as_bytes()), encode_field(2, &tensor)].concat();
@@ -161,17 +161,17 @@ fn invalid_model_files_are_refused_and_a_copied_file_is_imported_once_complete()
     std::fs::write(&dropped, &whole).unwrap();
     server.wait_for_version("digits", 1);
 
-    // Nobody waits for a version that is not to serve.
+    // A command does not wait for a version that is not going to be served.
     server.saggar_ok(&["models", "unload", "digits"]);
     let file = folder.join("wonnx-opt-mnist/model.onnx");
     let import = server.saggar(&["import", file.to_str().unwrap(), "--name", "digits"]);
     let notes = String::from_utf8(import.stderr).unwrap();
     assert_eq!((import.status.code(), import.stdout), (Some(0), b"digits@1\n".to_vec()), "{notes}");
-    assert!(notes.contains("digits@1 is stored and does not serve: unloaded by `saggar models unload`"), "{notes}");
+    assert!(notes.contains("digits@1 is stored but does not serve: unloaded by `saggar models unload`"), "{notes}");
     assert!(notes.contains("`saggar models load digits` loads the model"), "{notes}");
 }
 
-/// What the model with an external file gives for `[1, 1]`: the sums of its weight's columns.
+/// Checks the output of the model with an external file for `[1, 1]`: the sums of its weight's columns.
 fn assert_serves(server: &ServerProcess, model: &str) {
     let answer =
         server.request("POST", &format!("/models/{model}/predict"), HttpPayload::Json(&json!({ "x": [1, 1] })));
@@ -196,14 +196,14 @@ fn models_are_imported_with_their_external_data_files() {
     server.saggar_ok(&["import", path]);
     assert_serves(&server, "sums");
 
-    // Dropped, in either order, and in a folder of their own.
+    // The files are copied to the models directory, in either order, and in a separate folder.
     let models = home.path().join("models");
     std::fs::write(models.join("later.data"), external_weights(0)).unwrap();
     std::fs::write(models.join("later.onnx"), external_model("later.data", 0)).unwrap();
     server.wait_for_version("later", 1);
     assert_serves(&server, "later");
     std::fs::write(models.join("first.onnx"), external_model("first.data", 0)).unwrap();
-    server.wait_for_log("file waits for another one");
+    server.wait_for_log("the model waits for an external file");
     std::fs::write(models.join("first.data"), external_weights(0)).unwrap();
     server.wait_for_version("first", 1);
     assert_serves(&server, "first");

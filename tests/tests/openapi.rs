@@ -1,5 +1,5 @@
-//! `/openapi.json` against the real server: thousands of requests made from the document, by schemathesis, find no server
-//! error, no status and no body that it does not describe.
+//! `/openapi.json` against the real server: thousands of requests that schemathesis generates from the document find no
+//! server error, and no status or body that it does not describe.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use saggar_tests::{HttpPayload, ServerProcess, guest, root};
 
-/// Requests made up for each operation, besides those at the edges of its schemas.
+/// Number of random requests for each operation, in addition to those at the limits of its schemas.
 const EXAMPLES: &str = "8";
 
-/// Runs it on some of the operations; gives the number of requests that it made.
+/// Runs schemathesis on some of the operations, and returns the number of requests.
 fn schemathesis(python: &str, server: &ServerProcess, home: &Path, operations: [&str; 2]) -> u64 {
     let document = format!("{}/openapi.json", server.url());
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
@@ -18,7 +18,7 @@ fn schemathesis(python: &str, server: &ServerProcess, home: &Path, operations: [
     schemathesis.args(["-m", "schemathesis.cli", "run", &document, "--checks", checks]).args(operations);
     schemathesis.args(["--phases", "coverage,fuzzing", "--max-examples", EXAMPLES, "--generation-deterministic"]);
     schemathesis.args(["--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "60", "--no-color"]);
-    // A deadline of a millisecond passes, as it should, and is answered by 504.
+    // A deadline of a millisecond would correctly give 504.
     schemathesis.args(["-H", "X-Saggar-Deadline-Ms: 30000"]);
     let ran = schemathesis.current_dir(home).output().unwrap();
     let (report, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
@@ -34,7 +34,7 @@ fn schemathesis_finds_no_server_error_and_no_undocumented_status() {
     let python = Command::new(root().join(".ci/schemathesis")).output().unwrap();
     assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
     let python = String::from_utf8(python.stdout).unwrap();
-    // It finds out names of models. One that it had unloaded would answer 503 from then on, so that comes last.
+    // Schemathesis discovers names of models. A model that it unloads gives 503 from then on, so unloading comes last.
     let most = schemathesis(python.trim(), &server, home.path(), ["--exclude-path-regex", "/unload$"]);
     assert_eq!(server.request("GET", "/readyz", HttpPayload::Nothing).status, 200, "it goes on serving");
     let last = schemathesis(python.trim(), &server, home.path(), ["--include-path-regex", "/unload$"]);
@@ -43,7 +43,7 @@ fn schemathesis_finds_no_server_error_and_no_undocumented_status() {
     assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
 }
 
-/// The document has the inputs of a model as soon as it serves.
+/// The document contains the inputs of a model as soon as it serves.
 #[test]
 fn the_openapi_document_describes_the_inputs_of_served_models() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! More requests than a server can answer: it takes on as many as it has places for, answers those, and refuses the others at
-//! once. How much it answers then is measured by `make bench ONLY=overload`.
+//! More requests than a server can handle: it admits as many as its capacity, answers those, and refuses the others at
+//! once. `make bench ONLY=overload` measures the throughput under overload.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,22 +9,22 @@ use saggar_tests::{HttpPayload, ServerProcess, guest, request, series_value};
 use serde_json::{Value, json};
 use ureq::Agent;
 
-/// Predictions that the model takes on at once, and clients that each always want one.
+/// Predictions that the model admits at once. Each client always has one outstanding.
 const CAPACITY: u64 = 8;
 const CLIENTS: u64 = 10 * CAPACITY;
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Answers and refusals that the load goes on for.
+/// Number of responses and refusals after which the load ends.
 const ANSWERS: u64 = 100;
 const REFUSALS: u64 = 1000;
 
 const PREDICT: &str = "/models/matmul/predict";
 
-/// What client `run_client` asks for. Each has another answer.
+/// Returns the input of client `client`. The output differs for each client.
 fn input(client: u64) -> Value {
     json!({ "x": vec![client as f64 / CLIENTS as f64; 784] })
 }
 
-/// How many predictions the model has taken on: those that wait and those that are computed.
+/// Returns the number of predictions that the model has admitted: queued and running ones.
 fn admitted_predictions(server: &ServerProcess) -> u64 {
     let metrics = server.metrics();
     let value = |name: &str| {
@@ -34,7 +34,7 @@ fn admitted_predictions(server: &ServerProcess) -> u64 {
     value("in_flight") + value("queue_length")
 }
 
-/// Answers and refusals so far, and whether there are enough.
+/// The counts of responses and refusals, and whether there are enough.
 #[derive(Default)]
 struct LoadCounts {
     answered: AtomicU64,
@@ -42,7 +42,7 @@ struct LoadCounts {
     over: AtomicBool,
 }
 
-/// Ends the load, however the thread that holds it ends.
+/// Ends the load when it is dropped, also by a panic.
 struct StopLoadOnDrop<'c>(&'c LoadCounts);
 
 impl Drop for StopLoadOnDrop<'_> {
@@ -51,7 +51,7 @@ impl Drop for StopLoadOnDrop<'_> {
     }
 }
 
-/// Asks until it is over. An answer is the right one and in time; a refusal says when to come again.
+/// Sends requests until the load ends. A response must be correct and in time; a refusal must say when to retry.
 fn run_client(url: &str, client: u64, expected: &str, counts: &LoadCounts) {
     let agent = Agent::new_with_config(Agent::config_builder().http_status_as_error(false).build());
     let (input, _ending) = (input(client), StopLoadOnDrop(counts));
@@ -78,7 +78,7 @@ fn run_client(url: &str, client: u64, expected: &str, counts: &LoadCounts) {
 #[test]
 fn under_ten_times_the_load_admitted_requests_are_answered_and_the_rest_refused() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
-    // Slow enough that clients come faster than it computes.
+    // Slow enough that clients send faster than it computes.
     let plugin = guest("matmul");
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "depth=8", "width=1024"]);
     server.wait_for_version("matmul", 1);
@@ -114,9 +114,9 @@ fn under_ten_times_the_load_admitted_requests_are_answered_and_the_rest_refused(
     });
     let (answered, refused) = (counts.answered.into_inner(), counts.refused.into_inner());
     println!("{CLIENTS} clients: {answered} answers, {refused} refusals, at most {most} predictions at once");
-    // The two gauges are read one after the other, and a prediction may go from the one to the other in between.
+    // The two gauges are read one after the other, and a prediction can move from one to the other in between.
     assert!((CAPACITY / 2..=CAPACITY + 1).contains(&most), "{most} predictions at once");
-    // All is as before, at once.
+    // The model is back to normal at once.
     assert_eq!(alone(3), expected[3]);
     assert_eq!(admitted_predictions(&server), 0);
     let rejected = format!("saggar_requests_rejected_total{{reason=\"queue_full\"}} {refused}");

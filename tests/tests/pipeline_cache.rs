@@ -1,4 +1,4 @@
-//! What a driver compiled is kept from one process to the next, and left aside where it is not what was kept.
+//! The pipeline cache: compiled shaders are reused by the next process, and ignored if the file is not valid.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; a skip is said")]
 
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use saggar_tests::{HttpPayload, ServerProcess, binary};
 use serde_json::json;
 
-/// A server on the first adapter, whose model says what it makes of a digit.
+/// Starts a server on the first adapter, and returns it with the model's label for a digit.
 fn serve_and_classify(home: &Path) -> (ServerProcess, u64) {
     let mut command = Command::new(binary());
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "vulkan:0", "--home"]).arg(home);
@@ -20,7 +20,7 @@ fn serve_and_classify(home: &Path) -> (ServerProcess, u64) {
     (server, label)
 }
 
-/// The files in which compiled shaders are kept.
+/// Returns the files with compiled shaders.
 fn cache_files(home: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(home.join("cache/shaders")).into_iter().flatten();
     let files = files.map(|file| file.unwrap().path());
@@ -38,7 +38,7 @@ fn a_damaged_pipeline_cache_is_logged_and_rebuilt() {
     let log = || std::fs::read_to_string(home.path().join("server.log")).unwrap();
     let says = "the pipeline cache is invalid; shaders are recompiled";
     let (server, expected) = serve_and_classify(home.path());
-    // They are kept when the device has nothing to do.
+    // The cache is written when the device is idle.
     server.wait_for("a cache", |_| (!cache_files(home.path()).is_empty()).then_some(()));
     drop(server);
     let [file] = &cache_files(home.path())[..] else { panic!("{:?}", cache_files(home.path())) };
@@ -54,5 +54,5 @@ fn a_damaged_pipeline_cache_is_logged_and_rebuilt() {
     server.wait_for("another cache", |_| (std::fs::read(file).unwrap() != damaged).then_some(()));
     drop(server);
     let (_server, after) = serve_and_classify(home.path());
-    assert_eq!((after, log().matches(says).count()), (expected, 1), "what was made anew is used: {}", log());
+    assert_eq!((after, log().matches(says).count()), (expected, 1), "the new cache is used: {}", log());
 }

@@ -1,4 +1,4 @@
-//! A plugin with paths of its own that makes pictures, and ensembles of such.
+//! A plugin with custom routes that creates pictures, and ensembles of such plugins.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::Cursor;
@@ -16,7 +16,7 @@ fn with_painter(home: &Path) -> ServerProcess {
     server
 }
 
-/// Pixels that count from 0, a row for each eight.
+/// Returns pixels that count up from 0, in rows of eight.
 fn ramp() -> Vec<u8> {
     (0..64).collect()
 }
@@ -103,7 +103,7 @@ fn a_multipart_image_upload_returns_an_image() {
     assert_eq!(curl("application/json", "/predict"), "200 application/json");
 }
 
-/// Bytes of tensors copied to the device and back so far.
+/// Returns the bytes of tensors copied to the device and back so far.
 fn copied_bytes(server: &ServerProcess) -> [u64; 2] {
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     ["host_to_device", "device_to_host"].map(|direction| {
@@ -127,10 +127,11 @@ fn an_ensemble_keeps_intermediate_tensors_on_the_device() {
     let before = copied_bytes(&server);
     let answer = server.request("POST", "/models/twice/predict", HttpPayload::Json(&body));
     assert_eq!(answer.status, 200, "{}", answer.text);
-    // In: a picture and three numbers, of which one has a default. Out: a picture and two numbers. Nothing in between.
+    // Input: a picture and three numbers, of which one has a default. Output: a picture and two numbers. Nothing is
+    // copied in between.
     let now = copied_bytes(&server);
     assert_eq!([now[0] - before[0], now[1] - before[1]], [64 + 3 * 4, 64 + 2 * 4]);
-    // Half of each pixel, then the opposite of that, half again: both steps take the one `factor`.
+    // Half of each pixel, then its inverse, then half again: both steps use the one `factor`.
     let expected: Vec<u8> = ramp().iter().map(|pixel| ((255 - pixel / 2) as f32 * 0.5) as u8).collect();
     assert_eq!(answer.json()["picture"], rows(&expected));
     assert!(answer.json()["middle"].is_number(), "what no later step takes is answered");

@@ -1,4 +1,4 @@
-//! Prediction jobs: a model's answers for a whole dataset, which are a dataset again.
+//! Prediction jobs: a model's outputs for a whole dataset, stored as a dataset.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use saggar_tests::{HttpPayload, ServerProcess, kill_9, root, worker_processes};
 use serde_json::{Value, json};
 
-/// The labels of a safetensors file's array `label`, little-endian `int32` or what `bytes` each is.
+/// Returns the labels in the array `label` of a safetensors file: little-endian integers of any width.
 fn labels(file: &[u8]) -> Vec<i64> {
     let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
     let described: Value = serde_json::from_slice(&file[8..8 + header]).unwrap();
@@ -31,7 +31,7 @@ fn a_prediction_job_writes_its_outputs_as_a_dataset() {
     assert_eq!(job["spec"]["plugin"], version["plugin"], "the model's own plugin");
     assert!(job["gpu_seconds"].as_f64().unwrap() > 0.0 && job["step"] == job["steps_target"], "{job}");
 
-    // One answer for each item, and the right one mostly; the data says what would be right.
+    // One output per item, most of them correct according to the dataset's labels.
     let fetched = tempfile::tempdir().unwrap();
     let place = fetched.path().to_str().unwrap();
     server.saggar_ok(&["output", "get", "predictions-1", "-o", place]);
@@ -39,7 +39,7 @@ fn a_prediction_job_writes_its_outputs_as_a_dataset() {
     assert_eq!(answered.len() as u64, job["step"].as_u64().unwrap());
     let whole = fetched.path().join("digits");
     server.saggar_ok(&["data", "get", "digits", "-o", whole.to_str().unwrap()]);
-    // The part comes last, and a label is a byte.
+    // The requested split comes last, and a label is a byte.
     let stored = std::fs::read(whole.join("label.npy")).unwrap();
     let right: Vec<i64> = stored[stored.len() - answered.len()..].iter().map(|byte| i64::from(*byte)).collect();
     let matches = right.iter().zip(&answered).filter(|(right, answer)| right == answer).count();
@@ -52,13 +52,13 @@ fn a_prediction_job_writes_its_outputs_as_a_dataset() {
     let fields: Vec<&Value> = made["fields"].as_array().unwrap().iter().map(|field| &field["name"]).collect();
     assert!(fields.contains(&&json!("label")) && fields.contains(&&json!("probabilities")), "{made}");
 
-    // The same job again makes no second version, since it answers the same.
+    // The same job again creates no second version, because its outputs are the same.
     server.saggar_ok(&[&predict[..], &["--wait"]].concat());
     let listed = server.get("/api/v1/datasets")["datasets"].clone();
     assert_eq!(listed.as_array().unwrap().iter().filter(|one| one["name"] == "answers").count(), 1);
 }
 
-/// Pushes the digits twenty times over as `many`: answers for them take long enough to be interrupted.
+/// Pushes the digits twenty times over as `many`, so that predicting them takes long enough to be interrupted.
 fn push_many_digits(server: &ServerProcess) {
     let (folder, digits) = (tempfile::tempdir().unwrap(), root().join("examples/digits"));
     let unpacked = Command::new("gzip").arg("-dc").arg(digits.join("digits.csv.gz")).output().unwrap();
@@ -82,8 +82,8 @@ fn a_killed_prediction_job_resumes_with_the_same_result() {
     };
     let calm = server.post("/api/v1/jobs", &spec("calm"))["name"].as_str().unwrap().to_owned();
     assert_eq!(server.wait_for_job(&calm)["state"], "SUCCEEDED");
-    // The worker is killed once it has saved some answers. On a fast machine it may be over by then: that shows nothing, and
-    // another job is begun.
+    // The worker is killed once it has saved some outputs. On a fast machine the job can be over by then, which proves
+    // nothing, so another job is started.
     let shaken = (0..20).find_map(|at| {
         let shaken = server.post("/api/v1/jobs", &spec(&format!("shaken-{at}")))["name"].as_str().unwrap().to_owned();
         server.wait_for("some answers", |server| {
@@ -122,7 +122,7 @@ fn unsupported_options_of_a_prediction_job_are_refused() {
         let answer = server.request("POST", "/api/v1/jobs", HttpPayload::Json(&body));
         assert!(answer.status == status && answer.text.contains(says), "{name}: {} {}", answer.status, answer.text);
     }
-    // What only the data shows fails the job.
+    // An error that only the data shows fails the job.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("x.csv"), "1,2\n3,4\n").unwrap();
     let fields = json!([{ "name": "x", "columns": [0, 2], "dtype": "uint8" }]);

@@ -1,4 +1,4 @@
-//! Predictions as things of their own, over a real plugin that streams, and their webhooks.
+//! Predictions as API resources, with a real plugin that streams, and their webhooks.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,14 +19,14 @@ fn post(server: &ServerProcess, path: &str, body: &Value) -> HttpResponse {
     server.request("POST", path, HttpPayload::Json(body))
 }
 
-/// Makes a prediction and reads its events as they come.
+/// Creates a prediction and returns a reader of its events.
 fn put_for_events(server: &ServerProcess, id: &str, body: &Value) -> impl BufRead + use<> {
     let url = format!("{}/predictions/{id}", server.url());
     let answer = ureq::put(&url).header("accept", "text/event-stream").send(body.to_string()).unwrap();
     BufReader::new(answer.into_body().into_reader())
 }
 
-/// The next event: its number, name and data.
+/// Returns the next event: its number, name and data.
 fn next_event(events: &mut impl BufRead) -> Option<(u64, String, Value)> {
     let mut event = String::new();
     while !event.ends_with("\n\n") {
@@ -59,7 +59,7 @@ fn a_prediction_is_awaited_polled_and_streamed() {
     let (_, _, completed) = found.last().unwrap();
     assert_eq!(completed["output"], json!({ "said": "néné", "lengths": [3.0, 6.0] }));
 
-    // The same again is the same prediction; another is refused.
+    // The same request again returns the same prediction; a different one is refused.
     let again = server.request("PUT", "/predictions/talk", HttpPayload::Json(&body));
     assert_eq!((again.status, &again.json()), (200, completed));
     let other = json!({ "input": { "prompt": "né", "times": 1 } });
@@ -87,7 +87,8 @@ fn cancelling_a_prediction_stops_its_plugin() {
     assert_eq!(post(&server, "/predictions", &json!({ "input": { "prompt": "a" } })).json()["output"]["said"], "a");
 }
 
-/// Takes requests, answers them with `statuses` and then 200, and tells their paths and bodies.
+/// Starts a receiver that responds to requests with `statuses` and then 200, and sends their paths and bodies over the
+/// channel.
 fn webhook_receiver(statuses: Vec<u16>) -> (u16, mpsc::Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -149,7 +150,7 @@ fn webhooks_go_only_to_allowed_hosts_and_are_retried() {
     let next = || heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
     let (path, started) = next();
     assert_eq!((path.as_str(), &started["id"]), ("/hooks/mine?token=swordfish", &done["id"]));
-    // Answered by 503, so it comes again.
+    // The response was 503, so it is sent again.
     let (_, first) = next();
     let (_, second) = next();
     assert_eq!((&first, &second), (&done, &done));
@@ -158,7 +159,7 @@ fn webhooks_go_only_to_allowed_hosts_and_are_retried() {
     assert!(!done.to_string().contains("swordfish"));
 }
 
-/// A redirect would lead to where the operator never allowed.
+/// A redirect could lead to an address that the operator never allowed.
 #[test]
 fn webhooks_follow_no_redirect() {
     let (port, heard) = webhook_receiver(vec![302]);

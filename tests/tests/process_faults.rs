@@ -1,5 +1,5 @@
-//! Faults of the machine and of the network around a server: signals, stopped processes, few descriptors, a port in use,
-//! clients that close half of their connection, and a kill with requests in flight.
+//! Faults of the machine and the network around a server: signals, stopped processes, few file descriptors, a port in
+//! use, clients that half-close their connection, and a kill with requests in flight.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -18,7 +18,7 @@ fn send_signal(name: &str, pid: u32) {
     assert!(sent.success(), "kill -{name} {pid}");
 }
 
-/// Whether a process runs or stands; one that has ended and waits for its parent does not.
+/// Returns whether a process is running or stopped. A zombie is neither.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
@@ -45,7 +45,7 @@ fn a_terminated_server_loses_no_saved_step_for_any_grace_period() {
         }
         assert!(!is_alive(pid) || grace < Duration::from_secs(30), "it ends by itself");
         drop(server);
-        // The worker ends with its server, whether that could tell it or not.
+        // The worker ends with its server, even if the server could not notify it.
         let began = Instant::now();
         while workers.iter().any(|worker| is_alive(*worker)) && began.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(20));
@@ -83,7 +83,7 @@ fn a_server_out_of_file_descriptors_recovers() {
     command.args(["-c", script]).arg(binary()).arg(home.path());
     let server = ServerProcess::from_command(command, home.path());
     let address = server.url().strip_prefix("http://").unwrap().to_owned();
-    // They ask for nothing, and keep their connections.
+    // They send no request and keep their connections open.
     let clients: Vec<TcpStream> = (0..100).filter_map(|_| TcpStream::connect(&address).ok()).collect();
     assert!(clients.len() > 64, "the kernel accepts what the server cannot: {}", clients.len());
     drop(clients);
@@ -111,8 +111,8 @@ fn a_port_in_use_is_reported_and_nothing_is_started() {
     assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
 }
 
-/// A client that closes its sending half cannot be told from one that went away, whose work is given up: it gets no answer,
-/// rather than a part of one, and the server goes on.
+/// A client that closes its sending half cannot be distinguished from one that went away, whose work is cancelled. It
+/// gets no response, rather than a partial one, and the server continues.
 #[test]
 fn a_client_that_half_closes_its_connection_counts_as_disconnected() {
     let home = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn a_client_that_half_closes_its_connection_counts_as_disconnected() {
         stream.shutdown(Shutdown::Write).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut answer = Vec::new();
-        // The connection ends, by a reset or not.
+        // The connection ends, possibly by a reset.
         let ended = stream.read_to_end(&mut answer);
         assert!(!ended.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "the connection is kept: {sent}");
         let answer = String::from_utf8(answer).unwrap();
@@ -172,7 +172,7 @@ fn no_request_is_half_answered_when_the_server_is_killed() {
     assert_eq!(server.request("POST", "/models/digits/predict", HttpPayload::Json(&digit())).status, 200);
 }
 
-/// The log of a server on the device `auto` with this environment, up to where it serves.
+/// Returns the log of a server on the device `auto` with this environment, up to the line that says it serves.
 fn startup_log(environment: &[(&str, &str)]) -> String {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
@@ -210,7 +210,7 @@ fn a_server_with_too_few_threads_allowed_says_so_and_does_not_start() {
     let place = tempfile::tempdir().unwrap();
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(place.path(), open).unwrap();
-    // The limit counts a user's processes, and is none for root.
+    // The limit counts a user's processes, and does not apply to root.
     let program = place.path().join("saggar");
     std::fs::copy(binary(), &program).unwrap();
     let output = command_as_user(54321)

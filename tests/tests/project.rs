@@ -1,4 +1,4 @@
-//! The project file through the real binary: checking it, running its tasks, developing its plugin.
+//! The project file through the real binary: validating it, running its tasks, developing its plugin.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert, and it says SKIP")]
 
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use saggar_tests::{ServerProcess, binary, lenet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A project's directory, and a command of the binary in it that nobody's environment speaks into.
+/// A project's directory, in which commands run with a clean environment.
 struct TestProject(TempDir);
 
 impl TestProject {
-    /// A project with this file, and the reference plugin beside it.
+    /// Creates a project with this file, and the reference plugin beside it.
     fn new(manifest: &str) -> TestProject {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("saggar.toml"), manifest).unwrap();
@@ -42,7 +42,7 @@ impl TestProject {
         command.output().unwrap()
     }
 
-    /// Runs a command against a server, expects success, and returns what it printed.
+    /// Runs a command against a server, expects success, and returns its output.
     fn saggar_ok(&self, server: &ServerProcess, arguments: &[&str]) -> String {
         let output = self.saggar(Some(server), arguments);
         assert!(output.status.success(), "saggar {arguments:?}: {}", stderr_text(&output));
@@ -140,7 +140,7 @@ fn a_task_equals_the_spelled_out_command() {
     let server = server_with_digits(home.path());
     let project = TestProject::new(MANIFEST);
     let task = project.saggar_ok(&server, &["run", "--task", "train"]);
-    // Where there is no project file: everything is said on the command line.
+    // Without a project file, the command line contains everything.
     std::fs::remove_file(project.path("saggar.toml")).unwrap();
     let spelled = project.saggar_ok(&server, &[&SPELLED_OUT[..], &["epochs=1", "lr=0.01"]].concat());
     assert_eq!((task.trim(), spelled.trim()), ("mnist-1", "mnist-2"));
@@ -160,7 +160,7 @@ fn a_job_specification_round_trips() {
     std::fs::write(project.path("job.json"), &first).unwrap();
     assert_eq!(project.saggar_ok(&server, &["run", "--from-file", "job.json"]).trim(), "mnist-2");
     assert_eq!(project.saggar_ok(&server, &["status", "2", "--field", "spec"]), first);
-    // Flags win over the file, and only where they are given.
+    // Flags override the file, but only those that are given.
     project.saggar_ok(&server, &["run", "--from-file", "job.json", "--priority", "3", "--", "epochs=2"]);
     let mut expected: Value = serde_json::from_str(&first).unwrap();
     expected["priority"] = json!(3);
@@ -227,7 +227,7 @@ fn every_mistake_in_the_project_file_is_reported_with_its_location() {
         ("saggar.toml:9:15: ", "expected a time above 0 with its unit"),
         ("saggar.toml:10:10: ", "expected a size above 0 with its unit"),
         ("saggar.toml:11:16: ", "hour \"25\""),
-        ("saggar.toml:19:10: ", "goes in a circle"),
+        ("saggar.toml:19:10: ", "has a cycle"),
     ] {
         let line = said.lines().find(|line| line.starts_with(place)).unwrap_or_else(|| panic!("{place} in {said}"));
         assert!(line.contains(words), "{line}");
@@ -238,7 +238,7 @@ fn every_mistake_in_the_project_file_is_reported_with_its_location() {
     assert_eq!(json.status.code(), Some(7));
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((json["valid"].as_bool(), json["mistakes"].as_array().unwrap().len()), (Some(false), 6));
-    // Nothing is sent where the file is wrong.
+    // Nothing is sent if the file is not valid.
     let run = project.saggar(None, &["run", "--task", "t"]);
     assert_eq!(run.status.code(), Some(7));
     assert!(stderr_text(&run).contains("\nsaggar.toml:7:10: "), "{}", stderr_text(&run));
@@ -256,7 +256,7 @@ fn a_valid_project_file_passes_the_check_and_bad_arguments_have_their_exit_codes
     assert_eq!(code(&["run", "--task", "train", "--from-file", "x"]), Some(2));
     assert_eq!(code(&["run", "--retry-on", "moon"]), Some(2));
     assert_eq!(code(&["run", "--max-runtime", "90"]), Some(2));
-    // Told before anything is built or sent.
+    // Reported before anything is built or sent.
     let nobody = ["--host", "http://127.0.0.1:9"];
     assert_eq!(code(&[&["run", "lenet.wasm", "--data", "mnist/latest"][..], &nobody].concat()), Some(7));
     assert_eq!(code(&[&["run", "lenet.wasm", "--init-from", "mnist"][..], &nobody].concat()), Some(7));
@@ -310,7 +310,8 @@ fn the_most_specific_configuration_source_wins() {
     let said = ls(&[], None);
     assert_eq!(said("host"), is(json!("http://box:1"), "user configuration"));
     assert_eq!(said("device"), is(json!("vulkan:9"), "user configuration"));
-    // The server's certificates are beside the file that names them, and stay where another address is given.
+    // Relative paths of certificates are relative to the file that names them, and remain in effect if another address
+    // is given.
     std::fs::write(project.path("config/saggar/config.toml"), "host = \"http://box:1\"\nca = \"ca.pem\"\n").unwrap();
     let said = ls(&["--host", "https://other:2"], None);
     assert_eq!(said("host"), is(json!("https://other:2"), "flag"));
@@ -388,7 +389,7 @@ fn a_server_applies_the_model_settings_of_the_project_file() {
     );
     assert_eq!((&shown["queue"]["capacity"], &shown["instances_max"]), (&json!(7), &json!(1)), "{shown}");
     assert_eq!(server.get("/api/v1/quota")["storage_quota_bytes"], 64 << 20);
-    // A model's own file comes first, and as a whole.
+    // A model's own file overrides the project's settings as a whole.
     std::fs::write(place.path().join("models/digits/model.json"), r#"{"queue": {"capacity": 9}}"#).unwrap();
     server.wait_for("the model's own settings", |server| {
         let shown = server.get("/api/v1/models/digits/config");

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary};
 use serde_json::{Value, json};
 
-/// Steps that take longer than the test looks at.
+/// More steps than run during the test.
 const LONG: u64 = 1_000_000;
 /// A queue whose jobs run one after the other.
 const ONE_SLOT_MANIFEST: &str = "manifest = 1\n[project]\nname = \"steady\"\n[pool.narrow]\ndevice = \"cpu\"\nslots = 1\n\
@@ -29,8 +29,7 @@ fn create(home: &Path, arguments: &[&str]) -> String {
     made["key"].as_str().unwrap().to_owned()
 }
 
-/// A server, the key of somebody who may everything, with which it is asked where nothing is said, and one that is limited
-/// to `digits`.
+/// A server, the admin key that requests use by default, and a key that is limited to `digits`.
 struct ScopedServer {
     server: ServerProcess,
     ci: String,
@@ -46,7 +45,7 @@ impl ScopedServer {
         ScopedServer { server: ServerProcess::start_with(home, &arguments).with_key(&boss), ci }
     }
 
-    /// What the limited key is answered: status and body, without the request's identifier and the name in question.
+    /// Returns the response to the limited key: status and body, without the request's identifier and `name`.
     fn ask(&self, method: &str, path: &str, body: Option<&Value>, name: &str) -> (u16, String) {
         let payload = body.map_or(HttpPayload::Nothing, HttpPayload::Json);
         let answer = self.server.request_as(Some(&self.ci), method, path, payload);
@@ -65,7 +64,7 @@ impl ScopedServer {
     }
 }
 
-/// Every method of every route with a job in its path, as the server describes itself.
+/// Returns every method of every route with a job in its path, from the server's own description.
 fn routes_of_jobs(server: &ServerProcess) -> Vec<(String, String)> {
     let document = server.get("/openapi.json");
     let paths = document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.contains("{job}"));
@@ -133,7 +132,7 @@ fn check_lists(place: &ScopedServer) {
     assert_eq!(keys, ["ci"]);
     let listed = place.saggar(&["ps", "-a"]);
     assert!(text(&listed.stdout).contains("digits-1") && !text(&listed.stdout).contains("faces"));
-    // What is shared is there, without what names others.
+    // Shared objects are visible, without fields that name other projects.
     let used_by = |datasets: &Value| datasets["datasets"][0]["used_by"].clone();
     assert_eq!(used_by(&place.server.get("/api/v1/datasets")), json!(["faces-2"]));
     assert_eq!(used_by(&place.get("/api/v1/datasets")), json!([]));

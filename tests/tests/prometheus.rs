@@ -1,4 +1,4 @@
-//! The dashboard and the alerts of `examples/prometheus` name metrics and labels that the server has, and fire when they
+//! The dashboard and the alerts of `examples/prometheus` use existing metrics and labels, and the alerts fire when they
 //! should.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
@@ -10,7 +10,7 @@ use saggar_metrics::{FAMILIES, MetricDefinition};
 use saggar_tests::root;
 use serde_json::Value;
 
-/// A query, with the labels that the words around it show.
+/// A query, with the labels that its legend or annotations use.
 #[derive(Debug)]
 struct PromQuery {
     text: String,
@@ -29,7 +29,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The words of a text, each with what comes after it.
+/// Returns the words of a text, each with the text after it.
 fn words(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -41,7 +41,7 @@ fn words(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The family of a series' name, and whether it is a histogram's buckets.
+/// Returns the family of a series' name, and whether it is the buckets of a histogram.
 fn family(name: &str) -> Option<(&'static MetricDefinition, bool)> {
     let named = |name: &str| FAMILIES.iter().find(|family| family.name == name);
     let part = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).and_then(named);
@@ -51,11 +51,11 @@ fn family(name: &str) -> Option<(&'static MetricDefinition, bool)> {
     }
 }
 
-/// The labels between braces: `a="x,}", b=~"y"` to `a`, `b`.
+/// Returns the label names between braces: `a="x,}", b=~"y"` gives `a`, `b`.
 fn label_matchers(after: &str) -> Vec<&str> {
     let Some(inner) = after.strip_prefix('{') else { return Vec::new() };
     let mut labels = Vec::new();
-    // What is in quotes is not a label.
+    // Text in quotes is not a label.
     for (at, part) in inner.split('"').enumerate() {
         if at % 2 == 0 {
             let (part, ends) = part.split_once('}').map_or((part, false), |(part, _)| (part, true));
@@ -68,14 +68,14 @@ fn label_matchers(after: &str) -> Vec<&str> {
     labels
 }
 
-/// The labels after `by`, `on` and the like.
+/// Returns the labels after `by`, `on` and similar keywords.
 fn grouping_labels(query: &str) -> Vec<&str> {
     let lists = words(query).into_iter().filter(|(word, _)| ["by", "without", "on", "group_left"].contains(word));
     let inner = lists.filter_map(|(_, after)| after.trim_start().strip_prefix('(')?.split(')').next());
     inner.flat_map(|inner| words(inner).into_iter().map(|(word, _)| word)).collect()
 }
 
-/// Holds a query to the table; gives the families it reads.
+/// Checks a query against the table of metrics, and returns the families it reads.
 fn check(query: &PromQuery) -> Vec<&'static str> {
     let mut known: BTreeSet<&str> = ["instance"].into();
     let mut read = Vec::new();
@@ -99,7 +99,7 @@ fn check(query: &PromQuery) -> Vec<&'static str> {
     read
 }
 
-/// The labels in `{{name}}` or `{{ $labels.name }}`.
+/// Returns the labels in `{{name}}` or `{{ $labels.name }}`.
 fn placeholders(text: &str) -> Vec<String> {
     let inner = text.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()).map(str::trim);
     let label = |inner: &str| match inner.strip_prefix('$') {
@@ -130,7 +130,7 @@ fn dashboard_queries() -> Vec<PromQuery> {
     queries
 }
 
-/// One for each rule: what stands behind `expr:` and, where that is `|`, in the deeper lines after it.
+/// Returns one query per rule: the text after `expr:` or, if that is `|`, the indented lines after it.
 fn alert_queries() -> Vec<PromQuery> {
     let rules = read("alerts.yml");
     let indent = |line: &str| line.len() - line.trim_start().len();
@@ -181,7 +181,7 @@ fn the_query_check_finds_unknown_metrics_and_labels() {
     }
 }
 
-/// Expects that promtool is content; false where it is not here.
+/// Runs promtool and expects success. Returns `false` if it is not installed.
 fn promtool(arguments: &[&str]) -> bool {
     let Ok(output) = Command::new("promtool").args(arguments).current_dir(folder()).output() else { return false };
     let said = [output.stdout, output.stderr].concat();
@@ -198,7 +198,7 @@ fn alerts_fire_only_under_their_conditions() {
     promtool(&["test", "rules", "alerts.test.yml"]);
 }
 
-/// Prometheus itself reads the dashboard's queries, as rules.
+/// Prometheus parses the dashboard's queries as rules.
 #[test]
 fn the_dashboards_queries_are_well_formed() {
     let rules: Vec<Value> = dashboard_queries()

@@ -1,4 +1,4 @@
-//! The queue: who runs where, who makes room, and why the others wait.
+//! The queue: which job runs where, preemption, and why the others wait.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, memory_kib};
 use serde_json::{Value, json};
 
-/// Steps that take longer than any test looks at.
+/// More steps than run during any test.
 const LONG: u64 = 1_000_000;
 
-/// A server whose jobs run by this project file.
+/// Starts a server with this project file.
 fn start_with_manifest(home: &Path, manifest: &str) -> ServerProcess {
     let file = home.join("saggar.toml");
     std::fs::write(&file, format!("manifest = 1\n[project]\nname = \"steady\"\n{manifest}")).unwrap();
@@ -24,7 +24,7 @@ fn wait_until(server: &ServerProcess, job: &str, state: &str) -> Value {
     server.wait_for(job, |server| Some(server.job(job)).filter(|it| it["state"] == state))
 }
 
-/// Two pools of the processor stand for those of two devices: which device a pool has is not what is tested here.
+/// Two pools of the CPU stand for those of two devices: this test does not depend on the device of a pool.
 const TWO_POOLS: &str = "[pool.first]\ndevice = \"cpu\"\nslots = 1\n[pool.second]\ndevice = \"cpu\"\nslots = 1\n";
 
 #[test]
@@ -71,7 +71,7 @@ fn a_dedicated_job_preempts_only_preemptible_jobs() {
     let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     assert!(metrics.contains("saggar_job_preemptions_total{project=\"steady\",task=\"train\"} 1"), "{metrics}");
 
-    // A dedicated job is never evicted, whoever comes: not for its own project, and not for another.
+    // A job that is not preemptible is never evicted, by its own project or by another.
     for project in ["steady", "other"] {
         let dedicated = SteadyJob::with_steps(2_000).with_field("priority", 0).submit(&server);
         server.wait_for_step(&dedicated, 5);
@@ -81,7 +81,7 @@ fn a_dedicated_job_preempts_only_preemptible_jobs() {
         let dedicated = server.job(&dedicated);
         assert_eq!((&dedicated["attempt"], &dedicated["state"]), (&json!(1), &json!("SUCCEEDED")), "{dedicated}");
     }
-    // What was preempted, of what was begun: a job counts once, however many attempts it takes.
+    // The share of started jobs that were preempted: a job counts once, however many attempts it has.
     let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     for line in [
         "saggar_job_preemptions_total{project=\"steady\",task=\"train\"} 1\n",
@@ -104,7 +104,7 @@ fn jobs_past_a_limit_stay_queued_with_the_reason() {
     assert_eq!((&third["state"], &third["reason"]), (&json!("QUEUED"), &json!("QUOTA_RUNNING_JOBS")), "{third}");
     let sentence = third["message"].as_str().unwrap();
     assert!(sentence.contains("max_running_jobs") && sentence.contains('2'), "it names the limit: {sentence}");
-    // Another project is not held back.
+    // Another project is not affected.
     let other = SteadyJob::with_steps(5).with_field("queue", "wide").with_field("project", "other").submit(&server);
     assert_eq!(server.wait_for_job(&other)["state"], "SUCCEEDED");
     let quota = server.get("/api/v1/quota");
@@ -137,7 +137,7 @@ fn a_key_runs_at_most_its_limit_of_jobs() {
         .wait_for("the limit", |_| Some(status(&few, &jobs[1])).filter(|job| job["reason"] == "QUOTA_RUNNING_JOBS"));
     assert_eq!((&second["state"], &second["owner"]), (&json!("QUEUED"), &json!("few")));
     assert!(second["message"].as_str().unwrap().contains("key few"), "{second}");
-    // A key that is made while the server runs has its own limits.
+    // A key created while the server runs has separate limits.
     let many = key("many", &[]);
     let third = submit(&many);
     server.wait_for("its start", |_| Some(()).filter(|()| status(&many, &third)["state"] == "RUNNING"));
@@ -153,7 +153,7 @@ fn an_exhausted_budget_queues_jobs_and_loses_none() {
     });
     assert!(waiting["step"].as_u64() > Some(0) && waiting["gpu_seconds"].as_f64() >= Some(1.0), "{waiting}");
     assert_eq!(waiting["attempts"][0]["reason"], "QUOTA_GPU_SECONDS");
-    // Its checkpoint is that of its last step.
+    // Its checkpoint is of its last step.
     let checkpoints = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
     assert_eq!(checkpoints["checkpoints"][0]["step"], waiting["attempts"][0]["last_step"]);
 }
@@ -188,7 +188,7 @@ fn five_hundred_waiting_jobs_cost_the_server_little() {
     assert_eq!(last["reason"], "WAITING_FOR_SLOT");
     let queues = server.get("/api/v1/queues");
     assert_eq!(queues["queues"][0]["waiting"], 500, "{queues}");
-    // However many came after it, the job that runs is listed.
+    // The running job is listed, however many jobs came after it.
     let listed = server.saggar_ok(&["ps", "-q"]);
     assert_eq!((listed.lines().count(), listed.lines().last()), (501, Some(before.as_str())));
     server.saggar_ok(&["stop", &before]);

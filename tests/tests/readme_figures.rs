@@ -1,9 +1,9 @@
-//! The README's figures beside the peers are those of the committed table, taken as `make bench-peers` takes them.
+//! The README's comparison with other servers matches the committed table, computed as `make bench-peers` does.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use saggar_tests::root;
 
-/// A row of the README: what it begins with, and the works and peers of the table whose ratios it shows, in order.
+/// A row of the README: how it begins, and the workloads and peers of the table whose ratios it shows, in order.
 type FigureRow = (&'static str, &'static [(&'static str, &'static str)]);
 
 const ONNX: &str = "ONNX Runtime 1.32.0";
@@ -27,7 +27,7 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// The cells of a table's rows.
+/// Returns the cells of a table's rows.
 fn table_rows(text: &str) -> Vec<Vec<String>> {
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
     text.lines().filter(|line| line.starts_with('|')).map(cells).collect()
@@ -48,10 +48,10 @@ fn readme_figures_match_the_benchmark_table() {
         let found: Vec<f64> = row[1].split(", ").map(|figure| figure.parse().unwrap()).collect();
         assert_eq!(found.len(), works.len(), "{start}");
         for (found, work) in found.iter().zip(works) {
-            // Two digits are shown of three; a tie may be rounded either way.
+            // The README shows two of three digits, and a tie can be rounded either way.
             assert!((found - ratio(work)).abs() < 0.0051, "README.md, `{start}`: {found} is not {}", ratio(work));
         }
-        // A figure without a goal says so; a goal that is missed is shown all the same.
+        // A row without a goal says so, and a missed goal is shown too.
         assert!(!row[2].is_empty() || row[0].ends_with("not judged"), "README.md, `{start}` has no goal");
     }
 }

@@ -1,4 +1,4 @@
-//! Trainings of several worker processes: the same bits as one process, whatever happens to any of them.
+//! Trainings with several worker processes: bit-identical to one process, whatever happens to any of them.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::BTreeMap;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use saggar_tests::{HttpPayload, ServerProcess, kill_9, plugin, worker_processes};
 use serde_json::{Value, json};
 
-/// What a training left behind that must not depend on how it was run.
+/// The results of a training that must not depend on how it was run.
 #[derive(Debug, PartialEq)]
 struct ReplicaTrace {
-    /// SHA-256 of all variables, optimiser's moments included, by step. A checkpoint may be taken twice.
+    /// SHA-256 of all variables by step, including optimizer moments. A checkpoint can be saved twice.
     checkpoints: BTreeMap<u64, String>,
     /// Every value of every series, by name and step.
     metrics: BTreeMap<(String, u64), String>,
@@ -40,7 +40,7 @@ fn collect_trace(server: &ServerProcess, job: &str, model: &str) -> ReplicaTrace
     ReplicaTrace { checkpoints, metrics, weights: server.weights_digest(model) }
 }
 
-/// One training to come.
+/// A training to run.
 struct ReplicaRun {
     component: PathBuf,
     data: &'static str,
@@ -58,8 +58,8 @@ impl ReplicaRun {
         ReplicaRun { component: plugin("mlp"), data: "digits", model: model.to_owned(), arguments, parameters }
     }
 
-    /// A network with dropout, in mixed precision, with gradients of two batches added up and clipped, and a mean of its
-    /// weights.
+    /// Returns a network with dropout, in mixed precision, with gradients accumulated over two batches and clipped, and
+    /// averaged weights.
     fn char_lm(model: &str, replicas: u32) -> ReplicaRun {
         let network = ["context=16", "layers=1", "heads=2", "width=16", "dropout=0.2", "half=true"];
         let training = ["epochs=1", "batch=8", "accumulate=2", "average=0.9", "warmup=5"];
@@ -136,7 +136,7 @@ fn a_killed_rank_resumes_bit_identically() {
             assert!(state["state"] != "SUCCEEDED" && state["state"] != "FAILED", "over after {kills} kills: {state}");
             let [leader] = worker_processes(server.pid())[..] else { return None };
             let [other] = worker_processes(leader)[..] else { return None };
-            // Of an attempt that has gone on from where the one before was killed.
+            // Wait for an attempt that has continued from where the previous one was killed.
             let on = (state["attempt"].as_u64(), state["step"].as_u64().unwrap_or(0) as usize);
             (on.0 == Some(kills as u64 + 1) && on.1 > kills * 60).then_some([leader, other])
         });
@@ -178,7 +178,8 @@ fn preempted_ranks_resume_bit_identically() {
     assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(4)), "{ended}");
     let found = collect_trace(&server, &job, &shaken.model);
     assert_eq!((found.metrics, found.weights), (calm.metrics, calm.weights));
-    // Who makes room saves where it is, so checkpoints are of other steps; where they are of the same, they are the same.
+    // A preempted job saves a checkpoint at its current step, so the steps of checkpoints differ. Checkpoints of the
+    // same step are equal.
     let alike = found.checkpoints.iter().filter(|(step, _)| calm.checkpoints.contains_key(step));
     assert!(alike.clone().count() > 0, "{:?}", found.checkpoints);
     assert!(alike.into_iter().all(|(step, digest)| calm.checkpoints[step] == *digest), "{:?}", found.checkpoints);

@@ -1,4 +1,4 @@
-//! Bounds on what runs and on what is held: models that nobody asks, instances, slots and queues.
+//! Limits on running and loaded objects: idle models, instances, slots and queues.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
 
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, guest};
 use serde_json::{Value, json};
 
-/// What models hold of the processor's memory.
+/// Returns the bytes of host memory that models hold.
 fn model_memory_bytes(server: &ServerProcess) -> f64 {
     server.metric("saggar_gpu_memory_bytes{device=\"cpu\",owner=\"models\"}").unwrap_or(0.0)
 }
@@ -57,7 +57,7 @@ fn a_slot_is_released_as_soon_as_its_job_ends() {
     assert_eq!(server.wait_for_job(&job)["state"], "CANCELLED");
     let ended = Instant::now();
     server.wait_for("the slot", |_| (used() == 0.0).then_some(()));
-    println!("free {:?} after the end was told", ended.elapsed());
+    println!("free {:?} after the end was reported", ended.elapsed());
     assert!(ended.elapsed() < Duration::from_secs(1), "{:?}", ended.elapsed());
 }
 
@@ -77,7 +77,7 @@ fn a_queue_runs_at_most_its_limit_of_jobs() {
     let third = server.job(&narrow[2]);
     assert_eq!((&third["state"], &third["reason"]), (&json!("QUEUED"), &json!("QUOTA_RUNNING_JOBS")), "{third}");
     assert!(third["message"].as_str().unwrap().contains("max_running_jobs"), "it names the limit: {third}");
-    // There are slots, which another queue gets.
+    // There are free slots, which another queue can use.
     server.wait_for_step(&submit("other"), 1);
     assert_eq!(server.job(&narrow[2])["state"], "QUEUED");
     server.saggar_ok(&["stop", &narrow[0]]);

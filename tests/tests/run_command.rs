@@ -1,4 +1,4 @@
-//! `saggar run`: what can be said, what it prints, and what a submission may take.
+//! `saggar run`: its options, its output, and the time of a submission.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
 
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use saggar_tests::{ServerProcess, SteadyJob, binary, guest};
 use serde_json::{Value, json};
 
-/// A project in `place` whose queue and task these are, and a server that runs its jobs.
+/// Writes a project with this queue and task to `place`, and starts a server that runs its jobs.
 fn project(place: &Path) -> ServerProcess {
     let file = place.join("saggar.toml");
     let text = format!(
@@ -22,7 +22,7 @@ fn project(place: &Path) -> ServerProcess {
     ServerProcess::start_with(place, &["--config", file.to_str().unwrap()])
 }
 
-/// What a command in the project prints on its two streams.
+/// Returns the two output streams of a command in the project.
 fn in_project(server: &ServerProcess, place: &Path, arguments: &[&str]) -> (String, String) {
     let output = server.command(arguments).current_dir(place).output().unwrap();
     let [out, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
@@ -44,7 +44,7 @@ fn a_submission_returns_within_a_second() {
         let name = server.saggar_ok(&run);
         (began.elapsed(), name.trim().to_owned())
     };
-    // The plugin is compiled for the first; machines that run tests have other things to do besides the others.
+    // The first submission compiles the plugin, and a test machine is also busy with other tests.
     let submitted: Vec<(Duration, String)> = (0..6).map(submit).collect();
     let quickest = submitted[1..].iter().map(|(took, _)| *took).min().unwrap();
     println!("the first took {:?}, the quickest of five others {quickest:?}", submitted[0].0);
@@ -83,7 +83,7 @@ fn the_json_of_a_submission_matches_its_text_output() {
     assert_eq!((&ended["name"], &ended["queue"]), (&json!("steady-2"), &json!("default")), "{ended}");
     assert_eq!((&ended["id"], &ended["state"]), (&server.job("steady-2")["id"], &json!("SUCCEEDED")));
     assert_eq!(notes, "", "a document and nothing else");
-    // The sentence, word for word.
+    // The exact sentence.
     let (_, notes) = in_project(&server, place.path(), &["run", "--task", "train", "--wait"]);
     let id = server.job("steady-3")["id"].as_str().unwrap().to_owned();
     assert!(notes.contains(&format!("Submitted job steady-3 ({id}) to queue default\n")), "{notes}");
@@ -101,7 +101,7 @@ fn a_followed_run_prints_its_log_to_the_end() {
     let log = server.saggar_ok(&["logs", "steady-1"]);
     let end = out.strip_prefix(log.as_str()).unwrap_or_else(|| panic!("the whole log first: {out}"));
     assert!(log.contains("step 5\n") && end.starts_with("Job steady-1 SUCCEEDED after "), "{out}");
-    // It ends with the job, however that ends.
+    // It ends with the job, also if the job fails.
     let run = ["run", steady.to_str().unwrap(), "--device", "cpu", "--wait", "--", "steps=5", "fail_at=3"];
     let waited = server.saggar(&run);
     let notes = String::from_utf8(waited.stderr).unwrap();
@@ -154,7 +154,7 @@ fn an_output_file_is_followed_while_the_job_writes_it() {
     let mut tail = server.command(&["output", "tail", "-f", &job, "notes/diary.txt"]);
     let mut tail = tail.stdout(Stdio::piped()).spawn().unwrap();
     let mut stream = tail.stdout.take().unwrap();
-    // Three times the file has grown, and the job goes on.
+    // The file has grown three times, and the job is still running.
     let mut shown = Vec::new();
     while shown.len() < 150 {
         let mut piece = [0; 4096];
@@ -182,7 +182,7 @@ fn the_run_summary_names_the_best_and_the_newest_checkpoint() {
     let lenet = saggar_tests::lenet();
     let run =
         ["run", lenet.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--keep-best", "max:validation/loss"];
-    // The loss falls: the worst epoch is asked for, which is an early one.
+    // The loss falls, so the requested worst epoch is an early one.
     let more = ["--checkpoint-every", "60steps", "--wait", "--", "epochs=3"];
     server.saggar_ok(&[&run[..], &more].concat());
     let listed = server.get("/api/v1/jobs/lenet-1/checkpoints")["checkpoints"].clone();

@@ -1,5 +1,5 @@
-//! Two minutes of everything at once, or as many seconds as `SOAK_SECONDS` says (`make soak`: an hour): clients of every
-//! kind, twenty swaps, and trainings one after the other. No request fails, and nothing here is about speed.
+//! Everything at once for two minutes, or for `SOAK_SECONDS` seconds (`make soak`: an hour): clients of every kind,
+//! twenty swaps, and trainings one after the other. No request may fail. This test does not measure speed.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::sync::Mutex;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 const SECONDS_DEFAULT: u64 = 120;
 const SWAPS: u64 = 20;
-/// Clients of each kind.
+/// Number of clients of each kind.
 const CLIENTS: usize = 2;
-/// A training of some seconds, which leaves room for several of them in the shortest soak.
+/// A training of a few seconds, so that several fit into the shortest soak.
 const EPOCHS: &str = "epochs=10";
 const RAW: &str = "application/octet-stream";
 
-/// What a client sends, and whether the answer is right.
+/// A request and a check of its response.
 struct SoakRequest {
     method: &'static str,
     path: &'static str,
@@ -31,12 +31,12 @@ enum SoakBody {
     Bytes(&'static str, Vec<u8>),
 }
 
-/// What goes wrong, and what goes well.
+/// The numbers of successes and failures.
 #[derive(Default)]
 struct SoakTally {
     over: AtomicBool,
     answered: AtomicU64,
-    /// The first few say enough.
+    /// The first few failures are enough.
     failures: Mutex<Vec<String>>,
 }
 
@@ -52,7 +52,7 @@ fn mixed_load_fails_no_request() {
             scope.spawn(|| ask_until_over(&server, ask, &tally));
         }
         let trainer = scope.spawn(|| train_until_over(&server, &tally));
-        // A panic here must not leave the clients asking for ever.
+        // A panic here must still stop the clients.
         let swaps = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let due = |number: u64| Duration::from_secs(seconds) * u32::try_from(number).unwrap() / (SWAPS as u32 + 1);
             for number in 1..=SWAPS {
@@ -78,7 +78,7 @@ fn mixed_load_fails_no_request() {
     assert_no_failed_predictions(&server);
 }
 
-/// One client of each kind. Those of routes that this server does not have are left out.
+/// Returns one request of each kind, except those of routes that this server does not have.
 fn soak_requests(server: &ServerProcess) -> Vec<SoakRequest> {
     let png = std::fs::read(root().join("examples/digits/held-out/0.png")).unwrap();
     let form =
@@ -126,7 +126,7 @@ fn send(server: &ServerProcess, ask: &SoakRequest) -> HttpResponse {
     server.request(ask.method, ask.path, payload)
 }
 
-/// Asks once. Everything that is sent here is what the server takes, so every refusal is its own fault.
+/// Sends one request. All requests here are valid, so every refusal is a failure.
 fn ask_once(server: &ServerProcess, ask: &SoakRequest, tally: &SoakTally) {
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| send(server, ask)));
     let wrong = match &answer {
@@ -157,7 +157,7 @@ fn ask_until_due(server: &ServerProcess, ask: &SoakRequest, tally: &SoakTally, b
     }
 }
 
-/// Trains, again and again; what became of each.
+/// Trains repeatedly, and returns the result of each training.
 fn train_until_over(server: &ServerProcess, tally: &SoakTally) -> Vec<(String, String)> {
     let plugin = lenet();
     let plugin = plugin.to_str().unwrap();
@@ -175,7 +175,7 @@ fn train_until_over(server: &ServerProcess, tally: &SoakTally) -> Vec<(String, S
     }
 }
 
-/// The server's own count agrees: no prediction ended otherwise than well.
+/// Checks the server's own counters: no prediction failed.
 fn assert_no_failed_predictions(server: &ServerProcess) {
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let counts = page.lines().filter(|line| line.starts_with("saggar_predict_requests_total{model=\"digits\""));

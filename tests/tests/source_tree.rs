@@ -1,4 +1,4 @@
-//! Tests of the tree itself: floors, file sizes, names, and the invariants that hold by absence.
+//! Tests of the source tree: crate layers, file sizes, names, and forbidden code.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use saggar_tests::root;
 
-/// Each crate's floor. A crate imports only crates of a lower one.
+/// The layer of each crate. A crate imports only crates of a lower layer.
 const FLOORS: [(&str, u32); 13] = [
     ("tensor", 0),
     ("metrics", 0),
@@ -47,7 +47,7 @@ fn sources(dirs: &[&str], endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// The lines of a source file that are code, without line comments.
+/// Returns the code of a source file, without line comments.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
@@ -108,7 +108,7 @@ fn no_file_is_too_long() {
     let sources =
         sources(&["host", "plugins", "wit", "tests", "examples"], &["rs", "wit", "wgsl", "js", "css", "py", "sh"]);
     for path in sources {
-        // What others wrote is as they published it.
+        // Third-party files are as published.
         if path.parent().is_some_and(|dir| dir.ends_with("console/vendor")) {
             continue;
         }
@@ -136,7 +136,7 @@ fn no_file_has_a_generic_name() {
 #[test]
 fn every_source_file_has_a_module_comment() {
     for path in sources(&["host", "plugins", "tests"], &["rs"]) {
-        // A module's tests are about the module, which says what it is.
+        // A module's tests need no header, because the module has one.
         if path.file_name().is_some_and(|name| name == "tests.rs") {
             continue;
         }
@@ -174,7 +174,7 @@ fn each_foreign_interface_is_used_in_one_place() {
         ),
         ("wasmtime::", "host/serve/src", &[]),
         ("wgpu::", "host/serve/src", &[]),
-        // Whether a job is there for a request is decided in `access::visibility` alone.
+        // Only `access::visibility` decides whether a job is visible to a request.
         ("jobs().get(", "host/serve/src", &[]),
     ];
     for (word, dir, allowed) in rules {
@@ -230,7 +230,7 @@ fn nothing_built_is_committed() {
     assert!(built.is_empty(), "{built:?}");
 }
 
-/// Names in backquotes of the page's table stand for what the guest library exports.
+/// The names in backquotes of the README's table are exports of the guest library.
 #[test]
 fn the_guest_library_table_lists_every_export() {
     let page = std::fs::read_to_string(root().join("plugins/README.md")).unwrap();
@@ -257,7 +257,7 @@ fn the_guest_library_table_lists_every_export() {
     assert!(exported > 15, "{exported} exported items were found");
 }
 
-/// What the code of a plugin takes where no parameter of this name is given: the literal, or that of the constant.
+/// Returns the value that a plugin's code uses if this parameter is not given: the literal, or the constant's.
 fn default_in_code(code: &str, name: &str) -> Option<String> {
     let after = code.split(&format!("param(\"{name}\", ")).nth(1);
     let after = after.or_else(|| code.split(&format!("hparams.get(\"{name}\", ")).nth(1))?;
@@ -279,7 +279,7 @@ fn declared_parameter_defaults_match_the_code() {
         for line in text.lines().filter(|line| line.contains("{ type = ") && line.contains("default = ")) {
             let name = line.split(" = ").next().unwrap();
             let declared = line.split("default = ").nth(1).unwrap().split([',', ' ']).next().unwrap().trim_matches('"');
-            // The first choice is the default of the library.
+            // The first choice is the library's default.
             let first = line.split("choices = [\"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned);
             let taken = first.or_else(|| default_in_code(&code, name));
             assert_eq!(taken.as_deref(), Some(declared), "{}: {name}", relative_path(manifest));

@@ -1,4 +1,4 @@
-//! The place where a server keeps its state: full, read-only, too small for what is pushed. What takes no mount is in
+//! The file system of the state directory: full, read-only, too small for a push. Tests that need no mount are in
 //! `faults_disk.rs`.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
@@ -22,7 +22,7 @@ fn a_read_only_filesystem_is_refused_with_a_hint() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("Read-only file system") && said.contains(home.path().to_str().unwrap()), "{said}");
-    // Nothing is lost by it.
+    // No data is lost.
     let server = ServerProcess::start(home.path());
     assert_eq!(server.job("steady-1")["state"], "SUCCEEDED");
 }
@@ -45,7 +45,7 @@ fn a_full_disk_fails_only_operations_that_need_space() {
     assert_eq!(push.status.code(), Some(5), "{said}");
     assert!(said.contains("disk"), "{said}");
 
-    // A job fills the disk: it fails, and says why. The next one, which needs little, is done.
+    // A job that fills the disk fails with that reason. The next one, which needs little, succeeds.
     let fills = SteadyJob::with_steps(20).with_parameter("write", "a.bin=12000000 b.bin=12000000 c.bin=12000000");
     let full = server.wait_for_job(&fills.submit(&server));
     assert_eq!(full["state"], "FAILED", "{full}");
@@ -76,13 +76,13 @@ fn a_dataset_past_the_quota_is_refused_before_upload() {
     assert!(!home.path().join("uploads").read_dir().unwrap().any(|_| true), "nothing was begun");
     std::fs::write(folder.path().join("x.csv"), "1,2\n3,4\n").unwrap();
     server.saggar_ok(&["data", "push", folder.path().to_str().unwrap(), "--name", "small"]);
-    // What is used is said as well.
+    // The used bytes are reported too.
     let used = server.get("/api/v1/quota")["storage_bytes"].as_u64().unwrap();
     std::fs::write(folder.path().join("x.csv"), "1,2\n".repeat(500_000)).unwrap();
     let push = server.saggar(&["data", "push", folder.path().to_str().unwrap(), "--name", "large"]);
     let said = String::from_utf8(push.stderr).unwrap();
     assert!(used > 0 && said.contains(&format!("{used} of 1048576 are used")), "{used}: {said}");
-    // What is stored, by kind, is what Prometheus is told.
+    // The stored bytes by kind are also Prometheus metrics.
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let value = |series: &str| {
         let line = page.lines().find(|line| line.starts_with(series));
@@ -122,8 +122,8 @@ fn metrics_cover_queues_and_pools() {
     });
 }
 
-/// The lines of the log of a server that is started in `folder` with nothing said of its state, up to the one that says where
-/// it serves. The server is ended then.
+/// Returns the log of a server that is started in `folder` without an explicit state directory, up to the line with its
+/// address. Then stops the server.
 fn start_in(folder: &Path, user_state: &Path) -> String {
     let mut command = Command::new(binary());
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu"]).current_dir(folder);
@@ -161,8 +161,8 @@ fn the_startup_log_names_the_state_directory_and_any_other() {
     );
     let said = start_in(&second, &user_state);
     assert!(said.contains(&format!("state={}", home(&second))), "{said}");
-    assert!(said.contains(&format!("`saggar serve --home {}` uses that one", home(&first))), "{said}");
-    // Once it is there, it is meant.
+    assert!(said.contains(&format!("`saggar serve --home {}` uses it again", home(&first))), "{said}");
+    // Once the directory exists, it is used.
     assert!(!start_in(&second, &user_state).contains("the state directory is new"));
     let doctor = Command::new(binary())
         .args(["doctor", "--json"])

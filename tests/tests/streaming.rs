@@ -1,4 +1,4 @@
-//! Texts and answers that come in pieces, from a real plugin through the real server.
+//! Streamed texts and other outputs, from a real plugin through the real server.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ fn with_teller(home: &std::path::Path) -> ServerProcess {
     server
 }
 
-/// Asks for events; they are read as they arrive.
+/// Requests events and returns a reader of them.
 fn request_events(server: &ServerProcess, body: &Value) -> impl BufRead + use<> {
     let url = format!("{}/models/teller/predict", server.url());
     let answer = ureq::post(&url).header("accept", "text/event-stream").send(body.to_string()).unwrap();
@@ -21,7 +21,7 @@ fn request_events(server: &ServerProcess, body: &Value) -> impl BufRead + use<> 
     BufReader::new(answer.into_body().into_reader())
 }
 
-/// The next event: its name and its data.
+/// Returns the next event: its name and its data.
 fn next_event(events: &mut impl BufRead) -> Option<(String, Value)> {
     let mut event = String::new();
     while !event.ends_with("\n\n") {
@@ -68,8 +68,8 @@ fn a_streamed_answer_arrives_in_order_and_complete() {
 fn a_plugin_stops_when_its_client_disconnects() {
     let home = tempfile::tempdir().unwrap();
     let server = with_teller(home.path());
-    // It may send a gigabyte before it is refused, which no buffer between it and here holds: when the first piece can be
-    // read the call is not over.
+    // The plugin can send a gigabyte before it is refused, which no buffer on the way holds: when the first piece can
+    // be read, the call is still running.
     let mut events = request_events(&server, &json!({ "prompt": "and so on ", "endless": 1 }));
     let (name, first) = next_event(&mut events).unwrap();
     assert_eq!(name, "piece");

@@ -1,5 +1,5 @@
-//! Hot swaps: versions come and are reloaded while clients ask, and no request fails. `SWAPS` says how often they are reloaded
-//! (`make soak`: 1,000 times).
+//! Hot swaps: versions are added and reloaded while clients send requests, and no request fails. `SWAPS` sets the
+//! number of reloads (`make soak`: 1,000).
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say what they measured")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 const CLIENTS: usize = 16;
 const SWAPS: u64 = 30;
-/// Reloads, where nothing else is said.
+/// Default number of reloads.
 const RELOADS_DEFAULT: u64 = 100;
-/// Of reloads, the part after which the server has the memory that it works with.
+/// The first fifth of the reloads, after which the server's memory is stable.
 const SETTLED_PART: u64 = 5;
-/// KiB by which the server may grow in all reloads after those: much less than what stayed of each would come to.
+/// The limit on memory growth in KiB over the reloads after those: much less than one leak per reload would add.
 const GROWTH_KIB_MAX: u64 = 16 << 10;
-/// The same for bytes of devices, of which larger batches and further instances may take some still.
+/// The limit on growth of device memory in bytes. Larger batches and additional instances can still take some.
 const DEVICE_GROWTH_BYTES_MAX: u64 = 1 << 20;
 
 #[test]
@@ -55,7 +55,7 @@ fn thirty_version_swaps_under_load_fail_no_request() {
     failed.for_each(|line| assert!(line.contains("outcome=\"success\"") || line.ends_with(" 0"), "{line}"));
 }
 
-/// Bytes of devices in use, by all owners.
+/// Returns the bytes of device memory in use, by all owners.
 fn device_bytes(server: &ServerProcess) -> u64 {
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let values = page.lines().filter(|line| line.starts_with("saggar_gpu_memory_bytes{"));
@@ -92,7 +92,7 @@ fn reloads_under_load_fail_no_request_and_leak_no_memory() {
             .collect();
         let mut settled = (0, 0);
         for reload in 0..reloads {
-            // The one that does not serve is not loaded, so that it has to be each time.
+            // The version that does not serve is not loaded, so that each reload loads it.
             let version = 1 + reload % 2;
             server.post("/api/v1/models/digits/promote", &json!({ "version": version }));
             assert_eq!(ask(), format!("digits@{version}"), "reload {reload}");
@@ -136,7 +136,7 @@ fn a_bad_version_is_rejected_with_a_reason_and_the_old_one_serves() {
     let serving = || server.get("/api/v1/models/digits")["serving"].clone();
     server.wait_for_version("digits", 2);
 
-    // Damaged: one bit.
+    // Damaged: one bit flipped.
     std::fs::create_dir(models.join("3")).unwrap();
     let mut damaged = whole.clone();
     let middle = damaged.len() / 2;
@@ -148,7 +148,7 @@ fn a_bad_version_is_rejected_with_a_reason_and_the_old_one_serves() {
     assert!(bad["reason"].as_str().unwrap().contains("weights.safetensors"), "{bad}");
     assert_eq!(serving(), 2);
 
-    // Half copied: no manifest yet, then whole.
+    // Half copied, without a manifest; then complete.
     std::fs::create_dir(models.join("4")).unwrap();
     std::fs::copy(models.join("1/plugin.wasm"), models.join("4/plugin.wasm")).unwrap();
     std::fs::write(models.join("4/weights.safetensors"), &whole[..whole.len() / 2]).unwrap();
@@ -190,7 +190,7 @@ fn the_command_line_promotes_and_rolls_back_versions() {
     let whole = models(&["canary", "digits", "1", "0%"]);
     assert_eq!([1, 2].map(|version| of(&whole, version, "traffic_percent")), [0, 100], "{whole}");
     assert_ne!(of(&models(&["unload", "digits", "1"]), 1, "state"), "READY");
-    // A client that names a version which is stored has it loaded.
+    // A request that names a stored version loads it.
     let body = json!({ "image": vec![[0; 8]; 8] });
     let pinned = server.request("POST", "/models/digits@1/predict", HttpPayload::Json(&body));
     assert_eq!((pinned.status, pinned.header("x-saggar-model")), (200, "digits@1"), "{}", pinned.text);

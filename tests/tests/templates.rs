@@ -1,4 +1,4 @@
-//! What `saggar init` writes: every template builds and runs as it lies there.
+//! The output of `saggar init`: every template builds and runs unchanged.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn init(place: &Path, arguments: &[&str]) -> std::process::Output {
     Command::new(binary()).arg("init").args(arguments).current_dir(place).output().unwrap()
 }
 
-/// An empty folder whose plugins build beside the reference plugins, with whose dependencies they have most in common.
+/// Returns an empty folder whose plugins are built beside the reference plugins, because they share most dependencies.
 fn template_directory() -> PathBuf {
     let target = root().join("plugins/target");
     let place = target.join("templates");
@@ -70,7 +70,7 @@ fn check_printed_address_serves(server: &ServerProcess, plugin: &Path) {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("[possible values: job, serve]"));
 }
 
-/// What each of them leaves behind.
+/// Checks the results of each template.
 fn check_results(server: &ServerProcess) {
     let files = |job: &str| server.saggar_ok(&["output", "ls", job, "-q"]).trim().to_owned();
     assert_eq!(files("my-trainer-1"), "weights.csv");

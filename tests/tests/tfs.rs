@@ -1,4 +1,4 @@
-//! TensorFlow Serving's REST interface over real plugins and the real binary, as its own model server's test asks it.
+//! TensorFlow Serving's REST API over real plugins and the real binary, as tested by its own model server.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, copy_version, guest};
@@ -12,7 +12,7 @@ fn image_of(value: u8) -> Value {
     json!(vec![vec![value; 8]; 8])
 }
 
-/// One model that classifies pictures, asked in every form; all forms agree with the plain one.
+/// One model that classifies pictures, requested in every format; all give the same result as the native one.
 #[test]
 fn tensorflow_serving_predict_classify_status_and_metadata_agree() {
     let home = tempfile::tempdir().unwrap();

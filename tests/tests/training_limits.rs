@@ -1,4 +1,5 @@
-//! Trainings that do too much of something: it is cut or left out, and said; nothing else ends or waits for it.
+//! Trainings that exceed a limit: the excess is truncated or dropped and reported, and nothing else fails or waits for
+//! it.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use saggar_tests::{HttpPayload, ServerProcess, SteadyJob};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 fn metric_series_past_the_limit_are_dropped_and_the_training_continues() {
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
-    // Each attempt writes as many as a training may; those of two are more than a job may have.
+    // Each attempt writes the maximum of a training; two attempts exceed the maximum of a job.
     let job = SteadyJob::with_steps(400).with_parameter("series", 200).with_parameter("work", 4).submit(&server);
     server.wait_for_step(&job, 20);
     server.saggar_ok(&["preempt", &job]);
@@ -40,10 +41,10 @@ fn a_failed_checkpoint_save_is_retried_at_the_next_one() {
     server.wait_for_job(&SteadyJob::with_steps(1).submit(&server));
     let used = server.get("/api/v1/quota")["storage_bytes"].as_u64().unwrap();
     drop(server);
-    // Room for the records and the log of another job, but not for a checkpoint besides.
+    // Enough space for the records and the log of another job, but not for a checkpoint.
     let quota = format!("{}B", used + 2 * 96 * 96 * 4 - 1);
     let server = ServerProcess::start_with(home.path(), &["--storage-quota", &quota]);
-    // Steps that take their time: it is to be asked for a checkpoint amid them.
+    // Slow steps, so that a checkpoint can be requested during them.
     let job = SteadyJob::with_steps(60).with_parameter("spin", 20).submit(&server);
     server.wait_for_step(&job, 2);
     server.request("POST", &format!("/api/v1/jobs/{job}/checkpoint"), HttpPayload::Nothing);
@@ -52,7 +53,7 @@ fn a_failed_checkpoint_save_is_retried_at_the_next_one() {
     let events = server.get(&format!("/api/v1/jobs/{job}/events"));
     let refused = |event: &&Value| event["kind"] == "CHECKPOINT_FAILED";
     let refused: Vec<&Value> = events["events"].as_array().unwrap().iter().filter(refused).collect();
-    // One every five steps, and one that was asked for.
+    // One every five steps, and one on request.
     assert!((12..=13).contains(&refused.len()), "{refused:?}");
     assert!(refused[0]["text"].as_str().unwrap().contains("storage"), "{}", refused[0]);
 }

@@ -1,4 +1,4 @@
-//! The main job, as a user does it: push, run, swap, predict; on digits, and on MNIST where it is here.
+//! The main workflow of a user: push, run, swap, predict; on digits, and on MNIST if it is available.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::time::{Duration, Instant};
@@ -33,7 +33,8 @@ fn digits_are_trained_served_and_predicted() {
     assert!(accuracy >= 0.97, "held-out accuracy {accuracy}");
 
     server.wait_for_version("digits", 1);
-    // Ten images that no training saw; of as many, at 97 in 100, one wrong answer is to be expected now and then.
+    // Ten images that no training saw. At an accuracy of 97 %, one wrong answer among ten is to be expected now and
+    // then.
     let mut right = 0;
     for digit in 0..10 {
         let image = format!("image=@examples/digits/held-out/{digit}.png");
@@ -63,7 +64,7 @@ fn digits_are_trained_served_and_predicted() {
     assert!(log.contains("published digits@1"), "{log}");
     assert!(server.saggar_ok(&["status", "digits-1"]).contains("SUCCEEDED"));
     assert!(server.saggar_ok(&["models", "show", "digits"]).contains("image"));
-    // What no name can have is not left out of one, or another model would be meant.
+    // An invalid name must not be sanitized, because the result would name another model.
     for arguments in [["models", "show", "dig its"], ["models", "unload", "dig/its"], ["status", "-q", "digits?-1"]] {
         let refused = server.saggar(&arguments);
         assert_eq!(refused.status.code(), Some(3), "{arguments:?}: {refused:?}");
@@ -128,7 +129,7 @@ fn a_stopped_job_saves_a_checkpoint_and_is_cancelled() {
     assert!(server.saggar_ok(&["logs", name]).contains("checkpoint @"));
 }
 
-/// The log of a training of digits in batches of five, of which an epoch has 287.
+/// Returns the log of a training of digits in batches of five, 287 per epoch.
 fn log_of_digits(plugin: &str, parameters: &[&str]) -> String {
     let home = tempfile::tempdir().unwrap();
     train_digits(&ServerProcess::start(home.path()), plugin, parameters)
@@ -137,20 +138,20 @@ fn log_of_digits(plugin: &str, parameters: &[&str]) -> String {
 fn train_digits(server: &ServerProcess, plugin: &str, parameters: &[&str]) -> String {
     server.push_digits();
     let plugin = saggar_tests::plugin(plugin);
-    let run = ["run", plugin.to_str().unwrap(), "--project", "told", "--device", "cpu", "--data", "digits", "--wait"];
+    let run = ["run", plugin.to_str().unwrap(), "--project", "report", "--device", "cpu", "--data", "digits", "--wait"];
     let more = ["--checkpoint-every", "100steps", "--", "batch=5"];
     server.saggar_ok(&[&run[..], &more, parameters].concat());
-    server.saggar_ok(&["logs", "told-1"])
+    server.saggar_ok(&["logs", "report-1"])
 }
 
-/// The number that stands right before `unit`, or right after it where that ends with a space.
+/// Returns the number directly before `unit`, or directly after it if `unit` ends with a space.
 fn number_before_unit(line: &str, unit: &str) -> f64 {
     let (before, after) = line.split_once(unit).unwrap_or_else(|| panic!("no {unit:?} in {line:?}"));
     let word = if unit.ends_with(' ') { after.split([',', ' ']).next() } else { before.split(' ').next_back() };
     word.unwrap().parse().unwrap_or_else(|_| panic!("no number at {unit:?} in {line:?}"))
 }
 
-/// The rows of the table of epochs, by the names of its columns.
+/// Returns the rows of the table of epochs, by column name.
 fn epoch_table(log: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
     let head: Vec<&str> = log.lines().find(|line| line.starts_with("epoch  ")).unwrap().split_whitespace().collect();
     let rows = log.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -195,8 +196,8 @@ fn each_epoch_logs_its_accuracies_duration_and_checkpoint() {
     }
 }
 
-/// Digits without a part that is held out, for a training without an end; returns what was told in `seconds` of it: the
-/// samples a second of each line of the log, and their mean by the gauge.
+/// Trains on digits, all of them in the training split, without end. Returns the rates reported in `seconds`: the
+/// samples per second of each log line, and the mean of the gauge.
 fn logged_rates(seconds: f64) -> (Vec<f64>, f64) {
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
@@ -209,11 +210,11 @@ fn logged_rates(seconds: f64) -> (Vec<f64>, f64) {
     std::fs::write(folder.path().join("dataset.json"), description.to_string()).unwrap();
     server.saggar_ok(&["data", "push", folder.path().to_str().unwrap(), "--name", "digits"]);
     let plugin = lenet();
-    let run = ["run", plugin.to_str().unwrap(), "--project", "told", "--device", "cpu", "--data", "digits"];
+    let run = ["run", plugin.to_str().unwrap(), "--project", "report", "--device", "cpu", "--data", "digits"];
     server.saggar_ok(&[&run[..], &["--", "epochs=100000", "batch=8"]].concat());
-    server.wait_for_step("told-1", 200);
+    server.wait_for_step("report-1", 200);
     let lines = || {
-        let log = server.saggar_ok(&["logs", "told-1"]);
+        let log = server.saggar_ok(&["logs", "report-1"]);
         log.lines()
             .filter(|line| line.contains(" samples/s"))
             .map(|line| number_before_unit(line, " samples/s"))
@@ -221,30 +222,30 @@ fn logged_rates(seconds: f64) -> (Vec<f64>, f64) {
     };
     let gauge = || {
         let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
-        let line = page.lines().find(|line| line.starts_with(r#"saggar_train_samples_per_second{job="told-1"}"#))?;
+        let line = page.lines().find(|line| line.starts_with(r#"saggar_train_samples_per_second{job="report-1"}"#))?;
         line.rsplit(' ').next()?.parse::<f64>().ok()
     };
-    // The first report comes half a second after the beginning.
+    // The first report comes half a second after the start.
     server.wait_for("the gauge", |_| gauge().filter(|rate| *rate > 0.0));
     let (before, began, mut looked, mut samples) = (lines().len(), Instant::now(), 0.0, 0.0);
     while looked < seconds {
         let rate = gauge().unwrap();
-        // Looks are not equally far from each other where others compute, too.
+        // On a busy machine, the intervals between polls differ.
         let now = began.elapsed().as_secs_f64();
         samples += rate * (now - looked);
         looked = now;
         std::thread::sleep(Duration::from_millis(20));
     }
     let told = lines().split_off(before);
-    server.saggar_ok(&["stop", "told-1"]);
+    server.saggar_ok(&["stop", "report-1"]);
     (told, samples / looked)
 }
 
 #[test]
 fn the_sample_rate_metric_agrees_with_the_log() {
     let (told, gauge) = logged_rates(15.0);
-    assert!(told.len() >= 20, "{told:?}");
-    // Each line is of as many samples as any other.
+    assert!(told.len() >= 20, "too few log lines; the gauge says {gauge}");
+    // Every line covers the same number of samples.
     let log = told.len() as f64 / told.iter().map(|rate| 1.0 / rate).sum::<f64>();
     assert!((gauge / log - 1.0).abs() <= 0.05, "{gauge} samples/s by the gauge, {log} by the log");
 }
@@ -265,8 +266,8 @@ fn the_epoch_table_has_its_five_columns() {
     let last = |name: &str| rows[2][name].parse::<f64>().unwrap();
     assert!(last("accuracy") > 0.5 && last("loss") < rows[0]["loss"].parse().unwrap(), "it learns: {rows:?}");
 
-    // The same by columns for other programs.
-    let csv = server.saggar_ok(&["metrics", "told-1", "--csv"]);
+    // The same as CSV for other programs.
+    let csv = server.saggar_ok(&["metrics", "report-1", "--csv"]);
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap();
     let column = |name: &str| head.iter().position(|one| *one == name).unwrap_or_else(|| panic!("{name} in {head:?}"));
@@ -284,7 +285,8 @@ fn the_epoch_table_has_its_five_columns() {
     assert!(ends.windows(2).all(|pair| pair[0][4] > 0.0 && pair[0][4] < pair[1][4]), "time goes on: {csv}");
 }
 
-/// The reference is a multilayer perceptron of two layers of 1,000 units: 0.9664 after its first epoch, 0.9825 at its best of 20.
+/// The reference is a multilayer perceptron with two layers of 1,000 units: 0.9664 after its first epoch, and 0.9825 at
+/// its best of 20.
 #[test]
 fn mnist_accuracy_matches_the_reference() {
     let Some(data) = shared("data/mnist") else { return };
@@ -292,22 +294,22 @@ fn mnist_accuracy_matches_the_reference() {
     let server = ServerProcess::start(home.path());
     server.saggar_ok(&["data", "push", data.to_str().unwrap(), "--name", "mnist"]);
     let plugin = saggar_tests::plugin("mlp");
-    let run = ["run", plugin.to_str().unwrap(), "--project", "told", "--device", "cpu", "--data", "mnist"];
+    let run = ["run", plugin.to_str().unwrap(), "--project", "report", "--device", "cpu", "--data", "mnist"];
     server.saggar_ok(&run);
     let mut reached: Vec<f64> = Vec::new();
-    // Its best is that of twenty epochs; once it is good enough, the rest of them tells nothing more.
+    // The reference's best is of twenty epochs. Once the accuracy is high enough, further epochs prove nothing more.
     while reached.len() < 20 && reached.iter().all(|&accuracy| accuracy < 0.98) {
         std::thread::sleep(Duration::from_secs(1));
-        let state = server.get("/api/v1/jobs/told-1")["state"].clone();
+        let state = server.get("/api/v1/jobs/report-1")["state"].clone();
         assert!(["QUEUED", "STARTING", "RUNNING", "SUCCEEDED"].iter().any(|good| state == *good), "{state}");
-        let log = server.saggar_ok(&["logs", "told-1"]);
+        let log = server.saggar_ok(&["logs", "report-1"]);
         if log.contains("epoch  ") {
             reached = epoch_table(&log).iter().map(|row| row["validation/accuracy"].parse().unwrap()).collect();
         }
     }
     assert!(reached[0] >= 0.96, "{reached:?}");
     assert!(reached.iter().any(|&accuracy| accuracy >= 0.98), "{reached:?}");
-    server.saggar_ok(&["stop", "told-1"]);
+    server.saggar_ok(&["stop", "report-1"]);
 }
 
 #[test]

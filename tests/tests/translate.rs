@@ -1,4 +1,4 @@
-//! The transformer plugin, from text files to a translated sentence, and through interruptions.
+//! The transformer plugin, from text files to a translated sentence, and with interruptions.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::fmt::Write;
@@ -23,10 +23,10 @@ const SMALL: [&str; 9] = [
     "--hparams=lr=0.05,beam=2",
 ];
 
-/// Sentences of one to seven numbers, English and German; the same for the same `seed`.
+/// Returns sentences of one to seven numbers, in English and German; deterministic for each `seed`.
 fn sentences(count: usize, mut seed: u64) -> Vec<(String, String)> {
     let mut draw = |below: u64| {
-        // Knuth's linear congruential generator, of which the upper bits are good enough here.
+        // Knuth's linear congruential generator, whose upper bits are good enough here.
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((seed >> 33) % below) as usize
     };
@@ -38,7 +38,7 @@ fn sentences(count: usize, mut seed: u64) -> Vec<(String, String)> {
     (0..count).map(|_| sentence()).collect()
 }
 
-/// A folder of text files side by side, as a user has them.
+/// Writes a folder of parallel text files, as a user has them.
 fn write_pairs(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     for (part, count, seed) in [("train", 2000, 1), ("val", 100, 2)] {
@@ -136,7 +136,8 @@ fn a_killed_training_with_length_buckets_ends_as_an_undisturbed_one() {
     assert_eq!(server.weights_digest("calm"), server.weights_digest("shaken"));
 }
 
-/// Bytes on the device and resident KiB of the process of the only job, when it has done at least `step` steps.
+/// Returns the device memory in bytes and the resident memory in KiB of the only job's process, after at least `step`
+/// steps.
 fn memory_at_step(server: &ServerProcess, job: &str, step: u64) -> (f64, u64) {
     server.wait_for("the steps", |server| {
         let now = server.get(&format!("/api/v1/jobs/{job}"));
@@ -158,7 +159,7 @@ fn ten_thousand_steps_keep_memory_flat() {
     let job = run(&server, &[&every[..], &tiny, &["epochs=1000"]].concat());
     let (bytes, resident) = memory_at_step(&server, &job, 2_000);
     let (bytes_after, resident_after) = memory_at_step(&server, &job, 10_000);
-    // Between two looks a step's own values come and go.
+    // The memory of a step's temporary values can differ between two polls.
     assert!(bytes > 0.0 && (bytes_after - bytes).abs() < 65_536.0, "{bytes} bytes on the device became {bytes_after}");
     let grown = resident_after.saturating_sub(resident);
     assert!(grown < 8 * 1024, "{grown} KiB more after 8,000 steps, from {resident}");
@@ -166,7 +167,7 @@ fn ten_thousand_steps_keep_memory_flat() {
     assert_eq!(server.wait_for_job(&job)["state"], "CANCELLED");
 }
 
-/// As tensor2tensor's users write it, on the adapter that is here; a network small enough for one that is software.
+/// The format of tensor2tensor's users, on the available adapter, with a network small enough for a software adapter.
 #[test]
 fn the_translation_example_trains_as_documented() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The server's edge, as `curl` and the command meet it: sockets, HTTP/2, TLS and keys.
+//! The server's transport with `curl` and the command line: sockets, HTTP/2, TLS and keys.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use std::path::Path;
@@ -7,13 +7,14 @@ use std::process::{Command, Output};
 use saggar_tests::{HttpPayload, ServerProcess, binary, root};
 use serde_json::{Value, json};
 
-/// A certificate for localhost and 127.0.0.1, and its key.
+/// Returns a certificate for localhost and 127.0.0.1, and its key.
 fn certificate() -> (String, String) {
     let path = |name: &str| root().join("host/serve/src/tests/certificates").join(name).display().to_string();
     (path("first.crt.pem"), path("first.key.pem"))
 }
 
-/// What `curl` prints, the answer's HTTP version and status at the end; none where it is not installed.
+/// Returns the output of `curl`, with the response's HTTP version and status at the end, or `None` if it is not
+/// installed.
 fn curl(arguments: &[&str]) -> Option<String> {
     let Ok(output) = Command::new("curl").args(["-sS", "-w", " %{http_version} %{http_code}"]).args(arguments).output()
     else {
@@ -27,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs the binary with a state directory and no server.
+/// Runs the binary with a state directory and without a server.
 fn saggar(home: &Path, arguments: &[&str]) -> Output {
     Command::new(binary()).args(arguments).env("SAGGAR_HOME", home).output().unwrap()
 }
@@ -83,7 +84,7 @@ fn a_unix_socket_serves_its_owner_only() {
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("s.sock");
     let address = format!("unix:{}", socket.display());
-    // What a killed server leaves.
+    // The socket file that a killed server leaves.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let server = ServerProcess::start_with(home.path(), &["--addr", &address]);
     server.wait_for("the socket", |_| std::os::unix::net::UnixStream::connect(&socket).ok());
@@ -96,7 +97,7 @@ fn a_unix_socket_serves_its_owner_only() {
     let other = tempfile::tempdir().unwrap();
     let refused = saggar(other.path(), &["serve", "--device", "cpu", "--addr", &address]);
     assert_eq!(refused.status.code(), Some(5), "{}", text(&refused.stderr));
-    assert!(text(&refused.stderr).contains("a server answers there"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("a server is running on this socket"), "{}", text(&refused.stderr));
     let stopped = Command::new("kill").arg(server.pid().to_string()).status().unwrap();
     assert!(stopped.success());
     server.wait_for("the file to go with its server", |_| (!socket.exists()).then_some(()));
@@ -113,7 +114,7 @@ fn a_non_loopback_address_requires_a_key() {
     let made = saggar(home.path(), &["key", "create", "shop", "--scope", "predict,jobs:read", "--rate", "100/s"]);
     let key = text(&made.stdout).trim().to_owned();
     assert!(made.status.success() && key.starts_with("sgr_"), "{}", text(&made.stderr));
-    // On this machine, so that nothing here listens to others.
+    // Bound to this machine only.
     let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
     let with = |key: &str, arguments: &[&str]| server.saggar(&[&["--key", key], arguments].concat());
     assert!(with(&key, &["ps"]).status.success());

@@ -1,4 +1,4 @@
-//! Versions of what talks with each other: commands with servers, plugins with hosts.
+//! Version compatibility: commands with servers, plugins with hosts.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ fn plugin_worlds_are_listed_and_a_newer_world_is_refused() {
     assert!(table.contains("model-plugin") && table.contains(version), "{table}");
     assert!(server.saggar_ok(&["env", "ls", "-q"]).contains(&format!("model-plugin@{version}\n")));
 
-    // A run that asks for a world gets a plugin of it, or is told what the plugin is.
+    // A run that requires a world gets a plugin of it, or an error that names the plugin's world.
     let (steady, echo) = (guest("steady"), guest("echo"));
     let run = |world: &str, plugin: &Path| {
         let output =
@@ -51,7 +51,7 @@ fn plugin_worlds_are_listed_and_a_newer_world_is_refused() {
     assert_eq!(run.status.code(), Some(7), "{run:?}");
 }
 
-/// A request as its bytes, and the whole answer.
+/// Sends a request as raw bytes, and returns the whole response.
 fn raw_request(server: &ServerProcess, request: &str) -> String {
     let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -88,7 +88,8 @@ fn a_client_of_an_incompatible_version_changes_nothing() {
     }
 }
 
-/// Answers every request with `body` as a server of that version would; tells the requests' first lines.
+/// Starts a server that responds to every request with `body` and this version. Sends the first lines of requests over
+/// the channel.
 fn server_of(version: &'static str, body: &'static str) -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -101,7 +102,7 @@ fn server_of(version: &'static str, body: &'static str) -> (String, std::sync::m
             while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
                 head.push(byte[0]);
             }
-            // Told before it is answered: whoever has the answer finds it told.
+            // Sent before the response, so that a client that has the response finds it in the channel.
             let head = String::from_utf8_lossy(&head).into_owned();
             if told.send(head.lines().next().unwrap_or_default().to_owned()).is_err() {
                 return;
@@ -131,7 +132,7 @@ fn a_server_of_an_incompatible_version_is_reported_with_both_versions() {
     assert_eq!((code, requests), (Some(7), 1), "{errors}");
     assert!(errors.contains("saggar 9.9.0") && errors.contains(&format!("saggar {own}")), "{errors}");
     assert!(errors.contains("this command is the older one") && errors.contains("make build"), "{errors}");
-    // One minor version is no matter, and neither is a server that does not say.
+    // A difference of one minor version is accepted, and so is a server that does not state its version.
     let mut numbers = own.split('.').map(|number| number.parse::<u64>().unwrap());
     let (major, minor) = (numbers.next().unwrap(), numbers.next().unwrap());
     for near in [format!("{major}.{}.7", minor + 1), own, "unknown".to_owned()] {

@@ -1,5 +1,5 @@
-//! The WebNN conformance cases: the interpreter, the CPU device and the GPU path give what the specification's own tests
-//! expect.
+//! The WebNN conformance cases: the interpreter, the CPU device and the GPU path give the outputs that the
+//! specification's own tests expect.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use saggar_tests::shared;
@@ -18,7 +18,7 @@ fn every_webnn_case_passes_on_every_device() {
     };
     let report = check(&folder, &devices).unwrap();
     assert!(report.failed.is_empty(), "{} failed:\n{}", report.failed.len(), report.failed.join("\n"));
-    // An entry that nothing matches would hide the next case of that name.
+    // An entry that matches nothing would hide a future case of that name.
     assert!(report.dead_entries.is_empty(), "remove from tests/src/webnn/unsupported.rs: {:?}", report.dead_entries);
     assert!(report.passed >= 1380, "{} passed, {} skipped", report.passed, report.skipped.len());
 }

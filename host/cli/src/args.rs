@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: global options and commands.
 
 mod bench;
 mod compile_child;
@@ -48,25 +48,25 @@ pub(crate) use serve::{FollowMode, ServeArgs};
 #[command(name = "saggar", version, propagate_version = true, disable_help_subcommand = true)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Cli {
-    /// The server to talk to [default: http://127.0.0.1:5000].
+    /// The server's URL [default: http://127.0.0.1:5000].
     #[arg(long, global = true, env = "SAGGAR_HOST", value_name = "URL")]
     pub(crate) host: Option<String>,
-    /// The key to send to it.
+    /// The API key to send to the server.
     #[arg(long, global = true, env = "SAGGAR_API_KEY", hide_env_values = true, value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// The certificate to trust, in PEM form, where no public authority vouches for the server's.
+    /// A file with CA certificates in PEM form, to trust instead of the public certificate authorities.
     #[arg(long, global = true, env = "SAGGAR_CA", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Print JSON, with the names of the REST interface.
+    /// Print JSON with the field names of the REST interface.
     #[arg(long, global = true, env = "SAGGAR_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) json: bool,
-    /// Print names only, and no notes.
+    /// Print names only, without notes.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Log more (once: debug, twice: trace).
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// No colours.
+    /// Print without colours.
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
     #[command(subcommand)]
@@ -86,79 +86,79 @@ pub(crate) enum CliCommand {
     Status(StatusArgs),
     /// Print a job's log.
     Logs(LogsArgs),
-    /// Have jobs save their state and end.
+    /// Stop jobs: each saves its state and ends.
     Stop(JobNamesArgs),
     /// Wait until a job is over.
     Wait(WaitArgs),
-    /// Do a job again, with changes.
+    /// Submit a job again, with changes.
     Restart(RestartArgs),
-    /// Have running jobs save their state and be queued again.
+    /// Preempt running jobs: each saves its state and is queued again.
     Preempt(JobNamesArgs),
-    /// Show what differs between what two jobs were asked to do.
+    /// Show the differences between the specifications of two jobs.
     Diff(DiffArgs),
-    /// Compare jobs: the parameters that differ, and their last metrics.
+    /// Compare jobs: the parameters that differ, and the last metrics.
     Compare(CompareArgs),
-    /// Show a job's series.
+    /// Show a job's metric series.
     Metrics(MetricsArgs),
-    /// Remove jobs that are over, with their logs, outputs and checkpoints.
+    /// Remove finished jobs with their logs, outputs and checkpoints.
     Rm(RmArgs),
-    /// Remove jobs that are no longer wanted.
+    /// Remove old finished jobs.
     Gc(GcArgs),
-    /// Plugins that the server has, and whether they go on where they were interrupted.
+    /// List the server's plugins, and test whether a plugin resumes after an interruption.
     #[command(subcommand)]
     Plugins(PluginsCommand),
-    /// Show queues, and pools with the jobs that have their slots.
+    /// Show queues, and pools with the jobs that hold their slots.
     Queues,
-    /// Show what is stored, and what jobs took and may take.
+    /// Show used storage, and the usage and limits of jobs.
     Quota,
-    /// Multiply what jobs took with a price.
+    /// Compute what jobs cost at a price per hour.
     Cost(CostArgs),
-    /// Jobs at times of a clock.
+    /// Manage schedules, which submit jobs at set times.
     #[command(name = "schedule", subcommand)]
     Schedules(ScheduleCommand),
-    /// Secrets that jobs may be granted.
+    /// Manage secrets that jobs can be allowed to read.
     #[command(subcommand)]
     Secret(SecretCommand),
-    /// Files that a job wrote.
+    /// List and fetch files that a job wrote.
     #[command(name = "output", subcommand)]
     Outputs(OutputCommand),
-    /// Datasets.
+    /// Manage datasets.
     #[command(subcommand)]
     Data(DataCommand),
-    /// Models and their versions.
+    /// Manage models and their versions.
     #[command(subcommand)]
     Models(ModelsCommand),
-    /// Make a served model of an ONNX file.
+    /// Create a served model from an ONNX file.
     Import(ImportArgs),
-    /// Ask a model for a prediction.
+    /// Request a prediction from a model.
     Predict(PredictArgs),
     /// Measure a plugin on the devices of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Keys that clients of a server need.
+    /// Manage API keys for clients of a server.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Tell what this machine has, and what is missing.
+    /// Check this machine: devices, drivers, configuration and the state directory.
     Doctor(DoctorArgs),
-    /// What a plugin can be built against here.
+    /// Show the worlds that a plugin can be built for.
     #[command(subcommand)]
     Env(EnvCommand),
     /// Build a plugin into a component.
     Build(BuildArgs),
-    /// Show what the compiler makes of a plugin's or model's graphs.
+    /// Show how the compiler compiles the graphs of a plugin or a model.
     Inspect(Box<InspectArgs>),
-    /// Start a plugin of your own.
+    /// Create a new plugin from a template.
     Init(InitArgs),
-    /// Build and serve the plugin of this directory's project, and again whenever a source is saved.
+    /// Build and serve the plugin of this directory's project, and rebuild whenever a source is saved.
     Dev(DevArgs),
     /// Check the project file saggar.toml.
     Check(CheckArgs),
-    /// What commands would take where nothing is said, and who says it.
+    /// Show the values that commands use by default here, with their sources.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print a shell's completion script.
+    /// Print a completion script for a shell.
     Completion(CompletionArgs),
-    /// Print the version of this program, and that of the server.
+    /// Print the version of this program and of the server.
     Version,
     /// Print the devices of this machine (the server starts this).
     #[command(hide = true)]
@@ -166,7 +166,7 @@ pub(crate) enum CliCommand {
     /// Run one attempt of a job (the server starts this).
     #[command(hide = true)]
     Worker(WorkerArgs),
-    /// Compile what standard input holds, within limits (the server starts this).
+    /// Compile the input from standard input, within limits (the server starts this).
     #[command(hide = true, name = compiler::SUBCOMMAND)]
     CompileChild(CompileChildArgs),
 }

@@ -1,18 +1,19 @@
-//! Small pictures in a terminal, with characters only: they must be readable in a log too.
+//! Small pictures in a terminal, drawn with ASCII characters so that they are readable in a log too.
 
 use std::path::Path;
 
 use saggar_store::image_decoder::{self, DecodedImage, ImageFormat};
 use saggar_store::regular_file;
 
-/// From dark to light.
+/// Characters from dark to light.
 const SHADES: &[u8] = b" .:-=+*#%@";
-/// Columns a picture may take.
+/// Maximum width of a picture, in characters.
 const COLUMNS_MAX: usize = 64;
-/// Bytes of a file that is looked at.
+/// Maximum size, in bytes, of a file that is drawn.
 const DRAWN_BYTES_MAX: u64 = 24 << 20;
 
-/// Draws a PNG or JPEG file, a line of text a row of pixels, two characters a pixel; none where it is neither, or a large one.
+/// Draws a PNG or JPEG file: one line of text per row of pixels, two characters per pixel. Returns `None` if the file
+/// is of another type or larger than [`DRAWN_BYTES_MAX`].
 pub(crate) fn draw_picture(path: &Path) -> Option<String> {
     let file = regular_file::read(path, DRAWN_BYTES_MAX).ok()?;
     let (height, width) = ImageFormat::detect(&file)?.dimensions(&file)?;

@@ -1,9 +1,9 @@
-//! What is written bit by bit: beside its place under another name, until it is whole. What broke off must not look like
-//! what was wanted.
+//! Names for partial files. Content that arrives in pieces is written beside its destination under another name and
+//! renamed when it is complete, so that an interrupted transfer never looks complete.
 
 use std::path::{Path, PathBuf};
 
-/// Where something is written before it moves to `place`: beside it, whether or not a slash ends its path.
+/// Returns the path to write to before renaming to `place`: a sibling of it, also if the path ends with a slash.
 pub(crate) fn partial_path(place: &Path) -> PathBuf {
     let mut part = place.components().as_path().as_os_str().to_owned();
     part.push(format!(".{}.part", std::process::id()));

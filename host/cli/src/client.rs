@@ -1,4 +1,4 @@
-//! The server's REST interface, as the commands use it.
+//! A client of the server's REST interface, for the commands.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,17 +15,17 @@ use ureq::{Agent, Body, SendBody};
 use crate::escape;
 use crate::exit::{self, CliError};
 
-/// Bytes of an answer that is read whole.
+/// Maximum bytes of a response that is read as a whole.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// A server.
+/// A client of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiClient {
     agent: Agent,
     host: String,
 }
 
-/// What is sent.
+/// The body of a request.
 pub(crate) enum RequestBody<'a> {
     Empty,
     Json(&'a Value),
@@ -33,8 +33,8 @@ pub(crate) enum RequestBody<'a> {
 }
 
 impl ApiClient {
-    /// A client of the server at `host`, which is sent `key` with every request. An `https` server's certificate must be
-    /// vouched for by a public authority, or by the certificates in the file `ca`.
+    /// Returns a client of the server at `host` that sends `key` with every request. The certificate of an `https`
+    /// server must be signed by a public authority, or by a certificate in the file `ca`.
     pub(crate) fn new(host: &str, key: Option<&str>, ca: Option<&Path>) -> Result<ApiClient, CliError> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -42,8 +42,8 @@ impl ApiClient {
             .user_agent(format!("saggar/{OWN_VERSION}"));
         if let Some(key) = key {
             let bearer = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
-            let mut bearer =
-                bearer.map_err(|_| CliError::invalid("the key is not one: it has other than plain text"))?;
+            let mut bearer = bearer
+                .map_err(|_| CliError::invalid("the key contains characters that an HTTP header cannot carry"))?;
             bearer.set_sensitive(true);
             config = config.middleware(move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
                 request.headers_mut().insert(AUTHORIZATION, bearer.clone());
@@ -62,7 +62,7 @@ impl ApiClient {
         self.parse_json(answer)
     }
 
-    /// As [`ApiClient::get`], of a server that answers in time.
+    /// Like [`ApiClient::get`], but fails if the server does not answer within `time`.
     pub(crate) fn get_within(&self, path: &str, time: Duration) -> Result<Value, CliError> {
         let request = self.agent.get(self.url(path)).config().timeout_global(Some(time)).build();
         self.parse_json(request.header("accept", "application/json").call())
@@ -88,13 +88,13 @@ impl ApiClient {
         self.parse_json(answer)
     }
 
-    /// An answer whose body is read as it arrives.
+    /// Requests `path` and returns the response body to be read as it arrives.
     pub(crate) fn get_stream(&self, path: &str) -> Result<impl Read + use<>, CliError> {
         let answer = self.agent.get(self.url(path)).call();
         Ok(self.check_response(answer)?.into_body().into_reader())
     }
 
-    /// Server-sent events that are read as they arrive, after the one with the number `last`.
+    /// Requests server-sent events to be read as they arrive, from the one after the event number `last`.
     pub(crate) fn get_events(&self, path: &str, last: Option<&str>) -> Result<impl Read + use<>, CliError> {
         let mut request = self.agent.get(self.url(path)).header("accept", "text/event-stream");
         if let Some(last) = last {
@@ -103,7 +103,7 @@ impl ApiClient {
         Ok(self.check_response(request.call())?.into_body().into_reader())
     }
 
-    /// An answer whose body is read as it arrives, and how many bytes it announces.
+    /// Requests `path` and returns the announced length in bytes and the body, to be read as it arrives.
     pub(crate) fn download(&self, path: &str) -> Result<(u64, impl Read + use<>), CliError> {
         let answer = self.check_response(self.agent.get(self.url(path)).call())?;
         let length = answer.headers().get(ureq::http::header::CONTENT_LENGTH);
@@ -111,7 +111,7 @@ impl ApiClient {
         Ok((bytes, answer.into_body().into_reader()))
     }
 
-    /// An answer with its headers, as text.
+    /// Posts a request and returns the response headers and the body as text.
     pub(crate) fn post_for_text(
         &self,
         path: &str,
@@ -124,7 +124,7 @@ impl ApiClient {
         Ok((headers, text.map_err(|error| self.unreachable_error(&error))?))
     }
 
-    /// An answer with its headers, as server-sent events that are read as they arrive.
+    /// Posts a request and returns the response headers and the body as server-sent events, to be read as they arrive.
     pub(crate) fn post_for_events(
         &self,
         path: &str,
@@ -135,7 +135,7 @@ impl ApiClient {
         Ok((answer.headers().clone(), answer.into_body().into_reader()))
     }
 
-    /// The address of a path.
+    /// Returns the URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.host)
     }
@@ -188,8 +188,8 @@ impl ApiClient {
         Err(CliError { exit_code: exit, code, message, hint: text("hint").filter(|hint| !hint.is_empty()) })
     }
 
-    /// Checks that the server is of a version that means the same by what is said. One that does not say its version, or
-    /// something in front of it that answered, is taken as it is.
+    /// Checks that the server's version is compatible with this program's. A response without a version, such as that
+    /// of a proxy, is accepted.
     fn check_server_version(&self, answer: &Response<Body>) -> Result<(), CliError> {
         let said = answer.headers().get(VERSION_HEADER).and_then(|said| ProgramVersion::parse(said.to_str().ok()?));
         let (own, server) = (ProgramVersion::current(), said.unwrap_or(ProgramVersion::current()));
@@ -199,7 +199,7 @@ impl ApiClient {
         let message = format!("this command is saggar {own}, and the server at {} is saggar {server}", self.host);
         let older = if own < server { "this command" } else { "the server" };
         let hint = format!(
-            "minor versions may differ by one: {older} is the older one; build it anew from the other's sources with `make build`"
+            "minor versions may differ by one: {older} is the older one; rebuild it from the other's sources with `make build`"
         );
         Err(CliError::new(exit::INVALID, "version_skew", message).with_hint(hint))
     }
@@ -210,15 +210,15 @@ impl ApiClient {
     }
 }
 
-/// `text` as one segment of an address's path, or as a value in its query. What has another meaning there is
-/// percent-encoded (RFC 3986, section 2.1): the server sees what was given, and names it where it knows no such thing.
+/// Percent-encodes `text` as one path segment or query value of a URL (RFC 3986, section 2.1), so that the server
+/// receives the exact text and can quote it in an error.
 pub(crate) fn encode_path_segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte);
     let encoded = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(encoded).collect()
 }
 
-/// The certificates in a file.
+/// Reads the certificates of a PEM file.
 fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CliError> {
     let refuse = |reason: String| CliError::invalid(format!("{}: {reason}", path.display()));
     let pem = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! The commands, one concept a file.
+//! The commands, one concept per file.
 
 pub(crate) mod bench;
 pub(crate) mod build;

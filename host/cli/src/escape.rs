@@ -1,24 +1,25 @@
-//! What guests and other clients named, shown on a terminal: every character that could move the cursor, change colours,
-//! begin another line or turn the direction of writing is shown as its escape, such as `\u{1b}`.
+//! Escapes untrusted text for a terminal. Every character that could move the cursor, change colours, start another
+//! line or change the writing direction is shown as an escape such as `\u{1b}`.
 //!
-//! All that the commands print passes here, in [`output`](crate::output).
+//! Everything that the commands print is escaped by these functions, in [`output`](crate::output).
 
-/// Text of several lines: line ends and tabs stay.
+/// Escapes text of several lines, keeping line ends and tabs.
 pub(crate) fn escape_text(text: &str) -> String {
     escape(text, |c| matches!(c, '\n' | '\t'))
 }
 
-/// What stands in one line, such as a name.
+/// Escapes text that must stay on one line, such as a name.
 pub(crate) fn escape_line(text: &str) -> String {
     escape(text, |c| c == '\t')
 }
 
-/// What somebody else says, whose lines after the first one are indented: none of them looks like a message of ours.
+/// Escapes a foreign message and indents all lines after the first, so that none of them looks like a message of this
+/// program.
 pub(crate) fn escape_foreign_message(message: &str) -> String {
     escape_text(message).replace('\n', "\n    ")
 }
 
-/// A JSON document, which stays the same document: what it escapes stands within its strings.
+/// Escapes a JSON document, which keeps its meaning, because the escaped characters are within its strings.
 pub(crate) fn escape_json(document: &str) -> String {
     let mut shown = String::with_capacity(document.len());
     let mut units = [0; 2];
@@ -32,11 +33,11 @@ pub(crate) fn escape_json(document: &str) -> String {
     shown
 }
 
-/// Whether a terminal does something at the character, or shows nothing at all.
+/// Returns whether a character controls a terminal or is invisible.
 fn is_terminal_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
-            // Marks of direction, joiners, separators of lines, and what is as wide as nothing.
+            // Direction marks, joiners, line separators and zero-width characters.
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
@@ -67,7 +68,8 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// The length of a word in colour as `CliOutput::state` writes it, which ends with its colour: it may stand anywhere.
+/// Returns the length of a coloured word as written by `CliOutput::format_state`, which can be anywhere in a line and
+/// ends with the reset.
 fn coloured_word_length(text: &str) -> Option<usize> {
     let after = text.strip_prefix("\x1b[3")?;
     let word = after.strip_prefix(['1', '2', '6'])?.strip_prefix('m')?;
@@ -75,7 +77,7 @@ fn coloured_word_length(text: &str) -> Option<usize> {
     word[end..].starts_with(RESET).then(|| text.len() - word.len() + end + RESET.len())
 }
 
-/// Ends a colour.
+/// The sequence that ends a colour.
 const RESET: &str = "\x1b[0m";
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! Server-sent events, as a server's answer brings them. Source of the form: WHATWG HTML, section 9.2.
+//! A parser of server-sent events. Source of the format: WHATWG HTML, section 9.2.
 
 use std::io::{self, BufRead, Read};
 
-/// Bytes of one line of a stream.
+/// Maximum bytes of one line of a stream.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerEvent {
-    /// What a client that was cut off says it read last; `None` where the event has no number.
+    /// The id that a client sends to continue after a lost connection; `None` if the event has none.
     pub(crate) id: Option<String>,
-    /// Its kind; empty where it has none.
+    /// The event type; empty if the event has none.
     pub(crate) name: String,
-    /// Its lines of data, with a line feed between them.
+    /// The data lines, joined by line feeds.
     pub(crate) data: String,
 }
 
-/// Reads the next whole event; `None` at the end of the stream. An event that the end cuts in two is none.
+/// Reads the next complete event. Returns `None` at the end of the stream; an incomplete last event is dropped.
 ///
 /// # Errors
-/// Whatever reading says.
+/// Returns the errors of the reader.
 pub(crate) fn next_event(stream: &mut impl BufRead) -> io::Result<Option<ServerEvent>> {
     let (mut event, mut has_data) = (ServerEvent::default(), false);
     loop {

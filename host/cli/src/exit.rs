@@ -1,45 +1,45 @@
-//! Exit codes, and the error that carries one.
+//! Exit codes, and the error type that carries one.
 
 use std::fmt;
 
-/// Something unexpected.
+/// An unexpected error.
 pub(crate) const UNEXPECTED: i32 = 1;
-/// The command is not one, or must be agreed to.
+/// A wrong command line, or a missing confirmation.
 pub(crate) const USAGE: i32 = 2;
-/// A named thing is not there.
+/// A named thing does not exist.
 pub(crate) const NOT_FOUND: i32 = 3;
-/// The server does not know or does not allow the caller.
+/// The server does not accept the key, or the key does not allow the request.
 pub(crate) const FORBIDDEN: i32 = 4;
-/// The request meets a state, quota or rate that forbids it.
+/// A state, quota or rate limit forbids the request.
 pub(crate) const CONFLICT: i32 = 5;
-/// Nobody answers at the address.
+/// No server answers at the address.
 pub(crate) const UNREACHABLE: i32 = 6;
-/// A file, a parameter or a plugin is not as it must be.
+/// A file, a parameter or a plugin is invalid.
 pub(crate) const INVALID: i32 = 7;
-/// There is no usable device.
+/// No device is usable.
 pub(crate) const NO_DEVICE: i32 = 8;
 /// The job failed.
 pub(crate) const JOB_FAILED: i32 = 20;
 /// The job was cancelled.
 pub(crate) const JOB_CANCELLED: i32 = 21;
-/// The job's time was used up.
+/// The job reached its maximum running time.
 pub(crate) const JOB_TIMED_OUT: i32 = 22;
-/// The job was interrupted more often than it may be tried again.
+/// The job was interrupted more often than its retries allow.
 pub(crate) const JOB_RETRIES_EXHAUSTED: i32 = 23;
-/// The job passed a limit on memory.
+/// The job exceeded a memory limit.
 pub(crate) const JOB_OUT_OF_MEMORY: i32 = 24;
-/// This command's own `--timeout` is over; what was started goes on.
+/// This command's own `--timeout` is over; the job keeps running.
 pub(crate) const COMMAND_TIMED_OUT: i32 = 124;
-/// Ctrl-C; what was started goes on.
+/// Ctrl-C; the job keeps running.
 pub(crate) const INTERRUPTED: i32 = 130;
 /// SIGTERM.
 pub(crate) const TERMINATED: i32 = 143;
 
-/// An error for the user: what went wrong, how to mend it, and the process's exit code.
+/// An error for the user: what is wrong, how to fix it, and the exit code of the process.
 #[derive(Debug)]
 pub(crate) struct CliError {
     pub(crate) exit_code: i32,
-    /// A word for programs: `not_found`.
+    /// A machine-readable word: `not_found`.
     pub(crate) code: String,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
@@ -50,7 +50,7 @@ impl CliError {
         CliError { exit_code: exit, code: code.to_owned(), message: message.into(), hint: None }
     }
 
-    /// A value or file that is not as it must be.
+    /// Returns the error for an invalid value or file.
     pub(crate) fn invalid(message: impl Into<String>) -> CliError {
         CliError::new(INVALID, "invalid", message)
     }
@@ -69,7 +69,7 @@ impl fmt::Display for CliError {
 
 impl std::error::Error for CliError {}
 
-/// The exit code of a finished job.
+/// Returns the exit code for a finished job.
 pub(crate) fn code_for_job(state: &str, reason: &str) -> i32 {
     match (state, reason) {
         ("SUCCEEDED", _) => 0,

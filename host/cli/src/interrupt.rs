@@ -1,4 +1,4 @@
-//! Ctrl-C: what a command still does before it ends. A second one ends it at once.
+//! Ctrl-C handling: an action that a command runs before it ends. A second Ctrl-C ends the command at once.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -8,15 +8,15 @@ type InterruptAction = Box<dyn FnOnce() + Send>;
 
 struct InterruptState {
     action: Option<InterruptAction>,
-    /// The command is being ended.
+    /// Whether the command is ending.
     is_ending: bool,
 }
 
 static INTERRUPT: Mutex<InterruptState> = Mutex::new(InterruptState { action: None, is_ending: false });
 static LISTENER_STARTED: Once = Once::new();
 
-/// From now on, Ctrl-C does this before it ends the command, in the place of what was to be done before. Where the command is
-/// being ended already, this waits for that end.
+/// Sets the action that Ctrl-C runs before it ends the command, replacing the previous one. If the command is already
+/// ending, waits for its end.
 pub(crate) fn set_interrupt_action(action: impl FnOnce() + Send + 'static) {
     let is_ending = {
         let mut interrupt = lock_state();
@@ -28,7 +28,7 @@ pub(crate) fn set_interrupt_action(action: impl FnOnce() + Send + 'static) {
             std::thread::park();
         }
     }
-    // Without the thread, Ctrl-C still ends the command; only what it was to do is missing.
+    // Without the thread, Ctrl-C still ends the command, but without the action.
     LISTENER_STARTED
         .call_once(|| drop(std::thread::Builder::new().name("interrupt".to_owned()).spawn(wait_for_ctrl_c)));
 }

@@ -1,8 +1,8 @@
-//! State directories that servers of this user were started with. The default is `.saggar` in whichever directory one is, so
-//! a server that is started somewhere else begins empty; with this list it can say where the other state is.
+//! State directories that this user's servers were started with. The default is `.saggar` in the current directory, so
+//! a server that is started elsewhere begins with an empty state; this list lets it name the other directories.
 //!
-//! The list is a text file, a path a line, the latest first. It is a help and no record: where it cannot be read or
-//! written, nothing else is different.
+//! The list is a text file with one path per line, the latest first. It is only a hint: if it cannot be read or
+//! written, nothing else changes.
 
 use std::fs;
 use std::io;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use saggar_store::regular_file;
 
-/// The state directory where none is named: the default of the option `--home`.
+/// The default state directory: the default of the option `--home`.
 pub(crate) const DEFAULT_STATE_DIR: &str = ".saggar";
-/// Directories that are remembered.
+/// Maximum number of remembered directories.
 const HOMES_MAX: usize = 16;
-/// Bytes of the list that are read.
+/// Maximum bytes of the list that are read.
 const LIST_BYTES_MAX: u64 = 64 << 10;
 
 /// The list of one user.
@@ -24,14 +24,15 @@ pub(crate) struct KnownStateDirs {
 }
 
 impl KnownStateDirs {
-    /// The list of whoever runs this, by the XDG Base Directory Specification: in `XDG_STATE_HOME`, or `~/.local/state`.
+    /// Returns the current user's list, by the XDG Base Directory Specification: in `XDG_STATE_HOME`, or
+    /// `~/.local/state`.
     pub(crate) fn for_current_user() -> KnownStateDirs {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
         KnownStateDirs { file: state.map(|state| state.join("saggar/state-directories")) }
     }
 
-    /// Those that are there but `home`, the latest first.
+    /// Returns the existing directories except `home`, the latest first.
     pub(crate) fn others(&self, home: &Path) -> Vec<PathBuf> {
         let own = home.canonicalize().unwrap_or_else(|_| home.to_owned());
         self.all().into_iter().filter(|other| *other != own).collect()
@@ -43,10 +44,10 @@ impl KnownStateDirs {
         text.lines().map(PathBuf::from).filter(|home| home.is_absolute() && home.is_dir()).collect()
     }
 
-    /// Puts `home` first. Those that are gone are forgotten.
+    /// Moves `home` to the front, and removes directories that no longer exist.
     ///
     /// # Errors
-    /// Where the list cannot be written.
+    /// Fails if the list cannot be written.
     pub(crate) fn remember(&self, home: &Path) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let home = home.canonicalize()?;
@@ -57,7 +58,7 @@ impl KnownStateDirs {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        // Renamed into place: whoever reads meanwhile finds the old list or the new one.
+        // Renamed into place, so that concurrent readers find the old list or the new one.
         let new = file.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, text)?;
         fs::rename(&new, file)

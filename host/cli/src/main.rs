@@ -1,4 +1,4 @@
-//! The saggar command: the one place where the floors are put together.
+//! The `saggar` command: parses the command line, dispatches the commands and assembles the crates into a server.
 
 mod allocator;
 mod args;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::io::stdout().is_terminal();
     let output = CliOutput { json: cli.json, quiet: cli.quiet, colour };
-    // Only where a GPU's drivers may be looked at: being replaced takes time.
+    // Only for commands that may load GPU drivers, because replacing the process takes time.
     let looks = match &cli.command {
         CliCommand::Serve(serve) => serve.device != "cpu",
         command => matches!(
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Reads the command line, or prints what is wrong with it, or its help, and ends.
+/// Parses the command line. On an error or a request for help, prints it and exits.
 fn parse_command_line() -> Cli {
     let arguments = commands::run::help::command_line_arguments();
     let mut command = args::command();
@@ -73,9 +73,9 @@ fn parse_command_line() -> Cli {
     })
 }
 
-/// Runs the command and returns the exit code of what it did.
+/// Runs the command and returns its exit code.
 fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
-    // What needs no server must not fail for what only a server is sent.
+    // Commands without a server must not fail because of a bad key or certificate.
     let local = matches!(
         cli.command,
         CliCommand::Serve(_)
@@ -97,7 +97,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         false => ServerAddress::from_cli(&cli)?,
     };
     let client = match &cli.command {
-        // It shows what is said, whether or not that is any good.
+        // These commands show the configuration, whether or not it is valid.
         CliCommand::Config(_) | CliCommand::Version => ServerAddress::default().client()?,
         _ => server.client()?,
     };
@@ -145,8 +145,8 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
     }
 }
 
-/// Logs go to standard error: the server's at `info`, the other commands' at `warn`, unless `SAGGAR_LOG` or `-v` say
-/// otherwise.
+/// Initializes logging to standard error: the server at `info`, other commands at `warn`, unless `SAGGAR_LOG` or `-v`
+/// says otherwise.
 fn init_logging(cli: &Cli) {
     let level = match (&cli.command, cli.verbose) {
         (CliCommand::Serve(_), 0) if !cli.quiet => "info",
@@ -154,7 +154,7 @@ fn init_logging(cli: &Cli) {
         (_, 1) => "debug",
         (_, _) => "trace",
     };
-    // Only our own crates at the chosen level: wgpu and cranelift are talkative.
+    // Only this project's crates get the chosen level, because wgpu and cranelift log much.
     let ours = format!(
         "warn,saggar={level},saggar_serve={level},saggar_jobs={level},saggar_plugin={level},saggar_device={level},saggar_store={level}"
     );

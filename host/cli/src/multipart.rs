@@ -1,32 +1,32 @@
-//! Multipart forms that commands send. Source: RFC 7578.
+//! Encodes multipart forms. Source: RFC 7578.
 
 use std::borrow::Cow;
 
 use crate::exit::CliError;
 
-/// Parts are told apart by this; the digits make a clash with a file's content unlikely, and a clash is looked for.
+/// The boundary between parts. Its digits make a collision with a file's content unlikely, and collisions are detected.
 const BOUNDARY: &str = "saggar-7f3b0c52e1d94a68";
 
-/// What a field of a form holds.
+/// The content of a form field.
 #[derive(Clone, Debug)]
 pub(crate) struct FormPart<'a> {
-    /// For a file, its name.
+    /// The file name; `None` for a field that is not a file.
     pub(crate) file_name: Option<Cow<'a, str>>,
     pub(crate) content_type: &'static str,
     pub(crate) bytes: Cow<'a, [u8]>,
 }
 
 impl<'a> FormPart<'a> {
-    /// A file of no type in particular.
+    /// Returns a file without a specific content type.
     pub(crate) fn file(name: &'a str, bytes: &'a [u8]) -> FormPart<'a> {
         FormPart { file_name: Some(name.into()), content_type: "application/octet-stream", bytes: bytes.into() }
     }
 }
 
-/// The content type and the body of a form of these fields, each with its name.
+/// Returns the content type and the body of a form with these named fields.
 ///
 /// # Errors
-/// A failure naming the field whose content has the text in it that separates fields.
+/// Returns an error with the field's name if its content contains the boundary.
 pub(crate) fn encode_form<'a>(
     parts: impl IntoIterator<Item = (&'a str, FormPart<'a>)>,
 ) -> Result<(String, Vec<u8>), CliError> {

@@ -1,5 +1,5 @@
-//! What people and programs see: data on standard output, everything else on standard error. Whatever is printed is
-//! escaped here, for names and messages come from plugins and other people.
+//! Output of the commands: data goes to standard output, everything else to standard error. All printed text is escaped
+//! here, because names and messages come from plugins and other users.
 
 use std::io::{IsTerminal, Write};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::escape;
 use crate::exit::{self, CliError};
 
-/// How the user wants to be talked to.
+/// The user's output settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CliOutput {
     pub(crate) json: bool,
@@ -22,7 +22,7 @@ impl CliOutput {
         print(&escape::escape_json(&format!("{value:#}\n")));
     }
 
-    /// Prints one JSON document on one line, as streams do.
+    /// Prints one JSON document on one line, as in a stream.
     pub(crate) fn print_json_line(&self, value: &Value) {
         print(&escape::escape_json(&format!("{value}\n")));
     }
@@ -32,42 +32,43 @@ impl CliOutput {
         print(&format!("{}\n", escape::escape_line(line)));
     }
 
-    /// Prints a line of data amid work that changes something: that goes on though nobody reads any more.
+    /// Prints a line of data during work that changes something. The work continues even if the reader closed the pipe.
     pub(crate) fn print_line_ignoring_errors(&self, line: &str) {
         let _ = write(&format!("{}\n", escape::escape_line(line)));
     }
 
-    /// Writes text of several lines, or of a part of one, and shows it at once.
+    /// Prints text of several lines, or part of a line, and flushes it.
     pub(crate) fn print_text(&self, text: &str) {
         print(&escape::escape_text(text));
     }
 
-    /// Empties the screen before a listing that takes the place of another one. Nothing is written where a program reads.
+    /// Clears the screen before a listing that replaces another one. Does nothing if standard output is not a terminal.
     pub(crate) fn clear_screen(&self) {
         if std::io::stdout().is_terminal() {
-            // Cursor to the upper left corner, erase the display and what was scrolled. Source: ECMA-48, 8.3.21 and 8.3.39; xterm.
+            // Moves the cursor to the upper left corner, and erases the display and the scrollback. Source: ECMA-48,
+            // 8.3.21 and 8.3.39; xterm.
             print("\x1b[H\x1b[2J\x1b[3J");
         }
     }
 
-    /// Prints a line for people, unless they asked for quiet.
+    /// Prints a note to standard error, unless the output is quiet.
     pub(crate) fn print_note(&self, line: &str) {
         if !self.quiet && !self.json {
             print_to_stderr(line);
         }
     }
 
-    /// Prints a table: upper-case headers, columns aligned at the left.
+    /// Prints a table: upper-case headers, left-aligned columns.
     pub(crate) fn print_table(&self, headers: &[&str], rows: &[Vec<String>]) {
         format_table(headers, rows).iter().for_each(|line| self.print_line(line));
     }
 
-    /// Shows people a table that is no data.
+    /// Prints a table to standard error, for people only.
     pub(crate) fn print_table_to_stderr(&self, headers: &[&str], rows: &[Vec<String>]) {
         format_table(headers, rows).iter().for_each(|line| print_to_stderr(line));
     }
 
-    /// A job's or version's state, coloured where colours are wanted; the word alone says it too.
+    /// Formats the state of a job or version, coloured if colours are enabled.
     pub(crate) fn format_state(&self, state: &str) -> String {
         let code = match state {
             "SUCCEEDED" | "READY" | "OK" => "32",
@@ -78,7 +79,7 @@ impl CliOutput {
         if self.colour { format!("\x1b[{code}m{state}\x1b[0m") } else { state.to_owned() }
     }
 
-    /// Prints an error where errors go.
+    /// Prints an error to standard error.
     pub(crate) fn print_error(&self, failure: &CliError) {
         if self.json {
             let error = serde_json::json!({
@@ -94,8 +95,8 @@ impl CliOutput {
     }
 }
 
-/// Writes to standard output. A reader that has gone away, such as `head`, ends the command: nobody wants the rest. A file
-/// that takes no more does, too, and that is an error.
+/// Writes to standard output. If the reader closed the pipe, such as `head`, the command ends, because the rest is not
+/// needed. Any other write error ends the command with an error.
 fn print(text: &str) {
     match write(text) {
         Ok(()) => {}
@@ -112,12 +113,12 @@ fn write(text: &str) -> std::io::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-/// Prints a line, or several, on standard error. That nobody reads it is no reason to end.
+/// Prints one or more lines to standard error. Write errors are ignored.
 pub(crate) fn print_to_stderr(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", escape::escape_text(line));
 }
 
-/// A table's lines, headers first.
+/// Formats the lines of a table, headers first.
 fn format_table(headers: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| escape::escape_line(cell)).collect()).collect();
@@ -135,17 +136,17 @@ fn format_table(headers: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     std::iter::once(line(&mut headers.iter().copied())).chain(rows).collect()
 }
 
-/// Asks before something is removed. Where nobody sits, only `yes` will do.
+/// Asks for confirmation before a removal. Without a terminal, only `yes` confirms.
 ///
 /// # Errors
-/// `not_agreed`, and nothing is removed.
+/// Returns `not_agreed` if not confirmed; nothing is removed.
 pub(crate) fn confirm(yes: bool, question: &str) -> Result<(), CliError> {
     if yes {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = format!("{question} Nobody can be asked here, so nothing was removed");
-        return Err(CliError::new(exit::USAGE, "not_agreed", message).with_hint("--yes agrees in scripts"));
+        let message = format!("{question} There is no terminal to ask on, so nothing was removed");
+        return Err(CliError::new(exit::USAGE, "not_agreed", message).with_hint("use --yes in scripts"));
     }
     let mut stderr = std::io::stderr();
     let _ = write!(stderr, "{} [y/N] ", escape::escape_text(question)).and_then(|()| stderr.flush());

@@ -1,5 +1,5 @@
-//! Long work shown while it goes on: a moving bar on a terminal, a plain line now and then elsewhere; nothing where the
-//! user asked for quiet or for JSON. All of it goes to standard error.
+//! Progress of long work: a bar on a terminal, otherwise a plain line at intervals, and nothing in quiet or JSON mode.
+//! All of it goes to standard error.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use crate::escape;
 use crate::output::CliOutput;
 use crate::units;
 
-/// How often a plain line says how far the work has come.
+/// Time between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is counted.
+/// The unit of progress.
 #[derive(Clone, Copy, Debug)]
 enum ProgressUnit {
     Bytes,
     Steps,
 }
 
-/// How far a long work has come.
+/// A progress display.
 #[derive(Debug)]
 pub(crate) struct ProgressDisplay {
     what: String,
@@ -38,12 +38,12 @@ enum ProgressRenderer {
 }
 
 impl ProgressDisplay {
-    /// Work on `total` bytes.
+    /// Returns a display for work on `total` bytes.
     pub(crate) fn for_bytes(what: impl Into<String>, total: u64, output: CliOutput) -> ProgressDisplay {
         ProgressDisplay::new(what.into(), ProgressUnit::Bytes, total, output)
     }
 
-    /// Work in steps whose number is not known yet.
+    /// Returns a display for work in steps whose number is not known yet.
     pub(crate) fn for_steps(what: impl Into<String>, output: CliOutput) -> ProgressDisplay {
         ProgressDisplay::new(what.into(), ProgressUnit::Steps, 0, output)
     }
@@ -66,12 +66,12 @@ impl ProgressDisplay {
         ProgressDisplay { what, unit, done: 0, total, renderer: shown }
     }
 
-    /// So much more is done.
+    /// Advances the progress by `more`.
     pub(crate) fn advance(&mut self, more: u64) {
         self.set(self.done + more, self.total, "");
     }
 
-    /// `done` of `total` is done; `detail` stands beside it.
+    /// Sets the progress to `done` of `total`; `detail` is shown beside it.
     pub(crate) fn set(&mut self, done: u64, total: u64, detail: &str) {
         (self.done, self.total) = (done, total);
         let line = self.format_line(detail);
@@ -82,7 +82,7 @@ impl ProgressDisplay {
                 bar.set_position(done);
                 bar.set_message(escape::escape_line(detail));
             }
-            // Nothing can be said of a whole that is not known.
+            // Without a known total there is no progress to print.
             ProgressRenderer::Lines { output, last } if total > 0 && last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
                 output.print_note(&line);
@@ -91,7 +91,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// A line among the progress, such as a change of state.
+    /// Prints a line above the progress, such as a state change.
     pub(crate) fn print_note(&self, line: &str) {
         match &self.renderer {
             ProgressRenderer::Nothing => {}
@@ -111,7 +111,7 @@ impl ProgressDisplay {
 }
 
 impl Drop for ProgressDisplay {
-    /// The bar makes way for the result.
+    /// Removes the bar before the result is printed.
     fn drop(&mut self) {
         if let ProgressRenderer::Bar(bar) = &self.renderer {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! The project that commands run in: the nearest saggar.toml, from this directory upward, and the user's own configuration.
+//! The project of the current directory: the nearest saggar.toml in it or above, and the user's configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -6,43 +6,43 @@ use saggar_project::{Diagnostics, PROJECT_FILE, ProjectManifest, TaskSection, Us
 
 use crate::exit::{self, CliError};
 
-/// Bytes of a project file.
+/// Maximum bytes of a project file.
 const PROJECT_BYTES_MAX: u64 = 1 << 20;
 
-/// A project file that was found and is valid.
+/// A valid project file.
 #[derive(Debug)]
 pub(crate) struct ProjectContext {
-    /// The directory it is in, which its paths are relative to.
+    /// The file's directory, to which its paths are relative.
     pub(crate) root: PathBuf,
     pub(crate) manifest: ProjectManifest,
 }
 
 impl ProjectContext {
-    /// The project of this directory; none where there is no file.
+    /// Finds the project of the current directory. Returns `None` if there is no file.
     ///
     /// # Errors
-    /// Every mistake in the file, with its place.
+    /// Returns every error of the file, with its position.
     pub(crate) fn find() -> Result<Option<ProjectContext>, CliError> {
         find_file().map(|path| ProjectContext::read(&path)).transpose()
     }
 
-    /// The project of this directory, which must be there where a task of it is wanted.
+    /// Finds the project of the current directory, which is required if a task is given.
     pub(crate) fn for_task(task: Option<&str>) -> Result<Option<ProjectContext>, CliError> {
         if task.is_some() { ProjectContext::require().map(Some) } else { ProjectContext::find() }
     }
 
-    /// The project of this directory, which must be there.
+    /// Finds the project of the current directory, which is required.
     pub(crate) fn require() -> Result<ProjectContext, CliError> {
         ProjectContext::find()?.ok_or_else(|| {
             CliError::new(exit::NOT_FOUND, "no_project", format!("no {PROJECT_FILE} here or above"))
-                .with_hint("`saggar init NAME` makes a project; or go to one's directory")
+                .with_hint("`saggar init NAME` creates a project; or change to a project's directory")
         })
     }
 
-    /// The project of this file.
+    /// Reads a project file.
     ///
     /// # Errors
-    /// As [`ProjectContext::find`].
+    /// Returns the errors of [`ProjectContext::find`].
     pub(crate) fn read(path: &Path) -> Result<ProjectContext, CliError> {
         let text = read_manifest_text(path)?;
         let manifest = ProjectManifest::parse(&text).map_err(|found| invalid_manifest_error(path, &found))?;
@@ -50,10 +50,10 @@ impl ProjectContext {
         Ok(ProjectContext { root: parent.unwrap_or(Path::new(".")).to_owned(), manifest })
     }
 
-    /// A task of it, with its name.
+    /// Returns a task and its name.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// Fails if there is no task of that name.
     pub(crate) fn task<'a>(&'a self, name: &'a str) -> Result<(&'a str, &'a TaskSection), CliError> {
         self.manifest.tasks.get(name).map(|task| (name, task)).ok_or_else(|| {
             let known: Vec<&str> = self.manifest.tasks.keys().map(String::as_str).collect();
@@ -66,17 +66,17 @@ impl ProjectContext {
         })
     }
 
-    /// A path of the file, from where the command runs.
+    /// Resolves a path of the file relative to the current directory.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 }
 
-/// The text of a project file.
+/// Reads the text of a project file.
 pub(crate) fn read_manifest_text(path: &Path) -> Result<String, CliError> {
     let bytes = saggar_store::regular_file::read(path, PROJECT_BYTES_MAX).map_err(|error| {
         CliError::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
-            .with_hint(format!("name a {PROJECT_FILE}; `saggar init NAME` makes one"))
+            .with_hint(format!("name a {PROJECT_FILE}; `saggar init NAME` creates one"))
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -88,7 +88,7 @@ pub(crate) fn read_manifest_text(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// The nearest project file, from this directory upward, as short as it can be said from here.
+/// Finds the nearest project file, in the current directory or above, and returns its shortest path from here.
 pub(crate) fn find_file() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let mut up = PathBuf::new();
@@ -101,13 +101,13 @@ pub(crate) fn find_file() -> Option<PathBuf> {
     None
 }
 
-/// Every mistake of a file as one failure, a line for each.
+/// Returns all errors of a file as one failure, one line each.
 pub(crate) fn invalid_manifest_error(path: &Path, found: &Diagnostics) -> CliError {
     let path = path.display().to_string();
     CliError::invalid(format!("{path} is not valid\n{}", found.render(&path)))
 }
 
-/// The job that is meant. In a project's directory `3` is its job of that number; `digits/3` is `digits-3` everywhere.
+/// Resolves a job name. In a project's directory `3` is the project's job 3; `digits/3` is `digits-3` everywhere.
 pub(crate) fn resolve_job_name(text: &str) -> String {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut segments = text.rsplit('/');
@@ -125,22 +125,22 @@ pub(crate) fn resolve_job_name(text: &str) -> String {
     project.map_or_else(|| text.to_owned(), |project| format!("{project}-{last}"))
 }
 
-/// A variable of the environment that says something.
+/// Returns an environment variable unless it is empty.
 pub(crate) fn non_empty_env_var(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Where the user's configuration is looked for.
+/// Returns the path of the user's configuration file.
 pub(crate) fn user_config_file() -> Option<PathBuf> {
     let config = non_empty_env_var("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = config.or_else(|| non_empty_env_var("HOME").map(|home| Path::new(&home).join(".config")));
     config.map(|config| config.join("saggar/config.toml"))
 }
 
-/// The user's configuration; nothing said where there is no file.
+/// Reads the user's configuration. It is empty if there is no file.
 ///
 /// # Errors
-/// Every mistake in the file, with its place.
+/// Returns every error of the file, with its position.
 pub(crate) fn user_config() -> Result<UserConfig, CliError> {
     let Some(path) = user_config_file().filter(|path| path.is_file()) else { return Ok(UserConfig::default()) };
     UserConfig::parse(&read_manifest_text(&path)?).map_err(|found| invalid_manifest_error(&path, &found))

@@ -1,4 +1,4 @@
-//! Which server commands talk to: a flag, the environment, the user's configuration, or the one on this machine.
+//! The address of the server: from a flag, the environment, the user's configuration, or the default on this machine.
 
 use std::path::PathBuf;
 
@@ -8,24 +8,24 @@ use crate::commands::run::layers::ConfigSource;
 use crate::exit::CliError;
 use crate::project::{self, non_empty_env_var};
 
-/// Where a server is when nobody says where.
+/// The default URL of a server.
 pub(crate) const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:5000";
 
-/// A server, and what it is asked with; each with who says it, and none where nobody does.
+/// The address and credentials of a server, each with its source; `None` if not configured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerAddress {
-    /// Its address.
+    /// The server's URL.
     pub(crate) host: Option<(String, ConfigSource)>,
     pub(crate) key: Option<(String, ConfigSource)>,
-    /// The file with the certificates that vouch for it.
+    /// The file with the CA certificates to trust.
     pub(crate) ca: Option<(PathBuf, ConfigSource)>,
 }
 
 impl ServerAddress {
-    /// What flags and the environment say, then the user's configuration, whose paths are relative to its directory.
+    /// Reads flags and the environment, then the user's configuration, whose paths are relative to its directory.
     ///
     /// # Errors
-    /// The configuration is not valid.
+    /// Fails if the configuration is invalid.
     pub(crate) fn from_cli(cli: &Cli) -> Result<ServerAddress, CliError> {
         let user = project::user_config()?;
         let beside = |path: String| match project::user_config_file() {
@@ -47,22 +47,23 @@ impl ServerAddress {
         self.host.as_ref().map_or(DEFAULT_SERVER_URL, |(host, _)| host)
     }
 
-    /// Whether the command line or the environment names it.
+    /// Returns whether the command line or the environment sets the URL.
     pub(crate) fn is_explicit(&self) -> bool {
         matches!(self.host, Some((_, ConfigSource::Flag | ConfigSource::Environment(_))))
     }
 
-    /// A client of it.
+    /// Returns a client of the server.
     ///
     /// # Errors
-    /// The key or the certificates are none.
+    /// Fails if the key or the certificates are invalid.
     pub(crate) fn client(&self) -> Result<ApiClient, CliError> {
         let (key, ca) = (self.key.as_ref(), self.ca.as_ref());
         ApiClient::new(self.host(), key.map(|(key, _)| key.as_str()), ca.map(|(ca, _)| ca.as_path()))
     }
 }
 
-/// What a flag or the variable of this name said, if it said something: the same text in both is the variable's.
+/// Returns the value of a flag or its variable, with its source. If both have the same text, the source is the
+/// variable.
 fn value_with_source(value: Option<&String>, variable: &'static str) -> Option<(String, ConfigSource)> {
     let value = value.filter(|value| !value.is_empty())?;
     let source = match non_empty_env_var(variable) {

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM, one after the other: the first asks for an orderly end, the next one for an end at once.
+//! Ctrl-C and SIGTERM: the first one requests a graceful end, the next one an immediate end.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit;
 
-/// Receives both signals, which no longer end the process by themselves.
+/// A receiver of both signals, which no longer end the process automatically.
 #[derive(Debug)]
 pub(crate) struct ShutdownSignals {
     interrupt: Signal,
@@ -14,15 +14,15 @@ pub(crate) struct ShutdownSignals {
 }
 
 impl ShutdownSignals {
-    /// Must be called within a runtime, which then has to be driven.
+    /// Installs the handlers. Must be called within a runtime, which must then be driven.
     ///
     /// # Errors
-    /// The system's, if it takes no handlers: both signals end the process then.
+    /// Returns the system's error if handlers cannot be installed; both signals then end the process.
     pub(crate) fn install() -> io::Result<ShutdownSignals> {
         Ok(ShutdownSignals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for the next signal, and returns the exit code of a process that it ends.
+    /// Waits for the next signal and returns the exit code for it.
     pub(crate) async fn recv(&mut self) -> i32 {
         tokio::select! {
             _ = self.interrupt.recv() => exit::INTERRUPTED,

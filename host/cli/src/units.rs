@@ -1,10 +1,10 @@
-//! Quantities as commands print them. How users write them is `saggar_project::units`.
+//! Formats of quantities in the output. Input formats are in `saggar_project::units`.
 
 use saggar_jobs::logs::LogSince;
 use saggar_project::UnitError;
 
-/// Reads `10m` or `2026-11-21T12:03:13Z`, which the server reads again by its own clock. A bare number, which programs may send
-/// as milliseconds, is refused: people who type `10` mean minutes or seconds.
+/// Parses `10m` or `2026-11-21T12:03:13Z` and returns the text, which the server interprets by its own clock. A bare
+/// number, which the API accepts as milliseconds, is rejected, because people who type `10` mean minutes or seconds.
 pub(crate) fn parse_since(text: &str) -> Result<String, UnitError> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(UnitError::Since { text: text.to_owned() });
@@ -12,7 +12,7 @@ pub(crate) fn parse_since(text: &str) -> Result<String, UnitError> {
     text.parse::<LogSince>().map(|_| text.to_owned())
 }
 
-/// `4.7 MiB`.
+/// Formats bytes: `4.7 MiB`.
 pub(crate) fn format_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -24,7 +24,7 @@ pub(crate) fn format_bytes(bytes: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// `2m 06s`.
+/// Formats seconds: `2m 06s`.
 pub(crate) fn format_duration(seconds: f64) -> String {
     let whole = seconds.max(0.0) as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
@@ -34,12 +34,12 @@ pub(crate) fn format_duration(seconds: f64) -> String {
     }
 }
 
-/// `2026-11-21T23:15:00.000Z`.
+/// Formats a time in ms since 1970: `2026-11-21T23:15:00.000Z`.
 pub(crate) fn format_time(ms: u64) -> String {
     saggar_jobs::logs::timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
-/// `3 min ago`.
+/// Formats the time since `then_ms`: `3 min ago`.
 pub(crate) fn format_age(then_ms: u64, now_ms: u64) -> String {
     let seconds = now_ms.saturating_sub(then_ms) / 1000;
     match seconds {

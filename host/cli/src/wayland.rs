@@ -1,13 +1,13 @@
-//! Keeps a driver from talking to the user.
+//! Prevents a driver from printing messages to the user.
 
 use std::os::unix::process::CommandExt;
 
-/// The variable that a desktop session sets, and a server's or a container's does not.
+/// The variable that a desktop session sets, and that is missing on servers and in containers.
 const RUNTIME_DIR_VARIABLE: &str = "XDG_RUNTIME_DIR";
 
-/// Replaces this process by itself with [`RUNTIME_DIR_VARIABLE`] set, where it is not: Mesa's drivers ask Wayland for a display when
-/// they are looked at, and Wayland prints an error about the variable, several times, where nobody wants a display. The
-/// process stays the same one; where it cannot be replaced, it goes on as it is.
+/// Restarts this process with [`RUNTIME_DIR_VARIABLE`] set if it is missing. Mesa's drivers connect to Wayland when
+/// they are enumerated, and Wayland then prints several errors about the missing variable although no display is
+/// needed. The process id stays the same; if the restart fails, the process continues.
 pub(crate) fn silence_wayland() {
     if std::env::var_os(RUNTIME_DIR_VARIABLE).is_some() {
         return;

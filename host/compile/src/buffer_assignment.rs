@@ -1,4 +1,5 @@
-//! Where each value lies: the caller's tensors, variables, and slabs of scratch memory shared over time.
+//! Buffer assignment: places each value in a caller's tensor, a variable, or a slab of scratch memory that values share
+//! over time.
 
 mod slab_packing;
 
@@ -15,21 +16,21 @@ use crate::schedule::{KernelSchedule, reads_in_order};
 use crate::target::{CompileTarget, StorageClass};
 use slab_packing::pack_slabs;
 
-/// Scratch values in one place, and when it is needed.
+/// Scratch values that share one location, and their lifetime.
 struct BufferLifetime {
-    /// The first of them. A later one is written over the one before it.
+    /// The nodes in order; each overwrites the one before it.
     nodes: Vec<NodeId>,
     class: StorageClass,
     bytes: usize,
-    /// The kernel that writes it and the last one that reads it.
+    /// First kernel that writes the location; `to` is the last kernel that reads it.
     from: usize,
     to: usize,
 }
 
-/// The program of scheduled kernels.
+/// Returns the program of the scheduled kernels.
 ///
 /// # Errors
-/// `Unsupported` and `ValueTooLarge`, naming the node; `Interrupted`.
+/// Returns `Unsupported` and `ValueTooLarge`, naming the node, and `Interrupted`.
 pub(crate) fn assign_buffers(
     graph: &Graph,
     schedule: KernelSchedule,
@@ -93,7 +94,7 @@ pub(crate) fn assign_buffers(
     })
 }
 
-/// Bytes of a value in the device's memory, padded.
+/// Returns the bytes of a value in the device's memory, padded.
 fn padded_bytes(graph: &Graph, node: NodeId, target: &CompileTarget) -> Result<usize, CompileError> {
     let descriptor = graph.descriptor(node);
     let bytes = descriptor.shape.elements() * target.element_bytes(descriptor.dtype);
@@ -127,7 +128,8 @@ fn lifetimes(
         }
     }
     if target.in_place {
-        // Backwards, so that what is written over a value has already taken over what is written over itself.
+        // In reverse order: a value then has its final lifetime, including the values that overwrite it, before it is
+        // considered to overwrite another value.
         for (at, draft) in schedule.drafts.iter().enumerate().rev() {
             interrupt.check()?;
             for root in &draft.roots {
@@ -135,7 +137,7 @@ fn lifetimes(
                 let Some(later) = lifetimes.remove(root) else { continue };
                 let Some(lifetime) = lifetimes.get_mut(&read) else { continue };
                 lifetime.nodes.extend(later.nodes);
-                // Past this kernel, so that no other of its results takes the same place.
+                // Extend the lifetime past this kernel, so that no other result of the kernel takes the same location.
                 lifetime.to = later.to.max(at + 1);
             }
         }
@@ -143,7 +145,8 @@ fn lifetimes(
     Ok(lifetimes.into_values().collect())
 }
 
-/// The value in whose place kernel `at` can write `root`: as large, read by this kernel last, and element by element.
+/// Returns the value that kernel `at` can overwrite with `root`: of equal size, read here for the last time, and
+/// element by element.
 fn reusable_operand(
     graph: &Graph,
     draft: &KernelDraft,
@@ -165,8 +168,8 @@ fn reusable_operand(
     })
 }
 
-/// Whether a gradient of max pooling chooses among the elements of `load`, window by window, where windows are tiles: each
-/// then writes what it alone has read.
+/// Returns whether `body` is a gradient of max pooling that reads `load` in windows that are disjoint tiles. Each
+/// window then writes only elements that it alone has read.
 fn reads_in_tiles(graph: &Graph, body: &KernelBody, load: NodeId) -> bool {
     let KernelBody::MaxPool2dGrad { pool, layout: ChannelLayout::ChannelsLast, input, gradient, output: _ } = body
     else {
@@ -177,7 +180,7 @@ fn reads_in_tiles(graph: &Graph, body: &KernelBody, load: NodeId) -> bool {
     is_load(input) && !is_load(gradient) && pool.is_tiling([dims(input)[1], dims(input)[2]])
 }
 
-/// Values by place and shape.
+/// Values by location and shape.
 struct ValueTable<'a> {
     graph: &'a Graph,
     target: &'a CompileTarget,
@@ -202,7 +205,7 @@ impl ValueTable<'_> {
         let whole = reshape_base(self.graph, node);
         let place = self.places[&whole];
         let home = match place {
-            // The old and the new value of a variable are one.
+            // The old and the new value of a variable are one value.
             ValueLocation::Variable(variable) => self.graph.variables[variable as usize].descriptor.clone(),
             ValueLocation::Input(_)
             | ValueLocation::Constant(_)
@@ -230,7 +233,7 @@ impl ValueTable<'_> {
     }
 }
 
-/// Whether the kernel takes sizes from the shapes of its values.
+/// Returns whether the kernel takes sizes from the shapes of its values.
 fn needs_value_shapes(body: &KernelBody) -> bool {
     match body {
         KernelBody::Conv2d { .. }

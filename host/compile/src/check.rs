@@ -1,5 +1,5 @@
-//! What devices rely on in a program, checked once more when it is complete: shaders run without checks of bounds, so a mistake
-//! of the compiler's must not reach them.
+//! Checks a complete program for the invariants that devices rely on. Shaders run without bounds checks, so a compiler
+//! bug must not reach them.
 
 mod memory;
 mod sizes;
@@ -12,14 +12,15 @@ use crate::program::{KernelBody, Program};
 use crate::target::CompileTarget;
 use memory::SlabCheck;
 
-/// Checks every promise of [`crate::program`] that can be checked without running it: values in range and within the target's
-/// limits, elements within their values, whatever is read written before and not written over, and all outputs written.
+/// Checks every invariant of [`crate::program`] that can be checked without running the program. Values are in range
+/// and within the target's limits; elements are within their values; every value is written before it is read, and not
+/// overwritten in between; all outputs are written.
 ///
 /// # Errors
-/// `Internal`, naming the first kernel that breaks one; `Interrupted`.
+/// Returns `Internal`, naming the first kernel that violates an invariant, and `Interrupted`.
 pub fn check(program: &Program, target: &CompileTarget, interrupt: &InterruptCheck<'_>) -> Result<(), CompileError> {
     let internal = |place: String, what| CompileError::Internal { pass: "check", place, what };
-    let mut memory = SlabCheck::new(program, target).map_err(|what| internal("the memory plan".to_owned(), what))?;
+    let mut memory = SlabCheck::new(program, target).map_err(|what| internal("buffer assignment".to_owned(), what))?;
     for (at, kernel) in program.kernels.iter().enumerate() {
         interrupt.check()?;
         let place = || format!("kernel {at} ({})", kernel.label);
@@ -29,7 +30,7 @@ pub fn check(program: &Program, target: &CompileTarget, interrupt: &InterruptChe
     memory.check_outputs_written().map_err(|what| internal("the last kernel".to_owned(), what))
 }
 
-/// What is broken, if something is.
+/// `Err` with a description of the violated invariant.
 type CheckResult = Result<(), &'static str>;
 
 fn ensure(holds: bool, what: &'static str) -> CheckResult {
@@ -73,12 +74,12 @@ fn check_expr(program: &Program, expr: &ScalarExpr, dims: &[usize], products: us
     for (at, (instruction, _)) in expr.instructions.iter().enumerate() {
         let earlier = |registers: &[Register]| {
             let are = registers.iter().all(|register| (register.0 as usize) < at);
-            ensure(are, "an instruction reads earlier ones alone")
+            ensure(are, "an instruction reads only earlier instructions")
         };
         match instruction {
             Instruction::Load { value, view, fill } => {
                 let elements = program.values[value.index()].descriptor.shape.elements();
-                ensure(fill.is_some() != view.bounds.is_empty(), "what has bounds has a fill")?;
+                ensure(fill.is_some() != view.bounds.is_empty(), "a load has a fill exactly if its view has bounds")?;
                 check_view_bounds(view, dims, Some(elements))?;
             }
             Instruction::Random { key, view, .. } => {
@@ -87,7 +88,7 @@ fn check_expr(program: &Program, expr: &ScalarExpr, dims: &[usize], products: us
                 check_view_bounds(view, dims, Some(usize::MAX))?;
             }
             Instruction::Index(view) => check_view_bounds(view, dims, None)?,
-            Instruction::Product(number) => ensure((*number as usize) < products, "a product is one of the chain's")?,
+            Instruction::Product(number) => ensure((*number as usize) < products, "a product's number is in range")?,
             Instruction::Unary(_, a) => earlier(&[*a])?,
             Instruction::Binary(_, a, b) => earlier(&[*a, *b])?,
             Instruction::Select(condition, a, b) => earlier(&[*condition, *a, *b])?,
@@ -97,7 +98,7 @@ fn check_expr(program: &Program, expr: &ScalarExpr, dims: &[usize], products: us
     Ok(())
 }
 
-/// Whether a view over `dims` stays within so many elements, if they are bounded.
+/// Checks that a view over `dims` stays within `elements` elements, if that is `Some`.
 fn check_view_bounds(view: &AffineView, dims: &[usize], elements: Option<usize>) -> CheckResult {
     let fits = view.strides.len() == dims.len() && view.bounds.iter().all(|bound| bound.dim < dims.len());
     ensure(fits, "a view has the dimensions of its space")?;

@@ -1,17 +1,18 @@
-//! What a kernel has to do at least: floating-point operations and bytes, for profiles and estimates.
+//! Kernel costs: the least floating-point operations and bytes of a kernel, for profiles and estimates.
 //!
-//! A multiply-add counts two operations, any other scalar instruction one, a load none. Every value that a kernel touches
-//! is counted once, however often it is read. So the figures are those of the computation, not of what a device does.
+//! A multiply-add counts as two operations, any other scalar instruction as one, a load as none. Every value that a
+//! kernel touches counts once, however often it is read. So the numbers describe the computation, not the device's
+//! implementation.
 
 use saggar_tensor::op::Pool2d;
 
 use crate::expr::{Instruction, ScalarExpr};
 use crate::program::{ChannelLayout, Epilogue, FusedConsumer, Kernel, KernelBody, Program, ValueId};
 
-/// For each element of a softmax: the largest, a difference, an exponential, and a sum.
+/// Operations per element of a softmax: maximum, difference, exponential and sum.
 const SOFTMAX_OPERATIONS: u64 = 4;
 
-/// Least work of a kernel.
+/// The least work of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCost {
     /// Operations on elements.
@@ -20,7 +21,7 @@ pub struct KernelCost {
     pub bytes: u64,
 }
 
-/// The least work of one of `program`'s kernels.
+/// Returns the least work of one of `program`'s kernels.
 pub fn kernel_cost(program: &Program, kernel: &Kernel) -> KernelCost {
     let body = &kernel.body;
     let reads = body.read_values();
@@ -79,7 +80,7 @@ fn operations(program: &Program, body: &KernelBody) -> u64 {
     }
 }
 
-/// Instructions that compute, one an element.
+/// Returns the number of instructions that compute, each counted as one operation per element.
 fn instructions(expr: &ScalarExpr) -> u64 {
     let computes = |instruction: &Instruction| match instruction {
         Instruction::Load { .. }
@@ -128,7 +129,7 @@ mod tests {
         let windowed = |kernel: &&Kernel| kernel.body.layout() == ChannelLayout::ChannelsLast;
         let costs: Vec<u64> =
             program.kernels.iter().filter(windowed).map(|kernel| kernel_cost(&program, kernel).operations).collect();
-        // The forward one squares its results too.
+        // The forward kernel also squares its results.
         assert_eq!(costs, [products + 2 * 16 * 4 * 4, products, products]);
     }
 }

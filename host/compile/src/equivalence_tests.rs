@@ -1,4 +1,4 @@
-//! Compiled programs compute what the graphs' definition says.
+//! Compiled programs compute the same results as the interpreter.
 
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::InterpTensor;
@@ -60,7 +60,8 @@ fn random_graphs_match_the_interpreter() {
     }
 }
 
-/// Random graphs for the compiler's narrowest targets, as many as `GRAPHS` says: `make fuzz-graphs` tries 100,000.
+/// Compiles random graphs for the compiler's narrowest targets, as many as `GRAPHS` says: `make fuzz-graphs` tries
+/// 100,000.
 #[test]
 fn random_graphs_compile_for_a_gpu_and_match_the_interpreter() {
     let graphs: u64 = std::env::var("GRAPHS").map_or(2000, |graphs| graphs.parse().expect("GRAPHS is a number"));
@@ -81,7 +82,7 @@ fn random_graphs_compile_for_a_gpu_and_match_the_interpreter() {
     println!("{graphs} graphs");
 }
 
-/// Operands that are materialised after others have been fused that read the same inputs.
+/// Operands that are materialized after other readers of the same inputs have been fused.
 #[test]
 fn concatenations_used_twice_fit_into_kernels() {
     for count in [9, 12, 33] {
@@ -137,13 +138,13 @@ fn compiled_gradients_match_the_interpreter() {
     assert!(tried > 100, "{tried} graphs were differentiable");
 }
 
-/// Graphs whose assignments cross: each variable's next value is made of others' old values.
+/// Graphs with crossed assignments: each variable's next value depends on the other variables' old values.
 #[test]
 fn assignments_read_the_old_values_of_variables() {
     let mut builder = GraphBuilder::new();
     let descriptor = Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap());
     let [a, b, c] = ["a", "b", "c"].map(|name| builder.variable(name, descriptor.clone()).unwrap());
-    // A swap, a product that reads what it replaces, and an output of the old and the new value.
+    // A swap, a product that reads the variable it replaces, and an output of the old and the new value.
     builder.assign_to(a, b).unwrap();
     builder.assign_to(b, a).unwrap();
     let turned = builder.transpose(c, &[1, 0]).unwrap();
@@ -167,7 +168,8 @@ fn assignments_read_the_old_values_of_variables() {
     }
 }
 
-/// Where a target allows it: and not over what is read again, in another order, or by a kernel after it.
+/// In-place writes happen if the target allows them, except over a value that is read again, read in another order, or
+/// read by a later kernel.
 #[test]
 fn elementwise_kernels_write_over_an_operand_at_its_last_read() {
     let slabs = |target: &CompileTarget, read_again: bool, turned: bool| {
@@ -195,7 +197,7 @@ fn elementwise_kernels_write_over_an_operand_at_its_last_read() {
     assert_eq!(slabs(&over, false, true), slabs(&apart, false, true), "read in another order");
 }
 
-/// A value that takes as much memory as the one it is read from only because both are rounded up has its own place.
+/// The two values have equal padded sizes but different element counts, so the result gets a separate location.
 #[test]
 fn a_result_smaller_than_its_operand_is_not_written_in_place() {
     let mut builder = GraphBuilder::new();
@@ -222,7 +224,7 @@ fn a_result_smaller_than_its_operand_is_not_written_in_place() {
     );
 }
 
-/// The gradient of max pooling, where every window is a tile: it chooses among what it is written over.
+/// If windows are disjoint tiles, the gradient of max pooling overwrites the input that it selects from.
 #[test]
 fn max_pool_gradients_of_tiling_windows_are_written_over_the_input() {
     let in_place = |target: &CompileTarget, pool: Pool2d, read_again: bool| {
@@ -278,7 +280,7 @@ fn a_value_larger_than_the_slab_limit_is_named_in_the_error() {
     assert_eq!(compile(&graph, &small).unwrap_err(), too_large);
 }
 
-/// Long graphs of the kinds that passes could be slow or deep on.
+/// Long graphs of the shapes on which passes could be slow or recurse deeply.
 #[test]
 fn long_graphs_compile() {
     type NodeChainGenerator = fn(&mut GraphBuilder, NodeId, usize) -> NodeId;

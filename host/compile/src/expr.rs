@@ -1,4 +1,4 @@
-//! Scalar expressions: what a fused kernel computes for one point of its iteration space.
+//! Scalar expressions: the code of a fused kernel for one point of its iteration space.
 
 use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, RandomDistribution, Scalar, UnaryOp};
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::program::ValueId;
 
-/// The result of an earlier instruction: its position in [`ScalarExpr::instructions`].
+/// The result of an earlier instruction, as an index into [`ScalarExpr::instructions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Register(pub u32);
 
-/// Straight-line code in single assignment; no two instructions are equal.
+/// Straight-line code in single-assignment form; no two instructions are equal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScalarExpr {
-    /// Each with the data type of its result.
+    /// Instructions, each with the data type of its result.
     pub instructions: Vec<(Instruction, DType)>,
 }
 
 impl ScalarExpr {
-    /// Whether a register is the folded, contracted or convolved element as it is.
+    /// Returns whether `register` is the unmodified reduced, contracted or convolved element.
     ///
     /// # Panics
-    /// Where the register is not one of this code's.
+    /// Panics if the register is not one of this expression's.
     pub fn is_accumulated(&self, register: Register) -> bool {
         matches!(self.instructions[register.0 as usize].0, Instruction::Accumulated)
     }
@@ -30,60 +30,60 @@ impl ScalarExpr {
 /// One scalar operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Instruction {
-    /// An element of a value; outside the view's bounds, `fill`.
+    /// Loads an element of a value, or `fill` outside the view's bounds.
     Load {
-        /// Which value.
+        /// The value.
         value: ValueId,
-        /// Which element.
+        /// The view that gives the element's index.
         view: AffineView,
-        /// What stands outside the view's bounds; none where it has no bounds.
+        /// Result outside the view's bounds; `None` if the view has no bounds.
         fill: Option<Scalar>,
     },
     /// A constant.
     Immediate(Scalar),
-    /// The view's element index as a number of the instruction's data type (it has no bounds).
+    /// The view's element index, converted to the instruction's data type. The view has no bounds.
     Index(AffineView),
-    /// The random number of element `view`, with its key loaded from `key` (`uint32[4]`); see `Source::Random`.
+    /// The random number of element `view`, with the key loaded from `key` (`uint32[4]`); see `SourceOp::Random`.
     Random {
-        /// Seed and step.
+        /// Value that holds seed and step.
         key: ValueId,
-        /// Which stream.
+        /// Number of the random stream.
         stream: u32,
-        /// Bits or uniform.
+        /// Distribution: bits or uniform.
         distribution: RandomDistribution,
-        /// Which element; it has no bounds.
+        /// The view that gives the element's index; it has no bounds.
         view: AffineView,
     },
-    /// The folded, contracted or convolved element; in epilogues only.
+    /// The reduced, contracted or convolved element. Valid in epilogues only.
     Accumulated,
-    /// The element of product `.0` of a chain; in its link only.
+    /// The element of product `.0` of a fused matmul. Valid in its score expression only.
     Product(u32),
-    /// One operand; a cast's target is the instruction's data type.
+    /// An operator of one operand; a cast's target is the instruction's data type.
     Unary(UnaryOp, Register),
-    /// Two operands of one data type.
+    /// An operator of two operands of one data type.
     Binary(BinaryOp, Register, Register),
-    /// Condition (`uint8`), value where it is not 0, value where it is.
+    /// Condition (`uint8`), value if it is not 0, value if it is 0.
     Select(Register, Register, Register),
 }
 
 /// An affine map from iteration coordinates to an element index: `offset + sum(strides[d] * coordinate[d])`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AffineView {
-    /// Index at coordinate 0; may be negative where bounds exclude coordinate 0.
+    /// Index at coordinate 0; can be negative if the bounds exclude coordinate 0.
     pub offset: i64,
-    /// For each iteration dimension; 0 repeats, negative reverses.
+    /// Stride of each iteration dimension; 0 repeats, negative reverses.
     pub strides: Vec<i64>,
-    /// The map is meant only where every bound holds.
+    /// The map is defined only if every bound holds.
     pub bounds: Vec<CoordinateBound>,
 }
 
 /// `low <= coordinate[dim] < high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CoordinateBound {
-    /// Which iteration dimension.
+    /// The iteration dimension.
     pub dim: usize,
     /// First coordinate inside.
     pub low: i64,
-    /// First coordinate past the inside.
+    /// First coordinate after the bound range.
     pub high: i64,
 }

@@ -1,8 +1,8 @@
-//! Which nodes become which kernels.
+//! Fusion: decides which nodes become which kernels.
 //!
-//! First every node that must lie in memory, or that several kernels need and that is dear to compute, gets a kernel
-//! of its own, with all other work fused into its readers; movements become views. Then kernels are merged while
-//! limits and order allow it. Values are still nodes here: places are `plan`'s, order is `schedule`'s.
+//! First, each node gets a separate kernel if it must be in memory, or if several kernels need it and it is expensive
+//! to compute. All other work is fused into its readers; movements become views. Then kernels are merged while limits
+//! and order allow it. Values are still nodes here: `buffer_assignment` places them, and `schedule` orders the kernels.
 
 mod body;
 mod builder;
@@ -37,28 +37,29 @@ use crate::target::CompileTarget;
 /// A kernel whose values are nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelDraft {
-    /// What is computed; a `ValueId` is the number of a node.
+    /// The computation; a `ValueId` is the number of a node.
     pub(crate) body: KernelBody,
-    /// The node with a kernel of its own, if it is more than a map.
+    /// The kernel's main node; `None` if the kernel is a map.
     pub(crate) anchor: Option<NodeId>,
     /// Nodes stored.
     pub(crate) roots: BTreeSet<NodeId>,
-    /// Nodes read that lie in memory.
+    /// Nodes read from memory.
     pub(crate) loads: BTreeSet<NodeId>,
 }
 
-/// What kernels must leave in memory.
+/// Nodes that kernels must leave in memory.
 pub(crate) struct RequiredNodes {
-    /// Outputs and assigned values, each a node of its own and neither a source nor a reshape.
+    /// Outputs and assigned values. Each is a separate node, and neither a source nor a reshape.
     pub(crate) nodes: BTreeSet<NodeId>,
-    /// The variable that a claimed node is assigned to.
+    /// The variable that each assigned node is assigned to.
     pub(crate) assigned: BTreeMap<NodeId, u32>,
 }
 
-/// Kernels for everything that is claimed, in a topological order. `pinned` variables are not written in place.
+/// Returns kernels that compute everything in `claims`, in topological order. `pinned` variables are not written in
+/// place.
 ///
 /// # Errors
-/// `Interrupted`; `ProgramTooLarge`.
+/// Returns `Interrupted` if interrupted, and `ProgramTooLarge` if the kernels exceed a limit.
 pub(crate) fn fuse(
     laid: &GraphWithLayout,
     claims: &RequiredNodes,
@@ -90,7 +91,8 @@ pub(crate) fn fuse(
             let draft = |FusionGroup { anchor, roots, loads, body, .. }| KernelDraft { body, anchor, roots, loads };
             return Ok(merged.into_iter().map(draft).collect());
         };
-        // What is materialised for one kernel changes what is materialised for others, so that rounds could follow without end.
+        // Materializing nodes for one kernel changes which nodes are materialized for others, so the rounds could
+        // continue forever without a limit.
         if round >= FUSE_ROUNDS_MAX {
             missing.extend(unstored_ancestors(&context, &failed));
             missing.extend(kernel_nodes(&context));
@@ -106,7 +108,8 @@ pub(crate) fn fuse(
     }
 }
 
-/// A kernel for each node that has one, and the nodes whose kernel cannot be built before what is `missing` is in memory.
+/// Returns a kernel for each node that needs one, and the nodes whose kernel cannot be built until the nodes in
+/// `missing` are in memory.
 fn single_node_groups(
     context: &FusionContext<'_>,
     missing: &mut BTreeSet<NodeId>,
@@ -129,7 +132,7 @@ fn single_node_groups(
     Ok((groups, failed))
 }
 
-/// Nodes with a kernel; those without elements need none.
+/// Returns the nodes that need a kernel; nodes without elements need none.
 fn kernel_nodes(context: &FusionContext<'_>) -> Vec<NodeId> {
     let nodes = (0..context.graph.nodes.len()).filter(|&at| context.stored[at]).map(|at| NodeId(at as u32));
     nodes
@@ -138,7 +141,8 @@ fn kernel_nodes(context: &FusionContext<'_>) -> Vec<NodeId> {
         .collect()
 }
 
-/// The groups that something is computed from, directly or not: of what is moved, only parts may be read.
+/// Removes groups that no required value depends on. A group can become unused because only a part of a moved tensor is
+/// read.
 fn remove_unused_groups(context: &FusionContext<'_>, groups: Vec<FusionGroup>) -> Vec<FusionGroup> {
     let mut maker = vec![None; context.graph.nodes.len()];
     for (at, group) in groups.iter().enumerate() {
@@ -156,7 +160,7 @@ fn remove_unused_groups(context: &FusionContext<'_>, groups: Vec<FusionGroup>) -
     groups.into_iter().zip(is_used).filter_map(|(group, is_used)| is_used.then_some(group)).collect()
 }
 
-/// Everything that is not in memory and that `nodes` are computed from, down to what is in memory.
+/// Returns all ancestors of `nodes` that are not in memory, down to nodes in memory.
 fn unstored_ancestors(context: &FusionContext<'_>, nodes: &[NodeId]) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
     let mut open = nodes.to_vec();
@@ -167,7 +171,7 @@ fn unstored_ancestors(context: &FusionContext<'_>, nodes: &[NodeId]) -> BTreeSet
     found
 }
 
-/// The kernel that stores `node` alone, or in `missing` what must lie in memory for that.
+/// Returns the kernel that stores only `node`, or adds to `missing` the nodes that must be in memory for it.
 fn single_node_group(context: &FusionContext<'_>, node: NodeId, missing: &mut BTreeSet<NodeId>) -> Option<FusionGroup> {
     let anchor = match fusion_kind::fusion_kind(&context.graph.node(node).op) {
         FusionKind::Anchor | FusionKind::Standalone => Some(node),
@@ -183,7 +187,8 @@ fn single_node_group(context: &FusionContext<'_>, node: NodeId, missing: &mut BT
         Ok(_) | Err(FusionFailure::Store(_) | FusionFailure::Split { .. } | FusionFailure::Refused) => {
             let inputs = context.graph.node(node).inputs.iter().map(|&input| reshape_base(context.graph, input));
             missing.extend(inputs.filter(|input| !context.stored[input.index()]));
-            // What is forced into memory is no chain's, even where it was stored already for another reason.
+            // A node that is forced into memory cannot be part of a fused matmul, even if it was already stored for
+            // another reason.
             missing.extend(context.chains.consumers.get(&node).map(|end| end.matrix));
             None
         }

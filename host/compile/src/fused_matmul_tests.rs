@@ -1,5 +1,5 @@
-//! Attention and its gradients: which of their products are stored nowhere, that they still are what the graph says, and that
-//! naga takes what is written for them.
+//! Attention and its gradients as fused matmuls: which products are not materialized, that results equal the
+//! interpreter's, and that naga accepts the shaders.
 
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{ContractOp, Op};
@@ -24,7 +24,7 @@ const ATTENTION_SIZES: AttentionConfig = AttentionConfig {
     gradients: false,
 };
 
-/// The program of a case, after it was found to compute what the graph says, and naga to take its text.
+/// Compiles a case, and checks that the program's results equal the interpreter's and that naga accepts its shaders.
 fn compile_and_check(case: &GraphCase, target: &CompileTarget) -> Program {
     let program = check_matches_interpreter(&case.name, &case.verified_graph(), &case.inputs, &[], target);
     for kernel in &program.kernels {
@@ -32,7 +32,7 @@ fn compile_and_check(case: &GraphCase, target: &CompileTarget) -> Program {
             let tuning = ShaderTuning { workgroup_memory, subgroup, ..ShaderTuning::UNLIMITED };
             for shader in shader_passes(&program, kernel, tuning).unwrap() {
                 check_valid(&shader);
-                // What every adapter has (WebGPU, Limits).
+                // Limits that every adapter has (WebGPU, Limits).
                 assert!(shared_bytes(&shader) <= 16 << 10, "{}: {} bytes", case.name, shared_bytes(&shader));
                 assert!(shader.bindings.len() <= FUSED_MATMUL_BINDINGS, "{}: {:?}", case.name, shader.bindings);
             }
@@ -60,7 +60,7 @@ fn attention_is_one_kernel() {
                 panic!("{program}")
             };
             assert_eq!(*found, turned);
-            assert_eq!([softmax.largest, softmax.sum], [None, None], "nobody reads them");
+            assert_eq!([softmax.largest, softmax.sum], [None, None], "no kernel reads them");
         }
     }
 }
@@ -75,11 +75,11 @@ fn attention_gradients_recompute_the_weights() {
             );
             let families = kernel_families(&program);
             let count = |name: &str| families.iter().filter(|family| **family == name).count();
-            // A fold for the softmax, and the gradients of queries, keys and values.
+            // A reduction for the softmax, and the gradients of queries, keys and values.
             assert_eq!([count("attention"), count("chain"), count("matmul")], [1, 4, 0], "{families:?}");
             let matrix = ATTENTION_SIZES.batch * ATTENTION_SIZES.heads * ATTENTION_SIZES.queries * ATTENTION_SIZES.keys;
             let largest = program.values.iter().map(|value| value.descriptor.shape.elements()).max();
-            assert!(largest < Some(matrix), "{mask:?}: something as large as the scores is stored\n{program}");
+            assert!(largest < Some(matrix), "{mask:?}: a value as large as the scores is stored\n{program}");
         }
     }
 }
@@ -104,13 +104,13 @@ fn attention_is_fused_up_to_128_value_columns() {
     }
     let program =
         compile_and_check(&attention_case(AttentionConfig { value_width: 129, ..ATTENTION_SIZES }, 11), &WORD_TARGET);
-    assert!(!kernel_families(&program).contains(&"attention"), "lanes have registers for no more");
+    assert!(!kernel_families(&program).contains(&"attention"), "lanes have no more registers");
 }
 
 #[test]
 fn attention_below_the_minimum_row_count_is_not_fused() {
     let case = attention_case(AttentionConfig { gradients: true, ..ATTENTION_SIZES }, 9);
-    // The smaller side counts: the gradients of keys and values have keys for rows.
+    // The smaller side counts: the gradients of keys and values have keys as rows.
     let rows = ATTENTION_SIZES.batch * ATTENTION_SIZES.heads * ATTENTION_SIZES.queries.min(ATTENTION_SIZES.keys);
     for (chain_rows_min, expected) in [(rows, true), (rows + 1, false)] {
         let found = kernel_families(&compile_and_check(&case, &CompileTarget { chain_rows_min, ..WORD_TARGET }));
@@ -125,11 +125,11 @@ fn single_use_scores_are_fused_within_their_size_limits() {
     let is_one = |sizes| kernel_families(&compile_and_check(&attention_case(sizes, 10), &target)) == ["attention"];
     assert!(is_one(sizes));
     assert!(!is_one(AttentionConfig { queries: 15, ..sizes }), "a workgroup would be half empty");
-    assert!(!is_one(AttentionConfig { keys: 257, width: 4, ..sizes }), "too long a way");
+    assert!(!is_one(AttentionConfig { keys: 257, width: 4, ..sizes }), "too deep");
     assert!(!is_one(AttentionConfig { width: 129, ..sizes }), "too deep");
     let trained =
         kernel_families(&compile_and_check(&attention_case(AttentionConfig { gradients: true, ..sizes }, 10), &target));
-    assert!(!trained.contains(&"attention"), "gradients would compute it again: {trained:?}");
+    assert!(!trained.contains(&"attention"), "gradients would recompute it: {trained:?}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn any_fused_matmul_value_limit_gives_correct_results() {
     }
 }
 
-/// The node with this operator, of which there is one.
+/// Returns the only node with this operator.
 fn find_node(case: &GraphCase, op: &str) -> NodeId {
     let graph = case.verified_graph();
     let at = graph.nodes.iter().position(|node| node.op.name() == op);
@@ -170,7 +170,7 @@ fn softmax_row_sums_may_be_outputs_but_not_feed_the_second_product() {
     let program = compile_and_check(&case, &WORD_TARGET);
     assert_eq!(kernel_families(&program), ["attention"], "{program}");
 
-    // Its own values depend on the sums, so something else has to compute those first.
+    // Here the values depend on the sums, so a separate kernel must compute the sums first.
     let (mut case, again) = (attention_case(ATTENTION_SIZES, 7), attention_case(ATTENTION_SIZES, 7));
     let (weights, sum) = (find_node(&case, "div"), find_node(&again, "reduce-sum"));
     let g = &mut case.builder;
@@ -183,7 +183,7 @@ fn softmax_row_sums_may_be_outputs_but_not_feed_the_second_product() {
     assert_eq!(found.iter().filter(|family| **family == "attention").count(), 1, "{found:?}");
 }
 
-/// Products of two small factors, and what becomes of them: `exp(-(x y)^2)`, with the difference to another such where asked.
+/// Products of two small factors and their use, `exp(-(x y)^2)`; with two products, the difference of two such terms.
 fn kernel_matrix(g: &mut GraphBuilder, [rows, columns]: [usize; 2], products: usize) -> NodeId {
     let mut matrix = None;
     for number in 0..products {
@@ -241,7 +241,7 @@ fn elementwise_functions_of_products_are_fused_with_folds_and_products() {
             check_matches_interpreter("function", &verify(g.clone().finish()).unwrap(), &inputs, &[], &WORD_TARGET);
         let chains = kernel_families(&program).iter().filter(|family| **family == "chain").count();
         assert_eq!(chains, if products > 2 { 0 } else { 6 }, "{products} products: {program}");
-        // Both operands of one product are the matrix, which no chain can be.
+        // Both operands of one product are the matrix, which a fused matmul does not support.
         g.output("gram", results[3]).unwrap();
         let program = check_matches_interpreter("gram", &verify(g.finish()).unwrap(), &inputs, &[], &WORD_TARGET);
         assert!(!kernel_families(&program).contains(&"chain"), "{program}");
@@ -271,8 +271,8 @@ fn unbatched_attention_is_fused() {
     }
 }
 
-/// Heads that share keys and values, as in Ainslie et al., arXiv:2305.13245: `[batch, shared, group, places, width]`, where the
-/// scores are reshaped on their way to the softmax and back.
+/// Heads that share keys and values, as in Ainslie et al., arXiv:2305.13245: `[batch, shared, group, places, width]`.
+/// The scores are reshaped before and after the softmax.
 #[test]
 fn grouped_query_attention_is_fused() {
     let [batch, shared, group, places, width] = [2, 2, 3, 24, 4];

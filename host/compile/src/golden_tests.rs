@@ -1,4 +1,4 @@
-//! How training steps fuse: the schedules of small models, kernel by kernel.
+//! Golden tests of fusion: the schedules of small models' training steps, kernel by kernel.
 
 use expect_test::{ExpectFile, expect_file};
 use saggar_tensor::interp::InterpTensor;
@@ -120,7 +120,7 @@ fn lenet(batch: usize) -> (GoldenModel, NodeId) {
     (model, loss)
 }
 
-/// The schedule without expressions, and how much memory it takes.
+/// Checks the schedule without expressions, and its memory use.
 fn check_golden(builder: GraphBuilder, target: &CompileTarget, expected: ExpectFile) {
     let program = compile(&verify(builder.finish()).unwrap(), target).unwrap();
     let text = program.to_string();

@@ -1,10 +1,10 @@
-//! Which values a kernel's body reads and writes.
+//! The values that a kernel's body reads and writes.
 
 use crate::expr::{Instruction, ScalarExpr};
 use crate::program::{ChannelLayout, Epilogue, FusedConsumer, KernelBody, ResultStore, ValueId};
 
 impl ScalarExpr {
-    /// Values loaded, in order of first use, each once.
+    /// Returns the loaded values, in order of first use, each once.
     pub fn loaded_values(&self) -> Vec<ValueId> {
         let mut found = Vec::new();
         for (instruction, _) in &self.instructions {
@@ -67,7 +67,7 @@ impl<'a> BodyOperands<'a> {
 }
 
 impl KernelBody {
-    /// Values read, each once, in order of first use.
+    /// Returns the values read, each once, in order of first use.
     pub fn read_values(&self) -> Vec<ValueId> {
         let mut copy = self.clone();
         let named = copy.operands();
@@ -81,7 +81,7 @@ impl KernelBody {
         found
     }
 
-    /// Values written, each once, in order of their stores.
+    /// Returns the values written, each once, in order of their stores.
     pub fn written_values(&self) -> Vec<ValueId> {
         match self {
             KernelBody::Map { stores, .. }
@@ -105,7 +105,7 @@ impl KernelBody {
         }
     }
 
-    /// The order of the axes of what it reads and writes; the usual one where it has no windows.
+    /// Returns the axis order of the kernel's operands and results; channels first for a kernel without windows.
     pub fn layout(&self) -> ChannelLayout {
         match self {
             KernelBody::Conv2d { layout, .. }
@@ -124,13 +124,13 @@ impl KernelBody {
         }
     }
 
-    /// How many distinct values the kernel touches.
+    /// Returns the number of distinct values that the kernel touches.
     pub fn value_count(&self) -> usize {
         let reads = self.read_values();
         reads.len() + self.written_values().iter().filter(|value| !reads.contains(value)).count()
     }
 
-    /// The kernel's expressions.
+    /// Returns the kernel's expressions.
     pub(crate) fn exprs(&self) -> Vec<&ScalarExpr> {
         match self {
             KernelBody::Map { expr, .. } => vec![expr],
@@ -148,12 +148,12 @@ impl KernelBody {
         }
     }
 
-    /// Instructions of the longest of its expressions.
+    /// Returns the number of instructions of the longest expression.
     pub(crate) fn longest_expr(&self) -> usize {
         self.exprs().iter().map(|expr| expr.instructions.len()).max().unwrap_or(0)
     }
 
-    /// Instructions of all its expressions.
+    /// Returns the number of instructions of all expressions.
     pub(crate) fn instruction_count(&self) -> usize {
         self.exprs().iter().map(|expr| expr.instructions.len()).sum()
     }

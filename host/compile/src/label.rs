@@ -6,13 +6,13 @@ use crate::fuse::KernelDraft;
 use crate::limits::LABELS_MAX;
 use crate::program::KernelBody;
 
-/// The operator's name, and the node's label or, without one, its number in the simplified graph.
+/// Returns the operator's name, and the node's label or, without one, its number in the simplified graph.
 pub(crate) fn op_name(graph: &Graph, node: NodeId) -> (&'static str, String) {
     let label = graph.node(node).label.as_ref().map_or_else(|| format!("node {}", node.0), |label| label.to_string());
     (graph.node(node).op.name(), label)
 }
 
-/// The kernel's family and the labels of what it computes.
+/// Returns a kernel's family and the labels of the nodes that it computes.
 pub(crate) fn kernel_label(graph: &Graph, draft: &KernelDraft) -> String {
     let mut label = String::from(kernel_family(&draft.body));
     let mut named: Vec<&str> = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn kernel_label(graph: &Graph, draft: &KernelDraft) -> String {
     label
 }
 
-/// The kernel family's name.
+/// Returns the name of the kernel family.
 pub(crate) fn kernel_family(body: &KernelBody) -> &'static str {
     match body {
         KernelBody::Map { .. } => "map",

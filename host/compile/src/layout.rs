@@ -1,40 +1,41 @@
-//! Where channels lie: a device that computes windows fastest with channels side by side gets graphs whose windowed
-//! operators, and what is element by element between them, work on `[n, h, w, c]`.
+//! Channel layout. For a device whose windowed operators are fastest with channels last, rewrites windowed operators,
+//! and the element-wise work between them, to `[n, h, w, c]`.
 //!
-//! A node of the old graph has one computed form in the new one; the other is a movement of it, made where somebody needs
-//! it. So whole regions change, and only their borders move elements. Filters stay `[o, c/groups, kh, kw]`.
+//! The new graph computes each node of the old graph in one layout. A transpose provides the other layout only if
+//! something needs it. So whole regions change, and only their borders move elements. Filters stay `[o, c/groups, kh,
+//! kw]`.
 
 use std::collections::BTreeSet;
 
 use saggar_tensor::op::{ConvolutionOp, MovementOp, Op, ReduceOp};
 use saggar_tensor::{DType, Descriptor, Graph, GraphNode, InterruptCheck, InterruptedError, NodeId, Shape};
 
-/// Axis of the first order that stands at each place of the last: `n, h, w, c`.
+/// For each axis in channels-last order (`n, h, w, c`), its position in channels-first order.
 const TO_CHANNELS_LAST: [usize; 4] = [0, 2, 3, 1];
-/// And back.
+/// For each axis in channels-first order, its position in channels-last order.
 const TO_CHANNELS_FIRST: [usize; 4] = [0, 3, 1, 2];
 
-/// Convolutions with fewer channels in their result than this waste most of a vector of channels.
+/// Fewest result channels of a convolution for channels last. With fewer, most of a vector of channels would be wasted.
 const CHANNELS_MIN: usize = 5;
 
-/// A graph and the windowed operators in it whose operands and results have their channels last.
+/// A graph, and its windowed operators whose operands and results have channels last.
 #[derive(Clone, Debug)]
 pub(crate) struct GraphWithLayout {
     /// The graph.
     pub(crate) graph: Graph,
-    /// Sorted.
+    /// Windowed operators with channels last, sorted.
     pub(crate) channels_last: BTreeSet<NodeId>,
 }
 
-/// The graph as it is.
+/// Returns the graph unchanged, with channels first everywhere.
 pub(crate) fn with_channels_first(graph: Graph) -> GraphWithLayout {
     GraphWithLayout { graph, channels_last: BTreeSet::new() }
 }
 
-/// `graph`, with channels last where that is faster. It must have no dead nodes, and has none after.
+/// Rewrites `graph` to channels last where that is faster. `graph` must have no dead nodes, and the result has none.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(crate) fn with_channels_last(
     graph: Graph,
     interrupt: &InterruptCheck<'_>,
@@ -58,18 +59,18 @@ pub(crate) fn with_channels_last(
 struct LayoutPass<'g> {
     old: &'g Graph,
     new: Graph,
-    /// The new nodes of each old one: with channels first, and last.
+    /// For each old node, its new nodes: with channels first, and with channels last.
     forms: Vec<[Option<NodeId>; 2]>,
     channels_last: BTreeSet<NodeId>,
 }
 
 impl LayoutPass<'_> {
-    /// The old node with channels first, which is how everything else is.
+    /// Returns the old node with channels first, the layout of everything outside rewritten regions.
     fn channels_first_form(&mut self, node: NodeId) -> NodeId {
         self.node_in_layout(node, 0, &TO_CHANNELS_FIRST)
     }
 
-    /// The old node with channels last.
+    /// Returns the old node with channels last.
     fn channels_last_form(&mut self, node: NodeId) -> NodeId {
         self.node_in_layout(node, 1, &TO_CHANNELS_LAST)
     }
@@ -98,7 +99,7 @@ impl LayoutPass<'_> {
         NodeId(self.new.nodes.len() as u32 - 1)
     }
 
-    /// Whether the old node is computed with channels last.
+    /// Returns whether the old node is computed with channels last.
     fn is_last(&self, node: NodeId) -> bool {
         let [first, last] = self.forms[node.index()];
         last.is_some() && (first.is_none() || last < first)
@@ -145,7 +146,7 @@ impl LayoutPass<'_> {
         self.forms[at.index()][form] = Some(made);
     }
 
-    /// The operator that computes the node with channels last, where it is to be computed so.
+    /// Returns the operator that computes the node with channels last, or `None` if it stays channels first.
     fn channels_last_op(&self, node: &GraphNode) -> Option<Op> {
         let follows = || node.descriptor.shape.rank() == 4 && node.inputs.iter().any(|&input| self.is_last(input));
         let op = match &node.op {
@@ -175,7 +176,7 @@ impl LayoutPass<'_> {
         follows().then_some(op)
     }
 
-    /// Whether a convolution, or an adjoint of one, is faster with channels last.
+    /// Returns whether a convolution, or an adjoint of one, is faster with channels last.
     fn is_faster_channels_last(&self, node: &GraphNode, convolution: &ConvolutionOp) -> bool {
         let filter = match convolution {
             ConvolutionOp::Conv2dFilterGrad { .. } => &node.descriptor.shape,
@@ -195,7 +196,7 @@ impl LayoutPass<'_> {
     }
 }
 
-/// The place of an axis when channels are last.
+/// Returns the position of an axis when channels are last.
 fn channels_last_axis(axis: usize) -> usize {
     TO_CHANNELS_LAST.iter().position(|&other| other == axis).unwrap_or(axis)
 }
@@ -204,7 +205,7 @@ fn permute_shape(shape: &Shape, axes: &[usize; 4]) -> Shape {
     Shape::new(axes.map(|axis| shape[axis])).expect("as many elements as before")
 }
 
-/// Whether elements stay in their order: axes that are longer than 1 do.
+/// Returns whether the transpose leaves the elements in order, that is, the axes longer than 1 keep their order.
 fn keeps_order(shape: &Shape, axes: &[usize; 4]) -> bool {
     let long: Vec<usize> = axes.iter().copied().filter(|&axis| shape[axis] > 1).collect();
     long.is_sorted()
@@ -239,7 +240,7 @@ fn is_filter_gradient(op: &Op) -> bool {
     }
 }
 
-/// Whether the operand at `channels_last_axis` is a filter.
+/// Returns whether the operand at `place` is a filter.
 fn is_filter_operand(op: &Op, place: usize) -> bool {
     match op {
         Op::Convolution(ConvolutionOp::Conv2d(_) | ConvolutionOp::Conv2dInputGrad { .. }) => place == 1,
@@ -255,7 +256,7 @@ fn is_filter_operand(op: &Op, place: usize) -> bool {
     }
 }
 
-/// The movement over the other order of axes, where it is one over single axes.
+/// Returns the movement adapted to channels last, or `None` if it does not work on single axes.
 fn channels_last_movement(movement: &MovementOp) -> Option<MovementOp> {
     let sizes =
         |sizes: &[usize]| TO_CHANNELS_LAST.iter().map(|&axis| sizes.get(axis).copied()).collect::<Option<Vec<usize>>>();

@@ -1,6 +1,7 @@
-//! From a verified graph to a program: simplify, fuse, schedule, plan memory, and write kernels as WGSL text.
+//! The compiler: turns a verified graph into a program. It simplifies the graph, fuses operators into kernels,
+//! schedules the kernels, assigns buffers, and generates WGSL.
 //!
-//! Pure: no I/O, no GPU, no clock. Passes run in the order of [`compile`]; devices execute [`Program`]s.
+//! Pure: no I/O, no GPU, no clock. [`compile`] runs the passes in their order; devices execute [`Program`]s.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -37,22 +38,22 @@ pub use program::Program;
 pub use stages::{CompileStages, compile_stages};
 pub use target::CompileTarget;
 
-/// The program that computes `graph` on `target`. Equal graphs and targets give equal programs.
+/// Compiles `graph` for `target`. Equal graphs and targets give equal programs.
 ///
 /// # Errors
-/// `Unsupported` if the target lacks a data type that the graph needs; `ValueTooLarge` for a tensor past the target's
-/// largest allocation.
+/// Returns `Unsupported` if the target lacks a data type that the graph needs, and `ValueTooLarge` if a tensor exceeds
+/// the target's largest allocation.
 ///
 /// # Panics
-/// If the target allows fewer than [`limits::KERNEL_VALUES_MIN`] values a kernel.
+/// Panics if the target allows fewer than [`limits::KERNEL_VALUES_MIN`] values per kernel.
 pub fn compile(graph: &VerifiedGraph, target: &CompileTarget) -> Result<Program, CompileError> {
     compile_interruptible(graph, target, &InterruptCheck::never())
 }
 
-/// As [`compile`], until `interrupt` comes: every pass looks at it at short intervals.
+/// Compiles as [`compile`] does, and stops when `interrupt` fires: every pass polls it at short intervals.
 ///
 /// # Errors
-/// As [`compile`]; `Interrupted`.
+/// As [`compile`], and `Interrupted`.
 ///
 /// # Panics
 /// As [`compile`].
@@ -64,14 +65,14 @@ pub fn compile_interruptible(
     run_passes(graph, target, interrupt, &mut |_, _| {})
 }
 
-/// The passes in their order. `look` sees what is scheduled, and the graph that it is about, before memory is planned.
+/// Runs the passes in order. Calls `look` with the scheduled kernels and their graph before buffers are assigned.
 fn run_passes(
     graph: &VerifiedGraph,
     target: &CompileTarget,
     interrupt: &InterruptCheck<'_>,
     look: &mut dyn FnMut(&Graph, &[fuse::KernelDraft]),
 ) -> Result<Program, CompileError> {
-    assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values a kernel");
+    assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values per kernel");
     let simple = simplify::simplify(graph, interrupt)?;
     let mut laid = match target.channels_last {
         true => layout::with_channels_last(simple, interrupt)?,
@@ -91,7 +92,7 @@ fn run_passes(
             outputs: output_ports(graph),
             ..buffer_assignment::assign_buffers(&laid.graph, scheduled, target, interrupt)?
         };
-        // A variable that cannot be updated in place is one value more in its kernel than fusion has counted.
+        // A variable that cannot be updated in place adds one value to its kernel, which fusion did not count.
         let is_too_wide = |kernel: &Kernel| kernel.body.value_count() > target.values_max(&kernel.body);
         if refused.is_subset(&pinned) || !program.kernels.iter().any(is_too_wide) {
             check::check(&program, target, interrupt)?;
@@ -101,7 +102,7 @@ fn run_passes(
         if round >= PINNED_ROUNDS_MAX {
             pinned.extend(claims.assigned.values());
         }
-        // The next round begins without the copies that this one's schedule has added.
+        // Remove the copies that this round's schedule added before the next round begins.
         laid.graph.nodes.truncate(nodes);
         round += 1;
     }

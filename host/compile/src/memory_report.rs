@@ -1,4 +1,4 @@
-//! Where a program's tensors lie and for how long: what the memory plan comes to, for people and for refusals.
+//! Memory report: location and lifetime of a program's tensors, and the totals, for display and for memory checks.
 
 use std::collections::HashMap;
 
@@ -7,51 +7,51 @@ use saggar_tensor::{Descriptor, GraphPort};
 use crate::program::{Program, ValueLocation};
 use crate::target::CompileTarget;
 
-/// A tensor with its place.
+/// A tensor with its memory location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedTensor {
-    /// Where it is.
+    /// Memory location.
     pub place: ValueLocation,
     /// Data type and shape.
     pub descriptor: Descriptor,
-    /// What it takes in the device's memory, without what fills its slab up to the next one.
+    /// Size in the device's memory in bytes, without padding to the next tensor of its slab.
     pub bytes: u64,
-    /// The kernel that writes it; none for what is given.
+    /// The kernel that writes it; `None` for inputs, variables and constants.
     pub from: Option<usize>,
-    /// The last kernel that touches it; none where no kernel does.
+    /// The last kernel that touches it; `None` if no kernel does.
     pub to: Option<usize>,
 }
 
-/// A program's memory.
+/// The memory use of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryReport {
-    /// Inputs, variables and constants; then what kernels write, in the order of the kernels.
+    /// Inputs, variables and constants; then the results of kernels, in kernel order.
     pub tensors: Vec<PlannedTensor>,
-    /// All slabs together: scratch memory that a dispatch works in.
+    /// Total bytes of all slabs: the scratch memory of a dispatch.
     pub arena_bytes: u64,
-    /// The most scratch memory that is in use at once, which no plan could do without in this order of kernels.
+    /// Peak scratch memory in use, in bytes: the lower bound of any assignment for this kernel order.
     pub peak_bytes: u64,
-    /// The first kernel at which it is.
+    /// The first kernel at which the peak is reached.
     pub peak_kernel: Option<usize>,
-    /// Tensors that a dispatch is given.
+    /// Bytes of the input tensors of a dispatch.
     pub input_bytes: u64,
-    /// State that outlives a dispatch.
+    /// Bytes of state that persists between dispatches.
     pub variable_bytes: u64,
-    /// Constants.
+    /// Bytes of constants.
     pub constant_bytes: u64,
-    /// Tensors that a dispatch returns.
+    /// Bytes of the output tensors of a dispatch.
     pub output_bytes: u64,
 }
 
 impl MemoryReport {
-    /// All of it: what must be there at once for a dispatch.
+    /// Returns the total bytes that a dispatch needs in memory at the same time.
     pub fn total_bytes(&self) -> u64 {
         let parts = [self.arena_bytes, self.input_bytes, self.variable_bytes, self.constant_bytes, self.output_bytes];
         parts.into_iter().fold(0, u64::saturating_add)
     }
 }
 
-/// The memory plan of a program that was compiled for `target`.
+/// Returns the memory report of a program that was compiled for `target`.
 pub fn memory_report(program: &Program, target: &CompileTarget) -> MemoryReport {
     let bytes = |descriptor: &Descriptor| {
         (descriptor.shape.elements() as u64).saturating_mul(target.element_bytes(descriptor.dtype) as u64)
@@ -71,7 +71,8 @@ pub fn memory_report(program: &Program, target: &CompileTarget) -> MemoryReport 
     }
 }
 
-/// Every tensor once, although it may be seen in several shapes; a place in a slab belongs to one after the other.
+/// Lists every tensor once, even if kernels use it in several shapes. A slab location has one entry per tensor that
+/// occupies it over time.
 fn planned_tensors(program: &Program, bytes: &impl Fn(&Descriptor) -> u64) -> Vec<PlannedTensor> {
     let mut tensors = Vec::new();
     let mut at_place: HashMap<ValueLocation, usize> = HashMap::new();
@@ -116,7 +117,7 @@ fn planned_tensors(program: &Program, bytes: &impl Fn(&Descriptor) -> u64) -> Ve
     tensors
 }
 
-/// The most bytes in slabs at once, and where.
+/// Returns the peak bytes in use in slabs, and the kernel at which the peak is reached.
 fn peak_slab_bytes(tensors: &[PlannedTensor], kernels: usize) -> (u64, Option<usize>) {
     let mut change = vec![0i128; kernels + 1];
     let mut before: HashMap<ValueLocation, (usize, u64)> = HashMap::new();
@@ -124,7 +125,7 @@ fn peak_slab_bytes(tensors: &[PlannedTensor], kernels: usize) -> (u64, Option<us
         if let (ValueLocation::Slab { .. }, Some(from), Some(to)) = (tensor.place, tensor.from, tensor.to) {
             change[from] += i128::from(tensor.bytes);
             change[to + 1] -= i128::from(tensor.bytes);
-            // What is written over a tensor that the same kernel reads takes no bytes of its own.
+            // A result that overwrites an operand of the same kernel needs no additional bytes.
             if let Some((read, bytes)) = before.insert(tensor.place, (to, tensor.bytes))
                 && read == from
             {
@@ -151,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Two layers of 100 numbers and a sum.
+    /// Compiles two layers of 100 numbers and a sum.
     fn program(target: &CompileTarget) -> Program {
         let mut builder = GraphBuilder::new();
         let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
@@ -177,7 +178,7 @@ mod tests {
             let used = tensor.to.is_some_and(|to| tensor.from.unwrap_or(0) <= to && to < program.kernels.len());
             assert!(used, "{tensor:?}");
         }
-        // Tensors that share bytes of a slab never live at the same time, but for one that is written over another.
+        // Tensors that share bytes of a slab never live at the same time, except one that overwrites another in place.
         for (at, one) in plan.tensors.iter().enumerate() {
             for other in &plan.tensors[at + 1..] {
                 if one.place == other.place {

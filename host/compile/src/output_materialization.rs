@@ -1,4 +1,4 @@
-//! Every output and every assigned value becomes a node of its own, so that each has one place to be written to.
+//! Gives every output and every assigned value a separate node, so that each node is written to one location.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use saggar_tensor::{Graph, GraphNode, NodeId};
 
 use crate::fuse::{RequiredNodes, is_external, reshape_base};
 
-/// Where claimed nodes go.
+/// The nodes of outputs and assigned values.
 pub(crate) struct MaterializedOutputs {
     /// The node of each output, in order.
     pub(crate) outputs: Vec<NodeId>,
@@ -16,7 +16,7 @@ pub(crate) struct MaterializedOutputs {
 }
 
 impl MaterializedOutputs {
-    /// What `fuse` needs to know of them.
+    /// Returns the nodes that `fuse` must leave in memory.
     pub(crate) fn required_nodes(&self) -> RequiredNodes {
         let assigned: BTreeMap<NodeId, u32> =
             self.assignments.iter().map(|&(variable, node)| (node, variable)).collect();
@@ -25,7 +25,8 @@ impl MaterializedOutputs {
     }
 }
 
-/// Finds them, adding copies (as `StopGradient`, which computes nothing) for sources and for what is claimed twice.
+/// Finds the nodes. Adds copies (as `StopGradient`, which computes nothing) for sources and for nodes that several
+/// outputs or assignments use.
 pub(crate) fn materialize_outputs(graph: &mut Graph) -> MaterializedOutputs {
     let mut taken = BTreeSet::new();
     let mut claim = |graph: &mut Graph, node: NodeId| {

@@ -1,7 +1,9 @@
-//! What the compiler hands to a device: kernels in execution order, over values with fixed places in memory.
+//! Programs: what the compiler gives to a device. A program is a list of kernels in execution order, over values with
+//! fixed memory locations.
 //!
-//! A device needs nothing else: no graph, no operator but those that stand in an [`ScalarExpr`] or a [`KernelBody`]. Every value is
-//! dense and row-major. Copies (an output that is an input, an assignment that cannot happen in place) are kernels too.
+//! A device needs neither the graph nor any operator outside an [`ScalarExpr`] or a [`KernelBody`]. Every value is
+//! dense and row-major. Copies are kernels too: an output that is also an input, or an assignment that cannot happen in
+//! place.
 
 use std::sync::Arc;
 
@@ -11,27 +13,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::expr::ScalarExpr;
 
-/// A value's place in [`Program::values`].
+/// The index of a value in [`Program::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ValueId(pub u32);
 
 impl ValueId {
-    /// The position in [`Program::values`].
+    /// Returns the index in [`Program::values`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A dense tensor that some kernel reads or writes.
+/// A dense tensor that a kernel reads or writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgramValue {
     /// Data type and shape.
     pub descriptor: Descriptor,
-    /// Where its elements are.
+    /// Memory location of the elements.
     pub place: ValueLocation,
 }
 
-/// Where a value's elements are while a program runs.
+/// The memory location of a value's elements while a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ValueLocation {
     /// In the caller's tensor for input `.0`.
@@ -40,13 +42,13 @@ pub enum ValueLocation {
     Variable(u32),
     /// In the device's copy of constant `.0`.
     Constant(u32),
-    /// In a fresh tensor, returned to the caller as output `.0`.
+    /// In a new tensor, returned to the caller as output `.0`.
     Output(u32),
-    /// In scratch memory that other values use before and after.
+    /// In scratch memory that other values use at other times.
     Slab {
-        /// Which of [`Program::slabs`].
+        /// Index in [`Program::slabs`].
         slab: u32,
-        /// First byte, a multiple of the target's alignment.
+        /// Offset of the first byte, a multiple of the target's alignment.
         offset_bytes: usize,
     },
 }
@@ -54,63 +56,63 @@ pub enum ValueLocation {
 /// One allocation of scratch memory, shared over time by values whose lifetimes do not overlap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slab {
-    /// What its elements are on the device; values of different classes never share a slab.
+    /// Storage class of the elements; values of different classes never share a slab.
     pub class: crate::target::StorageClass,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: usize,
 }
 
-/// A compiled graph for one target.
+/// A graph compiled for one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// Every value that a kernel reads or writes.
+    /// All values that kernels read or write.
     pub values: Vec<ProgramValue>,
     /// Scratch memory.
     pub slabs: Vec<Slab>,
-    /// In execution order; each may read what earlier ones wrote.
+    /// Kernels in execution order; each reads only inputs, variables, constants and results of earlier kernels.
     pub kernels: Vec<Kernel>,
-    /// What a dispatch is given, in the graph's order.
+    /// Inputs of a dispatch, in the graph's order.
     pub inputs: Vec<GraphPort>,
-    /// State that outlives a dispatch, in the graph's order.
+    /// State that persists between dispatches, in the graph's order.
     pub variables: Vec<GraphPort>,
     /// Variables that some kernel writes: sorted, distinct.
     pub written_variables: Vec<u32>,
     /// Dense little-endian bytes with their descriptors. They are not serialized with the program.
     #[serde(skip)]
     pub constants: Vec<(Descriptor, Arc<[u8]>)>,
-    /// What a dispatch returns, in the graph's order.
+    /// Outputs of a dispatch, in the graph's order.
     pub outputs: Vec<GraphPort>,
 }
 
 /// One unit of device work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// For errors, traces and profiles: the family and the plugin's labels where there are any.
+    /// Label for errors, traces and profiles: the kernel family, and the plugin's labels if it set any.
     pub label: String,
-    /// What is computed.
+    /// The computation.
     pub body: KernelBody,
 }
 
-/// An element of an [`ScalarExpr`]'s result written to a value, in row-major order of the iteration dimensions.
+/// A store of one register of an [`ScalarExpr`] to a value, in row-major order of the iteration dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultStore {
-    /// Which value; it has as many elements as the iteration space.
+    /// The value written; it has as many elements as the iteration space.
     pub value: ValueId,
-    /// Which instruction's result.
+    /// The register stored.
     pub register: crate::expr::Register,
 }
 
-/// What happens to each element of a contraction or convolution before it is stored: an expression over the result's
-/// dimensions in which `Instruction::Accumulated` is the element. The plain case stores `Accumulated` itself.
+/// The fused work on each element of a contraction or convolution before it is stored: an expression over the result's
+/// dimensions in which `Instruction::Accumulated` is the element. The trivial epilogue stores `Accumulated` unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epilogue {
-    /// Over the kernel's result dimensions.
+    /// Expression over the kernel's result dimensions.
     pub expr: ScalarExpr,
-    /// At least one.
+    /// Stores; at least one.
     pub stores: Vec<ResultStore>,
 }
 
-/// The order of the axes of what a windowed kernel reads and writes; filters are `[o, c/groups, kh, kw]` in both.
+/// The axis order of a windowed kernel's operands and results. Filters are `[o, c/groups, kh, kw]` in both layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ChannelLayout {
     /// `[n, c, h, w]`.
@@ -119,18 +121,18 @@ pub enum ChannelLayout {
     ChannelsLast,
 }
 
-/// Matrices, one for each batch, as a factor of products.
+/// A batch of matrices as a factor of matrix products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProductOperand {
-    /// Where they are.
+    /// The value that holds the matrices.
     pub value: ValueId,
-    /// Whether rows and columns are stored the other way round.
+    /// Whether rows and columns are stored in exchanged order.
     pub transposed: bool,
-    /// Elements from one batch to the next; 0 where all share one matrix.
+    /// Elements from one batch to the next; 0 if all batches share one matrix.
     pub batch_stride: usize,
 }
 
-/// A product `[rows, depth]` by `[depth, columns]` for each batch of a chain.
+/// A product `[rows, depth]` by `[depth, columns]` for each batch of a fused matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FusedProduct {
     /// Columns of the first factor.
@@ -141,60 +143,61 @@ pub struct FusedProduct {
     pub b: ProductOperand,
 }
 
-/// Values that a softmax over rows leaves for others, `float32` and one element a row; none where nobody asks.
+/// Row statistics of a softmax that other kernels read: `float32`, one element per row. `None` if no kernel reads the
+/// statistic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftmaxStatistics {
-    /// Of each row, the largest element.
+    /// Largest element of each row.
     pub largest: Option<ValueId>,
-    /// Of each row, the sum of the exponentials of its elements less the largest.
+    /// Sum over each row of `exp(element - largest)`.
     pub sum: Option<ValueId>,
 }
 
-/// What becomes of a chain's matrix.
+/// How a fused matmul consumes its matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FusedConsumer {
-    /// Each row is folded.
+    /// Reduces each row.
     Fold(ReduceKind),
-    /// It is multiplied.
+    /// Multiplies the matrix.
     Product {
-        /// By this second factor, which has as many rows as the matrix has columns.
+        /// Second factor, which has as many rows as the matrix has columns.
         factor: ProductOperand,
         /// Columns of the second factor.
         columns: usize,
-        /// Whether the result is stored with its columns before its rows.
+        /// Whether the result is stored transposed, columns before rows.
         turned: bool,
     },
 }
 
-/// What a kernel computes. Shapes named here are those of the values, as the operator's documentation gives them.
+/// The computation of a kernel. Shapes given here are those of the values, as in the operators' documentation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum KernelBody {
-    /// Fused element-wise work. A stored value may be a variable that is also loaded, if every load of it has the
-    /// identity view: each element is then read before it is written, by the same lane.
+    /// Fused element-wise work. A stored value can be a variable that is also loaded, if every load of it has the
+    /// identity view: the same lane then reads each element before it writes it.
     Map {
         /// Iteration space, outermost first.
         dims: Vec<usize>,
-        /// Over `dims`.
+        /// Expression over `dims`.
         expr: ScalarExpr,
-        /// At least one.
+        /// Stores; at least one.
         stores: Vec<ResultStore>,
     },
-    /// A fold with fused prologue and epilogue. Order of combination is the device's, but fixed.
+    /// A reduction with fused prologue and epilogue. The device chooses the order of combination, but it is fixed.
     Fold {
         /// How elements are combined.
         kind: ReduceKind,
         /// Kept dimensions, outermost first: the result's iteration space.
         outer: Vec<usize>,
-        /// Folded dimensions; their product may be 0.
+        /// Reduced dimensions; their product can be 0.
         inner: Vec<usize>,
-        /// Over `outer ++ inner`; its last instruction is what is folded.
+        /// Expression over `outer ++ inner`; its last instruction is reduced.
         prologue: ScalarExpr,
-        /// Over `outer`.
+        /// Epilogue over `outer`.
         epilogue: Epilogue,
     },
-    /// Index of the first largest (or smallest) element along the middle of `[before, length, after]`, `int32`.
+    /// Index of the first largest (or smallest) element along the middle axis of `[before, length, after]`, `int32`.
     ArgFold {
-        /// Largest, not smallest.
+        /// Whether the largest element is searched, instead of the smallest.
         largest: bool,
         /// `[before, length, after]` of the operand.
         dims: [usize; 3],
@@ -207,46 +210,48 @@ pub enum KernelBody {
     MatMul {
         /// Sizes: batch, m, n, k.
         sizes: [usize; 4],
-        /// First operand, `m x k` or, transposed, `k x m`.
+        /// First operand, `m x k`, or `k x m` if transposed.
         a: ValueId,
-        /// Second operand, `k x n` or, transposed, `n x k`.
+        /// Second operand, `k x n`, or `n x k` if transposed.
         b: ValueId,
         /// Whether `a` is stored `k x m`.
         transpose_a: bool,
         /// Whether `b` is stored `n x k`.
         transpose_b: bool,
-        /// Elements from one batch of `a` to the next; 0 where all share one matrix.
+        /// Elements from one batch of `a` to the next; 0 if all batches share one matrix.
         batch_stride_a: usize,
-        /// Elements from one batch of `b` to the next; 0 where all share one matrix.
+        /// Elements from one batch of `b` to the next; 0 if all batches share one matrix.
         batch_stride_b: usize,
-        /// Over `[batch, m, n]`.
+        /// Epilogue over `[batch, m, n]`.
         epilogue: Epilogue,
     },
-    /// A fold or a product of a matrix that is stored nowhere: it is computed piece by piece, from products of its own, and
-    /// each piece is used at once. Attention is one, and so are the gradients of it.
+    /// A fused matmul: a reduction or a product of a matrix that is not materialized. The kernel computes the matrix
+    /// tile by tile from its factors and consumes each tile at once. Attention and its gradients have this form.
     ///
     /// Source: Dao et al., FlashAttention, arXiv:2205.14135.
     Chain {
-        /// The link's iteration space: batches, any number of dimensions of them, then the matrix's rows and columns.
+        /// Iteration space of the score expression: any number of batch dimensions, then the matrix's rows and columns.
         dims: Vec<usize>,
-        /// One or two products of a row's and a column's elements.
+        /// One or two products whose elements the score expression combines.
         products: Vec<FusedProduct>,
-        /// Over `dims`, with `Instruction::FusedProduct(i)` the element of `products[i]`: its last instruction is the matrix, `float32`.
+        /// Score expression over `dims`, in which `Instruction::Product(i)` is the element of `products[i]`. Its last
+        /// instruction is the matrix element, `float32`.
         link: ScalarExpr,
-        /// Whether the matrix is not the link's but the softmax of its rows, and what of that is stored.
+        /// If `Some`, the matrix is the softmax of the scores over its rows, and these row statistics are stored.
         softmax: Option<SoftmaxStatistics>,
-        /// What becomes of the matrix.
+        /// The consumer of the matrix.
         end: FusedConsumer,
-        /// The result's dimensions: batches, and rows for a fold; rows and columns for a product, or columns and rows.
+        /// Dimensions of the result: batches, then rows for a reduction, and rows and columns (or columns and rows) for
+        /// a product.
         results: Vec<usize>,
-        /// Over `results`.
+        /// Epilogue over `results`.
         epilogue: Epilogue,
     },
-    /// Convolution; the epilogue is over the result. Shapes below are of channels first.
+    /// Convolution; the epilogue is over the result. The shapes below have channels first.
     Conv2d {
         /// Geometry.
         conv: Conv2d,
-        /// Order of the axes of what is read and written.
+        /// Axis order of operands and result.
         layout: ChannelLayout,
         /// `[n, c, h, w]`.
         input: ValueId,
@@ -254,14 +259,14 @@ pub enum KernelBody {
         filter: ValueId,
         /// `[n, o, oh, ow]`.
         result: [usize; 4],
-        /// Over `result`.
+        /// Epilogue over `result`.
         epilogue: Epilogue,
     },
-    /// Adjoint of the convolution in its input: writes `[n, c, h, w]`.
+    /// Adjoint of the convolution with respect to its input: writes `[n, c, h, w]`.
     Conv2dInputGrad {
         /// The forward geometry.
         conv: Conv2d,
-        /// Order of the axes of what is read and written.
+        /// Axis order of operands and result.
         layout: ChannelLayout,
         /// `[n, o, oh, ow]`.
         gradient: ValueId,
@@ -270,11 +275,11 @@ pub enum KernelBody {
         /// `[n, c, h, w]`.
         output: ValueId,
     },
-    /// Adjoint of the convolution in its filter: writes `[o, c/groups, kh, kw]`.
+    /// Adjoint of the convolution with respect to its filter: writes `[o, c/groups, kh, kw]`.
     Conv2dFilterGrad {
         /// The forward geometry.
         conv: Conv2d,
-        /// Order of the axes of what is read and written.
+        /// Axis order of operands and result.
         layout: ChannelLayout,
         /// `[n, c, h, w]`.
         input: ValueId,
@@ -285,22 +290,22 @@ pub enum KernelBody {
     },
     /// Pooling: `[n, c, h, w]` to `[n, c, oh, ow]`.
     Pool2d {
-        /// How.
+        /// Kind of pooling.
         kind: PoolKind,
         /// Geometry.
         pool: Pool2d,
-        /// Order of the axes of what is read and written.
+        /// Axis order of operand and result.
         layout: ChannelLayout,
         /// The operand.
         input: ValueId,
         /// The result.
         output: ValueId,
     },
-    /// Gradient of max pooling, as `Convolution::MaxPool2dGrad`.
+    /// Gradient of max pooling; see `ConvolutionOp::MaxPool2dGrad`.
     MaxPool2dGrad {
         /// The forward geometry.
         pool: Pool2d,
-        /// Order of the axes of what is read and written.
+        /// Axis order of operands and result.
         layout: ChannelLayout,
         /// The forward operand.
         input: ValueId,
@@ -309,42 +314,42 @@ pub enum KernelBody {
         /// Gradient of the operand.
         output: ValueId,
     },
-    /// Adjoint of sum pooling, as `Convolution::SumPool2dGrad`.
+    /// Adjoint of sum pooling; see `ConvolutionOp::SumPool2dGrad`.
     SumPool2dGrad {
         /// The forward geometry.
         pool: Pool2d,
-        /// Order of the axes of what is read and written.
+        /// Axis order of operand and result.
         layout: ChannelLayout,
         /// Gradient of the forward result.
         gradient: ValueId,
         /// Gradient of the operand.
         output: ValueId,
     },
-    /// `x [before, d, after]` and `indices [count]` to `[before, count, after]`, as `Index::Gather`.
+    /// `x [before, d, after]` and `indices [count]` to `[before, count, after]`; see `IndexOp::Gather`.
     Gather {
         /// `[before, d, after]`.
         dims: [usize; 3],
-        /// What is chosen from.
+        /// Operand that elements are taken from.
         input: ValueId,
-        /// Which are chosen.
+        /// Indices along the middle axis.
         indices: ValueId,
         /// The result.
         output: ValueId,
     },
-    /// `indices [count]` and `updates [before, count, after]` to `[before, size, after]`, as `Index::ScatterShader` and
-    /// `Index::ScatterAdd`.
+    /// `indices [count]` and `updates [before, count, after]` to `[before, size, after]`; see `IndexOp::Scatter` and
+    /// `IndexOp::ScatterAdd`.
     Scatter {
         /// `[before, size, after]`.
         dims: [usize; 3],
-        /// What becomes of a place that an update goes to.
+        /// How an update is combined with the element at its index.
         combine: ScatterCombine,
-        /// What the places hold at first, `[before, size, after]`; none: zeros.
+        /// Initial elements, `[before, size, after]`; `None` means zeros.
         base: Option<ValueId>,
-        /// Where updates go.
+        /// Indices along the middle axis.
         indices: ValueId,
-        /// What goes there.
+        /// Updates.
         updates: ValueId,
-        /// The result, every element of which is written.
+        /// The result; the kernel writes every element of it.
         output: ValueId,
     },
 }

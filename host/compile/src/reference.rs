@@ -1,11 +1,11 @@
-//! A naive executor of programs, for tests of the compiler and of devices: whole tensors at a time, by the reference
-//! interpreter's operators, over byte buffers laid out as the memory plan says.
+//! A naive executor of programs, for tests of the compiler and of devices. It runs the reference interpreter's
+//! operators on whole tensors, in byte buffers laid out by the buffer assignment.
 //!
-//! It checks what devices rely on: scratch memory starts as garbage, and a kernel reads no memory that it writes but
-//! for a variable at its own position.
+//! It checks what devices rely on: scratch memory starts as garbage, and a kernel reads no memory that it writes,
+//! except at the current position of an in-place update.
 //!
 //! # Panics
-//! All functions here panic where a program breaks a promise of [`crate::program`].
+//! All functions here panic if a program violates an invariant of [`crate::program`].
 
 mod body;
 mod compare;
@@ -16,10 +16,10 @@ use saggar_tensor::{Descriptor, GraphPort};
 use crate::program::{KernelBody, Program, ValueId, ValueLocation};
 pub use compare::compare_with_interpreter;
 
-/// What scratch memory and fresh outputs hold before a kernel writes them.
+/// Initial content of scratch memory and new outputs, before a kernel writes them.
 const GARBAGE: u8 = 0xA5;
 
-/// Byte buffers of one run.
+/// The byte buffers of one run.
 struct ReferenceMemory<'a> {
     program: &'a Program,
     inputs: Vec<Vec<u8>>,
@@ -28,7 +28,7 @@ struct ReferenceMemory<'a> {
     slabs: Vec<Vec<u8>>,
 }
 
-/// Runs `program`; `variables` then hold what it wrote. The outputs come in the program's order.
+/// Runs `program`, updates `variables`, and returns the outputs in the program's order.
 pub fn run_program(program: &Program, inputs: &[InterpTensor], variables: &mut [InterpTensor]) -> Vec<InterpTensor> {
     let bytes = |values: &[InterpTensor]| values.iter().map(InterpTensor::to_bytes).collect();
     let mut memory = ReferenceMemory {
@@ -58,7 +58,7 @@ pub fn run_program(program: &Program, inputs: &[InterpTensor], variables: &mut [
 }
 
 impl ReferenceMemory<'_> {
-    /// The value's elements, as a tensor of its own shape.
+    /// Returns the value's elements as a tensor of the value's shape.
     fn read_value(&self, value: ValueId) -> InterpTensor {
         let described = &self.program.values[value.index()];
         let descriptor = described.descriptor.clone();
@@ -108,7 +108,7 @@ fn check_overlaps(program: &Program, body: &KernelBody) {
     }
 }
 
-/// Whether a value is written over one that is read, element by element or tile by tile: a variable, or scratch memory.
+/// Returns whether a value overwrites an operand element by element or tile by tile: a variable, or scratch memory.
 fn is_in_place_update(program: &Program, body: &KernelBody, [written, read]: [ValueId; 2]) -> bool {
     let [to, from] = [written, read].map(|value| &program.values[value.index()]);
     let is_same = match to.place {

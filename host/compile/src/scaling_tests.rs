@@ -1,4 +1,4 @@
-//! Graphs as large as graphs may be compile in time in proportion to their nodes, whatever their shape.
+//! The largest allowed graphs compile in time proportional to their nodes, whatever their shape.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use saggar_tensor::{
 
 use crate::{CompileTarget, compile_interruptible};
 
-/// A graph of about so many nodes.
+/// Builds a graph of about the given number of nodes.
 type GraphGenerator = fn(&mut GraphBuilder, usize);
 
-/// Every shape that a pass could be slow on.
+/// The shapes on which a pass could be slow.
 const SHAPES: [(&str, GraphGenerator); 26] = [
     ("chain", |g, nodes| {
         let x = input(g, "x");
@@ -70,7 +70,8 @@ const SHAPES: [(&str, GraphGenerator); 26] = [
         }
     }),
     ("assigns that are used", |g, nodes| {
-        // New values come early and old ones are read late, with a chain that depends on all of the new ones between.
+        // New values are computed early and old ones are read late, with a chain that depends on all new values in
+        // between.
         let held: Vec<NodeId> = (0..nodes / 8).map(|at| variable(g, at)).collect();
         let x = input(g, "x");
         let mut all = g.matmul(x, x).unwrap();
@@ -199,7 +200,7 @@ const SHAPES: [(&str, GraphGenerator); 26] = [
         output_sum(g, vec![a, b]);
     }),
     ("distant readers", |g, nodes| {
-        // Many values, each read at once and again behind a long row of folds.
+        // Many values, each read once early and again after a long row of reductions.
         let x = input(g, "x");
         let early: Vec<NodeId> = (0..nodes / 12).map(|at| input(g, &format!("x{at}"))).collect();
         let mut parts: Vec<NodeId> = early.iter().map(|&it| g.exp(it).unwrap()).collect();
@@ -299,13 +300,13 @@ fn variable(g: &mut GraphBuilder, at: usize) -> NodeId {
     g.variable(&format!("v{at}"), matrix()).unwrap()
 }
 
-/// `x` times a number that depends on `at`.
+/// Returns `x` times a number that depends on `at`.
 fn scale_by_position(g: &mut GraphBuilder, x: NodeId, at: usize) -> NodeId {
     let factor = g.fill(g.descriptor(x).clone(), Scalar::Float(at as f64 / 64.0 + 0.5)).unwrap();
     g.mul(x, factor).unwrap()
 }
 
-/// One output: the sum of all `parts`, pair by pair.
+/// Adds one output: the pairwise sum of all `parts`.
 fn output_sum(g: &mut GraphBuilder, mut parts: Vec<NodeId>) {
     while parts.len() > 1 {
         parts = parts.chunks(2).map(|pair| pair.iter().copied().reduce(|a, b| g.add(a, b).unwrap()).unwrap()).collect();
@@ -319,17 +320,17 @@ fn build_graph(grow: GraphGenerator, nodes: usize) -> VerifiedGraph {
     verify(builder.finish()).unwrap()
 }
 
-/// What compiling a graph took.
+/// The effort of compiling one graph.
 #[derive(Clone, Copy, Debug)]
 struct CompileEffort {
     kernels: usize,
-    /// Times that it asked whether to stop: each node, kernel and pair of kernels that it looked at.
+    /// Number of interrupt checks: one for each node, kernel and pair of kernels visited.
     steps: usize,
-    /// Of a processor, as far as the system says so.
+    /// Processor time, if the system reports it.
     time: Duration,
 }
 
-/// Processor time of this thread; since `start` where the system does not say.
+/// Returns the processor time of this thread, or the time since `start` if the system does not report it.
 fn processor_time(start: Instant) -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|first| first.parse().ok());
@@ -349,7 +350,7 @@ fn measure_compile(graph: &VerifiedGraph, target: &CompileTarget) -> CompileEffo
     CompileEffort { kernels: program.kernels.len(), steps: steps.into_inner(), time }
 }
 
-/// The whole size, as `NODES` says: `make fuzz-graphs` takes the largest graphs that there may be.
+/// Compiles graphs with `NODES` nodes: `make fuzz-graphs` takes the largest graphs allowed.
 #[test]
 fn large_graphs_take_steps_in_proportion_to_their_nodes() {
     let nodes: usize = std::env::var("NODES").map_or(2000, |nodes| nodes.parse().expect("NODES is a number"));

@@ -1,7 +1,7 @@
-//! The order of kernels, and where each result that is not scratch is written.
+//! The scheduler: chooses the order of kernels, and the location of each result outside scratch memory.
 //!
-//! Reads of a variable see its old value. A kernel writes a variable in place where every other reader can run before
-//! it; otherwise the new value waits in scratch memory for a copy that runs after all readers.
+//! Reads of a variable see its old value. A kernel writes a variable in place if every other reader can run before it.
+//! Otherwise the new value stays in scratch memory until a copy that runs after all readers.
 
 mod kernel_dependencies;
 
@@ -19,18 +19,18 @@ use crate::program::{KernelBody, ResultStore, ValueId, ValueLocation};
 
 /// Kernels in execution order.
 pub(crate) struct KernelSchedule {
-    /// Each reads what earlier ones wrote.
+    /// Kernels, each after the kernels whose results it reads.
     pub(crate) drafts: Vec<KernelDraft>,
-    /// Where claimed nodes are written; all other results are scratch.
+    /// Locations of outputs and assigned values; all other results are scratch.
     pub(crate) locations: BTreeMap<NodeId, ValueLocation>,
-    /// Variables that cannot be written in place although the fusion counted on it.
+    /// Variables that cannot be written in place although fusion assumed it.
     pub(crate) copied_variables: BTreeSet<u32>,
 }
 
-/// Orders `drafts`, adding copies to the graph and to the kernels where a variable cannot be written in place.
+/// Orders `drafts`. For variables that cannot be written in place, adds copies to the graph and to the kernels.
 ///
 /// # Errors
-/// `Interrupted`; `Internal` if kernels wait for each other.
+/// Returns `Interrupted` if interrupted, and `Internal` if the kernels' dependencies form a cycle.
 pub(crate) fn schedule_kernels(
     graph: &mut Graph,
     destinations: &MaterializedOutputs,
@@ -46,7 +46,7 @@ pub(crate) fn schedule_kernels(
     let mut refused = BTreeSet::new();
     for &(assigned, node) in &destinations.assignments {
         interrupt.check()?;
-        // A value without elements has no kernel and needs no place.
+        // A value without elements has no kernel and needs no memory.
         let Some(&maker) = flow.maker.get(&node) else { continue };
         let readers = flow.readers_of_variable(assigned);
         let ordered = !pinned.contains(&assigned)
@@ -69,7 +69,7 @@ pub(crate) fn schedule_kernels(
     Ok(KernelSchedule { drafts, locations: homes, copied_variables: refused })
 }
 
-/// Whether a kernel that writes the variable reads it, if at all, element by element.
+/// Returns whether a kernel that writes the variable has only element-wise reads of it, or none.
 fn updates_in_place(graph: &Graph, draft: &KernelDraft, assigned: u32) -> bool {
     if draft.loads.iter().all(|load| read_variable(graph, *load) != Some(assigned)) {
         return true;
@@ -77,7 +77,7 @@ fn updates_in_place(graph: &Graph, draft: &KernelDraft, assigned: u32) -> bool {
     reads_in_order(&draft.body, |node| read_variable(graph, node) == Some(assigned))
 }
 
-/// Whether a map reads the nodes that `is_meant` names, if at all, element by element.
+/// Returns whether a map has only element-wise reads of the nodes for which `is_meant` is true, or none.
 pub(crate) fn reads_in_order(body: &KernelBody, is_meant: impl Fn(NodeId) -> bool) -> bool {
     let KernelBody::Map { dims, expr, .. } = body else { return false };
     let is_meant = |value: &ValueId| is_meant(NodeId(value.0));
@@ -94,7 +94,7 @@ pub(crate) fn reads_in_order(body: &KernelBody, is_meant: impl Fn(NodeId) -> boo
     })
 }
 
-/// Whether the view's element is always the one at the iteration's own position.
+/// Returns whether the view's element is always the one at the iteration's current position.
 fn is_identity(view: &AffineView, dims: &[usize]) -> bool {
     let mut stride = 1;
     let mut in_order = view.offset == 0 && view.bounds.is_empty();

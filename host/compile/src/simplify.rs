@@ -1,7 +1,8 @@
-//! A smaller graph that computes the same: no dead nodes, no node twice, no operator that changes nothing.
+//! Graph simplification. The result computes the same values without dead nodes, duplicate nodes and operators that
+//! change nothing.
 //!
-//! Rules hold for every value, NaN and -0 included. Nothing reads a tensor without elements afterwards, unless its own
-//! result has none, so kernels never touch empty memory.
+//! All rules hold for every value, NaN and -0 included. In the result, no node reads a tensor without elements unless
+//! its own result has none, so kernels never touch empty memory.
 
 mod empty_tensors;
 mod identity_folding;
@@ -15,10 +16,10 @@ use saggar_tensor::{Graph, GraphNode, InterruptCheck, InterruptedError, NodeId};
 
 use crate::limits::CONCAT_OPERANDS_MAX;
 
-/// The simplified graph; inputs, variables, outputs and assignments keep their order.
+/// Returns the simplified graph; inputs, variables, outputs and assignments keep their order.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(crate) fn simplify(graph: &Graph, interrupt: &InterruptCheck<'_>) -> Result<Graph, InterruptedError> {
     let mut rewrite = GraphRewriter { graph: copy_ports(graph), known: HashMap::new() };
     let live = live_nodes(graph);
@@ -46,19 +47,19 @@ fn copy_ports(graph: &Graph) -> Graph {
     }
 }
 
-/// Adds a node, whatever is there.
+/// Adds a node without a search for an equal one.
 fn push_node(graph: &mut Graph, node: GraphNode) -> NodeId {
     graph.nodes.push(node);
     NodeId(graph.nodes.len() as u32 - 1)
 }
 
-/// Turns outputs and assignments to the places that their nodes have now.
+/// Updates outputs and assignments to the new node numbers.
 fn remap_outputs(graph: &mut Graph, places: &[NodeId]) {
     graph.outputs.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
     graph.assignments.iter_mut().for_each(|(_, node)| *node = places[node.index()]);
 }
 
-/// Which nodes an output or an assignment needs.
+/// Returns, for each node, whether an output or an assignment depends on it.
 fn live_nodes(graph: &Graph) -> Vec<bool> {
     let mut live = vec![false; graph.nodes.len()];
     let wanted = graph.outputs.iter().map(|(_, node)| node).chain(graph.assignments.iter().map(|(_, node)| node));
@@ -71,7 +72,7 @@ fn live_nodes(graph: &Graph) -> Vec<bool> {
     live
 }
 
-/// Without dead nodes.
+/// Returns the graph without dead nodes.
 fn remove_dead_nodes(graph: &Graph, interrupt: &InterruptCheck<'_>) -> Result<Graph, InterruptedError> {
     let live = live_nodes(graph);
     let mut smaller = copy_ports(graph);
@@ -88,12 +89,13 @@ fn remove_dead_nodes(graph: &Graph, interrupt: &InterruptCheck<'_>) -> Result<Gr
 /// A graph under construction.
 struct GraphRewriter {
     graph: Graph,
-    /// Nodes by operator (as text, since numbers in it are compared by their bits), operands and descriptor.
+    /// Nodes by operator, operands and descriptor. The operator is text, because its numbers are compared by their
+    /// bits.
     known: HashMap<(String, Vec<NodeId>, String), NodeId>,
 }
 
 impl GraphRewriter {
-    /// The node, or one that is the same.
+    /// Adds the node, or returns an equal existing one.
     fn add_or_reuse(&mut self, node: GraphNode) -> NodeId {
         if let Some(same) = identity_folding::equal_operand(&self.graph, &node) {
             return same;
@@ -124,7 +126,7 @@ impl GraphRewriter {
         }
     }
 
-    /// Without empty operands; more than one kernel joins become a tree.
+    /// Adds a concatenation without its empty operands. More operands than one kernel joins become a tree.
     fn concat(&mut self, axis: usize, mut node: GraphNode) -> NodeId {
         let graph = &self.graph;
         node.inputs.retain(|input| graph.descriptor(*input).shape.elements() > 0);

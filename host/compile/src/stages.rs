@@ -1,4 +1,4 @@
-//! What each pass makes of a graph, for people: the compiler's way from a verified graph to a program, step by step.
+//! The intermediate results of the compiler's passes, for display: from a verified graph to a program.
 
 use std::collections::BTreeSet;
 
@@ -10,32 +10,32 @@ use crate::label::kernel_label;
 use crate::program::Program;
 use crate::target::CompileTarget;
 
-/// A graph after each of the passes.
+/// The intermediate results of compiling one graph.
 #[derive(Clone, Debug)]
 pub struct CompileStages {
-    /// What is fused: simplified, laid out for the target, with the copies that outputs and assignments need. Its text form
-    /// shows it; not every such graph would be verified again.
+    /// The graph that is fused: simplified, with the target's channel layout, and with the copies that outputs and
+    /// assignments need. It is meant for its text form; not every such graph would pass verification.
     pub simplified: Graph,
-    /// Fused groups in the order in which they run: one for each of the program's kernels.
+    /// Fused groups in execution order, one for each kernel of the program.
     pub groups: Vec<FusedGroup>,
-    /// The program, scheduled and with every value at its place.
+    /// The program, scheduled and with buffers assigned.
     pub program: Program,
 }
 
-/// Nodes of [`CompileStages::simplified`] that one kernel computes.
+/// The nodes of [`CompileStages::simplified`] that one kernel computes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FusedGroup {
-    /// The kernel's label: its family, and what the plugin calls what is in it.
+    /// The kernel's label: its family, and the plugin's labels of its nodes.
     pub label: String,
-    /// What it computes, in the graph's order. Nodes that are cheap may be computed in several groups.
+    /// Computed nodes, in the graph's order. Several groups can compute the same cheap node.
     pub nodes: Vec<NodeId>,
-    /// What it reads from memory.
+    /// Nodes read from memory.
     pub reads: Vec<NodeId>,
-    /// What it writes to memory.
+    /// Nodes written to memory.
     pub writes: Vec<NodeId>,
 }
 
-/// As [`crate::compile`], with what comes before the program.
+/// Compiles as [`crate::compile`] does, and returns the intermediate results too.
 ///
 /// # Errors
 /// As [`crate::compile`].
@@ -48,7 +48,7 @@ pub fn compile_stages(graph: &VerifiedGraph, target: &CompileTarget) -> Result<C
         let groups = drafts.iter().map(|draft| fused_group(graph, draft)).collect();
         seen = Some((graph.clone(), groups));
     })?;
-    // Every way to a program leads past the schedule.
+    // `run_passes` always calls the callback before it returns a program.
     let (simplified, groups) = seen.unwrap_or_default();
     Ok(CompileStages { simplified, groups, program })
 }

@@ -1,4 +1,4 @@
-//! What the compiler must know of a device: how elements lie in its memory, and how large an allocation may be.
+//! Compile targets: how a device stores elements, and its memory limits.
 
 use saggar_tensor::{DType, Descriptor};
 use serde::{Deserialize, Serialize};
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{FUSED_MATMUL_TILE_ROWS, FUSED_MATMUL_VALUES_MAX};
 use crate::program::KernelBody;
 
-/// How a device stores elements; values of different classes never share a slab.
+/// A storage class: how a device stores elements. Values of different classes never share a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StorageClass {
     /// Raw bytes: a host device, any data type.
     Bytes,
-    /// An array of WGSL `f32`: `float32`, and `float16` widened to a word that holds a half-precision number.
+    /// An array of WGSL `f32`: `float32`, and `float16` as a 32-bit word that holds a half-precision number.
     F32,
-    /// An array of WGSL `f16`: `float16` where the device's storage has it.
+    /// An array of WGSL `f16`: `float16` if the device supports `f16` storage.
     F16,
     /// An array of WGSL `i32`: `int32`, and `int8` widened to a word.
     I32,
     /// An array of WGSL `u32`: `uint32`, and `uint8` widened to a word.
     U32,
-    /// An array of WGSL `i64`, or of two words an element where shaders have no `i64`.
+    /// An array of WGSL `i64`, or of two words per element if shaders do not support `i64`.
     I64,
-    /// An array of WGSL `u64`, or of two words.
+    /// An array of WGSL `u64`, or of two words per element if shaders do not support `u64`.
     U64,
 }
 
 impl StorageClass {
-    /// How WGSL storage holds elements of `dtype`, given whether it has `f16`. No other storage is narrower than a word, so
-    /// smaller types are widened.
+    /// Returns the WGSL storage class of `dtype`. `half_storage` says whether the device supports `f16` storage. No
+    /// other storage type is narrower than a word, so smaller types are widened.
     pub const fn for_wgsl(dtype: DType, half_storage: bool) -> StorageClass {
         match dtype {
             DType::F16 if half_storage => StorageClass::F16,
@@ -39,7 +39,7 @@ impl StorageClass {
         }
     }
 
-    /// Bytes of an element of `dtype` that is stored this way.
+    /// Returns the bytes of one element of `dtype` in this class.
     pub const fn element_bytes(self, dtype: DType) -> usize {
         match self {
             StorageClass::Bytes => dtype.bytes(),
@@ -53,33 +53,35 @@ impl StorageClass {
 /// A device's memory model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompileTarget {
-    /// WGSL storage (words, by class) instead of host bytes.
+    /// Whether storage is WGSL words, by class, instead of host bytes.
     pub words: bool,
-    /// Whether that storage has 16-bit floats, which WGSL has as an extension that some adapters lack. Without them `float16` takes a word.
+    /// Whether storage supports 16-bit floats, a WGSL extension that some adapters lack. Without it, `float16` takes a
+    /// word.
     pub half_storage: bool,
-    /// Whether windowed operators are fastest with channels side by side.
+    /// Whether windowed operators are fastest with channels last.
     pub channels_last: bool,
-    /// Whether a map may write a value over one that it reads element by element, and a gradient of max pooling over one
-    /// that it reads tile by tile, where nothing reads it after that. A shader cannot: one storage binding would be read and another one written, both of the same memory.
+    /// Whether kernels can overwrite operands in scratch memory: a map an operand that it reads element by element, and
+    /// a gradient of max pooling one that it reads tile by tile, if no later kernel reads that operand. Shaders cannot,
+    /// because the same memory would have one binding that is read and another that is written.
     pub in_place: bool,
-    /// Alignment of a value in a slab.
+    /// Alignment of a value in a slab, in bytes.
     pub alignment_bytes: usize,
-    /// Largest slab, and largest single value.
+    /// Size of the largest slab, and of the largest single value, in bytes.
     pub slab_bytes_max: usize,
-    /// Bytes that a kernel sees of an allocation through one binding; more take several.
+    /// Most bytes of an allocation visible through one binding; larger allocations need several bindings.
     pub binding_bytes_max: usize,
-    /// Distinct values one kernel may touch: a shader's storage bindings.
+    /// Most distinct values that one kernel touches: a shader's storage bindings.
     pub kernel_values_max: usize,
-    /// Distinct values that a chain may touch ([`KernelBody::FusedMatMul`]); 0 where there are none, and every product is stored before it
-    /// is used.
+    /// Most distinct values that a fused matmul touches ([`KernelBody::Chain`]). 0 if the target does not support fused
+    /// matmuls; every product is then stored before use.
     pub chain_values_max: usize,
-    /// Rows that all matrices of a chain have together, at least: a workgroup has a few of them, and fewer leave most of the device
-    /// idle while products are computed again.
+    /// Fewest rows that all matrices of a fused matmul have together. Each workgroup takes a few rows, so with fewer
+    /// rows most of the device would be idle while products are recomputed.
     pub chain_rows_min: usize,
 }
 
 impl CompileTarget {
-    /// A host with native kernels.
+    /// Returns the target of a host with native kernels.
     pub const fn cpu() -> CompileTarget {
         CompileTarget {
             words: false,
@@ -95,8 +97,8 @@ impl CompileTarget {
         }
     }
 
-    /// An adapter that has what those of today's desktops and servers have: memory that lanes share, and bindings of up to
-    /// 2 GiB. Most kernels use no more than eight of them, which every adapter has.
+    /// Returns the target of an adapter with the common capabilities of current desktops and servers: workgroup memory,
+    /// and bindings of up to 2 GiB. Most kernels use at most eight bindings, which every adapter supports.
     pub const fn gpu() -> CompileTarget {
         CompileTarget {
             words: true,
@@ -112,22 +114,22 @@ impl CompileTarget {
         }
     }
 
-    /// Distinct values that this kernel may touch.
+    /// Returns the most distinct values that a kernel with `body` can touch.
     pub(crate) fn values_max(&self, body: &KernelBody) -> usize {
         if matches!(body, KernelBody::Chain { .. }) { self.chain_values_max } else { self.kernel_values_max }
     }
 
-    /// The class of a data type.
+    /// Returns the storage class of a data type.
     pub fn class(&self, dtype: DType) -> StorageClass {
         if self.words { StorageClass::for_wgsl(dtype, self.half_storage) } else { StorageClass::Bytes }
     }
 
-    /// Bytes of one element in the device's memory.
+    /// Returns the bytes of one element in the device's memory.
     pub fn element_bytes(&self, dtype: DType) -> usize {
         self.class(dtype).element_bytes(dtype)
     }
 
-    /// Bytes of a tensor's elements in the device's memory.
+    /// Returns the bytes of a tensor's elements in the device's memory.
     pub fn tensor_bytes(&self, descriptor: &Descriptor) -> u64 {
         (descriptor.shape.elements() as u64).saturating_mul(self.element_bytes(descriptor.dtype) as u64)
     }

@@ -1,4 +1,4 @@
-//! Programs as text, for golden tests and for people: slabs, kernels, and where each value lies.
+//! Text form of programs, for golden tests and for users: slabs, kernels, and the memory location of each value.
 
 use std::fmt;
 
@@ -18,15 +18,17 @@ impl fmt::Display for Program {
 }
 
 impl Program {
-    /// One of its kernels as text: sizes, labels, what it reads and writes and where that lies, and what it computes.
+    /// Formats one of this program's kernels: sizes, labels, operands and results with their locations, and the
+    /// computation.
     pub fn kernel_text<'a>(&'a self, kernel: &'a Kernel) -> impl fmt::Display + 'a {
         KernelText(self, kernel)
     }
 }
 
 impl Program {
-    /// What one of its kernels computes, without where it reads and writes and what follows on the way there: equal for kernels
-    /// that take as long as each other, about. For tables that outlive the program.
+    /// Returns a text that identifies the computation of `kernel`, without value locations, prologue and epilogue.
+    /// Kernels with equal texts take about the same time, so that tuning tables that outlive the program use it as a
+    /// key.
     pub fn kernel_identity(&self, kernel: &Kernel) -> String {
         let (reads, writes) = (kernel.body.read_values(), kernel.body.written_values());
         let touched = reads.iter().take(2).chain(writes.iter().take(1));
@@ -76,7 +78,7 @@ impl fmt::Display for ValueText<'_> {
     }
 }
 
-/// Sizes and options.
+/// Formats sizes and options.
 fn format_geometry(body: &KernelBody) -> String {
     match body {
         KernelBody::Map { dims, .. } => format!("{dims:?}"),
@@ -112,7 +114,7 @@ fn format_geometry(body: &KernelBody) -> String {
     }
 }
 
-/// What is said of a layout that is not the usual one.
+/// Returns the text for a layout other than the default.
 fn layout_suffix(layout: ChannelLayout) -> &'static str {
     match layout {
         ChannelLayout::ChannelsFirst => "",

@@ -1,19 +1,19 @@
-//! A topological order of kernels that can be changed locally, so that searches for a dependency need not leave the part of the
-//! order between two kernels.
+//! A dynamic topological order of kernels. It can be changed locally, so a search for a dependency between two kernels
+//! only visits the kernels between them in the order.
 //!
-//! Source: Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", JEA 2006, with labels that have
-//! gaps in place of positions.
+//! Source: Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", JEA 2006, with labels
+//! that have gaps instead of positions.
 
 use std::collections::BTreeMap;
 
-/// Distance of two labels that were just assigned. There are at most 2^17 kernels or so.
+/// Distance between two newly assigned labels. There are at most about 2^17 kernels.
 const GAP: u128 = 1 << 100;
 
-/// The order. Kernels are numbers from 0.
+/// A topological order of kernels, which are numbered from 0.
 pub(crate) struct TopologicalOrder {
     labels: Vec<u128>,
     kernels: BTreeMap<u128, usize>,
-    /// The search that last saw each kernel.
+    /// For each kernel, the number of the search that visited it last.
     seen: Vec<u32>,
     search: u32,
     /// Kernels visited by all searches.
@@ -21,7 +21,7 @@ pub(crate) struct TopologicalOrder {
 }
 
 impl TopologicalOrder {
-    /// The order in which `kernels` are given, each of `0 .. kernels.len()` once.
+    /// Creates the order in which `kernels` are given, each of `0 .. kernels.len()` once.
     pub(crate) fn new(kernels: impl IntoIterator<Item = usize>) -> TopologicalOrder {
         let kernels: BTreeMap<u128, usize> =
             kernels.into_iter().zip(1u128..).map(|(kernel, position)| (position * GAP, kernel)).collect();
@@ -43,14 +43,15 @@ impl TopologicalOrder {
         self.labels[first] < self.labels[last]
     }
 
-    /// Kernels visited by all searches so far.
+    /// Returns the number of kernels visited by all searches so far.
     pub(crate) fn visits(&self) -> usize {
         self.visits
     }
 
-    /// The kernels that are reached from `open` by `next`; at most `max` are visited. `next` returns false to give up.
+    /// Returns the kernels reachable from `open` through `next`, and visits at most `max`. `next` returns false to stop
+    /// the search.
     ///
-    /// Returns `None` if it gave up, or if there are more.
+    /// Returns `None` if `next` stopped the search, or if more than `max` kernels are reachable.
     pub(crate) fn reachable(
         &mut self,
         mut open: Vec<usize>,
@@ -76,7 +77,7 @@ impl TopologicalOrder {
         Some(reached)
     }
 
-    /// Moves `moved` directly before `kernel`, which is not one of them; their own order stays.
+    /// Moves `moved` directly before `kernel`, which is not in `moved`; their relative order does not change.
     pub(crate) fn move_before(&mut self, moved: Vec<usize>, kernel: usize) {
         self.relabel(moved, |order| {
             let high = order.labels[kernel];
@@ -85,7 +86,7 @@ impl TopologicalOrder {
         });
     }
 
-    /// Moves `moved` directly after `kernel`, which is not one of them; their own order stays.
+    /// Moves `moved` directly after `kernel`, which is not in `moved`; their relative order does not change.
     pub(crate) fn move_after(&mut self, moved: Vec<usize>, kernel: usize) {
         self.relabel(moved, |order| {
             let low = order.labels[kernel];
@@ -94,7 +95,7 @@ impl TopologicalOrder {
         });
     }
 
-    /// Gives `kept` the place of the earlier one of both, and `gone` none.
+    /// Moves `kept` to the earlier position of the two kernels, and removes `gone`.
     pub(crate) fn merge(&mut self, kept: usize, gone: usize) {
         let label = self.labels[kept].min(self.labels[gone]);
         for kernel in [kept, gone] {
@@ -104,7 +105,7 @@ impl TopologicalOrder {
         self.kernels.insert(label, kept);
     }
 
-    /// Gives `moved` labels between those that `gap` finds once they are out of the way.
+    /// Removes `moved` from the order, then gives them labels inside the gap that `gap` finds.
     fn relabel(&mut self, mut moved: Vec<usize>, gap: impl Fn(&TopologicalOrder) -> (u128, u128)) {
         moved.sort_unstable_by_key(|&kernel| self.labels[kernel]);
         for kernel in &moved {

@@ -1,12 +1,13 @@
-//! Kernels as WGSL text. Pure text generation: what is valid is for naga to say, in this crate's tests and in the driver.
+//! WGSL code generation for kernels. Pure text generation: naga validates the text, in this crate's tests and in the
+//! driver.
 //!
-//! One storage binding for each distinct resource a kernel touches, all `read_write`, so that a buffer that is read
-//! and written has one usage. Sizes, strides and slab offsets are baked in: a shader belongs to one kernel of one
-//! program. Work is one-dimensional, folded into two dimensions where a device's limit of workgroups would be passed.
-//! Integers of 8 bits occupy a word and are kept in their range after every operation. Half-precision floats are `f32`
-//! that are rounded after every operation, and in memory `f16` where the device has it; sums are accumulated in `f32` and
-//! rounded once. Integers of 64 bits are `i64` and `u64`, naga's extension of WGSL, where the device has it, and two words where
-//! it has not.
+//! A kernel has one storage binding for each distinct resource that it touches, all `read_write`, so that a buffer that
+//! is both read and written has one usage. Sizes, strides and slab offsets are constants in the text: a shader belongs
+//! to one kernel of one program. Work is one-dimensional, folded into two dimensions if it would exceed the device's
+//! workgroup limit. 8-bit integers occupy a word and are wrapped to their range after every operation. Half-precision
+//! floats are `f32` values rounded after every operation, stored as `f16` if the device supports it; sums are
+//! accumulated in `f32` and rounded once. 64-bit integers are `i64` and `u64`, naga's extension of WGSL, if the device
+//! supports them, otherwise two words.
 //!
 //! No atomics: every sum has a fixed order, so equal programs give equal bits on one device and driver.
 
@@ -35,60 +36,63 @@ use thiserror::Error;
 use crate::program::{ChannelLayout, Kernel, KernelBody, Program};
 use writer::ShaderWriter;
 
-/// Workgroups a device takes along one dimension (WebGPU's lowest limit, which every adapter meets).
+/// Most workgroups of a dispatch along one dimension (WebGPU's lowest limit, which every adapter meets).
 pub const WORKGROUPS_MAX: u32 = 65_535;
 
-/// Storage bindings of a kernel that every adapter takes (WebGPU's lowest limit). Kernels with windows may need more.
+/// Storage bindings of a kernel that every adapter supports (WebGPU's lowest limit). Kernels that split buffers into
+/// several bindings can need more.
 const BINDINGS_MAX: usize = 8;
 
-/// Storage bindings that a device must allow where programs have chains.
+/// Storage bindings that a device must support for programs with fused matmuls.
 pub const FUSED_MATMUL_BINDINGS: usize = 16;
 
-/// The name of the constant that says where a slice of a shader's workgroups begins.
+/// Name of the shader constant that holds the number of the first workgroup of a slice.
 pub const FIRST_GROUP: &str = "first_group";
 
-/// Which kernels suit the device, and which it cannot have.
+/// Device properties that decide which kernels are generated, and which are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShaderTuning {
-    /// Stage tiles in workgroup memory: right for GPUs, slow where shaders run on a processor.
+    /// Whether to stage tiles in workgroup memory: fast on GPUs, slow if shaders run on a CPU.
     pub workgroup_memory: bool,
-    /// Whether shaders have `i64` and `u64`; integers of 64 bits are two words otherwise, which takes several operations for one.
+    /// Whether shaders support `i64` and `u64`. Otherwise 64-bit integers are two words, and one operation on them
+    /// takes several.
     pub wide_integers: bool,
-    /// Whether storage has `f16`; floats of 16 bits take words otherwise.
+    /// Whether storage supports `f16`; otherwise 16-bit floats take a word.
     pub half_storage: bool,
-    /// Bytes of a buffer that one binding shows at most, a multiple of the element sizes. A kernel sees a larger one through
-    /// several bindings.
+    /// Most bytes of a buffer visible through one binding, a multiple of the element sizes. A kernel sees a larger
+    /// buffer through several bindings.
     pub window_bytes: usize,
-    /// Times that loops may run in one invocation, all together; kernels with more are refused. Mesa's llvmpipe ends loops
-    /// silently after 65,535.
+    /// Most loop iterations in one invocation, all loops together; kernels with more are refused. Mesa's llvmpipe
+    /// silently ends loops after 65,535 iterations.
     pub iterations_max: usize,
-    /// Operations that one dispatch does at most, about: kernels of more are several dispatches of some of their workgroups,
-    /// so that others have their turn between them and no driver takes the device for one that hangs.
+    /// Most operations in one dispatch, approximately. Larger kernels are split into several dispatches, so that other
+    /// work can run in between and no driver takes the device for hung.
     pub operations_max: u64,
-    /// Workgroups that run at the same time, about: products are cut into enough tiles, and parts of their depth, for so many.
+    /// Number of workgroups that run at the same time, approximately: products are cut into enough tiles, and their
+    /// depth into enough parts, for this number.
     pub workgroups_at_once: usize,
-    /// Operations of subgroups on small matrices, where there are any: products of 16-bit floats are made of them.
+    /// Cooperative matrix operations, or `None` if unsupported. Products of 16-bit floats use them.
     pub cooperative_matrix: Option<CooperativeMatrix>,
-    /// Lanes of a subgroup, a power of two from 8 to 64, where every subgroup has as many and its lanes can read each other's
-    /// registers: folds go that way instead of through the memory that lanes share.
+    /// Subgroup size, a power of two from 8 to 64, if every subgroup has this size and its lanes can read each other's
+    /// registers; otherwise `None`. With it, reductions use subgroups instead of workgroup memory.
     pub subgroup: Option<usize>,
 }
 
-/// Bytes that lanes share, at most, where products are made of small matrices; tested.
+/// Most bytes of workgroup memory of products by cooperative matrices; checked by a test.
 pub const COOPERATIVE_MATRIX_SHARED_BYTES: usize = 32 << 10;
 
-/// An operation of a subgroup that multiplies two small square matrices of 16-bit floats and adds the product to a third, of
-/// 32-bit floats.
+/// A cooperative matrix operation: a subgroup multiplies two small square matrices of 16-bit floats and adds the
+/// product to a third one of 32-bit floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CooperativeMatrix {
-    /// Rows and columns: 8 or 16.
+    /// Rows and columns of the matrices: 8 or 16.
     pub side: usize,
-    /// Lanes of a subgroup, of which every subgroup has as many.
+    /// Lanes of a subgroup; every subgroup has the same size.
     pub subgroup: usize,
 }
 
 impl ShaderTuning {
-    /// What a GPU without limits would have, of the size of today's in servers.
+    /// The properties of a GPU without limits, of the size of current server GPUs.
     pub const UNLIMITED: ShaderTuning = ShaderTuning {
         workgroup_memory: true,
         wide_integers: true,
@@ -102,7 +106,7 @@ impl ShaderTuning {
     };
 }
 
-/// What stands behind a binding number.
+/// The resource behind a binding number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ShaderResource {
     /// The caller's tensor for an input of the program.
@@ -111,76 +115,76 @@ pub enum ShaderResource {
     Variable(u32),
     /// The device's copy of a constant.
     Constant(u32),
-    /// The fresh tensor of an output.
+    /// The new tensor of an output.
     Output(u32),
     /// A slab of scratch memory.
     Slab(u32),
-    /// What a kernel's first pass leaves to its second, scratch memory too.
+    /// Scratch memory that a kernel's first pass writes and its second pass reads.
     PassBuffer,
 }
 
-/// The part of a resource that one binding shows.
+/// The part of a resource that one binding exposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShaderBinding {
-    /// Which resource.
+    /// The resource.
     pub resource: ShaderResource,
-    /// Where the part begins.
+    /// Offset of the part in bytes.
     pub offset_bytes: usize,
-    /// How long it is; none: to the end.
+    /// Length of the part in bytes; `None` means up to the end of the resource.
     pub bytes: Option<usize>,
 }
 
-/// A pass of a kernel. Its entry point is `main`.
+/// One pass of a kernel. Its entry point is `main`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shader {
-    /// WGSL.
+    /// WGSL text.
     pub source: String,
-    /// What binding `k` of group 0 shows, at position `k`.
+    /// Bindings of group 0, by binding number.
     pub bindings: Vec<ShaderBinding>,
-    /// Workgroups to dispatch; the first is 0 where the kernel has nothing to write.
+    /// Workgroups to dispatch; the first number is 0 if the kernel has nothing to write.
     pub workgroups: [u32; 3],
-    /// Dispatches of so many workgroups, at least 1. Each has the number of its first workgroup in the shader's constant
-    /// [`FIRST_GROUP`]: the product of `workgroups` more than the one before it.
+    /// Number of dispatches of `workgroups`, at least 1. The shader's constant [`FIRST_GROUP`] is the number of a
+    /// dispatch's first workgroup, and grows by the product of `workgroups` from one dispatch to the next.
     pub slices: u32,
-    /// What [`ShaderResource::PassBuffer`] holds; 0 where the kernel is one pass.
+    /// Size of [`ShaderResource::PassBuffer`] in bytes; 0 if the kernel has one pass.
     pub pass_buffer_bytes: usize,
 }
 
-/// Why a kernel has no shader.
+/// Reasons why a kernel has no shader.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ShaderError {
-    /// Windows over channels that lie side by side: programs for devices with shaders have none.
-    #[error("{kernel}: shaders read windows with channels first")]
+    /// A windowed kernel with channels last; the compiler does not generate these for devices with shaders.
+    #[error("{kernel}: channels last, but shaders support only channels first")]
     ChannelsLast {
         /// The kernel's label.
         kernel: String,
     },
     /// More loop iterations than the device runs.
-    #[error("{kernel}: its loops run {iterations} times in one invocation, and this device ends them after {limit}")]
+    #[error("{kernel}: {iterations} loop iterations in one invocation, but this device allows {limit}")]
     Iterations {
         /// The kernel's label.
         kernel: String,
-        /// How many.
+        /// Iterations of the kernel.
         iterations: usize,
-        /// How many are allowed.
+        /// Most iterations that the device allows.
         limit: usize,
     },
 }
 
-/// One of several ways to compute a kernel.
+/// An autotuning candidate: one of several variants of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShaderCandidate {
-    /// What it is called, the same in every build that has it.
+    /// Name of the candidate, equal in every build that supports it.
     pub name: String,
-    /// What it takes by the compiler's figures, in no unit, which the kernel's other ways share.
+    /// Estimated time, in an arbitrary unit that all candidates of the kernel share.
     pub estimated_time: usize,
 }
 
-/// The ways to compute `kernel`, the best one by the compiler's figures first; none where there is only one. Their results may
-/// differ in their last bits.
+/// Returns the autotuning candidates of `kernel`, the one with the lowest estimated time first. Returns an empty list
+/// if there is only one variant. Results of different candidates can differ in their last bits.
 ///
 /// # Errors
-/// Those of [`shader_passes`].
+/// As [`shader_passes`].
 pub fn autotune_candidates(
     program: &Program,
     kernel: &Kernel,
@@ -191,18 +195,19 @@ pub fn autotune_candidates(
     Ok(writer.into_candidates())
 }
 
-/// Writes `kernel`, one of `program.kernels`, as WGSL: one pass, or two, one after the other.
+/// Generates the WGSL of `kernel`, one of `program.kernels`: one pass, or two to run in order.
 ///
 /// # Errors
-/// `ChannelsLast`; `Iterations`.
+/// Returns `ChannelsLast` for a kernel with channels last, and `Iterations` for a kernel with too many loop iterations.
 pub fn shader_passes(program: &Program, kernel: &Kernel, tuning: ShaderTuning) -> Result<Vec<Shader>, ShaderError> {
     shader_passes_of_candidate(program, kernel, tuning, None)
 }
 
-/// As [`shader_passes`], in the way of this name; in the best one by the compiler's figures where there is no such way.
+/// Generates the WGSL as [`shader_passes`] does, with the candidate named `way`. If no candidate has this name, uses
+/// the one with the lowest estimated time.
 ///
 /// # Errors
-/// Those of [`shader_passes`].
+/// As [`shader_passes`].
 pub fn shader_passes_of_candidate(
     program: &Program,
     kernel: &Kernel,

@@ -1,4 +1,4 @@
-//! Writes an attempt down while it runs: its log line by line, its series and usage in batches, its metrics at once.
+//! Records a running attempt: its log line by line, its series and usage in batches, its metrics immediately.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,27 +16,27 @@ use crate::protocol::{self, WorkerEvent};
 use crate::shared::SharedState;
 use crate::spec::{PREEMPTED, RetryCause};
 
-/// Points of series that are held back at most before they are recorded.
+/// Maximum number of buffered series points.
 const POINTS_BUFFERED_MAX: usize = 512;
 
-/// Bytes of a point in the records, about.
+/// Approximate bytes of a point in the records.
 const POINT_BYTES: u64 = 100;
 
-/// The kind of the event that a job's running time was granted once more.
+/// The kind of the event that extends a job's running time.
 const EXTENDED_EVENT: &str = "EXTENDED";
 
-/// What earlier attempts at a job leave to the next.
+/// The history of a job's earlier attempts.
 pub(crate) struct AttemptHistory {
     /// Seconds that they ran.
     pub(crate) wall_seconds: f64,
-    /// How many of them ended for a cause that counts against the job's retries.
+    /// The number of attempts whose end counts against the job's retries.
     pub(crate) interruptions: u32,
-    /// How often the job's running time was granted once more.
+    /// The number of extensions of the job's running time.
     pub(crate) extensions: u32,
 }
 
-/// Records points. What cannot be recorded is no reason to end a training: of series that are too many, the values are
-/// left out, and why is returned.
+/// Records points. A failure does not end the training: if there are too many series, their values are dropped and the
+/// reason is returned.
 fn record_points(
     records: &dyn JobRecords,
     lease: &JobLease,
@@ -52,7 +52,7 @@ fn record_points(
     Ok(Some(refused))
 }
 
-/// Records one attempt.
+/// A recorder of one attempt.
 pub(crate) struct AttemptRecorder {
     shared: Arc<SharedState>,
     lease: JobLease,
@@ -61,7 +61,7 @@ pub(crate) struct AttemptRecorder {
     rights: AccessRights,
     task: String,
     log: LogWriter,
-    /// Lines that could not be written since the last one that could, and why not.
+    /// Log lines that could not be written since the last successful write, and the reason.
     lines_lost: u64,
     lost_reason: String,
     points: Vec<MetricPoint>,
@@ -70,16 +70,16 @@ pub(crate) struct AttemptRecorder {
     reported: protocol::WorkerUsage,
     step: u64,
     target: u64,
-    /// Whether it is known at which step this attempt began: it resumed, or did its first step.
+    /// Whether the first step of this attempt is known: it resumed, or did its first step.
     start_step_is_known: bool,
     dirty: bool,
-    /// Whether the log says that values of some series are not kept.
+    /// Whether the log already says that values of some series are dropped.
     series_warning_logged: bool,
-    /// Whether nothing more may be stored: then lines of the log are lost too.
+    /// Whether the storage quota is exhausted; log lines are then lost too.
     is_storage_full: bool,
     device: String,
     checkpoint_ms: u64,
-    /// Why the attempt before this one ended, for the metric of resumes.
+    /// The cause that ended the previous attempt, for the metric of resumes.
     previous_cause: String,
 }
 
@@ -105,7 +105,7 @@ impl AttemptRecorder {
             lines_lost: 0,
             lost_reason: String::new(),
             points: Vec::new(),
-            // An attempt that ends before it does anything did no step, and undid none.
+            // An attempt that ends before it starts its work did no step, and undid none.
             usage: AttemptUsage { first_step: job.step, last_step: job.step, ..AttemptUsage::default() },
             began: Instant::now(),
             reported: protocol::WorkerUsage::default(),
@@ -125,13 +125,13 @@ impl AttemptRecorder {
         &self.name
     }
 
-    /// Device seconds that the attempt has used.
+    /// Returns the device seconds that the attempt has used.
     pub(crate) fn device_seconds(&self) -> f64 {
         self.usage.gpu_seconds
     }
 
-    /// Writes a line to the attempt's log. A log that cannot be written, for want of disk space, is no reason to end a
-    /// training: the log says later how much it lacks.
+    /// Writes a line to the attempt's log. A write error, such as a full disk, does not end the training: the log later
+    /// reports how many lines are missing.
     pub(crate) fn log(&mut self, line: &str) {
         let now_ms = self.shared.clock.now_ms();
         let at_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
@@ -158,7 +158,7 @@ impl AttemptRecorder {
         self.shared.notify_change();
     }
 
-    /// Records what the worker said.
+    /// Records an event of the worker.
     pub(crate) async fn record_event(&mut self, event: WorkerEvent) -> Result<(), JobError> {
         let now_ms = self.shared.clock.now_ms();
         match event {
@@ -191,7 +191,7 @@ impl AttemptRecorder {
                     self.shared.record_progress(&self.lease.job);
                 }
                 if !self.start_step_is_known {
-                    // There was no checkpoint to go on from.
+                    // There was no checkpoint to resume from.
                     (self.usage.first_step, self.start_step_is_known) = (0, true);
                 }
                 (self.step, self.target, self.dirty) = (step, of, true);
@@ -249,7 +249,7 @@ impl AttemptRecorder {
         self.record_note("PUBLICATION_REFUSED", reason).await
     }
 
-    /// Has a publication, or its refusal, written down.
+    /// Records a publication, or its refusal, in the effect log.
     fn log_publication(&self, model: &str, detail: String, is_done: bool) {
         let (thing, rights, project) = (model.to_owned(), self.rights.clone(), self.project.clone());
         self.shared.log_effect(&JobEffect {
@@ -284,7 +284,7 @@ impl AttemptRecorder {
     }
 
     fn record_usage(&mut self, now: protocol::WorkerUsage) {
-        // A worker's time begins when its process is asked for, and ends when it is gone.
+        // A worker's time begins when its process is requested, and ends when the process is gone.
         let now = protocol::WorkerUsage { wall_seconds: self.began.elapsed().as_secs_f64(), ..now };
         let before = std::mem::replace(&mut self.reported, now);
         self.usage.wall_seconds = now.wall_seconds;
@@ -313,7 +313,7 @@ impl AttemptRecorder {
         families.gpu_submissions.with_label_values(&device).inc_by(submissions as f64);
     }
 
-    /// Records what is held back: points, steps and usage.
+    /// Writes buffered points, steps and usage to the records.
     pub(crate) async fn flush(&mut self) -> Result<(), JobError> {
         let points = std::mem::take(&mut self.points);
         if points.is_empty() && !self.dirty {
@@ -345,28 +345,28 @@ impl AttemptRecorder {
         Ok(())
     }
 
-    /// Records that the attempt was told to stop, and why.
+    /// Records that the attempt was asked to stop, and the reason.
     pub(crate) async fn record_stopping(&mut self, code: &str) -> Result<(), JobError> {
         let now_ms = self.shared.clock.now_ms();
         let reason = StateReason::new(code, "saving its state");
         self.with_lease(move |records, lease| records.set_state(lease, JobState::Stopping, &reason, now_ms)).await
     }
 
-    /// Records that the job's running time was granted once more.
+    /// Records that the job's running time was extended.
     pub(crate) async fn record_extension(&mut self, number: u32, of: u32) -> Result<(), JobError> {
-        let text = format!("the job's running time is used up; extended for the {number}. time of at most {of}");
+        let text = format!("the job's running time is used up; extension {number} of at most {of}");
         self.record_note(EXTENDED_EVENT, text.clone()).await?;
         self.log(&text);
         Ok(())
     }
 
-    /// Whether somebody asked the job to stop.
+    /// Returns the reason of a request to stop the job, or `None` if there is no request.
     pub(crate) async fn stop_reason(&self) -> Result<Option<StateReason>, JobError> {
         let id = self.lease.job.clone();
         self.shared.with_records(move |records| records.get(&id).map(|job| job.stop)).await
     }
 
-    /// What the attempts before this one leave to it.
+    /// Returns the history of the attempts before this one.
     pub(crate) async fn history(&mut self) -> Result<AttemptHistory, JobError> {
         let id = self.lease.job.clone();
         let read =
@@ -384,7 +384,7 @@ impl AttemptRecorder {
         })
     }
 
-    /// Ends the attempt and does with the job what was decided.
+    /// Ends the attempt and applies the decision about the job.
     pub(crate) async fn finish(mut self, next: RetryDecision) -> Result<(), JobError> {
         self.record_usage(self.reported);
         self.flush().await?;
@@ -426,14 +426,14 @@ impl AttemptRecorder {
         Ok(())
     }
 
-    /// Says in the job's events what its log lacks and cannot say itself any more.
+    /// Records an event that says how many log lines were lost, because the log itself no longer can.
     async fn record_lost_lines(&self) {
         if self.lines_lost == 0 {
             return;
         }
         let (lost, attempt, reason) = (self.lines_lost, self.lease.attempt, &self.lost_reason);
         let text = format!("{lost} lines of attempt {attempt}'s log could not be written: {reason}");
-        // Where not even this can be recorded, the end of the attempt cannot either.
+        // If this cannot be recorded, the end of the attempt cannot be recorded either.
         if let Err(error) = self.record_note("LOG_LINES_LOST", text).await {
             tracing::error!(job = %self.name, %error, lost, "the job's log lacks lines");
         }
@@ -467,7 +467,7 @@ impl AttemptRecorder {
 }
 
 impl Drop for AttemptRecorder {
-    /// However it ends, the attempt no longer runs here.
+    /// Whatever the outcome, the attempt no longer runs here.
     fn drop(&mut self) {
         self.shared.last_progress().remove(&self.lease.job);
     }

@@ -1,4 +1,4 @@
-//! What users tell jobs to do.
+//! Commands of users for jobs.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,25 @@ use crate::error::JobError;
 use crate::scheduler;
 use crate::spec::{CheckpointSelector, InitFrom, JobSpec, PREEMPTED};
 
-/// A job to record.
+/// A job to be submitted.
 #[derive(Clone, Debug)]
 pub struct JobSubmission {
-    /// What it is to do. The caller has checked that plugin and datasets exist, and filled in their versions.
+    /// The specification. The caller has checked that the plugin and the datasets exist, and has filled in their
+    /// versions.
     pub spec: JobSpec,
-    /// The key that it comes with.
+    /// The name of the submitting key.
     pub owner: Option<String>,
-    /// What that key may do.
+    /// The access rights of that key.
     pub rights: AccessRights,
-    /// Submitting again under the same one gives the same job.
+    /// A submission with an already used key returns the existing job.
     pub idempotency_key: Option<String>,
 }
 
 impl JobService {
-    /// Records a job and has it run in its turn.
+    /// Records a job and queues it.
     ///
     /// # Errors
-    /// `Spec`; `NoQueue`; `JobRecords`, among them that too many wait.
+    /// `Spec`; `NoQueue`; `Records`, also if too many jobs are queued.
     pub async fn submit(&self, submission: JobSubmission) -> Result<JobRecord, JobError> {
         let JobSubmission { spec, owner, rights, idempotency_key } = submission;
         self.validate_spec(&spec)?;
@@ -51,16 +52,16 @@ impl JobService {
         Ok(job)
     }
 
-    /// The job that was submitted under this idempotency key, if there is one.
+    /// Returns the job that was submitted under this idempotency key, or `None`.
     ///
     /// # Errors
-    /// `JobRecords`.
+    /// `Records`.
     pub async fn job_by_idempotency_key(&self, key: &str) -> Result<Option<JobRecord>, JobError> {
         let key = key.to_owned();
         self.shared.with_records(move |records| records.find_by_idempotency_key(&key)).await
     }
 
-    /// Whether a job could be submitted: its specification is one, and its queue is there.
+    /// Checks that a job could be submitted: its specification is valid and its queue exists.
     ///
     /// # Errors
     /// `Spec`; `NoQueue`.
@@ -77,7 +78,7 @@ impl JobService {
     /// Asks a job to stop. A running one saves its state first.
     ///
     /// # Errors
-    /// `NotFound`; `State` where it is over; `JobRecords`.
+    /// `NotFound`; `State` if the job is over; `Records`.
     pub async fn stop(&self, name: &str, reason: StateReason) -> Result<JobRecord, JobError> {
         let (name, now_ms) = (name.to_owned(), self.shared.clock.now_ms());
         let stop = move |records: &dyn JobRecords| {
@@ -90,10 +91,10 @@ impl JobService {
         Ok(job)
     }
 
-    /// Has a running job save its state and be queued again.
+    /// Preempts a running job: it saves its state and is queued again.
     ///
     /// # Errors
-    /// `NotFound`; `State` where it does not run here; `JobRecords`.
+    /// `NotFound`; `State` if the job does not run here; `Records`.
     pub async fn preempt(&self, name: &str) -> Result<JobRecord, JobError> {
         let job = self.get(name).await?;
         if !scheduler::request_requeue(&self.shared, &job.id, StateReason::new(PREEMPTED, "preempted by a user")) {
@@ -103,16 +104,16 @@ impl JobService {
         Ok(job)
     }
 
-    /// Has a running job take a checkpoint at its next step boundary. False where it is not running here.
+    /// Asks a running job for a checkpoint at its next step boundary. Returns `false` if the job does not run here.
     pub fn request_checkpoint(&self, id: &str) -> bool {
         self.shared.update_control(id, |orders| orders.checkpoints += 1)
     }
 
-    /// Jobs that are not over with what they were asked for, newest first. Those whose specification cannot be read are left
-    /// out.
+    /// Returns the jobs that are not over with their specifications, newest first. Jobs whose specification cannot be
+    /// read are skipped.
     ///
     /// # Errors
-    /// `JobRecords`.
+    /// `Records`.
     pub async fn unfinished_jobs(&self) -> Result<Vec<(JobRecord, JobSpec)>, JobError> {
         let states = JobState::ALL.into_iter().filter(|state| !state.is_final()).collect();
         let mut filter = JobFilter { states, ..JobFilter::default() };
@@ -126,10 +127,10 @@ impl JobService {
         }
     }
 
-    /// The newest jobs that are over, with what they were asked to do; at most `JOBS_LISTED_MAX`.
+    /// Returns the newest finished jobs with their specifications; at most `JOBS_LISTED_MAX`.
     ///
     /// # Errors
-    /// `JobRecords`.
+    /// `Records`.
     pub async fn newest_finished_jobs(&self) -> Result<Vec<(JobRecord, JobSpec)>, JobError> {
         let states = JobState::ALL.into_iter().filter(|state| state.is_final()).collect();
         let jobs = self.list(JobFilter { states, ..JobFilter::default() }).await?;
@@ -137,11 +138,11 @@ impl JobService {
         Ok(jobs.into_iter().filter_map(spec).collect())
     }
 
-    /// Forgets a job that is over. Its files are the caller's to remove, before: a job whose files are gone can be
-    /// forgotten later, files whose job is forgotten would stay for ever.
+    /// Deletes the record of a finished job. The caller must remove its files first: a record without files can be
+    /// deleted later, but files without a record would never be removed.
     ///
     /// # Errors
-    /// `NotFound`; `State` where it is not over; `JobRecords`.
+    /// `NotFound`; `State` if the job is not over; `Records`.
     pub async fn delete_record(&self, id: &str) -> Result<JobRecord, JobError> {
         let id = id.to_owned();
         let job = self.shared.with_records(move |records| records.remove(&id)).await?;
@@ -150,22 +151,22 @@ impl JobService {
         Ok(job)
     }
 
-    /// Gives the disk space of what was removed from the records back.
+    /// Returns the disk space of removed records to the file system.
     ///
     /// # Errors
-    /// `JobRecords`.
+    /// `Records`.
     pub async fn compact(&self) -> Result<(), JobError> {
         self.shared.with_records(|records| records.compact()).await
     }
 }
 
-/// The specification of a job that does again what another did.
+/// Returns the specification of a job that repeats another job.
 ///
-/// `parameters` and `overrides` replace single keys; null removes one. Without a word about it, a job that did not succeed
-/// goes on from its newest checkpoint, and one that did starts anew.
+/// `parameters` and `overrides` replace single keys; a null value removes a key. By default, a job that did not succeed
+/// continues from its newest checkpoint, and one that succeeded starts from scratch.
 ///
 /// # Errors
-/// `Spec` where an override names no field or has no such value.
+/// `Spec`; `Override` if an override names an unknown field or has an invalid value.
 pub fn restart_spec(
     job: &JobRecord,
     parameters: Map<String, Value>,
@@ -193,7 +194,7 @@ pub fn restart_spec(
             spec.init_from = Some(InitFrom::Checkpoint { job: job.name.clone(), which: CheckpointSelector::Latest });
         }
         true => {
-            let hint = "it has no checkpoint to go on from; leave `resume` out".to_owned();
+            let hint = "it has no checkpoint to resume from; leave `resume` out".to_owned();
             return Err(JobError::State { name: job.name.clone(), state: job.state.name().to_owned(), hint });
         }
         false => {}
@@ -209,7 +210,7 @@ fn set_or_remove(object: &mut Map<String, Value>, key: String, value: Value) {
     }
 }
 
-/// Names of a specification's fields: those of one in which everything is said.
+/// Returns the names of all fields of a specification, taken from one in which every field is set.
 fn spec_field_names() -> BTreeSet<String> {
     let whole = JobSpec {
         experiment: Some(String::new()),
@@ -317,7 +318,7 @@ mod tests {
             let refused = restart_spec(&job(JobState::Failed), Map::new(), object(wrong.clone()), None, false);
             assert!(matches!(refused, Err(JobError::Override { .. })), "{wrong}");
         }
-        // Every field there is can be said.
+        // Every field must be set in that specification.
         let known = spec_field_names();
         for field in ["project", "gpu_slots", "retry_on", "init_from", "shards", "checkpoint_keep_best"] {
             assert!(known.contains(field), "{field}");

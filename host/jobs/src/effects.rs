@@ -1,27 +1,28 @@
-//! What jobs and schedules did to things outside of them, or were refused: for whoever keeps the audit log.
+//! Effects of jobs and schedules on other things, or their refusals, for the audit log.
 
 use saggar_store::{AccessAction, AccessRights};
 
-/// An effect of a job or a schedule.
+/// An effect of a job or a schedule, or an attempt that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEffect {
-    /// What was done, or wanted.
+    /// The action.
     pub effect: AccessAction,
-    /// The thing's name.
+    /// The name of the affected thing.
     pub thing: String,
-    /// Whose rights were asked.
+    /// The rights that were checked.
     pub rights: AccessRights,
-    /// The project that it was done in.
+    /// The project of the job or schedule.
     pub project: String,
-    /// For people: `version 3 by job digits-7`.
+    /// A description for people: `version 3 by job digits-7`.
     pub detail: String,
-    /// Whether it was done; else it was refused.
+    /// Whether it was done; `false` if it was refused.
     pub is_done: bool,
 }
 
-/// What there is to say in a job's log of the version of a model that it published, a line each. Called from the tasks of
-/// supervisors; may wait for a small file to be read.
+/// Returns lines for a job's log about the model version that it published. Called from supervisor tasks; may block to
+/// read a small file.
 pub type PublicationNotes = Box<dyn Fn(&str, u64) -> Vec<String> + Send + Sync>;
 
-/// Writes effects down. Called from the tasks of supervisors and of the scheduler; may wait for an append to a file.
+/// Writes effects to the audit log. Called from the tasks of supervisors and of the scheduler; may block to append to a
+/// file.
 pub type EffectLog = Box<dyn Fn(&JobEffect) + Send + Sync>;

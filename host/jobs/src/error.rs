@@ -1,4 +1,4 @@
-//! What can go wrong with jobs.
+//! Errors of jobs.
 
 use thiserror::Error;
 
@@ -6,188 +6,188 @@ use saggar_store::error::RecordError;
 
 use crate::limits::{MESSAGE_BYTES_MAX, MOUNTS_MAX, PARAMETERS_BYTES_MAX, RETRY_MAX, SLOTS_MAX};
 
-/// Why a job's specification is refused.
+/// Why a job's specification is rejected.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SpecError {
-    /// A name that would not do as part of a path or a metric.
+    /// A name that is not valid as part of a path or a metric.
     #[error(
-        "{field}: {name:?} is no name: expected 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+        "{field}: invalid name {name:?}: expected 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
     )]
     Name {
-        /// `project` or `task`.
+        /// The field: `project` or `task`.
         field: &'static str,
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// A parameter that the plugin declares not to take.
+    /// A parameter value that the plugin's declaration does not allow.
     #[error("parameters.{name}: expected {expected}, got {got}")]
     Parameter {
-        /// Its name.
+        /// The parameter's name.
         name: String,
-        /// What it may be.
+        /// The allowed values.
         expected: String,
-        /// What was given, as JSON.
+        /// The given value, as JSON.
         got: String,
     },
     /// The plugin reads a dataset that the job does not mount.
     #[error(
-        "data: the plugin reads a dataset at {mount}, and the job mounts none there; `saggar run --data NAME:{mount}` does"
+        "data: the plugin reads a dataset at {mount}, but the job mounts none there; use `saggar run --data NAME:{mount}`"
     )]
     NotMounted {
         /// The mount point.
         mount: String,
     },
-    /// A dataset without a field that the plugin reads.
-    #[error("data: the plugin reads the field `{field}` of {mount}, and dataset {dataset} has none; it has: {fields}")]
+    /// The dataset lacks a field that the plugin reads.
+    #[error("data: the plugin reads the field `{field}` of {mount}, but dataset {dataset} lacks it; it has: {fields}")]
     NoField {
         /// The field.
         field: String,
-        /// Where the plugin finds the dataset.
+        /// The dataset's mount point.
         mount: String,
         /// The dataset.
         dataset: String,
-        /// The fields that it has.
+        /// The fields of the dataset.
         fields: String,
     },
-    /// A device that is none of this machine's.
+    /// A device that this machine does not have.
     #[error("device: this machine has no {device}; it has: auto, {known}")]
     NoDevice {
-        /// What was asked for.
+        /// The requested device.
         device: String,
-        /// The devices that there are.
+        /// The existing devices.
         known: String,
     },
-    /// Not a digest.
+    /// The plugin is not a digest.
     #[error("plugin: expected the 64 hexadecimal digits of a SHA-256, got {plugin:?}")]
     Plugin {
-        /// What was given.
+        /// The given text.
         plugin: String,
     },
-    /// A job that is to be measured and cannot be.
+    /// A job that cannot be measured.
     #[error("measure: {reason}")]
     Measure {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// A prediction job that asks for what it cannot have.
+    /// An invalid prediction job.
     #[error("predict: {reason}")]
     Prediction {
-        /// What is wrong.
+        /// The reason.
         reason: &'static str,
     },
-    /// Words that are too many.
-    #[error("message: {bytes} bytes, at most {MESSAGE_BYTES_MAX} are taken")]
+    /// The message is too long.
+    #[error("message: {bytes} bytes; the maximum is {MESSAGE_BYTES_MAX}")]
     Message {
-        /// Their bytes.
+        /// Its size in bytes.
         bytes: usize,
     },
-    /// Too large.
-    #[error("parameters: {bytes} bytes of JSON, at most {PARAMETERS_BYTES_MAX} are taken")]
+    /// The parameters are too large.
+    #[error("parameters: {bytes} bytes of JSON; the maximum is {PARAMETERS_BYTES_MAX}")]
     Parameters {
-        /// Their size.
+        /// Their size in bytes.
         bytes: usize,
     },
     /// Too many datasets.
     #[error("data: {count} datasets, at most {MOUNTS_MAX} can be mounted")]
     Mounts {
-        /// How many were asked for.
+        /// The number of datasets.
         count: usize,
     },
-    /// Not an absolute path.
-    #[error("data: {mount:?} is no mount point: expected an absolute path such as /data")]
+    /// The mount point is not an absolute path.
+    #[error("data: invalid mount point {mount:?}: expected an absolute path such as /data")]
     MountPoint {
-        /// What was given.
+        /// The given path.
         mount: String,
     },
-    /// Two datasets in one place.
+    /// Two datasets have the same mount point.
     #[error("data: two datasets are to be mounted at {mount}")]
     MountTwice {
-        /// Where.
+        /// The mount point.
         mount: String,
     },
     /// Too many attempts.
-    #[error("retry: {retry} extra attempts, at most {RETRY_MAX} are made")]
+    #[error("retry: {retry} extra attempts; the maximum is {RETRY_MAX}")]
     Retry {
-        /// How many were asked for.
+        /// The requested number of extra attempts.
         retry: u32,
     },
-    /// Never or always.
+    /// A checkpoint interval of 0.
     #[error("checkpoint_every: expected at least 1")]
     CheckpointEvery,
-    /// Not a path below a job's output.
-    #[error("data: {path:?} is no path of a job's output")]
+    /// The path is not below a job's output.
+    #[error("data: {path:?} is not a path of a job's output")]
     OutputPath {
-        /// What was given.
+        /// The given path.
         path: String,
     },
-    /// Not a time.
+    /// A number of seconds that is not positive and finite.
     #[error("{field}: expected a number of seconds above 0")]
     Seconds {
-        /// Which field.
+        /// The field.
         field: &'static str,
     },
-    /// Not a share.
-    #[error("{field}: min_gpu is a share above 0 and at most 1 such as 0.1, not {value}")]
+    /// A share outside its range.
+    #[error("{field}: min_gpu is {value}: expected a share above 0 and at most 1, such as 0.1")]
     Share {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What it holds.
+        /// The given value.
         value: f64,
     },
-    /// No memory at all.
+    /// A memory limit of 0.
     #[error("{field}: expected at least 1 byte")]
     Bytes {
-        /// Which field.
+        /// The field.
         field: &'static str,
     },
-    /// Too small or too large.
+    /// A value outside its range.
     #[error("{field}: {value} is not from {least} to {most}")]
     Range {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What was given.
+        /// The given value.
         value: f64,
-        /// The smallest that is taken.
+        /// The minimum.
         least: f64,
-        /// The largest that is taken.
+        /// The maximum.
         most: f64,
     },
-    /// Shards that the replicas cannot share.
+    /// The shards cannot be divided evenly among the replicas.
     #[error("shards: {shards} cannot be shared by {replicas} replicas; expected a multiple of their number")]
     Shards {
-        /// Parts of each batch.
+        /// The number of parts of each batch.
         shards: u32,
-        /// Worker processes.
+        /// The number of worker processes.
         replicas: u32,
     },
 }
 
-/// Why pools and queues cannot be as they are configured.
+/// Why a configuration of pools and queues is invalid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SchedulerConfigError {
-    /// Not a name.
+    /// An invalid name.
     #[error(
-        "{kind} {name:?} is no name: expected 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+        "{kind}: invalid name {name:?}: expected 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
     )]
     Name {
         /// `pool` or `queue`.
         kind: &'static str,
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// No slots, or too many.
+    /// The number of slots is 0, or too large.
     #[error("pool {pool}: expected from 0.001 to {SLOTS_MAX} slots")]
     Slots {
         /// The pool.
         pool: String,
     },
-    /// A queue whose jobs could never run.
-    #[error("queue {queue} names no pool; expected such as pools = [\"vulkan:0\", \"cpu\"]")]
+    /// A queue without a pool, whose jobs could never run.
+    #[error("queue {queue} names no pool: expected at least one, for example pools = [\"vulkan:0\", \"cpu\"]")]
     NoPool {
         /// The queue.
         queue: String,
     },
-    /// A pool that is not there.
+    /// A pool that does not exist.
     #[error("queue {queue} names pool {pool}, which is not configured")]
     UnknownPool {
         /// The queue.
@@ -195,7 +195,7 @@ pub enum SchedulerConfigError {
         /// The pool.
         pool: String,
     },
-    /// No job of the queue could ever run.
+    /// A limit of 0, so that no job of the queue could ever run.
     #[error("queue {queue}: max_running_jobs: expected at least 1")]
     NeverRuns {
         /// The queue.
@@ -207,51 +207,51 @@ pub enum SchedulerConfigError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// The specification is refused.
+    /// The specification is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A named thing is not there.
+    /// A named thing does not exist.
     #[error("no {kind} {name}; {hint}")]
     NotFound {
         /// `job`, `plugin`, `dataset`.
         kind: &'static str,
         /// Its name.
         name: String,
-        /// How to see what there is.
+        /// How to list the existing ones.
         hint: String,
     },
     /// A queue that is not configured.
     #[error("queue: there is no queue {queue}; there are: {known}")]
     NoQueue {
-        /// What was asked for.
+        /// The requested queue.
         queue: String,
-        /// Those that there are.
+        /// The configured queues.
         known: String,
     },
-    /// Not a time.
+    /// An invalid cron expression.
     #[error("cron: {reason}")]
     Cron {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Others still read it.
-    #[error("job {name} is read by {readers}; remove it when they are over")]
+    /// Other jobs still read the job's files.
+    #[error("job {name} is read by {readers}; remove it after they have ended")]
     Read {
         /// The job.
         name: String,
-        /// Those that read it.
+        /// The jobs that read it.
         readers: String,
     },
-    /// What a restart should change cannot be.
+    /// An override of a restart is invalid.
     #[error("overrides: {reason}")]
     Override {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What a schedule's job refers to is not there when its time has come.
+    /// A reference of a schedule's job cannot be resolved when it is due.
     #[error("{reason}")]
     Unresolved {
-        /// What is missing.
+        /// The missing thing.
         reason: String,
     },
     /// The plugin cannot train.
@@ -262,7 +262,7 @@ pub enum JobError {
         /// Its digest.
         digest: String,
     },
-    /// The job's state does not allow it.
+    /// The job's state does not allow the request.
     #[error("job {name} is {state}; {hint}")]
     State {
         /// The job.
@@ -275,7 +275,7 @@ pub enum JobError {
     /// The records could not be read or written.
     #[error("job records: {0}")]
     Records(#[source] RecordError),
-    /// The file system said no.
+    /// A file system error.
     #[error("job files: {0}")]
     Io(#[from] std::io::Error),
     /// The worker process could not be started.
@@ -283,19 +283,19 @@ pub enum JobError {
     Launch {
         /// The program.
         program: String,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
 }
 
 impl JobError {
-    /// That there is no schedule of this name.
+    /// Returns the error for a schedule that does not exist.
     pub fn no_schedule(name: &str) -> JobError {
         let hint = "GET /api/v1/schedules lists them".to_owned();
         JobError::NotFound { kind: "schedule", name: name.to_owned(), hint }
     }
 
-    /// Whether nothing is wrong with what was asked for, so that it may be done a moment later.
+    /// Returns whether the server, not the request, is at fault, so that a retry can succeed.
     pub(crate) fn is_server_fault(&self) -> bool {
         match self {
             JobError::Records(error) => !matches!(error, RecordError::Invalid { .. } | RecordError::QueueFull { .. }),
@@ -304,7 +304,7 @@ impl JobError {
         }
     }
 
-    /// That there is no job of this name or identifier.
+    /// Returns the error for a job name or identifier that does not exist.
     pub fn no_job(name: &str) -> JobError {
         let hint = "`saggar ps -a` lists them".to_owned();
         JobError::NotFound { kind: "job", name: name.to_owned(), hint }

@@ -1,4 +1,4 @@
-//! What Prometheus is told of the queue: states of jobs, lengths of queues, slots of pools.
+//! Prometheus gauges of the queue: job states, queue lengths and pool slots.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use saggar_store::records::JobState;
 use crate::scheduler::QueueSnapshot;
 use crate::shared::SharedState;
 
-/// Sets the gauges of queues and pools. Those that nobody uses are 0, not absent.
+/// Sets the gauges of queues and pools. Unused ones are 0, not absent.
 pub(crate) fn set_queue_gauges(families: &MetricHandles, look: &QueueSnapshot) {
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     for name in look.layout.queues.keys() {
@@ -27,7 +27,7 @@ pub(crate) fn set_queue_gauges(families: &MetricHandles, look: &QueueSnapshot) {
     }
 }
 
-/// Sets `saggar_jobs`. States that no job is in are 0, not absent.
+/// Sets `saggar_jobs`. States without jobs are 0, not absent.
 pub(crate) async fn set_state_gauges(shared: &Arc<SharedState>) {
     let Ok(counts) = shared.with_records(|records| records.count_by_state()).await else { return };
     let counts: HashMap<JobState, u64> = counts.into_iter().collect();

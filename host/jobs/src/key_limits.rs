@@ -1,5 +1,5 @@
-//! What the jobs of each key may use, as the file of keys says. The file is looked at whenever the queue is: a change holds
-//! from the next decision on.
+//! Resource limits of each key's jobs, read from the key file. The file is checked whenever the queue is, so a change
+//! applies from the next decision on.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use saggar_store::keys::{FileStamp, KeyRecord};
 
 use crate::scheduler_config::ResourceQuota;
 
-/// The file, and what it said last.
+/// The key file and its last content.
 #[derive(Debug)]
 pub(crate) struct KeyLimits {
     keys: KeyFile,
-    /// None before the first look.
+    /// `None` before the first read.
     stamp: Option<FileStamp>,
 }
 
@@ -21,7 +21,8 @@ impl KeyLimits {
         KeyLimits { keys, stamp: None }
     }
 
-    /// What keys allow, where that may have changed since the last look. A file that cannot be read changes nothing.
+    /// Returns the limits of keys if the file may have changed since the last read, else `None`. A file that cannot be
+    /// read changes nothing.
     pub(crate) fn reload_if_changed(&mut self) -> Option<BTreeMap<String, ResourceQuota>> {
         let stamp = self.keys.stamp();
         if self.stamp == Some(stamp) {
@@ -30,7 +31,7 @@ impl KeyLimits {
         let records = match self.keys.read() {
             Ok(records) => records,
             Err(error) => {
-                tracing::error!(%error, "limits of keys stay as they were");
+                tracing::error!(%error, "the key file cannot be read; the limits of keys stay unchanged");
                 return None;
             }
         };

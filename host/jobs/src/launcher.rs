@@ -1,6 +1,7 @@
-//! Starting workers. The contract a launcher keeps: the worker runs `saggar worker` with pipes to its three standard
-//! streams, ends by itself when its standard input does, and its exit code says what became of the attempt
-//! ([`crate::protocol`]). A child process of the server is the first kind; a cluster's would be another.
+//! Starts workers. The contract of a launcher: the worker runs `saggar worker` with pipes as its three standard
+//! streams, it ends when its standard input ends, and its exit code gives the outcome of the attempt
+//! ([`crate::protocol`]). The only implementation runs a child process of the server; one for a cluster would be
+//! another.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,9 +10,9 @@ use tokio::process::{Child, Command};
 
 use crate::error::JobError;
 
-/// Starts workers for attempts.
+/// A launcher of workers for attempts.
 pub trait WorkerLauncher: Send + Sync + std::fmt::Debug {
-    /// Starts a worker whose standard streams are pipes, and which is killed when the handle is dropped. Called once an
+    /// Starts a worker whose standard streams are pipes and which is killed when the handle is dropped. Called once per
     /// attempt, from the supervisor's task; must not block.
     ///
     /// # Errors
@@ -19,22 +20,24 @@ pub trait WorkerLauncher: Send + Sync + std::fmt::Debug {
     fn launch(&self) -> Result<Child, JobError>;
 }
 
-/// Runs workers as child processes of this one.
+/// A launcher that runs workers as child processes.
 #[derive(Clone, Debug)]
 pub struct LocalLauncher {
     /// The `saggar` binary.
     pub program: PathBuf,
-    /// The state directory the worker opens.
+    /// The state directory that the worker opens.
     pub home: PathBuf,
-    /// Where it publishes.
+    /// The directory of model versions that the worker publishes to.
     pub models: PathBuf,
-    /// Bytes that may be stored together; none is no limit.
+    /// Maximum bytes of everything that is stored; `None` for no limit.
     pub storage_quota: Option<u64>,
 }
 
-/// Steps back before requests for predictions on the same processor, which wait for milliseconds; what they leave is all its.
+/// The niceness of workers. Prediction requests on the same processors wait for milliseconds, so workers yield to them
+/// and use the remaining time.
 const NICENESS: &str = "10";
-/// POSIX has a program that starts another one so. It replaces itself, so the process is the worker's own.
+/// POSIX runs a program with a niceness by this command. It replaces itself by the program, so the process id is the
+/// worker's.
 const NICE: &str = "/usr/bin/nice";
 
 impl LocalLauncher {
@@ -56,7 +59,7 @@ impl WorkerLauncher for LocalLauncher {
             command.arg("--storage-quota").arg(quota.to_string());
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        // A Ctrl-C at the server's terminal is the server's to handle: it lets workers save their state.
+        // Ctrl-C on the server's terminal must reach only the server, which lets workers save their state.
         command.process_group(0);
         let launch = |source| JobError::Launch { program: self.program.display().to_string(), source };
         command.spawn().map_err(launch)

@@ -1,5 +1,5 @@
-//! Attempts' logs: one file an attempt, written by the supervisor line by line as events arrive, so that they outlive
-//! the worker whatever happens to it. Each stored line is `TIMESTAMP text`, with times in UTC that never go back.
+//! Attempt logs: one file per attempt, written by the supervisor line by line as events arrive, so that they survive
+//! any failure of the worker. Each stored line is `TIMESTAMP text`, with times in UTC that never decrease.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,13 +13,13 @@ use saggar_project::{UnitError, units};
 
 use crate::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX};
 
-/// Length of a stored timestamp, `2026-11-21T12:03:13.076Z`, with the space after it.
+/// Bytes of a stored timestamp, `2026-11-21T12:03:13.076Z`, with the space after it.
 pub const TIMESTAMP_BYTES: usize = 25;
 
-/// The moment from which on lines are wanted.
+/// The time from which on lines are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogSince {
-    /// So long ago, by the clock of whoever writes the log.
+    /// This long ago, by the clock of the log's writer.
     Ago(Duration),
     /// At this time, in milliseconds since 1970.
     At(i64),
@@ -28,7 +28,7 @@ pub enum LogSince {
 impl FromStr for LogSince {
     type Err = UnitError;
 
-    /// Reads `10m`, `2026-11-21T12:03:13Z` (RFC 3339) or `1795262593076`.
+    /// Parses `10m`, `2026-11-21T12:03:13Z` (RFC 3339) or `1795262593076`.
     fn from_str(text: &str) -> Result<LogSince, UnitError> {
         if let Ok(ago) = units::parse_duration(text) {
             return Ok(LogSince::Ago(ago));
@@ -42,8 +42,8 @@ impl FromStr for LogSince {
 }
 
 impl LogSince {
-    /// What the first wanted line is stamped with at the least; stamps have one length and one zone, so they are ordered as
-    /// texts.
+    /// Returns the smallest timestamp of requested lines. Timestamps have one length and one zone, so they are ordered
+    /// as text.
     pub fn min_timestamp(self, now_ms: u64) -> String {
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         timestamp(match self {
@@ -53,12 +53,12 @@ impl LogSince {
     }
 }
 
-/// The file of an attempt's log.
+/// Returns the path of an attempt's log.
 pub fn log_path(jobs_dir: &Path, job: &str, attempt: u32) -> PathBuf {
     jobs_dir.join(job).join(format!("attempt-{attempt}.log"))
 }
 
-/// Appends to one attempt's log.
+/// A writer that appends to one attempt's log.
 #[derive(Debug)]
 pub struct LogWriter {
     file: File,
@@ -68,10 +68,10 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Opens the attempt's log, which is made where it is missing.
+    /// Opens the attempt's log, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Returns the errors of the file system.
     pub fn open(jobs_dir: &Path, job: &str, attempt: u32) -> io::Result<LogWriter> {
         let path = log_path(jobs_dir, job, attempt);
         if let Some(dir) = path.parent() {
@@ -82,11 +82,11 @@ impl LogWriter {
         Ok(LogWriter { file, bytes, last_ms: 0, dropped_lines: 0 })
     }
 
-    /// Writes one line at `now_ms` (milliseconds since 1970). Control characters become spaces, and a long line is cut:
-    /// a plugin must not be able to forge another line.
+    /// Writes one line at `now_ms` (milliseconds since 1970). Control characters become spaces and a long line is cut,
+    /// so that a plugin cannot forge another line.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Returns the errors of the file system.
     pub fn write_line(&mut self, now_ms: i64, text: &str) -> io::Result<()> {
         if self.bytes >= LOG_BYTES_MAX {
             self.dropped_lines += 1;
@@ -101,7 +101,7 @@ impl LogWriter {
         }
         line.push('\n');
         if let Err(error) = self.file.write_all(line.as_bytes()) {
-            // Half a line must not become the beginning of the next one.
+            // A partial line must not become the beginning of the next one.
             let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
@@ -109,10 +109,10 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes what was written safe, and says how many lines were left out, if any were.
+    /// Syncs the log to disk, after a line with the number of dropped lines if there are any.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Returns the errors of the file system.
     pub fn finish(&mut self, now_ms: i64) -> io::Result<()> {
         if self.dropped_lines > 0 {
             self.last_ms = self.last_ms.max(now_ms);
@@ -124,11 +124,11 @@ impl LogWriter {
     }
 }
 
-/// Reads whole lines from byte `offset` on, at most `bytes_max`. Returns them and the offset after them; a log that is
-/// not there yet is empty.
+/// Reads complete lines from byte `offset` on, at most `bytes_max`. Returns them and the offset after them; a log that
+/// does not exist yet is empty.
 ///
 /// # Errors
-/// Whatever the file system says.
+/// Returns the errors of the file system.
 pub fn read_from(path: &Path, offset: u64, bytes_max: u64) -> io::Result<(String, u64)> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -144,12 +144,12 @@ pub fn read_from(path: &Path, offset: u64, bytes_max: u64) -> io::Result<(String
     Ok((text, offset + whole as u64))
 }
 
-/// Reads whole lines that lie before byte `end`, which is the end of a line or past that of the file: the last ones of at
-/// most `bytes_max` bytes, and more where not one line would come otherwise. Returns them with the offsets at which they begin
-/// and end; a log that is not there yet is empty.
+/// Reads the last complete lines before byte `end`, which is the end of a line or past the end of the file: at most
+/// `bytes_max` bytes, unless a single line is longer. Returns them with their byte range; a log that does not exist yet
+/// is empty.
 ///
 /// # Errors
-/// Whatever the file system says.
+/// Returns the errors of the file system.
 pub fn read_backward(path: &Path, end: u64, bytes_max: u64) -> io::Result<(String, Range<u64>)> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -159,7 +159,7 @@ pub fn read_backward(path: &Path, end: u64, bytes_max: u64) -> io::Result<(Strin
     let end = end.min(file.metadata()?.len());
     let mut bytes_max = bytes_max.max(1);
     loop {
-        // One byte more tells whether a line begins with the piece.
+        // One more byte shows whether a line begins at the start of the chunk.
         let begin = end.saturating_sub(bytes_max).saturating_sub(1);
         let mut bytes = vec![0; usize::try_from(end - begin).map_err(io::Error::other)?];
         file.read_exact_at(&mut bytes, begin)?;
@@ -176,7 +176,7 @@ pub fn read_backward(path: &Path, end: u64, bytes_max: u64) -> io::Result<(Strin
     }
 }
 
-/// RFC 3339 in UTC with milliseconds. Times outside the calendar that `jiff` covers count as 1970.
+/// Formats a time as RFC 3339 in UTC with milliseconds. Times outside the range of `jiff` are formatted as 1970.
 pub fn timestamp(ms: i64) -> String {
     let time = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
@@ -241,7 +241,7 @@ mod tests {
         let refused = stamp("soon").unwrap_err();
         assert_eq!(
             refused,
-            "\"soon\" is no time: expected such as 10m, which is that long ago, or 2026-11-21T12:03:13Z"
+            "invalid time \"soon\": expected a time ago, such as 10m, or a timestamp, such as 2026-11-21T12:03:13Z"
         );
     }
 
@@ -263,7 +263,7 @@ mod tests {
         check("a long half", u64::MAX, 3, "", 0..0);
         check("one\nzwölf\nthree\nfo", u64::MAX, 99, "one\nzwölf\nthree\n", 0..17);
         check("one\nzwölf\nthree\nfo", u64::MAX, 10, "three\n", 11..17);
-        // A line that is longer than a piece comes whole.
+        // A line that is longer than a chunk is returned as a whole.
         check("one\nzwölf\nthree\nfo", u64::MAX, 1, "three\n", 11..17);
         check("one\nzwölf\nthree\n", 11, 8, "zwölf\n", 4..11);
         check("one\nzwölf\nthree\n", 11, 7, "zwölf\n", 4..11);

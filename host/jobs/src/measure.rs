@@ -1,7 +1,7 @@
-//! A training that is run for its figures: the plugin trains as in a job, on a device and for as many steps as are wanted,
-//! and nothing is kept of it. What it shows of its speed is a [`StepTimeline`], and that says what more steps would take.
+//! Measured trainings: the plugin trains as in a job, on one device and for a limited number of steps, and nothing is
+//! stored. The result is a [`StepTimeline`], which estimates the time of further steps.
 //!
-//! The plugin sees the same interface as in a job: what it publishes and writes is taken and forgotten.
+//! The plugin sees the same interface as in a job; what it publishes and writes is discarded.
 
 mod context;
 mod timeline;
@@ -20,60 +20,61 @@ use crate::spec::{CheckpointSelector, InitFrom, JobSpec};
 use crate::worker::JobRights;
 use context::MeasuringContext;
 
-/// When a measured training ends, if not by itself.
+/// When a measured training ends, unless it ends earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasureUntil {
-    /// After so many steps, or at the step boundary that follows.
+    /// After this number of steps, or at the step boundary that follows.
     Steps(u64),
-    /// As soon as what it showed suffices for an estimate of its whole length.
+    /// As soon as the measurement suffices to estimate the whole training.
     EnoughSamples,
 }
 
-/// What a measured training is made of.
+/// The configuration of a measured training.
 #[derive(Clone, Debug)]
 pub struct MeasurementConfig {
-    /// Its parameters, seed, shards, precision, limits on memory and the step that it begins at; the rest of it says nothing here.
+    /// The job specification. Only its parameters, seed, shards, precision, memory limits and initial step are used.
     pub spec: JobSpec,
-    /// What it mounts, by mount point.
+    /// The mounted datasets, by mount point.
     pub datasets: BTreeMap<String, Arc<ColumnarDataset>>,
-    /// Values of the secrets that it may read, by name.
+    /// The values of the secrets that the training can read, by name.
     pub secrets: BTreeMap<String, String>,
-    /// Models that it may open.
+    /// The models that the training can open.
     pub models: Option<ModelRegistry>,
-    /// Which of them; all, where no job is measured.
+    /// The access rights to these models; `None` if not measured for a job, so that all can be read.
     pub rights: Option<JobRights>,
-    /// When it ends.
+    /// When the measurement ends.
     pub until: MeasureUntil,
 }
 
-/// What a training showed.
+/// The result of a measured training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainingMeasurement {
-    /// Its steps by the clock, which began when the plugin was started.
+    /// The times of its steps, from the start of the plugin.
     pub timeline: StepTimeline,
-    /// Steps that it has to do from the first one on, if it says so.
+    /// Steps of the whole training from the first one on; `None` if the plugin does not report it.
     pub steps_to_do: Option<u64>,
-    /// Steps that are done where it really begins: it is measured from the first one.
+    /// Steps already done at the training's real start; the measurement begins with the first step.
     pub start_step: u64,
-    /// Time that the device worked for it.
+    /// The time that the device worked for the training.
     pub busy: Duration,
-    /// Whether it was measured to the end that it was to have.
+    /// Whether the measurement reached its intended end.
     is_over: bool,
 }
 
 impl TrainingMeasurement {
-    /// Steps of the whole training from where it really begins: what the plugin says, unless it ended before.
+    /// Returns the steps of the whole training from its real start: as the plugin reports, or fewer if it ended
+    /// earlier.
     pub fn total_steps(&self) -> Option<u64> {
         let steps = if self.is_over { self.steps_to_do } else { Some(self.timeline.steps()) };
         steps.map(|steps| steps.saturating_sub(self.start_step))
     }
 }
 
-/// Runs the plugin's training on `device` as `trial` says, charged to `meter`. Blocks. `go_on` is told the steps done and
-/// those to do whenever the training reports some, and says whether it goes on.
+/// Runs the plugin's training on `device` as `trial` says, charged to `meter`. Blocks. `go_on` is called with the steps
+/// done and the steps to do whenever the training reports a step, and returns whether to continue.
 ///
 /// # Errors
-/// Those of [`train`]; `Job` where the training ended without having reported a step.
+/// Returns the errors of [`train`], and `Job` if the training ended without reporting a step.
 pub fn measure_training(
     host: &PluginEngine,
     plugin: &CompiledPlugin,
@@ -104,7 +105,7 @@ pub fn measure_training(
     Ok(measured)
 }
 
-/// Steps that are done where a job begins. Submission has named the step of a checkpoint.
+/// Returns the steps done before a job begins. Submission has resolved the step of a checkpoint.
 fn start_step(spec: &JobSpec) -> u64 {
     match spec.init_from {
         Some(InitFrom::Checkpoint { which: CheckpointSelector::Step(step), .. }) => step,

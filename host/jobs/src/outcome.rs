@@ -1,4 +1,4 @@
-//! What becomes of a job when an attempt ends: decided from the worker's last words and its exit, without side effects.
+//! Decides what happens to a job when an attempt ends, from the worker's final event and exit, without side effects.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::spec::{HOST_SHUTDOWN, RetryCause, WORKER_LOST};
 pub enum AttemptOutcome {
     /// The plugin's training returned.
     Finished {
-        /// Because it was told to stop.
+        /// Whether it returned because of a stop request.
         stopped: bool,
     },
     /// The plugin failed.
     Failed(StateReason),
     /// The job cannot run as it is configured: another attempt would end the same way.
     Broken(StateReason),
-    /// Something else ended it: another attempt may do better.
+    /// Something else ended the attempt: another one can succeed.
     Interrupted(StateReason),
 }
 
@@ -31,18 +31,18 @@ pub struct WorkerExit {
     pub code: Option<i32>,
     /// The signal that killed it, if one did.
     pub signal: Option<i32>,
-    /// Whether the system killed a process for want of memory while it ran.
+    /// Whether the system killed a process for lack of memory while the worker ran.
     pub memory_ran_out: bool,
 }
 
-/// The worker's last words.
+/// The worker's final event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FinalEvent {
-    /// None.
+    /// The worker sent none.
     Missing,
     /// `WorkerEvent::Finished`.
     Finished {
-        /// Because it was told to stop.
+        /// Whether it returned because of a stop request.
         stopped: bool,
     },
     /// `WorkerEvent::Failed`.
@@ -52,45 +52,45 @@ pub enum FinalEvent {
 /// What to do with the job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RetryDecision {
-    /// Another attempt, from the newest checkpoint.
+    /// Start another attempt, from the newest checkpoint.
     Retry {
-        /// What ended this one.
+        /// The reason that ended this one.
         reason: StateReason,
-        /// How long it waits at least.
+        /// The minimum delay before it.
         delay: Duration,
     },
-    /// It is over.
+    /// The job is over, with this state and reason.
     Finish(JobState, StateReason),
 }
 
-/// What a supervisor knows when it decides.
+/// The supervisor's information for the decision.
 #[derive(Clone, Debug)]
 pub struct OutcomeContext<'a> {
-    /// Somebody asked the job to stop, and why.
+    /// The reason of a request to stop the job, or `None`.
     pub stop_reason: Option<StateReason>,
-    /// The job's time is used up.
+    /// Whether the job's running time is used up.
     pub timed_out: bool,
-    /// The attempt was told to save its state and make room, and why.
+    /// The reason of a request to save and requeue, or `None`.
     pub requeue_reason: Option<StateReason>,
-    /// Earlier attempts that ended for a cause that counts.
+    /// Earlier attempts whose cause counts against the retries.
     pub interruptions: u32,
-    /// How many such causes the job may meet.
+    /// The number of such causes that the job allows.
     pub retry: u32,
-    /// Which causes another attempt follows.
+    /// The causes that are retried.
     pub retry_on: &'a [RetryCause],
 }
 
-/// The signal that nothing can catch.
+/// The signal that a process cannot catch.
 const SIGKILL: i32 = 9;
 
-/// Reads how the attempt ended. A worker that says it finished but does not exit accordingly is not believed.
+/// Returns how the attempt ended. A worker's claim that it finished is ignored if its exit code contradicts it.
 pub fn attempt_outcome(last_word: FinalEvent, exit: WorkerExit) -> AttemptOutcome {
     match (last_word, exit.code) {
         (FinalEvent::Finished { stopped }, Some(EXIT_DONE)) => AttemptOutcome::Finished { stopped },
         (FinalEvent::Failed(reason), Some(EXIT_FAILED | EXIT_OUT_OF_MEMORY)) => AttemptOutcome::Failed(reason),
         (FinalEvent::Failed(reason), Some(EXIT_BROKEN)) => AttemptOutcome::Broken(reason),
         (FinalEvent::Failed(reason), Some(_)) => AttemptOutcome::Interrupted(reason),
-        // A worker whose device is lost says so and kills itself (`worker::lost_device`).
+        // A worker whose device is lost reports it and kills itself (`worker::lost_device`).
         (FinalEvent::Failed(reason), None) if RetryCause::from_code(&reason.code) == Some(RetryCause::DeviceLost) => {
             AttemptOutcome::Interrupted(reason)
         }
@@ -108,8 +108,9 @@ pub fn attempt_outcome(last_word: FinalEvent, exit: WorkerExit) -> AttemptOutcom
     }
 }
 
-/// Decides. A job asked to stop is over however its attempt ended; an interrupted one is tried again as long as it may. One
-/// whose time is used up has timed out even where it came to its end before it was killed.
+/// Decides what to do with the job. A job that was asked to stop is over however its attempt ended; an interrupted one
+/// is retried as long as its limits allow. A job whose time is used up has timed out, even if it finished before it was
+/// killed.
 pub fn decide_retry(ending: AttemptOutcome, situation: &OutcomeContext<'_>) -> RetryDecision {
     match ending {
         AttemptOutcome::Finished { stopped: false } if !situation.timed_out => {
@@ -129,7 +130,8 @@ pub fn decide_retry(ending: AttemptOutcome, situation: &OutcomeContext<'_>) -> R
         | AttemptOutcome::Interrupted(_) => {
             match (&situation.stop_reason, &situation.requeue_reason, ending) {
                 (Some(stop), _, _) => RetryDecision::Finish(JobState::Cancelled, stop.clone()),
-                // It did not come to a step boundary: it would not the next time, and must not go round for ever.
+                // The attempt reached no step boundary in time. The next one would not either, so it must not be
+                // requeued forever.
                 (None, Some(requeue), AttemptOutcome::Interrupted(reason))
                     if RetryCause::from_code(&requeue.code).is_none() =>
                 {
@@ -146,7 +148,7 @@ pub fn decide_retry(ending: AttemptOutcome, situation: &OutcomeContext<'_>) -> R
     }
 }
 
-/// What follows an attempt that ended for this reason: another one, where the job's retries allow it.
+/// Retries after an attempt that ended for this reason if the job's retries allow it, else fails the job.
 pub fn retry_or_fail(reason: StateReason, situation: &OutcomeContext<'_>) -> RetryDecision {
     let Some(cause) = RetryCause::from_code(&reason.code) else {
         return RetryDecision::Retry { reason, delay: Duration::ZERO };
@@ -156,7 +158,7 @@ pub fn retry_or_fail(reason: StateReason, situation: &OutcomeContext<'_>) -> Ret
     }
     let interruptions = situation.interruptions + u32::from(cause.counts_against_retries());
     if cause.counts_against_retries() && interruptions > situation.retry {
-        // What the plugin said is of more use than that it said so too often.
+        // The plugin's own message is more useful than the number of attempts.
         if matches!(cause, RetryCause::Error | RetryCause::NonFinite) {
             return RetryDecision::Finish(JobState::Failed, reason);
         }
@@ -164,7 +166,7 @@ pub fn retry_or_fail(reason: StateReason, situation: &OutcomeContext<'_>) -> Ret
         return RetryDecision::Finish(JobState::Failed, StateReason::new("RETRIES_EXHAUSTED", sentence));
     }
     let after = match cause {
-        // What failed a moment ago would fail again: once more after 1, 2, 4, ... seconds.
+        // A recent failure would repeat at once: the retry waits 1, 2, 4, ... seconds.
         RetryCause::Error | RetryCause::NonFinite | RetryCause::DeviceLost => {
             Duration::from_secs(1 << interruptions.saturating_sub(1).min(16)).min(BACKOFF_MAX)
         }
@@ -193,7 +195,7 @@ mod tests {
         attempt_outcome(FinalEvent::Finished { stopped: true }, exit(0))
     }
 
-    /// The code of an attempt that another one follows.
+    /// Returns the code of an attempt that is followed by another.
     fn retry_reason_code(next: RetryDecision) -> String {
         match next {
             RetryDecision::Retry { reason, .. } => reason.code,
@@ -269,7 +271,7 @@ mod tests {
         let told = "the worker was killed by signal 9: memory ran out, on the machine or in its control group";
         assert_eq!(sentence(WorkerExit { memory_ran_out: true, ..KILLED }), told);
         assert_eq!(sentence(KILLED), "the worker was killed by signal 9");
-        // Memory that ran out for another process has nothing to do with it.
+        // Memory that ran out for another process is unrelated.
         let aborted = WorkerExit { code: None, signal: Some(6), memory_ran_out: true };
         assert_eq!(sentence(aborted), "the worker was killed by signal 6");
     }
@@ -313,7 +315,8 @@ mod tests {
                 counts,
                 "{code}"
             );
-            // Who is killed for not making room has lost its work; without an end to that, it would for ever.
+            // An attempt that is killed because it did not save in time has lost its work; without a limit this would
+            // repeat forever.
             let killed = || attempt_outcome(FinalEvent::Missing, KILLED);
             assert_eq!(retry_reason_code(decide_retry(killed(), &room(0))), if counts { code } else { WORKER_LOST });
             assert!(matches!(decide_retry(killed(), &room(5)), RetryDecision::Finish(JobState::Failed, _)), "{code}");

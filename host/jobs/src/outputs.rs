@@ -1,4 +1,4 @@
-//! The files that jobs wrote, read for whoever asks.
+//! Files that jobs wrote.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use saggar_store::outputs::{self, OutputFile};
 use crate::{JobError, JobService};
 
 impl JobService {
-    /// The files that a job wrote so far, by path.
+    /// Returns the files that a job has written so far, by path.
     ///
     /// # Errors
     /// `Io`.
@@ -18,8 +18,7 @@ impl JobService {
         Ok(listed.map_err(io::Error::other)??)
     }
 
-    /// A file that a job wrote, to be read from its beginning, and its size in bytes; none where there is none of that
-    /// path.
+    /// Opens a file that a job wrote, and returns it with its size in bytes; `None` if there is no file of that path.
     ///
     /// # Errors
     /// `Io`.

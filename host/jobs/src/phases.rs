@@ -1,44 +1,45 @@
-//! The phases of a job: what became of each, apart from what became of the job.
+//! The phases of a job, each with a state separate from the job's state.
 //!
-//! A job begins in the phase `train` and its plugin begins others. Which there were follows from the job's events, so a
-//! phase needs no record of its own.
+//! A job begins in the phase `train`, and its plugin can begin others. Phases are derived from the job's events, so
+//! they are not recorded separately.
 
 use saggar_store::UnixMillis;
 use saggar_store::records::{JobEvent, JobRecord, JobState};
 
-/// The phase that a job begins in.
+/// The first phase of every job.
 const FIRST_PHASE: &str = "train";
-/// The kind of the event that begins another; its text is the phase's name.
+/// The kind of the event that begins another phase; its text is the phase's name.
 pub(crate) const PHASE_EVENT: &str = "PHASE";
 /// The kind of the event that begins an attempt.
 const ATTEMPT_EVENT: &str = "CLAIMED";
 /// The kinds of the events that [`job_phases`] reads.
 pub const EVENT_KINDS: [&str; 2] = [PHASE_EVENT, ATTEMPT_EVENT];
 
-/// A part of a job's work.
+/// A phase of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPhase {
-    /// Its name: `train`, `post`.
+    /// The name: `train`, `post`.
     pub name: String,
-    /// `Succeeded` where another began after it; else the job's.
+    /// `Succeeded` if another phase began after it, else the job's state.
     pub state: JobState,
-    /// When it began; none while the job waits for its first attempt.
+    /// The start time; `None` while the job waits for its first attempt.
     pub started_ms: Option<UnixMillis>,
-    /// When it ended.
+    /// The end time; `None` while the phase runs.
     pub ended_ms: Option<UnixMillis>,
 }
 
-/// The phases of `job`, first one first. `events` are all of its events of [`EVENT_KINDS`], and maybe others, oldest first.
+/// Returns the phases of `job`, first one first. `events` must contain all of its events of [`EVENT_KINDS`], oldest
+/// first; other events are ignored.
 ///
-/// An attempt after an interruption goes through the phases again: a phase that begins once more takes its old place, and
-/// those after it are forgotten until they begin too.
+/// An attempt after an interruption goes through the phases again: a phase that begins again keeps its position, and
+/// the phases after it are dropped until they begin again.
 pub fn job_phases(job: &JobRecord, events: &[JobEvent]) -> Vec<JobPhase> {
     let first = JobPhase { name: FIRST_PHASE.to_owned(), state: job.state, started_ms: job.started_ms, ended_ms: None };
     let mut phases = vec![first];
     for event in events {
         match event.kind.as_str() {
             PHASE_EVENT => begin_phase(&mut phases, job, event),
-            // Another attempt begins where every attempt does.
+            // Every attempt begins in the first phase.
             ATTEMPT_EVENT => phases.truncate(1),
             _ => {}
         }

@@ -1,11 +1,11 @@
-//! Which waiting job runs next, where, and why the others wait: a pure function of what waits, what runs, what there is and
-//! what may be used. The scheduler acts on it; a listing shows it.
+//! Job placement: which waiting job runs next, where, and why the others wait. It is a pure function of the waiting
+//! jobs, the running jobs, the configuration and the usage. The scheduler acts on it; a listing shows it.
 //!
-//! Jobs are looked at in the order of their turns: priority, then those that are not preemptible, then age. A job takes slots of the first pool of its queue that
-//! takes its device and has room; with `spill` off, only the first such pool counts. A job that must wait for slots keeps
-//! them from those behind it, so that one which needs many is not passed for ever by those that need few. Where there is no
-//! room, a job may have preemptible ones saved and queued again: those of lower priority, and those of its own priority
-//! where it is not preemptible itself.
+//! Jobs are considered in order of priority, then non-preemptible before preemptible, then age. A job takes slots of
+//! the first pool of its queue that accepts its device and has enough free; with `spill` off, only the first accepting
+//! pool counts. A job that must wait for slots reserves them, so that jobs that need few slots cannot starve one that
+//! needs many. If no pool has enough free slots, a job can preempt preemptible jobs: those of lower priority, and those
+//! of equal priority if it is not preemptible itself.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,43 +18,43 @@ use crate::spec::OVER_BUDGET;
 #[cfg(test)]
 mod tests;
 
-/// What the decision depends on.
+/// The input of a placement.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementInput<'a> {
-    /// What there is.
+    /// The pools, queues and limits.
     pub layout: &'a SchedulerConfig,
-    /// In the order of turns.
+    /// The waiting jobs, in scheduling order.
     pub waiting: &'a [QueuedJob],
-    /// What runs.
+    /// The running jobs.
     pub running: &'a [ActiveJob],
-    /// What was used before.
+    /// The earlier resource usage.
     pub spent: &'a [UsageTotal],
-    /// The time.
+    /// The current time.
     pub now_ms: UnixMillis,
 }
 
-/// What becomes of a waiting job now.
+/// The decision about a waiting job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlacementDecision {
-    /// It runs, with slots of this pool, on this device.
+    /// The job runs, with slots of this pool, on this device.
     Start {
         /// The pool.
         pool: String,
         /// The device.
         device: String,
     },
-    /// It waits.
+    /// The job waits.
     Wait {
-        /// Its place among those of its queue that wait, from 1.
+        /// The position among the waiting jobs of its queue, from 1.
         position: u64,
-        /// What for.
+        /// The reason of the wait.
         reason: StateReason,
-        /// Jobs to be saved and queued again, so that it can run.
+        /// Jobs to preempt so that this one can run.
         evict: Vec<String>,
     },
 }
 
-/// What becomes of each waiting job, in the order of turns.
+/// Returns the decision for each waiting job, in scheduling order.
 pub fn place_jobs(situation: &PlacementInput<'_>) -> Vec<PlacementDecision> {
     let mut floor = SlotLedger::new(situation);
     let mut positions: HashMap<&str, u64> = HashMap::new();
@@ -72,7 +72,7 @@ pub fn place_jobs(situation: &PlacementInput<'_>) -> Vec<PlacementDecision> {
     verdicts
 }
 
-/// Running jobs whose project or key has used up its device seconds: they are saved and queued again.
+/// Returns the running jobs whose project or key has used up its device seconds; they are preempted.
 pub fn jobs_over_budget(situation: &PlacementInput<'_>) -> Vec<String> {
     let over = |job: &&ActiveJob| {
         let project = quota_of(&situation.layout.projects, Some(&job.project));
@@ -94,13 +94,13 @@ fn waiting_for(code: &'static str, sentence: impl Into<String>) -> JobPlacement 
     JobPlacement::Wait { code, sentence: sentence.into(), evict: Vec::new() }
 }
 
-/// What is free, and who runs: changed by each decision, for those that follow.
+/// The free slots and running jobs. Each decision updates it for those that follow.
 struct SlotLedger<'a> {
-    /// By pool: thousandths of slots that nobody holds.
+    /// Free thousandths of slots, by pool.
     free: BTreeMap<&'a str, u32>,
-    /// By pool: thousandths of slots of jobs that are ending.
+    /// Thousandths of slots of jobs that are ending, by pool.
     releasing: BTreeMap<&'a str, u32>,
-    /// Jobs that could make room, those that would go first, first.
+    /// Preemptible jobs, in the order of preemption.
     evictable: Vec<&'a ActiveJob>,
     running_by_queue: HashMap<&'a str, u32>,
     running_by_project: HashMap<&'a str, u32>,
@@ -129,7 +129,7 @@ impl<'a> SlotLedger<'a> {
             }
             floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
         }
-        // The lowest priority first, then whoever has run for the shortest time.
+        // The lowest priority first, then the shortest running time.
         floor.evictable.sort_by_key(|job| (job.demand.priority, std::cmp::Reverse(job.started_ms)));
         floor
     }
@@ -148,7 +148,7 @@ impl<'a> SlotLedger<'a> {
             let known = situation.layout.queues.keys().cloned().collect::<Vec<_>>().join(", ");
             return waiting_for("NO_SUCH_QUEUE", format!("there is no queue {}; there are: {known}", demand.queue));
         };
-        // A clock that was set back shows a longer wait than was asked for: then it is over.
+        // If the clock was set back, the remaining wait can exceed the requested delay; the delay then counts as over.
         let wait_ms = job.not_before_ms.saturating_sub(situation.now_ms);
         if wait_ms > 0 && wait_ms <= job.backoff_ms {
             let seconds = wait_ms.div_ceil(1000);
@@ -183,7 +183,7 @@ impl<'a> SlotLedger<'a> {
         self.place_in_pools(job, &large_enough, situation)
     }
 
-    /// Whether a limit keeps the job from running.
+    /// Returns a wait if a limit keeps the job from running.
     fn check_quotas(&self, job: &QueuedJob, queue: &JobQueue, situation: &PlacementInput<'_>) -> Option<JobPlacement> {
         let of = |running: &HashMap<&str, u32>, name: &str| running.get(name).copied().unwrap_or(0);
         let project = quota_of(&situation.layout.projects, Some(&job.project));
@@ -217,7 +217,7 @@ impl<'a> SlotLedger<'a> {
         None
     }
 
-    /// Finds room in one of the pools, or has it made, or keeps the job's place.
+    /// Finds free slots in one of the pools, or preempts jobs for them, or reserves slots for the job.
     fn place_in_pools(
         &mut self,
         job: &'a QueuedJob,
@@ -235,14 +235,15 @@ impl<'a> SlotLedger<'a> {
         }
         for &(name, _) in pools {
             if let Some(evict) = self.victims(job, name) {
-                // What is free or comes free in this pool is this job's: those behind it must not take it.
+                // Free slots and slots that become free in this pool are reserved for this job, so that later jobs do
+                // not take them.
                 let coming = self.releasing.entry(name).or_default();
                 let from_coming = (*coming).min(needed);
                 *coming -= from_coming;
                 let freed: u32 = evict.iter().map(|victim| victim.demand.slots_milli).sum();
                 let free = self.free.entry(name).or_default();
                 *free = (*free + freed).saturating_sub(needed - from_coming).min(*free);
-                // It has a place as one that runs has: nobody must give way to a job that this one will keep waiting.
+                // It counts like a running job, so that nothing is preempted for a job that it will keep waiting.
                 self.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
                 self.evictable.retain(|job| evict.iter().all(|victim| victim.id != job.id));
                 let names: Vec<&str> = evict.iter().map(|victim| victim.name.as_str()).collect();
@@ -255,7 +256,7 @@ impl<'a> SlotLedger<'a> {
             }
         }
         for &(name, _) in pools {
-            // Whatever comes free there is this job's first.
+            // Slots that become free there are reserved for this job.
             self.free.insert(name, 0);
             self.releasing.insert(name, 0);
         }
@@ -269,8 +270,8 @@ impl<'a> SlotLedger<'a> {
         waiting_for("WAITING_FOR_SLOT", format!("{} {unit} of {}", format_slots(needed), pools.join("; or of ")))
     }
 
-    /// Jobs that would make room for this one in a pool, together with what is free and what comes free; none where they
-    /// would not suffice.
+    /// Returns the jobs to preempt in a pool so that, with the free slots and those that become free, this job fits;
+    /// `None` if they would not suffice.
     fn victims(&self, job: &QueuedJob, pool: &str) -> Option<Vec<&'a ActiveJob>> {
         let mut room = self.free.get(pool).copied().unwrap_or(0) + self.releasing.get(pool).copied().unwrap_or(0);
         let mut victims = Vec::new();
@@ -285,7 +286,7 @@ impl<'a> SlotLedger<'a> {
     }
 }
 
-/// Whether a job may take the place of a preemptible one that runs.
+/// Returns whether a job can preempt a running preemptible one.
 fn outranks(job: &QueuedJob, running: &ActiveJob) -> bool {
     let (own, other) = (&job.demand, &running.demand);
     own.priority > other.priority || (own.priority == other.priority && !own.preemptible)
@@ -299,7 +300,7 @@ fn sum_gpu_seconds(spent: &[UsageTotal], counts: impl Fn(&UsageTotal) -> bool) -
     spent.iter().filter(|spent| counts(spent)).map(|spent| spent.gpu_seconds).fold(0.0, |sum, more| sum + more)
 }
 
-/// Slots for people: `1`, `0.25`.
+/// Formats slots: `1`, `0.25`.
 fn format_slots(milli: u32) -> String {
     (f64::from(milli) / 1000.0).to_string()
 }

@@ -1,5 +1,5 @@
-//! What a worker process and its supervisor say to each other: one JSON object a line, events on the worker's standard
-//! output, commands on its standard input. The end of its standard input tells a worker that its supervisor is gone.
+//! The protocol between a worker process and its supervisor: one JSON object per line, events on the worker's standard
+//! output and commands on its standard input. When standard input ends, the supervisor is gone.
 
 use std::collections::BTreeMap;
 
@@ -8,80 +8,81 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::JobSpec;
 
-/// A worker that did all it was asked, or stopped as it was told.
+/// Exit code of a worker that finished its work, or stopped as requested.
 pub const EXIT_DONE: i32 = 0;
-/// The plugin failed; trying again would fail again.
+/// Exit code if the plugin failed; a retry would fail again.
 pub const EXIT_FAILED: i32 = 20;
-/// The plugin passed a limit on memory.
+/// Exit code if the plugin exceeded a memory limit.
 pub const EXIT_OUT_OF_MEMORY: i32 = 24;
-/// Try again: the device was lost, or the supervisor is gone.
+/// Exit code if a retry can succeed: the device was lost, or the supervisor is gone.
 pub const EXIT_TRY_AGAIN: i32 = 75;
-/// The job cannot run as it is configured; trying again would not help.
+/// Exit code if the job cannot run as it is configured; a retry would not help.
 pub const EXIT_BROKEN: i32 = 78;
 
-/// From the supervisor.
+/// A command of the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum WorkerCommand {
-    /// The first line: what to do.
+    /// The first line: the attempt to run.
     Start(Box<AttemptConfig>),
     /// Save a checkpoint at the next step boundary and return.
     Stop,
-    /// Save a checkpoint at the next step boundary and go on.
+    /// Save a checkpoint at the next step boundary and continue.
     Checkpoint,
 }
 
-/// What an attempt needs to know.
+/// The configuration of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptConfig {
     /// The job's identifier.
     pub job: String,
     /// The job's name, `digits-7`.
     pub name: String,
-    /// From 1.
+    /// The attempt's number, from 1.
     pub attempt: u32,
     /// The lease's fencing epoch: a later attempt's is larger.
     pub epoch: u64,
-    /// Which of the attempt's worker processes this is, from 0. The supervisor starts the first, and that the others.
+    /// The rank of this process among the attempt's worker processes, from 0. The supervisor starts rank 0, which
+    /// starts the others.
     #[serde(default)]
     pub rank: u32,
-    /// The job, with the device that its pool gives it.
+    /// The job's specification, with the device that its pool assigns.
     pub spec: JobSpec,
-    /// Identifiers of the jobs that it names, by their names.
+    /// Identifiers of the jobs that the specification refers to, by name.
     pub jobs: BTreeMap<String, String>,
-    /// What the key may do that the job was submitted with.
+    /// The access rights of the key that submitted the job.
     pub rights: AccessRights,
 }
 
-/// Device and host resources an attempt used so far.
+/// The device and host resources that an attempt has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerUsage {
-    /// Seconds the device worked.
+    /// Seconds that the device worked.
     pub gpu_seconds: f64,
     /// Seconds since the attempt began.
     pub wall_seconds: f64,
     /// Device bytes held now.
     pub gpu_bytes: u64,
-    /// The most device bytes held at once.
+    /// Maximum device bytes held at once.
     pub gpu_bytes_peak: u64,
-    /// Samples trained on.
+    /// Number of samples trained on.
     pub samples: u64,
-    /// Kernels run.
+    /// Number of kernels run.
     pub dispatches: u64,
-    /// Submissions to the device.
+    /// Number of submissions to the device.
     pub submissions: u64,
-    /// Seconds of taking items of datasets to the device.
+    /// Seconds spent transferring dataset items to the device.
     #[serde(default)]
     pub data_seconds: f64,
-    /// Seconds of taking means over worker processes, waiting for the slowest included.
+    /// Seconds spent in all-reduce operations over worker processes, including waiting for the slowest.
     #[serde(default)]
     pub all_reduce_seconds: f64,
-    /// Seconds of saving checkpoints.
+    /// Seconds spent saving checkpoints.
     #[serde(default)]
     pub checkpoint_seconds: f64,
 }
 
-/// From the worker.
+/// An event of the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum WorkerEvent {
@@ -93,101 +94,101 @@ pub enum WorkerEvent {
         adapter: String,
         /// The adapter's driver.
         driver: String,
-        /// Whether device seconds come from the device's own clock.
+        /// Whether device seconds come from the device's own timer.
         exact_seconds: bool,
         /// Why this device was chosen.
         choice: String,
     },
     /// Variables, positions and state were restored from a checkpoint.
     Resumed {
-        /// Its step.
+        /// The checkpoint's step.
         step: u64,
     },
-    /// A line for people.
+    /// A log line.
     Log {
         /// `debug`, `info`, `warn`, `error`.
         level: String,
-        /// Without its line end.
+        /// The line without its line end.
         line: String,
     },
     /// A value of one of the training's own series.
     Metric {
-        /// At which step.
+        /// The step.
         step: u64,
-        /// Of which series.
+        /// The series.
         name: String,
-        /// JSON has no NaN: none stands for a value that is not finite.
+        /// The value; `None` if it is not finite, because JSON has no NaN.
         value: Option<f64>,
     },
-    /// Steps done, of steps to do.
+    /// The progress of the training.
     Progress {
-        /// Done.
+        /// Steps done.
         step: u64,
-        /// To do.
+        /// Steps to do.
         of: u64,
     },
     /// Resources used since the attempt began.
     Usage(WorkerUsage),
-    /// A checkpoint is safe.
+    /// A checkpoint is durable.
     Checkpoint {
-        /// At which step.
+        /// The step.
         step: u64,
-        /// Its size.
+        /// The size in bytes.
         bytes: u64,
-        /// How long it took.
+        /// The time of saving, in seconds.
         seconds: f64,
         /// SHA-256 of its variables.
         digest: String,
     },
-    /// A checkpoint could not be saved or used; the training goes on with the one before.
+    /// A checkpoint could not be saved or loaded; the training continues with the previous one.
     CheckpointFailed {
         /// `save` or `load`.
         op: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Means over several worker processes were taken.
+    /// All-reduce operations over the worker processes were done.
     AllReduced {
-        /// How long each took, waiting for the slowest process included.
+        /// Seconds of each operation, including waiting for the slowest process.
         seconds: Vec<f64>,
     },
     /// A phase of the job begins.
     Phase {
-        /// Its name.
+        /// The phase's name.
         name: String,
     },
-    /// A model version exists.
+    /// A model version was published.
     Published {
         /// The model.
         model: String,
-        /// Its version.
+        /// The version.
         version: u64,
     },
-    /// The worker runs.
+    /// The worker's heartbeat.
     Alive,
     /// A publication was refused.
     PublicationRefused {
         /// The model.
         model: String,
-        /// Why, and what can be done about it.
+        /// The reason, and what can be done about it.
         reason: String,
     },
     /// The plugin returned.
     Finished {
-        /// Whether it stopped because it was told to.
+        /// Whether it returned because of a stop request.
         stopped: bool,
     },
     /// The attempt failed.
     Failed {
-        /// UPPER_SNAKE.
+        /// The reason code in UPPER_SNAKE_CASE.
         reason: String,
-        /// For people.
+        /// A message for people.
         message: String,
     },
 }
 
 impl WorkerEvent {
-    /// What a plugin, or an error, has put into words.
+    /// Returns the text of this event that comes from a plugin or an error, or `None` if it has none.
     pub(crate) fn text_mut(&mut self) -> Option<&mut String> {
         match self {
             WorkerEvent::Log { line: text, .. }

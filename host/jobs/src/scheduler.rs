@@ -1,5 +1,5 @@
-//! The queue's loop: looks at what waits and what runs, has jobs make room for others, and hands each job whose turn it is
-//! to a supervisor. Whose turn it is, is decided in [`crate::placement`].
+//! The scheduler's loop: reads the queue, preempts jobs, and passes each job that may start to a supervisor. The
+//! decisions are made in [`crate::placement`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::shared::SharedState;
 use crate::spec::{HOST_RESTART, JobSpec, OVER_BUDGET, PREEMPTED, RetryCause};
 use crate::supervisor::{AttemptControl, supervise_attempt};
 
-/// How often the queue is looked at though nothing was heard: another process may have put something there.
+/// How often the queue is read without a notification, because another process may have changed it.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a job rests whose supervisor could not go on: what stopped that one would stop another a moment later.
+/// Delay before a job is retried whose supervisor failed, because the cause would stop the next attempt too.
 const REQUEUE_DELAY: Duration = BACKOFF_MAX;
 
-/// What waits and what runs, as one look finds it.
+/// A snapshot of the waiting and running jobs.
 pub(crate) struct QueueSnapshot {
     pub(crate) layout: Arc<SchedulerConfig>,
     pub(crate) waiting: Vec<QueuedJob>,
@@ -61,13 +61,13 @@ impl QueueSnapshot {
         }
     }
 
-    /// What becomes of each waiting job, in order.
+    /// Returns the decision for each waiting job, in scheduling order.
     pub(crate) fn decisions(&self) -> Vec<PlacementDecision> {
         placement::place_jobs(&self.placement_input())
     }
 }
 
-/// Puts jobs back into the queue that a server left running when it was killed. Called once, before [`run_scheduler`].
+/// Requeues jobs that a killed server left running. Called once, before [`run_scheduler`].
 pub(crate) async fn recover(shared: &Arc<SharedState>) -> Result<(), JobError> {
     let left = shared.with_records(|records| records.jobs_left_active()).await?;
     for job in left {
@@ -77,7 +77,7 @@ pub(crate) async fn recover(shared: &Arc<SharedState>) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Takes a job from whoever worked on it, and queues it again, where it may be tried again, for after a rest.
+/// Revokes a job's lease, and queues the job again after `rest` if it may be retried.
 async fn reclaim_job(
     shared: &Arc<SharedState>,
     job: JobRecord,
@@ -88,7 +88,7 @@ async fn reclaim_job(
     let not_before_ms = now_ms.saturating_add(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
     let retried = serde_json::from_str::<JobSpec>(&job.spec)
         .map_or(true, |spec| spec.retry_on.contains(&RetryCause::HostRestart));
-    // Requeuing a job that was told to stop cancels it.
+    // Requeuing a job with a stop request cancels it.
     let queued = retried || job.stop.is_some();
     let give_back = move |records: &dyn JobRecords| {
         let lease = records.take_over(&job.id, now_ms)?;
@@ -96,7 +96,8 @@ async fn reclaim_job(
         let nothing = || AttemptUsage { last_step: job.step, ..AttemptUsage::default() };
         let usage = attempts.last().map_or_else(nothing, |attempt| attempt.usage.clone());
         let state = if queued { JobState::Queued } else { JobState::Failed };
-        // A server killed between the two writes of an attempt's end left it closed already, which is no error.
+        // A server killed between the two writes of an attempt's end has already closed the attempt, which is not an
+        // error.
         records.finish_attempt(&lease, state, &reason, &usage, now_ms)?;
         if queued {
             records.requeue(&lease, &reason, not_before_ms, now_ms).map(drop)
@@ -107,10 +108,11 @@ async fn reclaim_job(
     shared.with_records(give_back).await
 }
 
-/// Queues a job again whose supervisor could not go on, such as for want of disk space, as soon as the records can be
-/// written: until then nobody else must have it. At a shutdown it is left to the next server, which finds it running.
+/// Queues a job again whose supervisor failed, for example because the disk is full, as soon as the records can be
+/// written. Until then no other supervisor may have the job. During a shutdown the job is left to the next server,
+/// which finds it running.
 pub(crate) async fn requeue_after_supervisor_failure(shared: &Arc<SharedState>, id: &str, error: &JobError) {
-    let reason = StateReason::new(HOST_RESTART, format!("the server could not go on with it: {error}"));
+    let reason = StateReason::new(HOST_RESTART, format!("the server could not continue it: {error}"));
     while !shared.is_closing() {
         let asked = id.to_owned();
         let taken = match shared.with_records(move |records| records.get(&asked)).await {
@@ -121,13 +123,13 @@ pub(crate) async fn requeue_after_supervisor_failure(shared: &Arc<SharedState>, 
         match taken {
             Ok(()) => return,
             Err(JobError::NotFound { .. }) => return,
-            Err(error) => tracing::error!(job = id, %error, "a job cannot be given back; trying again"),
+            Err(error) => tracing::error!(job = id, %error, "a job cannot be requeued; trying again"),
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Runs jobs until `shutdown` is true; then has the running ones save their state and waits.
+/// Runs jobs until `shutdown` is true; then asks the running ones to save their state and waits for them.
 pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch::Receiver<bool>) {
     let mut supervisors = JoinSet::new();
     let mut look = tokio::time::interval(POLL_INTERVAL);
@@ -158,31 +160,31 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
     }
 }
 
-/// Does what a look decided.
+/// Applies the decisions about a snapshot.
 async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, supervisors: &mut JoinSet<()>) {
     for id in placement::jobs_over_budget(&look.placement_input()) {
-        request_requeue(shared, &id, StateReason::new(OVER_BUDGET, "its GPU seconds are used up; its state is saved"));
+        request_requeue(shared, &id, StateReason::new(OVER_BUDGET, "its GPU seconds are used up; saving its state"));
     }
     for (job, verdict) in look.waiting.iter().zip(look.decisions()) {
         match verdict {
             PlacementDecision::Start { pool, device } => {
-                // The supervisor of the attempt before has queued it again and is not gone yet; it wakes this loop.
+                // The previous attempt's supervisor has requeued the job but has not ended yet; it will wake this loop.
                 if shared.running_attempts().contains_key(&job.id) {
                     continue;
                 }
                 let Some(claim) = claim_job(shared, &job.id, pool).await else { continue };
-                // Within reach of orders before it begins: a shutdown may come in between.
+                // The control channel exists before the attempt begins, because a shutdown can come in between.
                 let (orders, receiver) = watch::channel(AttemptControl::default());
                 shared.running_attempts().insert(job.id.clone(), orders);
                 supervisors.spawn(run_attempt(Arc::clone(shared), claim, device, receiver));
             }
             PlacementDecision::Wait { evict, .. } => {
                 for id in evict {
-                    // This goes into the record and the log of the job that gives way, whose readers may see no other
-                    // project; the server's log has the name.
+                    // This text is in the record and the log of the preempted job, whose readers may not see other
+                    // projects; the server's log has the name.
                     let is_kin = look.running.iter().any(|other| other.id == id && other.project == job.project);
                     let name = if is_kin { &job.name } else { REDACTED_JOB_NAME };
-                    tracing::info!(job = id, waiting = job.name, "makes room for another");
+                    tracing::info!(job = id, waiting = job.name, "preempted for another job");
                     request_requeue(shared, &id, StateReason::new(PREEMPTED, format!("made room for {name}")));
                 }
             }
@@ -190,7 +192,8 @@ async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, superv
     }
 }
 
-/// Tells a running job's supervisor to have its state saved and the job queued again. False where it is not running here.
+/// Asks a running job's supervisor to save the job's state and queue it again. Returns `false` if the job does not run
+/// here.
 pub(crate) fn request_requeue(shared: &SharedState, id: &str, reason: StateReason) -> bool {
     shared.update_control(id, |orders| {
         orders.requeue.get_or_insert(reason);
@@ -226,7 +229,7 @@ async fn run_attempt(
     shared.wake_scheduler();
 }
 
-/// Stops may be asked for through the records alone, by another process: the queue's look passes them on.
+/// Forwards stop requests to supervisors. Another process can request a stop through the records alone.
 async fn forward_stop_requests(shared: &Arc<SharedState>) {
     let ids: Vec<String> = shared.running_attempts().keys().cloned().collect();
     for id in ids {

@@ -1,4 +1,4 @@
-//! What a server runs jobs with: pools of slots, queues that draw on them in order, and limits on who may run how much.
+//! The scheduler's configuration: pools of slots, queues that use pools in order, and limits of keys and projects.
 
 use std::collections::BTreeMap;
 
@@ -6,55 +6,55 @@ use crate::error::SchedulerConfigError;
 use crate::limits::SLOTS_MAX;
 use saggar_project::is_valid_name;
 
-/// The queue and the pool that are there without anything being configured.
+/// The queue that exists without any configuration.
 pub const DEFAULT_QUEUE: &str = "default";
-/// The pool of jobs whose queue names none. It gives each job the device that the job asks for.
+/// The pool of queues that name no pool. It gives each job the device that the job requests.
 pub const ANY_POOL: &str = "any";
 
-/// Slots for jobs, of one device.
+/// A pool of job slots on one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlotPool {
-    /// The device: `cpu`, `vulkan:0`; none where each job has the one that it asks for.
+    /// The device: `cpu`, `vulkan:0`; `None` if each job gets the device that it requests.
     pub device: Option<String>,
-    /// Thousandths of slots that jobs may hold together.
+    /// Thousandths of slots that jobs can hold together.
     pub slots_milli: u32,
 }
 
-/// Jobs that wait for the same pools.
+/// A queue of jobs that wait for the same pools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobQueue {
-    /// The pools, the first one first.
+    /// The pools, in order of preference.
     pub pools: Vec<String>,
-    /// Whether a job goes to a later pool while the earlier ones that would take it are full.
+    /// Whether a job uses a later pool while the earlier accepting ones are full.
     pub spill: bool,
-    /// Jobs of this queue that run at once.
+    /// Maximum jobs of this queue that run at once.
     pub max_running_jobs: Option<u32>,
 }
 
-/// What a key's or a project's jobs may use together. None is no limit.
+/// The resource limits of the jobs of a key or a project. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceQuota {
-    /// Jobs that run at once.
+    /// Maximum jobs that run at once.
     pub max_running_jobs: Option<u32>,
-    /// Device seconds, all attempts ever made together.
+    /// Maximum device seconds, over all attempts ever made.
     pub gpu_seconds: Option<f64>,
 }
 
-/// Pools, queues and allowances.
+/// Pools, queues and limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulerConfig {
-    /// By name.
+    /// The pools by name.
     pub pools: BTreeMap<String, SlotPool>,
-    /// By name.
+    /// The queues by name.
     pub queues: BTreeMap<String, JobQueue>,
-    /// By project.
+    /// The limits by project.
     pub projects: BTreeMap<String, ResourceQuota>,
-    /// By the name of a key.
+    /// The limits by the name of a key.
     pub owners: BTreeMap<String, ResourceQuota>,
 }
 
 impl SchedulerConfig {
-    /// One queue, whose jobs run on the devices that they ask for, `slots` at once.
+    /// Returns a configuration with one queue, whose jobs run on the devices that they request, `slots` at once.
     pub fn single_queue(slots: u32) -> SchedulerConfig {
         let any = SlotPool { device: None, slots_milli: slots.saturating_mul(1000) };
         let queue = JobQueue { pools: vec![ANY_POOL.to_owned()], spill: true, max_running_jobs: None };
@@ -66,15 +66,15 @@ impl SchedulerConfig {
         }
     }
 
-    /// Adds a pool, or puts it in the place of one of that name.
+    /// Adds a pool, replacing one of the same name.
     pub fn with_pool(mut self, name: &str, device: Option<&str>, slots: f64) -> SchedulerConfig {
         let pool = SlotPool { device: device.map(str::to_owned), slots_milli: (slots * 1000.0).round() as u32 };
         self.pools.insert(name.to_owned(), pool);
         self
     }
 
-    /// Adds a queue, or puts it in the place of one of that name. A pool that is not there yet and could be a device's
-    /// name is made, with one slot of that device.
+    /// Adds a queue, replacing one of the same name. A missing pool whose name could be a device's is created, with one
+    /// slot of that device.
     pub fn with_queue(mut self, name: &str, queue: JobQueue) -> SchedulerConfig {
         for pool in &queue.pools {
             if !self.pools.contains_key(pool) && pool != ANY_POOL {
@@ -85,13 +85,13 @@ impl SchedulerConfig {
         self
     }
 
-    /// Checks that names can be, that queues draw on pools that are there, and that numbers are in their ranges.
+    /// Checks that names are valid, that the pools of queues exist, and that numbers are in their ranges.
     ///
     /// # Errors
-    /// [`SchedulerConfigError`] naming the place.
+    /// Returns a [`SchedulerConfigError`] that names the invalid part.
     pub fn validate(&self) -> Result<(), SchedulerConfigError> {
         for (name, pool) in &self.pools {
-            // A device's name is a pool's name too: `vulkan:0`.
+            // A device's name such as `vulkan:0` is a valid pool name.
             if !is_valid_name(&name.replace(':', "-")) {
                 return Err(SchedulerConfigError::Name { kind: "pool", name: name.clone() });
             }
@@ -118,7 +118,7 @@ impl SchedulerConfig {
 }
 
 impl SlotPool {
-    /// Whether a job that asks for `device` can run here.
+    /// Returns whether a job that requests `device` can run in this pool.
     pub fn accepts_device(&self, device: &str) -> bool {
         match (&self.device, device) {
             (None, _) | (Some(_), "auto") => true,
@@ -127,7 +127,7 @@ impl SlotPool {
         }
     }
 
-    /// The device that a job which asks for `device` gets here.
+    /// Returns the device that a job which requests `device` gets in this pool.
     pub fn device_for(&self, device: &str) -> String {
         self.device.clone().unwrap_or_else(|| device.to_owned())
     }

@@ -1,5 +1,5 @@
-//! Jobs at times of a clock: five fields of cron, in UTC. A time that comes while the schedule's last job is not over is
-//! left out; times that passed while no server ran are left out, too, but for the last of them.
+//! Scheduled jobs: cron expressions of five fields, in UTC. A time that comes while the schedule's previous job is not
+//! over is skipped. Times that passed while no server ran are skipped too, except the last one.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::shared::SharedState;
 use crate::spec::JobSpec;
 
 impl JobService {
-    /// Sets a schedule, in the place of one of that name. The first time is the first one after now.
+    /// Sets a schedule, replacing one of the same name. Its first time is the next one after now.
     ///
     /// # Errors
-    /// `CronSchedule`; `Spec`; `Records` where its name cannot be.
+    /// `Cron`; `Spec`; `Records` if its name is invalid.
     pub async fn set_schedule(
         &self,
         name: &str,
@@ -46,7 +46,7 @@ impl JobService {
         Ok(schedule)
     }
 
-    /// The schedules, by name, each with its next time.
+    /// Returns the schedules by name, each with its next time.
     ///
     /// # Errors
     /// `Records`.
@@ -60,7 +60,7 @@ impl JobService {
         Ok(schedules.into_iter().map(timed).collect())
     }
 
-    /// Forgets a schedule; its jobs stay.
+    /// Removes a schedule; its jobs stay.
     ///
     /// # Errors
     /// `NotFound`; `Records`.
@@ -73,7 +73,7 @@ impl JobService {
     }
 }
 
-/// Submits the jobs whose time has come.
+/// Submits the jobs of schedules that are due.
 pub(crate) async fn submit_due_jobs(shared: &Arc<SharedState>) {
     let schedules = match shared.with_records(|records| records.schedules()).await {
         Ok(schedules) => schedules,
@@ -87,12 +87,12 @@ pub(crate) async fn submit_due_jobs(shared: &Arc<SharedState>) {
     }
 }
 
-/// The last time of a schedule that has come and is not dealt with.
+/// Returns the last time of a schedule that is due and not handled, or `None`.
 fn last_due_time(schedule: &JobSchedule, now_ms: UnixMillis) -> Option<UnixMillis> {
     let cron = CronSchedule::parse(&schedule.cron).ok()?;
     let mut due = None;
     let mut after = schedule.settled_ms;
-    // A clock that is set forward by years must not be caught up with minute by minute.
+    // After the clock was set forward by years, the skipped minutes must not be processed one by one.
     let yesterday = now_ms.saturating_sub(24 * 3_600_000);
     if after < yesterday {
         due = cron.next_after(after).filter(|next| *next <= now_ms);
@@ -108,7 +108,7 @@ fn last_due_time(schedule: &JobSchedule, now_ms: UnixMillis) -> Option<UnixMilli
 async fn submit_if_due(shared: &Arc<SharedState>, schedule: JobSchedule) -> Result<(), JobError> {
     let now_ms = shared.clock.now_ms();
     if schedule.settled_ms > now_ms {
-        // The clock was set back. A time that comes again makes no second job: its idempotency key is the same.
+        // The clock was set back. A repeated time creates no second job, because its idempotency key is the same.
         tracing::warn!(schedule = schedule.name, "the clock was set back; its times count from now on");
         let reset = JobSchedule { settled_ms: now_ms, ..schedule };
         shared.with_records(move |records| records.put_schedule(&reset)).await?;
@@ -119,14 +119,14 @@ async fn submit_if_due(shared: &Arc<SharedState>, schedule: JobSchedule) -> Resu
         let last = last.clone();
         let state = shared.with_records(move |records| records.get(&last)).await.map(|job| job.state);
         if state.is_ok_and(|state: JobState| !state.is_final()) {
-            tracing::info!(schedule = schedule.name, "left out: the job before is not over");
+            tracing::info!(schedule = schedule.name, "skipped: the previous job is not over");
             shared.with_records(move |records| records.advance_schedule(&schedule.name, due_ms, None)).await?;
             return Ok(());
         }
     }
     let unreadable = |error: serde_json::Error| JobError::Override { reason: error.to_string() };
     let spec: JobSpec = serde_json::from_str(&schedule.spec).map_err(unreadable)?;
-    // The key makes one job of a time that is settled twice, as by a server that is killed in between.
+    // The key prevents a second job if a time is handled twice, as after a server was killed in between.
     let idempotency_key = Some(format!("schedule {} {due_ms}", schedule.name));
     let jobs = JobService { shared: Arc::clone(shared) };
     let (project, rights, secrets) = (spec.project.clone(), schedule.rights, spec.secrets.clone());
@@ -154,9 +154,9 @@ async fn submit_if_due(shared: &Arc<SharedState>, schedule: JobSchedule) -> Resu
             Some(job.name)
         }
         Err(error) if error.is_server_fault() => return Err(error),
-        // It would be refused a second later, too: the next time may find what is missing.
+        // A retry a second later would be refused too; the missing thing may exist at the next time.
         Err(error) => {
-            tracing::error!(schedule = schedule.name, %error, "left out: the job cannot be submitted");
+            tracing::error!(schedule = schedule.name, %error, "skipped: the job cannot be submitted");
             None
         }
     };
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(last_due_time(&schedule(noon), noon + 65 * MINUTE), Some(noon + 60 * MINUTE));
         let year = 365 * 24 * 60 * MINUTE;
         assert_eq!(last_due_time(&schedule(noon), noon + year + 5 * MINUTE), Some(noon + year));
-        // A clock that goes back finds nothing due until its time comes again.
+        // After the clock was set back, nothing is due until its time comes again.
         assert_eq!(last_due_time(&schedule(noon), noon - year), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Several series at once, of which one answer has only so many points.
+//! Pages of several series, with a maximum number of points in all.
 
 use saggar_store::error::RecordError;
 use saggar_store::limits::POINTS_LISTED_MAX;
@@ -6,10 +6,11 @@ use saggar_store::records::JobRecords;
 
 use crate::SeriesPage;
 
-/// The series of these names from a step on, with `points_max` points in all.
+/// Returns the series of these names from a step on, with at most `points_max` points in all.
 ///
-/// Each gets an equal share, and what short ones leave of theirs goes to the others until all have what they can. So where
-/// there are no more names than points, a series that is cut has a point at least, and who asks for the rest goes on.
+/// Each series gets an equal share, and what short series leave is divided among the others. If there are no more names
+/// than points, a truncated series therefore has at least one point, and a client that requests the rest makes
+/// progress.
 pub(crate) fn read_series_pages(
     records: &dyn JobRecords,
     id: &str,
@@ -46,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// A job with series of so many points, each of which is `aN`, and of the steps 2, 4, 6.
+    /// Returns a job with series `a0`, `a1`, ... of these lengths, at the steps 2, 4, 6, ...
     fn job(lengths: &[u64]) -> (tempfile::TempDir, SqliteRecords, String) {
         let directory = tempfile::tempdir().unwrap();
         let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();

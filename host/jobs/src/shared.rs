@@ -1,4 +1,4 @@
-//! What the scheduler, its supervisors and the server's requests share.
+//! State shared by the scheduler, its supervisors and the server's requests.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -24,11 +24,12 @@ use crate::spec::JobSpec;
 use crate::storage_guard::StorageGuard;
 use crate::supervisor::AttemptControl;
 
-/// Replaces what a specification refers to by what that is now: `mnist` by `mnist/3`; for whoever has these rights.
+/// Resolves the references of a specification to current versions, such as `mnist` to `mnist/3`, with the given access
+/// rights.
 pub type SpecResolver =
     Box<dyn Fn(JobSpec, AccessRights) -> Pin<Box<dyn Future<Output = Result<JobSpec, JobError>> + Send>> + Send + Sync>;
 
-/// See the module.
+/// The shared state of one server's jobs.
 pub(crate) struct SharedState {
     pub(crate) records: Arc<dyn JobRecords>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -40,7 +41,7 @@ pub(crate) struct SharedState {
     storage_guard: Mutex<Option<StorageGuard>>,
     series: Mutex<JobSeries>,
     running: Mutex<HashMap<String, watch::Sender<AttemptControl>>>,
-    /// When the attempts that run here did their last step, or began.
+    /// The time of the last step, or of the start, of each attempt that runs here.
     advanced: Mutex<HashMap<String, UnixMillis>>,
     pub(crate) wake: Notify,
     closing: AtomicBool,
@@ -88,34 +89,34 @@ impl SharedState {
         }
     }
 
-    /// Has the jobs of schedules resolved by this. Only the first one counts.
+    /// Sets the resolver of scheduled jobs. Only the first call has an effect.
     pub(crate) fn set_spec_resolver(&self, resolver: SpecResolver) {
         let _ = self.resolver.set(resolver);
     }
 
-    /// Has effects written down by this. Only the first one counts.
+    /// Sets the log of effects. Only the first call has an effect.
     pub(crate) fn set_effect_log(&self, log: EffectLog) {
         let _ = self.effects.set(log);
     }
 
-    /// Has what there is to say of published versions told by this. Only the first one counts.
+    /// Sets the source of notes about published versions. Only the first call has an effect.
     pub(crate) fn set_publication_notes(&self, notes: PublicationNotes) {
         let _ = self.publication_notes.set(notes);
     }
 
-    /// What there is to say of a version that a job published.
+    /// Returns the notes about a version that a job published.
     pub(crate) fn publication_notes(&self, model: &str, version: u64) -> Vec<String> {
         self.publication_notes.get().map(|notes| notes(model, version)).unwrap_or_default()
     }
 
-    /// Writes an effect down.
+    /// Records an effect.
     pub(crate) fn log_effect(&self, effect: &JobEffect) {
         if let Some(log) = self.effects.get() {
             log(effect);
         }
     }
 
-    /// The specification with what it refers to as that is now, for whoever has these rights.
+    /// Resolves the references of a specification to current versions, with the given access rights.
     pub(crate) async fn resolve_spec(&self, spec: JobSpec, rights: AccessRights) -> Result<JobSpec, JobError> {
         match self.resolver.get() {
             Some(resolve) => resolve(spec, rights).await,
@@ -123,17 +124,17 @@ impl SharedState {
         }
     }
 
-    /// Has workers killed that are silent for so long. Only the first one counts.
+    /// Sets the maximum silence of a worker before it is killed. Only the first call has an effect.
     pub(crate) fn set_worker_silence_max(&self, max: Duration) {
         let _ = self.worker_silence_max.set(max);
     }
 
-    /// How long a worker may be silent.
+    /// Returns the maximum silence of a worker.
     pub(crate) fn worker_silence_max(&self) -> Duration {
         self.worker_silence_max.get().copied().unwrap_or(WORKER_SILENCE_MAX)
     }
 
-    /// From now on no attempt begins.
+    /// Prevents further attempts from starting.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
     }
@@ -142,28 +143,28 @@ impl SharedState {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Has the jobs of each key held to what the file of keys says.
+    /// Limits the jobs of each key as the key file says.
     pub(crate) fn watch_keys(&self, keys: KeyFile) {
         *self.key_limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyLimits::new(keys));
     }
 
-    /// Has what is recorded of attempts count towards a limit on what is stored.
+    /// Counts the records of attempts towards a storage limit.
     pub(crate) fn set_storage_guard(&self, room: StorageGuard) {
         *self.storage_guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
     }
 
-    /// Takes room for so many bytes of records. May wait for the disk.
+    /// Reserves storage for `bytes` bytes of records. May wait for the disk.
     pub(crate) fn reserve_storage(&self, bytes: u64) -> Result<(), StoreError> {
         let mut room = self.storage_guard.lock().unwrap_or_else(PoisonError::into_inner);
         room.as_mut().map_or(Ok(()), |room| room.reserve(bytes))
     }
 
-    /// Pools, queues and allowances as they were at the last look.
+    /// Returns the pools, queues and limits as last loaded.
     pub(crate) fn scheduler_config(&self) -> Arc<SchedulerConfig> {
         Arc::clone(&self.scheduler_config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Pools, queues and allowances as they are now. May wait for the disk.
+    /// Reloads and returns the pools, queues and limits. May wait for the disk.
     pub(crate) fn reload_scheduler_config(&self) -> Arc<SchedulerConfig> {
         let mut owners = self.key_limits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut layout = self.scheduler_config.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,39 +174,39 @@ impl SharedState {
         Arc::clone(&layout)
     }
 
-    /// Tells followers that something about some job changed.
+    /// Notifies subscribers that a job changed.
     pub(crate) fn notify_change(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// A receiver that hears of every [`SharedState::notify_change`] from now on.
+    /// Returns a receiver of every further [`SharedState::notify_change`].
     pub(crate) fn subscribe_changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Has the queue looked at now.
+    /// Makes the scheduler read the queue now.
     pub(crate) fn wake_scheduler(&self) {
         self.wake.notify_one();
     }
 
-    /// Notes that the job's attempt did a step now, or began.
+    /// Records that the job's attempt did a step now, or began.
     pub(crate) fn record_progress(&self, id: &str) {
         let now_ms = self.clock.now_ms();
         self.last_progress().insert(id.to_owned(), now_ms);
     }
 
-    /// When the attempts that run here did their last step.
+    /// Returns the times of the last steps of the attempts that run here.
     pub(crate) fn last_progress(&self) -> MutexGuard<'_, HashMap<String, UnixMillis>> {
         self.advanced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Uses the jobs' series.
+    /// Calls `use_them` with the jobs' series.
     pub(crate) fn with_series(&self, use_them: impl FnOnce(&mut JobSeries, &MetricHandles)) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         use_them(&mut series, &self.metrics.families);
     }
 
-    /// Removes a finished job's series when people have had time to scrape them.
+    /// Removes a finished job's series after [`SERIES_RETENTION_TIME`], so that they can still be scraped.
     pub(crate) fn remove_series_later(self: &Arc<Self>, name: String) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
@@ -214,7 +215,7 @@ impl SharedState {
         });
     }
 
-    /// Uses the records on a thread that may wait for the disk.
+    /// Runs a function on the records, on a thread that may wait for the disk.
     pub(crate) async fn with_records<T: Send + 'static>(
         self: &Arc<Self>,
         use_them: impl FnOnce(&dyn JobRecords) -> Result<T, RecordError> + Send + 'static,
@@ -224,7 +225,7 @@ impl SharedState {
         done.map_err(|error| JobError::Io(std::io::Error::other(error)))?.map_err(JobError::from)
     }
 
-    /// Changes what the supervisor of a running job was told. False where the job is not running here.
+    /// Changes the control state of a running job. Returns `false` if the job does not run here.
     pub(crate) fn update_control(&self, id: &str, change: impl FnOnce(&mut AttemptControl)) -> bool {
         self.running_attempts().get(id).map(|orders| orders.send_modify(change)).is_some()
     }

@@ -1,4 +1,4 @@
-//! What a job is asked to do: resolved once, at submission, and recorded with it.
+//! The specification of a job, resolved once at submission and recorded with the job.
 
 mod checkpoint_policy;
 mod health_policy;
@@ -24,106 +24,106 @@ pub use retry_cause::{
     WORKER_LOST,
 };
 
-/// The output of a job that is measured.
+/// The output file of a measuring job.
 pub const ESTIMATE_FILE: &str = "estimate.json";
 
 /// A job: a training, or predictions for a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
-    /// The group whose numbers the job's name counts: `digits` names jobs `digits-1`, `digits-2`, ...
+    /// The project, whose jobs are numbered: `digits` names jobs `digits-1`, `digits-2`, ...
     pub project: String,
-    /// A label that jobs share, across projects.
+    /// The experiment: a label that jobs share, across projects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
-    /// The task of the project file that this was started as.
+    /// The task of the project file that the job was started from.
     #[serde(default = "default_task")]
     pub task: String,
     /// SHA-256 of the plugin, as hexadecimal digits.
     pub plugin: String,
-    /// Given to the plugin as a JSON object.
+    /// The plugin's parameters, given to it as a JSON object.
     #[serde(default)]
     pub parameters: serde_json::Map<String, serde_json::Value>,
-    /// What it reads.
+    /// The mounts that the job reads.
     #[serde(default)]
     pub data: Vec<DataMount>,
-    /// What it starts from, where it has no checkpoint of its own; initial values where nothing is named.
+    /// The initial state if the job has no checkpoint; `None` for initial values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<InitFrom>,
-    /// `auto`, `cpu`, `gpu`, `vulkan:0`.
+    /// The device: `auto`, `cpu`, `gpu`, `vulkan:0`.
     #[serde(default = "default_device")]
     pub device: String,
-    /// Slots of its pool that it takes: a whole number, or a share of one such as 0.25.
+    /// Slots of its pool: a whole number, or a fraction of one such as 0.25.
     #[serde(default = "default_slots", skip_serializing_if = "is_one")]
     pub gpu_slots: f64,
-    /// Where everything random comes from.
+    /// The seed of all random numbers.
     #[serde(default)]
     pub seed: u64,
     /// When checkpoints are due.
     #[serde(default)]
     pub checkpoint_every: CheckpointEvery,
-    /// How many of the newest checkpoints stay.
+    /// The number of newest checkpoints to keep.
     #[serde(default = "default_keep_last")]
     pub checkpoint_keep_last: u32,
-    /// The checkpoint that stays besides.
+    /// The metric whose best checkpoint is kept too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_keep_best: Option<BestMetric>,
     /// The queue.
     #[serde(default = "default_queue")]
     pub queue: String,
-    /// Jobs of higher priority start first: 0 to 100.
+    /// The priority, 0 to 100: jobs of higher priority start first.
     #[serde(default = "default_priority")]
     pub priority: u8,
-    /// Whether a job that comes before it may take its place; it goes on from its checkpoint later.
+    /// Whether a job that comes before this one can preempt it; it continues from its checkpoint later.
     #[serde(default)]
     pub preemptible: bool,
-    /// Attempts beyond the first.
+    /// Maximum attempts beyond the first.
     #[serde(default = "default_retry")]
     pub retry: u32,
-    /// The causes after which there is another attempt.
+    /// The causes that are retried.
     #[serde(default = "default_retry_on")]
     pub retry_on: Vec<RetryCause>,
-    /// The job's running time in seconds, all attempts together, after which it is checkpointed and stopped.
+    /// The job's maximum running time in seconds, over all attempts, after which it is checkpointed and stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runtime_seconds: Option<f64>,
-    /// How often `max_runtime_seconds` is granted once more instead.
+    /// How often `max_runtime_seconds` is granted again instead.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub auto_extend: u32,
     /// Seconds after which an attempt is checkpointed and the job queued again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempt_runtime_seconds: Option<f64>,
-    /// Bytes of host memory the plugin's instance may take.
+    /// Maximum bytes of host memory of the plugin's instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Bytes of device memory the job may take.
+    /// Maximum bytes of device memory of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory_bytes: Option<u64>,
-    /// What becomes of it where its numbers are none any more.
+    /// What to do if the loss or a variable is infinite or not a number.
     #[serde(default, skip_serializing_if = "NonFinite::is_default")]
     pub non_finite: NonFinite,
-    /// In which numbers it computes.
+    /// The precision of the training.
     #[serde(default, skip_serializing_if = "Precision::is_default")]
     pub precision: Precision,
-    /// How busy it must keep its device.
+    /// The minimum utilization of the device; `None` for no check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<UtilizationPolicy>,
-    /// Names of secrets that the plugin may read. Their values are recorded nowhere.
+    /// Names of secrets that the plugin can read. Their values are never recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// Worker processes that train one model together.
     #[serde(default = "default_replicas", skip_serializing_if = "is_one_replica")]
     pub replicas: u32,
-    /// Parts that each batch is divided into, whatever the number of replicas; as many as those where it is left out.
+    /// Parts that each batch is divided into, independent of the number of replicas; `None` for one per replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
-    /// What it predicts; a job without trains.
+    /// The predictions to compute; `None` for a training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict: Option<PredictionSpec>,
-    /// Whether it is run for its figures alone: it keeps nothing but [`ESTIMATE_FILE`], which says what the whole would take, and
-    /// ends as soon as it knows.
+    /// Whether the job only measures: it stores nothing but [`ESTIMATE_FILE`], which estimates the whole training, and
+    /// ends once it has the estimate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measure: bool,
-    /// What the user wrote about it.
+    /// The user's message about the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -177,7 +177,7 @@ fn is_one_replica(replicas: &u32) -> bool {
 }
 
 impl JobSpec {
-    /// A job of this project and plugin, with defaults for everything else.
+    /// Returns a job of this project and plugin, with defaults for everything else.
     pub fn new(project: impl Into<String>, plugin: impl Into<String>) -> JobSpec {
         JobSpec {
             project: project.into(),
@@ -215,7 +215,7 @@ impl JobSpec {
         }
     }
 
-    /// Names of the jobs whose output or checkpoints it reads.
+    /// Returns the names of the jobs whose output or checkpoints this one reads.
     pub fn referenced_jobs(&self) -> impl Iterator<Item = &str> {
         let mounted = self.data.iter().filter_map(|mount| match &mount.source {
             DataSource::Output { job, .. } => Some(job.as_str()),
@@ -228,7 +228,7 @@ impl JobSpec {
         mounted.chain(origin)
     }
 
-    /// What its place in the queue depends on.
+    /// Returns the properties that determine the job's scheduling.
     pub fn demand(&self) -> SchedulingRequest {
         SchedulingRequest {
             queue: self.queue.clone(),

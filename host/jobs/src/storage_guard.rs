@@ -1,15 +1,15 @@
-//! Room for what an attempt writes, and for what is recorded of it, under the server's limit on stored bytes. Full, it
-//! refuses the write and not the training: the last good checkpoint stays.
+//! Reserves storage for an attempt's files and records under the server's limit on stored bytes. If the limit is
+//! reached, the write fails but the training continues: the last good checkpoint is kept.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use saggar_store::{StateDir, StorageQuota, StoreError};
 
-/// How long a count of what is stored holds: others write, and things are removed.
+/// How long a count of the stored bytes is used, because other processes write and remove files.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 
-/// What may still be written.
+/// A guard of the storage limit.
 #[derive(Debug)]
 pub(crate) struct StorageGuard {
     quota: Option<StorageQuota>,
@@ -28,10 +28,10 @@ impl StorageGuard {
         }
     }
 
-    /// Takes room for so many bytes, which are about to be written.
+    /// Reserves `bytes` bytes that are about to be written.
     ///
     /// # Errors
-    /// `QuotaExceeded`; `Io` where nobody can tell how much is stored.
+    /// `QuotaExceeded`; `Io` if the stored bytes cannot be counted.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), StoreError> {
         let Some(quota) = self.quota else { return Ok(()) };
         let used = match self.last_count {
@@ -39,7 +39,7 @@ impl StorageGuard {
             _ => self.home.stored_bytes(&self.models_dir)?,
         };
         let refused = quota.check(used, bytes);
-        // Refused, it is counted anew the next time: somebody may have made room.
+        // After a refusal the bytes are counted again the next time, because files may have been removed.
         self.last_count = refused.is_ok().then(|| (Instant::now(), used.saturating_add(bytes)));
         refused
     }

@@ -1,4 +1,5 @@
-//! One attempt: starts its worker, writes down what it says as it says it, tells it to stop, and decides what comes next.
+//! The supervisor of one attempt: starts its worker, records the worker's events, forwards stop requests, and decides
+//! what happens to the job at the end.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -30,20 +31,20 @@ mod heartbeat_monitor;
 mod oom_kills;
 mod utilization_monitor;
 
-/// What the scheduler tells an attempt's supervisor.
+/// The scheduler's requests to an attempt's supervisor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AttemptControl {
-    /// Save and return; with the user's reason, or none where the server shuts down.
+    /// Save and return, because of a user's stop request or a server shutdown.
     pub(crate) stop: bool,
-    /// Save and return, for the job to be queued again, and why.
+    /// The reason to save, return and queue the job again; `None` without such a request.
     pub(crate) requeue: Option<StateReason>,
-    /// Counts requests for a checkpoint.
+    /// The number of checkpoint requests so far.
     pub(crate) checkpoints: u64,
 }
 
-/// Runs the claimed attempt to its end and records what becomes of the job.
+/// Runs the claimed attempt to its end and records the job's next state.
 ///
-/// `device` is that of the pool which the attempt has its slots from.
+/// `device` is the device of the pool whose slots the attempt holds.
 pub(crate) async fn supervise_attempt(
     shared: Arc<SharedState>,
     claim: ClaimedJob,
@@ -79,7 +80,7 @@ async fn drive_attempt(
     let jobs = match resolve_job_ids(shared, &spec).await {
         Ok(jobs) => jobs,
         Err(JobError::NotFound { name, .. }) => {
-            let reason = StateReason::new("INPUT_GONE", format!("job {name}, which it was to read, was removed"));
+            let reason = StateReason::new("INPUT_GONE", format!("job {name}, which this job reads, was removed"));
             return recorder.finish(RetryDecision::Finish(JobState::Failed, reason)).await;
         }
         Err(error) => return Err(error),
@@ -107,7 +108,7 @@ async fn drive_attempt(
     recorder.finish(decide_retry(ended, &situation)).await
 }
 
-/// The identifiers of the jobs that a specification names.
+/// Returns the identifiers of the jobs that a specification refers to, by name.
 async fn resolve_job_ids(shared: &Arc<SharedState>, spec: &JobSpec) -> Result<BTreeMap<String, String>, JobError> {
     let names: Vec<String> = spec.referenced_jobs().map(str::to_owned).collect();
     let look = move |records: &dyn JobRecords| {
@@ -117,7 +118,7 @@ async fn resolve_job_ids(shared: &Arc<SharedState>, spec: &JobSpec) -> Result<BT
     shared.with_records(look).await
 }
 
-/// A worker process and what it was told.
+/// A worker process, and the commands that it was sent.
 struct WorkerProcess {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -126,11 +127,11 @@ struct WorkerProcess {
     memory_kills: Option<OomKillCounter>,
     kill_at: Option<Instant>,
     timed_out: bool,
-    /// Why it was told to make room.
+    /// The reason of a request to save and requeue, or `None`.
     requeue: Option<StateReason>,
     checkpoints_requested: u64,
     utilization: Option<UtilizationMonitor>,
-    /// Why it was told to end, where it left its device idle.
+    /// The reason of a stop because the device was idle, or `None`.
     idle_reason: Option<StateReason>,
 }
 
@@ -171,8 +172,8 @@ impl WorkerProcess {
         Ok(worker)
     }
 
-    /// Sends a command. A worker that no longer listens is about to end, which its exit will tell; one that does not read it
-    /// in time is told to end by the end of its commands.
+    /// Sends a command. If the worker no longer reads, it is about to end, and its exit is handled. If it does not read
+    /// the command in time, its standard input is closed, which ends it.
     async fn send_command(&mut self, command: &WorkerCommand) {
         let Some(stdin) = &mut self.stdin else { return };
         let mut line = serde_json::to_vec(command).expect("commands are plain data");
@@ -186,7 +187,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Follows the worker until it has exited and all it wrote is recorded.
+    /// Follows the worker until it has exited and all its output is recorded.
     async fn drive(
         &mut self,
         recorder: &mut AttemptRecorder,
@@ -206,7 +207,7 @@ impl WorkerProcess {
                     self.heartbeat.reset();
                     events_open = match read {
                         LineRead::Complete => self.handle_event(recorder, &event_line, &mut last_word).await?,
-                        LineRead::TooLong => self.kill_for_protocol_error(recorder, "an event has no end")?,
+                        LineRead::TooLong => self.kill_for_protocol_error(recorder, "an event line is too long")?,
                         LineRead::EndOfStream => false,
                     };
                     event_line.clear();
@@ -226,14 +227,14 @@ impl WorkerProcess {
                 _ = tick.tick() => {
                     recorder.flush().await?;
                     if events_open && self.heartbeat.poll(Instant::now()) {
-                        // Also a stopped process ends by this.
+                        // SIGKILL also ends a stopped process.
                         self.child.start_kill()?;
                     }
                     self.check_deadlines(recorder).await?;
                 }
             }
         }
-        // Its pipes are closed; what is left of it must not outlive the attempt.
+        // The pipes are closed; the process must not outlive the attempt.
         let status = tokio::time::timeout(STOP_GRACE, self.child.wait()).await;
         let status = match status {
             Ok(status) => status?,
@@ -247,7 +248,8 @@ impl WorkerProcess {
         Ok((last_word, exit))
     }
 
-    /// Handles one line of the worker's. False ends the attempt: a worker that does not keep to the protocol is killed.
+    /// Handles one line of the worker's output. Returns `false` if the attempt must end, because a worker that violates
+    /// the protocol is killed.
     async fn handle_event(
         &mut self,
         recorder: &mut AttemptRecorder,
@@ -266,9 +268,9 @@ impl WorkerProcess {
         Ok(true)
     }
 
-    /// Kills a worker that does not keep to the protocol. False: nothing more is heard.
+    /// Kills a worker that violated the protocol. Returns `false`, because no more events are read.
     fn kill_for_protocol_error(&mut self, recorder: &AttemptRecorder, error: &str) -> Result<bool, JobError> {
-        tracing::error!(job = recorder.name(), error, "worker does not keep to the protocol");
+        tracing::error!(job = recorder.name(), error, "the worker violated the protocol");
         self.child.start_kill()?;
         Ok(false)
     }
@@ -296,7 +298,7 @@ impl WorkerProcess {
         recorder.record_stopping(code).await
     }
 
-    /// Has the state saved and the job queued again.
+    /// Asks the worker to save its state, after which the job is queued again.
     async fn request_requeue(&mut self, recorder: &mut AttemptRecorder, reason: StateReason) -> Result<(), JobError> {
         recorder.log(&format!("{}; saving its state", reason.sentence));
         let code = reason.code.clone();
@@ -324,7 +326,7 @@ impl WorkerProcess {
             DueAction::Nothing => Ok(()),
             DueAction::Extend { number, of } => recorder.record_extension(number, of).await,
             DueAction::Recycle => {
-                let sentence = "the attempt has run for its longest time";
+                let sentence = "the attempt reached its maximum running time";
                 self.request_requeue(recorder, StateReason::new(RECYCLED, sentence)).await
             }
             DueAction::TimeOut => {
@@ -336,12 +338,12 @@ impl WorkerProcess {
     }
 }
 
-/// How far a line was read.
+/// The result of reading a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineRead {
-    /// It is there, without its end.
+    /// The line is complete, without its line end.
     Complete,
-    /// As many bytes of it as a line may have.
+    /// The line has the maximum number of bytes, without an end.
     TooLong,
     /// The stream has ended.
     EndOfStream,

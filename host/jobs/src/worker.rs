@@ -1,5 +1,5 @@
-//! A worker: one attempt of one job, in a process of its own, so that a crash, a kill or a lost device costs that
-//! attempt only. It opens the device, compiles the plugin, mounts the datasets and runs the plugin's training.
+//! A worker: runs one attempt of one job in a separate process, so that a crash, a kill or a lost device affects only
+//! that attempt. It opens the device, compiles the plugin, mounts the datasets and runs the plugin's training.
 
 mod channel;
 mod checkpoint_timer;
@@ -44,20 +44,21 @@ use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
 pub use rights::JobRights;
 
-/// Runs the attempt that the supervisor describes on standard input, on the state directory `home`, publishing to
-/// `models`. Returns the process's exit code.
+/// Runs the attempt that the supervisor sends on standard input, on the state directory `home`, publishing to `models`.
+/// Returns the exit code of the process.
 ///
-/// `storage_quota` limits the bytes of all that is stored together. `runtime` drives the object store; it must not be the runtime that calls this, which blocks.
+/// `storage_quota` limits the bytes of everything that is stored. `runtime` drives the object store; it must not be the
+/// calling runtime, which is blocked.
 pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tokio::runtime::Handle) -> i32 {
-    // Where memory is short, an attempt is worth less than the server, which it takes along. What cannot be said is left to
-    // the system's own choice.
+    // If memory is exhausted, an attempt should be killed before the server. If the score cannot be set, the system
+    // decides.
     let _ = std::fs::write("/proc/self/oom_score_adj", WORKER_OOM_SCORE_ADJUSTMENT.to_string());
     let channel = EventChannel::new();
     let (start, control) = match channel.receive_start() {
         Ok(received) => received,
         Err(error) => return send_failed(&channel, "BAD_COMMAND", &error.to_string(), EXIT_BROKEN),
     };
-    // The first worker process of an attempt speaks for the others.
+    // The first worker process of an attempt sends the events of all of them.
     let channel = if start.rank == 0 { channel } else { EventChannel::connect_to_leader() };
     channel.start_heartbeat();
     let attempt = WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control, start };
@@ -84,7 +85,7 @@ fn send_failed(channel: &EventChannel, reason: &str, message: &str, code: i32) -
     code
 }
 
-/// Why an attempt ended badly, as its supervisor records it.
+/// The failure of an attempt, as its supervisor records it.
 #[derive(Debug)]
 struct AttemptFailure {
     reason: &'static str,
@@ -93,7 +94,7 @@ struct AttemptFailure {
 }
 
 impl AttemptFailure {
-    /// Something that would be wrong at every attempt.
+    /// Returns a failure that every attempt would have.
     fn permanent(reason: &'static str, error: impl std::fmt::Display) -> AttemptFailure {
         AttemptFailure { reason, message: error.to_string(), code: EXIT_BROKEN }
     }
@@ -161,7 +162,7 @@ impl WorkerAttempt<'_> {
             );
         }
         let group = self.start_ranks(info)?;
-        // The limit is the job's, and its processes need as much each.
+        // The limit is the job's, and each of its processes needs an equal part.
         let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));
         let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let checkpoints = CheckpointStore::new(objects);
@@ -192,14 +193,14 @@ impl WorkerAttempt<'_> {
         Ok(outcome?)
     }
 
-    /// The ways in which earlier attempts computed kernels: this one must come to the same bytes. What cannot be listed cannot
-    /// be restored either, and that is said then.
+    /// Returns the kernel tuning of earlier attempts, because this one must produce the same bytes. A store that cannot
+    /// be listed cannot be restored from either, which is reported then.
     fn stored_tuning(&self, checkpoints: &CheckpointStore) -> TuningRecords {
         let listed = self.runtime.block_on(checkpoints.list(&self.start.job)).unwrap_or_default();
         listed.into_iter().flat_map(|checkpoint| checkpoint.ways).collect()
     }
 
-    /// The attempt of a prediction job.
+    /// Runs the attempt of a prediction job.
     fn run_prediction(
         &self,
         prediction: &PredictionSpec,
@@ -209,7 +210,7 @@ impl WorkerAttempt<'_> {
         began: Instant,
     ) -> Result<TrainOutcome, AttemptFailure> {
         let datasets = self.open_datasets(home)?.into_values().next();
-        let dataset = datasets.ok_or_else(|| AttemptFailure::permanent("BAD_DATASET", "the job mounts none"))?;
+        let dataset = datasets.ok_or_else(|| AttemptFailure::permanent("BAD_DATASET", "the job mounts no dataset"))?;
         let meter = self.start.spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let spending: Arc<UsageCounters> = Arc::default();
         let reporter = self.channel.report_usage(meter.clone(), Arc::clone(&spending), began, None);
@@ -229,7 +230,7 @@ impl WorkerAttempt<'_> {
         outcome
     }
 
-    /// Starts the attempt's other worker processes, where there are any and this is the first. They find the plugin compiled.
+    /// Starts the attempt's other worker processes if there are any and this is rank 0. They find the plugin compiled.
     fn start_ranks(&self, device: &DeviceInfo) -> Result<Option<Arc<RankGroup>>, AttemptFailure> {
         let AttemptConfig { rank, spec, .. } = &self.start;
         let shards = ranks::shard_count(&self.start);
@@ -246,7 +247,7 @@ impl WorkerAttempt<'_> {
         Ok(Some(Arc::new(RankGroup::start(&self.start, self.home, self.models, self.storage_quota)?)))
     }
 
-    /// The job as this process's plugin sees it.
+    /// Returns the job context for this process's plugin.
     fn job_context(&self, context: WorkerJobContext, group: Option<Arc<RankGroup>>) -> Box<dyn JobContext> {
         match (group, self.channel.leader_link()) {
             (Some(group), _) => {
@@ -279,7 +280,7 @@ impl WorkerAttempt<'_> {
                     stored.resolve(&mount.source.to_string()).and_then(|info| ColumnarDataset::open(&info.dir))
                 }
                 DataSource::Output { job, path } => {
-                    // The supervisor has found every job that the specification names.
+                    // The supervisor has resolved every job of the specification.
                     let id = self.start.jobs.get(job).map_or(job.as_str(), String::as_str);
                     ColumnarDataset::from_output(home, id, path.as_deref())
                 }

@@ -1,5 +1,5 @@
-//! A clock that jumps back an hour and forward a day under a scheduler that runs: no job is lost, none runs twice, and none
-//! ends for it. Workers are shell scripts that keep to the protocol.
+//! Clock jumps of an hour back and a day forward while the scheduler runs: no job is lost, none runs twice, and none
+//! ends because of a jump. Workers are shell scripts that follow the protocol.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,11 +20,11 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 /// 2026-11-21T12:00:00Z.
 const NOON: u64 = 1_795_262_400_000;
-/// How long anything may take before a test gives up.
+/// Maximum time of a wait before a test fails.
 const WAIT_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Notes that an attempt of its project began; then does as files of the directory named after the project say: waits as
-/// long as there is `PROJECT.hold`, and fails where there is `PROJECT.fail`.
+/// Records that an attempt of its project began, then follows the marker files of the directory named after the
+/// project: waits as long as `PROJECT.hold` exists, and fails if `PROJECT.fail` exists.
 const WORKER: &str = r#"
     read -r start
     project=${start#*'"project":"'}
@@ -33,7 +33,7 @@ const WORKER: &str = r#"
     echo "$project" >> begun
     while test -e "$project.hold"; do echo '{"event":"alive"}'; sleep 0.05; done
     if test -e "$project.fail"; then
-        echo '{"event":"failed","reason":"PLUGIN_ERROR","message":"as it was told"}'
+        echo '{"event":"failed","reason":"PLUGIN_ERROR","message":"as requested"}'
         exit 20
     fi
     echo '{"event":"progress","step":5,"of":5}'
@@ -52,7 +52,7 @@ impl WorkerLauncher for ScriptLauncher {
     }
 }
 
-/// A scheduler that runs.
+/// A running scheduler.
 struct TestScheduler {
     directory: tempfile::TempDir,
     clock: Arc<ManualClock>,
@@ -85,7 +85,7 @@ impl TestScheduler {
         self.directory.path()
     }
 
-    /// Has jobs of this project do so, or no longer.
+    /// Creates or removes a marker file of a project.
     fn set_marker(&self, project: &str, what: &str, is_so: bool) {
         let file = self.path().join(format!("{project}.{what}"));
         if is_so { std::fs::write(file, "").unwrap() } else { std::fs::remove_file(file).unwrap() }
@@ -108,8 +108,8 @@ impl TestScheduler {
         }
     }
 
-    /// Sets the clock, and waits until the scheduler has gone round with it: the look that starts the second of two jobs
-    /// began after the first had ended.
+    /// Sets the clock, and waits until the scheduler has used it: the second of two jobs is started by a pass that
+    /// began after the first job had ended.
     async fn set_clock(&self, now_ms: u64) {
         self.clock.set(now_ms);
         for _ in 0..2 {
@@ -119,13 +119,13 @@ impl TestScheduler {
         }
     }
 
-    /// How many attempts at jobs of the project were begun by workers.
+    /// Returns the number of attempts of the project's jobs that workers began.
     fn attempts_begun(&self, project: &str) -> usize {
         let begun = std::fs::read_to_string(self.path().join("begun")).unwrap_or_default();
         begun.lines().filter(|line| *line == project).count()
     }
 
-    /// The jobs of a project.
+    /// Returns the jobs of a project.
     async fn jobs_of_project(&self, project: &str) -> Vec<JobRecord> {
         let filter = JobFilter { project: Some(project.to_owned()), ..JobFilter::default() };
         self.jobs.list(filter).await.unwrap()
@@ -142,7 +142,7 @@ fn spec(project: &str) -> JobSpec {
     JobSpec { device: "cpu".to_owned(), ..JobSpec::new(project, "0".repeat(64)) }
 }
 
-/// Where the clock goes, from noon.
+/// The times of the jumps, from noon.
 const JUMPS: [u64; 6] = [NOON - HOUR, NOON + DAY, NOON, NOON - DAY, 0, NOON];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,13 +180,13 @@ async fn a_job_in_backoff_gets_its_next_attempt_when_the_clock_jumps() {
         let waits = |job: &JobRecord| job.state == JobState::Queued && job.attempts == 1;
         scheduler.wait_for_job(&name, waits).await;
         scheduler.set_marker(project, "fail", false);
-        // As long as the clock stands, it waits.
+        // As long as the clock does not move, the job waits.
         scheduler.set_clock(NOON).await;
         let job = scheduler.jobs.get(&name).await.unwrap();
         assert!(waits(&job), "{job:?}");
         let wait = scheduler.jobs.queue_waits(|_| true).await.unwrap()[&job.id].reason.clone();
         assert_eq!(wait.code, "BACKOFF", "{wait:?}");
-        // An hour must not be added to its second, nor a day.
+        // Neither an hour nor a day must be added to its second.
         scheduler.set_clock(jump).await;
         let job = scheduler.wait_for_job(&name, |job| job.state.is_final()).await;
         assert_eq!((job.state, job.attempts), (JobState::Succeeded, 2), "{project}: {job:?}");
@@ -204,15 +204,15 @@ async fn each_schedule_time_submits_one_job_even_if_the_clock_repeats_it() {
         (NOON + HOUR + MINUTE, 1),
         (NOON + 30 * MINUTE, 1),
         (NOON + HOUR + MINUTE, 1),
-        // Two o'clock comes after an hour that came twice.
+        // Two o'clock, after an hour that came twice.
         (NOON + 2 * HOUR + MINUTE, 2),
-        // A day ahead: of all the times in between, the last.
+        // A day ahead: only the last of all the times in between.
         (NOON + DAY + 2 * HOUR + 30 * MINUTE, 3),
-        // Back again, times go on where they were.
+        // After the jump back, the schedule continues at its previous times.
         (NOON + 2 * HOUR + 40 * MINUTE, 3),
         (NOON + 3 * HOUR + MINUTE, 4),
         (NOON + 4 * HOUR + MINUTE, 5),
-        // The time that the clock showed too early has had its job.
+        // The time that the clock showed too early has already had its job.
         (NOON + DAY + HOUR + 30 * MINUTE, 6),
         (NOON + DAY + 2 * HOUR + MINUTE, 6),
         (NOON + DAY + 3 * HOUR + MINUTE, 7),

@@ -1,15 +1,15 @@
-//! Series that carry a job's name: they begin with the job, are bounded in number, and are removed some time after it.
+//! Series with a `job` label: they are created with the job, limited in number, and removed some time after the job.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::families::MetricHandles;
 
-/// Jobs whose series exist at once; the oldest go first.
+/// Maximum number of jobs that have series; the oldest job's are removed first.
 pub const JOB_SERIES_MAX: usize = 200;
-/// Names of its own one job may have in `saggar_train_metric`.
+/// Maximum number of names of one job in `saggar_train_metric`.
 pub(crate) const JOB_METRIC_NAMES_MAX: usize = 32;
 
-/// Which series exist for which job.
+/// The series that exist for each job.
 #[derive(Debug, Default)]
 pub struct JobSeries {
     jobs: BTreeMap<String, JobLabels>,
@@ -25,7 +25,8 @@ struct JobLabels {
 }
 
 impl JobSeries {
-    /// Begins a job's series, or goes on with them on another device. Past [`JOB_SERIES_MAX`] the oldest job's are removed.
+    /// Creates a job's series, or continues them on another device. Past [`JOB_SERIES_MAX`] jobs, removes those of the
+    /// oldest.
     pub fn begin_job(&mut self, families: &MetricHandles, job: &str, device: &str, estimated: bool) {
         let estimated = estimated.to_string();
         if let Some(labels) = self.jobs.get_mut(job) {
@@ -48,7 +49,7 @@ impl JobSeries {
         }
     }
 
-    /// Adds device and wall seconds since the last call, and sets the device bytes held now.
+    /// Adds device and wall seconds since the last call, and sets the device bytes that are held now.
     pub fn add_usage(&self, families: &MetricHandles, job: &str, gpu_seconds: f64, wall_seconds: f64, gpu_bytes: u64) {
         let Some(labels) = self.jobs.get(job) else { return };
         let seconds = families.job_gpu_seconds.with_label_values(&[job, &labels.device, &labels.estimated]);
@@ -57,7 +58,7 @@ impl JobSeries {
         families.job_gpu_memory.with_label_values(&[job, &labels.device]).set(gpu_bytes as f64);
     }
 
-    /// Sets the step reached. Steps counted twice, after a resume, count twice in `saggar_train_steps_total`.
+    /// Sets the current step. Steps that are repeated after a resume count again in `saggar_train_steps_total`.
     pub fn set_progress(&mut self, families: &MetricHandles, job: &str, step: u64, of: u64) {
         let Some(labels) = self.jobs.get_mut(job) else { return };
         let done = step.saturating_sub(labels.last_step);
@@ -76,7 +77,7 @@ impl JobSeries {
         families.train_samples_rate.with_label_values(&[job]).set(per_second);
     }
 
-    /// Sets one of the job's own series; names past the limit are left out.
+    /// Sets a metric that the job defines. Names past the limit are ignored.
     pub fn set_metric(&mut self, families: &MetricHandles, job: &str, name: &str, value: f64) {
         let Some(labels) = self.jobs.get_mut(job) else { return };
         if !labels.names.contains(name) {
@@ -95,7 +96,7 @@ impl JobSeries {
         }
     }
 
-    /// Removes every series of the job. A series that was never set is not there to remove, which is no error.
+    /// Removes every series of the job. Removing a series that was never set fails, which is ignored.
     pub fn remove_job(&mut self, families: &MetricHandles, job: &str) {
         let Some(labels) = self.jobs.remove(job) else { return };
         self.order.retain(|name| name != job);

@@ -1,6 +1,6 @@
-//! Every metric family saggar exposes, in one table: name, help, kind, labels. Labels take values from closed sets,
-//! except `job` and `model`, whose series are removed with what they describe. Besides them there are the `process_`
-//! metrics that every client library of Prometheus has.
+//! All metric families of saggar in one table: name, help, kind, labels. Label values come from closed sets, except
+//! those of `job` and `model`, whose series are removed with the job or model. The registry also has the standard
+//! `process_` metrics of Prometheus client libraries.
 
 mod families;
 mod jobs;
@@ -13,16 +13,17 @@ pub use jobs::{JOB_SERIES_MAX, JobSeries};
 use prometheus::{Encoder, Registry, TextEncoder};
 pub use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge};
 
-/// One registry with every family. One a process; share it by reference.
+/// A registry with every family. Create one per process and share it by reference.
 #[derive(Debug)]
 pub struct MetricsRegistry {
     registry: Registry,
-    /// The families' handles.
+    /// The handles of the families.
     pub families: MetricHandles,
 }
 
 impl MetricsRegistry {
-    /// A registry with all families, the process's metrics, and of the series those that have no labels or known ones.
+    /// Creates a registry with all families and the process's metrics. Creates the series that have no labels or only
+    /// known label values.
     pub fn new() -> MetricsRegistry {
         let registry = Registry::new();
         let families = MetricHandles::register(&registry);
@@ -31,12 +32,12 @@ impl MetricsRegistry {
         MetricsRegistry { registry, families }
     }
 
-    /// The exposition text in OpenMetrics 1.0.
+    /// Returns the exposition text in OpenMetrics 1.0.
     pub fn render_openmetrics(&self) -> String {
         openmetrics::render_text(&self.registry.gather())
     }
 
-    /// The exposition text (Prometheus text format 0.0.4).
+    /// Returns the exposition text in Prometheus text format 0.0.4.
     pub fn render_prometheus(&self) -> String {
         let mut text = Vec::new();
         let families = self.registry.gather();
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn removing_a_job_removes_all_its_series() {
         let metrics = MetricsRegistry::new();
-        // The process's own go on.
+        // The process's metrics change between two renderings.
         let render = || {
             let text = metrics.render_prometheus();
             text.lines().filter(|line| !line.contains("process_")).map(|line| format!("{line}\n")).collect::<String>()

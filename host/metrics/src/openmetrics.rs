@@ -1,11 +1,11 @@
-//! The text of OpenMetrics 1.0: as Prometheus' own format, but for families of counters, which are named without
-//! `_total`, and for the mark at its end, by which a scraper knows that it got everything.
+//! Renders OpenMetrics 1.0 text. It is the Prometheus text format with two differences: families of counters are named
+//! without `_total`, and a final mark shows the scraper that the text is complete.
 
 use std::fmt::{self, Write};
 
 use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
-/// Writes the gathered families.
+/// Renders the gathered families.
 pub(crate) fn render_text(families: &[MetricFamily]) -> String {
     let mut out = String::new();
     families.iter().try_for_each(|family| write_family(&mut out, family)).expect("writing to a string does not fail");
@@ -19,7 +19,7 @@ fn write_family(out: &mut String, family: &MetricFamily) -> fmt::Result {
         MetricType::COUNTER => ("counter", name.strip_suffix("_total").unwrap_or(name)),
         MetricType::GAUGE => ("gauge", name),
         MetricType::HISTOGRAM => ("histogram", name),
-        // The table has no such family.
+        // The table has no families of these kinds.
         MetricType::SUMMARY | MetricType::UNTYPED => return Ok(()),
     };
     writeln!(out, "# TYPE {base} {kind}")?;
@@ -59,7 +59,7 @@ fn write_sample(out: &mut String, name: &str, labels: &[LabelPair], bound: Optio
     writeln!(out, "{close} {}", format_number(value, false))
 }
 
-/// A number; bounds of buckets always have a decimal point, so that the same bound has the same text everywhere.
+/// Formats a number. Bucket bounds always have a decimal point, so that a bound has the same text everywhere.
 fn format_number(value: f64, is_bound: bool) -> String {
     match value {
         _ if value.is_nan() => "NaN".to_owned(),

@@ -1,5 +1,5 @@
-//! The standard metrics of the process itself, read from `/proc/self` whenever the page is asked for. Names and units are
-//! those of the Prometheus client libraries. On systems without `/proc` there are none.
+//! The standard metrics of the process, read from `/proc/self` at each scrape. Names and units are those of the
+//! Prometheus client libraries. They are absent on systems without `/proc`.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Opts, Registry};
 
-/// Clock ticks a second in `/proc/self/stat`: a part of Linux' interface, the same on all processors that we build for.
+/// Clock ticks per second in `/proc/self/stat`: part of the Linux ABI, equal on all our target architectures.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What the kernel says of the process.
+/// The process's resource usage according to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ProcessUsage {
     cpu_seconds: f64,
@@ -23,7 +23,7 @@ struct ProcessUsage {
 }
 
 impl ProcessUsage {
-    /// Reads `/proc`; `None` where a file is missing or has another form.
+    /// Reads `/proc`. Returns `None` if a file is missing or has an unexpected format.
     fn read() -> Option<ProcessUsage> {
         let text = |path: &str| fs::read_to_string(path).ok();
         let usage = ProcessUsage::parse(
@@ -32,15 +32,15 @@ impl ProcessUsage {
             &text("/proc/self/limits")?,
             &text("/proc/stat")?,
         )?;
-        // Listing the directory opens it, so one descriptor is that of the count itself.
+        // Listing the directory opens one descriptor itself.
         let open_fds = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
         Some(ProcessUsage { open_fds: open_fds as f64, ..usage })
     }
 
     fn parse(stat: &str, status: &str, limits: &str, system: &str) -> Option<ProcessUsage> {
-        // The second field is the program's name in parentheses, which may hold spaces and parentheses.
+        // The second field is the program's name in parentheses, which can contain spaces and parentheses.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        // Counted from the third field of proc_pid_stat(5).
+        // Fields are numbered as in proc_pid_stat(5); the first one after the name is field 3.
         let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
         let line = |text: &str, name: &str| -> Option<f64> {
             text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
@@ -59,10 +59,10 @@ impl ProcessUsage {
     }
 }
 
-/// What a gauge shows of the usage.
+/// Selects a gauge's value from the usage.
 type UsageGetter = fn(&ProcessUsage) -> f64;
 
-/// Reads the process's usage when the registry is gathered.
+/// A collector that reads the process's usage when the registry is gathered.
 #[derive(Debug)]
 struct ProcessCollector {
     cpu: Counter,
@@ -85,7 +85,7 @@ impl ProcessCollector {
                 (gauge("process_resident_memory_bytes", "Resident memory of the process."), |it| it.resident_bytes),
                 (gauge("process_virtual_memory_bytes", "Virtual memory of the process."), |it| it.virtual_bytes),
                 (gauge("process_open_fds", "File descriptors that the process has open."), |it| it.open_fds),
-                (gauge("process_max_fds", "File descriptors that the process may have open."), |it| it.fds_max),
+                (gauge("process_max_fds", "Limit on the process's open file descriptors."), |it| it.fds_max),
                 (gauge("process_threads", "Threads of the process."), |it| it.threads),
                 (gauge("process_start_time_seconds", "Start of the process in seconds since 1970."), |it| {
                     it.start_time_seconds
@@ -102,7 +102,7 @@ impl Collector for ProcessCollector {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let Some(usage) = ProcessUsage::read() else { return Vec::new() };
-        // Two pages that are made at once may read in either order: the counter never goes back.
+        // Two concurrent scrapes can read in either order; the counter must not decrease.
         self.cpu.inc_by((usage.cpu_seconds - self.cpu.get()).max(0.0));
         self.gauges.iter().for_each(|(gauge, value)| gauge.set(value(&usage)));
         let gauges = self.gauges.iter().flat_map(|(gauge, _)| gauge.collect());

@@ -1,4 +1,4 @@
-//! Builds plugins and prints where the components are:
+//! Builds plugins and prints the paths of the components:
 //! `cargo run -p saggar-plugin --example build_guest -- plugins/lenet`.
 
 use std::path::Path;

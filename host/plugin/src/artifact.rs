@@ -1,9 +1,9 @@
-//! Precompiled plugins on disk. Compiling takes up to seconds; loading what was compiled takes microseconds.
+//! An on-disk cache of precompiled plugins. Compiling takes up to seconds; loading compiled code takes microseconds.
 //!
-//! What is loaded is native code and is trusted, so nothing is loaded that this cache did not write: the directory belongs
-//! to this process's user alone, and each file, when it is opened, is this user's and nobody else may write to it. It
-//! carries a digest of its content and the key it was written for: the component, the engine's version and settings, and
-//! the processor's features. A file that is off in any way is deleted and made anew.
+//! The cached files are native code and are trusted, so only files that this cache wrote are loaded. The directory
+//! belongs to this process's user alone, and each opened file must belong to this user and be writable by nobody else.
+//! A file contains a digest of its content and the key it was written for: the component, the engine's version and
+//! settings, and the processor's features. An invalid file is deleted and the component is compiled again.
 
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
@@ -21,7 +21,7 @@ use crate::error::PluginError;
 use crate::limits::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX};
 
 const MAGIC: &[u8; 8] = b"SAGGARPC";
-/// Of the file's header; the engine has its own version in the key.
+/// Version of the file's header. The engine's version is part of the key.
 const FORMAT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 8 + 4 + 32 + 8 + 32;
 
@@ -29,31 +29,31 @@ const HEADER_BYTES: usize = 8 + 4 + 32 + 8 + 32;
 #[derive(Debug)]
 pub(crate) struct ArtifactCache {
     dir: PathBuf,
-    /// Digest of everything besides the component that the machine code depends on.
+    /// Digest of everything except the component that the machine code depends on.
     engine: Digest,
     written: AtomicU64,
 }
 
-/// A component, freshly compiled.
+/// A freshly compiled component.
 pub(crate) struct CompiledComponent {
     pub(crate) component: Component,
-    /// Its serialized form, where that is there already.
+    /// Its serialized form, if the compiler returned that.
     pub(crate) precompiled_bytes: Option<Vec<u8>>,
 }
 
 impl CompiledComponent {
-    /// What a compile child made.
+    /// Loads the code that a compile child returned.
     ///
     /// # Errors
-    /// `Engine` where this process's engine refuses it.
+    /// `Engine` if this process's engine refuses the code.
     pub(crate) fn from_compile_child(engine: &Engine, code: AnswerPayload) -> Result<CompiledComponent, PluginError> {
         let component = deserialize(engine, TrustedArtifact(code.bytes()));
-        let refused = |_| PluginError::engine("what a compile child made is not for this engine");
+        let refused = |_| PluginError::engine("the output of a compile child does not match this engine");
         Ok(CompiledComponent { component: component.map_err(refused)?, precompiled_bytes: Some(code.into_bytes()) })
     }
 }
 
-/// Why a file is not loaded.
+/// Reasons why a cache file is not loaded.
 #[derive(Debug)]
 enum ArtifactLoadError {
     Absent,
@@ -61,10 +61,10 @@ enum ArtifactLoadError {
 }
 
 impl ArtifactCache {
-    /// The cache in `dir/plugins`, which is made if need be.
+    /// Opens the cache in `dir/plugins`, which is created if missing.
     ///
     /// # Errors
-    /// Where it cannot be written, or others may write to it.
+    /// If the directory cannot be written, or other users can write to it.
     pub(crate) fn open(dir: &Path, engine: &Engine) -> io::Result<ArtifactCache> {
         let dir = dir.join("plugins");
         private_dir(&dir)?;
@@ -75,10 +75,10 @@ impl ArtifactCache {
         Ok(ArtifactCache { dir, engine, written: AtomicU64::new(0) })
     }
 
-    /// The component with this digest: loaded if it is here, else compiled and kept.
+    /// Returns the component with this digest: loaded from the cache, or compiled and then cached.
     ///
     /// # Errors
-    /// Those of `compile`. What goes wrong with the cache is logged, and costs time only.
+    /// The errors of `compile`. Errors of the cache are only logged: they cost time but do not fail the call.
     pub(crate) fn get_or_compile(
         &self,
         engine: &Engine,
@@ -91,7 +91,7 @@ impl ArtifactCache {
             Ok(component) => return Ok(component),
             Err(ArtifactLoadError::Absent) => {}
             Err(ArtifactLoadError::Invalid(reason)) => {
-                tracing::warn!(file = %path.display(), reason, "a precompiled plugin is discarded");
+                tracing::warn!(file = %path.display(), reason, "discarded a precompiled plugin");
                 let _ = fs::remove_file(&path);
             }
         }
@@ -99,7 +99,7 @@ impl ArtifactCache {
         let code = code.map_or_else(|| component.serialize().map_err(io::Error::other), Ok);
         let kept = code.and_then(|code| self.write(&path, &key, &code));
         if let Err(error) = kept {
-            tracing::warn!(file = %path.display(), %error, "a precompiled plugin is not kept");
+            tracing::warn!(file = %path.display(), %error, "cannot cache a precompiled plugin");
         }
         Ok(component)
     }
@@ -119,7 +119,7 @@ impl ArtifactCache {
             Err(_) => return Err(ArtifactLoadError::Invalid("it cannot be opened")),
         };
         if !is_private(&file) {
-            return Err(ArtifactLoadError::Invalid("others may write to it, or it belongs to another user"));
+            return Err(ArtifactLoadError::Invalid("other users can write to it, or it belongs to another user"));
         }
         let mut bytes = Vec::new();
         file.take(ARTIFACT_BYTES_MAX)
@@ -128,7 +128,8 @@ impl ArtifactCache {
         deserialize(engine, verify_payload(&bytes, key).map_err(ArtifactLoadError::Invalid)?)
     }
 
-    /// Written aside and renamed, so that a file of this name is whole or, after a crash, refused by its digest.
+    /// Writes a temporary file and renames it. A file at `path` is therefore complete or, after a crash, refused by its
+    /// digest.
     fn write(&self, path: &Path, key: &Digest, payload: &[u8]) -> io::Result<()> {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let draft = self.dir.join(format!("draft-{}-{number}", std::process::id()));
@@ -150,7 +151,7 @@ impl ArtifactCache {
         files.sort();
         let surplus = files.len().saturating_sub(ARTIFACTS_MAX);
         files.iter().take(surplus).try_for_each(|(_, path)| match fs::remove_file(path) {
-            // Another process may prune too.
+            // Another process can prune at the same time.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         })
@@ -167,7 +168,8 @@ fn encode_header(key: &Digest, payload: &[u8]) -> Vec<u8> {
     header
 }
 
-/// The payload of a file whose header, length and digest are as this cache writes them for `artifact_key`.
+/// Returns the payload of a file whose header, length and digest match what this cache writes for `key`; otherwise what
+/// is wrong.
 fn verify_payload<'a>(bytes: &'a [u8], key: &Digest) -> Result<TrustedArtifact<'a>, &'static str> {
     let Some((head, payload)) = bytes.split_at_checked(HEADER_BYTES) else { return Err("it is too short") };
     if head == encode_header(key, payload) {
@@ -182,23 +184,24 @@ fn verify_payload<'a>(bytes: &'a [u8], key: &Digest) -> Result<TrustedArtifact<'
     })
 }
 
-/// Bytes that [`verify_payload`] has passed, or that a compile child answered with.
+/// Bytes that [`verify_payload`] has accepted, or that a compile child returned.
 struct TrustedArtifact<'a>(&'a [u8]);
 
 #[expect(unsafe_code, reason = "wasmtime trusts precompiled code, and this is our own")]
 fn deserialize(engine: &Engine, payload: TrustedArtifact<'_>) -> Result<Component, ArtifactLoadError> {
-    // SAFETY: the bytes are the output of `Component::serialize`, or of `Engine::precompile_component`, of an engine of this
-    // version and settings. They come from a file that, as it was opened, belongs to this process's user and that nobody
-    // else may write to (`is_private`): whoever can exchange directories above it still cannot make such a file. A
-    // `TrustedArtifact` proves that their digest is the one written with them, under this engine's key, so that what a crash or a
-    // disk damaged is not run; the digest keeps out no other program of this user. Or they come through a pipe
-    // from a child that this process started of its own program (`AnswerPayload`), which compiles and runs nothing of its input,
-    // with their digest. They are in memory and cannot change after that check.
+    // SAFETY: the bytes are the output of `Component::serialize` or `Engine::precompile_component` of an engine of this
+    // version and settings. They come from one of two sources. The first is a file that, when it was opened, belonged
+    // to this process's user and that no other user can write to (`is_private`); a user who can replace the directories
+    // above it still cannot create such a file. A `TrustedArtifact` proves that the digest in the file matches the
+    // bytes under this engine's key, so code damaged by a crash or a disk error is not run. The digest does not protect
+    // against other programs of this user. The second source is a pipe from a child that this process started from its
+    // own program (`AnswerPayload`). The child compiles but does not run its input, and sends a digest. In both cases
+    // the bytes are in memory and cannot change after the check.
     unsafe { Component::deserialize(engine, payload.0) }
         .map_err(|_| ArtifactLoadError::Invalid("the engine refuses it"))
 }
 
-/// Makes a directory that only its owner may enter, and checks that the owner is this process's user.
+/// Creates a directory that only its owner can enter, and checks that the owner is this process's user.
 #[cfg(unix)]
 fn private_dir(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -208,13 +211,13 @@ fn private_dir(dir: &Path) -> io::Result<()> {
         return Err(io::Error::other("the directory is a symbolic link"));
     }
     if fs::metadata(dir)?.mode() & 0o077 != 0 {
-        // Whoever could write before may have: start empty.
+        // Other users could write to it before, so its files are not trusted: remove them.
         for entry in fs::read_dir(dir)? {
             fs::remove_file(entry?.path())?;
         }
         fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
     }
-    // A new file belongs to the process's user.
+    // A new file belongs to the process's user, so its owner is that user's id.
     let probe = dir.join(format!("draft-{}-probe", std::process::id()));
     let own = private_file(&probe)?.metadata()?.uid();
     fs::remove_file(&probe)?;
@@ -226,10 +229,10 @@ fn private_dir(dir: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn private_dir(_: &Path) -> io::Result<()> {
-    Err(io::Error::other("this system does not say who may write to a directory"))
+    Err(io::Error::other("this system has no owner and permissions of directories to check"))
 }
 
-/// Whether an open file belongs to this process's user, and nobody else may write to it.
+/// Returns whether an open file belongs to this process's user and no other user can write to it.
 #[cfg(unix)]
 fn is_private(file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -243,7 +246,7 @@ fn is_private(_: &File) -> bool {
     false
 }
 
-/// A new file that only its owner may read, in place of any of this name.
+/// Creates a file that only its owner can read, replacing any file with this name.
 fn private_file(path: &Path) -> io::Result<File> {
     let _ = fs::remove_file(path);
     let mut options = File::options();
@@ -253,7 +256,8 @@ fn private_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// The processor's features that generated code may use: code for one processor must not run on a lesser one.
+/// Returns the processor's features that generated code can use: code must not run on a processor that lacks some of
+/// them.
 fn cpu_features() -> Vec<&'static str> {
     let mut features = vec![std::env::consts::ARCH, std::env::consts::OS];
     #[cfg(target_arch = "x86_64")]
@@ -267,7 +271,7 @@ fn cpu_features() -> Vec<&'static str> {
     features
 }
 
-/// SHA-256 as a hasher: `Hash` implementations feed it the same bytes in every process of one build.
+/// SHA-256 as a [`Hasher`]: `Hash` implementations feed it the same bytes in every process of one build.
 struct StableHasher(Sha256);
 
 impl Hasher for StableHasher {

@@ -1,7 +1,8 @@
-//! The WIT package as Rust. The only place that calls `bindgen!`.
+//! Rust bindings of the WIT package. The only place that calls `bindgen!`.
 //!
-//! One world with everything stands for all of them: a component may import less of it and export any part, so exports
-//! are looked up one interface at a time (`exports::..::GuestIndices`), never through the world's own type.
+//! They are generated from one world that includes every interface: a component can import less of it and export any
+//! part. Exports are therefore looked up one interface at a time (`exports::..::GuestIndices`), never through the type
+//! of the world.
 
 #![allow(
     missing_docs,

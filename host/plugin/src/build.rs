@@ -1,8 +1,8 @@
-//! Builds a plugin written in Rust: cargo to a core module, `wit-component` to a component.
+//! Builds a plugin written in Rust: cargo compiles it to a core module, `wit-component` encodes that as a component.
 //!
-//! Two toolchains can do it. One whose `wasm32-unknown-unknown` standard library is installed, as rustup does, builds as
-//! any crate is built. Where rustup is not wanted, Debian's `rustc-web` and `rust-web-src` build the standard library
-//! along with the plugin. Everything here blocks, for seconds to minutes.
+//! There are two kinds of toolchain. One with an installed `wasm32-unknown-unknown` standard library, as rustup
+//! provides, builds the plugin like any crate. Without rustup, Debian's `rustc-web` and `rust-web-src` build the
+//! standard library along with the plugin. All functions here block, for seconds to minutes.
 
 mod command;
 mod error;
@@ -22,10 +22,10 @@ use crate::inspect::{ComponentInterface, check_interface};
 pub use error::BuildError;
 pub use toolchain::{TOOLCHAIN_VARIABLE, Toolchain, ToolchainChoice};
 
-/// The target that guests are compiled for: no operating system, so nothing but our imports.
+/// The target that plugins are compiled for. It has no operating system, so a plugin imports only our interfaces.
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
-/// Settings of the release profile that a plugin gets whatever its own manifest says: one module, in
-/// which a panic is a trap. Small before fast, because guests describe work and the host compiles them when it loads them.
+/// Settings of the release profile that override the plugin's own manifest: one module, in which a panic is a trap. It
+/// is optimized for size, because plugins only describe work and the host compiles them at each first load.
 const RELEASE_PROFILE: [&str; 6] = [
     "profile.release.opt-level=\"s\"",
     "profile.release.lto=\"fat\"",
@@ -35,32 +35,32 @@ const RELEASE_PROFILE: [&str; 6] = [
     "profile.release.strip=true",
 ];
 
-/// How to build a plugin.
+/// Options of a plugin build.
 #[derive(Debug, Clone, Default)]
 pub struct BuildOptions {
-    /// Which toolchain to use; none leaves it to [`TOOLCHAIN_VARIABLE`], and without that to what is there.
+    /// The toolchain to use. `None` uses [`TOOLCHAIN_VARIABLE`] if it is set, else the first toolchain that works.
     pub toolchain: Option<ToolchainChoice>,
-    /// Whether cargo's messages are kept for the error instead of being shown.
+    /// Whether cargo's messages are collected for the error instead of shown.
     pub quiet: bool,
 }
 
-/// A plugin that was built.
+/// The result of a plugin build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltPlugin {
-    /// The component: `target/saggar/<crate>.wasm` of the plugin's workspace.
+    /// Path of the component: `target/saggar/<crate>.wasm` in the plugin's workspace.
     pub component_path: PathBuf,
-    /// Its size.
+    /// Size of the component in bytes.
     pub bytes: u64,
-    /// What built it.
+    /// The toolchain that built it.
     pub toolchain: Toolchain,
 }
 
 /// Builds the plugin whose `Cargo.toml` is in `manifest_dir`.
 ///
 /// # Errors
-/// `NotACrate`, `CargoMetadata`: there is no package; `NoToolchain`: what to install; `Cargo`: it does not compile;
-/// `NotAComponent`, `Refused`: it compiles but does not export what a plugin must, or needs what this host has not;
-/// `Spawn`, `Io`.
+/// `NotACrate` or `Metadata` if there is no valid package; `NoToolchain`, with what to install; `Cargo` if it does not
+/// compile; `NoModule`, `NotAComponent` or `Refused` if it compiles but is not a plugin or needs interfaces that this
+/// host lacks; `Spawn`; `Io`.
 pub fn build_plugin(manifest_dir: &Path, options: &BuildOptions) -> Result<BuiltPlugin, BuildError> {
     let (toolchain, metadata, manifest) = resolve_build(manifest_dir, options)?;
     let mut packages = metadata.packages.iter();
@@ -69,11 +69,11 @@ pub fn build_plugin(manifest_dir: &Path, options: &BuildOptions) -> Result<Built
     build_package(package, &metadata.target_directory, &toolchain, options)
 }
 
-/// Builds the plugin in `manifest_dir`, or where that is a workspace without a package of its own, every member that
-/// compiles to a `cdylib`, in the workspace's order.
+/// Builds the plugin in `manifest_dir`. In a workspace without a root package, builds every member that compiles to a
+/// `cdylib`, in the workspace's order.
 ///
 /// # Errors
-/// As [`build_plugin`], for the first that fails.
+/// As [`build_plugin`], for the first one that fails.
 pub fn build_all(manifest_dir: &Path, options: &BuildOptions) -> Result<Vec<BuiltPlugin>, BuildError> {
     let (toolchain, metadata, manifest) = resolve_build(manifest_dir, options)?;
     let single = metadata.packages.iter().any(|package| package.manifest_path == manifest);
@@ -119,10 +119,10 @@ fn build_package(
     Ok(BuiltPlugin { component_path, bytes: component.len() as u64, toolchain: toolchain.clone() })
 }
 
-/// What the plugin whose `Cargo.toml` is in `manifest_dir` declares, without building it.
+/// Returns the declarations of the plugin whose `Cargo.toml` is in `manifest_dir`, without building it.
 ///
 /// # Errors
-/// `NotACrate`; `CargoMetadata`; `NoToolchain`.
+/// `NotACrate`; `Metadata`; `NoToolchain`.
 pub fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclarations, BuildError> {
     let (_, metadata, manifest) = resolve_build(manifest_dir, &BuildOptions::default())?;
     let package = metadata.packages.iter().find(|package| package.manifest_path == manifest);
@@ -131,27 +131,27 @@ pub fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclarations, Buil
         .map_err(|messages| BuildError::Metadata { path: manifest, messages })
 }
 
-/// The toolchain that [`build_plugin`] would take here, for reports.
+/// Returns the toolchain that [`build_plugin`] would use in the current directory, for reports.
 ///
 /// # Errors
-/// `NoToolchain`: what to install; `UnknownToolchain`.
+/// `NoToolchain`, with what to install; `UnknownToolchain`.
 pub fn find_toolchain() -> Result<Toolchain, BuildError> {
     toolchain::find_toolchain_in(ToolchainChoice::from_environment()?, Path::new("."))
 }
 
-/// The component that a core module built with our interfaces is.
+/// Encodes a core module that was built with our interfaces as a component.
 ///
 /// # Errors
-/// `NotAComponent` if the module imports something else than the host offers, or lacks an export.
+/// `NotAComponent` if the module imports something that the host does not offer, or lacks an export.
 pub fn encode_component(module: &[u8]) -> Result<Vec<u8>, BuildError> {
     let component = ComponentEncoder::default().validate(true).module(module).and_then(|encoder| encoder.encode());
     component.map_err(|error| BuildError::NotAComponent { reason: format!("{error:#}") })
 }
 
-/// Checks that this host takes a component: that it is of a world of this version, and of no newer one.
+/// Checks that this host accepts a component: it implements a world of this version, not of a newer one.
 ///
 /// # Errors
-/// `NotAComponent`; `Refused`, as the server would refuse it when it is uploaded.
+/// `NotAComponent`; `Refused`, with the server's reason for refusing an upload of it.
 fn check_component(component: &[u8]) -> Result<(), BuildError> {
     let face = ComponentInterface::from_bytes(component);
     let face =
@@ -160,7 +160,7 @@ fn check_component(component: &[u8]) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// What cargo knows about a workspace.
+/// The workspace as `cargo metadata` describes it.
 #[derive(Deserialize)]
 struct CargoMetadata {
     packages: Vec<CargoPackage>,
@@ -209,7 +209,7 @@ struct CargoMessage {
 fn compile_module(package: &CargoPackage, toolchain: &Toolchain, quiet: bool) -> Result<PathBuf, BuildError> {
     let manifest = package.manifest_path.as_path();
     let mut cargo = cargo_command(toolchain, manifest);
-    // `rustc --crate-type` instead of `build_plugin`: a plugin's crate may be an ordinary library too, for its tests.
+    // `rustc --crate-type` instead of `build`: a plugin's crate can also be an ordinary library, for its tests.
     cargo.args(["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", WASM_TARGET]);
     cargo.args(["--message-format=json-render-diagnostics", "--manifest-path"]).arg(manifest);
     for setting in RELEASE_PROFILE {
@@ -232,7 +232,8 @@ fn compile_module(package: &CargoPackage, toolchain: &Toolchain, quiet: bool) ->
         .ok_or_else(|| BuildError::NoModule { package: package.name.clone() })
 }
 
-/// Cargo for the plugin: in its directory, and without the settings that a cargo around us has left in the environment.
+/// Returns a cargo command for the plugin: in its directory, and without the environment variables of a cargo process
+/// around this one.
 fn cargo_command(toolchain: &Toolchain, manifest: &Path) -> Command {
     let mut cargo = Command::new(toolchain.cargo());
     if let Some(directory) = manifest.parent() {
@@ -245,7 +246,7 @@ fn cargo_command(toolchain: &Toolchain, manifest: &Path) -> Command {
     cargo
 }
 
-/// Puts the component in place by a rename, so that a server that watches the file never sees half of it.
+/// Puts the component in place by a rename, so that a server that watches the file never sees a partial one.
 fn replace_file(directory: &Path, path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     let mut part = OsString::from(path);
     part.push(format!(".{}.part", std::process::id()));
@@ -279,9 +280,9 @@ mod tests {
         let message = check_component(&component("tensors@99.0.0")).unwrap_err().to_string();
         assert_eq!(
             message,
-            "the plugin was built, and this saggar would refuse it: saggar:plugin/tensors has version 99.0.0, and this \
-             host speaks 0.1.0: take a newer saggar, or build the plugin against saggar:plugin@0.1.0, whose worlds \
-             `saggar env ls` lists"
+            "the plugin was built but this version of saggar refuses it: saggar:plugin/tensors has version 99.0.0, and \
+             this host speaks 0.1.0: take a newer saggar, or build the plugin against saggar:plugin@0.1.0, whose \
+             worlds `saggar env ls` lists"
         );
         let older = check_component(&component("tensors@0.0.9")).unwrap_err().to_string();
         assert!(older.contains("this host speaks 0.1.0: build the plugin against saggar:plugin@0.1.0"), "{older}");
@@ -291,10 +292,10 @@ mod tests {
     #[test]
     fn a_module_without_plugin_exports_is_refused() {
         let empty = b"\0asm\x01\0\0\0";
-        assert!(encode_component(empty).is_ok(), "a component of nothing");
+        assert!(encode_component(empty).is_ok(), "an empty component");
         let error = encode_component(b"\0asm").unwrap_err();
         assert!(matches!(error, BuildError::NotAComponent { .. }), "{error}");
-        // (module (import "env" "read" (func))): an import that no interface of ours has.
+        // `(module (import "env" "read" (func)))`: an import that is in none of our interfaces.
         let foreign = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x0c\x01\x03env\x04read\0\0";
         let error = encode_component(foreign).unwrap_err();
         assert!(matches!(&error, BuildError::NotAComponent { reason } if reason.contains("env")), "{error}");

@@ -1,10 +1,10 @@
-//! Where compilers run. A server compiles what strangers send in processes of its own kind, one for each component, model
-//! file and large graph: they have limits of memory, time and number at once, and are killed when they pass one. Other
-//! processes, which serve nobody else, compile in place.
+//! Compilation in child processes. A server compiles untrusted input in child processes, one for each component, model
+//! file and large graph. Their memory, time and number are limited, and a child that exceeds a limit is killed.
+//! Processes that do not serve other clients compile in-process.
 //!
-//! A child is the same program with a hidden subcommand ([`task::SUBCOMMAND`]). It gets its request on standard input and
-//! answers on standard output ([`frame`]); it has no environment, opens no files but the cache of compiled components, and
-//! ends when its standard input does.
+//! A child is the same program with a hidden subcommand ([`SUBCOMMAND`]). It reads its request from
+//! standard input and writes its answer to standard output ([`frame`]). It has no environment, opens no files except
+//! the cache of compiled components, and exits when its standard input is closed.
 
 mod child_main;
 mod child_process;
@@ -43,23 +43,23 @@ use slots::{AcquireSlotError, CompileSlots};
 /// Where a [`crate::PluginEngine`] compiles.
 #[derive(Clone, Debug, Default)]
 pub enum CompilerMode {
-    /// In the process itself, without limits: for processes that serve nobody else.
+    /// In this process, without limits: for processes that do not serve other clients.
     #[default]
     InProcess,
-    /// In children.
+    /// In child processes.
     Children(CompileChildren),
 }
 
-/// Who asks for a compilation: each has slots of its own, so that none can hold up the others.
+/// The purpose of a compilation. Each purpose has separate slots, so that one cannot delay the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompilePurpose {
-    /// A client that uploads a plugin or a model file. Where too many wait, more are refused.
+    /// A client uploads a plugin or a model file. The request is refused if too many are waiting.
     Upload,
-    /// A model version that comes up. It waits for its turn.
+    /// A model version is being loaded. It waits for its turn.
     Load,
 }
 
-/// Compiles in child processes. Clones share the limit of how many run at once.
+/// Compiles in child processes. Clones share the limit on concurrent children.
 #[derive(Clone, Debug)]
 pub struct CompileChildren(Arc<CompileChildrenInner>);
 
@@ -72,7 +72,7 @@ struct CompileChildrenInner {
     graphs: CompileSlots,
 }
 
-/// What is compiled, for errors, and what was to be done with it.
+/// The input and purpose of a compilation, for error messages.
 #[derive(Clone, Copy)]
 struct CompileSubject {
     what: &'static str,
@@ -84,7 +84,7 @@ const FILE: CompileSubject = CompileSubject { what: "the file", purpose: "import
 const GRAPH: CompileSubject = CompileSubject { what: "the graph", purpose: "compile" };
 
 impl CompileChildren {
-    /// Children of this program, which must be this build of it.
+    /// Creates children from `program`, which must be this build of saggar.
     pub fn new(program: impl Into<PathBuf>) -> CompileChildren {
         CompileChildren(Arc::new(CompileChildrenInner {
             program: program.into(),
@@ -95,7 +95,7 @@ impl CompileChildren {
         }))
     }
 
-    /// Kills the children that run, and starts no more: the server is stopping.
+    /// Kills the running children and starts no more, because the server is stopping.
     pub fn stop(&self) {
         self.0.is_stopped.store(true, Ordering::Release);
     }
@@ -111,7 +111,7 @@ impl CompileChildren {
         }
     }
 
-    /// Compiles a component, within `time` from now on.
+    /// Compiles a component, within `time` from now.
     ///
     /// # Errors
     /// `Malformed`; `CompileLimit`; `CompilerBusy`; `CompilerStopped`; `CompilerCrashed`; `Engine`.
@@ -135,10 +135,10 @@ impl CompileChildren {
             .map_err(|error| to_plugin_error(error, COMPONENT, time, &request))
     }
 
-    /// Imports a file with the component's importer, within `time` from now on.
+    /// Imports a file with the component's importer, within `time` from now.
     ///
     /// # Errors
-    /// As [`crate::import_file()`]; those of [`CompileChildren::compile_component`].
+    /// As [`crate::import()`]; the errors of [`CompileChildren::compile_component`].
     pub(crate) fn import_file(
         &self,
         cache_dir: Option<PathBuf>,
@@ -162,19 +162,18 @@ impl CompileChildren {
         };
         let received = self.run_child_request(self.slots(CompilePurpose::Upload), &request);
         let received = received.map_err(|error| to_plugin_error(error, FILE, time, &request))?;
-        decode_imported(received)
-            .ok_or_else(|| PluginError::engine("a compile child's answer has another form than expected"))
+        decode_imported(received).ok_or_else(|| PluginError::engine("unexpected format of a compile child's answer"))
     }
 
-    /// Whether the graph is compiled by a child: others take less time than starting one.
+    /// Returns whether a child should compile the graph. Smaller graphs compile faster than a child starts.
     pub(crate) fn should_offload(&self, graph: &VerifiedGraph) -> bool {
         graph::graph_work(graph) > GRAPH_WORK_IN_PLACE_MAX
     }
 
-    /// Compiles a graph for `target`, until `is_cancelled`.
+    /// Compiles a graph for `target`, unless `is_cancelled` becomes true.
     ///
     /// # Errors
-    /// As [`saggar_compile::compile`]; that it takes too much, or was cancelled.
+    /// As [`saggar_compile::compile`]; out of memory or time limit exceeded; cancelled.
     pub(crate) fn compile_graph(
         &self,
         graph: &VerifiedGraph,
@@ -199,8 +198,7 @@ impl CompileChildren {
         let error = match self.run_child_request(&self.0.graphs, &request) {
             Ok(answer) => {
                 let program = graph::decode_program(answer.bytes(), graph);
-                return program
-                    .ok_or_else(|| internal_error("a compile child's answer has another form than expected"));
+                return program.ok_or_else(|| internal_error("unexpected format of a compile child's answer"));
             }
             Err(CompileRunError::Child(ChildError::Refused(refusal))) => return Err(graph_refusal_error(&refusal)),
             Err(error) => to_plugin_error(error, GRAPH, time, &request),
@@ -228,13 +226,13 @@ impl CompileChildren {
     }
 }
 
-/// Why a child did not answer.
+/// Reasons why a child gave no answer.
 enum CompileRunError {
     Slot(AcquireSlotError),
     Child(ChildError),
 }
 
-/// What is said of a child that gave no result.
+/// Returns the error for a child that gave no result.
 fn to_plugin_error(
     error: CompileRunError,
     subject: CompileSubject,
@@ -265,13 +263,13 @@ fn to_plugin_error(
         }
         CompileRunError::Child(ChildError::Crashed { reason }) => PluginError::CompilerCrashed { what, reason },
         CompileRunError::Child(ChildError::Launch { reason }) => {
-            PluginError::engine(format!("no process to {purpose} {what} can be started: {reason}"))
+            PluginError::engine(format!("cannot start a process to {purpose} {what}: {reason}"))
         }
     }
 }
 
-/// What a child may allocate whose input asks for `input_bytes`: no more than half of what the machine or control group has
-/// left, so that the server goes on beside it.
+/// Returns the bytes that a child can allocate for an input of `input_bytes`: no more than half of the memory that the
+/// machine or control group has left, so that the server keeps running.
 fn child_memory_bytes(input_bytes: u64) -> u64 {
     let half = available_host_bytes().map_or(u64::MAX, |bytes| bytes / 2);
     (COMPILE_MEMORY_MAX + input_bytes).min(half.max(COMPILE_MEMORY_MIN))
@@ -298,7 +296,7 @@ fn format_duration(time: Duration) -> String {
     if time.subsec_millis() == 0 { format!("{} s", time.as_secs()) } else { format!("{} ms", time.as_millis()) }
 }
 
-/// Returns what an import made, or `None` if the answer has another form than expected.
+/// Decodes the answer to an import. Returns `None` if its format is unexpected.
 fn decode_imported(received: AnswerPayload) -> Option<ImportedModel> {
     let mut rest = bytes::Bytes::from(received.into_bytes());
     let length = u64::from_le_bytes(rest.get(..8)?.try_into().ok()?);

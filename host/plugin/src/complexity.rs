@@ -1,7 +1,7 @@
-//! How much work a component is to compile, counted in one pass over its bytes before any of it is compiled.
+//! Estimates the work of compiling a component in one pass over its bytes, before any of it is compiled.
 //!
-//! The counts are what the bytes claim: nothing is validated here. Bytes that claim less than they hold are refused by the
-//! compiler's own validation, which runs in a process with limits of its own.
+//! The counts are those that the bytes claim; nothing is validated here. Bytes that claim less than they contain are
+//! refused by the compiler's own validation, which runs in a process with resource limits.
 
 use wasmparser::{BinaryReaderError, ComponentTypeRef, FunctionBody, Parser, Payload, TableSectionReader};
 
@@ -13,16 +13,16 @@ use crate::limits::{
     SEGMENTS_MAX, TABLE_ELEMENTS_MAX, TABLES_PER_MODULE_MAX,
 };
 
-/// What a component imports and exports, read without compiling it.
+/// Returns a component's imports and exports, read without compiling it.
 ///
 /// # Errors
-/// `Malformed`; `TooComplex` past any of the limits.
+/// `Malformed`; `TooComplex` if a limit is exceeded.
 pub(crate) fn check_complexity(wasm: &[u8]) -> Result<ComponentInterface, PluginError> {
     let mut face = ComponentInterface { exports: Vec::new(), imports: Vec::new() };
     let mut counts = ComponentCounts::default();
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload.map_err(malformed_error)?;
-        // Only the outermost component's imports are the host's to give.
+        // Only the imports of the outermost component are resolved by the host.
         if counts.depth == 1 {
             read_interface(&mut face, &payload)?;
         }
@@ -66,10 +66,10 @@ struct ComponentCounts {
     components: u64,
     /// Types, imports, exports, instances, aliases and other entries of sections.
     items: u64,
-    /// Of data and of elements.
+    /// Data and element segments.
     segments: u64,
     functions: u64,
-    /// As many as there are after repetitions are written out.
+    /// Locals, with repetitions counted individually.
     locals: u64,
     code_bytes: u64,
     /// See [`COMPILE_COST_MAX`].
@@ -114,7 +114,7 @@ impl ComponentCounts {
             Payload::ComponentCanonicalSection(section) => return self.add_items(section.count()),
             Payload::ComponentImportSection(section) => return self.add_items(section.count()),
             Payload::ComponentExportSection(section) => return self.add_items(section.count()),
-            // The rest makes no work, or is refused by the validator.
+            // Other sections cause no work, or the validator refuses them.
             _ => {}
         }
         Ok(())
@@ -125,7 +125,7 @@ impl ComponentCounts {
         check_limit("types, imports, exports and other entries", self.items, COMPONENT_ITEMS_MAX)
     }
 
-    /// The tables of one module.
+    /// Checks the tables of one module.
     fn add_tables(&mut self, section: &TableSectionReader<'_>) -> Result<(), PluginError> {
         check_limit("tables in one module", section.count().into(), TABLES_PER_MODULE_MAX.into())?;
         for table in section.clone() {
@@ -171,7 +171,7 @@ mod tests {
         check_complexity(&wat::parse_str(text).unwrap()).unwrap_err().to_string()
     }
 
-    /// A component with `functions` functions that have `locals` locals each, written as three bytes.
+    /// Returns a component with `functions` functions of `locals` locals each, which are encoded in three bytes.
     fn component_with_locals(functions: usize, locals: usize) -> Vec<u8> {
         let function = format!("(func (local {}))", "i32 ".repeat(locals));
         wat::parse_str(format!("(component (core module {}))", function.repeat(functions))).unwrap()

@@ -1,4 +1,5 @@
-//! Between the WIT package's types and the host's. Every list of cases is complete: a new one must be answered here.
+//! Converts between the WIT package's types and the host's. Every `match` lists all cases, so that a new one must be
+//! handled here.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -11,7 +12,7 @@ use crate::bindings::{logging, tensors, variables};
 use crate::host_error::HostError;
 use crate::train::LogLevel;
 
-/// The host's name of a data type.
+/// Returns the host's data type.
 pub(crate) fn dtype(data_type: DataType) -> DType {
     match data_type {
         DataType::Float32 => DType::F32,
@@ -25,7 +26,7 @@ pub(crate) fn dtype(data_type: DataType) -> DType {
     }
 }
 
-/// The WIT package's name of a data type.
+/// Returns the WIT package's data type.
 pub(crate) fn data_type(dtype: DType) -> DataType {
     match dtype {
         DType::F32 => DataType::Float32,
@@ -39,43 +40,43 @@ pub(crate) fn data_type(dtype: DType) -> DataType {
     }
 }
 
-/// Sizes, axes and indices as the host counts them.
+/// Converts sizes, axes and indices to the host's type.
 pub(crate) fn to_usizes(values: &[u32]) -> Vec<usize> {
     values.iter().map(|&value| value as usize).collect()
 }
 
-/// A shape within limits.
+/// Returns a shape, or an error if it exceeds the limits.
 pub(crate) fn shape(dims: &[u32]) -> Result<Shape, HostError> {
     Ok(Shape::new(to_usizes(dims))?)
 }
 
-/// A descriptor within limits.
+/// Returns a descriptor, or an error if its shape exceeds the limits.
 pub(crate) fn descriptor(descriptor: &tensors::Descriptor) -> Result<Descriptor, HostError> {
     Ok(Descriptor::new(dtype(descriptor.data_type), shape(&descriptor.shape)?))
 }
 
-/// A descriptor for the plugin. A dimension always fits: `Shape` proves that the number of elements does.
+/// Returns a descriptor for the plugin. Every dimension fits in `u32`, because [`Shape`] limits the number of elements.
 pub(crate) fn wit_descriptor(descriptor: &Descriptor) -> tensors::Descriptor {
     let dim = |&dim: &usize| u32::try_from(dim).unwrap_or(u32::MAX);
     tensors::Descriptor { data_type: data_type(descriptor.dtype), shape: descriptor.shape.iter().map(dim).collect() }
 }
 
-/// The value that a whole number or a float stands for in a tensor of `dtype`.
+/// Converts a number to a scalar for a tensor of `dtype`.
 ///
 /// # Errors
-/// An integer type takes whole numbers only.
+/// Invalid argument if `dtype` is an integer type and `value` is not a whole number.
 pub(crate) fn scalar(dtype: DType, value: f64) -> Result<Scalar, HostError> {
     if dtype.is_float() {
         return Ok(Scalar::Float(value));
     }
-    // 2^80 is past every integer type, so what is cut off here is refused by the builder's range check.
+    // Larger numbers are refused here; the builder's range check refuses the others that do not fit.
     if value.fract() == 0.0 && value.abs() < 2f64.powi(80) {
         return Ok(Scalar::Int(value as i128));
     }
     Err(HostError::invalid(format!("{dtype} takes whole numbers, not {value}")))
 }
 
-/// What a variable is for.
+/// Returns the host's kind of a variable.
 pub(crate) fn variable_kind(kind: variables::VariableKind) -> VariableKind {
     match kind {
         variables::VariableKind::Parameter => VariableKind::Parameter,
@@ -84,7 +85,7 @@ pub(crate) fn variable_kind(kind: variables::VariableKind) -> VariableKind {
     }
 }
 
-/// How much a line matters.
+/// Returns the host's log level.
 pub(crate) fn log_level(level: logging::Level) -> LogLevel {
     match level {
         logging::Level::Debug => LogLevel::Debug,
@@ -94,7 +95,7 @@ pub(crate) fn log_level(level: logging::Level) -> LogLevel {
     }
 }
 
-/// Every name that [`code_name`] gives.
+/// Every name that [`code_name`] returns.
 pub(crate) const CODE_NAMES: [&str; 7] = [
     code_name(ErrorCode::InvalidArgument),
     code_name(ErrorCode::Unsupported),
@@ -105,7 +106,7 @@ pub(crate) const CODE_NAMES: [&str; 7] = [
     code_name(ErrorCode::Internal),
 ];
 
-/// The WIT name of an error's code.
+/// Returns the WIT name of an error code.
 pub(crate) const fn code_name(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::InvalidArgument => "invalid-argument",

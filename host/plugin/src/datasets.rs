@@ -1,5 +1,5 @@
-//! Datasets mounted into a training or made by it, and batches drawn from them: read by the host, uploaded to the device,
-//! never passed through the plugin.
+//! Datasets that are mounted into a training or created by it, and iterators over their batches. The host reads the
+//! data and uploads it to the device; it never passes through the plugin.
 
 mod device_dataset;
 mod run;
@@ -26,35 +26,36 @@ use crate::instance_state::{InstanceRole, InstanceState};
 use crate::limits::BATCH_ITEMS_MAX;
 use crate::shuffle::epoch_permutation;
 
-/// A dataset as the plugin holds it.
+/// The plugin's handle of a dataset.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct MountedDataset {
     dataset: Arc<ColumnarDataset>,
-    /// For the memory of one that the plugin made.
+    /// Charge for the memory of a dataset that the plugin created.
     charge: Option<Arc<MeterCharge>>,
 }
 
-/// Passes over a dataset, epoch after epoch.
+/// An iterator over a dataset's batches, epoch after epoch.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct BatchIterator {
     dataset: Arc<ColumnarDataset>,
-    /// For the memory of a dataset that the plugin made.
+    /// Charge for the memory of a dataset that the plugin created.
     _charge: Option<Arc<MeterCharge>>,
     fields: Arc<[DatasetField]>,
-    /// The part's place in the whole dataset.
+    /// Index in the whole dataset of the split's first item.
     first: u64,
     items: u32,
     size: u32,
     seed: Option<u64>,
     drop_last: bool,
     epoch: u64,
-    /// Items of this epoch that are done.
+    /// Number of items of this epoch that were drawn.
     item: u32,
-    /// The order of one epoch, kept while it lasts.
+    /// The permutation of an epoch, cached during that epoch.
     order: Option<(u64, Arc<[u32]>)>,
-    /// Where batches of so many items are drawn from on the device, or that they are not; none until somebody asked.
+    /// The batch size of the device dataset and the dataset, or `None` in its place if batches are copied. `None` until
+    /// the first run that decides it.
     device_dataset: Option<(u32, Option<Arc<DeviceDataset>>)>,
 }
 
@@ -86,13 +87,13 @@ impl BatchIterator {
         })
     }
 
-    /// Items left for full batches in this epoch allow this many.
+    /// Returns how many full batches are left in this epoch.
     fn full_batches_left(&self) -> u32 {
         (self.items - self.item) / self.size
     }
 
-    /// The items of the next batch, numbered within the whole dataset; none at the end of an epoch, after which the next
-    /// one begins.
+    /// Returns the items of the next batch as indices into the whole dataset. Returns `None` at the end of an epoch,
+    /// and then starts the next epoch.
     fn next_items(&mut self) -> Option<Vec<u64>> {
         let left = self.items - self.item;
         let count = left.min(self.size);
@@ -112,13 +113,13 @@ impl BatchIterator {
         Some(order[range.start as usize..range.end as usize].iter().map(|&at| first + u64::from(at)).collect())
     }
 
-    /// Data type and shape of a batch of a field.
+    /// Returns the data type and shape of a field in a batch.
     fn descriptor(field: &DatasetField, items: usize) -> Result<Descriptor, HostError> {
         let dims = [&[items], field.item.shape.dims()].concat();
         Ok(Descriptor::new(field.item.dtype, Shape::new(dims)?))
     }
 
-    /// Where it stands, for a checkpoint.
+    /// Returns the current position, for a checkpoint.
     pub(crate) fn position(&self) -> DatasetPosition {
         DatasetPosition {
             dataset: self.dataset.digest().hex(),
@@ -129,10 +130,10 @@ impl BatchIterator {
         }
     }
 
-    /// Goes on where a checkpoint was taken.
+    /// Continues at the position of a checkpoint.
     ///
     /// # Errors
-    /// Invalid argument where the checkpoint is about other data, another order or another batch size.
+    /// Invalid argument if the position is of another dataset, shuffle seed or batch size.
     pub(crate) fn restore(&mut self, position: &DatasetPosition) -> Result<(), HostError> {
         let here = self.position();
         let differs = if here.dataset != position.dataset {
@@ -155,7 +156,7 @@ impl BatchIterator {
 }
 
 impl InstanceState {
-    /// One buffer a field, holding these items.
+    /// Uploads these items, one buffer per field.
     fn upload_batch(&self, batches: &BatchIterator, items: &[u64]) -> Result<Vec<DeviceBuffer>, HostError> {
         let upload = |field: &DatasetField| {
             let bytes = batches.dataset.view(&field.name, items)?;
@@ -176,7 +177,7 @@ impl Host for InstanceState {}
 impl HostDataset for InstanceState {
     fn open(&mut self, mount: String) -> Result<Resource<MountedDataset>, HostError> {
         let InstanceRole::Train(train) = &self.role else {
-            return Err(HostError::unsupported("there are no datasets where a model predicts"));
+            return Err(HostError::unsupported("only a training has datasets, not a predictor or an importer"));
         };
         let Some(dataset) = train.datasets.get(&mount) else {
             let known: Vec<&str> = train.datasets.keys().map(String::as_str).collect();
@@ -193,7 +194,7 @@ impl HostDataset for InstanceState {
         parts: Vec<(String, u64)>,
     ) -> Result<Resource<MountedDataset>, HostError> {
         if let InstanceRole::Predict { .. } = &self.role {
-            return Err(HostError::unsupported("there are no datasets where a model predicts"));
+            return Err(HostError::unsupported("only a training has datasets, not a predictor or an importer"));
         }
         let bytes = columns.iter().map(|column| column.data.len() as u64).sum();
         let charge = self.host_meter.charge(bytes).map_err(|error| {
@@ -252,7 +253,7 @@ impl HostDataset for InstanceState {
 
 impl HostBatches for InstanceState {
     fn next(&mut self, handle: Resource<BatchIterator>) -> Result<Option<Vec<NamedTensor>>, HostError> {
-        // The position moves on only when the batch is there.
+        // The position advances only after the batch was uploaded.
         let began = Instant::now();
         let mut batches = self.table.get(&handle)?.clone();
         let items = batches.next_items();
@@ -280,7 +281,7 @@ impl HostBatches for InstanceState {
         let graph = self.table.get(&graph)?.clone();
         let run = self.run_steps(&mut batches, &graph, steps);
         self.record_host_call();
-        // Steps that were made are made, also where a later one failed.
+        // Keep the completed steps even if a later step failed.
         *self.table.get_mut(&handle)? = batches;
         run
     }

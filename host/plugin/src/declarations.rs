@@ -1,8 +1,8 @@
-//! What a plugin says of itself without being run: the parameters that its training takes, and the data that it reads. So a
-//! job that cannot succeed is refused when it is submitted.
+//! Declarations that a plugin makes without being run: the parameters of its training and the data it reads. They allow
+//! refusing a job that cannot succeed when it is submitted.
 //!
-//! Declarations are JSON in a custom section of the component. `saggar build` takes them from `[package.metadata.saggar]` of
-//! the plugin's `Cargo.toml`. A plugin without any takes what it takes when it runs.
+//! They are JSON in a custom section of the component. `saggar build` copies them from `[package.metadata.saggar]` of
+//! the plugin's `Cargo.toml`. The parameters and data of a plugin without declarations are only checked when it runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,17 +17,17 @@ use crate::limits::DECLARATIONS_BYTES_MAX;
 /// The name of the custom section.
 const SECTION: &str = "saggar:declarations";
 
-/// What a plugin declares.
+/// The declarations of a plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginDeclarations {
-    /// What the plugin is called: its package's name. Plugins that were built before there was one have none.
+    /// Name of the plugin's package. `None` in plugins that were built before this field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Parameters by name. Parameters that are not declared are checked by the plugin alone.
+    /// Parameters by name. Undeclared parameters are checked by the plugin alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, ParameterDeclaration>,
-    /// Fields that a dataset must have, by the mount point at which it is read.
+    /// Fields that a dataset must have, by the mount point at which the plugin reads it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub data: BTreeMap<String, Vec<String>>,
 }
@@ -36,27 +36,27 @@ pub struct PluginDeclarations {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParameterDeclaration {
-    /// What its values are.
+    /// Type of its values.
     #[serde(rename = "type")]
     pub kind: ParameterType,
-    /// The smallest number that it takes.
+    /// Smallest number that it accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    /// The largest number that it takes.
+    /// Largest number that it accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
-    /// The only texts that it takes; all where it is empty.
+    /// The only texts that it accepts; any text if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// The value that the training takes where none is given, for those who read about it.
+    /// The value that the training uses if none is given; only for documentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// What it is for, in a line.
+    /// Purpose of the parameter, in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub help: String,
 }
 
-/// What the values of a parameter are.
+/// The type of a parameter's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParameterType {
@@ -71,15 +71,15 @@ pub enum ParameterType {
 }
 
 impl PluginDeclarations {
-    /// Whether nothing is declared.
+    /// Returns whether nothing is declared.
     pub fn is_empty(&self) -> bool {
         self.name.is_none() && self.parameters.is_empty() && self.data.is_empty()
     }
 
-    /// Reads the declarations of a component; none where it has no such section.
+    /// Reads the declarations of a component. Returns empty ones if it has no such section.
     ///
     /// # Errors
-    /// `Malformed`: the bytes are no component, or the section has something else in it.
+    /// `Malformed` if the bytes are not a component, or the section is invalid.
     pub fn from_component(wasm: &[u8]) -> Result<PluginDeclarations, PluginError> {
         let mut depth = 0_u32;
         for payload in Parser::new(0).parse_all(wasm) {
@@ -87,7 +87,7 @@ impl PluginDeclarations {
             match payload {
                 Payload::Version { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
-                // One of a module or component inside is none of this component's.
+                // Sections of nested modules and components do not count.
                 Payload::CustomSection(section) if depth == 1 && section.name() == SECTION => {
                     return parse_declarations(section.data()).map_err(|reason| PluginError::Malformed { reason });
                 }
@@ -97,7 +97,7 @@ impl PluginDeclarations {
         Ok(PluginDeclarations::default())
     }
 
-    /// The component with these declarations in it. It must have none yet.
+    /// Appends these declarations to a component, which must have none yet.
     pub(crate) fn append_to(&self, mut component: Vec<u8>) -> Vec<u8> {
         if self.is_empty() {
             return component;
@@ -107,17 +107,18 @@ impl PluginDeclarations {
         write_leb128(SECTION.len(), &mut content);
         content.extend_from_slice(SECTION.as_bytes());
         content.extend_from_slice(&text);
-        // Section 0 is a custom one. Source: the binary format of WebAssembly, section 5.5.3.
+        // Section id 0 is a custom section. Source: the binary format of WebAssembly, section 5.5.3.
         component.push(0);
         write_leb128(content.len(), &mut component);
         component.extend_from_slice(&content);
         component
     }
 
-    /// Reads `[package.metadata.saggar]` of a package, as `cargo metadata` writes it. The name is the package's.
+    /// Reads `[package.metadata.saggar]` of a package from the output of `cargo metadata`. The plugin's name is the
+    /// package's.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A message about what is wrong.
     pub(crate) fn from_package(name: &str, metadata: &Value) -> Result<PluginDeclarations, String> {
         let declared = match metadata.get("saggar") {
             None | Some(Value::Null) => PluginDeclarations::default(),
@@ -173,7 +174,7 @@ fn write_leb128(mut value: usize, into: &mut Vec<u8>) {
 }
 
 impl ParameterDeclaration {
-    /// Whether the parameter may have this value.
+    /// Returns whether the parameter accepts this value.
     pub fn accepts(&self, value: &Value) -> bool {
         let is_within =
             |number: f64| self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max);
@@ -189,7 +190,7 @@ impl ParameterDeclaration {
     }
 }
 
-/// What the parameter takes: `an integer of at least 1`.
+/// Writes what the parameter accepts, such as `an integer of at least 1`.
 impl fmt::Display for ParameterDeclaration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
@@ -214,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// A component with nothing in it.
+    /// An empty component.
     const EMPTY_COMPONENT: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
 
     fn declarations_from_metadata(metadata: Value) -> Result<PluginDeclarations, String> {

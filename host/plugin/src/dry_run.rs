@@ -1,5 +1,5 @@
-//! A training that computes nothing: a plugin's trainer runs on a [`NullBackend`], so that the graphs it builds can be looked at
-//! without its data and without its time.
+//! Dry run of a training: a plugin's trainer runs on a [`NullBackend`], which computes nothing, so that its graphs can
+//! be inspected without its data and in little time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,25 +14,26 @@ use crate::error::PluginError;
 use crate::shards::BatchShards;
 use crate::train::{InitialState, JobContext, LogLevel, OpenedModel, TrainLimits, train};
 
-/// What a plugin published while it rehearsed.
+/// A model that a plugin published in a dry run.
 #[derive(Clone, Debug)]
 pub struct DryRunModel {
     /// The model's name.
     pub model: String,
-    /// Its variables; they have no elements but those that the plugin wrote itself.
+    /// The model's variables. Only those that the plugin wrote itself have elements.
     pub variables: Vec<SavedVariable>,
-    /// What its predictor is given.
+    /// The configuration for its predictor.
     pub config: String,
 }
 
-/// Models published at most; later ones are left out.
+/// Maximum number of published models that are returned; later ones are ignored.
 const PUBLISHED_MODELS_MAX: usize = 16;
 
-/// Runs a plugin's training on `device`, with datasets by mount and a JSON object of parameters, for `limit` at most. What it
-/// published is given whether or not it came to its end. Blocks.
+/// Runs a plugin's training on `device` for at most `limit`, with datasets by mount point and a JSON object of
+/// parameters. Returns the published models even if the training fails. Blocks.
 ///
 /// # Errors
-/// In the second place, whatever ended the training: those of [`train`]. Losses are zeros here, which some plugins refuse.
+/// The second value is the error that ended the training, as in [`train`]. All losses are zero, which some plugins
+/// refuse.
 pub fn dry_run(
     host: &PluginEngine,
     plugin: &CompiledPlugin,
@@ -50,7 +51,7 @@ pub fn dry_run(
     (published, ended.map(drop))
 }
 
-/// The job around it: nothing is kept but what is published.
+/// The job of a dry run, which keeps only published models.
 struct DryRunContext {
     parameters: String,
     published: Arc<Mutex<Vec<DryRunModel>>>,
@@ -82,7 +83,7 @@ impl JobContext for DryRunContext {
     }
 
     fn log(&mut self, level: LogLevel, line: &str) {
-        tracing::debug!(level = level.name(), line, "the plugin says");
+        tracing::debug!(level = level.name(), line, "log line of the plugin");
     }
 
     fn metric(&mut self, _: u64, _: &str, _: f64) {}
@@ -92,7 +93,7 @@ impl JobContext for DryRunContext {
     fn items_drawn(&mut self, _: u64, _: Duration) {}
 
     fn secret(&self, name: &str) -> Result<String, PluginError> {
-        Err(PluginError::job(format!("secret `{name}` was not granted: nothing is while graphs are looked at")))
+        Err(PluginError::job(format!("secret `{name}` was not granted: a dry run has no secrets")))
     }
 
     fn initial_state(&mut self) -> Result<InitialState, PluginError> {
@@ -128,7 +129,9 @@ impl JobContext for DryRunContext {
                 let DryRunModel { variables, config, .. } = published[at].clone();
                 Ok(OpenedModel { version: at as u64 + 1, variables, config })
             }
-            None => Err(PluginError::job(format!("no model `{model}` is there while graphs are looked at"))),
+            None => Err(PluginError::job(format!(
+                "model `{model}` was not found: a dry run can only open models that it has published"
+            ))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The engine that runs plugins, and plugins made ready to run.
+//! The wasmtime engine that compiles and runs plugins.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::limits::{
     STACK_BYTES_MAX, TABLE_ELEMENTS_MAX, TABLE_KEEP_RESIDENT_BYTES, TABLES_PER_MODULE_MAX,
 };
 
-/// How a host is set up.
+/// Configuration of a [`PluginEngine`].
 #[derive(Clone, Debug)]
 pub struct PluginEngineConfig {
-    /// Where precompiled plugins are kept; none compiles each plugin anew in each process. The directory must belong to
-    /// this process's user alone: what is in it is run as native code.
+    /// Directory of precompiled plugins. With `None`, each process compiles every plugin again. The directory must
+    /// belong to this process's user alone: its content is run as native code.
     pub cache_dir: Option<PathBuf>,
-    /// Instances of all plugins at a time.
+    /// Maximum number of instances of all plugins together.
     pub instances_max: u32,
-    /// Where plugins and large graphs are compiled.
+    /// Where plugins and large graphs are compiled: in this process or in child processes.
     pub compiler: CompilerMode,
 }
 
@@ -38,7 +38,7 @@ impl Default for PluginEngineConfig {
     }
 }
 
-/// The engine that compiles and runs plugins. Clones share it.
+/// The engine that compiles and runs plugins. Clones share the same engine.
 #[derive(Clone)]
 pub struct PluginEngine(Arc<PluginEngineInner>);
 
@@ -57,11 +57,11 @@ impl std::fmt::Debug for PluginEngine {
 }
 
 impl PluginEngine {
-    /// Starts an engine and the thread that is its clock; the thread ends when the last plugin and host are gone.
+    /// Starts an engine and its epoch thread. The thread ends when the last plugin and engine are dropped.
     ///
     /// # Errors
-    /// `Engine` where the system gives neither address space nor threads. A cache that cannot be used is no error: the
-    /// log says why.
+    /// `Engine` if the system refuses address space or a thread. A cache directory that cannot be used is not an error:
+    /// a warning in the log gives the reason.
     pub fn new(config: PluginEngineConfig) -> Result<PluginEngine, PluginError> {
         let PluginEngineConfig { cache_dir, instances_max, compiler } = config;
         let engine = new_engine(instances_max)?;
@@ -72,7 +72,7 @@ impl PluginEngine {
         let cache = cache_dir.as_deref().and_then(|dir| match ArtifactCache::open(dir, &engine) {
             Ok(cache) => Some(cache),
             Err(error) => {
-                tracing::warn!(dir = %dir.display(), %error, "precompiled plugins are not kept");
+                tracing::warn!(dir = %dir.display(), %error, "cannot use the plugin cache");
                 None
             }
         });
@@ -91,20 +91,21 @@ impl PluginEngine {
         self.0.cache_dir.as_deref()
     }
 
-    /// As [`PluginEngine::compile_for`], for a process's own use and within [`COMPILE_TIME_MAX`].
+    /// Compiles like [`PluginEngine::compile_for`], for loading by this process, within [`COMPILE_TIME_MAX`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`PluginEngine::compile_for`].
     pub fn compile(&self, wasm: &[u8]) -> Result<CompiledPlugin, PluginError> {
         self.compile_for(wasm, CompilePurpose::Load, COMPILE_TIME_MAX)
     }
 
-    /// Makes a component ready to run: from the cache, or compiled within `time`. Nothing of it runs yet. What is no plugin,
-    /// or too much work, is refused before it is compiled. Blocks.
+    /// Returns a component ready to run: from the cache, or compiled within `time`. None of its code runs yet. Anything
+    /// that is not a plugin or is too complex is refused before compilation. Blocks.
     ///
     /// # Errors
     /// `TooLarge`, `NotComponent`, `Malformed`, `TooComplex`, `WitVersion`, `UnknownImport`, `NotGranted`, `NoExports`,
-    /// `Incompatible`; where children compile, `CompileLimit`, `CompilerBusy`, `CompilerStopped` and `CompilerCrashed`.
+    /// `Incompatible`; with child processes also `CompileLimit`, `CompilerBusy`, `CompilerStopped` and
+    /// `CompilerCrashed`.
     pub fn compile_for(
         &self,
         wasm: &[u8],
@@ -153,13 +154,13 @@ impl PluginEngine {
     }
 }
 
-/// An item of another type than the interface gives it.
+/// Returns the error for an import or export whose type differs from the interface's.
 pub(crate) fn incompatible_error(error: wasmtime::Error) -> PluginError {
     let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
     PluginError::Incompatible { reason: chain.join(": ") }
 }
 
-/// A plugin ready to run. Clones share it.
+/// A plugin ready to run. Clones share the compiled code.
 #[derive(Clone)]
 pub struct CompiledPlugin(Arc<CompiledPluginInner>);
 
@@ -184,21 +185,23 @@ impl std::fmt::Debug for CompiledPlugin {
 }
 
 impl CompiledPlugin {
-    /// SHA-256 of the component.
+    /// Returns the SHA-256 of the component.
     pub fn digest(&self) -> &Digest {
         &self.0.digest
     }
 
-    /// Whether it exports a trainer.
+    /// Returns whether the plugin exports a trainer.
     pub fn has_trainer(&self) -> bool {
         self.0.trainer.is_some()
     }
 
-    /// Whether it exports a predictor.
+    /// Returns whether the plugin exports a predictor.
     pub fn has_predictor(&self) -> bool {
         self.0.predictor.is_some()
     }
 
+    /// Returns the trainer export.
+    ///
     /// # Errors
     /// `MissingExport`.
     pub(crate) fn trainer_export(&self) -> Result<&trainer::GuestIndices, PluginError> {
@@ -206,6 +209,8 @@ impl CompiledPlugin {
         self.0.trainer.as_ref().ok_or(missing)
     }
 
+    /// Returns the predictor export.
+    ///
     /// # Errors
     /// `MissingExport`.
     pub(crate) fn predictor_export(&self) -> Result<&predictor::GuestIndices, PluginError> {
@@ -213,6 +218,8 @@ impl CompiledPlugin {
         self.0.predictor.as_ref().ok_or(missing)
     }
 
+    /// Returns the importer export.
+    ///
     /// # Errors
     /// `MissingExport`.
     pub(crate) fn importer_export(&self) -> Result<&importer::GuestIndices, PluginError> {
@@ -220,10 +227,10 @@ impl CompiledPlugin {
         self.0.importer.as_ref().ok_or(missing)
     }
 
-    /// A fresh instance, in a store of its own.
+    /// Instantiates the plugin in `store`.
     ///
     /// # Errors
-    /// Whatever its start does wrong within the time of `clock`.
+    /// The errors of the component's start, including the deadline of `clock`.
     pub(crate) fn instantiate(
         &self,
         store: &mut Store<InstanceState>,
@@ -235,19 +242,19 @@ impl CompiledPlugin {
     }
 }
 
-/// An engine for this many instances. Engines of one build compile alike, however many.
+/// Returns a wasmtime engine for this many instances. The number does not change the compiled code.
 pub(crate) fn new_engine(instances_max: u32) -> Result<Engine, PluginError> {
     let mut config = Config::new();
     config.wasm_component_model(true);
     config.epoch_interruption(true);
     config.max_wasm_stack(STACK_BYTES_MAX);
-    // A plugin computes the same on every machine.
+    // Makes a plugin's results equal on every machine.
     config.cranelift_nan_canonicalization(true);
     config.relaxed_simd_deterministic(true);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling_config(instances_max)));
     Engine::new(&config).or_else(|error| {
-        // The pool reserves terabytes of addresses, which some systems do not give.
-        tracing::warn!(%error, "no pool for plugin instances: they are allocated one by one");
+        // The pool reserves terabytes of address space, which some systems refuse.
+        tracing::warn!(%error, "cannot reserve a pool for plugin instances: they are allocated one by one");
         config.allocation_strategy(InstanceAllocationStrategy::OnDemand);
         Engine::new(&config).map_err(PluginError::engine)
     })
@@ -256,7 +263,7 @@ pub(crate) fn new_engine(instances_max: u32) -> Result<Engine, PluginError> {
 fn pooling_config(instances_max: u32) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances_max);
-    // Most components are one to three core instances; a few are dozens.
+    // Most components consist of one to three core instances, a few of dozens.
     pool.total_core_instances(instances_max.saturating_mul(8).max(CORE_INSTANCES_MAX));
     pool.total_memories(instances_max.saturating_mul(2).max(CORE_INSTANCES_MAX));
     pool.total_tables(instances_max.saturating_mul(4).max(CORE_INSTANCES_MAX));
@@ -266,14 +273,14 @@ fn pooling_config(instances_max: u32) -> PoolingAllocationConfig {
     pool.max_memories_per_module(MEMORIES_PER_MODULE_MAX);
     pool.max_tables_per_module(TABLES_PER_MODULE_MAX);
     pool.table_elements(TABLE_ELEMENTS_MAX);
-    // Tables of a page or two are cleared when an instance goes: given back to the system, each would cost the next
-    // instance a page fault.
+    // Small tables of a page or two are cleared when an instance is dropped. If they were returned to the system
+    // instead, each would cost the next instance a page fault.
     pool.table_keep_resident(TABLE_KEEP_RESIDENT_BYTES);
     pool.max_memory_size(usize::try_from(MEMORY_BYTES_MAX).unwrap_or(usize::MAX));
     pool
 }
 
-/// Moves the engine's epoch on, by which running plugins notice that their time is up.
+/// Starts the thread that increments the engine's epoch. Running plugins check their deadlines at each epoch.
 fn start_epoch_thread(engine: &Engine) -> Result<(), PluginError> {
     let engine = engine.weak();
     let tick = move || {

@@ -1,75 +1,77 @@
-//! What can be wrong with a plugin, its instance or a call into it.
+//! Errors of a plugin, its instances and calls into it.
 
 use std::time::Duration;
 
 use saggar_device::DeviceError;
 use thiserror::Error;
 
-/// The version of the WIT package that this host speaks.
+/// The version of the WIT package that this host implements.
 pub const WIT_VERSION: &str = "0.1.0";
 
-/// Why a plugin was refused, or a call into it failed. Messages hold no host paths.
+/// The reason why a plugin was refused or a call into it failed. Messages contain no host paths.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum PluginError {
     /// The bytes are not a WebAssembly component.
     #[error("not a WebAssembly component: {reason}")]
     NotComponent {
-        /// What was found instead, and what would help.
+        /// What was found instead, and how to fix it.
         reason: String,
     },
-    /// The component file is larger than any may be.
-    #[error("the component has {bytes} bytes, and at most {limit_bytes} are taken")]
+    /// The component file is larger than the limit.
+    #[error("the component has {bytes} bytes, and at most {limit_bytes} are accepted")]
     TooLarge {
-        /// Its size.
+        /// Its size in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit_bytes: usize,
     },
-    /// The component would take too much work to compile.
+    /// Compiling the component would take too much work.
     #[error(
         "the component has {count} {what}, and at most {limit} are accepted: build it with optimization, as \
          `saggar build` does, or split it into several plugins"
     )]
     TooComplex {
-        /// What there is too much of.
+        /// The items that exceed the limit.
         what: &'static str,
-        /// How much.
+        /// Their number.
         count: u64,
         /// The limit.
         limit: u64,
     },
-    /// Compiling or importing took more than it may.
+    /// Compiling or importing exceeded a limit.
     #[error("{what} takes more than {limit} to {purpose}: make it smaller or simpler")]
     CompileLimit {
         /// `the component`, `the file`, `the graph`.
         what: &'static str,
         /// `compile`, `import`.
         purpose: &'static str,
-        /// How much it may take.
+        /// The exceeded limit.
         limit: String,
     },
-    /// Too many components and files wait for a compile child already.
-    #[error("{waiting} components and files wait to be compiled or imported, the most that may: try again later")]
+    /// Too many components and files are already waiting for a compile child.
+    #[error(
+        "{waiting} components and files already wait to be compiled or imported, which is the limit: try again later"
+    )]
     CompilerBusy {
-        /// How many.
+        /// The number of waiting requests.
         waiting: usize,
     },
-    /// The server is stopping, and compiles nothing any more.
-    #[error("the server is stopping and compiles nothing any more")]
+    /// The server is stopping and accepts no compilations.
+    #[error("the server is stopping and accepts no compilations")]
     CompilerStopped,
     /// A compile child ended without an answer.
     #[error("the compiler crashed on {what}: {reason}")]
     CompilerCrashed {
         /// `the component`, `the file`, `the graph`.
         what: &'static str,
-        /// How it ended.
+        /// The exit status and last line of its standard error.
         reason: String,
     },
-    /// The component does not parse, or does not validate.
+    /// The component does not parse or does not validate.
     #[error("the component is malformed: {reason}; it may have been cut off: build or copy it again")]
     Malformed {
-        /// The validator's words.
+        /// The validator's message.
         reason: String,
     },
     /// The component was built against another version of the plugin interface.
@@ -84,203 +86,201 @@ pub enum PluginError {
         /// The version it was built against.
         found: String,
     },
-    /// The component wants something that no plugin is given.
+    /// The component has an import that the host never provides.
     #[error("the component imports {import}, which this host does not have: {hint}")]
     UnknownImport {
         /// The import's name.
         import: String,
-        /// What would help.
+        /// How to fix it.
         hint: &'static str,
     },
-    /// The component wants something that its kind of plugin is not given.
+    /// The component has an import that is only provided to another kind of plugin.
     #[error("the component imports {import}, which only a plugin that exports a trainer is given")]
     NotGranted {
         /// The import's name.
         import: String,
     },
-    /// The component exports neither half of the plugin interface.
+    /// The component exports neither a trainer nor a predictor.
     #[error(
         "the component exports neither saggar:plugin/trainer@{WIT_VERSION} nor saggar:plugin/predictor@{WIT_VERSION}; \
          it exports {exports}"
     )]
     NoExports {
-        /// What it exports.
+        /// The exports that it has.
         exports: String,
     },
-    /// The component was asked to do what it has no export for.
+    /// The component lacks the export for the requested call.
     #[error("the plugin has no {export}: it cannot {purpose}")]
     MissingExport {
         /// The interface's name.
         export: &'static str,
-        /// What was asked: `train`, `predict`.
+        /// The requested operation: `train`, `predict`.
         purpose: &'static str,
     },
-    /// An import or export has another type than the interface gives it.
-    #[error(
-        "the component does not fit saggar:plugin@{WIT_VERSION}: {reason}; build it against the interface as it is"
-    )]
+    /// The type of an import or export differs from the interface's.
+    #[error("the component does not fit saggar:plugin@{WIT_VERSION}: {reason}; build it against this version")]
     Incompatible {
-        /// Which item, and how its type differs.
+        /// The item, and how its type differs.
         reason: String,
     },
-    /// The plugin's code trapped. The instance is gone.
+    /// The plugin's code trapped. The instance is dropped.
     #[error("the plugin trapped in {during}: {reason}")]
     Trap {
-        /// The call: `train`, `load`, `predict` ...
+        /// The call: `train`, `load`, `predict` and so on.
         during: &'static str,
-        /// The trap, and the plugin's innermost functions where it names them.
+        /// The trap, and the plugin's innermost functions if it has a name section.
         reason: String,
     },
-    /// The plugin's code ran too deep. The instance is gone.
+    /// The plugin's code exceeded its stack. The instance is dropped.
     #[error("the plugin ran out of stack in {during}: {limit_bytes} bytes are given")]
     StackOverflow {
         /// The call.
         during: &'static str,
-        /// The limit.
+        /// The stack limit in bytes.
         limit_bytes: usize,
     },
-    /// The plugin did not finish in time and was interrupted. The instance is gone.
+    /// The plugin exceeded its deadline and was interrupted. The instance is dropped.
     #[error("the plugin was interrupted in {during} after {limit_ms} ms")]
     Deadline {
         /// The call.
         during: &'static str,
-        /// The limit.
+        /// The time limit in milliseconds.
         limit_ms: u64,
     },
-    /// The plugin was interrupted, or gave up when it was told, because nobody waits for what it computes. Where it was
-    /// interrupted the instance is gone.
-    #[error("the plugin was interrupted in {during}: nobody waits for it any more")]
+    /// The plugin was interrupted, or returned the error `cancelled`, because its result is no longer needed. The
+    /// instance is dropped if it was interrupted.
+    #[error("the plugin was interrupted in {during}: its result is no longer needed")]
     Cancelled {
         /// The call.
         during: &'static str,
     },
-    /// The training did nothing but compute by itself for too long, and was interrupted.
-    #[error("the plugin asked nothing of the host for {limit_ms} ms and was interrupted as hung")]
+    /// The training made no host call for too long and was interrupted.
+    #[error("the plugin made no host call for {limit_ms} ms and was interrupted as hung")]
     Hung {
-        /// The limit.
+        /// The time limit in milliseconds.
         limit_ms: u64,
     },
-    /// The plugin failed after it was refused linear memory.
+    /// The plugin failed after a request for linear memory was refused.
     #[error("the plugin needs more memory than the {limit_bytes} bytes it is given ({during}): {reason}")]
     MemoryLimit {
         /// The call.
         during: &'static str,
-        /// The limit on linear memory.
+        /// The limit on linear memory in bytes.
         limit_bytes: u64,
-        /// How it failed.
+        /// How the plugin failed.
         reason: String,
     },
-    /// The plugin failed after it was refused table elements.
+    /// The plugin failed after a request for table elements was refused.
     #[error("the plugin needs more table elements than the {limit} it is given ({during}): {reason}")]
     TableLimit {
         /// The call.
         during: &'static str,
         /// The limit on the elements of all its tables.
         limit: usize,
-        /// How it failed.
+        /// How the plugin failed.
         reason: String,
     },
-    /// The plugin failed after it was refused another handle.
-    #[error("the plugin holds {limit} handles, the most it may ({during}): {reason}")]
+    /// The plugin failed after a request for a handle was refused.
+    #[error("the plugin holds {limit} handles, which is the limit ({during}): {reason}")]
     HandleLimit {
         /// The call.
         during: &'static str,
-        /// The limit: of the host's resources, or of the component's handles, its own resources' among them.
+        /// The limit, either on host resources or on the component's handles, which include its own resources'.
         limit: usize,
-        /// How it failed.
+        /// How the plugin failed.
         reason: String,
     },
-    /// The plugin answered with an error of its own or passed one of the host's on.
+    /// The plugin returned an error, its own or one of the host's.
     #[error("{during}: {message} ({code}{})", place.as_deref().map(|place| format!(", at {place}")).unwrap_or_default())]
     Guest {
         /// The call.
         during: &'static str,
-        /// WIT name of the error's code.
+        /// WIT name of the error code.
         code: &'static str,
-        /// Its message.
+        /// The error message.
         message: String,
         /// The label, file or field at fault.
         place: Option<String>,
     },
-    /// The plugin describes itself in a way that makes no sense.
+    /// The plugin reported an invalid signature.
     #[error("the plugin's signature is not usable: {reason}")]
     BadSignature {
-        /// What is wrong with it.
+        /// What is wrong with the signature.
         reason: String,
     },
-    /// The plugin answered something that its signature does not promise.
+    /// An output of the plugin does not match its signature.
     #[error("output {name}: the signature promises {expected}, and the plugin gave {given}")]
     BadOutput {
         /// The output's name.
         name: String,
-        /// What the signature says.
+        /// What the signature promises.
         expected: String,
-        /// What came.
+        /// What the plugin returned.
         given: String,
     },
-    /// The request does not fit the plugin's signature.
+    /// An input of the request does not match the model's signature.
     #[error("input {name}: expected {expected}, got {given}")]
     BadInput {
         /// The input's name.
         name: String,
-        /// What the signature says.
+        /// What the signature requires.
         expected: String,
-        /// What came.
+        /// What the request contained.
         given: String,
     },
     /// No instance became free in time.
     #[error("all {instances} instances of the model were busy for {waited:?}")]
     Busy {
-        /// How many there are.
+        /// The number of instances.
         instances: usize,
-        /// How long the request waited.
+        /// The time that the request waited.
         waited: Duration,
     },
     /// The device refused or failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The job that a training runs in refused or failed.
+    /// The job around the training refused or failed.
     #[error("{message}")]
     Job {
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// A training's loss or variables are infinite or not a number.
+    /// The loss or a variable of the training is infinite or NaN.
     #[error("{message}")]
     NonFinite {
-        /// Which, and since when.
+        /// Which value, and since which step.
         message: String,
     },
-    /// One of the processes that train one model together is gone, or does something else.
+    /// One of the processes of a data-parallel training has ended or is out of step.
     #[error("{message}")]
     Ranks {
         /// The kind of failure, from a closed set of the job's.
         reason: &'static str,
-        /// Which process, and what became of it.
+        /// Which process, and what happened to it.
         message: String,
     },
-    /// A watcher of the models directory could not be started.
+    /// The models directory cannot be watched.
     #[error("the models directory cannot be watched: {reason}")]
     Watch {
-        /// The system's words.
+        /// The system's message.
         reason: String,
     },
-    /// The engine could not be set up, or an instance could not be made.
+    /// The engine or an instance could not be created.
     #[error("the plugin engine failed: {reason}")]
     Engine {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Whether a version is one that this host may speak once it is newer.
+/// Returns whether a version is newer than [`WIT_VERSION`], so that a newer host could support it.
 fn is_newer(found: &str) -> bool {
     let numbers = |version: &str| version.split('.').map(|part| part.parse::<u64>().ok()).collect::<Option<Vec<_>>>();
     numbers(found) > numbers(WIT_VERSION)
 }
 
 impl PluginError {
-    /// A failure of the job around a training: for implementers of [`crate::JobContext`].
+    /// Returns a failure of the job around a training, for implementers of [`crate::JobContext`].
     pub fn job(message: impl Into<String>) -> PluginError {
         PluginError::Job { message: message.into() }
     }
@@ -293,7 +293,7 @@ impl PluginError {
         PluginError::BadSignature { reason: reason.into() }
     }
 
-    /// The kind of failure, from a closed set: for job records, metrics and public messages.
+    /// Returns the kind of failure, from a closed set, for job records, metrics and public messages.
     pub fn reason(&self) -> &'static str {
         match self {
             PluginError::NotComponent { .. }

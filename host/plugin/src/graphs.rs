@@ -1,7 +1,7 @@
-//! Graph building for plugins: handles of graphs, operands and programs, and what their methods share.
+//! Graph building for plugins: handles of graphs, operands and programs, and the code that their methods share.
 //!
-//! Operators stand in `operators`, one line each where they can; running programs is in `program`. What an operator
-//! means, and which operands it takes, is said in `saggar_tensor` alone.
+//! The operators are in `operators`, one line each if possible; `program` runs the built graphs. The semantics and
+//! operand checks of operators are in `saggar_tensor` alone.
 
 mod mixed_precision;
 mod operators;
@@ -30,7 +30,7 @@ use crate::variables::DeviceVariable;
 
 pub(crate) use program::{CompiledGraph, ExecutableCache};
 
-/// The number of a graph being built. Numbers are never used again, so an operand cannot outlive its graph by accident.
+/// The id of a graph being built. Ids are never reused, so an operand cannot refer to a later graph by accident.
 #[derive(Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct BuilderHandle(u64);
@@ -48,13 +48,13 @@ pub struct GraphOperand {
 #[derive(Debug, Default)]
 pub(crate) struct PluginGraphBuilder {
     graph: GraphBuilder,
-    /// Nodes that stand for means over a job's shards.
+    /// Nodes that represent means over a job's shards.
     means: Vec<NodeId>,
-    /// Gradients that were taken in mixed precision.
+    /// State of gradients in mixed precision, if any were taken.
     mixed_precision: Option<mixed_precision::MixedPrecisionState>,
     /// In the order of the graph's variables.
     variables: Vec<DeviceVariable>,
-    /// Their nodes, by identity: two namespaces may use one name.
+    /// Node of each variable by the variable's identity, because two namespaces can use the same name.
     nodes: BTreeMap<usize, NodeId>,
     constant_bytes: u64,
     charged_bytes: u64,
@@ -62,14 +62,14 @@ pub(crate) struct PluginGraphBuilder {
 }
 
 impl PluginGraphBuilder {
-    /// The node of a variable, under a name that is unique in this graph.
+    /// Returns the node of a variable, whose name is made unique in this graph.
     fn variable(&mut self, variable: &DeviceVariable) -> Result<NodeId, GraphError> {
         if let Some(&node) = self.nodes.get(&variable.identity()) {
             return Ok(node);
         }
         let taken = self.variables.iter().any(|other| other.name() == variable.name());
         let port = if taken {
-            // The number comes first: a cut keeps it.
+            // The number comes first, so that truncation keeps it.
             let name = format!("{}:{}", self.variables.len(), variable.name());
             name[..name.floor_char_boundary(NAME_BYTES_MAX)].to_owned()
         } else {
@@ -81,7 +81,7 @@ impl PluginGraphBuilder {
         Ok(node)
     }
 
-    /// Charges what the graph has grown by, in steps.
+    /// Charges the growth of the graph, in steps of `STEP_BYTES`.
     fn charge_growth(&mut self, meter: &Meter) -> Result<(), HostError> {
         const STEP_BYTES: u64 = 256 << 10;
         let held_bytes = self.graph.graph().nodes.len() as u64 * NODE_BYTES + self.constant_bytes;
@@ -98,7 +98,7 @@ impl PluginGraphBuilder {
 }
 
 impl InstanceState {
-    /// Works on a graph being built, and charges its growth.
+    /// Edits a graph being built, and charges its growth.
     fn edit_graph<R>(
         &mut self,
         handle: &Resource<BuilderHandle>,
@@ -112,7 +112,7 @@ impl InstanceState {
         Ok(done)
     }
 
-    /// An operand's node, if it belongs to this graph.
+    /// Returns an operand's node, or an error if it belongs to another graph.
     fn node(&self, handle: &Resource<BuilderHandle>, operand: &Resource<GraphOperand>) -> Result<NodeId, HostError> {
         let (builder, operand) = (self.table.get(handle)?, self.table.get(operand)?);
         if builder.0 == operand.builder {
@@ -137,7 +137,7 @@ impl InstanceState {
         operand.map(|operand| self.node(handle, operand)).transpose()
     }
 
-    /// Hands a node to the plugin.
+    /// Returns a handle of a node to the plugin.
     fn push_operand(
         &mut self,
         handle: &Resource<BuilderHandle>,
@@ -165,7 +165,7 @@ impl InstanceState {
     }
 }
 
-/// A handle is in the table as long as its graph is in the map.
+/// Cannot happen: a handle is in the table as long as its graph is in the map.
 fn missing_builder_error() -> HostError {
     HostError::Trap(wasmtime::Error::msg("a graph builder without its graph"))
 }
@@ -179,7 +179,7 @@ impl HostOperand for InstanceState {
 
     fn label(&mut self, operand: Resource<GraphOperand>, label: String) -> wasmtime::Result<()> {
         let GraphOperand { builder, node, .. } = *self.table.get(&operand)?;
-        // A label past its limit is cut, and one for a graph that is built already helps nobody.
+        // A label that is too long is truncated. A label for a graph that was built already has no effect.
         if let Some(builder) = self.builders.get_mut(&builder).filter(|_| !label.is_empty()) {
             let label = &label[..label.floor_char_boundary(NAME_BYTES_MAX)];
             builder.graph.label(node, label).map_err(wasmtime::Error::new)?;

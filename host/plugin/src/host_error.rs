@@ -1,4 +1,4 @@
-//! How a host function fails: with an error that the plugin gets, or by trapping it.
+//! Errors of host functions: they are returned to the plugin or trap it.
 
 use saggar_compile::CompileError;
 use saggar_device::DeviceError;
@@ -9,19 +9,19 @@ use wasmtime::component::ResourceTableError;
 use crate::bindings::tensors::{Error, ErrorCode};
 use crate::error::PluginError;
 
-/// Why a host function did not answer as asked.
+/// The reason why a host function failed.
 #[derive(Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub enum HostError {
-    /// The plugin is told.
+    /// An error that is returned to the plugin.
     Answer(Error),
-    /// The device failed: the plugin is told, and the host remembers.
+    /// The device failed: returned to the plugin and recorded by the host.
     Device(DeviceError),
-    /// The job around a training failed: the plugin is told, and the host remembers.
+    /// The job around the training failed: returned to the plugin and recorded by the host.
     Job(PluginError),
-    /// One handle too many: the plugin is told, and the host remembers.
+    /// The handle limit was exceeded: returned to the plugin and recorded by the host.
     HandlesFull,
-    /// Something that no plugin can cause in a host without faults.
+    /// A failure that a plugin can only cause through a bug in the host.
     Trap(wasmtime::Error),
 }
 
@@ -34,7 +34,7 @@ impl HostError {
         HostError::new(ErrorCode::InvalidArgument, message)
     }
 
-    /// An invalid argument with the name of the file, field, variable or port it is about.
+    /// Returns an invalid argument with the name of the file, field, variable or port at fault.
     pub(crate) fn invalid_at(place: impl Into<String>, message: impl Into<String>) -> HostError {
         HostError::Answer(Error {
             code: ErrorCode::InvalidArgument,
@@ -51,9 +51,9 @@ impl HostError {
         HostError::new(ErrorCode::Unsupported, message)
     }
 
-    /// Nobody waits for what the plugin computes.
+    /// Returns the error for a call whose result is no longer needed.
     pub(crate) fn cancelled() -> HostError {
-        HostError::new(ErrorCode::Cancelled, "nobody waits for this prediction any more")
+        HostError::new(ErrorCode::Cancelled, "the result of this prediction is no longer needed")
     }
 
     pub(crate) fn out_of_memory(message: impl Into<String>) -> HostError {
@@ -120,10 +120,10 @@ impl From<DatasetError> for HostError {
             DatasetError::NotFound { .. } | DatasetError::Unknown { .. } => {
                 HostError::new(ErrorCode::NotFound, error.to_string())
             }
-            // Said of what the plugin made itself.
+            // These errors describe arguments of the plugin.
             DatasetError::Description { reason } => HostError::invalid(reason),
             DatasetError::ColumnSize { .. } | DatasetError::TooLarge { .. } => HostError::invalid(error.to_string()),
-            // The others name files of the host.
+            // Other errors contain paths of host files.
             other => {
                 tracing::error!(error = %other, "a dataset could not be read");
                 HostError::new(ErrorCode::Internal, "the dataset could not be read; the host's log says why")
@@ -147,7 +147,7 @@ impl From<wasmtime::Error> for HostError {
     }
 }
 
-/// The error that the plugin is given for a device's.
+/// Returns the error that the plugin gets for a device error.
 pub(crate) fn wit_device_error(error: &DeviceError) -> Error {
     let (code, place) = match error {
         DeviceError::OutOfMemory { .. } => (ErrorCode::OutOfMemory, None),

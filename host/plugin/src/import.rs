@@ -1,4 +1,5 @@
-//! An import: one call of a plugin's importer, which makes weights and a configuration of a file in a foreign format.
+//! Imports a model: one call of a plugin's importer, which converts a file in a foreign format to weights and a
+//! configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +16,25 @@ use crate::limits::{CONFIG_BYTES_MAX, MEMORY_BYTES_MAX};
 use crate::model::ModelLimits;
 use crate::variables::VariableNamespace;
 
-/// What became of a file: what a model version is published with, besides the plugin.
+/// The result of an import: the content of a model version, except its plugin.
 #[derive(Clone, Debug)]
 pub struct ImportedModel {
     /// The weights.
     pub variables: Vec<SavedVariable>,
-    /// For the plugin's `predictor.load`.
+    /// The configuration for the plugin's `predictor.load`.
     pub config: String,
 }
 
 /// A file to import.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportRequest<'a> {
-    /// The component that reads it.
+    /// The component that contains the importer.
     pub component: &'a [u8],
     /// The file.
     pub file: &'a [u8],
     /// A JSON object for the plugin.
     pub options: &'a str,
-    /// How long it may take, compiling the component included.
+    /// Time limit, including the compilation of the component.
     pub time: Duration,
 }
 
@@ -41,11 +42,11 @@ impl ImportRequest<'_> {
     /// Imports the file where `host` compiles: in a child, or in this process on `device`. Blocks.
     ///
     /// # Errors
-    /// As [`PluginEngine::compile_for`] and [`import_file`].
+    /// As [`PluginEngine::compile_for`] and [`import`].
     pub fn run(&self, host: &PluginEngine, device: Arc<dyn Backend>) -> Result<ImportedModel, PluginError> {
         let ImportRequest { component, file, options, time } = *self;
         let began = std::time::Instant::now();
-        // In the cache, the child finds it compiled.
+        // Compile it here first, so that the child finds it in the cache.
         let plugin = host.compile_for(component, CompilePurpose::Upload, time)?;
         plugin.importer_export()?;
         let time = time.saturating_sub(began.elapsed());
@@ -61,14 +62,14 @@ impl ImportRequest<'_> {
     }
 }
 
-/// Has the plugin read `file` in an instance of its own. Blocks.
+/// Imports `file` in a new instance of the plugin. Blocks.
 ///
-/// `options` is a JSON object for the plugin; `meter` is charged with the weights and with what the plugin tries out on
-/// the device. The instance may take the most memory there is: the file is copied into it.
+/// `options` is a JSON object for the plugin. `meter` is charged with the weights and with the plugin's device memory.
+/// The instance gets the maximum linear memory, because the file is copied into it.
 ///
 /// # Errors
-/// `MissingExport` where the plugin has no importer; `Guest` where it refuses the file, at the place it names; whatever
-/// its code does wrong within `limits.load_time`; `Device`.
+/// `MissingExport` if the plugin has no importer; `Guest` if it refuses the file, with the place it names; the failures
+/// of its code, including the deadline of `limits.load_time`; `Device`.
 pub fn import(
     host: &PluginEngine,
     plugin: &CompiledPlugin,

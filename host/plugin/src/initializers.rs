@@ -1,5 +1,5 @@
-//! First values of variables. Random ones follow from the namespace's seed and the variable's name alone, so they do not
-//! depend on the order in which a model makes its variables.
+//! Initial values of variables. Random values depend only on the namespace's seed and the variable's name, so they do
+//! not depend on the order in which a model creates its variables.
 
 use std::f64::consts::TAU;
 
@@ -11,17 +11,16 @@ use sha2::{Digest, Sha256};
 use crate::bindings::variables::Initializer;
 use crate::host_error::HostError;
 
-/// Blocks of four random words between two looks whether the work is cancelled: a few milliseconds.
+/// Blocks of four random words between two checks for cancellation: a few milliseconds of work.
 const BLOCKS_BETWEEN_CHECKS: usize = 1 << 16;
 
-/// The elements of a new variable: little-endian, row-major.
+/// Returns the elements of a new variable: little-endian, row-major.
 ///
 /// DType: any for `zeros`, `constant` (a whole number in range for integer types) and `bytes`; `float32` for `uniform`
 /// and `normal`.
 ///
-/// # Errors
-/// Invalid argument, at the variable's name: a number that the type does not hold, an empty or not finite range, another
-/// number of bytes; a cancelled device's once `cancel` says so.
+/// Invalid argument, at the variable's name, if the data type does not hold the number, the range is empty or not
+/// finite, or the number of bytes is wrong. `Cancelled` once `cancel` is cancelled.
 pub(crate) fn initial_elements(
     seed: u64,
     name: &str,
@@ -30,7 +29,7 @@ pub(crate) fn initial_elements(
     cancel: &CancelToken,
 ) -> Result<Vec<u8>, HostError> {
     let made = generate_elements(seed, name, descriptor, initializer, cancel)?;
-    // What was cancelled has less elements than it should.
+    // A cancelled generator stops early and leaves elements out.
     if cancel.is_cancelled() { Err(DeviceError::Cancelled.into()) } else { Ok(made) }
 }
 
@@ -80,7 +79,8 @@ fn require_float32(name: &str, descriptor: &Descriptor) -> Result<(), HostError>
     Err(HostError::invalid_at(name, format!("random initial values are float32, not {}", descriptor.dtype)))
 }
 
-/// One element of a type, little-endian, unless it does not hold the value. Floats are rounded, and may become infinite.
+/// Returns one element of a type, little-endian, or `None` if an integer type does not hold the value. Floats are
+/// rounded and can become infinite.
 pub(crate) fn encode_element(dtype: DType, value: f64) -> Option<Vec<u8>> {
     let whole = || (value.fract() == 0.0 && value.abs() < 2f64.powi(80)).then_some(value as i128);
     Some(match dtype {
@@ -95,7 +95,8 @@ pub(crate) fn encode_element(dtype: DType, value: f64) -> Option<Vec<u8>> {
     })
 }
 
-/// `count` random words for a variable, or less once `cancel` says so. Word `i` is word `i % 4` of Philox block `i / 4`.
+/// Returns `count` random words for a variable, or fewer once `cancel` is cancelled. Word `i` is word `i % 4` of Philox
+/// block `i / 4`.
 fn random_words(seed: u64, name: &str, count: usize, cancel: &CancelToken) -> impl Iterator<Item = u32> {
     let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(name.as_bytes()).finalize();
     let word = |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
@@ -107,7 +108,7 @@ fn random_words(seed: u64, name: &str, count: usize, cancel: &CancelToken) -> im
     blocks.flatten().take(count)
 }
 
-/// `[0, 1)` with 24 bits.
+/// Returns a number in `[0, 1)` with 24 random bits.
 fn unit_fraction(word: u32) -> f64 {
     f64::from(word >> 8) / f64::from(1u32 << 24)
 }
@@ -116,19 +117,20 @@ fn uniform(words: impl Iterator<Item = u32>, low: f32, high: f32) -> Vec<u8> {
     let width = f64::from(high) - f64::from(low);
     let value = |word| {
         let value = (f64::from(low) + width * unit_fraction(word)) as f32;
-        // Rounding to float32 may reach the end of the range, which is not part of it.
+        // Rounding to float32 can reach `high`, which is outside the range.
         if value < high { value } else { high.next_down() }
     };
     words.flat_map(|word| value(word).to_le_bytes()).collect()
 }
 
-/// Two numbers from two words. Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
+/// Returns normally distributed float32 values, two from each pair of words. Source: Box and Muller, "A note on the
+/// generation of random normal deviates", 1958.
 fn normal(words: impl Iterator<Item = u32>, elements: usize, mean: f32, deviation: f32) -> Vec<u8> {
     let mut words = words;
     let mut bytes = Vec::with_capacity(elements * 4);
     let pairs = std::iter::from_fn(|| Some([words.next()?, words.next()?]));
     for (pair, words) in pairs.enumerate() {
-        // 1 - [0, 1) is (0, 1], whose logarithm is finite.
+        // `1 - [0, 1)` is `(0, 1]`, whose logarithm is finite.
         let radius = (-2.0 * (1.0 - unit_fraction(words[0])).ln()).sqrt();
         let (sin, cos) = (TAU * unit_fraction(words[1])).sin_cos();
         for (half, value) in [radius * cos, radius * sin].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a component is, before any of it runs: what it imports and exports, and why it is refused.
+//! Inspects a component before any of it runs: its imports and exports, and reasons to refuse it.
 
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -13,12 +13,12 @@ const PACKAGE: &str = "saggar:plugin/";
 const TRAINER: &str = "trainer";
 const PREDICTOR: &str = "predictor";
 const IMPORTER: &str = "importer";
-/// Interfaces that every plugin is given.
+/// Interfaces that every plugin can import.
 pub(crate) const PLUGIN_IMPORTS: [&str; 5] = ["tensors", "variables", "graphs", "logging", "replies"];
-/// Interfaces that a plugin with a trainer is given besides.
+/// Interfaces that only a plugin with a trainer can import.
 pub(crate) const TRAINER_IMPORTS: [&str; 2] = ["datasets", "job"];
 
-/// Which parts of the interface a component exports.
+/// The parts of the plugin interface that a component exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportedRoles {
     pub(crate) trains: bool,
@@ -26,10 +26,10 @@ pub(crate) struct ExportedRoles {
     pub(crate) imports: bool,
 }
 
-/// Checks the first bytes: whether this can be a component at all.
+/// Checks by the first bytes whether this can be a component.
 ///
 /// # Errors
-/// `TooLarge`; `NotComponent`, saying what it is instead.
+/// `TooLarge`; `NotComponent`, with what the bytes are instead.
 pub(crate) fn check_preamble(wasm: &[u8]) -> Result<(), PluginError> {
     if wasm.len() > COMPONENT_BYTES_MAX {
         return Err(PluginError::TooLarge { bytes: wasm.len(), limit_bytes: COMPONENT_BYTES_MAX });
@@ -49,24 +49,24 @@ pub(crate) fn check_preamble(wasm: &[u8]) -> Result<(), PluginError> {
     Err(PluginError::NotComponent { reason })
 }
 
-/// What a component takes from a host and gives to it, by name.
+/// The imports and exports of a component, by name.
 #[derive(Debug)]
 pub(crate) struct ComponentInterface {
     pub(crate) exports: Vec<String>,
-    /// Types by themselves are left out: they are nothing that a host gives.
+    /// Without types, which a host does not provide.
     pub(crate) imports: Vec<ComponentImport>,
 }
 
-/// Something that a component takes.
+/// An import of a component.
 #[derive(Debug)]
 pub(crate) struct ComponentImport {
     pub(crate) name: String,
-    /// Whether it is an interface; a bare function, say, is none.
+    /// Whether it is an interface, as opposed to a function, for example.
     pub(crate) is_interface: bool,
 }
 
 impl ComponentInterface {
-    /// Of a component that was compiled.
+    /// Returns the interface of a compiled component.
     pub(crate) fn from_component(component: &Component, engine: &Engine) -> ComponentInterface {
         let types = component.component_type();
         let import = |name: &str, item: &ComponentItem| match item {
@@ -82,7 +82,7 @@ impl ComponentInterface {
         }
     }
 
-    /// Of a component's bytes, without compiling them. None where they are no component.
+    /// Returns the interface of a component without compiling it, or `None` if the bytes are not a component.
     pub(crate) fn from_bytes(wasm: &[u8]) -> Option<ComponentInterface> {
         let Ok(DecodedWasm::Component(resolve, world)) = wit_component::decode(wasm) else { return None };
         let world = &resolve.worlds[world];
@@ -111,7 +111,7 @@ pub(crate) fn check_interface(face: &ComponentInterface) -> Result<ExportedRoles
             Some(TRAINER) => halves.trains = true,
             Some(PREDICTOR) => halves.predicts = true,
             Some(IMPORTER) => halves.imports = true,
-            // What else it exports is for others.
+            // Other exports are not for this host; ignore them.
             _ => {}
         }
     }
@@ -133,7 +133,7 @@ pub(crate) fn check_interface(face: &ComponentInterface) -> Result<ExportedRoles
     Ok(halves)
 }
 
-/// Names for a message: the first few of them.
+/// Joins the first few names, for a message.
 fn format_names(names: &[String]) -> String {
     const NAMES: usize = 8;
     let mut listed = names[..names.len().min(NAMES)].join(", ");
@@ -143,14 +143,14 @@ fn format_names(names: &[String]) -> String {
     listed
 }
 
-/// The name of an interface of the plugin package, if it is one.
+/// Returns the name of an interface in the plugin package, or `None` if `name` is of another package.
 ///
 /// # Errors
-/// `WitVersion` where it is of a version that this host does not speak.
+/// `WitVersion` if this host does not implement its version.
 fn plugin_interface_name(name: &str) -> Result<Option<&str>, PluginError> {
     let Some(name) = name.strip_prefix(PACKAGE) else { return Ok(None) };
     let (interface, found) = name.split_once('@').unwrap_or((name, "none"));
-    // Before 1.0 the minor version is what must agree.
+    // Before 1.0, versions with the same minor number are compatible.
     let series = |version: &str| version.split('.').take(2).map(str::to_owned).collect::<Vec<_>>();
     if series(found) == series(WIT_VERSION) {
         return Ok(Some(interface));

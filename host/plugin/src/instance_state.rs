@@ -1,4 +1,4 @@
-//! What a plugin's instance is surrounded by: its handles, its device account, its limits and its clock.
+//! The host's state of a plugin instance: its handles, meters, limits and clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,45 +24,45 @@ use crate::logging::LogBudget;
 use crate::streaming::StreamingReply;
 use crate::variables::DeviceWeights;
 
-/// What an instance may do, and for whom.
+/// The purpose of an instance, which decides which interfaces it can use.
 pub(crate) enum InstanceRole {
-    /// It trains, inside a job.
+    /// Trains inside a job.
     Train(Box<TrainRole>),
-    /// It predicts. It has no job and no datasets, although its component may import them.
+    /// Predicts. It has no job and no datasets, although its component can import those interfaces.
     Predict {
-        /// For the log.
+        /// The plugin's name in the log.
         plugin: Arc<str>,
-        /// The prediction that is being computed; none while it loads, or imports.
+        /// The running prediction; `None` while the plugin loads or imports.
         reply: Option<StreamingReply>,
     },
 }
 
-/// Everything that host functions of one instance work on.
+/// The state that the host functions of one instance work on.
 pub(crate) struct InstanceState {
     pub(crate) table: ResourceTable,
     pub(crate) backend: Arc<dyn Backend>,
-    /// Charged with the instance's tensors, variables and programs.
+    /// The meter charged with the instance's tensors, variables and programs on the device.
     pub(crate) meter: Meter,
-    /// Charged with constants and graphs that are being built, in host memory.
+    /// The meter charged with constants and graphs being built, in host memory.
     pub(crate) host_meter: Meter,
-    /// Graphs being built, by the number their handles carry.
+    /// Graphs being built, by the id in their handles.
     pub(crate) builders: BTreeMap<u64, PluginGraphBuilder>,
     pub(crate) builders_made: u64,
-    /// Programs that instances of one model version share.
+    /// The cache of programs that instances of one model version share.
     pub(crate) executables: Option<Arc<ExecutableCache>>,
     /// Where large graphs are compiled.
     pub(crate) compiler: CompilerMode,
-    /// The weights that the call computes with, where its variables are such.
+    /// The weights of the current call, if its variables take their elements from the call.
     pub(crate) weights: Option<Arc<DeviceWeights>>,
-    /// Whether anything outlives a call that depends on its weights: the plugin read some, or computed with them while it
-    /// loaded. Such an instance cannot go on with others.
+    /// Whether state that outlives a call depends on its weights: the plugin has read some, or computed with them while
+    /// it loaded. Such an instance cannot be used with other weights.
     pub(crate) weights_read: bool,
     pub(crate) logs: LogBudget,
     pub(crate) role: InstanceRole,
     pub(crate) limiter: InstanceLimiter,
 }
 
-/// The limits of an instance, and which of them it ran into since the call began.
+/// The limits of an instance, and which of them it exceeded since the call began.
 #[derive(Debug)]
 pub(crate) struct InstanceLimiter {
     memory_bytes_max: u64,
@@ -71,14 +71,15 @@ pub(crate) struct InstanceLimiter {
     memory_refused: bool,
     tables_refused: bool,
     handles_refused: bool,
-    /// The device's error that the plugin was told last.
+    /// The last device error that was returned to the plugin.
     device_error: Option<DeviceError>,
-    /// The job's error that the plugin was told last.
+    /// The last job error that was returned to the plugin.
     job_error: Option<PluginError>,
     clock: CallClock,
-    /// Says when nobody waits for the call any more. Asked at every dispatch and every few milliseconds between.
+    /// Cancelled when the result of the call is no longer needed. Checked at every dispatch and every few milliseconds
+    /// in between.
     cancel: Option<CancelToken>,
-    /// Says when both of them end the call, to work of the host that may take long.
+    /// Cancelled when the clock or `cancel` ends the call; for long work of the host.
     token: CancelToken,
 }
 
@@ -87,7 +88,7 @@ impl InstanceLimiter {
         self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Whether the call may go on, whatever it does.
+    /// Returns an error if the call is over, whatever it is doing.
     fn check_call(&self) -> Result<(), CallInterrupted> {
         if self.is_cancelled() {
             return Err(CallInterrupted::Cancelled);
@@ -95,41 +96,41 @@ impl InstanceLimiter {
         self.clock.check_call()
     }
 
-    /// Whether the plugin's own code may go on.
+    /// Returns an error if the plugin's own code must be interrupted.
     fn check_plugin_code(&self) -> Result<(), CallInterrupted> {
         self.check_call()?;
         self.clock.check_watchdog()
     }
 
-    /// To be called when the clock or who may cancel has changed.
+    /// Must be called when the clock or the cancel token has changed.
     fn renew_token(&mut self) {
         self.token = self.clock.cancel_token(self.cancel.clone());
     }
 }
 
-/// When the instance is interrupted.
+/// The deadlines of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallClock {
     /// When the call began.
     began: Instant,
-    /// The whole call must be over after this.
+    /// Time limit of the whole call.
     limit: Option<Duration>,
-    /// The plugin must ask something of the host at least this often.
+    /// Maximum time between two host calls that show progress.
     watchdog_timeout: Option<Duration>,
-    /// When it last did.
+    /// Time of the last such host call.
     last_host_call: Instant,
 }
 
-/// Why the clock interrupted an instance.
+/// The reason why an instance was interrupted.
 #[derive(Clone, Copy, Debug, Error)]
 pub(crate) enum CallInterrupted {
     #[error("deadline passed")]
     Deadline { limit: Duration },
     #[error("hung")]
     Hung { limit: Duration },
-    #[error("told to stop, and went on")]
+    #[error("it continued after it was asked to stop")]
     Stopped,
-    #[error("nobody waits for it any more")]
+    #[error("its result is no longer needed")]
     Cancelled,
 }
 
@@ -153,8 +154,8 @@ impl CallClock {
         }
     }
 
-    /// Cancels work of the host once the call is over, or cancelled. Not for a plugin that asks nothing: it has asked for
-    /// this.
+    /// Returns a token that cancels work of the host once the call is over or cancelled. The watchdog does not apply:
+    /// the plugin has made a host call.
     pub(crate) fn cancel_token(self, cancel: Option<CancelToken>) -> CancelToken {
         if self.limit.is_none() && cancel.is_none() {
             return CancelToken::never();
@@ -201,7 +202,7 @@ impl InstanceState {
         }
     }
 
-    /// A store around this state, with every limit of the engine set.
+    /// Creates a store for this state, with all limits of the engine.
     pub(crate) fn into_store(self, engine: &Engine) -> Store<InstanceState> {
         let mut store = Store::new(engine, self);
         store.limiter(|state| &mut state.limiter);
@@ -215,7 +216,7 @@ impl InstanceState {
         store
     }
 
-    /// Forgets what earlier calls ran into, and starts the clock of the next.
+    /// Resets what earlier calls recorded, and starts the clock of the next call.
     pub(crate) fn begin_call(&mut self, clock: CallClock) {
         self.limiter.memory_refused = false;
         self.limiter.tables_refused = false;
@@ -227,36 +228,37 @@ impl InstanceState {
         self.limiter.renew_token();
     }
 
-    /// Says who may end the call that has begun.
+    /// Sets the token that can cancel the current call.
     pub(crate) fn set_cancel_token(&mut self, cancel: Option<CancelToken>) {
         self.limiter.cancel = cancel;
         self.limiter.renew_token();
     }
 
-    /// To be asked by every host function that may take more than a millisecond, before its work and between the parts of it.
+    /// Must be called by every host function that can take more than a millisecond, before its work and between parts
+    /// of it.
     ///
     /// # Errors
-    /// A trap, which no plugin can catch, if the call's time is over or nobody waits for it any more.
+    /// Traps, which a plugin cannot catch, if the call's time is over or the call is cancelled.
     pub(crate) fn check_deadline(&self) -> Result<(), HostError> {
         self.limiter.check_call().map_err(|interrupted| HostError::Trap(interrupted.into()))
     }
 
-    /// The same for the device's work, and the compiler's.
+    /// Returns the same condition as a token, for the device's and the compiler's work.
     pub(crate) fn cancel_token(&self) -> &CancelToken {
         &self.limiter.token
     }
 
-    /// Whether a prediction is being computed, and nothing else.
+    /// Returns whether a prediction is running, as opposed to loading or importing.
     pub(crate) fn is_predicting(&self) -> bool {
         matches!(self.role, InstanceRole::Predict { reply: Some(_), .. })
     }
 
-    /// The plugin did something other than compute by itself.
+    /// Resets the watchdog: the plugin made a host call.
     pub(crate) fn record_host_call(&mut self) {
         self.limiter.clock.last_host_call = Instant::now();
     }
 
-    /// The plugin was told to return: it has this long.
+    /// Limits the rest of the call, because the plugin was asked to return.
     pub(crate) fn set_stop_grace(&mut self, grace: Duration) {
         let clock = &mut self.limiter.clock;
         let latest = clock.began.elapsed() + grace;
@@ -264,17 +266,18 @@ impl InstanceState {
         self.limiter.renew_token();
     }
 
-    /// Hands an object to the plugin.
+    /// Returns a handle of an object to the plugin.
     pub(crate) fn push<T: Send + 'static>(&mut self, entry: T) -> Result<Resource<T>, HostError> {
         self.record_host_call();
         Ok(self.table.push(entry)?)
     }
 
-    /// What the plugin is told of a fault; the guard remembers those that explain a later failure.
+    /// Returns the error that the plugin gets. Records device, job and handle errors, which can explain a later
+    /// failure.
     pub(crate) fn to_wit_error(&mut self, fault: HostError) -> wasmtime::Result<WitError> {
         match fault {
             HostError::Answer(error) => Ok(error),
-            // Whoever cancelled is asked why; it stays so.
+            // Report the reason for the cancellation. It still holds, because a call that is over stays over.
             HostError::Device(DeviceError::Cancelled) => {
                 Err(self.limiter.check_call().err().unwrap_or(CallInterrupted::Cancelled).into())
             }
@@ -291,7 +294,7 @@ impl InstanceState {
             HostError::HandlesFull => {
                 self.limiter.handles_refused = true;
                 let message = format!(
-                    "{HANDLES_MAX} handles are in use, the most a plugin may hold; drop some before making more"
+                    "the plugin holds {HANDLES_MAX} handles, which is the limit; drop some before creating more"
                 );
                 Ok(WitError { code: ErrorCode::OutOfMemory, message, place: None })
             }
@@ -299,9 +302,9 @@ impl InstanceState {
         }
     }
 
-    /// The error that the plugin answered to a call. What is too long of it is cut.
+    /// Returns the error for a call to which the plugin returned an error. Long texts are truncated.
     pub(crate) fn guest_error(&mut self, during: &'static str, mut error: WitError) -> PluginError {
-        // What the plugin passes on, perhaps in other words, is the host's error where the device or the job caused it.
+        // If the device or the job caused the error that the plugin passes on, return the original error.
         if let Some(error @ DeviceError::Lost { .. }) = &self.limiter.device_error {
             return PluginError::Device(error.clone());
         }
@@ -320,7 +323,7 @@ impl InstanceState {
         })
     }
 
-    /// Why a call trapped.
+    /// Returns the error for a call that trapped.
     pub(crate) fn trap_error(&mut self, during: &'static str, error: &wasmtime::Error) -> PluginError {
         if let Some(interrupted) = error.downcast_ref::<CallInterrupted>() {
             return match *interrupted {
@@ -331,7 +334,7 @@ impl InstanceState {
             };
         }
         if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
-            return PluginError::engine("too many instances of plugins at a time");
+            return PluginError::engine("too many concurrent plugin instances");
         }
         let trap = error.downcast_ref::<Trap>();
         if trap == Some(&Trap::StackOverflow) {
@@ -342,7 +345,7 @@ impl InstanceState {
         }
         let reason = match trap {
             Some(Trap::MemoryOutOfBounds) => {
-                // A Rust plugin's own stack lies at the bottom of its memory.
+                // A Rust plugin's stack is at the bottom of its memory, so an overflow looks like this.
                 format!(
                     "{}; recursion that is too deep ends like this{}",
                     Trap::MemoryOutOfBounds,
@@ -369,7 +372,7 @@ impl InstanceState {
     }
 }
 
-/// Whether the engine refused another handle. It has no type for that, only these words.
+/// Returns whether the engine refused another handle. It has no error type for that, only this message.
 fn is_handle_limit(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().contains("store handle limit exceeded")
 }
@@ -378,7 +381,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The plugin's innermost functions when it trapped, as far as it names them.
+/// Returns the plugin's innermost functions at the trap, as far as they have names.
 fn format_frames(error: &wasmtime::Error) -> String {
     const FRAMES: usize = 6;
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
@@ -388,7 +391,7 @@ fn format_frames(error: &wasmtime::Error) -> String {
 
 impl ResourceLimiter for InstanceLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // Other refusals are the plugin's own maximum.
+        // The engine also refuses growth past the plugin's own maximum, which is not counted here.
         let total = self.memory_bytes.saturating_add(desired.saturating_sub(current) as u64);
         if total > self.memory_bytes_max {
             self.memory_refused = true;

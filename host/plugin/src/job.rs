@@ -1,4 +1,5 @@
-//! The job as its plugin sees it: parameters, metrics, checkpoints and publication, answered through [`JobContext`].
+//! The job interface of a plugin: parameters, metrics, checkpoints and publication. It is implemented with
+//! [`JobContext`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::loss_scale::{self, LossScaleState};
 use crate::train::{InitialState, JobContext, LogLevel};
 use crate::variables::VariableNamespace;
 
-/// What a training instance has besides what every instance has.
+/// The additional state of a training instance.
 pub(crate) struct TrainRole {
     pub(crate) context: Box<dyn JobContext>,
     pub(crate) datasets: BTreeMap<String, Arc<ColumnarDataset>>,
@@ -28,13 +29,13 @@ pub(crate) struct TrainRole {
     pub(crate) plugin_digest: String,
     /// Names of the metrics written so far.
     series: BTreeSet<String>,
-    /// Phases begun so far.
+    /// Number of phases started so far.
     phases: usize,
-    /// Bytes of the files written so far, by path.
+    /// Bytes of each file written so far, by path.
     outputs: BTreeMap<String, usize>,
-    /// Whether the plugin was told to return.
+    /// Whether the plugin was asked to return.
     pub(crate) stopped: bool,
-    /// The loss's scale, of a training in mixed precision.
+    /// The loss scale of a training in mixed precision.
     pub(crate) loss_scale_state: LossScaleState,
 }
 
@@ -58,7 +59,7 @@ impl TrainRole {
 }
 
 fn no_job_error() -> HostError {
-    HostError::unsupported("there is no job where a model predicts")
+    HostError::unsupported("only a training has a job, not a predictor or an importer")
 }
 
 impl InstanceState {
@@ -69,9 +70,9 @@ impl InstanceState {
         }
     }
 
-    /// The same for functions that have no error to answer: they trap.
+    /// Returns the training's state, or traps, for functions that cannot return an error.
     fn train_role_or_trap(&mut self) -> wasmtime::Result<&mut TrainRole> {
-        self.train_role().map_err(|_| wasmtime::Error::msg("the job interface has no job where a model predicts"))
+        self.train_role().map_err(|_| wasmtime::Error::msg("only a training has a job, not a predictor or an importer"))
     }
 
     fn build_checkpoint(
@@ -129,7 +130,7 @@ impl Host for InstanceState {
         }
         if !train.series.contains(name) {
             if train.series.len() >= METRIC_SERIES_MAX {
-                // Said once: a name that no series has marks that it was.
+                // Log this once: the empty name, which no series has, marks that it was logged.
                 if train.series.insert(String::new()) {
                     let line =
                         format!("more than {METRIC_SERIES_MAX} series of metrics: `{name}` and later ones are dropped");
@@ -192,10 +193,11 @@ impl Host for InstanceState {
         self.record_host_call();
         let train = self.train_role()?;
         if train.stopped {
-            // Its state is safe, and nothing that it does now will be kept.
+            // The plugin ignored the request to stop. Its state is saved, and anything it does from now on would be
+            // discarded.
             return Err(HostError::Trap(CallInterrupted::Stopped.into()));
         }
-        // Asked once: a stop that comes between saving and answering must wait for the next boundary.
+        // Ask once: a stop that is requested between saving and answering must wait for the next boundary.
         let stop = train.context.stop_requested();
         if stop || train.context.checkpoint_due(step) {
             let digest = train.plugin_digest.clone();
@@ -241,7 +243,7 @@ impl Host for InstanceState {
 
     fn phase(&mut self, name: String) -> Result<(), HostError> {
         let train = self.train_role()?;
-        // A path of one name.
+        // A phase's name is an output path without directories.
         if !is_output_path(&name) || name.contains('/') {
             let expected = "letters, digits, `.`, `_` and `-`, not beginning with `.`";
             return Err(HostError::invalid_at(name, format!("a phase's name is {expected}")));
@@ -283,7 +285,7 @@ fn check_output_file(path: &str, bytes: usize) -> Result<(), HostError> {
         return Err(HostError::invalid_at(path, format!("an output's path is {expected}")));
     }
     if bytes > OUTPUT_BYTES_MAX {
-        let message = format!("`{path}` has {bytes} bytes, and at most {OUTPUT_BYTES_MAX} are taken");
+        let message = format!("`{path}` has {bytes} bytes, and at most {OUTPUT_BYTES_MAX} are accepted");
         return Err(HostError::out_of_memory(message));
     }
     Ok(())

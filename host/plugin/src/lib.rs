@@ -1,10 +1,10 @@
-//! Plugins: the WebAssembly component host, its WIT bindings, limits, artefact cache and version watcher.
+//! The WebAssembly component host: WIT bindings, limits, artifact cache and model version watcher for plugins.
 //!
-//! A plugin gets what this crate gives it and nothing else: handles of tensors, variables, graphs and batches that the
-//! host owns. [`PluginEngine`] compiles components, [`train`] runs one inside a job, [`LoadedModel`] predicts with one.
+//! A plugin gets only what this crate gives it: handles to tensors, variables, graphs and batches that the host owns.
+//! [`PluginEngine`] compiles components, [`train`] runs a plugin inside a job, [`LoadedModel`] predicts with a plugin.
 //!
-//! Deliberately elsewhere: what operators mean (`tensor`), what a job or a checkpoint is (`jobs`, `store`), which batches
-//! requests are put into (`serve`). Nothing here is async: wasm calls and device work block the thread they are made on.
+//! Deliberately elsewhere: the semantics of operators (`tensor`), jobs and checkpoints (`jobs`, `store`), the batching
+//! of requests (`serve`). Nothing here is async: wasm calls and device work block the calling thread.
 
 mod artifact;
 mod bindings;

@@ -1,4 +1,5 @@
-//! Lines that plugins write: a training's to its job, a model's to the server's log; cut and counted past their limits.
+//! Log lines that plugins write: those of a training go to its job, those of a model to the server's log. Lines are
+//! truncated at a limit; past a limit on their number and bytes they are only counted.
 
 use crate::bindings::logging::{Host, Level};
 use crate::convert;
@@ -6,7 +7,7 @@ use crate::instance_state::{InstanceRole, InstanceState};
 use crate::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX};
 use crate::train::LogLevel;
 
-/// What an instance has logged so far.
+/// The amount that an instance has logged so far.
 #[derive(Debug, Default)]
 pub(crate) struct LogBudget {
     lines: u64,
@@ -14,11 +15,11 @@ pub(crate) struct LogBudget {
     dropped: u64,
 }
 
-/// What to do with a line.
+/// The decision about one line.
 #[derive(Debug, PartialEq, Eq)]
 enum LogLineVerdict {
     Keep,
-    /// The first line past the limit: say so, once.
+    /// Report once that the limit is reached, instead of the first line past it.
     LimitNotice,
     Drop,
 }
@@ -34,19 +35,19 @@ impl LogBudget {
         if self.dropped == 1 { LogLineVerdict::LimitNotice } else { LogLineVerdict::Drop }
     }
 
-    /// Lines that were counted, not kept.
+    /// Returns the number of lines that were dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// The longest beginning of a line that is within the limit and does not split a character.
+/// Returns the longest prefix of a line that is within the limit and does not split a character.
 fn truncate_line(line: &str) -> &str {
     &line[..line.floor_char_boundary(LOG_LINE_BYTES_MAX)]
 }
 
 impl InstanceState {
-    /// Writes a line past all limits: for the host's own remarks.
+    /// Writes a line of the host, without any limit.
     pub(crate) fn write_log(&mut self, level: LogLevel, line: &str) {
         match &mut self.role {
             InstanceRole::Train(train) => train.context.log(level, line),

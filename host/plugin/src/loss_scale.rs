@@ -1,5 +1,5 @@
-//! The scale of the loss of a training in mixed precision: variables that belong to the host. No plugin sees them, no model
-//! ships them, and every checkpoint of such a training has them, so that it goes on with the same bits.
+//! The loss scale of a training in mixed precision, in variables that belong to the host. Plugins do not see them and
+//! model versions do not contain them. Every checkpoint of such a training does, so that it resumes bit-identically.
 
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_tensor::mixed_precision::{LOSS_SCALE_INITIAL, LOSS_SCALE_MIN};
@@ -11,16 +11,16 @@ use crate::instance_state::{InstanceRole, InstanceState};
 use crate::train::LogLevel;
 use crate::variables::DeviceVariable;
 
-/// What the names of the host's own variables begin with.
+/// Prefix of the names of the host's own variables.
 pub(crate) const RESERVED_PREFIX: &str = "saggar/";
 const SCALE_NAME: &str = "saggar/loss-scale";
 const FINITE_STEPS_NAME: &str = "saggar/sound-steps";
 const SKIPPED_STEPS_NAME: &str = "saggar/steps-left-out";
 
-/// How often it is told that steps are left out.
+/// Maximum number of log lines about skipped steps in one training.
 const SKIPPED_STEPS_LOG_LINES_MAX: u32 = 20;
 
-/// A training's scale, on its device. Clones are the same.
+/// The loss scale of a training, on its device. Clones refer to the same variables.
 #[derive(Clone, Debug)]
 pub(crate) struct LossScaleVariables {
     pub(crate) scale: DeviceVariable,
@@ -28,16 +28,16 @@ pub(crate) struct LossScaleVariables {
     pub(crate) skipped_steps: DeviceVariable,
 }
 
-/// A training's scale once there is one, and what its log says of it.
+/// The loss scale of a training once it exists, and what was logged about it.
 #[derive(Debug, Default)]
 pub(crate) struct LossScaleState {
     scale: Option<LossScaleVariables>,
-    /// Steps that were left out, as far as it was told.
+    /// Number of skipped steps that were logged.
     skipped_steps_logged: i32,
     lines_logged: u32,
 }
 
-/// What the host keeps of a training besides the plugin's variables.
+/// Returns whether a saved variable belongs to the host instead of the plugin.
 pub(crate) fn is_host_variable(saved: &SavedVariable) -> bool {
     [SCALE_NAME, FINITE_STEPS_NAME, SKIPPED_STEPS_NAME].contains(&saved.name.as_str())
 }
@@ -49,10 +49,11 @@ impl LossScaleVariables {
 }
 
 impl InstanceState {
-    /// The training's scale, made where there is none yet; none where it is not in mixed precision.
+    /// Returns the training's loss scale, which is created at the first call. Returns `None` if the training is not in
+    /// mixed precision.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// The device's errors.
     pub(crate) fn loss_scale(&mut self) -> Result<Option<LossScaleVariables>, HostError> {
         let InstanceRole::Train(train) = &self.role else { return Ok(None) };
         if !train.context.is_mixed_precision() || train.loss_scale_state.scale.is_some() {
@@ -73,10 +74,10 @@ impl InstanceState {
         Ok(Some(made))
     }
 
-    /// What a checkpoint has besides the plugin's variables.
+    /// Returns the host's variables for a checkpoint.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// The device's errors.
     pub(crate) fn save_loss_scale(&self) -> Result<Vec<SavedVariable>, HostError> {
         let InstanceRole::Train(train) = &self.role else { return Ok(Vec::new()) };
         let save = |variable: &DeviceVariable| {
@@ -94,10 +95,11 @@ impl InstanceState {
         train.loss_scale_state.scale.iter().flat_map(LossScaleVariables::variables).map(save).collect()
     }
 
-    /// Goes on with the scale that a checkpoint has. One without it, of a training in `float32`, leaves the first.
+    /// Restores the loss scale of a checkpoint. A checkpoint without one, of a training in `float32`, leaves the
+    /// initial scale.
     ///
     /// # Errors
-    /// Invalid argument where one is of another kind; whatever the device says.
+    /// Invalid argument if a variable has another data type, shape or kind; the device's errors.
     pub(crate) fn restore_loss_scale(&mut self, saved: &[SavedVariable]) -> Result<(), HostError> {
         let Some(scale) = self.loss_scale()? else { return Ok(()) };
         for variable in scale.variables() {
@@ -112,10 +114,10 @@ impl InstanceState {
         Ok(())
     }
 
-    /// Says in the log where steps were left out since it was said last. Waits for the device.
+    /// Logs the steps that were skipped since the last such line. Waits for the device.
     ///
     /// # Errors
-    /// Whatever the device says.
+    /// The device's errors.
     pub(crate) fn log_skipped_steps(&mut self) -> Result<(), HostError> {
         let InstanceRole::Train(train) = &self.role else { return Ok(()) };
         let Some(LossScaleVariables { scale, skipped_steps: left_out, .. }) = train.loss_scale_state.scale.clone()
@@ -143,17 +145,17 @@ impl InstanceState {
         Ok(())
     }
 
-    /// The four bytes of a variable that is one number; zeros of a device that keeps none.
+    /// Returns the four bytes of a scalar variable; zeros on a device that stores no data.
     fn read_number(&self, variable: &DeviceVariable) -> Result<[u8; 4], HostError> {
         let bytes = self.backend.read_if_stored(variable.buffer(None)?, self.cancel_token())?.unwrap_or_default();
         Ok(bytes.first_chunk().copied().unwrap_or_default())
     }
 }
 
-/// What the log says of `new` steps that were left out.
+/// Returns the log line about `new` skipped steps.
 fn skipped_steps_line(new: i32, all: i32, scale: f32, is_last: bool) -> (LogLevel, String) {
     let steps = if new == 1 { "1 step was".to_owned() } else { format!("{new} steps were") };
-    let more = if is_last { "; more of the same is not told" } else { "" };
+    let more = if is_last { "; further skipped steps are not logged" } else { "" };
     let what = format!("mixed precision: {steps} left out, {all} in all, because gradients were not finite");
     if f64::from(scale) > LOSS_SCALE_MIN {
         return (LogLevel::Info, format!("{what}; the loss scale is {scale}{more}"));
@@ -180,6 +182,6 @@ mod tests {
         let (level, line) = skipped_steps_line(2, 30, 1.0, true);
         assert_eq!(level, LogLevel::Warn);
         assert!(line.contains("2 steps were left out") && line.contains("--precision float32"), "{line}");
-        assert!(line.ends_with("more of the same is not told"), "{line}");
+        assert!(line.ends_with("further skipped steps are not logged"), "{line}");
     }
 }

@@ -1,8 +1,9 @@
-//! A model version in memory: its weights on the device once, and instances of its plugin that compute with them.
+//! A loaded model version: its weights, uploaded to the device once, and a pool of plugin instances that compute with
+//! them.
 //!
-//! An instance serves one call at a time. After a trap or a deadline it is dropped with everything it holds, and the next
-//! call makes another; other calls notice nothing. Versions that differ in their weights alone share instances and
-//! programs: a call brings its version's weights.
+//! An instance serves one call at a time. After a trap or a deadline it is dropped with everything it holds, and the
+//! next call creates another one; other calls are not affected. Versions that differ only in their weights share
+//! instances and programs: each call brings the weights of its version.
 
 mod batch;
 mod batch_sizes;
@@ -31,20 +32,20 @@ use instance_pool::{InstanceFactory, InstanceLease, InstancePool, InstanceWait};
 pub use route::{ModelRoute, RouteSegment};
 pub use signature::{ModelPort, ModelSignature};
 
-/// A tensor with its port's name: dense little-endian elements, row-major.
+/// A tensor under the name of its port: dense little-endian elements, row-major.
 pub type NamedTensorBytes = (String, Descriptor, Vec<u8>);
 
 /// Limits of one model version.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelLimits {
-    /// Linear memory of each instance.
+    /// Linear memory of each instance, in bytes.
     pub memory_bytes: u64,
-    /// Warm instances, and therefore calls at a time.
+    /// Maximum number of warm instances, and therefore of concurrent calls.
     pub instances_max: usize,
-    /// How long an instance may take to load, and to be warmed.
+    /// Time limit for loading and warming an instance.
     pub load_time: Duration,
-    /// Device bytes that calls may leave behind, beyond what the version held when it was warm. Past it instances are
-    /// dropped with everything that they hold, and the next call makes another.
+    /// Device bytes that calls can leave allocated beyond what the version held when it was warm. Past this limit,
+    /// instances are dropped with everything they hold, and the next call creates another one.
     pub residual_bytes_max: u64,
     /// Device bytes of programs up to which larger batch sizes are built.
     pub batch_bytes_max: u64,
@@ -62,12 +63,12 @@ impl Default for ModelLimits {
     }
 }
 
-/// Is told how long the making of each instance took, before its code was first called.
+/// A callback that gets the time each instance took to instantiate, before its code was first called.
 #[derive(Clone)]
 pub struct InstanceStartHook(Arc<dyn Fn(Duration) + Send + Sync>);
 
 impl InstanceStartHook {
-    /// Calls `notify` for each instance.
+    /// Returns a hook that calls `tell` for each instance.
     pub fn new(tell: impl Fn(Duration) + Send + Sync + 'static) -> InstanceStartHook {
         InstanceStartHook(Arc::new(tell))
     }
@@ -83,51 +84,52 @@ impl std::fmt::Debug for InstanceStartHook {
     }
 }
 
-/// What a model version is made of.
+/// The parts that [`LoadedModel::load`] builds a model version from.
 #[derive(Debug)]
 pub struct ModelParts {
     /// The plugin.
     pub plugin: CompiledPlugin,
     /// The version's variables.
     pub variables: Vec<SavedVariable>,
-    /// What the training gave to `publish`.
+    /// The configuration that the training passed to `publish`.
     pub config: String,
-    /// Charged with the weights.
+    /// The meter charged with the weights.
     pub weights_meter: Meter,
-    /// Charged with programs and with tensors of calls.
+    /// The meter charged with programs and with tensors of calls.
     pub meter: Meter,
     /// Limits of its instances.
     pub limits: ModelLimits,
-    /// Is told of every instance, where given.
+    /// The callback for each new instance, or `None`.
     pub on_instance_start: Option<InstanceStartHook>,
 }
 
-/// How one prediction is computed.
+/// Options of one prediction.
 #[derive(Clone, Debug)]
 pub struct PredictionOptions {
-    /// It is given up when this has passed.
+    /// Time limit: the prediction is cancelled when it has passed.
     pub deadline: Duration,
-    /// Where pieces go that the plugin sends of its outputs before it is done.
+    /// The receiver of output pieces that the plugin sends before the prediction is complete.
     pub sink: Option<Arc<dyn PieceSink>>,
-    /// Tells that nobody waits for it any more.
+    /// Cancelled when the client no longer waits.
     pub cancel: Option<CancelToken>,
-    /// Whether it is computed on an instance that is there, or given up: to load another one may take long.
+    /// If true, the prediction fails unless an instance is idle, because loading another instance can take long.
     pub requires_idle_instance: bool,
 }
 
 impl PredictionOptions {
-    /// A prediction that is waited for this long, as a whole.
+    /// Returns the options of a prediction with this total time limit.
     pub fn with_deadline(deadline: Duration) -> PredictionOptions {
         PredictionOptions { deadline, sink: None, cancel: None, requires_idle_instance: false }
     }
 
-    /// Gives the host's own work for it up at `until`.
+    /// Returns a token that cancels the host's work for the prediction at `until`.
     fn cancel_token(&self, until: Instant) -> CancelToken {
         let left = until.saturating_duration_since(Instant::now());
         CallClock::new(Some(left), None).cancel_token(self.cancel.clone())
     }
 
-    /// The error of the host's own work for it, which says why it was given up where it was.
+    /// Maps a device error to the error of the prediction. A cancelled device call becomes the reason why it was
+    /// cancelled.
     fn explain_error(&self, error: DeviceError, until: Instant) -> PluginError {
         let during = "predict";
         match error {
@@ -140,11 +142,13 @@ impl PredictionOptions {
     }
 }
 
-/// Checks a batch of any size, cuts it into parts of the sizes that `sizes` names for its items, padded with zeros, has each
-/// of them computed, and puts the outputs together. `compute` is given a part, its items, and the size it is padded to.
+/// Splits a batch of any size into parts, pads each with zeros, computes them and concatenates the outputs.
+///
+/// `sizes` returns the batch sizes to use for a number of items. `compute` gets a padded part, its number of items and
+/// its padded size.
 ///
 /// # Errors
-/// `BadInput`; those of `compute`.
+/// `BadInput`; the errors of `compute`.
 pub fn split_and_pad(
     signature: &ModelSignature,
     inputs: Vec<NamedTensorBytes>,
@@ -163,7 +167,7 @@ pub fn split_and_pad(
     batch::concat_outputs(signature, parts, items)
 }
 
-/// A model version ready to predict. Clones share it; it may be called from any thread.
+/// A model version ready to predict. Clones share it; any thread can call it.
 #[derive(Clone, Debug)]
 pub struct LoadedModel {
     instances: Arc<InstancePool>,
@@ -175,7 +179,7 @@ impl LoadedModel {
     /// Uploads the version's variables and loads its plugin in a first instance. Blocks.
     ///
     /// # Errors
-    /// `MissingExport` where the plugin has no predictor; `Device`; `BadSignature`; whatever its loading does wrong.
+    /// `MissingExport` if the plugin has no predictor; `Device`; `BadSignature`; the errors of loading an instance.
     pub fn load(host: &PluginEngine, parts: ModelParts, device: Arc<dyn Backend>) -> Result<LoadedModel, PluginError> {
         let ModelParts { plugin, variables, config, weights_meter, meter, limits, on_instance_start: started } = parts;
         plugin.predictor_export()?;
@@ -197,8 +201,8 @@ impl LoadedModel {
         Ok(LoadedModel { instances: Arc::new(instances), weights, signature: Arc::new(signature) })
     }
 
-    /// Whether a version of this plugin, configuration and these variables could share this one's instances: it differs
-    /// from this one in the elements of its variables alone, and no instance has looked at those.
+    /// Returns whether a version with this plugin, configuration and these variables could share this version's
+    /// instances: it differs only in the elements of its variables, and no instance has read those.
     pub fn is_compatible(&self, plugin: &CompiledPlugin, config: &str, variables: &[SavedVariable]) -> bool {
         let recipe = self.instances.factory();
         recipe.plugin.digest() == plugin.digest()
@@ -207,8 +211,8 @@ impl LoadedModel {
             && self.instances.accepts_other_weights()
     }
 
-    /// The version with these variables, which shares this one's instances and programs. To be asked for only where
-    /// [`LoadedModel::is_compatible`] says so. Blocks for the upload, which `weights_meter` is charged with.
+    /// Returns the version with these variables, which shares this one's instances and programs. The caller must check
+    /// [`LoadedModel::is_compatible`] first. Blocks for the upload, which is charged to `weights_meter`.
     ///
     /// # Errors
     /// `Device`.
@@ -217,25 +221,25 @@ impl LoadedModel {
         Ok(LoadedModel { weights: Arc::new(weights), ..self.clone() })
     }
 
-    /// What programs and calls of this version are charged to, and of those that share its instances.
+    /// Returns the meter charged with the programs and calls of this version and of those that share its instances.
     pub fn meter(&self) -> &Meter {
         &self.instances.factory().meter
     }
 
-    /// What the model takes and gives.
+    /// Returns the model's inputs, outputs, batch sizes and routes.
     pub fn signature(&self) -> &ModelSignature {
         &self.signature
     }
 
     /// Predicts for a batch of any size: `[items, item...]` for each input of the signature, in any order.
     ///
-    /// The batch is split and padded with zeros to sizes that the model has graphs for. Outputs come in the signature's
-    /// order, as many items each. Blocks; gives up when the deadline has passed. Parts of a split batch are computed one
-    /// after the other, so the pieces of one come after those of the other.
+    /// The batch is split and padded with zeros to sizes that the model has graphs for. Outputs are in the signature's
+    /// order, with as many items as the inputs. Blocks, at most until the deadline. Parts of a split batch are computed
+    /// in order, so all pieces of a part come before those of the next.
     ///
     /// # Errors
-    /// `BadInput` before the plugin is asked; `Busy`; `Deadline`; `Cancelled`; `Trap` and the other failures of its code;
-    /// `BadOutput` where it breaks its signature's promise; `Device`.
+    /// `BadInput` before the plugin is called; `Busy`; `Deadline`; `Cancelled`; `Trap` and other failures of the
+    /// plugin's code; `BadOutput` if the outputs differ from the signature; `Device`.
     pub fn predict(
         &self,
         inputs: Vec<NamedTensorBytes>,
@@ -243,7 +247,7 @@ impl LoadedModel {
     ) -> Result<Vec<NamedTensorBytes>, PluginError> {
         let until = Instant::now() + terms.deadline;
         let mut start = 0;
-        // Nothing is built for a request that comes too late.
+        // A request that is already past its deadline does not start the building of a batch size.
         let is_late = terms.deadline.is_zero();
         let sizes = |items| if is_late { self.instances.sizes().ready_sizes() } else { self.batch_sizes_for(items) };
         split_and_pad(&self.signature, inputs, sizes, |padded, [count, size]| {
@@ -254,18 +258,18 @@ impl LoadedModel {
         })
     }
 
-    /// Whether its device calls a driver ([`Backend::calls_driver`]).
+    /// Returns whether its device calls a driver ([`Backend::calls_driver`]).
     pub fn calls_driver(&self) -> bool {
         self.instances.factory().backend.calls_driver()
     }
 
-    /// The batch sizes that there are programs for, ascending. Where `count_items` would fill a larger one of the signature's,
-    /// building that begins on a thread of its own, and later calls have it.
+    /// Returns the batch sizes that have programs, ascending. If `items` would fill a larger size of the signature,
+    /// starts building that one in a new thread; later calls can use it.
     pub fn batch_sizes_for(&self, items: usize) -> Vec<usize> {
         if let Some(size) = self.instances.sizes().begin_building(items) {
             let model = self.clone();
             let built = PendingBatchSize { instances: Arc::clone(&self.instances), size, is_built: false };
-            // Where there is no thread, dropping `built` says that there is no such size.
+            // If the thread cannot be started, dropping `built` records that the size failed.
             let spawned =
                 std::thread::Builder::new().name("batch-size".to_owned()).spawn(move || model.build_batch_size(built));
             drop(spawned);
@@ -273,12 +277,12 @@ impl LoadedModel {
         self.instances.sizes().ready_sizes()
     }
 
-    /// Whether a larger batch size is being built now.
+    /// Returns whether a larger batch size is being built.
     pub fn is_building_size(&self) -> bool {
         self.instances.sizes().is_building()
     }
 
-    /// Builds the programs for a batch size by predicting one batch of it, on an instance beside those that serve.
+    /// Builds the programs for a batch size by predicting one batch of it, on an instance beside the serving ones.
     fn build_batch_size(self, mut built: PendingBatchSize) {
         let size = built.size;
         let plugin = Arc::clone(&self.instances.factory().name);
@@ -288,7 +292,7 @@ impl LoadedModel {
             return;
         }
         let limit = self.instances.factory().limits.load_time;
-        // Nobody but this thread holds the model any more once it is unloaded.
+        // Once the model is unloaded, this thread is the only holder of its weights.
         let others = Arc::downgrade(&self.weights);
         let cancel = CancelToken::new(move || others.strong_count() <= 1);
         let terms = PredictionOptions { cancel: Some(cancel), ..PredictionOptions::with_deadline(limit) };
@@ -304,14 +308,14 @@ impl LoadedModel {
                 built.is_built = true;
                 self.instances.record_warm_bytes();
                 let seconds = began.elapsed().as_secs_f64();
-                tracing::info!(%plugin, size, seconds, "a larger batch size is built");
+                tracing::info!(%plugin, size, seconds, "built a larger batch size");
             }
             Err(error) => tracing::warn!(%plugin, size, %error, "a larger batch size is not built"),
         }
     }
 
-    /// Predicts a batch that is on the device already, of a size that the model has a graph for, and leaves the outputs
-    /// there: `instance_count` items, padded to `size`. Inputs and outputs are in the signature's order.
+    /// Predicts a batch that is already on the device and leaves the outputs there: `count` items, padded to `size`,
+    /// which the model must have a graph for. Inputs and outputs are in the signature's order.
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
@@ -325,7 +329,7 @@ impl LoadedModel {
         self.run_part(inputs, BatchSlice { start: 0, count, size }, Instant::now() + terms.deadline, terms)
     }
 
-    /// Tensors on the device, charged to this version's calls; given up at `until`.
+    /// Uploads tensors to the device, charged to this version's calls, at most until `until`.
     ///
     /// # Errors
     /// `Device`; `Deadline`; `Cancelled`.
@@ -345,7 +349,7 @@ impl LoadedModel {
         inputs.into_iter().map(upload).collect()
     }
 
-    /// Tensors from the device. Waits for the work that produces them, at most until `until`.
+    /// Downloads tensors from the device. Waits for the work that produces them, at most until `until`.
     ///
     /// # Errors
     /// `Device`; `Deadline`; `Cancelled`.
@@ -365,7 +369,7 @@ impl LoadedModel {
         outputs.into_iter().map(read).collect()
     }
 
-    /// One call of the plugin, whose outputs are checked.
+    /// Runs one call of the plugin and checks its outputs.
     fn run_part(
         &self,
         inputs: Vec<(String, DeviceBuffer)>,
@@ -384,7 +388,7 @@ impl LoadedModel {
         self.compute(lease, inputs, range, until, terms)
     }
 
-    /// One call of an instance, whose outputs are checked.
+    /// Runs one call on an instance and checks its outputs.
     fn compute(
         &self,
         mut lease: InstanceLease<'_>,
@@ -406,7 +410,7 @@ impl LoadedModel {
         };
         let given = lease.instance().predict(inputs, call);
         let checked = given.and_then(|given| batch::check_outputs(&self.signature, given, size));
-        // An error or a broken promise is an answer like another: the instance is as good as before.
+        // An error or a wrong output is a normal answer of the plugin: its instance can be reused.
         lease.set_reusable(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
         checked.map_err(|error| match error {
             PluginError::Guest { during, code: "cancelled", .. }
@@ -418,16 +422,16 @@ impl LoadedModel {
         })
     }
 
-    /// A batch of which every input is its default, or zeros where it has none.
+    /// Returns a batch in which every input has its default, or zeros if it has none.
     ///
     /// # Errors
-    /// `BadInput` where it would be too large for a tensor.
+    /// `BadInput` if the batch would be too large for a tensor.
     pub fn default_batch(&self, items: usize) -> Result<Vec<NamedTensorBytes>, PluginError> {
         batch::default_batch(&self.signature, items)
     }
 
-    /// Predicts the inputs' defaults, or zeros, in the smallest batch size, so that no request is the first, within what
-    /// `left` is left of the time for loading. Blocks. Larger sizes are built when requests fill them.
+    /// Predicts the inputs' defaults, or zeros, once in the smallest batch size, so that the first request is not slow.
+    /// `left` is the rest of the time limit for loading. Blocks. Larger sizes are built when requests fill them.
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
@@ -453,7 +457,7 @@ impl LoadedModel {
         Ok(())
     }
 
-    /// Tells of a deadline the whole time for loading, not what other parts of it left.
+    /// Puts the whole time limit for loading into a deadline error, instead of the time that was left.
     fn with_load_deadline(&self, error: PluginError) -> PluginError {
         match error {
             PluginError::Deadline { during, .. } => {
@@ -463,8 +467,8 @@ impl LoadedModel {
         }
     }
 
-    /// Predicts the inputs' defaults, or zeros, in the smallest batch: whether it can at all, within what `left` is left of the
-    /// time for loading. Blocks.
+    /// Predicts the inputs' defaults, or zeros, in the smallest batch size, to check that the model can predict. `left`
+    /// is the rest of the time limit for loading. Blocks.
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
@@ -475,7 +479,7 @@ impl LoadedModel {
         tried.map(drop).map_err(|error| self.with_load_deadline(error))
     }
 
-    /// Instances there are now.
+    /// Returns the number of instances.
     pub fn instance_count(&self) -> usize {
         self.instances.instance_count()
     }
@@ -485,7 +489,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Items of a request that one call computes: `instance_count` from `start` on, padded to `size`.
+/// The items of a request that one call computes: `count` items from `start`, padded to `size`.
 #[derive(Clone, Copy, Debug)]
 struct BatchSlice {
     start: usize,
@@ -493,7 +497,7 @@ struct BatchSlice {
     size: usize,
 }
 
-/// A batch size that is being built. Says what became of it when it is dropped, also where building it panics.
+/// A batch size that is being built. Dropping it records the result, even if building panics.
 struct PendingBatchSize {
     instances: Arc<InstancePool>,
     size: usize,

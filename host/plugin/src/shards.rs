@@ -1,47 +1,47 @@
-//! A job's batches in shards: which of them are computed in this process, and the mean over all of them.
+//! Shards of a job's batches: which of them this process computes, and the mean over all of them.
 //!
-//! The mean is added up in the order of the shards, one float after the other, wherever they were computed. So it has the
-//! same bits for any number of processes.
+//! The mean sums the shards in order, one float after the other, independent of where each was computed. So its bits do
+//! not depend on the number of processes.
 
 use std::ops::Range;
 
 use saggar_tensor::DType;
 use saggar_tensor::interp::float16;
 
-/// How a job's batches are divided.
+/// The division of a job's batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchShards {
-    /// Equal parts of each batch that gradients are taken of.
+    /// Number of equal parts of each batch for which gradients are computed separately.
     pub count: u32,
-    /// Those that are computed in this process.
+    /// The shards that this process computes.
     pub own: Range<u32>,
 }
 
 impl Default for BatchShards {
-    /// Whole batches, here.
+    /// Returns one shard per batch, computed here.
     fn default() -> BatchShards {
         BatchShards { count: 1, own: 0..1 }
     }
 }
 
 impl BatchShards {
-    /// The shards of process `rank` of `ranks`, which divide `count`.
+    /// Returns the shards of process `rank` of `ranks`, which must divide `count`.
     pub fn for_rank(count: u32, rank: u32, ranks: u32) -> BatchShards {
         let each = count / ranks.max(1);
         BatchShards { count, own: rank * each..(rank + 1) * each }
     }
 }
 
-/// What one tensor of a shard's part becomes.
+/// The data type and treatment of one tensor in a shard's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShardSection {
-    /// Elements of this float type: their mean, in the same type.
+    /// Elements of this float type; the mean has the same type.
     Same(DType),
-    /// Elements of this type: their mean as `f64`.
+    /// Elements of this type; the mean is `f64`.
     Number(DType),
 }
 
-/// The mean over shards, part by part. A part is the tensors of one shard one after the other, little-endian.
+/// The mean over shards. The part of a shard is the concatenation of its tensors, little-endian.
 #[derive(Debug)]
 pub struct ShardMean {
     sections: Vec<(ShardSection, usize)>,
@@ -56,7 +56,7 @@ enum SectionSum {
 }
 
 impl ShardMean {
-    /// Of parts with these sections and numbers of elements.
+    /// Creates a mean over parts with these sections and numbers of elements.
     pub(crate) fn new(sections: Vec<(ShardSection, usize)>) -> ShardMean {
         let sum = |&(section, elements): &(ShardSection, usize)| match section {
             ShardSection::Same(_) => SectionSum::Single(vec![0.0; elements]),
@@ -66,7 +66,7 @@ impl ShardMean {
         ShardMean { sections, sums, added: 0 }
     }
 
-    /// Bytes of one shard's part.
+    /// Returns the bytes of one shard's part.
     pub fn part_bytes(&self) -> usize {
         let bytes = |&(section, elements): &(ShardSection, usize)| match section {
             ShardSection::Same(dtype) | ShardSection::Number(dtype) => dtype.bytes() * elements,
@@ -74,7 +74,7 @@ impl ShardMean {
         self.sections.iter().map(bytes).sum()
     }
 
-    /// Bytes of what [`ShardMean::finish`] gives.
+    /// Returns the bytes of the result of [`ShardMean::finish`].
     pub fn mean_bytes(&self) -> usize {
         let bytes = |&(section, elements): &(ShardSection, usize)| match section {
             ShardSection::Same(dtype) => dtype.bytes() * elements,
@@ -83,10 +83,10 @@ impl ShardMean {
         self.sections.iter().map(bytes).sum()
     }
 
-    /// Adds the next shard's part, which has [`ShardMean::part_bytes`].
+    /// Adds the part of the next shard.
     ///
     /// # Panics
-    /// If it has not.
+    /// If its length is not [`ShardMean::part_bytes`].
     pub fn add(&mut self, part: &[u8]) {
         assert_eq!(part.len(), self.part_bytes(), "a shard's part has its tensors' bytes");
         let first = self.added == 0;
@@ -105,7 +105,7 @@ impl ShardMean {
         self.added += 1;
     }
 
-    /// The means: each section's one after the other, little-endian.
+    /// Returns the means of all sections, concatenated, little-endian.
     pub fn finish(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.mean_bytes());
         let count = self.added.max(1);
@@ -127,7 +127,7 @@ impl ShardMean {
     }
 }
 
-/// Adds to `sums`, or begins them: a sum that began with 0 would lose the sign of a zero.
+/// Adds to `sums`, or sets them to the first values: a sum that starts with 0 would lose the sign of a negative zero.
 fn add_singles(sums: &mut [f32], dtype: DType, bytes: &[u8], first: bool) {
     let mut add = |numbers: &mut dyn Iterator<Item = f32>| {
         for (sum, number) in sums.iter_mut().zip(numbers) {
@@ -141,7 +141,7 @@ fn add_singles(sums: &mut [f32], dtype: DType, bytes: &[u8], first: bool) {
     }
 }
 
-/// Little-endian elements as numbers; 64-bit integers are rounded.
+/// Converts little-endian elements to numbers; 64-bit integers are rounded.
 pub(crate) fn decode_numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
         let (elements, _) = bytes.as_chunks::<N>();
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn shard_parts_are_summed_in_order_and_divided() {
         let mut mean = mean();
-        // In another order the small number would survive: (1e8 - 1e8) + 1.
+        // In another order the small number would survive: `(1e8 - 1e8) + 1`.
         for (gradient, half, label) in [([1e8, -0.0], 1.0, 1), ([1.0, -0.0], 0.5, 2), ([-1e8, -0.0], 0.0, 6)] {
             mean.add(&part(gradient, half, label));
         }

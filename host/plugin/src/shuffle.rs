@@ -1,11 +1,11 @@
-//! The order of an epoch: a permutation that follows from the shuffle's seed and the epoch's number alone, so that a
-//! resumed training sees the items it would have seen.
+//! Shuffling: the permutation of an epoch depends only on the shuffle seed and the epoch's number, so a resumed
+//! training sees the same items.
 
 use saggar_tensor::interp::philox4x32_10;
 
-/// The items of an epoch in order: each of `0..items` once.
+/// Returns the order of an epoch's items: each of `0..items` once.
 ///
-/// Source: Fisher-Yates (Durstenfeld's form), with numbers from Philox4x32-10 under the seed's key and the epoch's
+/// Source: Fisher-Yates (Durstenfeld's form) with numbers from Philox4x32-10, with the seed as key and the epoch in the
 /// counter. A 64-bit random word is scaled to the range by its high product; the bias is below `items / 2^64`.
 pub(crate) fn epoch_permutation(seed: u64, epoch: u64, items: u32) -> Vec<u32> {
     let key = [seed as u32, (seed >> 32) as u32];
@@ -50,7 +50,7 @@ mod tests {
             *seen.entry(epoch_permutation(11, epoch, 4)).or_insert(0i32) += 1;
         }
         assert_eq!(seen.len(), 24);
-        // 1000 expected each; five standard deviations are 155.
+        // 1000 are expected each; five standard deviations are 155.
         assert!(seen.values().all(|&count| (count - 1000).abs() < 155), "{seen:?}");
     }
 }

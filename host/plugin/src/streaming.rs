@@ -1,4 +1,5 @@
-//! Pieces of an answer that go ahead of it: checked against the signature, counted, and handed to whoever listens.
+//! Streaming: output pieces that a plugin sends before its prediction is complete. They are checked against the
+//! signature, counted, and passed to the request's [`PieceSink`].
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,52 +13,53 @@ use crate::instance_state::{CallInterrupted, InstanceRole, InstanceState};
 use crate::limits::{PIECE_BYTES_MAX, PIECES_MAX};
 use crate::model::{ModelPort, ModelSignature};
 
-/// Elements of an output that are known before the rest of the answer.
+/// A part of an output that the plugin sends before the rest of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputPiece {
-    /// Which of the signature's outputs, from 0.
+    /// Index of the output in the signature, from 0.
     pub output: usize,
-    /// Which item of the request's batch, from 0.
+    /// Index of the item in the request's batch, from 0.
     pub item: usize,
-    /// As the plugin gave it; one dimension where it gave bytes.
+    /// The shape that the plugin gave; one dimension if it sent bytes.
     pub shape: Shape,
     /// Dense little-endian elements of the output's data type.
     pub bytes: Vec<u8>,
 }
 
-/// Why a piece was not taken.
+/// Reasons why a sink refuses a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendPieceError {
-    /// Nobody waits for the answer any more.
+    /// The client no longer waits for the answer.
     Gone,
-    /// There was no room for it in time.
+    /// The sink had no room for the piece before the deadline.
     Late,
 }
 
-/// Where the pieces of one prediction go.
+/// A receiver of the pieces of one prediction.
 pub trait PieceSink: Debug + Send + Sync {
-    /// Takes the next piece. Called from the thread that predicts, in the order in which the plugin sends; may block, but
-    /// not past `until`.
+    /// Accepts the next piece. Called from the thread that predicts, in the order in which the plugin sends. It can
+    /// block, but not past `until`.
     ///
     /// # Errors
-    /// `Gone`, after which the plugin is told to give up; `Late`.
+    /// `Gone` if the client no longer waits: the plugin then gets the error `cancelled`. `Late` if there was no room
+    /// before `until`.
     fn send_piece(&self, piece: OutputPiece, until: Instant) -> Result<(), SendPieceError>;
 
-    /// Whether nobody waits for the answer any more: a plugin that gives up then has not failed.
+    /// Returns whether the client no longer waits for the answer. A plugin that returns an error then has not failed.
     fn is_gone(&self) -> bool;
 }
 
-/// The prediction that an instance computes, as far as its pieces are concerned.
+/// The streaming state of the prediction that an instance computes.
 pub(crate) struct StreamingReply {
     pub(crate) signature: Arc<ModelSignature>,
-    /// None where nobody wants pieces: they are checked all the same, so that a plugin behaves alike.
+    /// `None` if the client wants no pieces. They are checked anyway, so that a plugin behaves the same in both cases.
     pub(crate) sink: Option<Arc<dyn PieceSink>>,
-    /// The request's item that is the first of this call's batch.
+    /// Index in the request of the first item of this call's batch.
     pub(crate) start: usize,
-    /// Items of the batch, and those among them that are no padding.
+    /// Items of the padded batch, followed by how many of them are not padding.
     pub(crate) size: usize,
     pub(crate) count: usize,
-    /// When the call must be over, and how long it was given.
+    /// The deadline of the call, followed by the time that the call was given in total.
     pub(crate) until: Instant,
     pub(crate) limit: Duration,
     /// Pieces sent so far.
@@ -65,7 +67,7 @@ pub(crate) struct StreamingReply {
 }
 
 impl StreamingReply {
-    /// The output of that name.
+    /// Returns the output with this name and its index.
     fn output(&self, name: &str) -> Result<(usize, &ModelPort), HostError> {
         let outputs = &self.signature.outputs;
         let found = outputs.iter().enumerate().find(|(_, port)| port.name == name);
@@ -76,7 +78,8 @@ impl StreamingReply {
         })
     }
 
-    /// Counts a piece, and refuses one too many or for an item that the batch does not have.
+    /// Counts a piece and returns its item's index. Refuses a piece past [`PIECES_MAX`] or for an item outside the
+    /// batch.
     fn count_piece(&mut self, item: u32) -> Result<usize, HostError> {
         let item = item as usize;
         if item >= self.size {
@@ -91,7 +94,7 @@ impl StreamingReply {
     }
 }
 
-/// Refuses a piece that is too large.
+/// Refuses a piece of more than [`PIECE_BYTES_MAX`] bytes.
 fn check_piece_bytes(name: &str, bytes: usize) -> Result<(), HostError> {
     if bytes <= PIECE_BYTES_MAX {
         return Ok(());
@@ -105,7 +108,7 @@ fn no_prediction_error() -> HostError {
 }
 
 impl InstanceState {
-    /// Says which prediction pieces belong to, or that there is none.
+    /// Sets the prediction that further pieces belong to; `None` while no prediction runs.
     pub(crate) fn set_reply(&mut self, next: Option<StreamingReply>) {
         if let InstanceRole::Predict { reply, .. } = &mut self.role {
             *reply = next;
@@ -137,7 +140,7 @@ impl Host for InstanceState {
                     return Err(HostError::invalid_at(name, format!("the output is {dtype}, not {}", given.dtype)));
                 }
                 check_piece_bytes(&name, given.bytes())?;
-                // Nobody waits for the device where nobody looks.
+                // The download waits for the device. Skip it if there is no sink to receive the piece.
                 let bytes = match &sink {
                     Some(_) => self.backend.read_cancellable(buffer, self.cancel_token())?,
                     None => Vec::new(),

@@ -1,4 +1,4 @@
-//! Tensors as plugins hold them: handles of device memory.
+//! Handles of device tensors for plugins.
 
 use saggar_device::DeviceBuffer;
 use wasmtime::component::Resource;
@@ -16,7 +16,7 @@ pub struct DeviceTensor {
 }
 
 impl InstanceState {
-    /// A device tensor holding `data`, charged to the instance's account.
+    /// Uploads `data` to a new device tensor, charged to the instance's meter.
     pub(crate) fn upload(
         &self,
         descriptor: &saggar_tensor::Descriptor,

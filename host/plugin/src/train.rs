@@ -1,4 +1,4 @@
-//! A training: one call of the plugin's trainer, inside a job that it knows as [`JobContext`].
+//! Training: one call of a plugin's trainer inside a job, which it accesses through [`JobContext`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::job::TrainRole;
 use crate::limits::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, WATCHDOG_TIMEOUT_DEFAULT};
 use crate::shards::{BatchShards, ShardMean};
 
-/// How much a line that a plugin writes matters.
+/// The severity of a plugin's log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// For the plugin's author.
+    /// Details for the plugin's author.
     Debug,
-    /// For whoever runs the job.
+    /// Information for the user of the job.
     Info,
-    /// Something is odd.
+    /// A possible problem.
     Warn,
-    /// Something failed.
+    /// A failure.
     Error,
 }
 
 impl LogLevel {
-    /// `debug`, `info`, `warn`, `error`.
+    /// Returns `debug`, `info`, `warn` or `error`.
     pub fn name(self) -> &'static str {
         match self {
             LogLevel::Debug => "debug",
@@ -40,126 +40,127 @@ impl LogLevel {
     }
 }
 
-/// The job around a training. Every method is called on the thread that trains, between its steps, and may block it.
+/// The job around a training. Every method is called on the training thread, between steps, and can block it.
 pub trait JobContext: Send {
-    /// The job's parameters: a JSON object.
+    /// Returns the job's parameters, a JSON object.
     fn parameters(&self) -> String;
 
-    /// The job's seed.
+    /// Returns the job's seed.
     fn seed(&self) -> u64;
 
-    /// The number of this attempt, from 1.
+    /// Returns the number of this attempt, from 1.
     fn attempt(&self) -> u32;
 
-    /// How batches that gradients are taken of are divided. The same at every call.
+    /// Returns how batches are divided for computing gradients. Constant during the job.
     fn shards(&self) -> BatchShards;
 
-    /// Whether an update that would make variables infinite or not a number is left out. The same at every call.
+    /// Returns whether updates that would make variables infinite or NaN are skipped. Constant during the job.
     fn skips_nonfinite(&self) -> bool;
 
-    /// Whether products and convolutions of steps that take gradients are computed in `float16`, with a scaled loss. The
-    /// same at every call.
+    /// Returns whether matrix products and convolutions of steps with gradients are computed in `float16` with a scaled
+    /// loss. Constant during the job.
     fn is_mixed_precision(&self) -> bool;
 
-    /// The mean over all shards. `own` has the parts of this process's shards in order, and `mean` says what a part is and
-    /// adds them up. Called once a step where there is more than one shard, in all of the job's processes.
+    /// Returns the mean over all shards. `own` contains the parts of this process's shards in order; `mean` defines the
+    /// format of a part and accumulates them. Called once per step if there is more than one shard, in all processes of
+    /// the job.
     ///
     /// # Errors
-    /// Where another process is gone or does something else; ends the training.
+    /// If another process has ended or is out of step; ends the training.
     fn all_reduce(&mut self, own: Vec<Vec<u8>>, mut mean: ShardMean) -> Result<Vec<u8>, PluginError> {
         own.iter().for_each(|part| mean.add(part));
         Ok(mean.finish())
     }
 
-    /// A line that the plugin wrote, at most [`crate::limits::LOG_LINE_BYTES_MAX`] long.
+    /// Writes a line that the plugin logged, of at most [`crate::limits::LOG_LINE_BYTES_MAX`] bytes.
     fn log(&mut self, level: LogLevel, line: &str);
 
-    /// A value of a named series. It may be infinite or not a number.
+    /// Records a value of a named series. It can be infinite or NaN.
     fn metric(&mut self, step: u64, name: &str, value: f64);
 
-    /// Steps done, of steps to do.
+    /// Records that `step` of `of` steps are done.
     fn progress(&mut self, step: u64, of: u64);
 
-    /// This many more items of datasets were drawn, and taking them to the device took so long.
+    /// Records that `items` more dataset items were drawn, which took `time` including their upload.
     fn items_drawn(&mut self, items: u64, time: Duration);
 
-    /// The value of a secret that the job was granted.
+    /// Returns the value of a secret that was granted to the job.
     ///
     /// # Errors
-    /// Where it was not, or there is none of that name.
+    /// If the secret was not granted or does not exist.
     fn secret(&self, name: &str) -> Result<String, PluginError>;
 
-    /// What the training starts from.
+    /// Returns the state that the training starts from.
     ///
     /// # Errors
-    /// Where there may be a checkpoint that cannot be reached: starting anew would lose it.
+    /// If a checkpoint possibly exists but cannot be reached: starting from the beginning would lose it.
     fn initial_state(&mut self) -> Result<InitialState, PluginError>;
 
-    /// Whether a checkpoint should be taken at this step. Called at every step boundary.
+    /// Returns whether a checkpoint should be taken at this step. Called at every step boundary.
     fn checkpoint_due(&mut self, step: u64) -> bool;
 
-    /// Makes a checkpoint durable. It is taken when this returns.
+    /// Makes a checkpoint durable before it returns.
     ///
     /// # Errors
-    /// Ends the training.
+    /// Any error ends the training.
     fn save(&mut self, checkpoint: Checkpoint) -> Result<(), PluginError>;
 
-    /// Whether the training should save its state and return. Called at every step boundary.
+    /// Returns whether the training should save its state and return. Called at every step boundary.
     fn stop_requested(&self) -> bool;
 
-    /// A phase of the job's work begins. The name was checked.
+    /// Starts a phase of the job. The name was checked.
     fn phase(&mut self, name: &str);
 
-    /// Makes a model version of these variables, with this training's plugin as its code. The same again gives the same
-    /// version. Returns its number.
+    /// Publishes a model version with these variables and this training's plugin as its code. Returns its number.
+    /// Publishing the same content again returns the same version.
     ///
     /// # Errors
-    /// The plugin is told, and decides whether to go on.
+    /// Passed to the plugin, which decides whether to continue.
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError>;
 
-    /// A published version of a model: the newest whole one, or the one that is named.
+    /// Returns a published version of a model: `version`, or the newest complete one.
     ///
     /// # Errors
-    /// The plugin is told, and decides whether to go on.
+    /// Passed to the plugin, which decides whether to continue.
     fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError>;
 
-    /// Keeps a file with the job. The path was checked.
+    /// Stores a file with the job. The path was checked.
     ///
     /// # Errors
-    /// The plugin is told, and decides whether to go on.
+    /// Passed to the plugin, which decides whether to continue.
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError>;
 }
 
-/// What a training starts from.
+/// The state that a training starts from.
 #[derive(Clone, Debug)]
 pub enum InitialState {
-    /// Initial values.
+    /// The initial values of its variables.
     Nothing,
-    /// Everything that a checkpoint holds.
+    /// The complete state in a checkpoint.
     Checkpoint(Checkpoint),
-    /// Weights of a model, for those variables that have their names; step 0.
+    /// Weights of a model, for the variables with the same names; step 0.
     Weights(Vec<SavedVariable>),
 }
 
 /// A published version of a model, as a training reads it.
 #[derive(Clone, Debug)]
 pub struct OpenedModel {
-    /// Its number.
+    /// Version number.
     pub version: u64,
-    /// Its parameters and statistics.
+    /// The version's parameters and statistics.
     pub variables: Vec<SavedVariable>,
-    /// What its predictor is given.
+    /// The configuration for its predictor.
     pub config: String,
 }
 
 /// Limits of one training.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainLimits {
-    /// Linear memory of the instance; none is [`MEMORY_BYTES_DEFAULT`].
+    /// Linear memory of the instance in bytes; `None` means [`MEMORY_BYTES_DEFAULT`].
     pub memory_bytes: Option<u64>,
-    /// Wall time of the whole training; none is no limit.
+    /// Wall time of the whole training; `None` means no limit.
     pub time: Option<Duration>,
-    /// How long it may compute without asking anything of the host.
+    /// Maximum time that it can compute without a host call.
     pub watchdog_timeout: Duration,
 }
 
@@ -169,23 +170,23 @@ impl Default for TrainLimits {
     }
 }
 
-/// How a training ended well.
+/// The successful outcome of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainOutcome {
     /// The plugin returned because it was done.
     Finished,
-    /// The plugin was told to stop; its last state is in a checkpoint.
+    /// The plugin was asked to stop; its last state is in a checkpoint.
     Stopped,
 }
 
-/// Runs a plugin's training to its end. Blocks; no runtime is needed on this thread.
+/// Runs a plugin's training to its end. Blocks; no async runtime is needed on this thread.
 ///
-/// `datasets` are what `dataset.open` finds, by mount; `meter` is charged with the training's device memory.
+/// `datasets` are the datasets for `dataset.open` by mount point; `meter` is charged with the training's device memory.
 ///
 /// # Errors
-/// `MissingExport` where the plugin has no trainer; `Incompatible`; `Trap`, `StackOverflow`, `Deadline`, `Hung`,
-/// `MemoryLimit`, `TableLimit`, `HandleLimit` where its code fails; `Guest` where it answers an error; `Device` where the
-/// device was lost; `Job` where the context failed.
+/// `MissingExport` if the plugin has no trainer; `Incompatible`; `Trap`, `StackOverflow`, `Deadline`, `Hung`,
+/// `MemoryLimit`, `TableLimit` or `HandleLimit` if its code fails; `Guest` if it returns an error; `Device` if the
+/// device was lost; `Job` if the context failed.
 pub fn train(
     host: &PluginEngine,
     plugin: &CompiledPlugin,
@@ -208,12 +209,12 @@ pub fn train(
     let state = store.data_mut();
     let dropped = state.logs.dropped();
     if dropped > 0 {
-        state.write_log(LogLevel::Warn, &format!("{dropped} lines were dropped"));
+        state.write_log(LogLevel::Warn, &format!("{dropped} log lines were dropped"));
     }
     if answer.is_ok()
         && let Err(fault) = state.log_skipped_steps()
     {
-        tracing::debug!(?fault, "what was left out is not told");
+        tracing::debug!(?fault, "cannot log the skipped steps");
     }
     let failure = match answer {
         Ok(Ok(())) => None,
@@ -221,9 +222,12 @@ pub fn train(
         Err(error) => Some(state.trap_error("train", &error)),
     };
     if matches!(&state.role, InstanceRole::Train(train) if train.stopped) {
-        // However it left, its state was saved before it was told to.
+        // Its state was saved before it was asked to stop, so an error does not matter.
         if let Some(error) = failure {
-            state.write_log(LogLevel::Warn, &format!("told to stop, the plugin ended with an error: {error}"));
+            state.write_log(
+                LogLevel::Warn,
+                &format!("the plugin ended with an error after it was asked to stop: {error}"),
+            );
         }
         return Ok(TrainOutcome::Stopped);
     }

@@ -1,8 +1,8 @@
-//! Variables: state that outlives a dispatch, kept on the device and owned by the host, which can therefore checkpoint,
+//! Variables: state that outlives a dispatch. The host owns it and keeps it on the device, so it can checkpoint,
 //! restore and publish it without help from the plugin.
 //!
-//! A model that predicts holds no weights itself: its variables are places in the [`DeviceWeights`] that each call brings, so
-//! that a version with other weights takes over the instances of the one before.
+//! An instance that predicts holds no weights: its variables are indices into the [`DeviceWeights`] that each call
+//! brings, so that a version with other weights can reuse the instances of the version before it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::instance_state::InstanceState;
 use crate::limits::VARIABLES_MAX;
 use crate::loss_scale::RESERVED_PREFIX;
 
-/// One tensor of state. Clones are the same variable.
+/// One tensor of state. Clones refer to the same variable.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct DeviceVariable(Arc<DeviceVariableInner>);
@@ -34,29 +34,29 @@ pub struct DeviceVariable(Arc<DeviceVariableInner>);
 struct DeviceVariableInner {
     name: String,
     kind: VariableKind,
-    /// Belongs to a published version: nobody may change it.
+    /// Set for a variable of a published version, which cannot be changed.
     sealed: bool,
     memory: VariableStorage,
 }
 
-/// Where a variable's elements are.
+/// The storage of a variable's elements.
 #[derive(Debug)]
 enum VariableStorage {
-    /// In a buffer of its own.
+    /// In a separate buffer.
     Own(DeviceBuffer),
-    /// At this place of the weights that the call brings.
+    /// At this index of the weights that the call brings.
     Weights { place: usize, descriptor: Descriptor },
 }
 
-/// The weights of one model version, on the device: each variable at its place, in the order of the names.
+/// The weights of one model version on the device, in the order of the variables' names.
 #[derive(Debug)]
 pub(crate) struct DeviceWeights(Vec<DeviceBuffer>);
 
 impl DeviceWeights {
-    /// Uploads what a version saved, charged to `meter`.
+    /// Uploads the variables of a version, charged to `meter`.
     ///
     /// # Errors
-    /// Whatever the device says, `NoRoom` before any of them is there.
+    /// `InsufficientMemory` before any of them is uploaded; the device's errors.
     pub(crate) fn upload(
         saved: &[SavedVariable],
         backend: &dyn Backend,
@@ -73,9 +73,9 @@ impl DeviceWeights {
     }
 }
 
-/// Whether all of them would fit on the device, before any of them is there.
+/// Checks that all of them fit on the device, before any of them is uploaded.
 fn check_memory(saved: &[SavedVariable], backend: &dyn Backend, meter: &Meter) -> Result<(), DeviceError> {
-    // An adapter stores elements that are narrower than a word in words.
+    // An adapter stores each element that is narrower than a word in a whole word.
     let target = backend.target();
     let bytes = saved.iter().map(|saved| target.tensor_bytes(&saved.descriptor)).fold(0, u64::saturating_add);
     backend.check_memory(&format_args!("a model's {} variables", saved.len()), bytes, meter)
@@ -87,16 +87,17 @@ fn upload_variable(saved: &SavedVariable, backend: &dyn Backend, meter: &Meter) 
     Ok(buffer)
 }
 
-/// Writes what was saved; what a device did not keep was not saved either.
+/// Writes saved elements, unless the device that saved them stores no data.
 fn overwrite(backend: &dyn Backend, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<(), DeviceError> {
     let was_kept = backend.stores_data() || !bytes.is_empty();
     if was_kept { backend.write(buffer, bytes) } else { Ok(()) }
 }
 
-/// First values of a variable; none where they are zeros, as they are already, or random ones for a device that keeps none.
+/// Returns the initial values of a variable. Returns `None` for zeros, which a new buffer holds already, and for
+/// constant or random values on a device that stores no data.
 ///
 /// # Errors
-/// Those of [`initial`]; `NoRoom`.
+/// Those of [`initial_elements`]; `InsufficientMemory`.
 fn initial_values(
     backend: &dyn Backend,
     seed: u64,
@@ -107,10 +108,10 @@ fn initial_values(
 ) -> Result<Option<Vec<u8>>, HostError> {
     match initializer {
         Initializer::Zeros => Ok(None),
-        // They are there already.
+        // The plugin has allocated these bytes already, so they need no memory check.
         Initializer::Bytes(_) => initial_elements(seed, name, descriptor, initializer, cancel).map(Some),
         Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) if !backend.stores_data() => {
-            // What is wrong with them is told all the same.
+            // Generating no elements still checks the arguments.
             let none = Shape::new([0]).map_err(|error| HostError::invalid_at(name, error.to_string()))?;
             initial_elements(seed, name, &Descriptor::new(descriptor.dtype, none), initializer, cancel).map(|_| None)
         }
@@ -134,10 +135,10 @@ impl DeviceVariable {
         }
     }
 
-    /// The variable's elements: its own, or those in `weights`.
+    /// Returns the buffer of the variable's elements: its own, or the one in `weights`.
     ///
     /// # Errors
-    /// A trap where a call brings no weights for it, which is a fault of this host.
+    /// Traps if the call brings no weights for the variable, which is a bug in this host.
     pub(crate) fn buffer<'b>(&'b self, weights: Option<&'b DeviceWeights>) -> Result<&'b DeviceBuffer, HostError> {
         match &self.0.memory {
             VariableStorage::Own(buffer) => Ok(buffer),
@@ -147,12 +148,12 @@ impl DeviceVariable {
         }
     }
 
-    /// What it is for.
+    /// Returns the purpose of the variable.
     pub(crate) fn kind(&self) -> VariableKind {
         self.0.kind
     }
 
-    /// Whether its elements come with each call.
+    /// Returns whether its elements come with each call.
     pub(crate) fn is_weight(&self) -> bool {
         matches!(self.0.memory, VariableStorage::Weights { .. })
     }
@@ -161,15 +162,15 @@ impl DeviceVariable {
         self.0.sealed
     }
 
-    /// Which variable this is, for maps; two namespaces may use one name.
+    /// Returns a number that identifies the variable in maps; two namespaces can use the same name.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
 
-    /// Overwrites it with what was saved of it.
+    /// Overwrites the variable with its saved elements.
     ///
     /// # Errors
-    /// Invalid argument where that is of another shape, type or kind; whatever the device says.
+    /// Invalid argument if the saved variable has another shape, data type or kind; the device's errors.
     pub(crate) fn restore(&self, saved: &SavedVariable, backend: &dyn Backend) -> Result<(), HostError> {
         self.check(&saved.descriptor, saved.kind)?;
         Ok(overwrite(backend, self.buffer(None)?, &saved.bytes)?)
@@ -188,12 +189,12 @@ impl DeviceVariable {
     }
 }
 
-/// The variables of one model: what a checkpoint holds and a model version ships.
+/// The variables of one model: the content of a checkpoint and of a model version.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct VariableNamespace {
     seed: u64,
-    /// Came from a model version: nothing is made or changed in it.
+    /// Set for the variables of a model version: none can be created or changed.
     sealed: bool,
     variables: BTreeMap<String, DeviceVariable>,
 }
@@ -203,10 +204,10 @@ impl VariableNamespace {
         VariableNamespace { seed, sealed: false, variables: BTreeMap::new() }
     }
 
-    /// A model version's variables, uploaded once. Clones share the device memory.
+    /// Uploads a model version's variables once. Clones share the device memory.
     ///
     /// # Errors
-    /// Whatever the device says, `NoRoom` before any of them is there.
+    /// `InsufficientMemory` before any of them is uploaded; the device's errors.
     pub(crate) fn upload_sealed(
         saved: &[SavedVariable],
         backend: &dyn Backend,
@@ -222,7 +223,7 @@ impl VariableNamespace {
         Ok(VariableNamespace { seed: 0, sealed: true, variables })
     }
 
-    /// A model version's variables, whose elements are in the weights that each call brings.
+    /// Returns a model version's variables, whose elements are in the weights that each call brings.
     pub(crate) fn with_call_weights(saved: &[SavedVariable]) -> VariableNamespace {
         let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -234,7 +235,7 @@ impl VariableNamespace {
         VariableNamespace { seed: 0, sealed: true, variables: sorted.into_iter().enumerate().map(variable).collect() }
     }
 
-    /// Whether these have the same names, kinds, data types and shapes, so that they may take the others' places.
+    /// Returns whether `saved` has the same names, kinds, data types and shapes as these, so that it can replace them.
     pub(crate) fn has_same_layout(&self, saved: &[SavedVariable]) -> bool {
         let fits = |saved: &SavedVariable| {
             let same = |it: &DeviceVariable| *it.descriptor() == saved.descriptor && it.0.kind == saved.kind;
@@ -243,11 +244,11 @@ impl VariableNamespace {
         saved.len() == self.variables.len() && saved.iter().all(fits)
     }
 
-    /// The elements of every variable whose kind is wanted, read from the device, sorted by name. Of a device that keeps none
-    /// they are empty: what is saved of a variable then is what it is, not what is in it.
+    /// Returns every variable whose kind is selected, with elements read from the device, sorted by name. On a device
+    /// that stores no data the elements are empty: then only the name, kind and descriptor of a variable are saved.
     ///
     /// # Errors
-    /// `NoRoom` where the host has none for all of them; whatever the device says; `Cancelled`.
+    /// `InsufficientMemory` if the host has too little memory for all of them; the device's errors; `Cancelled`.
     pub(crate) fn save(
         &self,
         backend: &dyn Backend,
@@ -255,7 +256,7 @@ impl VariableNamespace {
         wanted: impl Fn(VariableKind) -> bool,
     ) -> Result<Vec<SavedVariable>, DeviceError> {
         let slots = self.variables.values().map(|variable| &*variable.0).filter(|slot| wanted(slot.kind));
-        // Weights that come with each call are saved by nobody.
+        // Weights that come with each call are never saved from an instance.
         let own = slots.filter_map(|slot| match &slot.memory {
             VariableStorage::Own(buffer) => Some((slot, buffer)),
             VariableStorage::Weights { .. } => None,
@@ -276,17 +277,17 @@ impl VariableNamespace {
         own.into_iter().map(save).collect()
     }
 
-    /// How many variables there are.
+    /// Returns the number of variables.
     pub(crate) fn len(&self) -> usize {
         self.variables.len()
     }
 
-    /// Overwrites the variables that have the names of these with them, and leaves the others. All or nothing; returns
-    /// how many it overwrote, at least one.
+    /// Overwrites the variables whose names are in `weights` and leaves the others unchanged. All or nothing. Returns
+    /// how many were overwritten, at least one.
     ///
     /// # Errors
-    /// Not found where none has such a name, invalid argument where one is of another shape, type or kind; whatever the
-    /// device says.
+    /// Not found if no variable has such a name; invalid argument if one has another shape, data type or kind; the
+    /// device's errors.
     pub(crate) fn load_matching(&self, weights: &[SavedVariable], backend: &dyn Backend) -> Result<usize, HostError> {
         let named = |weight: &SavedVariable| self.variables.get(&weight.name);
         let matched: Vec<_> = weights.iter().filter_map(|weight| Some((named(weight)?, weight))).collect();
@@ -303,11 +304,11 @@ impl VariableNamespace {
         Ok(matched.len())
     }
 
-    /// Overwrites every variable with what was saved. All or nothing: what was saved and what is there must have the same
-    /// names, descriptors and kinds.
+    /// Overwrites every variable with its saved elements. All or nothing: the saved and the existing variables must
+    /// have the same names, descriptors and kinds.
     ///
     /// # Errors
-    /// Not found and invalid argument, at the variable's name; whatever the device says.
+    /// Not found and invalid argument, at the variable's name; the device's errors.
     pub(crate) fn restore(&self, saved: &[SavedVariable], backend: &dyn Backend) -> Result<(), HostError> {
         let missing =
             |name: &str| HostError::not_found(name, "the checkpoint and the model differ: only one has this variable");
@@ -328,10 +329,10 @@ impl VariableNamespace {
 }
 
 impl InstanceState {
-    /// Makes a variable.
+    /// Creates a variable.
     ///
     /// # Errors
-    /// Invalid argument for its name or first elements; whatever the device says.
+    /// Invalid argument for its name or initial values; the device's errors.
     pub(crate) fn create_variable(
         &self,
         seed: u64,
@@ -345,7 +346,7 @@ impl InstanceState {
             return Err(HostError::invalid(format!("a variable's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")));
         }
         self.check_deadline()?;
-        // What does not fit is refused before its first elements are made.
+        // A variable that does not fit is refused before its initial values are generated.
         let buffer = self.backend.allocate(descriptor, &self.meter)?;
         if let Some(bytes) = initial_values(&*self.backend, seed, name, descriptor, initializer, self.cancel_token())? {
             self.backend.write_cancellable(&buffer, &bytes, self.cancel_token())?;
@@ -400,14 +401,14 @@ impl HostVariable for InstanceState {
     }
 }
 
-/// The refusal to change a variable of a published version.
+/// Returns the refusal to change a variable of a published version.
 pub(crate) fn sealed_error(name: &str) -> HostError {
     HostError::invalid_at(name, "belongs to a published model version, which never changes")
 }
 
 impl HostVariables for InstanceState {
     fn new(&mut self, seed: u64) -> wasmtime::Result<Resource<WitVariables>> {
-        // A constructor has no error to answer: past the limit of handles it traps.
+        // A constructor cannot return an error: past the limit of handles it traps.
         match self.push(VariableNamespace::new(seed)) {
             Ok(namespace) => Ok(namespace),
             Err(fault) => {
@@ -474,7 +475,7 @@ mod tests {
 
     #[test]
     fn weights_are_checked_against_the_memory_they_take_on_the_device() {
-        // Half-precision numbers are words on an adapter without storage for them.
+        // Adapters without half-precision storage keep such numbers in words.
         let weights = [saved_variable("w", DType::F16, 100, vec![0; 200])];
         let words = CompileTarget { half_storage: false, ..CompileTarget::gpu() };
         for (target, taken) in [(CompileTarget::cpu(), 200), (CompileTarget::gpu(), 200), (words, 400)] {
@@ -504,7 +505,7 @@ mod tests {
                 .map_err(|fault| format!("{fault:?}"))
         };
         assert_eq!(first(Initializer::Normal((0.0, 1.0))), Ok(None));
-        assert!(first(Initializer::Normal((0.0, -1.0))).is_err(), "it is wrong all the same");
+        assert!(first(Initializer::Normal((0.0, -1.0))).is_err(), "the arguments are checked anyway");
         assert_eq!(first(Initializer::Zeros), Ok(None));
 
         let opened = VariableNamespace::upload_sealed(&[huge.clone(), small.clone()], &device, &meter).unwrap();

@@ -1,5 +1,5 @@
-//! Noticing new model versions: a change below the models directory, or the passing of time, becomes a tick; what changed
-//! is found by looking. Events are hints only: systems drop, merge and invent them.
+//! Watches the models directory for new versions. Each change below it, and the passing of time, becomes a tick; the
+//! receiver scans the directory for the changes. Events are only hints: systems drop, merge and invent them.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,33 +13,33 @@ use tokio::sync::mpsc;
 use crate::error::PluginError;
 use crate::limits::{WATCH_DEBOUNCE, WATCH_RESCAN};
 
-/// Ticks when the models directory should be looked at. Dropping it ends the watching.
+/// A receiver of ticks, each of which means that the models directory should be scanned. Dropping it ends the watching.
 #[derive(Debug)]
 pub struct ModelWatch {
     ticks: mpsc::Receiver<()>,
-    /// The only owner: with it go the sender of hints and the thread that waits for them.
+    /// The only strong reference: dropping it drops the sender of hints and so ends the thread that waits for them.
     _watcher: Arc<Mutex<RecommendedWatcher>>,
 }
 
 impl ModelWatch {
-    /// Watches `models_dir`, which must exist, and notices where it is replaced as a whole.
+    /// Watches `models_dir`, which must exist. Also detects that the whole directory is replaced.
     ///
     /// # Errors
-    /// `Watch` where the system gives no watcher or no thread.
+    /// `Watch` if the system refuses a watcher or a thread.
     pub fn start(models_dir: &Path) -> Result<ModelWatch, PluginError> {
         ModelWatch::start_with(models_dir, WATCH_DEBOUNCE, WATCH_RESCAN)
     }
 
     fn start_with(models_dir: &Path, debounce: Duration, rescan: Duration) -> Result<ModelWatch, PluginError> {
         let dir = models_dir.canonicalize().map_err(watch_error)?;
-        // One waiting hint is as good as many.
+        // One pending hint is enough.
         let (hint, hints) = sync_channel(1);
         let replaced = Arc::new(AtomicBool::new(false));
         let forward = forward(dir.clone(), hint, Arc::clone(&replaced));
         let mut watcher = notify::recommended_watcher(forward).map_err(watch_error)?;
         watcher.watch(&dir, RecursiveMode::Recursive).map_err(watch_error)?;
         if let Some(parent) = dir.parent() {
-            // Only to see the directory itself replaced: what else is below the parent is none of ours.
+            // Only to detect that the directory itself is replaced; other files of the parent are ignored.
             watcher.watch(parent, RecursiveMode::NonRecursive).map_err(watch_error)?;
         }
         let watcher = Arc::new(Mutex::new(watcher));
@@ -49,12 +49,12 @@ impl ModelWatch {
         Ok(ModelWatch { ticks, _watcher: watcher })
     }
 
-    /// Waits for the next tick; none where watching has ended.
+    /// Waits for the next tick. Returns `None` if watching has ended.
     pub async fn changed(&mut self) -> Option<()> {
         self.ticks.recv().await
     }
 
-    /// As [`ModelWatch::changed`], for threads outside of a runtime.
+    /// Blocking form of [`ModelWatch::changed`], for threads outside of a runtime.
     pub fn blocking_changed(&mut self) -> Option<()> {
         self.ticks.blocking_recv()
     }
@@ -64,7 +64,7 @@ fn watch_error(error: impl std::fmt::Display) -> PluginError {
     PluginError::Watch { reason: error.to_string() }
 }
 
-/// Passes on that something happened at or below `dir`, or that events were lost.
+/// Returns an event handler that sends a hint if something changed at or below `dir`, or if events were lost.
 fn forward(
     dir: PathBuf,
     hint: SyncSender<()>,
@@ -72,7 +72,7 @@ fn forward(
 ) -> impl FnMut(notify::Result<notify::Event>) + Send + 'static {
     move |event| {
         let concerns = match event {
-            // Reading is no change, and looking at the models is reading.
+            // Reading is not a change; scanning the models reads them.
             Ok(event) if event.kind.is_access() => false,
             Ok(event) => {
                 if event.paths.contains(&dir) {
@@ -81,18 +81,18 @@ fn forward(
                 event.paths.is_empty() || event.paths.iter().any(|path| path.starts_with(&dir))
             }
             Err(error) => {
-                tracing::warn!(%error, "watching the models directory");
+                tracing::warn!(%error, "an error while watching the models directory: it is scanned");
                 true
             }
         };
         if concerns {
-            // A full channel holds a hint already.
+            // If the channel is full, it already holds a hint.
             let _ = hint.try_send(());
         }
     }
 }
 
-/// Turns hints into ticks: one when they have ceased for a while, and one now and then without any.
+/// Debounces hints into ticks: one tick when hints have paused, and one per rescan interval without hints.
 struct WatchDebouncer {
     hints: Receiver<()>,
     tick: mpsc::Sender<()>,
@@ -108,32 +108,32 @@ impl WatchDebouncer {
         loop {
             match self.hints.recv_timeout(self.rescan) {
                 Ok(()) => {
-                    // A writer that never pauses does not hold ticks up for ever.
+                    // A writer that never pauses must not delay ticks forever.
                     let latest = Instant::now() + 10 * self.debounce;
                     while Instant::now() < latest && self.hints.recv_timeout(self.debounce).is_ok() {}
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            // Before the tick: what happens between looking and watching would be missed.
+            // Watch the new directory before the tick, so that no change between the scan and the watch is missed.
             if self.replaced.swap(false, Ordering::AcqRel) {
                 self.rewatch();
             }
-            // A full channel holds a tick already.
+            // If the channel is full, it already holds a tick.
             if let Err(mpsc::error::TrySendError::Closed(())) = self.tick.try_send(()) {
                 return;
             }
         }
     }
 
-    /// Follows the path to the directory that is there now.
+    /// Watches the directory that the path now refers to.
     fn rewatch(&self) {
         let Some(watcher) = self.watcher.upgrade() else { return };
         let mut watcher = watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        // The old directory may be gone, and its watch with it.
+        // The old directory and its watch are possibly gone.
         let _ = watcher.unwatch(&self.dir);
         if let Err(error) = watcher.watch(&self.dir, RecursiveMode::Recursive) {
-            tracing::warn!(%error, "the models directory is not watched; it is looked at now and then");
+            tracing::warn!(%error, "cannot watch the models directory: it is only scanned at intervals");
             self.replaced.store(true, Ordering::Release);
         }
     }

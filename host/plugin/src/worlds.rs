@@ -1,5 +1,5 @@
-//! The worlds that a plugin can be of, read from the interface files that this program was built with: what is listed can
-//! be no other than what is spoken.
+//! The WIT worlds that a plugin can implement, read from the embedded interface files of this build, so that the list
+//! cannot differ from what the host implements.
 
 use include_dir::{Dir, include_dir};
 use wit_parser::{Resolve, SourceMap, WorldItem, WorldKey};
@@ -7,35 +7,36 @@ use wit_parser::{Resolve, SourceMap, WorldItem, WorldKey};
 use crate::error::PluginError;
 use crate::inspect::ComponentInterface;
 
-/// The interface files.
+/// The embedded interface files.
 pub static WIT_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
 
-/// The world of the host's own side, which no plugin is of.
+/// The host's own world, which no plugin implements.
 const HOST_WORLD: &str = "any-plugin";
 
-/// A world that a plugin can be of.
+/// A world that a plugin can implement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginWorld {
-    /// Its name: `model-plugin`.
+    /// The world's name, such as `model-plugin`.
     pub name: String,
-    /// The version of the package that it belongs to, which all its interfaces have.
+    /// The version of its package, which all its interfaces have.
     pub version: String,
-    /// What it is for, in a sentence or two.
+    /// Its purpose, in a sentence or two.
     pub about: String,
-    /// Interfaces that a plugin of it exports, in the order of the file.
+    /// Interfaces that a plugin of this world exports, in the order of the file.
     pub exports: Vec<String>,
-    /// Interfaces that it is given.
+    /// Interfaces that a plugin of this world can import.
     pub imports: Vec<String>,
 }
 
-/// Every world that a plugin can be of, in the order of the file.
+/// Returns every world that a plugin can implement, in the order of the file.
 ///
 /// # Errors
-/// `Engine` where the files that this program carries are no WIT package.
+/// `Engine` if the embedded files are not a WIT package.
 pub fn plugin_worlds() -> Result<Vec<PluginWorld>, PluginError> {
     let mut sources = SourceMap::default();
     for file in WIT_FILES.files() {
-        let text = file.contents_utf8().ok_or_else(|| PluginError::engine("an interface file is no text"))?;
+        let text =
+            file.contents_utf8().ok_or_else(|| PluginError::engine("an embedded interface file is not UTF-8"))?;
         sources.push_str(&file.path().display().to_string(), text);
     }
     let group = sources.parse().map_err(|(_, error)| PluginError::engine(error))?;
@@ -56,12 +57,13 @@ pub fn plugin_worlds() -> Result<Vec<PluginWorld>, PluginError> {
 }
 
 impl PluginWorld {
-    /// What a component of it exports: `saggar:plugin/trainer@0.1.0`.
+    /// Returns the exports of a component of this world, such as `saggar:plugin/trainer@0.1.0`.
     pub fn export_names(&self) -> impl Iterator<Item = String> {
         self.exports.iter().map(|interface| format!("saggar:plugin/{interface}@{}", self.version))
     }
 
-    /// Whether `text` names it: its name alone, or with its version or the beginning of that, as in `train-plugin@0.1`.
+    /// Returns whether `text` is the world's name, optionally with its version or a prefix of it, as in
+    /// `train-plugin@0.1`.
     pub fn matches_name(&self, text: &str) -> bool {
         let Some((name, version)) = text.split_once('@') else { return text == self.name };
         let begins = self.version.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -69,12 +71,13 @@ impl PluginWorld {
     }
 }
 
-/// What a component exports, by name with its version; none where the bytes are no component. It is not compiled.
+/// Returns the exports of a component by name and version, without compiling it, or `None` if the bytes are not a
+/// component.
 pub fn component_exports(wasm: &[u8]) -> Option<Vec<String>> {
     ComponentInterface::from_bytes(wasm).map(|face| face.exports)
 }
 
-/// The names of interfaces among what a world gives or takes.
+/// Returns the names of the interfaces in a world's imports or exports.
 fn interface_names<'a>(resolve: &Resolve, items: impl Iterator<Item = (&'a WorldKey, &'a WorldItem)>) -> Vec<String> {
     let name = |(_, item): (&WorldKey, &WorldItem)| match item {
         WorldItem::Interface { id, .. } => resolve.interfaces[*id].name.clone(),

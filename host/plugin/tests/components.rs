@@ -1,4 +1,4 @@
-//! Components that are wrong or that misbehave, written by hand: what the host says of each, and that it lives on.
+//! Invalid and misbehaving components, written by hand: each gets its error, and the host survives.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says what it skips")]
 
@@ -18,7 +18,7 @@ use saggar_plugin::{
 };
 use trainer::TrainerComponent;
 
-/// A component whose trainer runs `body`, with `imports` and with its interfaces of `version`.
+/// Returns a component whose trainer runs `body`, with `imports` and interfaces of `version`.
 fn trainer_component(imports: &str, version: &str, body: &str) -> Vec<u8> {
     let fields = "(func $deep (param i64) (result i64)
         (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
@@ -65,10 +65,10 @@ fn a_truncated_component_is_malformed() {
     host.compile(&whole).unwrap();
     for length in 8..whole.len() {
         match host.compile(&whole[..length]) {
-            // A cut between two sections leaves a component that is well-formed but empty-handed.
+            // A cut between two sections leaves a valid component without exports.
             Err(PluginError::Malformed { .. } | PluginError::NoExports { .. }) => {}
             Err(error) => panic!("{length}: {error}"),
-            // Only the names in the last section, which is a custom one, may be missing.
+            // Only the names in the last section, a custom one, can be missing.
             Ok(plugin) => assert!(plugin.has_trainer() && whole[length] == 0, "{length}"),
         }
     }
@@ -88,13 +88,13 @@ fn unknown_imports_are_refused_by_name() {
     check(&instance("saggar:plugin/tensors@0.2.0"), "0.1.0", "saggar:plugin/tensors has version 0.2.0");
     check("", "0.7.0", "saggar:plugin/trainer has version 0.7.0");
     check("", "1.1.0", "this host speaks 0.1.0");
-    // Patches of one minor version are one interface.
+    // All patch versions of a minor version are compatible.
     host.compile(&trainer_component(&instance("saggar:plugin/logging@0.1.0"), "0.1.0", "")).unwrap();
     let wrong = r#"(import "saggar:plugin/logging@0.1.0" (instance (export "log" (func (param "line" string)))))"#;
     check(wrong, "0.1.0", "does not fit saggar:plugin@0.1.0");
 }
 
-/// `open("/etc/passwd")` would need one of these.
+/// A call such as `open("/etc/passwd")` would need one of these imports.
 #[test]
 fn a_plugin_that_imports_files_network_or_environment_is_refused() {
     let host = host();
@@ -164,7 +164,7 @@ fn each_kind_of_guest_failure_has_its_own_reason() {
     let little = TrainLimits { memory_bytes: Some(32 << 20), ..TrainLimits::default() };
     let message = check(grow, little, "MEMORY_LIMIT");
     assert!(message.contains("33554432 bytes"), "{message}");
-    // After all of this the host is as good as new, and enough memory is enough.
+    // After all of this the host still works, and a sufficient memory limit suffices.
     assert_eq!(
         run(&host, &trainer_component("", "0.1.0", grow), TrainLimits::default()).unwrap(),
         TrainOutcome::Finished

@@ -1,5 +1,5 @@
-//! Faults that only components written by hand can have: traps outside of their exports, floods of what the engine counts,
-//! and calls of the host from within a call of the host. Each is refused by name, and the host goes on.
+//! Faults that only components written by hand can have: traps outside of their exports, floods of resources that the
+//! engine counts, and host calls within a host call. Each gets its error, and the host survives.
 
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
@@ -25,7 +25,7 @@ fn run(host: &PluginEngine, plugin: &CompiledPlugin) -> Result<TrainOutcome, Plu
     train(host, plugin, cpu(), Meter::unlimited(), BTreeMap::new(), context, TrainLimits::default())
 }
 
-/// How the trainer ends. After it, the same host must run one that behaves.
+/// Runs the trainer and returns its outcome. Then the same host must run a well-behaved one.
 fn run_then_check_host(host: &PluginEngine, trainer: TrainerComponent<'_>) -> Result<TrainOutcome, PluginError> {
     let ended = run(host, &host.compile(&trainer.wasm())?);
     let well = host.compile(&TrainerComponent::default().wasm()).unwrap();
@@ -33,7 +33,7 @@ fn run_then_check_host(host: &PluginEngine, trainer: TrainerComponent<'_>) -> Re
     ended
 }
 
-/// A resource of the component's own, whose destructor does this, with `new` and `drop` of it for the module.
+/// Returns a resource of the component with this destructor, and its `new` and `drop` for the module.
 fn resource(destructor: &str) -> String {
     format!(
         r#"(core module $d (func $destroy (export "destroy") (param i32) {destructor}))
@@ -75,7 +75,7 @@ fn traps_in_start_functions_and_destructors_are_named() {
     let traps = resource("unreachable");
     let (during, reason) = trap(trainer_with_resource(&traps, "(call $drop (call $new (i32.const 7)))"));
     assert_eq!((during, reason.contains("unreachable") && reason.contains("destroy")), ("train", true), "{reason}");
-    // What is left when the call ends goes with the instance, and nothing of the plugin's runs.
+    // A handle that is left when the call ends is dropped with the instance, without running the destructor.
     let left = trainer_with_resource(&traps, "(drop (call $new (i32.const 7)))");
     assert_eq!(run_then_check_host(&host, left).unwrap(), TrainOutcome::Finished);
 
@@ -87,7 +87,7 @@ fn traps_in_start_functions_and_destructors_are_named() {
     assert_eq!((during, reason.contains("unknown handle index")), ("train", true), "{reason}");
 }
 
-/// Memory of this process that no file stands behind, at its most since the last call, in bytes.
+/// Returns the peak of this process's anonymous memory since the last call, in bytes.
 fn anonymous_peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -95,13 +95,13 @@ fn anonymous_peak() -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() << 10
 }
 
-/// Host memory that a flood may take until it is refused.
+/// Host memory that a flood can take until it is refused, in bytes.
 const FLOOD_BYTES_MAX: u64 = 16 << 20;
 
-/// Runs a flood, and returns its end with what it took of this process's memory.
+/// Runs a flood. Returns its outcome and the growth of this process's memory in bytes.
 fn measure_flood(host: &PluginEngine, trainer: TrainerComponent<'_>) -> (Result<TrainOutcome, PluginError>, u64) {
     let plugin = host.compile(&trainer.wasm()).unwrap();
-    // The first run of anything takes memory that the process keeps.
+    // A first run allocates memory that the process keeps.
     run(host, &host.compile(&TrainerComponent::default().wasm()).unwrap()).unwrap();
     anonymous_peak();
     let before = anonymous_peak();
@@ -124,7 +124,7 @@ fn a_flood_of_table_elements_is_refused_by_name() {
     let until_refused = format!("(loop (br_if 0 (i32.ne {} (i32.const -1)))) unreachable", grow("$t", 1000));
     refused(TrainerComponent { fields: "(table $t 0 funcref)", body: &until_refused, ..TrainerComponent::default() });
 
-    // All tables of an instance together.
+    // The limit applies to all tables of an instance together.
     let tables: String = (0..8).map(|number| format!("(table $t{number} 0 funcref)")).collect();
     let all = |by: u32| -> String {
         let each =
@@ -135,7 +135,7 @@ fn a_flood_of_table_elements_is_refused_by_name() {
     let within = TrainerComponent { fields: &tables, body: &all(12_000), ..TrainerComponent::default() };
     assert_eq!(run_then_check_host(&host, within).unwrap(), TrainOutcome::Finished);
 
-    // Who is refused and goes on has not failed.
+    // A plugin that continues after the refusal has not failed.
     let goes_on = format!("(drop {})", grow("$t", 1 << 30));
     let body = TrainerComponent { fields: "(table $t 0 funcref)", body: &goes_on, ..TrainerComponent::default() };
     assert_eq!(run_then_check_host(&host, body).unwrap(), TrainOutcome::Finished);
@@ -165,11 +165,11 @@ fn a_flood_of_component_handles_is_refused_by_name() {
         measure_flood(&host, trainer_with_resource(&prelude, "(loop (drop (call $new (i32.const 7))) (br 0))"));
     let error = ended.unwrap_err();
     assert_eq!(error.reason(), "HANDLE_LIMIT", "{error}");
-    let told = format!("the plugin holds {COMPONENT_HANDLES_MAX} handles, the most it may (train): ");
+    let told = format!("the plugin holds {COMPONENT_HANDLES_MAX} handles, which is the limit (train): ");
     assert!(error.to_string().starts_with(&told), "{error}");
     assert!(bytes <= FLOOD_BYTES_MAX, "{bytes} bytes");
 
-    // Those that were dropped do not count.
+    // Dropped handles do not count.
     let many = 3 * COMPONENT_HANDLES_MAX;
     let body = format!(
         "(local $n i32) (loop (call $drop (call $new (i32.const 7)))
@@ -178,8 +178,8 @@ fn a_flood_of_component_handles_is_refused_by_name() {
     assert_eq!(run_then_check_host(&host, trainer_with_resource(&prelude, &body)).unwrap(), TrainOutcome::Finished);
 }
 
-/// A trainer that asks for the job's parameters, which the host writes to memory that `realloc` gives it. `realloc` does
-/// this before it answers.
+/// Returns a trainer that requests the job's parameters, which the host writes to memory that the component's `realloc`
+/// returns. `realloc` runs this code first.
 fn trainer_requesting_parameters(realloc: &str) -> Vec<u8> {
     let prelude = format!(
         r#"(import "saggar:plugin/job@0.1.0" (instance $job
@@ -203,7 +203,7 @@ fn trainer_requesting_parameters(realloc: &str) -> Vec<u8> {
     trainer.wasm()
 }
 
-/// The host calls a plugin from within a call only to be given memory. There the plugin may call nobody.
+/// During a host call, the host calls the plugin only for memory. That call must not call the host.
 #[test]
 fn a_host_call_within_a_host_call_is_refused() {
     let host = host();
@@ -214,13 +214,13 @@ fn a_host_call_within_a_host_call_is_refused() {
         match run(&host, &enters).unwrap_err() {
             PluginError::Trap { during: "train", reason } => {
                 assert!(reason.contains("cannot leave component instance"), "{reason}");
-                assert!(reason.contains("realloc"), "who did it is named: {reason}");
+                assert!(reason.contains("realloc"), "the function at fault is named: {reason}");
             }
             error => panic!("{error}"),
         }
         assert_eq!(run(&host, &well).unwrap(), TrainOutcome::Finished);
     }
-    // What `realloc` does wrong otherwise is told as well.
+    // Other failures of `realloc` are reported too.
     let traps = host.compile(&trainer_requesting_parameters("unreachable")).unwrap();
     assert!(matches!(run(&host, &traps), Err(PluginError::Trap { during: "train", .. })));
     let nowhere = host.compile(&trainer_requesting_parameters("(return (i32.const -8))")).unwrap();

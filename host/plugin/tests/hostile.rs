@@ -1,4 +1,4 @@
-//! A plugin that misbehaves as it is told: each way has its error, and the host and other plugins live on.
+//! A plugin that misbehaves in a requested way: each way has its error, and the host and other plugins survive.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and says what it skips")]
 
@@ -50,7 +50,7 @@ impl HostilePluginFixture {
         let job = Box::new(RecordingJobContext { parameters, ..job });
         let meter = Meter::new(DEVICE_BYTES);
         let outcome = train(&self.host, &self.plugin, cpu(), meter.clone(), BTreeMap::new(), job, limits);
-        assert_eq!(meter.bytes(), 0, "{behaviour} left something on the device");
+        assert_eq!(meter.bytes(), 0, "{behaviour} left device memory allocated");
         outcome
     }
 
@@ -75,13 +75,13 @@ fn x(items: usize) -> Vec<(String, Descriptor, Vec<u8>)> {
     vec![("x".to_owned(), descriptor, bytes)]
 }
 
-/// The reasons that a misbehaviour may end with. Which of two limits is met first is the plugin's business.
+/// The possible reasons of each failure. The plugin decides which of two limits it reaches first.
 const TRAINING_FAULTS: [(&str, &[&str]); 14] = [
     ("loop", &["DEADLINE"]),
     ("trap", &["TRAP"]),
     ("drop", &["TRAP"]),
     ("panic", &["TRAP"]),
-    // A Rust plugin keeps large frames in its own memory, below which there is none.
+    // A Rust plugin keeps large frames in its linear memory; a stack overflow there is an access below address 0.
     ("recurse", &["STACK_OVERFLOW", "TRAP"]),
     ("memory", &["MEMORY_LIMIT"]),
     ("handles", &["HANDLE_LIMIT"]),
@@ -126,7 +126,7 @@ fn each_misbehaving_training_fails_with_its_own_reason() {
     );
 }
 
-/// A gradient that cannot be had is refused when it is asked for, with the operator's name and the plugin's label.
+/// A missing gradient is refused when it is requested, with the operator's name and the plugin's label.
 #[test]
 fn a_missing_gradient_error_names_the_operator_and_its_label() {
     let Some(bench) = HostilePluginFixture::new() else { return };
@@ -143,7 +143,7 @@ fn a_missing_gradient_error_names_the_operator_and_its_label() {
 #[test]
 fn floods_of_log_lines_and_metrics_are_truncated() {
     let Some(bench) = HostilePluginFixture::new() else { return };
-    // Reporting is not asking for anything: such a training counts as hung.
+    // Logging and reporting metrics do not reset the watchdog, so this training counts as hung.
     let limits = TrainLimits { watchdog_timeout: Duration::from_secs(2), ..TrainLimits::default() };
     let flood = |behaviour| {
         let record = JobRecording::default();
@@ -247,9 +247,9 @@ fn larger_batch_sizes_are_built_when_requests_fill_them() {
         x(7)[0].2,
         "y is x, through 4, 2 and 1"
     );
-    assert_eq!(model.instance_count(), 1, "the instance that built them is dropped: there is no place for it");
+    assert_eq!(model.instance_count(), 1, "the instance that built them is dropped: the pool is full");
 
-    // A size whose building fails is left out: the others answer.
+    // A size that fails to build is not used: the other sizes serve.
     let model = bench.load("well", "wrong-batch", limits).unwrap();
     let until = Instant::now() + CALL_TIMEOUT;
     assert_eq!(model.batch_sizes_for(4), [1]);
@@ -261,7 +261,7 @@ fn larger_batch_sizes_are_built_when_requests_fill_them() {
     assert!(!model.is_building_size(), "it is not tried again");
 }
 
-/// No instruction of theirs runs: the host itself has to look at the clock.
+/// No instruction of the plugin runs in these cases, so the host itself must check the deadline.
 #[test]
 fn host_work_for_a_plugin_stops_at_the_call_deadline() {
     let Some(bench) = HostilePluginFixture::new() else { return };
@@ -283,7 +283,7 @@ fn host_work_for_a_plugin_stops_at_the_call_deadline() {
         let cancel = CancelToken::new(move || began.elapsed() > Duration::from_millis(500));
         let terms = PredictionOptions { cancel: Some(cancel), ..PredictionOptions::with_deadline(CALL_TIMEOUT) };
         let error = model.predict(x(1), &terms).unwrap_err();
-        // Between two dispatches the plugin is told, and gives up by itself.
+        // Between two dispatches the plugin gets the error `cancelled` and returns.
         assert!(matches!(error.reason(), "CANCELLED" | "PLUGIN_ERROR"), "{slow}: {error}");
         assert!(began.elapsed() < late, "{slow}: a cancelled prediction ended after {:?}", began.elapsed());
 
@@ -300,7 +300,7 @@ fn a_prediction_that_requires_an_idle_instance_does_not_wait() {
     let Some(bench) = HostilePluginFixture::new() else { return };
     let model = bench.load("well", "fragile", ModelLimits::default()).unwrap();
     let prompt = PredictionOptions { requires_idle_instance: true, ..PredictionOptions::with_deadline(CALL_TIMEOUT) };
-    assert!(model.predict(x(1), &prompt).is_ok(), "the first instance is there");
+    assert!(model.predict(x(1), &prompt).is_ok(), "the first instance is loaded");
     let mut broken = x(1);
     broken[0].2 = [-1.0f32, 0.0, 0.0, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(model.predict(broken, &prompt).unwrap_err().reason(), "TRAP");
@@ -315,7 +315,7 @@ fn outputs_that_break_the_signature_are_refused() {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
         let error = model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err();
         assert_eq!(error.reason(), "BAD_OUTPUT", "{behaviour}: {error}");
-        assert_eq!(model.instance_count(), 1, "the instance is as good as before");
+        assert_eq!(model.instance_count(), 1, "the instance can be reused");
     }
     let predict = |behaviour| {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
@@ -325,10 +325,10 @@ fn outputs_that_break_the_signature_are_refused() {
     let (reason, says, instances) = predict("many-outputs");
     assert_eq!((reason, instances), ("BAD_OUTPUT", 1), "{says}");
     assert_eq!(says, "output y0: the signature promises 1 outputs, and the plugin gave 40000 outputs");
-    // It fails at making them, and its instance, which holds them, is given up.
+    // Creating them fails, and the instance that holds them is dropped.
     let (reason, says, instances) = predict("million-outputs");
     assert_eq!((reason, instances), ("HANDLE_LIMIT", 0), "{says}");
-    assert!(says.contains("the plugin holds 50000 handles, the most it may (predict)"), "{says}");
+    assert!(says.contains("the plugin holds 50000 handles, which is the limit (predict)"), "{says}");
     let (reason, says, instances) = predict("long-names");
     assert_eq!((reason, instances), ("BAD_OUTPUT", 1));
     assert!(says.len() < 1000, "a message of {} bytes", says.len());
@@ -336,12 +336,12 @@ fn outputs_that_break_the_signature_are_refused() {
     assert_eq!((reason, instances), ("PLUGIN_ERROR", 1));
     assert!(says.len() < 20_000, "a message of {} bytes", says.len());
     assert_eq!(predict("error").0, "PLUGIN_ERROR");
-    // Not a number is a number as far as a host is concerned.
+    // NaN is a valid output for the host.
     let model = bench.load("well", "nan", ModelLimits::default()).unwrap();
     assert!(model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).is_ok());
 }
 
-/// Takes so many pieces, and then says why it takes no more.
+/// A sink that accepts `takes` pieces and then returns an error.
 #[derive(Debug)]
 struct LimitedPieceSink {
     taken: AtomicUsize,
@@ -371,7 +371,7 @@ fn invalid_output_pieces_are_refused_and_valid_ones_are_counted() {
             .unwrap_err();
         let without = model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err();
         let kept = model.instance_count();
-        assert_eq!(Arc::strong_count(&listener), 1, "{behaviour}: the instance let go of it");
+        assert_eq!(Arc::strong_count(&listener), 1, "{behaviour}: the instance dropped the sink");
         (error, without.to_string(), listener.taken.load(Ordering::Relaxed), kept)
     };
     for (behaviour, says) in [
@@ -383,20 +383,16 @@ fn invalid_output_pieces_are_refused_and_valid_ones_are_counted() {
     ] {
         let (error, without, taken, kept) = send(behaviour, usize::MAX, SendPieceError::Gone);
         assert!(error.to_string().contains(says), "{behaviour}: {error}");
-        assert_eq!(
-            (error.to_string(), taken, kept),
-            (without, 0, 1),
-            "{behaviour}: refused with a listener or without"
-        );
+        assert_eq!((error.to_string(), taken, kept), (without, 0, 1), "{behaviour}: refused with a sink or without");
     }
     let (error, without, taken, kept) = send("emit-million", usize::MAX, SendPieceError::Gone);
     assert!(error.to_string().contains("a prediction sends at most 65536 pieces"), "{error}");
     assert_eq!((error.to_string(), taken, kept), (without, PIECES_MAX, 1));
 
     let (error, _, taken, kept) = send("emit-million", 10, SendPieceError::Gone);
-    // Not a failure of the plugin, however long whoever listened takes to go.
+    // A cancelled prediction is not a failure of the plugin.
     assert!(matches!(error, PluginError::Cancelled { .. }), "{error}");
-    assert_eq!((taken, kept), (11, 1), "told once, it gave up, and its instance is as good as before");
+    assert_eq!((taken, kept), (11, 1), "after one error it returned, and its instance can be reused");
     let (error, _, taken, _) = send("emit-million", 10, SendPieceError::Late);
     assert_eq!((error.reason(), taken), ("DEADLINE", 11));
 }

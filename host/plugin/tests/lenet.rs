@@ -1,4 +1,5 @@
-//! The reference plugin, end to end on the CPU: it trains on handwritten digits, is stopped and resumed, and predicts.
+//! End-to-end test of the reference plugin on the CPU: it trains on handwritten digits, is stopped and resumed, and
+//! predicts.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and says what it skips")]
 
@@ -22,7 +23,7 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The plugin and the digits, or none where the plugin is not built.
+/// The plugin and the digits; cannot be created if the plugin is not built.
 struct LenetFixture {
     host: PluginEngine,
     plugin: CompiledPlugin,
@@ -68,7 +69,7 @@ impl LenetFixture {
         LoadedModel::load(&self.host, parts, cpu()).unwrap()
     }
 
-    /// Images of the test part, and their labels.
+    /// Returns the first images of the test split, and their labels.
     fn test_images(&self, count: usize) -> (Vec<u8>, Vec<u8>) {
         let items: Vec<u64> = self.digits.items(Some("test")).unwrap().take(count).collect();
         (self.digits.read("image", &items).unwrap(), self.digits.read("label", &items).unwrap())
@@ -111,18 +112,18 @@ fn lenet_learns_digits_and_predicts_them() {
     let model = bench.load(&record, ModelLimits::default());
     assert_eq!(model.signature().outputs[0].classes.len(), 10);
     model.warm_up(CALL_TIMEOUT).unwrap();
-    // An odd number: the batch is split and padded.
+    // An odd number, so that the batch is split and padded.
     let count = 355;
     let (pixels, truth) = bench.test_images(count);
     let outputs = model.predict(images(count, &pixels), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
     let found = labels(&outputs);
     let right = found.iter().zip(&truth).filter(|(a, b)| a == b).count();
     println!("{right} of {count} right");
-    // The project's floor for this plugin on these digits.
+    // The project's minimum accuracy of this plugin on these digits.
     assert!(right as f64 >= 0.95 * count as f64, "{right} of {count}");
     assert_eq!(outputs[2].1.shape.dims(), [count, 10]);
 
-    // A model whose programs would take more than it may keeps to the smallest size.
+    // A model whose larger programs would exceed their memory limit keeps the smallest batch size.
     let small = bench.load(&record, ModelLimits { batch_bytes_max: 1, ..ModelLimits::default() });
     small.warm_up(CALL_TIMEOUT).unwrap();
     assert_eq!(
@@ -131,7 +132,7 @@ fn lenet_learns_digits_and_predicts_them() {
     );
     assert_eq!(small.batch_sizes_for(1), [1]);
 
-    // Each alone gives what the batch gives: padding and neighbours do not leak.
+    // Each image alone gets the result of the batch: padding and other items have no influence.
     for at in 0..20 {
         let alone =
             model.predict(images(1, &pixels[at * 64..]), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
@@ -145,7 +146,7 @@ fn lenet_learns_digits_and_predicts_them() {
     println!("{:.0} us a prediction of one image", began.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
 }
 
-/// More threads than instances: all are answered, and with their own images.
+/// With more threads than instances, every request gets the result for its image.
 fn check_concurrent_predictions(model: &LoadedModel, pixels: &[u8], found: &[u8]) {
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -203,7 +204,7 @@ fn requests_that_break_the_signature_are_refused_before_the_plugin_runs() {
         model.predict(Vec::new(), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason(),
         "BAD_INPUT"
     );
-    // A deadline that has passed before the call begins costs nothing.
+    // A request whose deadline has passed before the call begins uses no instance.
     let late = model.predict(images(4, &pixels), &PredictionOptions::with_deadline(Duration::ZERO)).unwrap_err();
     assert_eq!(late.reason(), "DEADLINE", "{late}");
     assert_eq!(model.instance_count(), 1);

@@ -1,5 +1,5 @@
-//! Trainings in mixed precision, of plugins that know nothing of it: on handwritten digits they come as far as in single
-//! precision, go on bit for bit, and publish what others do.
+//! Mixed-precision trainings of plugins that do not know about it: on handwritten digits they reach the accuracy of
+//! single precision, resume bit-identically, and publish the same variables.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and says what it skips")]
 
@@ -17,11 +17,11 @@ use saggar_store::checkpoint::digest_of_variables;
 use saggar_store::{Checkpoint, ColumnarDataset, DatasetStore};
 use saggar_tensor::DType;
 
-/// How far two epoch tables may be apart at their end: five of the 359 digits that are held out. Roundings that differ make
-/// another training, which errs in other places.
+/// Maximum difference of the final accuracies: five of the 359 held-out digits. Different rounding makes the training
+/// different, so it errs on other digits.
 const ACCURACY_DIFFERENCE_MAX: f64 = 0.015;
 
-/// A plugin and the digits, or none where the plugin is not built.
+/// A plugin and the digits; cannot be created if the plugin is not built.
 struct MixedPrecisionFixture {
     host: PluginEngine,
     plugin: CompiledPlugin,
@@ -62,7 +62,7 @@ impl MixedPrecisionFixture {
         self.train_on(cpu(), job)
     }
 
-    /// Trains to the end, in single precision or in mixed.
+    /// Trains to the end, in single or mixed precision.
     fn train_to_end(&self, device: Arc<dyn Backend>, parameters: &str, is_mixed: bool) -> JobRecording {
         let record = JobRecording::default();
         let job = RecordingJobContext { is_mixed, ..job(&record, parameters) };
@@ -94,7 +94,7 @@ fn print_side_by_side(name: &str, single: &JobRecording, mixed: &JobRecording) {
     }
 }
 
-/// What a checkpoint keeps of the scale: itself, and how many steps were left out.
+/// Returns the loss scale in a checkpoint and the number of skipped steps.
 fn scale(checkpoint: &Checkpoint) -> Option<(f32, i32)> {
     let bytes = |name: &str| {
         let saved = checkpoint.variables.iter().find(|it| it.name == name)?;
@@ -104,7 +104,7 @@ fn scale(checkpoint: &Checkpoint) -> Option<(f32, i32)> {
     Some((f32::from_le_bytes(bytes("saggar/loss-scale")?), left_out))
 }
 
-/// The epoch tables agree, and both fall.
+/// Checks that the final accuracies agree and that both losses decrease.
 fn check_similar_accuracy(name: &str, single: &JobRecording, mixed: &JobRecording) {
     print_side_by_side(name, single, mixed);
     let last = |record, name| *series(record, name).last().unwrap();
@@ -174,7 +174,7 @@ fn a_resumed_mixed_precision_training_is_bit_identical() {
     assert!(stops >= 2, "{stops} stops");
     let digest = |record: &JobRecording| record.with(|kept| digest_of_variables(&kept.published[0].1));
     assert_eq!(digest(&whole), digest(&cut));
-    // Checkpoints at the same step are the same, scale and counts too.
+    // Checkpoints at the same step are equal, including the scale and counts.
     let saved = |record: &JobRecording| {
         record.with(|kept| {
             let all = kept.checkpoints.iter();
@@ -221,7 +221,7 @@ fn mixed_precision_works_with_shards_and_skipped_updates() {
         let (found, expected) = (accuracy(&record), accuracy(&plain));
         assert!((found - expected).abs() < 0.03, "{shards} shards, {leaves_out}: {found}, not {expected}");
         if shards == 1 {
-            assert_eq!(weights(&record), weights(&plain), "what is left out anyway is left out once");
+            assert_eq!(weights(&record), weights(&plain), "a step that mixed precision skips is skipped once");
         }
     }
 }
@@ -230,7 +230,7 @@ fn mixed_precision_works_with_shards_and_skipped_updates() {
 fn an_overflowing_step_is_logged() {
     let Some(bench) = MixedPrecisionFixture::new("mlp") else { return };
     let record = JobRecording::default();
-    // One item a batch: at the first scales its gradients do not fit into float16.
+    // With one item per batch, the gradients overflow float16 at the first scales.
     let job = RecordingJobContext { is_mixed: true, every: 10, ..job(&record, r#"{"epochs": 1, "batch": 1}"#) };
     assert_eq!(bench.train(job), TrainOutcome::Finished);
     record.with(|kept| {
@@ -238,6 +238,9 @@ fn an_overflowing_step_is_logged() {
             kept.lines.iter().map(|(_, line)| line).filter(|line| line.starts_with("mixed precision: ")).collect();
         let (scale, left_out) = scale(kept.checkpoints.last().unwrap()).unwrap();
         assert!(left_out > 0 && scale < 65536.0, "{scale}, {left_out}");
-        assert!(told[0].contains("left out, ") && told[0].contains("the loss scale is "), "{told:?}");
+        assert!(
+            told[0].contains("left out, ") && told[0].contains("the loss scale is "),
+            "after {left_out} skipped steps at {scale}"
+        );
     });
 }

@@ -1,5 +1,5 @@
-//! The user's own configuration, `~/.config/saggar/config.toml`: what commands take where neither flag, environment nor
-//! project file says anything.
+//! The user's configuration, `~/.config/saggar/config.toml`: defaults for settings that neither flags, environment nor
+//! project file give.
 
 use toml::de::DeTable;
 
@@ -8,24 +8,24 @@ use crate::manifest::is_device_name;
 use crate::manifest_table::ManifestTable;
 use crate::parse_report::ParseReport;
 
-/// What a user has said once for all projects.
+/// A user's settings for all projects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserConfig {
-    /// The server to talk to.
+    /// Address of the server.
     pub host: Option<String>,
-    /// The certificate to trust.
+    /// Path of the certificate to trust.
     pub ca: Option<String>,
-    /// Where jobs compute.
+    /// The device that jobs compute on.
     pub device: Option<String>,
-    /// The group that jobs are numbered in, outside of a project's directory.
+    /// The project of jobs that are submitted outside of a project's directory.
     pub project: Option<String>,
 }
 
 impl UserConfig {
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Errors
-    /// Every mistake with its place.
+    /// Every mistake with its position.
     pub fn parse(text: &str) -> Result<UserConfig, Diagnostics> {
         let report = ParseReport::new(text);
         let (document, broken) = DeTable::parse_recoverable(text);

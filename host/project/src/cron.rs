@@ -1,5 +1,5 @@
-//! Cron lines of five fields, in UTC: minute, hour, day of the month, month, day of the week. A restricted day of the month
-//! and a restricted day of the week mean either, as cron has it.
+//! Cron lines of five fields, in UTC: minute, hour, day of the month, month, day of the week. If both day fields are
+//! restricted, either must match, as in cron.
 
 use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
 
@@ -7,7 +7,7 @@ use crate::error::CronError;
 
 const FIELD_NAMES: [&str; 5] = ["minute", "hour", "day-of-month", "month", "day-of-week"];
 
-/// A cron line that comes again and again.
+/// A cron line.
 #[derive(Clone, Debug)]
 pub struct CronSchedule {
     text: String,
@@ -15,16 +15,16 @@ pub struct CronSchedule {
 }
 
 impl CronSchedule {
-    /// Reads `15 23 * * *`.
+    /// Parses a line such as `15 23 * * *`.
     ///
     /// # Errors
-    /// `CronError` with the field and where it stands; `Never` for a date that does not exist.
+    /// `CronError` with the field and its position; `Never` for a date that does not exist.
     pub fn parse(text: &str) -> Result<CronSchedule, CronError> {
         let fields = split_fields(text);
         if fields.len() != FIELD_NAMES.len() {
             return Err(CronError::Fields { count: fields.len() });
         }
-        // Each field alone among stars: the library says what is wrong, this says where.
+        // Parse each field alone, among stars: the library gives the reason of an error, this gives the position.
         for (at, ((offset, word), field)) in fields.iter().zip(FIELD_NAMES).enumerate() {
             let mut line = ["*"; FIELD_NAMES.len()];
             line[at] = word;
@@ -42,21 +42,22 @@ impl CronSchedule {
             offset: 0,
         })?;
         let cron = CronSchedule { text: text.to_owned(), crontab };
-        // 2001 begins four years that end with a leap year, which is all that the library looks through.
+        // The library searches four years. The four years from 2001 include a leap year.
         match cron.next_after(978_307_200_000) {
             Some(_) => Ok(cron),
             None => Err(CronError::Never),
         }
     }
 
-    /// The first time after `ms` that the line means, both in milliseconds since 1970. None where the calendar ends.
+    /// Returns the first matching time after `ms`, both in milliseconds since 1970. Returns `None` at the end of the
+    /// calendar.
     pub fn next_after(&self, ms: u64) -> Option<u64> {
         let after = MakeTimestamp::from_millisecond(i64::try_from(ms).ok()?).ok()?;
         let next = self.crontab.find_next(after).ok()?;
         u64::try_from(next.timestamp().as_millisecond()).ok()
     }
 
-    /// The line as it was written.
+    /// Returns the line as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -70,7 +71,7 @@ impl PartialEq for CronSchedule {
 
 impl Eq for CronSchedule {}
 
-/// The words of a line, each with the bytes before it.
+/// Returns the fields of a line, each with its offset in bytes.
 fn split_fields(text: &str) -> Vec<(usize, &str)> {
     let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     text.split_whitespace().map(|word| (offset(word), word)).collect()
@@ -79,7 +80,7 @@ fn split_fields(text: &str) -> Vec<(usize, &str)> {
 fn parse_crontab(line: &str) -> Result<Crontab, String> {
     let mut options = ParseOptions::default();
     options.fallback_timezone_option = FallbackTimezoneOption::UTC;
-    // The reason stands behind the caret that points at it.
+    // The library's message ends with the reason, after a caret.
     let reason = |text: String| text.rsplit_once("^ ").map_or(text.clone(), |(_, reason)| reason.to_owned());
     cronexpr::parse_crontab_with(line, options).map_err(|error| reason(error.to_string()))
 }
@@ -121,7 +122,7 @@ mod tests {
         assert!(message.starts_with("hour \"25\": ") && message.contains("23"), "{message}");
         assert_eq!(refused("0 0 *  FOO *").0, 7);
         assert!(refused("*/0 * * * *").1.starts_with("minute"), "{:?}", refused("*/0 * * * *"));
-        assert_eq!(refused("0 0 30 2 *"), (0, "never comes".to_owned()));
+        assert_eq!(refused("0 0 30 2 *"), (0, "this date never occurs".to_owned()));
         assert!(CronSchedule::parse("").is_err());
     }
 }

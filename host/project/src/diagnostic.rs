@@ -1,24 +1,24 @@
-//! A mistake in a file: where it is, what is wrong, how to mend it.
+//! A mistake in a file: its position, what is wrong, and how to fix it.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// A mistake, or a remark, with its place.
+/// A mistake or remark, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The line, from 1.
     pub line: usize,
-    /// The column in letters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
     /// What is wrong, and what was expected.
     pub message: String,
-    /// How to mend it.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
 impl Diagnostic {
-    /// For programs.
+    /// Returns the diagnostic as JSON.
     pub fn to_json(&self, file: &str) -> Value {
         json!({"file": file, "line": self.line, "column": self.column, "message": self.message, "hint": self.hint})
     }
@@ -30,13 +30,13 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Every mistake that was found, in the order of the file; at least one.
+/// Every mistake that was found, at least one, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} mistakes, the first at {}", .0.len(), .0.first().map_or_else(String::new, ToString::to_string))]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// A line for each, as compilers write them, with the hint below it.
+    /// Renders one line per mistake, in the format of compiler messages, with the hint below it.
     pub fn render(&self, file: &str) -> String {
         let line = |found: &Diagnostic| {
             let hint = found.hint.as_ref().map_or_else(String::new, |hint| format!("\n  hint: {hint}"));
@@ -46,7 +46,7 @@ impl Diagnostics {
     }
 }
 
-/// The line and column, from 1, of the byte at `offset`.
+/// Returns the line and column, from 1, of the byte at `offset`.
 pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset.min(text.len())).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);

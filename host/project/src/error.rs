@@ -1,76 +1,76 @@
-//! Why a text is no duration, no cron line, no file pattern. Each says what was expected.
+//! Errors of parsing durations, sizes, cron lines, file patterns and references. Each message says what was expected.
 
 use thiserror::Error;
 
-/// Why a text is no quantity.
+/// The reason why a text is not a valid quantity.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum UnitError {
-    /// No time with a unit.
-    #[error("{text:?} is no duration: expected such as 90s, 10m or 1h")]
+    /// Not a number with a unit of time.
+    #[error("invalid duration {text:?}: expected a number with a unit, such as 90s, 10m or 1h")]
     Duration {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// No size with a unit.
-    #[error("{text:?} is no size: expected such as 512MiB or 4GiB")]
+    /// Not a number with a unit of size.
+    #[error("invalid size {text:?}: expected a number with a unit, such as 512MiB or 4GiB")]
     Size {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// No price of an hour.
-    #[error("{text:?} is no price: expected such as 0.65/h")]
+    /// Not a price per hour.
+    #[error("invalid price {text:?}: expected an amount per hour, such as 0.65/h")]
     Price {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// No share.
-    #[error("{text:?} is no share: expected 0% to 100%")]
+    /// Not a percentage.
+    #[error("invalid percentage {text:?}: expected 0% to 100%")]
     Percent {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// No moment that something can be asked for from.
-    #[error("{text:?} is no time: expected such as 10m, which is that long ago, or 2026-11-21T12:03:13Z")]
+    /// Not a time in the past or a timestamp.
+    #[error("invalid time {text:?}: expected a time ago, such as 10m, or a timestamp, such as 2026-11-21T12:03:13Z")]
     Since {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// No time and no count of steps.
-    #[error("{text:?} is no interval: expected such as 30s or 100steps")]
+    /// Neither a time nor a number of steps.
+    #[error("invalid interval {text:?}: expected a time or a number of steps, such as 30s or 100steps")]
     Interval {
-        /// What was given.
+        /// The given text.
         text: String,
     },
 }
 
-/// Why a text is no cron line.
+/// The reason why a text is not a valid cron line.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CronError {
-    /// Not five fields.
+    /// The number of fields is not five.
     #[error("{count} fields: expected 5, minute hour day-of-month month day-of-week")]
     Fields {
-        /// How many there are.
+        /// The number of fields.
         count: usize,
     },
-    /// A field that says nothing.
+    /// A field is invalid.
     #[error("{field} {text:?}: {reason}")]
     Field {
         /// `minute`, `hour`, `day-of-month`, `month`, `day-of-week`.
         field: &'static str,
-        /// What it holds.
+        /// The field's text.
         text: String,
         /// What is wrong with it.
         reason: String,
-        /// Bytes before it in the line.
+        /// Offset of the field in the line, in bytes.
         offset: usize,
     },
-    /// A date that does not exist, such as the thirtieth of February.
-    #[error("never comes")]
+    /// The date does not exist, such as the thirtieth of February.
+    #[error("this date never occurs")]
     Never,
 }
 
 impl CronError {
-    /// Where in the line the mistake is: bytes before it.
+    /// Returns the position of the mistake in the line, in bytes.
     pub fn offset(&self) -> usize {
         match self {
             CronError::Field { offset, .. } => *offset,
@@ -79,36 +79,41 @@ impl CronError {
     }
 }
 
-/// Why a text is no file pattern.
+/// The reason why a text is not a valid file pattern.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum GlobError {
-    /// It leaves the project.
+    /// The path is outside of the project's directory.
     #[error("{text:?} leaves the project's directory: expected a path below it, such as src/**/*.rs")]
     Outside {
-        /// What was given.
+        /// The given text.
         text: String,
     },
 }
 
-/// Why a text names nothing that a job can take.
+/// The reason why a text is not a valid reference or mount point.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReferenceError {
-    /// No job's or model's weights.
-    #[error("{text:?} names no weights: expected such as job:mnist-7, job:mnist-7/checkpoint@1200 or model:face@12")]
+    /// Neither a job's nor a model's weights.
+    #[error(
+        "invalid weights {text:?}: expected a checkpoint or a model, such as job:mnist-7, job:mnist-7/checkpoint@1200 \
+         or model:face@12"
+    )]
     Weights {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// No dataset and no job's output.
-    #[error("{text:?} names no data: expected such as mnist, mnist/1 or job:mnist-7/output")]
+    /// Neither a dataset nor a job's output.
+    #[error(
+        "invalid data {text:?}: expected a dataset or a job's output, such as mnist, mnist/1 or job:mnist-7/output"
+    )]
     Data {
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// Not an absolute path.
-    #[error("{text:?} is no mount point: expected an absolute path such as /data")]
+    #[error("invalid mount point {text:?}: expected an absolute path such as /data")]
     MountPoint {
-        /// What was given.
+        /// The given text.
         text: String,
     },
 }

@@ -1,4 +1,5 @@
-//! File patterns such as `src/**/*.rs`: `*` is any letters of one name, `?` one letter, `**` any directories or none.
+//! File patterns such as `src/**/*.rs`: `*` matches any characters of one name, `?` one character, `**` any number of
+//! directories.
 
 use std::path::{Component, Path};
 
@@ -11,10 +12,10 @@ pub struct Glob {
 }
 
 impl Glob {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// `GlobError::Outside`: empty, absolute, or with `..`.
+    /// `GlobError::Outside` if it is empty, absolute, or contains `..`.
     pub fn parse(text: &str) -> Result<Glob, GlobError> {
         let inside = Path::new(text).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         match inside && !text.is_empty() {
@@ -23,7 +24,7 @@ impl Glob {
         }
     }
 
-    /// Whether it means the file at `path`, which is relative to the project's directory.
+    /// Returns whether the pattern matches `path`, which is relative to the project's directory.
     pub fn matches(&self, path: &Path) -> bool {
         let pattern: Vec<&str> = self.text.split('/').collect();
         let names: Vec<String> = path.iter().map(|name| name.to_string_lossy().into_owned()).collect();
@@ -31,14 +32,14 @@ impl Glob {
         path_matches(&pattern, &names)
     }
 
-    /// The directories before the first that is a pattern: all that has to be watched. May be empty.
+    /// Returns the directories before the first wildcard, possibly empty. Only this directory must be watched.
     pub fn literal_prefix(&self) -> &Path {
         let plain = self.text.find(['*', '?']).unwrap_or(self.text.len());
         let end = self.text[..plain].rfind('/').unwrap_or(0);
         Path::new(&self.text[..end])
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -53,9 +54,10 @@ fn name_matches(pattern: &str, name: &str) -> bool {
     matches_sequence(&pattern, &name, |part| *part == '*', |part, letter| *part == '?' || part == letter)
 }
 
-/// Whether the pattern means these, one after the other: a star any number of them, another part one that it means.
+/// Returns whether a pattern matches a sequence. A star matches any number of names; another part matches one.
 ///
-/// Backs up to the last star only: the earlier ones have the shortest match that does, and a longer one helps nobody.
+/// Backtracks only to the last star. The earlier stars have their shortest possible match, and a longer one cannot
+/// help.
 fn matches_sequence<P, N>(
     pattern: &[P],
     names: &[N],

@@ -1,9 +1,9 @@
-//! The project file `saggar.toml`, version 1: text in, a checked [`ProjectManifest`] out, or every mistake with its line, its column
-//! and how to mend it. Units, cron lines and file patterns are read here too, so that the command line, the file and the
-//! scheduler mean the same by them.
+//! The parser of the project file `saggar.toml`, version 1. It returns a checked [`ProjectManifest`], or every mistake
+//! with its line, column and a hint. Units, cron lines and file patterns are parsed here too, so that the command line,
+//! the file and the scheduler interpret them in the same way.
 //!
-//! Nothing here does I/O or reads a clock: files are found, and times are asked for, by the callers. What a job is asked to
-//! do in the end is `jobs::JobSpec`; merging a task with flags and the environment is the command line's.
+//! This crate does no I/O and reads no clock: callers read files and pass times. The final description of a job is
+//! `jobs::JobSpec`; the command line merges a task with flags and the environment.
 
 mod config;
 mod cron;
@@ -36,5 +36,5 @@ pub use name::is_valid_name;
 pub use reference::{WeightsReference, parse_mount};
 pub use schema::SCHEMA;
 
-/// The file's name in a project's directory.
+/// Name of the project file in a project's directory.
 pub const PROJECT_FILE: &str = "saggar.toml";

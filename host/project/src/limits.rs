@@ -1,24 +1,24 @@
-//! Named maxima of project files.
+//! Limits of project files.
 
 /// Bytes of a project file.
 pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
-/// Mistakes that are told at once; a file with more is another kind of file.
+/// Mistakes that are reported at once. A file with more is probably of another kind.
 pub const DIAGNOSTICS_MAX: usize = 64;
-/// Extra attempts that a task may ask for.
+/// Extra attempts of a task.
 pub const RETRY_MAX: u32 = 1000;
-/// Times that a job's `max_runtime` may be extended by itself.
+/// Automatic extensions of a job's `max_runtime`.
 pub const AUTO_EXTEND_MAX: u32 = 1000;
-/// Checkpoints that a task may keep.
+/// Checkpoints that a task keeps.
 pub const KEEP_LAST_MAX: u32 = 10_000;
 /// The highest priority of a job.
 pub const PRIORITY_MAX: u32 = 100;
-/// Workers that train one job together.
+/// Worker processes that train one job together.
 pub const REPLICAS_MAX: u32 = 64;
-/// Slots of a pool, and slots that a job may take.
+/// Slots of a pool, and slots of one job.
 pub const SLOTS_MAX: u32 = 64;
-/// Jobs that a queue or a project may run at once.
+/// Concurrent jobs of a queue or a project.
 pub const RUNNING_JOBS_MAX: u32 = 1024;
 /// Steps of one pipeline.
 pub const STEPS_MAX: usize = 256;
-/// Letters of a name.
+/// Characters of a name.
 pub const NAME_LETTERS_MAX: usize = 63;

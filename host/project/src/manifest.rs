@@ -1,5 +1,5 @@
-//! What a project file says, checked: every key is known, every name that is used is there, every limit is above zero and
-//! has its unit. Parts that this release only checks are told as remarks.
+//! The checked content of a project file: every key is known, every referenced name exists, every limit is above zero
+//! and has a unit. Parts that this release only checks are reported as remarks.
 
 mod model;
 mod pipeline;
@@ -30,47 +30,47 @@ pub use task::{MountSource, TaskArguments, TaskMode, TaskMount, TaskSection};
 /// A project.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProjectManifest {
-    /// What it is called, and what its tasks take where they say nothing.
+    /// Name, description and defaults of the project.
     pub project: ProjectSection,
-    /// Components.
+    /// Plugins by name.
     pub plugins: BTreeMap<String, PluginSection>,
-    /// What `saggar run --task NAME` runs.
+    /// Tasks by name, for `saggar run --task NAME`.
     pub tasks: BTreeMap<String, TaskSection>,
-    /// How models are served.
+    /// Serving settings of models, by name.
     pub models: BTreeMap<String, ModelSection>,
-    /// Where jobs wait.
+    /// Queues by name, in which jobs wait.
     pub queues: BTreeMap<String, QueueSection>,
-    /// Where jobs run.
+    /// Pools by name, on which jobs run.
     pub pools: BTreeMap<String, PoolSection>,
-    /// What all jobs together may take.
+    /// Limits of all jobs together.
     pub quota: ProjectQuota,
-    /// Steps that follow each other.
+    /// Pipelines by name.
     pub pipelines: BTreeMap<String, PipelineSection>,
-    /// What this release reads and checks but does not do yet, in the order of the file.
+    /// Remarks about parts that this release checks but does not apply, in the order of the file.
     pub remarks: Vec<Diagnostic>,
 }
 
-/// The project itself.
+/// The `[project]` table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProjectSection {
-    /// The group that its jobs are numbered in.
+    /// The name of the project, after which its jobs are numbered.
     pub name: String,
-    /// For people.
+    /// A description for users.
     pub description: Option<String>,
-    /// What tasks take where they say nothing.
+    /// Defaults of tasks.
     pub defaults: RunOptions,
 }
 
 impl ProjectManifest {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// Every mistake with its place, first those of TOML itself: a file that is no TOML is not looked at further.
+    /// Every mistake with its position, TOML syntax errors first. A file with invalid TOML is not checked further.
     pub fn parse(text: &str) -> Result<ProjectManifest, Diagnostics> {
         let report = ParseReport::new(text);
         if text.len() > MANIFEST_BYTES_MAX {
             let message = format!("{} bytes: a project file has at most {MANIFEST_BYTES_MAX}", text.len());
-            report.add_error(&(0..0), message, "keep data in files of their own");
+            report.add_error(&(0..0), message, "keep data in separate files");
             return Err(Diagnostics(report.into_parts().0));
         }
         let (document, broken) = DeTable::parse_recoverable(text);
@@ -90,7 +90,7 @@ impl ProjectManifest {
     }
 }
 
-/// The project's name, where the text has one, whatever else is wrong with it: enough to say which job is meant.
+/// Returns the project's name if the text contains one, even if other parts are invalid: enough to identify its jobs.
 pub fn project_name(text: &str) -> Option<String> {
     let (document, _) = DeTable::parse_recoverable(text);
     let report = ParseReport::new(text);
@@ -98,7 +98,7 @@ pub fn project_name(text: &str) -> Option<String> {
     table.get("name")?.name()
 }
 
-/// Reads every table, then checks what they say about each other.
+/// Reads every table, then checks the references between them.
 pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest> {
     let version = root.required("manifest", "manifest = 1", |item| match item.integer() {
         Some(1) => Some(()),
@@ -113,7 +113,7 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
     let quota = root.optional("quota", |item| queue::read_quota(&item.table()?)).unwrap_or_default();
     let pipelines = root.named_tables("pipeline", |table| pipeline::read_pipeline(table, &tasks));
     root.report_unknown_keys();
-    // Names as they stand in the file: a table with a mistake in it is there all the same.
+    // Names from the file itself: a table with a mistake still exists for references.
     let names = |kind: TableKind| match root
         .get(kind.header_word())
         .and_then(|item| item.is_table().then(|| item.table()))
@@ -127,7 +127,7 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
     Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, quota, pipelines, remarks })
 }
 
-/// What is there without a table.
+/// Returns the names that exist without a table.
 fn built_in_names(kind: TableKind) -> impl Iterator<Item = String> {
     let name = match kind {
         TableKind::Queue => Some("default"),

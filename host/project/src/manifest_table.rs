@@ -1,5 +1,5 @@
-//! A table of the file, read key by key. What nobody asked for is unknown, and an error: a mistyped key would otherwise be a
-//! setting that silently does nothing.
+//! A table of the file, read key by key. A key that the reader did not request is unknown and an error: otherwise a
+//! mistyped key would be silently ignored.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::manifest_value::ManifestValue;
 use crate::name::{is_valid_name, nearest_name};
 use crate::parse_report::{ParseReport, SourceSpan};
 
-/// A table and the keys that were asked for.
+/// A table and the keys that were requested.
 pub(crate) struct ManifestTable<'v> {
     path: String,
     schema_path: String,
@@ -22,7 +22,7 @@ pub(crate) struct ManifestTable<'v> {
 }
 
 impl<'v> ManifestTable<'v> {
-    /// The whole file.
+    /// Returns the table of the whole file.
     pub(crate) fn root(entries: &'v DeTable<'v>, report: &'v ParseReport<'v>) -> ManifestTable<'v> {
         ManifestTable {
             path: String::new(),
@@ -34,7 +34,7 @@ impl<'v> ManifestTable<'v> {
         }
     }
 
-    /// A value that is a table; an empty one where it is not.
+    /// Returns the table in a value. The caller must have checked that the value is a table.
     pub(crate) fn from_value(item: &ManifestValue<'v>) -> ManifestTable<'v> {
         let DeValue::Table(entries) = item.value else { unreachable!("the caller has looked") };
         ManifestTable {
@@ -52,7 +52,7 @@ impl<'v> ManifestTable<'v> {
         (join(&self.path, key), join(&self.schema_path, shape))
     }
 
-    /// The value of a key, with its place.
+    /// Returns the value of a key, with its position.
     pub(crate) fn get(&self, key: &'static str) -> Option<ManifestValue<'v>> {
         self.requested_keys.borrow_mut().push(key);
         let (_, value) = self.entries.iter().find(|(name, _)| name.get_ref() == key)?;
@@ -66,7 +66,7 @@ impl<'v> ManifestTable<'v> {
         })
     }
 
-    /// A key that may be left out.
+    /// Reads an optional key.
     pub(crate) fn optional<T>(
         &self,
         key: &'static str,
@@ -75,7 +75,7 @@ impl<'v> ManifestTable<'v> {
         read(&self.get(key)?)
     }
 
-    /// A key that must be there; `example` is a line that would do.
+    /// Reads a required key; `example` is a valid line for the hint.
     pub(crate) fn required<T>(
         &self,
         key: &'static str,
@@ -96,7 +96,7 @@ impl<'v> ManifestTable<'v> {
         }
     }
 
-    /// Tables under names that the user chooses, such as those of `[task.train]`.
+    /// Reads tables with user-chosen names, such as those of `[task.train]`.
     pub(crate) fn named_tables<T>(
         &self,
         key: &'static str,
@@ -116,7 +116,7 @@ impl<'v> ManifestTable<'v> {
                 report: self.report,
             };
             if !is_valid_name(text) {
-                let message = format!("{text:?} is no name for a {key}");
+                let message = format!("invalid {key} name {text:?}");
                 let hint = "expected 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit";
                 self.report.add_error(&name.span(), message, hint);
             }
@@ -128,7 +128,7 @@ impl<'v> ManifestTable<'v> {
         found
     }
 
-    /// Every entry, whatever its key, as JSON.
+    /// Returns every entry, with any key, as JSON.
     pub(crate) fn to_json_map(&self) -> BTreeMap<String, Value> {
         let entry = |item: ManifestValue<'v>, key: &str| Some((key.to_owned(), item.to_json()?));
         self.entries
@@ -147,7 +147,7 @@ impl<'v> ManifestTable<'v> {
             .collect()
     }
 
-    /// Every entry, whatever its key, with its place.
+    /// Returns every entry, with any key, and its position.
     pub(crate) fn entries(&self) -> Vec<(String, ManifestValue<'v>)> {
         let entry = |(name, value): (&'v toml::Spanned<_>, &'v toml::Spanned<DeValue<'v>>)| {
             let name: &std::borrow::Cow<'_, str> = name.get_ref();
@@ -164,12 +164,12 @@ impl<'v> ManifestTable<'v> {
         self.entries.iter().map(entry).collect()
     }
 
-    /// Where the table stands.
+    /// Returns the position of the table.
     pub(crate) fn span(&self) -> &SourceSpan {
         &self.span
     }
 
-    /// What users call it.
+    /// Returns the table's path as users write it.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -178,7 +178,7 @@ impl<'v> ManifestTable<'v> {
         self.report
     }
 
-    /// Tells of every key that was not asked for. To be called when all were.
+    /// Reports every key that was not requested. Must be called after all known keys were requested.
     pub(crate) fn report_unknown_keys(&self) {
         let asked = self.requested_keys.borrow();
         self.report.record_keys(&self.schema_path, &asked);
@@ -193,7 +193,7 @@ impl<'v> ManifestTable<'v> {
                     let mut known = asked.clone();
                     known.sort_unstable();
                     known.dedup();
-                    format!("it takes: {}", known.join(", "))
+                    format!("known keys: {}", known.join(", "))
                 }
             };
             let place = if self.path.is_empty() { "the file".to_owned() } else { format!("[{}]", self.path) };

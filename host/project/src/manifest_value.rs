@@ -1,5 +1,5 @@
-//! One value of the file, read as what it must be. A value that is something else is told with what was expected; the reader
-//! gets nothing and goes on, so that one look finds every mistake.
+//! A value of the file, read as the type that its key expects. A value of another type is reported with what was
+//! expected; the reader gets `None` and continues, so that one pass finds every mistake.
 
 use core::time::Duration;
 use std::fmt::Display;
@@ -12,26 +12,26 @@ use crate::name::{is_valid_name, nearest_name, sanitize_name};
 use crate::parse_report::{ParseReport, SourceSpan, TableKind};
 use crate::units;
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone)]
 pub(crate) struct ManifestValue<'v> {
-    /// What users call it: `task.train.retry`.
+    /// Its path as users write it, such as `task.train.retry`.
     pub(crate) path: String,
-    /// The same with `*` for names that users choose: `task.*.retry`.
+    /// The same path with `*` for user-chosen names, such as `task.*.retry`.
     pub(crate) schema_path: String,
-    /// Its bytes.
+    /// Its byte range in the file.
     pub(crate) span: SourceSpan,
     pub(crate) value: &'v DeValue<'v>,
     pub(crate) report: &'v ParseReport<'v>,
 }
 
 impl<'v> ManifestValue<'v> {
-    /// Tells what was expected here. Always nothing, so that a reader can end with it.
+    /// Reports what was expected here. Always returns `None`, so that a reader can end with it.
     pub(crate) fn report_expected<T>(&self, expected: impl Display) -> Option<T> {
         self.report_expected_with_hint(expected, "`saggar check --schema` shows what every key takes")
     }
 
-    /// The same, with a value that would do.
+    /// Reports what was expected here, with a valid value in the hint.
     fn report_expected_with_example<T>(&self, expected: impl Display, value: impl Display) -> Option<T> {
         let key = self.path.rsplit('.').next().unwrap_or_default();
         let key = if key.ends_with(']') { String::new() } else { format!("{key} = ") };
@@ -42,7 +42,7 @@ impl<'v> ManifestValue<'v> {
         self.report_error(format!("expected {expected}, got {}", format_value(self.value)), hint)
     }
 
-    /// Tells what is wrong and how to mend it. Always nothing, as [`ManifestValue::report_expected`].
+    /// Reports what is wrong and how to fix it. Always returns `None`, like [`ManifestValue::report_expected`].
     pub(crate) fn report_error<T>(&self, what: impl Display, hint: impl Into<String>) -> Option<T> {
         self.report.add_error(&self.span, format!("{}: {what}", self.path), hint);
         None
@@ -66,7 +66,7 @@ impl<'v> ManifestValue<'v> {
         }
     }
 
-    /// A whole number within bounds.
+    /// Reads a whole number from `least` to `most`.
     pub(crate) fn bounded_count(&self, least: u32, most: u32) -> Option<u32> {
         let expected = format!("a whole number from {least} to {most}");
         match self.integer().and_then(|value| u32::try_from(value).ok()) {
@@ -83,7 +83,7 @@ impl<'v> ManifestValue<'v> {
         }
     }
 
-    /// A number above 0 and at most `most`.
+    /// Reads a number above 0 and at most `most`.
     pub(crate) fn positive(&self, most: f64) -> Option<f64> {
         match self.number() {
             Some(value) if value > 0.0 && value <= most => Some(value),
@@ -108,14 +108,14 @@ impl<'v> ManifestValue<'v> {
         }
     }
 
-    /// A time with its unit, above 0.
+    /// Reads a time with a unit, above 0.
     pub(crate) fn duration(&self) -> Option<Duration> {
         let time = self.parse_text(units::parse_duration).filter(|time| !time.is_zero());
         let expected = "a time above 0 with its unit, such as 90s, 10m or 1h";
         time.or_else(|| self.report_expected_with_example(expected, format!("\"{}s\"", self.number_without_unit(90))))
     }
 
-    /// A size with its unit, above 0.
+    /// Reads a size with a unit, above 0, in bytes.
     pub(crate) fn size_bytes(&self) -> Option<u64> {
         let bytes = self.parse_text(units::parse_bytes).filter(|bytes| *bytes > 0);
         let expected = "a size above 0 with its unit, such as 512MiB or 4GiB";
@@ -129,13 +129,13 @@ impl<'v> ManifestValue<'v> {
         }
     }
 
-    /// The number that was given without a unit, or another where there is none above 0.
+    /// Returns the number that was given without a unit, or `other` if there is no number above 0.
     fn number_without_unit(&self, other: u32) -> u32 {
         let given = self.parse_text(str::parse).or_else(|| self.integer().and_then(|value| u32::try_from(value).ok()));
         given.filter(|value| *value > 0).unwrap_or(other)
     }
 
-    /// A text that `read` reads; the mistake says `expected`.
+    /// Parses a text with `read`; a mistake is reported with `expected`.
     pub(crate) fn parse_text_or_report<T, E>(
         &self,
         read: impl FnOnce(&str) -> Result<T, E>,
@@ -144,7 +144,7 @@ impl<'v> ManifestValue<'v> {
         self.parse_text(read).or_else(|| self.report_expected(expected))
     }
 
-    /// A name that does as part of a path.
+    /// Reads a name that is valid as part of a path.
     pub(crate) fn name(&self) -> Option<String> {
         let name = self.text()?;
         match is_valid_name(name) {
@@ -156,14 +156,14 @@ impl<'v> ManifestValue<'v> {
         }
     }
 
-    /// The name of another table.
+    /// Reads the name of another table and records the reference.
     pub(crate) fn table_reference(&self, kind: TableKind) -> Option<String> {
         let name = self.name()?;
         self.report.add_reference(kind, &name, &self.span);
         Some(name)
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub(crate) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
         let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
         let found = match self.value {
@@ -180,12 +180,12 @@ impl<'v> ManifestValue<'v> {
         })
     }
 
-    /// Each value of a list, read by `read`; those that cannot be read are told of and left out.
+    /// Reads each value of a list with `read`. Invalid values are reported and left out.
     pub(crate) fn list<T>(&self, read: impl Fn(&ManifestValue<'v>) -> Option<T>) -> Option<Vec<T>> {
         Some(self.items()?.iter().filter_map(read).collect())
     }
 
-    /// The values of a list.
+    /// Returns the values of a list.
     pub(crate) fn items(&self) -> Option<Vec<ManifestValue<'v>>> {
         let DeValue::Array(list) = self.value else {
             return self.report_expected_with_example("a list in [ ]", format!("[{}]", format_value(self.value)));
@@ -200,7 +200,7 @@ impl<'v> ManifestValue<'v> {
         Some(list.iter().enumerate().map(item).collect())
     }
 
-    /// The text where it is one and has a placeholder in it.
+    /// Returns the text if the value is one and contains a placeholder.
     pub(crate) fn text_with_placeholders(&self) -> Option<String> {
         match self.value {
             DeValue::String(text) if text.contains("${") => Some(text.to_string()),
@@ -212,7 +212,7 @@ impl<'v> ManifestValue<'v> {
         matches!(self.value, DeValue::Table(_))
     }
 
-    /// The keys of a table.
+    /// Returns the value as a table.
     pub(crate) fn table(&self) -> Option<ManifestTable<'v>> {
         match self.value {
             DeValue::Table(_) => Some(ManifestTable::from_value(self)),
@@ -220,7 +220,7 @@ impl<'v> ManifestValue<'v> {
         }
     }
 
-    /// The same as JSON: times as texts, as plugins get them.
+    /// Converts the value to JSON for plugins; times become texts.
     pub(crate) fn to_json(&self) -> Option<Value> {
         Some(match self.value {
             DeValue::String(text) => Value::String(text.to_string()),
@@ -240,7 +240,7 @@ impl<'v> ManifestValue<'v> {
     }
 }
 
-/// A value as a mistake shows it: itself where it is short, else its kind.
+/// Formats a value for a message: the value itself if it is short, else its kind.
 fn format_value(value: &DeValue<'_>) -> String {
     const LETTERS_MAX: usize = 60;
     let text = match value {

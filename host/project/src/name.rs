@@ -1,15 +1,15 @@
-//! Names that do as part of a path, an address and a metric, and the known name that a mistyped one is nearest to.
+//! Names that are valid as parts of paths, addresses and metrics, and suggestions for mistyped names.
 
 use crate::limits::NAME_LETTERS_MAX;
 
-/// Whether `name` is 1 to 63 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or digit.
+/// Returns whether `name` is 1 to 63 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or digit.
 pub fn is_valid_name(name: &str) -> bool {
     (1..=NAME_LETTERS_MAX).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
         && name.as_bytes()[0].is_ascii_alphanumeric()
 }
 
-/// A name like `text`: what does not do is `-`.
+/// Converts `text` to a valid name; invalid characters become `-`.
 pub(crate) fn sanitize_name(text: &str) -> String {
     let letter = |c: char| match c.to_ascii_lowercase() {
         c if c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c) => c,
@@ -20,7 +20,7 @@ pub(crate) fn sanitize_name(text: &str) -> String {
     if like.is_empty() { "name".to_owned() } else { like.to_owned() }
 }
 
-/// What was probably meant: the nearest of `known`, where it is near enough.
+/// Returns the nearest of `known`, or `None` if none is near enough to be a likely typo.
 pub(crate) fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let wanted = plain(name);
@@ -30,7 +30,7 @@ pub(crate) fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k s
     (distance < letters && distance <= 1 + letters / 4).then_some(key)
 }
 
-/// Letters to put in, leave out or change (Levenshtein 1966).
+/// Returns the number of characters to insert, remove or replace (Levenshtein 1966).
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

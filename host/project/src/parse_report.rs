@@ -1,4 +1,4 @@
-//! What reading a file finds: mistakes, remarks, references to check when everything is read, and which keys were asked for.
+//! The findings of reading a file: mistakes, remarks, references to check after reading, and requested keys.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,10 +8,10 @@ use crate::diagnostic::{Diagnostic, line_and_column};
 use crate::limits::DIAGNOSTICS_MAX;
 use crate::name::nearest_name;
 
-/// Where in the file: bytes.
+/// A range of bytes in the file.
 pub(crate) type SourceSpan = Range<usize>;
 
-/// A table that another names.
+/// The kind of a table that can be referenced by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TableKind {
     Plugin,
@@ -21,7 +21,7 @@ pub(crate) enum TableKind {
 }
 
 impl TableKind {
-    /// The word in the table's header: `plugin` of `[plugin.lenet]`.
+    /// Returns the first word of the table's header, such as `plugin` of `[plugin.lenet]`.
     pub(crate) fn header_word(self) -> &'static str {
         match self {
             TableKind::Plugin => "plugin",
@@ -32,14 +32,14 @@ impl TableKind {
     }
 }
 
-/// Collects while a file is read. Interior mutability, so that every table of the tree can hold it.
+/// Collects findings while a file is read. It has interior mutability, so that every table can share it.
 #[derive(Debug)]
 pub(crate) struct ParseReport<'t> {
     text: &'t str,
     errors: RefCell<Vec<(usize, Diagnostic)>>,
     remarks: RefCell<Vec<(usize, Diagnostic)>>,
     references: RefCell<Vec<(TableKind, String, SourceSpan)>>,
-    /// The keys that were asked for in each table, `*` standing for names that users choose.
+    /// The keys that were requested in each table, with `*` for user-chosen names.
     keys: RefCell<BTreeMap<String, BTreeSet<&'static str>>>,
 }
 
@@ -59,7 +59,7 @@ impl<'t> ParseReport<'t> {
         (span.start, Diagnostic { line, column, message, hint })
     }
 
-    /// Something that must be mended.
+    /// Adds a mistake.
     pub(crate) fn add_error(&self, span: &SourceSpan, message: impl Into<String>, hint: impl Into<String>) {
         let mut mistakes = self.errors.borrow_mut();
         if mistakes.len() < DIAGNOSTICS_MAX {
@@ -67,22 +67,22 @@ impl<'t> ParseReport<'t> {
         }
     }
 
-    /// Something that the user should know.
+    /// Adds a remark for the user.
     pub(crate) fn add_remark(&self, span: &SourceSpan, message: impl Into<String>) {
         self.remarks.borrow_mut().push(self.diagnostic(span, message.into(), None));
     }
 
-    /// Another table is named here; whether there is one is seen when all are read.
+    /// Adds a reference to another table, which is resolved after all tables were read.
     pub(crate) fn add_reference(&self, kind: TableKind, name: &str, span: &SourceSpan) {
         self.references.borrow_mut().push((kind, name.to_owned(), span.clone()));
     }
 
-    /// A table that takes these keys was read.
+    /// Records that a table with these known keys was read.
     pub(crate) fn record_keys(&self, table: &str, keys: &[&'static str]) {
         self.keys.borrow_mut().entry(table.to_owned()).or_default().extend(keys);
     }
 
-    /// Checks what was referred to against the names that there are.
+    /// Reports every reference whose name does not exist.
     pub(crate) fn resolve_references(&self, names: impl Fn(TableKind) -> Vec<String>) {
         for (kind, name, span) in self.references.take() {
             let known = names(kind);
@@ -99,7 +99,7 @@ impl<'t> ParseReport<'t> {
         }
     }
 
-    /// The mistakes and the remarks, each in the order of the file.
+    /// Returns the mistakes and the remarks, each in the order of the file.
     pub(crate) fn into_parts(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         let in_order = |found: RefCell<Vec<(usize, Diagnostic)>>| {
             let mut found = found.into_inner();
@@ -109,7 +109,7 @@ impl<'t> ParseReport<'t> {
         (in_order(self.errors), in_order(self.remarks))
     }
 
-    /// The keys that were asked for in each table.
+    /// Returns the keys that were requested in each table.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> BTreeMap<String, BTreeSet<&'static str>> {
         self.keys.borrow().clone()

@@ -1,30 +1,31 @@
-//! What a job may begin from and read: weights of jobs and models, datasets, other jobs' outputs.
+//! References to the inputs of a job: weights of jobs and models, datasets, outputs of other jobs.
 
 use crate::error::ReferenceError;
 use crate::manifest::{MountSource, TaskMount};
 use crate::name::is_valid_name;
 
-/// Weights that something begins from.
+/// A reference to weights that a job starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WeightsReference {
-    /// A job's checkpoint.
+    /// A checkpoint of a job.
     Job {
-        /// The job.
+        /// Name of the job.
         job: String,
-        /// Which: a step's number, `latest`, or `best`.
+        /// The checkpoint: a step number, `latest` or `best`.
         checkpoint: String,
     },
-    /// A model's version.
+    /// A version of a model.
     Model {
-        /// The model.
+        /// Name of the model.
         model: String,
-        /// The version's number; none means the one that serves.
+        /// Version number; `None` means the version that serves.
         version: Option<u64>,
     },
 }
 
 impl WeightsReference {
-    /// Reads `job:mnist-7`, `job:mnist-7/checkpoint@1200`, `job:mnist-7/checkpoint@best`, `model:face` or `model:face@12`.
+    /// Parses `job:mnist-7`, `job:mnist-7/checkpoint@1200`, `job:mnist-7/checkpoint@best`, `model:face` or
+    /// `model:face@12`.
     ///
     /// # Errors
     /// `ReferenceError::Weights`.
@@ -49,7 +50,7 @@ impl WeightsReference {
     }
 }
 
-/// Reads `mnist`, `mnist/1`, `mnist:/data`, `mnist/1:/data`, `job:mnist-7`, `job:mnist-7/output/train:/data`.
+/// Parses `mnist`, `mnist/1`, `mnist:/data`, `mnist/1:/data`, `job:mnist-7` or `job:mnist-7/output/train:/data`.
 ///
 /// # Errors
 /// `ReferenceError::Data`, `ReferenceError::MountPoint`.
@@ -60,7 +61,7 @@ pub fn parse_mount(text: &str) -> Result<TaskMount, ReferenceError> {
     }
 }
 
-/// The data `from`, mounted at `to`.
+/// Parses the data reference `from`, mounted at `to`.
 ///
 /// # Errors
 /// As [`parse_mount`].

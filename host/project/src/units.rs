@@ -1,5 +1,5 @@
-//! Durations, sizes, shares and intervals as users write them. A number without its unit is refused: nobody can tell
-//! seconds from minutes by looking at it.
+//! Parsers of durations, sizes, percentages and intervals. A number without a unit is refused, because readers cannot
+//! tell seconds from minutes.
 
 use core::time::Duration;
 
@@ -10,56 +10,56 @@ const TIME_UNITS: [(&str, f64); 6] =
 const SIZE_UNITS: [(&str, f64); 5] =
     [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("TiB", 1_099_511_627_776.0), ("B", 1.0)];
 
-/// When something is due again.
+/// An interval after which something is due again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeOrSteps {
-    /// After so much time.
+    /// A time.
     Time(Duration),
-    /// After so many steps.
+    /// A number of steps.
     Steps(u64),
 }
 
-/// Reads `90s`, `10m`, `1h`, `500ms`, `2d`.
+/// Parses durations such as `90s`, `10m`, `1h`, `500ms` or `2d`.
 ///
 /// # Errors
-/// `UnitError::Duration`: no unit, another one, negative, or too long for a number.
+/// `UnitError::Duration` if the unit is missing or unknown, or the duration is negative or too long.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let seconds = parse_with_unit(text, &TIME_UNITS).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| UnitError::Duration { text: text.to_owned() })
 }
 
-/// Reads `512MiB`, `4GiB`, `100KiB`, `64B`, in bytes.
+/// Parses sizes such as `512MiB`, `4GiB`, `100KiB` or `64B`. Returns bytes.
 ///
 /// # Errors
-/// `UnitError::Size`: no unit, another one, or negative.
+/// `UnitError::Size` if the unit is missing or unknown, or the size is negative.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let bytes = parse_with_unit(text, &SIZE_UNITS).ok_or_else(|| UnitError::Size { text: text.to_owned() })?;
     Ok(bytes as u64)
 }
 
-/// Reads a price of an hour: `0.65/h`.
+/// Parses a price per hour, such as `0.65/h`.
 ///
 /// # Errors
-/// `UnitError::Price`: no number from 0, or not of an hour.
+/// `UnitError::Price` if it is not a finite number from 0 followed by `/h`.
 pub fn parse_hourly_price(text: &str) -> Result<f64, UnitError> {
     let number = text.strip_suffix("/h").and_then(|number| number.trim().parse().ok());
     let number = number.filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
     number.ok_or_else(|| UnitError::Price { text: text.to_owned() })
 }
 
-/// Reads a share such as `10%`.
+/// Parses a percentage such as `10%`.
 ///
 /// # Errors
-/// `UnitError::Percent`: no percent sign, or more than 100.
+/// `UnitError::Percent` if the percent sign is missing, or the number is not whole or above 100.
 pub fn parse_percent(text: &str) -> Result<u32, UnitError> {
     let number = text.strip_suffix('%').and_then(|number| number.trim().parse().ok()).filter(|share| *share <= 100);
     number.ok_or_else(|| UnitError::Percent { text: text.to_owned() })
 }
 
-/// Reads `30s` or `100steps`.
+/// Parses an interval such as `30s` or `100steps`.
 ///
 /// # Errors
-/// `UnitError::TimeOrSteps`: neither a time nor a count of steps.
+/// `UnitError::Interval` if it is neither a time nor a number of steps.
 pub fn parse_interval(text: &str) -> Result<TimeOrSteps, UnitError> {
     let refused = || UnitError::Interval { text: text.to_owned() };
     match text.strip_suffix("steps") {
@@ -105,7 +105,7 @@ mod tests {
         }
         assert_eq!(
             parse_interval("30").unwrap_err().to_string(),
-            "\"30\" is no interval: expected such as 30s or 100steps"
+            "invalid interval \"30\": expected a time or a number of steps, such as 30s or 100steps"
         );
     }
 }

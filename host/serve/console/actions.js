@@ -24,7 +24,7 @@ async function promote(model, { version }) {
   const agreed = await confirm({
     title: `Promote version ${version} of ${model.name}?`,
     text: `From now on version ${version} answers requests that name no version, and new versions no longer become the `
-      + `default by themselves.${model.serving ? ` Roll back returns to version ${model.serving}.` : ''}`,
+      + `default automatically.${model.serving ? ` Roll back returns to version ${model.serving}.` : ''}`,
     yes: 'Promote',
   });
   return agreed && work(`Version ${version} of ${model.name} is the default.`, () => post(model, 'promote', { version: Number(version) }));
@@ -55,7 +55,7 @@ async function unload(model, { version }) {
 async function alias(model, { version }) {
   const name = await askText({
     title: `An alias for version ${version}`,
-    text: `Clients may ask for ${model.name}@ALIAS, and traffic can be split by it. An alias that is taken moves here.`,
+    text: `Clients may ask for ${model.name}@ALIAS, and traffic can be split by it. An alias that is in use is moved here.`,
     label: 'Alias',
     value: Object.keys(model.aliases ?? {}).includes('canary') ? '' : 'canary',
     yes: 'Set',

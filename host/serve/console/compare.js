@@ -151,7 +151,7 @@ function comparison(jobs, all) {
       h('thead', {}, h('tr', {}, h('td', {}), jobs.map(({ name }) => h('th', { scope: 'col' }, h('a', { href: `#/jobs/${encodeURIComponent(name)}` }, name))))),
       group('Asked for', shown.length ? shown.map(([name, values, differs]) => line(name, values.map((value) => text(name, value)), differs))
         : h('tr', {}, h('td', { colspan: jobs.length + 1, class: 'note' }, 'Their specifications are the same.'))),
-      group('Came of it', [
+      group('Results', [
         told('state', ({ state }) => mark(state)),
         told('step', ({ step }) => String(step)),
         told('ran', ({ wall_seconds: wall }) => seconds(wall)),

@@ -55,7 +55,7 @@ export function datasetsPage(root, wanted, live) {
     async remove({ dataset: { name, version } }) {
       const agreed = await confirm({
         title: `Delete ${name}/${version}?`,
-        text: 'Its content is deleted for good, but for what other versions have too. A version that a job needs is kept.',
+        text: 'Its content is deleted permanently, except what other versions share. A version that a job needs is not deleted.',
         yes: 'Delete',
         danger: true,
       });
@@ -80,7 +80,7 @@ export function datasetsPage(root, wanted, live) {
   };
   return {
     keys: { '/': () => filter.focus(), j: () => move(1), k: () => move(-1) },
-    looks: 'Looks at the server every five seconds',
+    looks: 'Refreshed every five seconds',
     refresh: look.now,
     leave: look.stop,
   };

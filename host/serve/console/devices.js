@@ -88,7 +88,7 @@ export function devicesPage(root, live) {
   };
   return {
     keys: { j: () => move(1), k: () => move(-1) },
-    looks: 'Looks at the server every two seconds',
+    looks: 'Refreshed every two seconds',
     refresh: look.now,
     leave: look.stop,
   };
@@ -176,7 +176,7 @@ function held(memory) {
 
 function load(looks) {
   const shares = busy(looks);
-  if (shares.length === 0) return h('p', { class: 'note' }, looks.length ? 'Measuring…' : 'Nothing was computed here yet.');
+  if (shares.length === 0) return h('p', { class: 'note' }, looks.length ? 'Measuring…' : 'No work has run here yet.');
   const percent = (share) => `${Math.round(share * 100)} %`;
   const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
   return [

@@ -22,19 +22,19 @@ function empty(title, ...content) {
 export function emptyModels() {
   return empty(
     'No models yet',
-    h('p', {}, 'A training that publishes makes one:'),
+    h('p', {}, 'A training that publishes creates one:'),
     lines(PUSH, RUN),
-    h('p', {}, 'Or take a model from elsewhere:'),
+    h('p', {}, 'Or import a model:'),
     lines('import model.onnx --name NAME'),
   );
 }
 
 /** No jobs. */
 export function emptyJobs() {
-  return empty('No jobs yet', h('p', {}, 'A training is started from a shell, with data and a plugin:'), lines(PUSH, RUN));
+  return empty('No jobs yet', h('p', {}, 'Start a training from a shell, with data and a plugin:'), lines(PUSH, RUN));
 }
 
 /** No datasets. */
 export function emptyDatasets() {
-  return empty('No datasets yet', h('p', {}, 'A folder becomes the version of a dataset:'), lines(PUSH));
+  return empty('No datasets yet', h('p', {}, 'Push a folder as a dataset version:'), lines(PUSH));
 }

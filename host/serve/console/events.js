@@ -24,7 +24,7 @@ export async function events(response, show) {
       show(null, { pieces, count: others.count, done: false });
     }
   });
-  if (!ended) throw new ApiError(0, { error: 'the answer broke off', hint: 'the server may have stopped' });
+  if (!ended) throw new ApiError(0, { error: 'the response was cut off', hint: 'the server may have stopped' });
 }
 
 /** Calls `event(name, data, id)` for each event of the stream; `id` is null where it has none. */

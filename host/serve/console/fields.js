@@ -103,7 +103,7 @@ function jsonField(port) {
     try {
       JSON.parse(area.value);
     } catch (error) {
-      throw new Problem(`${port.name}: this is no JSON: ${error.message}`, area);
+      throw new Problem(`${port.name}: invalid JSON: ${error.message}`, area);
     }
     return { json: area.value.trim() };
   };

@@ -86,7 +86,7 @@ export function checkpoints(job, kept) {
 export async function deploy(job, step) {
   const model = await askText({
     title: `Deploy step ${step} of ${job.name}`,
-    text: 'The checkpoint becomes the newest version of a model, which is swapped in as any other.',
+    text: 'The checkpoint becomes the newest version of a model, which is loaded like any other.',
     label: 'Model',
     value: job.project,
     yes: 'Deploy',
@@ -94,7 +94,7 @@ export async function deploy(job, step) {
   if (!model) return;
   try {
     const made = await ask('POST', modelPath(model, 'versions'), { from: `job:${job.name}/checkpoint@${step}` });
-    note(`Version ${made.version} of ${made.model ?? model} is made of step ${step}.`);
+    note(`Version ${made.version} of ${made.model ?? model} was created from step ${step}.`);
   } catch (error) {
     note(error.message, error);
   }

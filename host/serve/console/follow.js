@@ -27,7 +27,7 @@ export function follow(path, { opened = () => {}, event, instead }) {
     const response = await send(path, { headers, signal });
     if (!response.ok) throw await failure(response);
     if (!(response.headers.get('content-type') ?? '').startsWith('text/event-stream')) {
-      throw new ApiError(0, { error: 'the server sends no events' });
+      throw new ApiError(0, { error: 'the server does not send events' });
     }
     opened();
     await read(response.body, (name, data, id) => {
@@ -48,7 +48,7 @@ export function follow(path, { opened = () => {}, event, instead }) {
     try {
       await listen(mine.signal);
     } catch (caught) {
-      error = caught instanceof ApiError ? caught : new ApiError(0, { error: 'the stream of events broke off' });
+      error = caught instanceof ApiError ? caught : new ApiError(0, { error: 'the event stream was cut off' });
     }
     if (mine.signal.aborted) return;
     await instead(error);

@@ -173,7 +173,7 @@ export function jobPage(root, { name, part }, live) {
   render();
   return {
     keys: { '/': log.find, l: log.focus, j: () => move(1), k: () => move(-1) },
-    looks: 'The server tells of every change',
+    looks: 'The server reports every change',
     refresh() {
       Object.assign(wanted, { whole: true, series: true, files: true });
       stream.again();

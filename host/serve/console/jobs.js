@@ -41,7 +41,7 @@ export function jobsPage(root, live) {
     const none = jobs.length === 0;
     for (const element of [parts.filters, table, bar]) element.hidden = none;
     count.textContent = visible.length === jobs.length ? (none ? '' : `${jobs.length} in all`) : `${visible.length} of ${jobs.length}`;
-    patch(list, none ? emptyJobs() : visible.length === 0 && h('p', { class: 'empty' }, 'No job is as the filters say.'));
+    patch(list, none ? emptyJobs() : visible.length === 0 && h('p', { class: 'empty' }, 'No job matches the filters.'));
     showChoices(jobs);
     showRows(visible.slice(0, state.rows));
     showBar();
@@ -104,10 +104,10 @@ export function jobsPage(root, live) {
         : [
           h('b', { 'data-key': 'count' }, `${chosen.length} selected`),
           button('compare', 'Compare', chosen.length > 1, 'Select two or more', 'primary'),
-          button('stop', 'Stop…', can('stop'), 'Only jobs that are not over can be stopped'),
-          button('preempt', 'Preempt…', can('preempt'), 'Only jobs that run can be preempted'),
-          button('restart', 'Restart with…', chosen.length === 1 && !state.busy, 'One job at a time is restarted'),
-          button('remove', 'Delete…', can('remove'), 'Only jobs that are over can be deleted', 'quiet danger-text'),
+          button('stop', 'Stop…', can('stop'), 'Only unfinished jobs can be stopped'),
+          button('preempt', 'Preempt…', can('preempt'), 'Only running jobs can be preempted'),
+          button('restart', 'Restart with…', chosen.length === 1 && !state.busy, 'Select one job to restart'),
+          button('remove', 'Delete…', can('remove'), 'Only finished jobs can be deleted', 'quiet danger-text'),
           button('clear', 'Clear', true, ''),
         ],
     );
@@ -213,7 +213,7 @@ export function jobsPage(root, live) {
       c: compare,
       l: () => selected() && (location.hash = `#/jobs/${encodeURIComponent(selected().name)}/logs`),
     },
-    looks: 'The server tells of every change',
+    looks: 'The server reports every change',
     refresh: stream.again,
     leave() {
       stream.stop();

@@ -126,7 +126,7 @@ export function modelsPage(root, opened, live) {
         if (state.selected) location.hash = `#/playground/${encodeURIComponent(state.selected)}`;
       },
     },
-    looks: 'Looks at the server every two seconds',
+    looks: 'Refreshed every two seconds',
     refresh: look.now,
     leave: look.stop,
   };

@@ -43,22 +43,22 @@ async function stop(jobs) {
     yes: 'Stop',
     danger: true,
   });
-  return agreed && each(jobs, ({ name }) => ask('POST', jobPath(name, 'stop')), () => `${named(jobs)}: told to stop.`);
+  return agreed && each(jobs, ({ name }) => ask('POST', jobPath(name, 'stop')), () => `${named(jobs)}: stopping.`);
 }
 
 async function preempt(jobs) {
   const agreed = await confirm({
     title: `Preempt ${named(jobs)}?`,
-    text: 'The job saves a checkpoint, gives up its slot and goes back into the queue. Its next attempt goes on from there.',
+    text: 'The job saves a checkpoint, releases its slot and is queued again. Its next attempt resumes from the checkpoint.',
     yes: 'Preempt',
   });
-  return agreed && each(jobs, ({ name }) => ask('POST', jobPath(name, 'preempt')), () => `${named(jobs)}: back to the queue.`);
+  return agreed && each(jobs, ({ name }) => ask('POST', jobPath(name, 'preempt')), () => `${named(jobs)}: queued again.`);
 }
 
 async function remove(jobs) {
   const agreed = await confirm({
     title: `Delete ${named(jobs)}?`,
-    text: 'Logs, checkpoints, outputs and series are deleted for good. Models that were published from it stay.',
+    text: 'Logs, checkpoints, outputs and series are deleted permanently. Models that it published stay.',
     yes: 'Delete',
     danger: true,
   });

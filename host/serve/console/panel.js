@@ -90,13 +90,13 @@ function toolbar(model, view) {
     { class: 'toolbar', 'data-key': 'toolbar' },
     h('a', { class: 'button small primary', href: `#/playground/${encodeURIComponent(model.name)}` }, 'Try it'),
     asleep
-      ? button('load', 'Load', view, { title: 'Bring the model onto the device' })
-      : button('warm', 'Warm', view, { title: 'Run it once, so that the first request finds it warm' }),
+      ? button('load', 'Load', view, { title: 'Load the model onto the device' })
+      : button('warm', 'Warm', view, { title: 'Run it once, so that the first request is fast' }),
     button('rollback', 'Roll back', view, {
       disabled: view.busy || !canRollBack(model), title: 'Back to the version that was the default before',
     }),
     model.follows_newest === false
-      && button('follow', 'Follow the newest', view, { title: 'Let new versions become the default by themselves' }),
+      && button('follow', 'Follow the newest', view, { title: 'Let new versions become the default automatically' }),
     !['UNLOADED', 'FAILED'].includes(state) && button('unload', 'Unload', view, { class: 'quiet danger-text', title: 'Free its memory on the device' }),
     view.busy && h('span', { class: 'note', role: 'status' }, 'Working…'),
   );
@@ -203,7 +203,7 @@ function rowActions(model, { version, state, aliases = [], traffic_percent: perc
   const pointed = aliases.length > 0 || percent > 0;
   return [
     version !== model.serving && ['READY', 'UNLOADED'].includes(state) && of('promote', 'Promote', 'Make it the default'),
-    ['UNLOADED', 'FAILED'].includes(state) && of('load', 'Load', 'Bring it onto the device'),
+    ['UNLOADED', 'FAILED'].includes(state) && of('load', 'Load', 'Load it onto the device'),
     ready && version !== model.serving && !pointed && of('unload', 'Unload', 'Free its memory on the device'),
   ];
 }
@@ -212,16 +212,16 @@ const KINDS = {
   weights: 'Only the weights were swapped; instances and kernels stayed',
   full: 'Plugin and weights were swapped',
   alias: 'Both versions were loaded already',
-  unload: 'It gave its memory back',
+  unload: 'Its memory was freed',
 };
 
 const REASONS = {
-  NEWEST: 'a newer version came',
-  LOADED: 'loaded by hand',
-  WOKEN: 'woken by a request',
-  UNLOADED: 'unloaded by hand',
-  IDLE: 'nobody asked for it',
-  MEMORY: 'others needed its memory',
+  NEWEST: 'a newer version was published',
+  LOADED: 'loaded by a user',
+  WOKEN: 'loaded by a request',
+  UNLOADED: 'unloaded by a user',
+  IDLE: 'no requests',
+  MEMORY: 'other models needed its memory',
   REMOVED: 'its files were removed',
 };
 
@@ -229,7 +229,7 @@ function lastSwap({ last_swap: swap }) {
   if (!swap) return h('p', { class: 'note' }, 'Nothing has changed since the server started.');
   const { from, to, kind, reason, seconds, at_ms: at } = swap;
   const isStart = from === null && to !== null;
-  const what = isStart ? `Version ${to} came up` : to === null ? `Version ${from} was put down` : `Version ${from} → version ${to}`;
+  const what = isStart ? `Version ${to} was loaded` : to === null ? `Version ${from} was unloaded` : `Version ${from} → version ${to}`;
   const how = isStart ? 'Plugin and weights were loaded' : KINDS[kind] ?? kind;
   const why = isStart && reason === 'NEWEST' ? 'its files were found' : REASONS[reason] ?? words(reason);
   return [
@@ -244,7 +244,7 @@ function settings({ batch = {}, queue = {}, keep_alive: keep, pin, instances_max
   const entries = [
     ['Batch', `${items}, ${(batch.max_delay ?? '0s') === '0s' ? 'without waiting' : `waits up to ${batch.max_delay}`}`],
     ['Queue', `${queue.capacity} requests, ${queue.timeout} each`],
-    ['Kept loaded', (keep === 'forever' ? 'always' : `for ${keep} unused`) + (pin ? ', never for want of memory' : '')],
+    ['Kept loaded', (keep === 'forever' ? 'always' : `for ${keep} unused`) + (pin ? ', even if memory is short' : '')],
     ['Instances', `up to ${instances}`],
     ['Cache', cache.max_bytes ? bytes(cache.max_bytes) : 'off'],
     ensemble && ['Steps', ensemble.steps.map(({ model }) => model).join(' → ')],

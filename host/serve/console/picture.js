@@ -51,7 +51,7 @@ export function pictureField(port, changed, json) {
       await pad.take(blob);
       changed(true);
     } catch {
-      pad.say('This file is no picture that the browser can read.');
+      pad.say('The browser cannot read this file as a picture.');
     }
   };
   choose.addEventListener('click', () => file.click());
@@ -86,7 +86,7 @@ export function pictureField(port, changed, json) {
   const part = async () => {
     if (state.form === 'typed') return json.part();
     if (pad.empty && port.default !== null) return null;
-    if (pad.empty) throw new Problem(`${port.name}: there is no picture yet`, pad.element);
+    if (pad.empty) throw new Problem(`${port.name}: no picture was given`, pad.element);
     if (state.form === 'png') return { blob: await pad.png(), filename: `${port.name.replace(/[^\w-]/g, '_') || 'picture'}.png` };
     return { json: nested(pad.pixels(), size, scale()) };
   };

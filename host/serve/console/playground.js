@@ -218,5 +218,5 @@ function notServing({ name, state, reason }) {
 }
 
 function nothingToAsk() {
-  return [h('h2', {}, 'No models yet'), h('p', {}, 'There is nothing to ask. ', h('a', { href: '#/models' }, 'How to get a model'))];
+  return [h('h2', {}, 'No models yet'), h('p', {}, 'Predictions need a model. ', h('a', { href: '#/models' }, 'How to get a model'))];
 }

@@ -17,7 +17,7 @@ export async function restart(job) {
   const resumes = job.state !== 'SUCCEEDED' && job.step > 0;
   const problem = h('p', { class: 'reason', role: 'alert', hidden: true });
   const body = [
-    h('p', {}, 'A new job of the same plugin and data. What is left as it is stays the same.'),
+    h('p', {}, 'A new job with the same plugin and data. Parameters that you do not change stay the same.'),
     parameters.length > 0 && h('fieldset', { class: 'fields' }, h('legend', {}, 'Parameters'), parameters.map(({ element }) => element)),
     h('fieldset', { class: 'fields' }, h('legend', {}, 'Job'), others.map(({ element }) => element)),
     h(
@@ -30,7 +30,7 @@ export async function restart(job) {
     h(
       'fieldset',
       { class: 'ways' },
-      h('legend', {}, 'Where it begins'),
+      h('legend', {}, 'Starting point'),
       way('scratch', 'From scratch', !resumes),
       way('resume', 'From the last checkpoint', resumes),
     ),

@@ -32,7 +32,7 @@ function label(model, target) {
 /** A bar of the shares with their names, for the model's line. */
 export function split(model) {
   const shares = current(model);
-  if (!shares.length) return model.state === 'ASLEEP' ? 'wakes when asked' : 'nothing answers';
+  if (!shares.length) return model.state === 'ASLEEP' ? 'loads on request' : 'not serving';
   if (shares.length === 1) return `version ${versionOf(model, shares[0][0])}`;
   return [bar(shares), h('span', { class: 'split-text' }, shares.map(([target, percent]) => `${target}\u00a0${percent}\u00a0%`).join(' · '))];
 }
@@ -78,7 +78,7 @@ export function shares(model, drafts) {
 export function editor(model, view) {
   const entries = Object.entries(view.draft);
   if (entries.length < 2) {
-    const asleep = model.state === 'ASLEEP' ? 'The next request wakes it.' : 'No version can answer.';
+    const asleep = model.state === 'ASLEEP' ? 'The next request loads it.' : 'No version can answer.';
     const only = entries.length ? `All requests go to version ${versionOf(model, entries[0][0])}.` : asleep;
     return h('p', { class: 'note' }, `${only} With a second version ready, requests can be split here.`);
   }

@@ -1,10 +1,10 @@
-//! Who may ask for what: every request passes here before its handler.
+//! Access control: every request is checked here before its handler runs.
 //!
-//! A [`ListenPolicy`] is where requests come in. An open one asks for no key and instead keeps web pages of others out
-//! ([`browser`]); a guarded one wants a key with the scope of what the route does ([`route_scopes`]) whose rate and quota are not used
-//! up. Which jobs are there for the request is decided in [`sight`], and which models and datasets in [`things`]; answers
-//! that go on for long ask [`pass`] again and again.
-//! Through the open door of this machine nothing is allocated and nothing locked.
+//! A [`ListenPolicy`] describes a listener. An open listener requires no key but refuses requests from other sites' web
+//! pages ([`origin_check`]). A protected one requires a key with the scope of the route ([`route_scopes`]) whose rate
+//! limit and quota are not exhausted. Which jobs a request can see is decided in [`visibility`], which models and
+//! datasets in [`resource_access`]. Long-running responses check repeatedly with [`reauthorize`]. For open local
+//! listeners nothing is allocated and no lock is taken.
 
 mod access_error;
 mod actor;
@@ -39,12 +39,12 @@ pub(crate) use visibility::{ProjectScope, VisibleJob};
 use keyring::{ActiveKey, Keyring};
 use route_scopes::{RouteRequirement, RouteScopes};
 
-/// Who can come to a door.
+/// The clients that can reach a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
-    /// This process: tests.
+    /// This process, in tests.
     InProcess,
-    /// Who may open the socket's file.
+    /// Users who can open the socket's file.
     UnixSocket,
     /// Programs of this machine, and web pages in its browsers.
     Loopback,
@@ -52,33 +52,33 @@ pub enum Exposure {
     Network,
 }
 
-/// Where requests come in.
+/// The access policy of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenPolicy {
-    /// Who can come.
+    /// The clients that can reach it.
     pub exposure: Exposure,
-    /// Whether a key is needed.
+    /// Whether a key is required.
     pub requires_key: bool,
 }
 
 impl ListenPolicy {
-    /// For requests that this process makes.
+    /// The policy for requests that this process makes.
     pub(crate) const IN_PROCESS: ListenPolicy = ListenPolicy { exposure: Exposure::InProcess, requires_key: false };
 }
 
-/// The keys of a server and what they were used for.
+/// The keys of a server and their usage.
 #[derive(Debug)]
 pub struct AccessControl {
     keyring: Keyring,
     route_scopes: RouteScopes,
-    /// Names by which clients of this machine may call the server, besides its own.
+    /// Additional host names by which local clients can address the server.
     hosts: Vec<String>,
     metrics: Arc<MetricsRegistry>,
 }
 
 impl AccessControl {
-    /// The keys of `key_file`, and what they used as `usage` has it. A file that cannot be read now is tried again when it
-    /// changes; until then there are no keys, and a guarded door lets nobody in.
+    /// Loads the keys of `file` and their saved usage. An unreadable file is retried when it changes. Until then there
+    /// are no keys, and protected listeners refuse all requests.
     pub fn new(
         file: KeyFile,
         usage: KeyUsageFile,
@@ -93,24 +93,24 @@ impl AccessControl {
         }
     }
 
-    /// With further names by which clients may call the server on this machine: those that a proxy in front passes on.
+    /// Adds host names by which local clients can address the server, such as those that a reverse proxy passes on.
     #[must_use]
     pub fn with_hosts(mut self, hosts: Vec<String>) -> AccessControl {
         self.hosts = hosts;
         self
     }
 
-    /// The file of keys.
+    /// Returns the key file.
     pub(crate) fn key_file(&self) -> &KeyFile {
         self.keyring.file()
     }
 
-    /// Takes over what the file says now.
+    /// Reloads the key file.
     pub(crate) fn reload_keys(&self) {
         self.keyring.reload();
     }
 
-    /// Follows the file and saves what was used, until the server stops.
+    /// Reloads the key file when it changes and saves the usage of keys, until the server stops.
     pub(crate) async fn run_key_loop(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         let (mut look, mut save) = (interval(KEYS_POLL), interval(KEY_USAGE_SAVE_INTERVAL));
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -122,17 +122,17 @@ impl AccessControl {
                 () = wait_for_shutdown(&mut shutdown) => return,
             };
             let access = Arc::clone(&self);
-            // Files may be slow. A panic is told of by the hook of panics, and the next tick tries again.
+            // File access can be slow. A panic is logged by the panic hook, and the next tick retries.
             let _ = tokio::task::spawn_blocking(move || work(&access.keyring)).await;
         }
     }
 
-    /// Writes down what was used, if anything was since the last time.
+    /// Saves the usage of keys if it has changed.
     pub(crate) fn save_key_usage(&self) {
         self.keyring.save_usage();
     }
 
-    /// Lets the request in, with its [`Actor`] where that is not a client of this machine, or tells why not.
+    /// Admits the request, with an [`Actor`] if it is not from a local client, or returns the reason for refusing it.
     pub(crate) fn admit(
         &self,
         door: ListenPolicy,
@@ -178,7 +178,8 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Lets in who has a key whose scopes include that of the effect. Whose project a thing is, its handler asks.
+    /// Admits a request with a key whose scopes include that of the action. The handler checks the project of the
+    /// resource.
     fn admit_with_key(&self, effect: Option<AccessAction>, request: &mut Request) -> Result<(), AccessError> {
         let holder = self.authenticate(request.headers())?;
         let rights = holder.scope.rights();
@@ -186,7 +187,7 @@ impl AccessControl {
         if let Some(scope) = effect.map(AccessAction::scope).filter(|scope| !rights.has_scope(*scope)) {
             return Err(AccessError::Scope { scope, name: name() });
         }
-        // One page for all projects.
+        // The metrics page covers all projects.
         if let (Some(AccessAction::ReadMetrics), Some(projects)) = (effect, rights.projects()) {
             return Err(AccessError::AllProjects { name: name(), projects: projects.join(", ") });
         }
@@ -200,7 +201,7 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Whose key the request carries.
+    /// Returns the key that the request carries.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Arc<ActiveKey>, AccessError> {
         let mut sent = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), None) = (sent.next(), sent.next()) else {
@@ -226,19 +227,19 @@ impl AccessControl {
         }
     }
 
-    /// Every key with what it used in its quota's time.
+    /// Returns every key with its usage in the current quota period.
     pub(crate) fn list_keys(&self) -> Vec<(KeyRecord, u64)> {
         self.keyring.list_keys()
     }
 }
 
-/// Whether a browser asks for a page to show.
+/// Returns whether a browser requests a page to display.
 fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
-/// Whether requests of this method change nothing.
+/// Returns whether requests of this method change nothing.
 pub(crate) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }

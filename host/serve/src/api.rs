@@ -1,4 +1,4 @@
-//! The management interface under `/api/v1`, health, metrics, and the index.
+//! HTTP handlers: the management interface under `/api/v1`, health, metrics, and the index.
 
 pub mod devices;
 pub mod plugins;

@@ -1,4 +1,4 @@
-//! The server's state, which every handler shares, and its route table.
+//! The server's state, which all handlers share, and its route table.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,12 +44,12 @@ use crate::request_middleware::{AuthLayer, admit_and_observe};
 use crate::storage::StorageCounter;
 use crate::tfs;
 
-/// What a server is made of.
+/// The components of a server.
 #[derive(Debug)]
 pub struct AppParts {
     /// The models that answer predictions.
     pub models: Arc<ModelRouter>,
-    /// What decides which of them are up.
+    /// Decides which models and versions are loaded.
     pub lifecycle: Arc<ModelLifecycle>,
     /// Training jobs.
     pub jobs: JobService,
@@ -59,37 +59,37 @@ pub struct AppParts {
     pub home: StateDir,
     /// The directory of model versions.
     pub models_dir: PathBuf,
-    /// How much may be stored; none is no limit.
+    /// The limit for stored bytes, or `None` if there is no limit.
     pub storage_quota: Option<StorageQuota>,
     /// Plugins and checkpoints.
     pub objects: ObjectStorage,
     /// Datasets.
     pub datasets: DatasetStore,
-    /// Datasets on their way.
+    /// Datasets that are being uploaded.
     pub uploads: UploadStore,
-    /// Makes models of files.
+    /// Imports models from files.
     pub importer: Arc<dyn ModelImporter>,
-    /// Looks into plugins that are uploaded.
+    /// Inspects uploaded plugins.
     pub inspector: Arc<dyn PluginInspector>,
     /// The devices of this machine.
     pub devices: Arc<DeviceInventory>,
-    /// Addresses that events of predictions may be sent to; none where they are not sent.
+    /// URL prefixes that events of predictions can be sent to. Empty disables webhooks.
     pub webhooks: Vec<WebhookPrefix>,
-    /// The keys of clients.
+    /// The keys of clients, and who can do what.
     pub access: Arc<AccessControl>,
-    /// Where it is written down who changed what.
+    /// The audit log.
     pub audit: AuditLog,
-    /// The memory that requests may take.
+    /// The memory budget of requests.
     pub memory: RequestMemoryBudget,
 }
 
 impl AppParts {
-    /// Which projects the models belong to.
+    /// Returns the assignments of models to projects.
     pub(crate) fn model_projects(&self) -> ProjectAssignments {
         ProjectAssignments::of_models(&self.models_dir)
     }
 
-    /// Which projects the datasets belong to.
+    /// Returns the assignments of datasets to projects.
     pub(crate) fn dataset_projects(&self) -> ProjectAssignments {
         ProjectAssignments::of_datasets(self.home.datasets())
     }
@@ -120,7 +120,7 @@ impl std::fmt::Debug for AppState {
 }
 
 impl AppState {
-    /// A server made of `parts`. Answers that go on for long end when `shutdown` is true.
+    /// Creates a server from `parts`. Streaming responses end when `shutdown` is true.
     pub fn new(parts: AppParts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> AppState {
         let checkpoints = CheckpointStore::new(parts.objects.clone());
         let predictions = CogPredictions::new(parts.webhooks.clone());
@@ -150,7 +150,8 @@ impl AppState {
         app
     }
 
-    /// Looks up what the jobs of schedules refer to. The jobs are a part of this server and must not keep it alive.
+    /// Returns the function that resolves the references in job specs of schedules. It holds a weak reference, because
+    /// the jobs belong to this server and must not keep it alive.
     fn job_spec_resolver(&self) -> SpecResolver {
         let shared = Arc::downgrade(&self.shared);
         Box::new(move |spec, rights| {
@@ -162,8 +163,9 @@ impl AppState {
         })
     }
 
-    /// Held for reading while something is recorded that refers to datasets, jobs or checkpoints, and for writing while
-    /// such are removed, from the question who refers to them on.
+    /// Returns the lock that protects references. It is held for reading while a reference to a dataset, job or
+    /// checkpoint is recorded. It is held for writing during a removal of any of these, from the search for references
+    /// onward.
     pub(crate) fn reference_lock(&self) -> &RwLock<()> {
         &self.shared.reference_lock
     }
@@ -188,7 +190,7 @@ impl AppState {
         &self.shared.parts.access
     }
 
-    /// Where handlers that change something write it down.
+    /// Returns the audit log, for handlers that change something.
     pub(crate) fn audit(&self) -> &AuditLog {
         &self.shared.parts.audit
     }
@@ -217,7 +219,7 @@ impl AppState {
         &self.shared.predictions
     }
 
-    /// The streams of events that are open.
+    /// Returns the open event streams.
     pub(crate) fn event_streams(&self) -> &EventStreams {
         &self.shared.event_streams
     }
@@ -226,7 +228,7 @@ impl AppState {
         self.shared.shutdown.clone()
     }
 
-    /// Runs `work`, which may wait for the disk, on a thread that may.
+    /// Runs `work`, which can wait for the disk, on a blocking thread.
     pub(crate) async fn run_blocking<T, E>(
         &self,
         work: impl FnOnce(&AppParts) -> Result<T, E> + Send + 'static,
@@ -240,7 +242,7 @@ impl AppState {
         done.map_err(|error| ApiError::Internal { cause: error.to_string() })?.map_err(Into::into)
     }
 
-    /// Every route, and the methods it has, as the index shows them.
+    /// Returns every route with its methods, in the order of the index.
     pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
         let mut routes = vec![
             ("/", get(index::index).post(predict::predict_default)),
@@ -304,7 +306,7 @@ impl AppState {
         routes
     }
 
-    /// Routes of models and their versions.
+    /// Returns the routes of models and their versions.
     fn model_routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
         vec![
             ("/api/v1/models", get(models::list)),
@@ -327,17 +329,18 @@ impl AppState {
         ]
     }
 
-    /// The paths of all routes.
+    /// Returns the paths of all routes.
     pub(crate) fn route_paths() -> Vec<&'static str> {
         AppState::routes().into_iter().map(|(path, _)| path).collect()
     }
 
-    /// The server as a service for requests of this process, which need no key.
+    /// Returns the server as a service for requests from this process, which need no key.
     pub fn router(&self) -> Router {
         self.router_for(ListenPolicy::IN_PROCESS)
     }
 
-    /// The server as a service for requests that come in at `policy`: routes, with the observing layer around everything.
+    /// Returns the server as a service for requests that arrive under `policy`: its routes, wrapped in the admission
+    /// and metrics layer.
     pub(crate) fn router_for(&self, door: ListenPolicy) -> Router {
         let entrance = AuthLayer {
             policy: door,
@@ -352,7 +355,7 @@ impl AppState {
         router
             .fallback(predict::model_routes::predict_default_by_path)
             .method_not_allowed_fallback(method_not_allowed)
-            // Handlers read bodies through `BodyReader`, each with its own maximum.
+            // Handlers read bodies with `BodyReader`, each with its own limit.
             .layer(DefaultBodyLimit::disable())
             .layer(middleware::from_fn_with_state(entrance, admit_and_observe))
             .with_state(self.clone())

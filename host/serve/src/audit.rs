@@ -1,8 +1,9 @@
-//! The audit log: who changed what. Lines of JSON that are only ever appended, and a line of the server's log.
+//! The audit log, which records who changed what: an append-only file of JSON lines. Each line also goes to the
+//! server's log.
 //!
-//! A handler takes an [`Actor`] as an argument and records what it did after it did it, refused or not. A line is written
-//! with one call and survives the process; it is not synced, so a power cut can take the last ones. Past
-//! [`AUDIT_BYTES_MAX`] the log is put aside as `audit.log.1`, and those before move on.
+//! A handler takes an [`Actor`] as an argument and records its action after it has run, whether it succeeded or was
+//! refused. A line is written with one call and survives the process. It is not synced, so a power cut can lose the
+//! last lines. Past [`AUDIT_BYTES_MAX`] the log is renamed to `audit.log.1`, and older ones to the next number.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -17,7 +18,7 @@ use crate::access::Actor;
 use crate::error::ApiError;
 use crate::limits::{AUDIT_BYTES_MAX, AUDIT_FIELD_CHARS_MAX, AUDIT_FILES_MAX};
 
-/// What was done. The names are a closed set, for those who search the log.
+/// An audited action. The names are a closed set, so that the log can be searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditAction {
@@ -31,25 +32,25 @@ pub enum AuditAction {
     ModelPromote,
     /// The default before became the default again.
     ModelRollback,
-    /// An alias points elsewhere.
+    /// An alias was pointed at a version.
     ModelAlias,
-    /// An alias is gone.
+    /// An alias was removed.
     ModelUnalias,
-    /// Traffic is shared out differently.
+    /// The traffic shares were changed.
     ModelTraffic,
-    /// Shadow traffic goes elsewhere.
+    /// The shadow was changed.
     ModelShadow,
     /// A model's configuration was replaced.
     ModelConfigure,
     /// A version of a model, or the model, was removed.
     ModelRemove,
-    /// A model version was made of a file.
+    /// A model version was imported from a file.
     ModelImport,
-    /// A plugin was found to resume where it was.
+    /// A plugin was marked as resumable.
     PluginMark,
-    /// A job was told to stop.
+    /// A job was requested to stop.
     JobStop,
-    /// A job was told to make room.
+    /// A job was preempted.
     JobPreempt,
     /// A job and its files were removed.
     JobRemove,
@@ -57,21 +58,21 @@ pub enum AuditAction {
     ScheduleSet,
     /// A schedule was removed.
     ScheduleRemove,
-    /// A secret was kept.
+    /// A secret was set.
     SecretSet,
-    /// A secret was forgotten.
+    /// A secret was removed.
     SecretRemove,
-    /// A model version was made of another's weights.
+    /// A model version was made from a plugin and existing weights.
     ModelPublish,
-    /// A model's projects were chosen.
+    /// A model's projects were assigned.
     ModelAssign,
     /// A request shortened the time for which a model stays loaded.
     ModelKeepAlive,
-    /// A version of a dataset was made.
+    /// A version of a dataset was created.
     DatasetPush,
     /// A version of a dataset was removed.
     DatasetRemove,
-    /// A dataset's projects were chosen.
+    /// A dataset's projects were assigned.
     DatasetAssign,
     /// A job was submitted.
     JobSubmit,
@@ -79,14 +80,14 @@ pub enum AuditAction {
     SecretUse,
     /// A prediction was canceled.
     PredictionCancel,
-    /// A key was made.
+    /// A key was created.
     KeyCreate,
-    /// A key was ended.
+    /// A key was revoked.
     KeyRevoke,
 }
 
 impl AuditAction {
-    /// Its name: `model.promote`.
+    /// Returns the action's name, such as `model.promote`.
     pub fn name(self) -> &'static str {
         match self {
             AuditAction::ModelLoad => "model.load",
@@ -139,7 +140,7 @@ struct AuditLogInner {
 }
 
 impl AuditLog {
-    /// The log at `path`, which is made when there is something to write.
+    /// Creates a log at `path`. The file is created by the first write.
     pub fn new(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> AuditLog {
         AuditLog::with_bytes_max(path, clock, AUDIT_BYTES_MAX)
     }
@@ -148,9 +149,9 @@ impl AuditLog {
         AuditLog { shared: Arc::new(AuditLogInner { path: path.into(), clock, bytes_max, file: Mutex::new(None) }) }
     }
 
-    /// Writes down that `actor` did `action`, or was refused. `subject` is the model, or the key; `detail` is for people,
-    /// `version 3` or `canary 10`; neither may be a secret. Blocks for as long as an append to a file takes. What cannot
-    /// be written is told of in the server's log, which has the line in any case.
+    /// Records that `actor` performed `action` or was refused. `subject` is the model or the key. `detail` is text for
+    /// people, such as `version 3` or `canary 10`. Neither can contain a secret. Blocks for the duration of one file
+    /// append. A failed write is logged in the server's log, which receives the line in any case.
     pub fn record<T>(
         &self,
         actor: &Actor,
@@ -163,7 +164,7 @@ impl AuditLog {
         self.write(actor, action.name(), (subject, detail), None, result);
     }
 
-    /// Writes down what a job or a schedule did, or was refused.
+    /// Records an action of a job or a schedule, performed or refused.
     pub(crate) fn record_effect(&self, effect: &JobEffect) {
         let actor = Actor::from_rights(&effect.rights);
         let result = if effect.is_done { "ok" } else { "refused" };
@@ -215,7 +216,7 @@ fn open_for_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
-/// Moves `audit.log` to `audit.log.1`, that to `.2`, and drops the last.
+/// Renames `audit.log` to `audit.log.1`, that to `.2` and so on, and deletes the last one.
 fn rotate_log(path: &Path) -> io::Result<()> {
     let numbered = |number: u32| {
         let mut name = path.as_os_str().to_owned();
@@ -231,7 +232,7 @@ fn rotate_log(path: &Path) -> io::Result<()> {
     std::fs::rename(path, numbered(1))
 }
 
-/// RFC 3339 in UTC. Times outside of the calendar count as 1970.
+/// Formats a time as RFC 3339 in UTC. Times outside the calendar are formatted as 1970.
 fn rfc3339(ms: UnixMillis) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     format!("{:.3}", time.unwrap_or_default())

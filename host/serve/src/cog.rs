@@ -1,12 +1,12 @@
-//! Predictions as things of their own, in the form that Cog gave them: `POST /predictions` makes one, waits for its end or
-//! answers at once, or tells it as events; `GET` looks at it, `/cancel` ends it, and `PUT` makes it under the client's own
-//! identifier, once however often it is sent.
+//! Predictions as resources, with the HTTP interface of Cog. `POST /predictions` creates one and waits for its end,
+//! responds immediately, or streams events. `GET` returns its state, `/cancel` cancels it, and `PUT` creates it
+//! idempotently under the client's identifier.
 //!
-//! A prediction belongs to the key that it was asked for with ([`PredictionOwner`]): to others, those with the scope `admin` included, it
-//! is not there, and they may use its identifier for one of theirs.
+//! A prediction belongs to the key that requested it ([`PredictionOwner`]). For other keys, including those with the
+//! scope `admin`, it does not exist, and they can use the same identifier.
 //!
-//! A prediction that waits for its client ends with it; one that the client can come back to does not. Whatever is wrong
-//! with a request is said before anything is made of it.
+//! A prediction that only its waiting client can access is cancelled when that client disconnects. One that the client
+//! can query later continues. Requests are validated before a prediction is created.
 
 pub mod error;
 mod events;
@@ -44,7 +44,7 @@ use request::{CogPredictionRequest, WaitPreference};
 use store::CogPredictionStore;
 use webhook::{WebhookClient, WebhookPrefix};
 
-/// Every prediction that is running or ended a short while ago.
+/// All predictions that are running or finished recently.
 #[derive(Debug)]
 pub(crate) struct CogPredictions {
     store: CogPredictionStore,
@@ -52,12 +52,12 @@ pub(crate) struct CogPredictions {
 }
 
 impl CogPredictions {
-    /// None yet. Their events may go to addresses that begin as one of `webhooks`.
+    /// Creates an empty store. Events can be sent to URLs that match one of the prefixes in `webhooks`.
     pub(crate) fn new(webhooks: Vec<WebhookPrefix>) -> CogPredictions {
         CogPredictions { store: CogPredictionStore::default(), webhooks: WebhookClient::new(webhooks) }
     }
 
-    /// Ends a prediction, unless it is over; what is computed for it stops.
+    /// Cancels a prediction unless it has finished, and stops its computation.
     fn cancel_prediction(prediction: &CogPrediction, now_ms: u64) {
         if prediction.finish(CogPredictionOutcome::Canceled, now_ms) {
             tracing::debug!(prediction = prediction.id, "canceled");
@@ -79,7 +79,7 @@ pub(crate) async fn put(
     create_or_find(app, request, Some(request::parse_id(&id)?)).await
 }
 
-/// `GET /predictions/{id}`: where it stands, at once, at its end with `Prefer: wait=SECONDS`, or as events.
+/// `GET /predictions/{id}`: its state, immediately, at its end with `Prefer: wait=SECONDS`, or as events.
 pub(crate) async fn show(
     State(app): State<AppState>,
     Path(id): Path<String>,
@@ -157,7 +157,7 @@ async fn create_or_find(app: AppState, request: Request, id: Option<String>) -> 
     Ok(respond(&app, prediction, patience, own).await)
 }
 
-/// The inputs, decoded on a thread that may take long where they are large.
+/// Decodes the inputs, on a blocking thread if they are large.
 async fn decode_inputs(
     signature: &ModelSignature,
     asked: &CogPredictionRequest,
@@ -175,8 +175,8 @@ async fn decode_inputs(
     Ok(decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })??)
 }
 
-/// The answer that the client waits for. One whose client alone knows of it (`own`) ends when that client goes, unless it
-/// asked not to wait.
+/// Returns the response in the form that the client prefers. If only this client can access the prediction (`own`), it
+/// is cancelled when the client disconnects, unless the client asked not to wait.
 async fn respond(app: &AppState, prediction: Arc<CogPrediction>, patience: WaitPreference, own: bool) -> Response {
     match patience {
         WaitPreference::Events(after) => {

@@ -1,7 +1,7 @@
-//! Connections: accepting, timing out, and letting them finish when the server stops.
+//! Accepts connections, enforces their timeouts, and lets them finish when the server stops.
 //!
-//! A connection goes the same way whatever it comes in by: [`listener`] accepts it, [`tls`] opens it where there is a
-//! certificate, [`http`] finds out which HTTP it speaks and serves it; [`stream`] lies under both.
+//! All connections are handled the same way: [`listener`] accepts them, [`tls`] does the handshake if there is a
+//! certificate, [`http`] detects the HTTP version and serves requests. Both read and write through [`peekable_stream`].
 
 mod activity;
 mod admission;
@@ -30,16 +30,16 @@ use listener::{AcceptedConnection, ServerListener};
 use peekable_stream::PeekableStream;
 use tls::TlsCertificates;
 
-/// How long clients are waited for.
+/// How long the server waits for clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionTimeouts {
-    /// For a request's head, and between requests.
+    /// The time for a request's head, and between requests.
     pub(crate) head: Duration,
-    /// For a TLS handshake.
+    /// The time for a TLS handshake.
     pub(crate) handshake: Duration,
-    /// For a client to take what it is sent, beyond what the bytes that it takes are worth.
+    /// The time a client may block a response, in addition to the time that the bytes it takes allow.
     pub(crate) response: Duration,
-    /// For requests in flight once the server stops.
+    /// The time for requests in flight once the server stops.
     pub(crate) drain: Duration,
 }
 
@@ -54,8 +54,8 @@ impl Default for ConnectionTimeouts {
     }
 }
 
-/// Serves each router to what comes in by its listener until `shutdown` is true; then accepts no more, lets requests in
-/// flight finish, and returns.
+/// Serves each router to the connections of its listener until `shutdown` is true. Then accepts no more connections,
+/// lets requests in flight finish, and returns.
 pub(crate) async fn serve(
     entrances: Vec<(ServerListener, Router)>,
     shutdown: watch::Receiver<bool>,
@@ -95,7 +95,7 @@ async fn accept_connections(
         let accepted = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, or a client that left at once: neither lasts.
+                // The process has no free file descriptors, or the client has already gone: both are temporary.
                 tracing::warn!(%error, "accepting a connection failed");
                 sleep(Duration::from_millis(50)).await;
                 continue;
@@ -106,7 +106,7 @@ async fn accept_connections(
             () = wait_for_shutdown(&mut shutdown) => return Ok(()),
         };
         let Some(admitted) = admitted else {
-            tracing::debug!(peer = ?accepted.peer(), "a connection is refused: its peer has as many as it may");
+            tracing::debug!(peer = ?accepted.peer(), "connection refused: its peer has reached the limit of connections");
             continue;
         };
         let certificates = listener.certificates().cloned();
@@ -114,7 +114,7 @@ async fn accept_connections(
         let session = HttpSession { router: router.clone(), stopping, patience, activity };
         tokio::spawn(async move {
             if let Err(error) = serve_connection(accepted, certificates, session).await {
-                // Clients come and go as they like; what they were answered is counted elsewhere.
+                // Clients disconnect at any time; the results of their requests are counted elsewhere.
                 tracing::debug!(error, "connection ended");
             }
             drop(admitted);
@@ -132,7 +132,7 @@ async fn serve_connection(
         (AcceptedConnection::Tcp(stream, _), Some(certificates)) => {
             let opened = tokio::select! {
                 opened = timeout(patience.handshake, tls::accept_tls(stream, &certificates, patience.response)) => opened??,
-                // Nothing was asked yet.
+                // No request has arrived yet.
                 _ = session.wait_for_end() => return Ok(()),
             };
             let Some((stream, version)) = opened else { return Ok(()) };
@@ -148,13 +148,13 @@ async fn serve_connection(
     }
 }
 
-/// Answers are small and whole: waiting to fill a packet only delays them.
+/// Disables Nagle's algorithm: responses are written whole, and waiting to fill a packet would only delay them.
 fn set_no_delay(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)
 }
 
-/// Returns once the server was told to stop; a sender that is gone tells it too.
+/// Returns once the server has been asked to stop, or the sender is gone.
 pub(crate) async fn wait_for_shutdown(shutdown: &mut watch::Receiver<bool>) {
-    // An error means that nobody can tell any more.
+    // An error means that the sender is gone.
     let _ = shutdown.wait_for(|&stop| stop).await;
 }

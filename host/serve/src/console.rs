@@ -1,9 +1,10 @@
-//! The console: pages for people, static files in this binary, that use nothing but the public REST interface.
+//! The console: the browser interface. It consists of static files in this binary and uses only the public REST
+//! interface.
 //!
-//! Their paths carry a digest of all of them, so a browser may keep them for good and never mixes two versions; the page
-//! that names them is asked for again each time. The policy allows what comes from this server and nothing else: no
-//! inline script, no other host. The sources lie in `host/serve/console`; what is below `vendor` there is others' work, as
-//! they published it, with its licence.
+//! Asset paths contain a digest of all assets, so that a browser can cache them forever and never mixes two versions.
+//! The page that references them is revalidated each time. The content security policy allows only content from this
+//! server: no inline script, no other host. The sources are in `host/serve/console`. Files below `vendor` there are
+//! unmodified third-party code with its licences.
 
 use std::sync::LazyLock;
 
@@ -16,7 +17,7 @@ use saggar_store::digest::Sha256Hasher;
 use crate::error::ApiError;
 use crate::static_content::{StaticContent, cacheable_response};
 
-/// What stands for the digest in the page.
+/// The placeholder for the digest in the page.
 const VERSION_PLACEHOLDER: &str = "/console/VERSION/";
 const CONTENT_SECURITY_POLICY_VALUE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -85,7 +86,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "watch.js",
 ];
 
-/// The digest of the page and everything that it names, as it stands in paths and tags.
+/// The digest of the page and all assets, as used in paths and entity tags.
 static FINGERPRINT: LazyLock<String> = LazyLock::new(|| {
     let mut hasher = Sha256Hasher::new();
     hasher.update_field(PAGE_TEMPLATE.as_bytes());
@@ -98,19 +99,19 @@ static FINGERPRINT: LazyLock<String> = LazyLock::new(|| {
 static INDEX_PAGE: LazyLock<String> =
     LazyLock::new(|| PAGE_TEMPLATE.replace(VERSION_PLACEHOLDER, &format!("/console/{}/", *FINGERPRINT)));
 
-/// The page, for a client that takes HTML.
+/// Returns the page, for a client that accepts HTML.
 pub(crate) fn console_page(request: &HeaderMap) -> Response {
     let mut response = cacheable_response(request, &console_content("text/html; charset=utf-8", &INDEX_PAGE));
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY_VALUE));
     headers.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Programs get JSON at the same path.
+    // Clients that do not accept HTML get JSON at the same path.
     headers.insert(VARY, HeaderValue::from_static("accept"));
     response
 }
 
-/// `GET /console/{fingerprint}/{*name}`: what the page names.
+/// `GET /console/{fingerprint}/{*name}`: returns an asset of the page.
 pub(crate) async fn console_asset(
     Path((fingerprint, name)): Path<(String, String)>,
     request: HeaderMap,
@@ -119,7 +120,7 @@ pub(crate) async fn console_asset(
     let asset = asset.ok_or_else(|| ApiError::NotFound {
         kind: "console file",
         name: name.chars().take(80).collect(),
-        hint: "load the page anew: this server has another version of it".to_owned(),
+        hint: "reload the page: this server has another version of it".to_owned(),
     })?;
     let mut response = cacheable_response(&request, &console_content(media_type(asset.name), asset.text));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(files, known.collect());
     }
 
-    /// A path that nothing serves would fail in the browser only.
+    /// A path that the server does not serve would fail only in the browser.
     #[test]
     fn the_console_uses_only_paths_that_are_served() {
         let names: BTreeSet<&str> = ASSETS.iter().map(|asset| asset.name).collect();
@@ -180,7 +181,7 @@ mod tests {
                 }
             }
         }
-        // Nothing asks for licences but people.
+        // Licences are for people, so the page does not reference them.
         named.extend(names.iter().filter(|name| name.ends_with(".LICENSE")));
         assert_eq!(named, names);
     }

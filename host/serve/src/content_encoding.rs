@@ -1,4 +1,4 @@
-//! Content codings: bodies that come compressed, and answers that are compressed where the client takes it.
+//! Content encodings: decompresses request bodies, and compresses responses if the client accepts that.
 
 use std::io::{self, Read, Write};
 
@@ -13,11 +13,11 @@ use crate::error::ApiError;
 use crate::limits::{COMPRESS_BYTES_MIN, INLINE_BYTES_MAX};
 use crate::request_body::grown_capacity;
 
-/// A way to compress a body.
+/// A compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentEncoding {
     Gzip,
-    /// What HTTP calls so: a zlib stream.
+    /// A zlib stream, which HTTP calls `deflate`.
     Deflate,
 }
 
@@ -37,10 +37,10 @@ impl ContentEncoding {
         }
     }
 
-    /// The coding of a request's body; none where it is not compressed.
+    /// Returns the encoding of a request's body, or `None` if it is not compressed.
     ///
     /// # Errors
-    /// `ContentEncoding` for every other one, and for several on top of each other.
+    /// Returns `ContentEncoding` for an unknown encoding or a combination of several.
     pub(crate) fn from_request_headers(headers: &HeaderMap) -> Result<Option<ContentEncoding>, ApiError> {
         let mut declared = headers.get_all(header::CONTENT_ENCODING).iter();
         let Some(first) = declared.next() else { return Ok(None) };
@@ -53,7 +53,7 @@ impl ContentEncoding {
         }
     }
 
-    /// The coding that the client likes most in an answer; none where it names none of ours.
+    /// Returns the supported encoding that the client prefers for a response, or `None` if it accepts none of them.
     pub(crate) fn from_accept_encoding(headers: &HeaderMap) -> Option<ContentEncoding> {
         let lines = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
         let mut best: Option<(ContentEncoding, f32)> = None;
@@ -69,12 +69,11 @@ impl ContentEncoding {
         best.map(|(coding, _)| coding)
     }
 
-    /// What the whole of `bytes` stands for. `reserve` is called with the memory that the result takes in all, before it
-    /// is allocated.
+    /// Decompresses the whole of `bytes`. Calls `reserve` with the total memory of the result before it is allocated.
     ///
     /// # Errors
-    /// `TooLarge` past `bytes_max`, without making more; `BodyBroken` where it is no such stream, is cut off, or goes on
-    /// after its end; those of `reserve`.
+    /// Returns `TooLarge` as soon as the result exceeds `bytes_max`, `BodyBroken` if the stream is invalid, truncated
+    /// or followed by more bytes, and the errors of `reserve`.
     pub(crate) fn decompress(
         self,
         bytes: &[u8],
@@ -112,17 +111,17 @@ impl ContentEncoding {
     }
 }
 
-/// What a compressed body becomes, piece by piece.
+/// A body that is being decompressed.
 struct DecompressedBody<R> {
     bytes: Vec<u8>,
     bytes_max: usize,
-    /// Of the coding.
+    /// The encoding's name.
     name: &'static str,
     reserve: R,
 }
 
 impl<R: FnMut(usize) -> Result<(), ApiError>> DecompressedBody<R> {
-    /// Reads to the end.
+    /// Decompresses to the end of the stream.
     fn read_to_end(&mut self, decoder: &mut impl Read) -> Result<(), ApiError> {
         let mut piece = [0; 16 << 10];
         loop {
@@ -148,10 +147,10 @@ impl<R: FnMut(usize) -> Result<(), ApiError>> DecompressedBody<R> {
     }
 }
 
-/// The answer in the coding, where it is large enough to be worth it. Its body must be whole in memory already.
+/// Compresses the response if it is large enough to benefit. Its body must be complete in memory.
 ///
 /// # Errors
-/// `Internal`.
+/// Returns `Internal` if compressing fails.
 pub(crate) async fn compress_response(
     mut response: Response,
     coding: Option<ContentEncoding>,

@@ -1,6 +1,7 @@
-//! What clients are told when something goes wrong. Only this module and those below it know HTTP status codes.
+//! Error responses. Only this module and its submodules map errors to HTTP status codes.
 //!
-//! Every answer has the form `{"error", "code", "hint", "request_id"}`. Causes of our own faults go to the log, not out.
+//! Every error body has the form `{"error", "code", "hint", "request_id"}`. The causes of internal errors are logged
+//! and not sent to clients.
 
 mod access;
 mod status_map;
@@ -31,102 +32,102 @@ use crate::tfs::error::TfsError;
 pub(crate) use access::plain_http_on_tls_response;
 pub(crate) use success::{accepted, created, json_text, no_content, not_modified, not_ready};
 
-/// Why a request gets no answer of its own.
+/// Why a request failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ApiError {
-    /// The request is not let in.
+    /// The client is not allowed to make the request.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// A key cannot be made, or not ended.
+    /// A key cannot be created or revoked.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The input does not fit the model.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The picture cannot be taken.
+    /// The image cannot be used.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// A request of TensorFlow Serving's interface that is refused.
+    /// An invalid request of TensorFlow Serving's interface.
     #[error(transparent)]
     Tfs(#[from] TfsError),
-    /// A prediction cannot be had, or not so.
+    /// A prediction cannot be created or found.
     #[error(transparent)]
     Prediction(#[from] PredictionError),
-    /// A multipart form that is none, or lacks what is needed.
+    /// A multipart form that is malformed or lacks a required field.
     #[error("form: {reason}")]
     Form {
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A body that is not the JSON this route takes.
+    /// A body that is not the JSON expected by this route.
     #[error("body: {reason}")]
     Json {
-        /// Where, and what was expected.
+        /// The position of the error, and what was expected there.
         reason: String,
-        /// A body that it takes.
+        /// An example of a valid body.
         example: &'static str,
     },
-    /// A header or parameter with a value it cannot have.
+    /// A header or parameter with an invalid value.
     #[error("{name}: expected {expected}, got {got:?}")]
     Parameter {
-        /// The header or parameter.
+        /// The name of the header or parameter.
         name: &'static str,
-        /// What it takes.
+        /// The accepted values.
         expected: &'static str,
-        /// What came.
+        /// The value received.
         got: String,
     },
-    /// A body over its maximum.
+    /// A body larger than the maximum.
     #[error("body: more than {bytes_max} bytes")]
     TooLarge {
-        /// The maximum.
+        /// The maximum in bytes.
         bytes_max: usize,
     },
-    /// A body that stopped coming.
+    /// A body that stopped arriving.
     #[error("body: it came too slowly, or nothing for {} s", quiet.as_secs())]
     BodyQuiet {
-        /// How long.
+        /// The time without data.
         quiet: Duration,
     },
-    /// A body in very many very small pieces.
+    /// A body in too many very small pieces.
     #[error("body: {pieces} pieces of {bytes} bytes in all")]
     BodyPieces {
-        /// How many pieces.
+        /// The number of pieces.
         pieces: usize,
-        /// Their bytes.
+        /// Their bytes in total.
         bytes: usize,
     },
-    /// A body that broke off.
+    /// A body that was cut off.
     #[error("body: {reason}")]
     BodyBroken {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A type of body that the route does not take.
+    /// A media type that the route does not support.
     #[error("content-type: {got:?} is not taken here; expected {expected}")]
     MediaType {
-        /// What came.
+        /// The value received.
         got: String,
-        /// What is taken.
+        /// The supported media types.
         expected: &'static str,
     },
-    /// A body in a coding that the server does not know.
+    /// A content encoding that the server does not support.
     #[error("content-encoding: {got:?} is not taken here; expected gzip, deflate or none")]
     Coding {
-        /// What came.
+        /// The value received.
         got: String,
     },
-    /// The inference request is not one for the model.
+    /// The inference request does not fit the model.
     #[error(transparent)]
     Infer(#[from] InferError),
-    /// No such route.
+    /// The route does not exist.
     #[error("no route {path}")]
     NoRoute {
         /// The path.
         path: String,
     },
-    /// A route that has no such method.
+    /// The route does not support this method.
     #[error("{method} is not a method of {path}")]
     Method {
         /// The method.
@@ -134,161 +135,161 @@ pub enum ApiError {
         /// The path.
         path: String,
     },
-    /// No such thing.
+    /// The named object does not exist.
     #[error("no {kind} {name}; {hint}")]
     NotFound {
-        /// What it is.
+        /// The kind of object.
         kind: &'static str,
         /// Its name.
         name: String,
-        /// How to see what there is.
+        /// How to list the existing ones.
         hint: String,
     },
-    /// No such model.
+    /// The model does not exist.
     #[error("no model {name}; {}", known_models(known))]
     NoModel {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The names of existing models.
         known: Vec<String>,
     },
-    /// A version that is not loaded.
+    /// The version is not loaded.
     #[error("version {version} of model {model} is {state}; {}", serving_version_text(*serving))]
     VersionNotServing {
-        /// The model.
+        /// The model's name.
         model: String,
-        /// The version asked for.
+        /// The requested version.
         version: u64,
-        /// Its state.
+        /// The state of that version.
         state: &'static str,
-        /// The version that serves.
+        /// The version that serves, if any.
         serving: Option<u64>,
     },
-    /// A model none of whose versions serves yet.
+    /// No version of the model serves yet.
     #[error("model {model} is not ready: {reason}")]
     NotReady {
-        /// The model.
+        /// The model's name.
         model: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A version that did not come up when it was asked for.
+    /// A version that was requested failed to load.
     #[error("{model}{} did not come up: {reason}", version_suffix(*version))]
     LoadFailed {
-        /// The model.
+        /// The model's name.
         model: String,
-        /// The version, where one was named.
+        /// The version, if one was named.
         version: Option<u64>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Something that cannot be done as things stand.
+    /// The operation is not possible in the current state.
     #[error("{what}: {reason}")]
     Conflict {
-        /// What it was about.
+        /// The object of the operation.
         what: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A decision about a model that makes no sense.
+    /// An invalid change of a model's desired state.
     #[error(transparent)]
     Plan(#[from] DesiredStateError),
-    /// Settings of a model that make no sense.
+    /// Invalid settings of a model.
     #[error(transparent)]
     Settings(#[from] ModelConfigError),
-    /// Nothing serves.
+    /// No model is ready.
     #[error("no model is ready")]
     NothingReady,
     /// The model's queue is full.
     #[error("model {model} has {waiting} predictions waiting or running, the most it takes")]
     QueueFull {
-        /// The model.
+        /// The model's name.
         model: String,
-        /// How many.
+        /// The number of predictions waiting or running.
         waiting: usize,
     },
     /// Other requests hold the memory that this one needs.
     #[error("the memory for requests is in use: by your other requests, or by those of other clients")]
     MemoryFull,
-    /// A request that needs more memory than one client can have.
+    /// The request needs more memory than one client can use.
     #[error("the request takes up to {bytes} bytes of memory, and one client has at most {share_bytes}")]
     MemoryShare {
-        /// What it takes.
+        /// The bytes that it needs.
         bytes: u64,
-        /// What a client has.
+        /// The maximum of bytes for one client.
         share_bytes: u64,
     },
-    /// What is before it in the model's queue takes longer than it has.
+    /// The predictions queued before this one take longer than its deadline allows.
     #[error(
         "model {model} has {waiting} predictions waiting or running, which leave no time for another by its deadline"
     )]
     NoTimeLeft {
-        /// The model.
+        /// The model's name.
         model: String,
-        /// How many.
+        /// The number of predictions waiting or running.
         waiting: usize,
     },
-    /// The time was over before the prediction began.
+    /// The deadline passed before the prediction started.
     #[error("the deadline of {} ms passed while the prediction was queued", limit.as_millis())]
     DeadlineQueued {
-        /// The time given.
+        /// The time limit of the request.
         limit: Duration,
     },
-    /// The plugin failed, or refused.
+    /// The plugin failed or rejected the input.
     #[error("{0}")]
     Plugin(#[from] PluginError),
-    /// A plugin that was uploaded is refused.
+    /// The uploaded plugin is refused.
     #[error("the plugin is refused: {0}")]
     PluginRefused(#[source] PluginError),
-    /// A file did not become a model.
+    /// A file could not be imported as a model.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// The plugin answered what its signature does not promise.
+    /// The plugin's output does not match its signature.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// A job cannot be had, or not so.
+    /// A job operation failed.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// A dataset cannot be had, or not so.
+    /// A dataset operation failed.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// A model's files failed.
+    /// Reading or writing a model's files failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// Files or objects failed.
+    /// Reading or writing files or objects failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A secret cannot be kept.
+    /// A secret cannot be stored.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// Checkpoints failed.
+    /// A checkpoint operation failed.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// As many streams of events as there may be.
-    #[error("{streams_max} streams of events are open, as many as {whose} may have")]
+    /// The limit of open event streams is reached.
+    #[error("{streams_max} event streams are open, the maximum for {whose}")]
     StreamsFull {
-        /// The maximum.
+        /// The maximum number of streams.
         streams_max: usize,
-        /// Whom it is for: `one client`, `all clients`.
+        /// The party that the limit applies to: `one client` or `all clients`.
         whose: &'static str,
     },
     /// The server is stopping.
     #[error("the server is stopping")]
     Stopping,
-    /// A fault of ours.
+    /// An internal error.
     #[error("internal error")]
     Internal {
-        /// What happened, for the log.
+        /// The cause, for the log only.
         cause: String,
     },
 }
 
-/// What helps where a request's memory is short.
+/// The hint for requests that exceed their memory.
 const MEMORY_HINT: &str =
     "send fewer or smaller requests at once, or start the server with a larger --request-memory-limit";
 
 fn known_models(known: &[String]) -> String {
-    if known.is_empty() { "there is none yet".to_owned() } else { format!("known are {}", known.join(", ")) }
+    if known.is_empty() { "no models exist yet".to_owned() } else { format!("known are {}", known.join(", ")) }
 }
 
 fn version_suffix(version: Option<u64>) -> String {
@@ -299,14 +300,14 @@ fn serving_version_text(serving: Option<u64>) -> String {
     serving.map_or_else(|| "no version serves".to_owned(), |version| format!("version {version} serves"))
 }
 
-/// What an error is to a client.
+/// The HTTP representation of an error.
 struct ErrorMapping {
     status: StatusCode,
     code: &'static str,
     hint: String,
 }
 
-/// The parts of an error's body, until the observing layer, which knows the request's identifier, writes it.
+/// The fields of an error's body. The observing layer, which knows the request's identifier, serializes them.
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorBody {
     pub(crate) error: String,
@@ -315,7 +316,7 @@ pub(crate) struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// The body, for the request of this identifier.
+    /// Returns the body as JSON for the request with this identifier.
     pub(crate) fn json(&self, request_id: &str) -> String {
         let ErrorBody { error, code, hint } = self;
         serde_json::json!({ "error": error, "code": code, "hint": hint, "request_id": request_id }).to_string()
@@ -323,26 +324,26 @@ impl ErrorBody {
 }
 
 impl ApiError {
-    /// The body of an answer whose head is out already, and a line in the log where the fault is ours.
+    /// Returns the body for a response whose head is already sent, and logs the cause of an internal error.
     pub(crate) fn body(&self) -> ErrorBody {
         self.log_cause();
         let ErrorMapping { code, hint, .. } = self.mapping();
         ErrorBody { error: self.public_message(), code, hint }
     }
 
-    /// The answer's status.
+    /// Returns the response's status code.
     pub fn status(&self) -> StatusCode {
         self.mapping().status
     }
 
-    /// The error's code, from a closed set.
+    /// Returns the error's code, from a closed set.
     pub fn code(&self) -> &'static str {
         self.mapping().code
     }
 
     fn mapping(&self) -> ErrorMapping {
         let meaning = self.mapping_of_kind();
-        // A full disk is nobody's fault on any route, and what helps is the same.
+        // A full disk is reported alike on every route: it is not the client's fault, and the remedy is the same.
         if meaning.code == "internal" && is_disk_full(self) { status_map::disk_full() } else { meaning }
     }
 
@@ -419,7 +420,8 @@ impl ApiError {
         }
     }
 
-    /// What the client reads. Messages of our own faults stay inside: they name files of this machine.
+    /// Returns the message for the client. Messages of internal errors are withheld, since they name files of this
+    /// machine.
     fn public_message(&self) -> String {
         match self {
             ApiError::Plugin(PluginError::Trap { .. }) => "the plugin trapped".to_owned(),
@@ -434,7 +436,7 @@ impl ApiError {
         }
     }
 
-    /// Says the cause in the log where it is worth a line: the client did nothing wrong.
+    /// Logs the cause of an internal error.
     fn log_cause(&self) {
         let ErrorMapping { status, code, .. } = self.mapping();
         if status == StatusCode::INTERNAL_SERVER_ERROR || code == "disk_full" {
@@ -448,7 +450,7 @@ impl ApiError {
 }
 
 fn retryable(code: &'static str) -> ErrorMapping {
-    let hint = "try again; GET /readyz?verbose tells what it waits for".to_owned();
+    let hint = "try again; GET /readyz?verbose shows what it waits for".to_owned();
     ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code, hint }
 }
 

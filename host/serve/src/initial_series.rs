@@ -1,5 +1,5 @@
-//! Series of counters whose labels are known beforehand. They begin at 0 with the server: a counter that appears at its
-//! first event hides that event from `rate()` and `increase()`.
+//! Counter series with labels known in advance. They start at 0 with the server: a counter that appears at its first
+//! event hides that event from `rate()` and `increase()`.
 
 use saggar_metrics::MetricHandles;
 

@@ -1,35 +1,35 @@
-//! JSON of requests, read so that who sent something else is told where, what was expected, and an example: not the
-//! parser's words, which speak of the types of this program.
+//! Parsing of JSON requests. Errors name the position, the expected form and an example instead of repeating the
+//! parser's text, which refers to Rust types of this program.
 
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 use crate::error::ApiError;
 
-/// A body of one of the REST interface's routes.
+/// The JSON body of a route of the REST interface.
 pub(crate) trait JsonBody: DeserializeOwned {
-    /// A body that the route takes.
+    /// An example of a valid body.
     const EXAMPLE: &'static str;
 }
 
-/// Reads a body.
+/// Parses a body.
 ///
 /// # Errors
-/// `Json`, with the path in the body, what was expected there, and an example.
+/// Returns `Json` with the path in the body, the expected form there, and an example.
 pub(crate) fn parse_body<T: JsonBody>(text: &[u8]) -> Result<T, ApiError> {
     parse_json(text).map_err(|reason| ApiError::Json { reason, example: T::EXAMPLE })
 }
 
-/// Reads JSON of a known form.
+/// Parses JSON into `T`.
 ///
 /// # Errors
-/// What is wrong, with its place: `data[0].mount: expected a text, got 3`.
+/// Returns the problem and its position: `data[0].mount: expected a text, got 3`.
 pub(crate) fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         let said = describe_json_error(error.inner(), text);
-        // The root has no name, and a syntax error has the place at which reading stopped.
+        // The root has no name, and a syntax error already contains its byte offset.
         let is_placed = path == "." || error.inner().classify() != Category::Data;
         if is_placed { said } else { format!("{}: {said}", path.replace(".?", "").replace('?', "it")) }
     })?;
@@ -37,7 +37,7 @@ pub(crate) fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> 
     Ok(value)
 }
 
-/// What is wrong with JSON, in plain words and without its path.
+/// Describes a JSON error in plain words, without its path.
 pub(crate) fn describe_json_error(error: &serde_json::Error, text: &[u8]) -> String {
     let whole = error.to_string();
     let said = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(said, _)| said);
@@ -55,7 +55,7 @@ pub(crate) fn describe_json_error(error: &serde_json::Error, text: &[u8]) -> Str
     }
 }
 
-/// The bytes before the place of an error.
+/// Returns the byte offset of an error.
 fn error_offset(error: &serde_json::Error, text: &[u8]) -> usize {
     let lines_before = error.line().saturating_sub(1);
     let starts = text.split_inclusive(|byte| *byte == b'\n').take(lines_before).map(<[u8]>::len).sum::<usize>();
@@ -74,7 +74,7 @@ fn describe_syntax_error(said: &str) -> String {
     }
 }
 
-/// What does not have the expected form.
+/// Describes a value that does not have the expected form.
 fn describe_data_error(said: &str) -> String {
     for kind in ["invalid type: ", "invalid value: ", "invalid length "] {
         if let Some((got, wanted)) = said.strip_prefix(kind).and_then(|rest| rest.rsplit_once(", expected ")) {
@@ -83,7 +83,7 @@ fn describe_data_error(said: &str) -> String {
         }
     }
     if said.starts_with("data did not match any variant of untagged enum ") {
-        return "it has none of the forms that are taken here".to_owned();
+        return "no accepted form matches".to_owned();
     }
     if let Some(name) = said.strip_prefix("missing field ") {
         return format!("{name} is missing");
@@ -94,7 +94,7 @@ fn describe_data_error(said: &str) -> String {
     said.replace("unknown field ", "there is no ").replace("unknown variant ", "there is no ")
 }
 
-/// What was given, in the words of JSON.
+/// Describes a given value in JSON terms.
 fn describe_given(said: &str) -> String {
     let literal = said.strip_prefix("integer `").or_else(|| said.strip_prefix("floating point `"));
     let literal = literal.or_else(|| said.strip_prefix("boolean `"));
@@ -112,7 +112,7 @@ fn describe_given(said: &str) -> String {
     }
 }
 
-/// What was expected, in the words of JSON.
+/// Describes an expected type in JSON terms.
 fn describe_expected(said: &str) -> String {
     let begins = |words: &[&str]| words.iter().any(|word| said.starts_with(word));
     let words = match said {
@@ -210,7 +210,7 @@ mod tests {
         check("{\"name\": \"a\", \"parts\": [{}]}", "parts[0]: `on` is missing");
         check("{\"name\": \"a\", \"parts\": [true]}", "parts[0]: expected an object, got true");
         check("{\"name\": \"a\", \"kind\": \"vast\"}", "kind: there is no `vast`, expected `small` or `large`");
-        check("{\"name\": \"a\", \"either\": []}", "either: it has none of the forms that are taken here");
+        check("{\"name\": \"a\", \"either\": []}", "either: no accepted form matches");
         check("{\"name\": \"a\", \"shares\": {\"b\": \"1\"}}", "shares.b: expected a number, got \"1\"");
         check(
             "{\"name\": \"a\", \"colour\": 1}",

@@ -1,8 +1,8 @@
-//! The HTTP server: predictions, models that are swapped while they serve, jobs, datasets, health and metrics.
+//! The HTTP server: predictions, models that are replaced while they serve, jobs, datasets, health and metrics.
 //!
-//! [`ReconcileLoop`](models::Loader) takes up model versions and hands them to the [`ModelRouter`](models::ModelRouter);
-//! [`serve`] answers requests from there. Nothing here knows the engine that runs plugins or the interface of a device;
-//! only [`error`] knows HTTP status codes.
+//! [`ReconcileLoop`](models::ReconcileLoop) detects model versions and passes them to the
+//! [`ModelRouter`](models::ModelRouter), from which [`serve`] answers requests. This crate does not depend on the
+//! engine that runs plugins or on a device interface. Only [`error`] maps errors to HTTP status codes.
 
 pub mod access;
 pub mod api;
@@ -53,11 +53,11 @@ pub use request_memory::RequestMemoryBudget;
 
 use connection::{ConnectionTimeouts, file_descriptors};
 
-/// Answers requests that come in by `listeners` until `shutdown` is true; then accepts no more, lets requests in flight
-/// finish within `limits::DRAIN_TIME_MAX`, and returns.
+/// Serves requests that arrive at `listeners` until `shutdown` is true. Then stops accepting connections, lets requests
+/// in flight finish within `limits::DRAIN_TIME_MAX`, and returns.
 ///
 /// # Errors
-/// Where a listener fails for good.
+/// Returns the error of a listener that fails permanently.
 pub async fn serve(listeners: Vec<ServerListener>, app: AppState, shutdown: watch::Receiver<bool>) -> io::Result<()> {
     tokio::spawn(Arc::clone(app.access()).run_key_loop(shutdown.clone()));
     let mut certificates: Vec<_> = listeners.iter().filter_map(ServerListener::certificates).cloned().collect();

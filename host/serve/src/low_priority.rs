@@ -3,14 +3,14 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-/// Wraps `work` so that it runs on a thread of its own with a lower scheduling priority; the calling thread, which must be
-/// allowed to block, waits for it. A panic of `work` is the caller's.
+/// Wraps `work` so that it runs on a new thread with a lower scheduling priority. The calling thread, which must be
+/// allowed to block, waits for it. A panic of `work` is propagated to the caller.
 pub(crate) fn at_low_priority<A: Sync + ?Sized, T: Send>(
     work: impl FnOnce(&A) -> T + Send,
 ) -> impl FnOnce(&A) -> T + Send {
     move |argument| {
         let run = || {
-            // Linux sets the niceness of the calling thread; elsewhere it would be that of the whole process.
+            // Linux sets the niceness of the calling thread. Other systems would set that of the whole process.
             #[cfg(target_os = "linux")]
             let _ = rustix::process::nice(saggar_plugin::limits::BACKGROUND_NICENESS);
             work(argument)

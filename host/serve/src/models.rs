@@ -1,4 +1,4 @@
-//! Models: the versions on disk, those that are up, and the way from one to the next.
+//! Models: their versions on disk, the loaded versions, and the transitions between them.
 
 mod batch_executor;
 mod commands;

@@ -10,19 +10,19 @@ use crate::error::ApiError;
 /// A field of a form.
 #[derive(Clone, Debug)]
 pub(crate) struct FormField {
-    /// Its name; empty where it has none.
+    /// The field's name, or empty if it has none.
     pub(crate) name: String,
-    /// The name of the file that it holds, if it says that it holds one.
+    /// The file name, if the field declares one.
     pub(crate) file_name: Option<String>,
-    /// Its type without parameters; empty where it says none.
+    /// The media type without parameters, or empty if none is declared.
     pub(crate) media_type: String,
     pub(crate) bytes: Bytes,
 }
 
-/// The fields of a form in order, at most `most`. `declared` is the body's content type, with the boundary.
+/// Returns the fields of a form in order, at most `most`. `declared` is the body's content type with the boundary.
 ///
 /// # Errors
-/// `PredictFormat` if it is none, or has more fields.
+/// Returns `Form` if the body is not a form or has more fields.
 pub(crate) async fn parse_fields(declared: &str, body: Bytes, most: usize) -> Result<Vec<FormField>, ApiError> {
     let broken = |reason: String| ApiError::Form { reason };
     let request = Request::builder().header(header::CONTENT_TYPE, declared).body(Body::from(body));
@@ -43,7 +43,7 @@ pub(crate) async fn parse_fields(declared: &str, body: Bytes, most: usize) -> Re
     Ok(fields)
 }
 
-/// `Image/PNG; charset=x` as `image/png`.
+/// Returns the media type without parameters in lower case: `image/png` for `Image/PNG; charset=x`.
 pub(crate) fn media_type(declared: &str) -> String {
     declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

@@ -1,8 +1,9 @@
-//! The Open Inference Protocol, version 2, over HTTP: `/v2`, with Triton's extensions for binary tensors, the repository,
-//! statistics and configuration.
+//! The Open Inference Protocol, version 2, over HTTP: `/v2`, with Triton's extensions for binary tensors, the model
+//! repository, statistics and configuration.
 //!
-//! A model's batch is a leading -1 in its shapes; a model that knows no batches has none. A text is one `BYTES` element.
-//! Half floats are exchanged as binary data only. Truth values are `UINT8`, as plugins have them.
+//! In a model's metadata, -1 as the first dimension means a batch; shapes of models without batches do not have it. A
+//! text is one `BYTES` element. Half floats are exchanged as binary data only. Booleans are declared as `UINT8`, the
+//! type that plugins use.
 
 mod binary;
 mod datatype;
@@ -32,7 +33,7 @@ use crate::predict::prediction_call::PredictionDeadline;
 
 pub use error::InferError;
 
-/// The routes below `/v2`.
+/// Returns the routes below `/v2`.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
     vec![
         ("/v2", get(metadata::server_metadata)),
@@ -56,11 +57,11 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
     ]
 }
 
-/// What a path means: the version after `/versions/`, which may be an alias; or else what may follow the model's name
-/// after an `@`.
+/// Parses the model and version of a path: the version is what follows `/versions/`, a number or an alias, or what
+/// follows an `@` in the model's name.
 ///
 /// # Errors
-/// `Parameter`.
+/// Returns `Parameter` if the version is invalid.
 fn parse_reference(model: &str, version: Option<&str>) -> Result<ModelReference, ApiError> {
     match version {
         Some(version) => Ok(ModelReference { model: model.to_owned(), version: VersionSelector::parse(version)? }),
@@ -68,10 +69,10 @@ fn parse_reference(model: &str, version: Option<&str>) -> Result<ModelReference,
     }
 }
 
-/// The version, to say something about it. One that sleeps is woken.
+/// Returns the version so that it can be described; loads it if it sleeps.
 ///
 /// # Errors
-/// Where there is no such model or version, or it is not ready.
+/// Returns an error if the model or version does not exist or is not ready.
 async fn ready_version(app: &AppState, reference: &ModelReference) -> Result<Arc<LiveVersion>, ApiError> {
     match app.models().find_live(Some(reference)) {
         Err(ApiError::NotReady { .. }) => {

@@ -1,9 +1,9 @@
-//! `GET /openapi.json`: every route, in OpenAPI 3.1, and what the models that serve take and give.
+//! `GET /openapi.json`: describes every route in OpenAPI 3.1, and the inputs and outputs of serving models.
 //!
-//! Routes are described in the JSON files below, one an area, in a short form that [`expand`] writes out:
-//! `{"PATH": {"METHOD": {"summary", "query": {NAME: schema}, "headers": {NAME: schema}, "body": {TYPE: schema},
-//! "answers": {STATUS: {TYPE: schema}}, "errors": [STATUS]}}}`, where a schema may be the name of one under `schemas`. Path
-//! parameters come from the path. A test holds the files to the route table, both ways.
+//! Routes are described in the JSON files below, one for each area, in a short form that [`expand`] expands: `{"PATH":
+//! {"METHOD": {"summary", "query": {NAME: schema}, "headers": {NAME: schema}, "body": {TYPE: schema}, "answers":
+//! {STATUS: {TYPE: schema}}, "errors": [STATUS]}}}`, where a schema can be the name of one under `schemas`. Path
+//! parameters are taken from the path. A test checks that the files and the route table match.
 
 mod expand;
 mod signature;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::AppState;
 
-/// The areas: what a group of routes is called, and its file.
+/// The areas, each with its tag and file.
 const AREAS: &[(&str, &str)] = &[
     ("predict", include_str!("openapi/predict.json")),
     ("predictions", include_str!("openapi/predictions.json")),
@@ -30,7 +30,7 @@ const AREAS: &[(&str, &str)] = &[
     ("server", include_str!("openapi/server.json")),
 ];
 
-/// What does not depend on the models: built once, and only serialized for each request.
+/// The part of the document that does not depend on models: built once, and only serialized for each request.
 struct RouteDocument {
     /// Version, description, servers and tags.
     head: Map<String, Value>,
@@ -53,8 +53,8 @@ struct DocumentComponents<'a> {
     responses: &'a Value,
 }
 
-/// The members of an object: those of routes, and then those of models, whose names differ from them (`/models/NAME/predict`
-/// without braces, and `model.NAME.input`).
+/// The members of an object: first those of routes, then those of models. Their names cannot collide
+/// (`/models/NAME/predict` without braces, and `model.NAME.input`).
 struct DocumentMembers<'a> {
     of_routes: &'a Map<String, Value>,
     of_models: Vec<(String, Value)>,
@@ -66,7 +66,7 @@ impl Serialize for DocumentMembers<'_> {
     }
 }
 
-/// `GET /openapi.json`.
+/// Handles `GET /openapi.json`.
 pub(crate) async fn openapi(State(app): State<AppState>) -> Response {
     let (mut paths, mut schemas) = (Vec::new(), Vec::new());
     for model in app.models().list() {
@@ -92,7 +92,7 @@ fn route_document() -> &'static RouteDocument {
     ROUTES.get_or_init(|| {
         let (mut paths, mut schemas) = (Map::new(), Map::new());
         for (tag, text) in AREAS {
-            let area: Value = serde_json::from_str(text).expect("a test reads every file");
+            let area: Value = serde_json::from_str(text).expect("every file is valid JSON, as a test checks");
             schemas.extend(area["schemas"].as_object().cloned().unwrap_or_default());
             for (path, methods) in area["paths"].as_object().into_iter().flatten() {
                 paths.insert(path.clone(), expand::expand_path(path, methods, tag));

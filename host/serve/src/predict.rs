@@ -1,5 +1,5 @@
-//! Predictions the plain way: `POST /`, `/predict`, `/models/NAME/predict` with JSON, a form, a picture or raw bytes, and
-//! JSON, server-sent events or a picture back. What all protocols share is in [`call`].
+//! The native prediction protocol: `POST /`, `/predict` and `/models/NAME/predict` accept JSON, a form, an image or raw
+//! bytes, and return JSON, server-sent events or an image. The part that all protocols share is in [`prediction_call`].
 
 pub(crate) mod base64;
 pub(crate) mod body_decoder;
@@ -39,7 +39,7 @@ use model_reference::ModelReference;
 use model_routes::PathInputs;
 use prediction_call::{PredictionCall, PredictionDeadline, count_rejection};
 
-/// `POST /`, `POST /predict`: the default model.
+/// `POST /`, `POST /predict`: predicts with the default model.
 pub(crate) async fn predict_default(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
     predict(&app, None, request, InputSource::Body).await
 }
@@ -54,12 +54,12 @@ pub(crate) async fn predict_named(
     predict(&app, Some(&reference), request, InputSource::Body).await
 }
 
-/// Where the inputs come from.
+/// The source of the inputs.
 #[derive(Clone, Copy, Debug)]
 enum InputSource<'p> {
-    /// The body has them all.
+    /// All inputs are in the body.
     Body,
-    /// A path of the model's own has some.
+    /// Some inputs are in a path that the model declares.
     Path(&'p str),
 }
 
@@ -74,7 +74,7 @@ async fn predict(
         (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
     let wanted = ResponseFormat::from_accept(&parts.headers);
     let id = parts.extensions.remove::<RequestId>().unwrap_or_default();
-    // A model that is not there is said to be so before its input is read.
+    // A missing model is reported before its input is read.
     app.models().check(reference).inspect_err(|error| count_rejection(app.metrics(), error))?;
     let body = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await;
     let body = body.inspect_err(|error| count_rejection(app.metrics(), error))?;
@@ -101,7 +101,7 @@ async fn predict(
     }
 }
 
-/// The inputs of a request by a path of the model's own.
+/// Decodes the inputs of a request to a path that the model declares.
 async fn decode_with_path_inputs(
     serving: &LiveVersion,
     path: &str,
@@ -119,23 +119,23 @@ async fn decode_with_path_inputs(
     Ok(inputs.with_given_inputs(serving.predictor().signature(), &routed.given)?)
 }
 
-/// Whether the client would like to get server-sent events.
+/// Returns whether the client prefers server-sent events.
 pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
     ResponseFormat::from_accept(headers) == ResponseFormat::Events
 }
 
-/// What the client would like to get.
+/// The response format that the client prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseFormat {
     Json,
-    /// Server-sent events, as they come.
+    /// Server-sent events with chunks of the outputs as they are computed.
     Events,
-    /// A PNG, where the model makes pictures.
+    /// A PNG, if the model outputs images.
     Png,
 }
 
 impl ResponseFormat {
-    /// The first of the accepted types that is known here; JSON where there is none.
+    /// Returns the first accepted type that is supported, else JSON.
     fn from_accept(headers: &HeaderMap) -> ResponseFormat {
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         let kind = |range: &str| match range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str()

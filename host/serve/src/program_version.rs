@@ -1,5 +1,5 @@
-//! Versions of this program, and which of them understand each other: a command and a server of one major version whose
-//! minor versions differ by at most one. Either tells the other its version with what it sends anyway.
+//! Versions of this program and their compatibility. A command and a server are compatible if their major versions are
+//! equal and their minor versions differ by at most one. Each sends its version with every request or response.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use axum::http::{HeaderMap, Method, header};
 
 use crate::access::{AccessError, is_safe};
 
-/// The header of every answer that tells the server's version.
+/// The response header that contains the server's version.
 pub const VERSION_HEADER: &str = "x-saggar-version";
 
 /// This program's version.
 pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What the command calls itself, before its version.
+/// The prefix of the command's user agent, before its version.
 const AGENT: &str = "saggar/";
 
 /// A version: `1.12.3`.
@@ -25,7 +25,7 @@ pub struct ProgramVersion {
 }
 
 impl ProgramVersion {
-    /// Reads a version. What follows a `-` or `+` is not looked at. None where it is no version.
+    /// Parses a version, ignoring what follows a `-` or `+`. Returns `None` if the text is not a version.
     pub fn parse(text: &str) -> Option<ProgramVersion> {
         let numbers = text.split(['-', '+']).next()?;
         let mut numbers = numbers.split('.').map(|number| number.parse().ok());
@@ -33,12 +33,12 @@ impl ProgramVersion {
         numbers.next().is_none().then_some(version)
     }
 
-    /// This program's.
+    /// Returns this program's version.
     pub fn current() -> ProgramVersion {
         ProgramVersion::parse(OWN_VERSION).expect("cargo takes no other versions")
     }
 
-    /// Whether a command of one version and a server of the other understand each other.
+    /// Returns whether a command of one version and a server of the other are compatible.
     pub fn is_compatible_with(self, other: ProgramVersion) -> bool {
         self.major == other.major && self.minor.abs_diff(other.minor) <= 1
     }
@@ -50,8 +50,8 @@ impl fmt::Display for ProgramVersion {
     }
 }
 
-/// Refuses a command of another time before it changes anything; what only reads is answered, and the command sees by
-/// [`VERSION_HEADER`]. Clients that are not our command are not asked for a version.
+/// Refuses changes by a command of an incompatible version. Read-only requests are answered, and the command detects
+/// the difference from [`VERSION_HEADER`]. Other clients need not send a version.
 pub(crate) fn check_client_version(method: &Method, headers: &HeaderMap) -> Result<(), AccessError> {
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
     let Some(rest) = agent.and_then(|agent| agent.strip_prefix(AGENT)) else { return Ok(()) };

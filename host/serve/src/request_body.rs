@@ -1,4 +1,4 @@
-//! Reading bodies: whole, within a maximum and the client's share of memory, and never waiting for long.
+//! Reading request bodies completely, within a size limit, the client's share of memory and a time limit.
 
 pub(crate) mod drain;
 
@@ -23,14 +23,14 @@ use crate::limits::{
 };
 use crate::request_memory::{MemoryCharge, RequestMemoryBudget};
 
-/// How bodies are read.
+/// Reads bodies and charges them to a memory budget.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyReader {
     memory: RequestMemoryBudget,
     idle_timeout: Duration,
 }
 
-/// A body and the memory that is charged for it.
+/// A complete body and its memory charge.
 #[derive(Debug)]
 pub(crate) struct BufferedBody {
     pub(crate) bytes: Bytes,
@@ -38,33 +38,33 @@ pub(crate) struct BufferedBody {
 }
 
 impl BufferedBody {
-    /// The right to work on it on a thread that may take long.
+    /// Acquires the permit to process the body on a blocking thread.
     ///
     /// # Errors
-    /// `MemoryFull` where the client's other requests keep all threads for long.
+    /// Returns `MemoryFull` if the client's other requests occupy all its threads for too long.
     pub(crate) async fn acquire_thread(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         self.charge.acquire_thread().await
     }
 
-    /// An empty charge to the account of the body's client.
+    /// Returns an empty charge to the account of the body's client.
     pub(crate) fn new_charge(&self) -> MemoryCharge {
         self.charge.empty_charge()
     }
 }
 
 impl BodyReader {
-    /// Bodies are charged to `memory`.
+    /// Creates a reader that charges bodies to `memory`.
     pub(crate) fn new(memory: RequestMemoryBudget) -> BodyReader {
         BodyReader::with_idle_timeout(memory, BODY_IDLE_MAX)
     }
 
-    /// With another time that a body may go without a byte arriving.
+    /// Creates a reader with another maximum time between two bytes.
     pub(crate) fn with_idle_timeout(memory: RequestMemoryBudget, quiet: Duration) -> BodyReader {
         BodyReader { memory, idle_timeout: quiet }
     }
 
-    /// As [`BodyReader::parse_body`], for a body that may be compressed: at most `bytes_max` bytes before and after. It is expanded
-    /// on a thread that may take long.
+    /// Reads like [`BodyReader::read`] a body that can be compressed: at most `bytes_max` bytes both before and after
+    /// decompression, which runs on a blocking thread.
     pub(crate) async fn read_decompressed(
         &self,
         parts: &Parts,
@@ -87,8 +87,8 @@ impl BodyReader {
         expanded.unwrap_or_else(|error| Err(ApiError::Internal { cause: format!("expanding: {error}") }))
     }
 
-    /// The whole body, if it has at most `bytes_max`. A longer one is refused as soon as that is known, at best before
-    /// its first byte. Memory is charged as the body arrives and not as it was announced.
+    /// Reads the whole body of at most `bytes_max` bytes. A longer one is refused as soon as that is known, if
+    /// announced before its first byte. Memory is charged as the body arrives, not for the announced length.
     pub(crate) async fn read(&self, parts: &Parts, body: Body, bytes_max: usize) -> Result<BufferedBody, ApiError> {
         let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let mut stream = body.into_data_stream();
@@ -125,7 +125,7 @@ impl BodyReader {
         }
     }
 
-    /// The body as JSON of a known form.
+    /// Reads the body as JSON of type `T`.
     pub(crate) async fn read_json<T: JsonBody>(&self, request: Request) -> Result<T, ApiError> {
         let (parts, body) = request.into_parts();
         let whole = self.read(&parts, body, BODY_BYTES_MAX).await?;
@@ -134,21 +134,21 @@ impl BodyReader {
         json_body::parse_body(&whole.bytes)
     }
 
-    /// As [`BodyReader::read_json`]; a request without a body says nothing in particular.
+    /// Reads like [`BodyReader::read_json`]. Returns the default if the request has no body.
     pub(crate) async fn read_json_or_default<T: JsonBody + Default>(&self, request: Request) -> Result<T, ApiError> {
         if request.body().is_end_stream() { Ok(T::default()) } else { self.read_json(request).await }
     }
 }
 
-/// The next capacity of a buffer that needs room for `length` bytes and never for more than `length_max`.
+/// Returns the next capacity of a buffer that must hold `length` bytes and at most `length_max`.
 pub(crate) fn grown_capacity(capacity: usize, length: usize, length_max: usize) -> usize {
-    // Doubled while it is small, so that it is copied seldom; then by a part, so that little is charged in vain.
+    // Doubles while the buffer is small, to copy rarely. Then grows by a fraction, to charge little unused memory.
     let step = capacity.clamp(4 << 10, BODY_GROWTH_BYTES.max(capacity / 4));
     (capacity + step).min(length_max).max(length)
 }
 
-/// Whether a body comes fast enough: some byte within each time that it may be quiet, and
-/// [`BODY_BYTES_PER_SECOND_MIN`] on the mean over each such time.
+/// Enforces the minimum rate of a body: some byte within each idle timeout, and on average
+/// [`BODY_BYTES_PER_SECOND_MIN`] over each such period.
 struct BodyRateGuard {
     idle_timeout: Duration,
     latest: Instant,
@@ -162,7 +162,8 @@ impl BodyRateGuard {
         BodyRateGuard { idle_timeout: quiet, latest, window_end: latest, window_bytes: 0 }
     }
 
-    /// When the next byte must be here. A client that sends a byte now and then must not hold its memory for ever.
+    /// Returns the time by which the next byte must arrive, so that a client that sends a byte now and then cannot hold
+    /// its memory forever.
     fn deadline(&self) -> Instant {
         self.latest
     }

@@ -1,12 +1,12 @@
-//! The memory that clients' bytes may take: bodies as they arrive, what they are expanded and decoded to, inputs that wait
-//! in a queue, outputs, and answers that are not taken yet.
+//! The memory budget of requests: bodies as they arrive, their decompressed and decoded forms, queued inputs, outputs,
+//! and responses that the client has not read yet.
 //!
-//! Whoever is about to allocate charges the bytes first, to the account of the client's key and to the whole budget. An
-//! account may hold as much as is free at that moment, so that one client gets half of the budget at most, two a third
-//! each, and a newcomer always finds room. Source: Choudhury and Hahne, Dynamic queue length thresholds for shared-memory
-//! packet switches, IEEE/ACM Transactions on Networking 6(2), 1998, with a factor of 1.
+//! Bytes are charged before they are allocated, to the account of the client's key and to the whole budget. An account
+//! can hold as much as is free at that moment, so that one client gets at most half of the budget, two get a third
+//! each, and a new client always finds free memory. Source: Choudhury and Hahne, Dynamic queue length thresholds for
+//! shared-memory packet switches, IEEE/ACM Transactions on Networking 6(2), 1998, with a factor of 1.
 //!
-//! Memory of models on devices is not counted here: `device::memory_budget` does that.
+//! The memory of models on devices is not counted here but in `device::memory_budget`.
 
 mod memory_estimate;
 mod response_charge;
@@ -28,7 +28,7 @@ use crate::limits::{MEMORY_ACCOUNTS_KEPT_MAX, MEMORY_WAIT_MAX};
 pub(crate) use memory_estimate::{decode_bytes_max, prediction_bytes_max};
 pub(crate) use response_charge::{ResponseCharge, charge_response};
 
-/// The budget of a server. Clones share it.
+/// The memory budget of a server's requests. Clones share it.
 #[derive(Clone, Debug)]
 pub struct RequestMemoryBudget(Arc<RequestMemoryState>);
 
@@ -38,19 +38,19 @@ struct RequestMemoryState {
     used_bytes: AtomicU64,
     /// Notified whenever bytes are released.
     released: Notify,
-    /// Of clients without a key, by far the most requests of a server on one machine.
+    /// The account of clients without a key, which send most requests to a server on the same machine.
     local: ClientMemoryAccount,
     accounts: Mutex<HashMap<Principal, ClientMemoryAccount>>,
 }
 
-/// What one client holds. Clones share it.
+/// The account of one client. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientMemoryAccount(Arc<ClientMemoryUsage>);
 
 #[derive(Debug)]
 struct ClientMemoryUsage {
     used_bytes: AtomicU64,
-    /// One permit for each thread that may expand, decode or compress for this client at a time.
+    /// One permit for each thread that can decompress, decode or compress for this client at the same time.
     threads: Arc<Semaphore>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct MemoryCharge {
     bytes: u64,
 }
 
-/// Tells clients apart as long as something is charged to them.
+/// Identifies a client as long as something is charged to its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientId(pub(crate) usize);
 
@@ -77,7 +77,7 @@ impl ClientMemoryAccount {
 }
 
 impl RequestMemoryBudget {
-    /// A budget of `limit_bytes` for all clients together.
+    /// Creates a budget of `limit_bytes` for all clients together.
     pub fn new(limit_bytes: u64) -> RequestMemoryBudget {
         RequestMemoryBudget(Arc::new(RequestMemoryState {
             limit_bytes,
@@ -88,22 +88,22 @@ impl RequestMemoryBudget {
         }))
     }
 
-    /// Bytes that are charged now.
+    /// Returns the bytes that are charged now.
     pub fn used_bytes(&self) -> u64 {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// The most that one client can ever hold.
+    /// Returns the most bytes that one client can ever hold.
     fn share_bytes(&self) -> u64 {
         self.0.limit_bytes / 2
     }
 
-    /// An empty charge to the account of the client whose request has these extensions.
+    /// Returns an empty charge to the account of the client whose request has these extensions.
     pub(crate) fn charge_for_request(&self, extensions: &Extensions) -> MemoryCharge {
         self.charge_for_client(extensions.get::<Principal>())
     }
 
-    /// An empty charge to this client's account; `None` is a client without a key.
+    /// Returns an empty charge to this client's account. `None` is a client without a key.
     pub(crate) fn charge_for_client(&self, who: Option<&Principal>) -> MemoryCharge {
         let account = who.map_or_else(|| self.0.local.clone(), |who| self.account(who));
         MemoryCharge { budget: self.clone(), account, bytes: 0 }
@@ -115,19 +115,19 @@ impl RequestMemoryBudget {
             return account.clone();
         }
         if accounts.len() >= MEMORY_ACCOUNTS_KEPT_MAX {
-            // Keys come and go; an account that nothing holds on to is as good as a new one.
+            // Keys are created and revoked. An account without references is equivalent to a new one.
             accounts.retain(|_, account| Arc::strong_count(&account.0) > 1);
         }
         accounts.entry(who.clone()).or_insert_with(ClientMemoryAccount::new).clone()
     }
 
-    /// Whether `bytes` more were charged to `account`.
+    /// Charges `bytes` more to `account` if they fit. Returns whether they did.
     fn try_add(&self, account: &ClientMemoryAccount, bytes: u64) -> bool {
         let used = self.0.used_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
         let held = account.0.used_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
         let fits = self.0.limit_bytes.checked_sub(used).is_some_and(|free_bytes| held <= free_bytes);
         if !fits {
-            // Nobody is notified: those who wait would only try in vain, and notify each other for ever.
+            // Waiters are not notified: their attempts would fail, and they would notify each other forever.
             self.subtract(account, bytes);
         }
         fits
@@ -145,28 +145,29 @@ impl RequestMemoryBudget {
 }
 
 impl MemoryCharge {
-    /// Bytes that are charged.
+    /// Returns the charged bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// An empty charge to the same account.
+    /// Returns an empty charge to the same account.
     pub(crate) fn empty_charge(&self) -> MemoryCharge {
         MemoryCharge { budget: self.budget.clone(), account: self.account.clone(), bytes: 0 }
     }
 
-    /// Takes all that is charged out of it.
+    /// Moves all charged bytes into the returned charge.
     pub(crate) fn take(&mut self) -> MemoryCharge {
         let empty = self.empty_charge();
         std::mem::replace(self, empty)
     }
 
-    /// Whose bytes they are.
+    /// Returns the client that the bytes are charged to.
     pub(crate) fn client(&self) -> ClientId {
         ClientId(Arc::as_ptr(&self.account.0).addr())
     }
 
-    /// Charges `bytes` in all, more or fewer than now, if there is room for them at once. Otherwise nothing changes.
+    /// Sets the charge to `bytes`, more or fewer than now, if they fit immediately. Otherwise changes nothing and
+    /// returns false.
     pub(crate) fn try_resize(&mut self, bytes: u64) -> bool {
         if bytes > self.bytes && !self.budget.try_add(&self.account, bytes - self.bytes) {
             return false;
@@ -178,11 +179,12 @@ impl MemoryCharge {
         true
     }
 
-    /// Charges `bytes` in all. Waits for others to release theirs, at most for `MEMORY_WAIT_MAX`, which ends earlier at
+    /// Sets the charge to `bytes`. Waits for others to release memory, for at most `MEMORY_WAIT_MAX` and not past
     /// `until`.
     ///
     /// # Errors
-    /// `MemoryShare` where one client can never hold that many; `MemoryFull` where the time passed.
+    /// Returns `MemoryShare` if `bytes` exceeds the most that one client can ever hold, and `MemoryFull` if the wait
+    /// timed out.
     pub(crate) async fn resize(&mut self, bytes: u64, until: Option<Instant>) -> Result<(), ApiError> {
         if self.try_resize(bytes) {
             return Ok(());
@@ -197,7 +199,7 @@ impl MemoryCharge {
         loop {
             let released = budget.0.released.notified();
             tokio::pin!(released);
-            // Registered before the look, so that nothing released after it is missed.
+            // Registered before the attempt, so that no release after it is missed.
             released.as_mut().enable();
             if self.try_resize(bytes) {
                 return Ok(());
@@ -208,19 +210,19 @@ impl MemoryCharge {
         }
     }
 
-    /// As [`MemoryCharge::resize`], for a thread that may block.
+    /// Sets the charge like [`MemoryCharge::resize`], from a blocking thread.
     ///
     /// # Errors
-    /// As [`MemoryCharge::resize`].
+    /// Returns the errors of [`MemoryCharge::resize`].
     pub(crate) fn resize_blocking(&mut self, bytes: u64, runtime: &Handle) -> Result<(), ApiError> {
         if self.try_resize(bytes) { Ok(()) } else { runtime.block_on(self.resize(bytes, None)) }
     }
 
-    /// The right to expand, decode or compress on a thread of its own. Each client has as many as there are cores. It
-    /// goes with the work, which an abandoned request leaves behind.
+    /// Acquires the permit to decompress, decode or compress on a separate thread. Each client has as many permits as
+    /// there are cores. The permit moves into the work, which can outlive an abandoned request.
     ///
     /// # Errors
-    /// `MemoryFull` where others of the same client keep all of them for `MEMORY_WAIT_MAX`.
+    /// Returns `MemoryFull` if other requests of the same client hold all permits for `MEMORY_WAIT_MAX`.
     pub(crate) async fn acquire_thread(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let threads = Arc::clone(&self.account.0.threads);
         let permit = tokio::time::timeout(MEMORY_WAIT_MAX, threads.acquire_owned()).await;

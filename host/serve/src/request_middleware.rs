@@ -1,4 +1,5 @@
-//! The outermost layer: identifies, times and counts every request, and turns a handler's panic into an answer.
+//! The outermost layer: assigns an ID to every request, times and counts it, and converts a handler's panic into a
+//! response.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -22,17 +23,17 @@ use crate::program_version::{OWN_VERSION, VERSION_HEADER};
 use crate::request_body::drain;
 use crate::request_memory::{RequestMemoryBudget, charge_response};
 
-/// The header that identifies a request.
+/// The header with the request ID.
 pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// The label of requests that no route takes.
+/// The route label of requests that match no route.
 const UNMATCHED_ROUTE: &str = "unmatched";
 
-/// A request's identifier, for handlers that write it themselves.
+/// A request's ID, for handlers that write it themselves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestId(pub(crate) String);
 
-/// What the outermost layer needs: where requests come in, who may, and where they are counted.
+/// The state of the outermost layer: the listener's policy, access control, metrics and memory budget.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthLayer {
     pub(crate) policy: ListenPolicy,
@@ -41,7 +42,8 @@ pub(crate) struct AuthLayer {
     pub(crate) memory: RequestMemoryBudget,
 }
 
-/// Lets the request in, answers and observes it. A request whose client goes away before the answer counts with code 499.
+/// Admits the request, answers it, and records metrics. A request whose client disconnects before the response counts
+/// with code 499.
 pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut request: Request, next: Next) -> Response {
     let AuthLayer { policy: door, access, metrics, memory } = entrance;
     let id = request_id(&request);
@@ -73,7 +75,7 @@ pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut req
     response
 }
 
-/// Counts when it is dropped, so that a request that is given up counts too.
+/// Counts the request when it is dropped, so that an abandoned request counts too.
 struct RequestMetricsGuard {
     metrics: Arc<MetricsRegistry>,
     route: String,
@@ -93,14 +95,14 @@ impl Drop for RequestMetricsGuard {
     }
 }
 
-/// The client's identifier where it sent a printable one, else a new one.
+/// Returns the client's request ID if it is printable, else a new one.
 fn request_id(request: &Request) -> String {
     let sent = request.headers().get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok());
     let usable = |id: &&str| !id.is_empty() && id.len() <= REQUEST_ID_BYTES_MAX;
     sent.filter(usable).map_or_else(new_request_id, str::to_owned)
 }
 
-/// Unique in this process, and very likely beyond: the time of its start and a number.
+/// Returns an ID that is unique in this process and very likely beyond: the process's start time and a counter.
 fn new_request_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     static START: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
@@ -111,7 +113,7 @@ fn new_request_id() -> String {
     format!("{start:x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The method as a label: from a closed set, whatever clients invent.
+/// Returns the method as a label from a closed set, so that clients cannot create series.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -127,7 +129,7 @@ fn method_label(method: &Method) -> &'static str {
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 fn finish_response(mut response: Response, id: &str) -> Response {

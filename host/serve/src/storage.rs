@@ -1,4 +1,4 @@
-//! How much is stored, and room for more under the server's limit.
+//! Storage usage and the check against the server's storage limit.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use saggar_store::storage_usage::StorageUsage;
 
 use crate::app::AppParts;
 
-/// How long a count holds for the metrics page: counting walks every directory.
+/// The maximum age of a count for the metrics page. Counting walks every directory.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(15);
 
 impl AppParts {
-    /// Bytes by kind as they are now. Call from a thread that may block.
+    /// Counts the stored bytes by kind. Call it from a blocking thread.
     ///
     /// # Errors
-    /// `Io` where a directory cannot be listed.
+    /// Returns `Io` if a directory cannot be listed.
     pub(crate) fn count_storage(&self) -> Result<StorageUsage, StoreError> {
         let usage = self.home.usage(&self.models_dir)?;
         let families = &self.metrics.families;
@@ -28,30 +28,31 @@ impl AppParts {
         Ok(usage)
     }
 
-    /// Whether so many bytes more may be kept. Call from a thread that may block.
+    /// Checks whether `bytes` more can be stored. Call it from a blocking thread.
     ///
     /// # Errors
-    /// `QuotaExceeded`, with the limit, what is used and what to change; `Io` where nobody can tell.
+    /// Returns `QuotaExceeded` with the limit, the usage and a hint, or `Io` if the usage cannot be determined.
     pub(crate) fn check_storage_quota(&self, bytes: u64) -> Result<(), StoreError> {
         self.check_storage_quota_after(0, bytes)
     }
 
-    /// As [`check_storage_quota`](Self::room), where `going` bytes of what is stored are about to go.
+    /// Checks like [`check_storage_quota`](Self::check_storage_quota), if `going` of the stored bytes are about to be
+    /// removed.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the same errors.
     pub(crate) fn check_storage_quota_after(&self, going: u64, bytes: u64) -> Result<(), StoreError> {
         let Some(quota) = self.storage_quota else { return Ok(()) };
         quota.check(self.home.stored_bytes(&self.models_dir)?.saturating_sub(going), bytes)
     }
 }
 
-/// When what is stored was counted for the metrics page.
+/// The time of the last count for the metrics page.
 #[derive(Debug, Default)]
 pub(crate) struct StorageCounter(Mutex<Option<Instant>>);
 
 impl StorageCounter {
-    /// Counts anew where the last count is old. What cannot be counted stays as it was, and the log says so.
+    /// Counts again if the last count is old. If counting fails, keeps the old values and logs a warning.
     pub(crate) fn refresh_if_old(&self, parts: &AppParts) {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.is_some_and(|at| at.elapsed() < COUNT_AGE_MAX) {
@@ -59,7 +60,7 @@ impl StorageCounter {
         }
         *counted = Some(Instant::now());
         if let Err(error) = parts.count_storage() {
-            tracing::warn!(%error, "what is stored cannot be counted");
+            tracing::warn!(%error, "the stored bytes cannot be counted");
         }
     }
 }

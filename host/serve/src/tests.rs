@@ -1,4 +1,4 @@
-//! The server as clients see it, with models and plugins of the tests' own.
+//! Tests of the server through its HTTP interface, with models and plugins defined for the tests.
 
 mod access;
 mod batching;

@@ -1,7 +1,8 @@
-//! TensorFlow Serving's REST interface, under `/v1/`: predictions by row and by column, classification, regression, the
-//! status of versions and what they take. Labels are aliases. Beside it `GET /v1/models` lists names, as KServe V1 has it.
+//! TensorFlow Serving's REST interface, under `/v1/`: predictions by row and by column, classification, regression,
+//! version status and model metadata. Version labels are aliases. In addition, `GET /v1/models` lists the models' names
+//! as in KServe V1.
 //!
-//! Errors have TensorFlow Serving's words and statuses where it has any, in the body of every error of this server.
+//! Errors have TensorFlow Serving's messages and statuses where it defines them, in this server's error body.
 
 mod encode;
 pub mod error;
@@ -34,7 +35,7 @@ use path::{ServableTarget, ServableVersion, TfsRequest};
 
 const JSON: &str = "application/json";
 
-/// Every request under `/v1/`.
+/// Handles every request under `/v1/`.
 pub(crate) async fn handle(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
     if request.method() == Verb::OPTIONS {
         return preflight(request.headers());
@@ -78,7 +79,7 @@ async fn predict_examples(
     call.run(inputs).await?.respond(JSON, |answer| examples::encode_results(answer, plan))
 }
 
-/// Reads the request's body and has `decode` make inputs of it, on a thread that may take long where it is large.
+/// Reads the request's body and decodes it to inputs with `decode`; large bodies are decoded on a blocking thread.
 async fn begin_call<T: Send + 'static>(
     app: &AppState,
     target: &ServableTarget,
@@ -89,7 +90,7 @@ async fn begin_call<T: Send + 'static>(
     let (deadline, keep) =
         (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
     let reference = target.reference()?;
-    // A model that is not there is said to be so before its input is read.
+    // A missing model is reported before the input is read.
     let found = app.models().check(Some(&reference)).inspect_err(|error| count_rejection(app.metrics(), error));
     found.map_err(|error| target.map_error(error))?;
     let body = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await;
@@ -128,7 +129,8 @@ fn model_status(app: &AppState, target: &ServableTarget) -> Result<Response, Api
         return Err(missing(format!("version {wanted} of model {}", target.display_name())));
     }
     let mut answer = status::version_statuses(versions());
-    // What KServe's client of protocol V1 asks for under the same path. A model that sleeps answers, and so it is ready.
+    // KServe's client of protocol V1 expects `ready` under the same path. A sleeping model counts as ready, since a
+    // request loads it.
     let is_ready = match wanted {
         Some(_) => versions().all(|version| version.state == VersionState::Ready),
         None => model.serving.is_some() || model.residency.wakes_on_request(),
@@ -138,7 +140,8 @@ fn model_status(app: &AppState, target: &ServableTarget) -> Result<Response, Api
     Ok(Json(answer).into_response())
 }
 
-/// A browser's question before a request from another site's page. Without headers that allow it the browser makes none.
+/// Handles a browser's CORS preflight request. Without headers that allow it, the browser does not send the cross-site
+/// request.
 fn preflight(headers: &HeaderMap) -> Result<Response, ApiError> {
     let origin = headers.get(header::ORIGIN).map(|origin| origin.as_bytes().to_ascii_lowercase()).unwrap_or_default();
     if origin.starts_with(b"http://") || origin.starts_with(b"https://") {
@@ -148,7 +151,7 @@ fn preflight(headers: &HeaderMap) -> Result<Response, ApiError> {
 }
 
 impl ServableTarget {
-    /// The version, as the models are asked for it.
+    /// Returns the reference by which the model is looked up.
     fn reference(&self) -> Result<ModelReference, TfsError> {
         let which = match &self.which {
             ServableVersion::Latest => VersionSelector::Default,
@@ -159,7 +162,7 @@ impl ServableTarget {
         Ok(ModelReference { model: self.model.clone(), version: which })
     }
 
-    /// The model's name, for an error.
+    /// Returns the model's name, shortened for errors.
     fn display_name(&self) -> String {
         self.model.chars().take(80).collect()
     }
@@ -169,7 +172,7 @@ impl ServableTarget {
         TfsError::Label { label: label.chars().take(80).collect() }
     }
 
-    /// The words for a model, version or label that is not there.
+    /// Returns TensorFlow Serving's error for a model, version or label that does not exist.
     fn map_error(&self, error: ApiError) -> ApiError {
         match (&error, &self.which) {
             (ApiError::NoModel { .. }, ServableVersion::Number(version)) => {

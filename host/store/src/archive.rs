@@ -1,7 +1,7 @@
-//! Archives from elsewhere, unpacked into a folder.
+//! Unpacks untrusted archives into a folder.
 //!
-//! An archive is not trusted: nothing is written outside of the folder, whatever its paths say; links and devices are
-//! refused; files and bytes are counted while they are written, not taken from what the archive says of itself.
+//! Nothing is written outside the folder, whatever the paths in the archive say. Links and devices are refused. Files
+//! and bytes are counted while they are written; the sizes that the archive states are not trusted.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ use crate::{regular_file, zip_directory};
 #[cfg(test)]
 mod tests;
 
-/// The forms of archives, by names.
+/// An archive format, recognized by its file extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArchiveFormat {
     /// `.tar`
@@ -34,7 +34,7 @@ pub enum ArchiveFormat {
 }
 
 impl ArchiveFormat {
-    /// What a file of this name is; none where it is a file and no archive.
+    /// Returns the archive format of a file with this name, or `None` if its extension is not that of an archive.
     pub fn from_file_name(name: &str) -> Option<ArchiveFormat> {
         let name = name.to_ascii_lowercase();
         let endings = [
@@ -47,11 +47,11 @@ impl ArchiveFormat {
         endings.into_iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, archive)| archive)
     }
 
-    /// Unpacks the file at `path`, which is called `name`, into the folder `into`, of which nothing is written over. Names
-    /// that begin with a dot are left out, as a push leaves them out. Returns how many bytes were written.
+    /// Unpacks the archive at `path`, whose file name is `name`, into the folder `into`, and returns the number of
+    /// bytes written. Existing files are never overwritten. As in a push, names that begin with a dot are skipped.
     ///
     /// # Errors
-    /// `BadPath` for a path that leaves the folder; `Malformed` naming the entry; `TooLarge` where it would be more than
+    /// Returns `BadPath` if a path leaves the folder; `Malformed`, naming the entry; `TooLarge` if the content exceeds
     /// `bytes_max` or [`UPLOAD_FILES_MAX`] files; `Store`.
     pub fn unpack(self, path: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
         let file = BufReader::new(regular_file::open(path).map_err(StoreError::io(path))?);
@@ -69,17 +69,17 @@ impl ArchiveFormat {
     }
 }
 
-/// Unpacks a tar archive as it comes. As [`ArchiveFormat::unpack`].
+/// Unpacks a tar archive from a stream. Otherwise the same as [`ArchiveFormat::unpack`].
 ///
 /// # Errors
-/// As [`ArchiveFormat::unpack`].
+/// The same as [`ArchiveFormat::unpack`].
 pub fn unpack_tar(reader: impl Read, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
     let mut folder = ArchiveExtractor::new(name, into, bytes_max);
     folder.extract_tar(reader)?;
     Ok(folder.bytes)
 }
 
-/// A folder that is being filled.
+/// Writes the entries of an archive into a folder, within the limits.
 struct ArchiveExtractor<'a> {
     archive: &'a str,
     into: &'a Path,
@@ -104,7 +104,8 @@ impl<'a> ArchiveExtractor<'a> {
         let mut archive = tar::Archive::new(LimitedTarReader { reader, left: Rc::clone(&left) });
         let mut entries = archive.entries().map_err(|error| self.malformed("", error))?;
         loop {
-            // Long names and attributes come in entries before the one that they are of, and are read whole with it.
+            // Long names and attributes are separate entries before the file's own entry, and tar reads all of them
+            // together.
             left.set(Some(TAR_HEADERS_BYTES_MAX));
             let Some(entry) = entries.next() else { return Ok(()) };
             let mut entry = entry.map_err(|error| self.malformed("", describe_read_error(&error)))?;
@@ -116,7 +117,7 @@ impl<'a> ArchiveExtractor<'a> {
             } else if !kind.is_dir() && !kind.is_pax_global_extensions() {
                 return Err(self.malformed(&path, "a link or a device; only plain files are unpacked"));
             }
-            // What is left of it is no header, and goes before the next one is looked for.
+            // Skip the rest of the entry: it must not count as header bytes of the next one.
             io::copy(&mut entry, &mut io::sink())
                 .map_err(|error| self.malformed(&path, describe_read_error(&error)))?;
         }
@@ -124,7 +125,7 @@ impl<'a> ArchiveExtractor<'a> {
 
     fn extract_zip(&mut self, file: File) -> Result<(), DatasetError> {
         let mut zip =
-            zip_directory::open(file).map_err(|error| self.malformed("", format!("no ZIP archive: {error}")))?;
+            zip_directory::open(file).map_err(|error| self.malformed("", format!("not a ZIP archive: {error}")))?;
         for at in 0..zip.len() {
             let mut entry = zip.by_index(at).map_err(|error| self.malformed("", error))?;
             let path = entry.name().map_err(|error| self.malformed("", error))?.into_owned();
@@ -138,9 +139,9 @@ impl<'a> ArchiveExtractor<'a> {
         Ok(())
     }
 
-    /// Writes an entry, if it is one that a push would send.
+    /// Writes an entry, unless a push would skip it.
     fn extract_entry(&mut self, path: &str, reader: &mut impl Read) -> Result<(), DatasetError> {
-        // Archives of a folder often call its files ./NAME.
+        // Archives of a folder often name its files ./NAME.
         let plain = path.trim_start_matches("./");
         let hidden = |part: &str| part.starts_with('.') && part != "." && part != "..";
         if plain.split('/').any(hidden) {
@@ -150,7 +151,7 @@ impl<'a> ArchiveExtractor<'a> {
             return Err(DatasetError::BadPath { path: format!("{}/{path}", self.archive) });
         }
         if !self.paths.insert(plain.to_owned()) {
-            return Err(self.malformed(path, "it is there twice"));
+            return Err(self.malformed(path, "the archive contains it twice"));
         }
         if self.paths.len() > UPLOAD_FILES_MAX {
             return Err(self.too_large(UPLOAD_FILES_MAX as u64, "files"));
@@ -180,7 +181,7 @@ impl<'a> ArchiveExtractor<'a> {
     }
 }
 
-/// A tar archive, of which so many bytes more may be read; none where any number may.
+/// A reader of a tar archive that fails after `left` more bytes. `None` means no limit.
 struct LimitedTarReader<R> {
     reader: R,
     left: Rc<Cell<Option<u64>>>,
@@ -200,7 +201,7 @@ impl<R: Read> Read for LimitedTarReader<R> {
     }
 }
 
-/// What reading an archive reports, in words.
+/// Returns the text for an error that reading an archive reports.
 fn describe_read_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the archive ends early".to_owned(),

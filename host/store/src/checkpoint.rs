@@ -1,13 +1,13 @@
-//! Checkpoints: everything a job needs to go on as if it had never stopped.
+//! Checkpoints: the state from which a job resumes as if it had never stopped.
 //!
 //! ```text
-//! checkpoints/<job>/parts/<digest>            content-addressed; shared by the job's checkpoints
-//! checkpoints/<job>/<step>-<epoch>.json       manifest, written last, created once
-//! checkpoints/<job>/epochs/<epoch>            who may write; see Checkpoints::claim
+//! checkpoints/<job>/parts/<digest>          content-addressed; shared by the job's checkpoints
+//! checkpoints/<job>/<step>-<epoch>.json     manifest, written last, created once
+//! checkpoints/<job>/epochs/<epoch>          the fencing epochs; see CheckpointStore::claim
 //! ```
 //!
-//! A checkpoint exists when its manifest does. The manifest carries a digest of itself and of each
-//! part, so damage is found, and [`CheckpointStore::latest`] goes back to the checkpoint before.
+//! A checkpoint exists if its manifest does. The manifest contains a digest of itself and of each part, so damage is
+//! detected, and [`CheckpointStore::latest`] falls back to the previous checkpoint.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
@@ -33,15 +33,15 @@ mod tests;
 pub use export::{CheckpointExport, CheckpointQuery};
 pub use retention::{BestMetric, MetricMode, Retention};
 
-/// What a variable is for. A model version carries parameters and statistics; a checkpoint all.
+/// The role of a variable. A model version contains parameters and statistics; a checkpoint contains all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VariableKind {
     /// Trained by gradients.
     Parameter,
-    /// Learnt without gradients and needed to predict: running means.
+    /// Updated without gradients and needed for inference, such as running means.
     Statistic,
-    /// Needed to go on training only: optimiser moments, step counters.
+    /// Needed only to continue training: optimizer moments, step counters.
     Training,
 }
 
@@ -50,71 +50,71 @@ pub enum VariableKind {
 pub struct SavedVariable {
     /// Its name, unique within the checkpoint.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub kind: VariableKind,
     /// Data type and shape.
     pub descriptor: Descriptor,
-    /// Elements, little-endian, row-major. Where they come from a file, they may not be aligned.
+    /// Elements, little-endian, row-major. Bytes read from a file can be unaligned.
     pub bytes: Bytes,
 }
 
-/// Where a stream of batches stands.
+/// The position in a stream of batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetPosition {
-    /// Digest of the dataset version, so that a resume on other data is noticed.
+    /// Digest of the dataset version, so that resuming on other data is detected.
     pub dataset: String,
-    /// The seed of the shuffle; none where the stored order is used.
+    /// The seed of the shuffle; `None` for the stored order.
     pub seed: Option<u64>,
     /// Items in a batch.
     pub batch: u64,
     /// The epoch, from 0.
     pub epoch: u64,
-    /// The item in the epoch's order that comes next, from 0.
+    /// The next item in the epoch's order, from 0.
     pub item: u64,
 }
 
 impl DatasetPosition {
-    /// Epochs that were begun, the one that is going on included.
+    /// Returns the number of epochs started, including the current one.
     pub fn epochs_started(&self) -> u64 {
         self.epoch.saturating_add(u64::from(self.item > 0))
     }
 }
 
-/// Everything a job needs to go on after a step.
+/// The state of a job after a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
     /// Steps done.
     pub step: u64,
-    /// The latest value of each of the training's series, by which [`Retention::keep_best`] tells the best. Those that
-    /// are not finite are not saved.
+    /// The latest value of each of the job's metric series, by which [`Retention::keep_best`] selects the best. Values
+    /// that are not finite are not saved.
     pub metrics: BTreeMap<String, f64>,
     /// Every variable. Loaded ones are sorted by name.
     pub variables: Vec<SavedVariable>,
-    /// Where each stream of batches stands, in the plugin's order.
+    /// The position of each stream of batches, in the plugin's order.
     pub positions: Vec<DatasetPosition>,
     /// The plugin's own state.
     pub state: Vec<u8>,
     /// Digest of the plugin's component.
     pub plugin_digest: String,
-    /// The device and its driver, for people and for the claim of bit-identity.
+    /// The device and its driver. Informative, and required for the guarantee of bit-identical results.
     pub device: String,
-    /// The build of this program, likewise.
+    /// The build of this program, for the same reasons.
     pub build: String,
-    /// The ways in which the device computed kernels that it has several for, by what they compute: who goes on must take the
-    /// same to come to the same bytes.
+    /// The autotuned choice for each kernel that has several candidates, keyed by the computation. Resuming must use
+    /// the same candidates to produce the same bytes.
     pub kernel_tuning: BTreeMap<String, String>,
 }
 
-/// A checkpoint as a listing shows it.
+/// An entry of a listing of checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckpointInfo {
     /// Steps done.
     pub step: u64,
-    /// Epoch of the lease under which it was written. This fences off writers, and has nothing to do with epochs of data.
+    /// Epoch of the lease under which it was written. It fences writers and is unrelated to epochs of data.
     pub fencing_epoch: u64,
-    /// The epoch of its data that the training was in, or had just ended, from 1: the largest of its streams of batches.
-    /// `None` where it has none.
+    /// The epoch of data that the training was in, or had just ended, from 1: the largest of its streams of batches.
+    /// `None` if it has no streams.
     pub epoch: Option<u64>,
     /// Bytes of variables and state.
     pub bytes: u64,
@@ -122,25 +122,25 @@ pub struct CheckpointInfo {
     pub digest: Digest,
     /// The manifest's object name.
     pub file: String,
-    /// When it was written, by the store's clock; 0 right after saving.
+    /// The time it was written, by the store's clock; 0 right after saving.
     pub written_ms: UnixMillis,
-    /// The latest finite value of each series when it was saved; empty where an older build wrote it.
+    /// The latest finite value of each series when it was saved; empty if an older build wrote it.
     pub metrics: BTreeMap<String, f64>,
-    /// The ways in which the device computed kernels that it has several for, by what they compute.
+    /// The autotuned choice for each kernel that has several candidates, keyed by the computation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ways: BTreeMap<String, String>,
 }
 
-/// A checkpoint that could not be used.
+/// A checkpoint that was skipped because it is damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedCheckpoint {
     /// The manifest's object name.
     pub file: String,
-    /// What is wrong, naming the damaged object.
+    /// The error, naming the damaged object.
     pub reason: String,
 }
 
-/// What [`CheckpointStore::verify`] found out about a checkpoint.
+/// The result of [`CheckpointStore::verify`] for one checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckpointVerification {
     /// Steps done.
@@ -149,36 +149,36 @@ pub struct CheckpointVerification {
     pub fencing_epoch: u64,
     /// The manifest's object name.
     pub file: String,
-    /// Whole, or what is wrong, naming the damaged object.
+    /// The checkpoint if it is intact, or the error, naming the damaged object.
     pub outcome: Result<CheckpointInfo, String>,
 }
 
-/// What [`CheckpointStore::latest`] found.
+/// The result of [`CheckpointStore::latest`].
 #[derive(Clone, Debug)]
 pub struct LatestCheckpoint {
-    /// The newest checkpoint that is whole; none where the job starts from the beginning.
+    /// The newest intact checkpoint; `None` if the job starts from the beginning.
     pub found: Option<(CheckpointInfo, Checkpoint)>,
-    /// Newer ones that are not.
+    /// Newer checkpoints that are damaged.
     pub skipped: Vec<SkippedCheckpoint>,
 }
 
 /// The checkpoints of all jobs in an object store.
 ///
-/// Async because the store is; a thread outside of the runtime uses `Handle::block_on`.
+/// Async because the store is; a thread outside the runtime uses `Handle::block_on`.
 #[derive(Debug)]
 pub struct CheckpointStore {
     objects: ObjectStorage,
-    /// Parts that this process knows to be whole and durable, by object name. It need not read
-    /// them again to share them.
+    /// Object names of parts that this process knows to be intact and durable, so that it can share them without
+    /// reading them again.
     durable_parts: Mutex<HashSet<String>>,
-    /// Manifests that `prune` has read: it looks at all that are kept after each save, and they do not change.
+    /// Manifests that `prune` has read. After each save it examines all that are kept, and they do not change.
     manifest_cache: Mutex<retention::ManifestCache>,
-    /// `prune` must not take the parts of a `save` that has no manifest yet.
+    /// Keeps `prune` from deleting the parts of a `save` that has not written its manifest yet.
     prune_lock: tokio::sync::Mutex<()>,
 }
 
 impl CheckpointStore {
-    /// The checkpoints in `objects`.
+    /// Returns the checkpoints in `objects`.
     pub fn new(objects: ObjectStorage) -> CheckpointStore {
         CheckpointStore {
             objects,
@@ -188,21 +188,21 @@ impl CheckpointStore {
         }
     }
 
-    /// Announces that the lease with this epoch writes now. From then on, `save` refuses every
-    /// older epoch. Call before `latest`, once an attempt: it also takes away what a killed writer left half-written.
+    /// Announces the fencing epoch of the current writer. From then on, `save` refuses every older epoch. Call once per
+    /// attempt, before `latest`: it also removes what a killed writer left unfinished.
     ///
     /// # Errors
-    /// `Fenced` where a newer epoch was announced; `BadJob`; `Store`.
+    /// Returns `Fenced` if a newer epoch was announced; `BadJob`; `Store`.
     pub async fn claim(&self, job: &str, fencing_epoch: u64) -> Result<(), CheckpointError> {
         save::claim(self, job, fencing_epoch).await
     }
 
-    /// Saves a checkpoint. When this returns it is durable; whenever it is cut off, the checkpoints
-    /// before it are untouched. The same step again, with the same content, is fine.
+    /// Saves a checkpoint. It is durable when this returns. An interrupted save does not affect earlier checkpoints.
+    /// Saving the same step again with the same content succeeds.
     ///
     /// # Errors
-    /// `Fenced` where a newer epoch is known: stop. `AlreadySaved`; `WrongSize`; `DuplicateName`;
-    /// `BadJob`; `Store`, after which saving again is safe.
+    /// Returns `Fenced` if a newer epoch is known, and the writer must stop; `AlreadySaved`; `WrongSize`;
+    /// `DuplicateName`; `BadJob`; `Store`, after which saving again is safe.
     pub async fn save(
         &self,
         job: &str,
@@ -213,29 +213,29 @@ impl CheckpointStore {
         save::save(self, job, fencing_epoch, checkpoint).await
     }
 
-    /// The newest checkpoint that is whole, every byte of it verified. Newest means of the highest
-    /// epoch, then of the highest step. Damaged ones are skipped, with a warning.
+    /// Returns the newest intact checkpoint; every byte is verified. The newest is the one with the highest fencing
+    /// epoch, then the highest step. Damaged ones are skipped with a warning.
     ///
     /// # Errors
-    /// `OtherPlugin` and `OtherFormat` where the newest whole one is not for this plugin or build;
-    /// `BadJob`; `Store` where the listing fails.
+    /// Returns `OtherPlugin` or `OtherFormat` if the newest intact one is of another plugin or format; `BadJob`;
+    /// `Store` if the listing fails.
     pub async fn latest(&self, job: &str, plugin_digest: &str) -> Result<LatestCheckpoint, CheckpointError> {
         load::latest(self, job, Some(plugin_digest)).await
     }
 
-    /// As [`latest`](Self::latest), whatever plugin wrote it: for reading, not for a resume.
+    /// Returns the same as [`latest`](Self::latest), whatever plugin wrote it: for reading, not for resuming.
     ///
     /// # Errors
-    /// `OtherFormat`; `BadJob`; `Store` where the listing fails.
+    /// Returns `OtherFormat`; `BadJob`; `Store` if the listing fails.
     pub async fn latest_of_any_plugin(&self, job: &str) -> Result<LatestCheckpoint, CheckpointError> {
         load::latest(self, job, None).await
     }
 
-    /// The checkpoint of this step, every byte of it verified; where several attempts saved it, the latest's. With a
-    /// plugin's digest, only where that plugin wrote it.
+    /// Returns the checkpoint of this step; every byte is verified. If several attempts saved the step, the latest
+    /// attempt wins. If a plugin's digest is given, that plugin must have written it.
     ///
     /// # Errors
-    /// `NotFound`; `Damaged`; `OtherPlugin`; `OtherFormat`; `BadJob`; `Store`.
+    /// Returns `NotFound`; `Damaged`; `OtherPlugin`; `OtherFormat`; `BadJob`; `Store`.
     pub async fn load_step(
         &self,
         job: &str,
@@ -245,71 +245,72 @@ impl CheckpointStore {
         load::load_step(self, job, step, plugin_digest).await
     }
 
-    /// The job's checkpoints with a readable manifest, newest first. Parts are not verified.
+    /// Returns the job's checkpoints with a readable manifest, newest first. Parts are not verified.
     ///
     /// # Errors
-    /// `BadJob`; `Store`.
+    /// Returns `BadJob`; `Store`.
     pub async fn list(&self, job: &str) -> Result<Vec<CheckpointInfo>, CheckpointError> {
         load::list(self, job).await
     }
 
-    /// The best checkpoint of which all parts are there; none where none has the metric. Reads manifests only.
+    /// Returns the best checkpoint whose parts all exist, or `None` if none has the metric. Reads manifests only.
     ///
     /// # Errors
-    /// `BadJob`; `Store`.
+    /// Returns `BadJob`; `Store`.
     pub async fn best(&self, job: &str, by: &BestMetric) -> Result<Option<CheckpointInfo>, CheckpointError> {
         retention::best(self, job, by).await
     }
 
-    /// A checkpoint's variables as one safetensors file, to be read in pieces. The job may go on meanwhile, and its
-    /// checkpoints may be pruned.
+    /// Returns a checkpoint's variables as one safetensors file, to be read in chunks. Meanwhile the job can continue,
+    /// and its checkpoints can be pruned.
     ///
     /// # Errors
-    /// `NotFound`; `Damaged`; `OtherFormat`; `BadJob`; `Store`.
+    /// Returns `NotFound`; `Damaged`; `OtherFormat`; `BadJob`; `Store`.
     pub async fn export(&self, job: &str, wanted: &CheckpointQuery) -> Result<CheckpointExport, CheckpointError> {
         export::export(self, job, wanted).await
     }
 
-    /// Reads every byte of every checkpoint of the job; newest first. Holds one part in memory at a time.
+    /// Verifies every byte of every checkpoint of the job, newest first. Holds one part in memory at a time.
     ///
     /// # Errors
-    /// `BadJob`; `Store` where the listing fails. What is wrong with a checkpoint stands in its [`CheckpointVerification`].
+    /// Returns `BadJob`; `Store` if the listing fails. The errors of a checkpoint are in its
+    /// [`CheckpointVerification`].
     pub async fn verify(&self, job: &str) -> Result<Vec<CheckpointVerification>, CheckpointError> {
         load::verify(self, job).await
     }
 
-    /// Bytes that the job's checkpoints take: parts, manifests and what killed writers left.
+    /// Returns the bytes that the job's checkpoints take: parts, manifests and leftovers of killed writers.
     ///
     /// # Errors
-    /// `BadJob`; `Store`.
+    /// Returns `BadJob`; `Store`.
     pub async fn stored_bytes(&self, job: &str) -> Result<u64, CheckpointError> {
         retention::stored_bytes(self, job).await
     }
 
-    /// Deletes the checkpoints that are not to be kept, and the parts that none of the kept ones uses. A newer one that
-    /// is damaged neither counts nor goes: it stays for people to look at. Only the job's own writer, or nobody, may be
-    /// saving meanwhile. Returns the number of checkpoints deleted.
+    /// Deletes the checkpoints that the retention does not keep, and the parts that none of the kept ones uses. A
+    /// damaged checkpoint that is newer than those is not counted and not deleted, so that it can be examined. While
+    /// this runs, no process except the job's own writer can save. Returns the number of deleted checkpoints.
     ///
     /// # Errors
-    /// `BadJob`; `Store`, after which the kept checkpoints are whole and pruning again is safe.
+    /// Returns `BadJob`; `Store`, after which the kept checkpoints are intact and pruning again is safe.
     pub async fn prune(&self, job: &str, retention: &Retention) -> Result<usize, CheckpointError> {
         let _turn = self.prune_lock.lock().await;
         retention::prune(self, job, retention).await
     }
 
-    /// Deletes all that is kept of a job's checkpoints; nobody may be writing them any more. Returns the bytes that
-    /// this freed, 0 where there was nothing.
+    /// Deletes all checkpoints of a job, which must have no writer any more. Returns the bytes that this freed, 0 if
+    /// there were none.
     ///
     /// # Errors
-    /// `BadJob`; `Store`, after which removing again is safe.
+    /// Returns `BadJob`; `Store`, after which removing again is safe.
     pub async fn remove_all(&self, job: &str) -> Result<u64, CheckpointError> {
         let _turn = self.prune_lock.lock().await;
         retention::remove_all(self, job).await
     }
 }
 
-/// SHA-256 over names, descriptors and elements, in the order of names: equal digests are equal
-/// weights, wherever and in whatever order they were stored.
+/// Returns the SHA-256 over names, descriptors and elements, in the order of names. Equal digests mean equal weights,
+/// in whatever order and place they are stored.
 pub fn digest_of_variables<'a>(variables: impl IntoIterator<Item = &'a SavedVariable>) -> Digest {
     let mut sorted: Vec<_> = variables.into_iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));

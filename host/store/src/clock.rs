@@ -1,4 +1,4 @@
-//! Time as an argument: logic that needs "now" is given it, so tests decide what it is.
+//! Time as an argument: logic that needs the current time takes a [`Clock`], so that tests control it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Milliseconds since 1970-01-01 UTC, leap seconds ignored.
 pub type UnixMillis = u64;
 
-/// Where the time comes from. Called often, from any thread; never blocks.
+/// A source of the current time. Called often, from any thread; never blocks.
 pub trait Clock: std::fmt::Debug + Send + Sync {
-    /// The time now. It may jump, backwards too: nothing here orders events by it.
+    /// Returns the current time. It can jump, also backwards, so nothing here orders events by it.
     fn now_ms(&self) -> UnixMillis;
 }
 
@@ -23,12 +23,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told otherwise.
+/// A clock that changes only when a test sets it.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
-    /// A clock that shows `now_ms`.
+    /// Returns a clock that shows `now_ms`.
     pub fn new(now_ms: UnixMillis) -> ManualClock {
         ManualClock(AtomicU64::new(now_ms))
     }

@@ -1,10 +1,11 @@
-//! Datasets: folders of files taken in once, as immutable versions of dense columns.
+//! Datasets: imported folders of files, stored as immutable versions of dense columns.
 //!
 //! ```text
 //! datasets/<name>/<version>/manifest.json  image.bin  label.bin
 //! ```
-//! A column holds one tensor for every item, little-endian and row-major, one after the other.
-//! Splits are ranges of items.
+//!
+//! A column holds one tensor per item, little-endian and row-major, contiguous in the order of items. Splits are ranges
+//! of items.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -48,27 +49,27 @@ use manifest::DatasetManifest;
 use map::ColumnBytes;
 use staging::{QuotaCheck, StagingArea};
 
-/// A column: a tensor for every item.
+/// A column: one tensor per item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetField {
     /// Its name.
     pub name: String,
     /// Data type and shape of one item.
     pub item: Descriptor,
-    /// Names of the classes where the field is a class number, else empty.
+    /// Names of the classes if the field is a class label, otherwise empty.
     pub classes: Vec<String>,
 }
 
-/// A named part: a range of items.
+/// A named split: a range of items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetSplit {
-    /// Its name: `train`.
+    /// Its name, such as `train`.
     pub name: String,
     /// Its items.
     pub items: Range<u64>,
 }
 
-/// A dataset version, open to be read. Cheap to clone.
+/// A dataset version opened for reading. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ColumnarDataset(Arc<LoadedDataset>);
 
@@ -81,7 +82,7 @@ struct LoadedDataset {
     digest: Digest,
 }
 
-/// A dataset version, as a listing shows it.
+/// An entry of a listing of dataset versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetInfo {
     /// The dataset.
@@ -92,41 +93,41 @@ pub struct DatasetInfo {
     pub digest: Digest,
     /// Number of items.
     pub items: u64,
-    /// Bytes of all columns.
+    /// Size of all columns in bytes.
     pub bytes: u64,
     /// Its columns.
     pub fields: Vec<DatasetField>,
-    /// Its parts.
+    /// Its splits.
     pub splits: Vec<DatasetSplit>,
-    /// When it was taken in.
+    /// The time of the import.
     pub created_ms: UnixMillis,
     /// Its directory.
     pub dir: PathBuf,
 }
 
 impl ColumnarDataset {
-    /// The columns.
+    /// Returns the columns.
     pub fn fields(&self) -> &[DatasetField] {
         &self.0.fields
     }
 
-    /// The column of this name.
+    /// Returns the column with this name.
     ///
     /// # Errors
-    /// `Unknown`, listing those there are.
+    /// Returns `Unknown`, listing the columns that exist.
     pub fn field(&self, name: &str) -> Result<&DatasetField, DatasetError> {
         Ok(&self.0.fields[self.column_index(name)?])
     }
 
-    /// The parts.
+    /// Returns the splits.
     pub fn splits(&self) -> &[DatasetSplit] {
         &self.0.splits
     }
 
-    /// The items of a part, or of all of it.
+    /// Returns the items of a split, or all items if `split` is `None`.
     ///
     /// # Errors
-    /// `Unknown`, listing the parts there are.
+    /// Returns `Unknown`, listing the splits that exist.
     pub fn items(&self, split: Option<&str>) -> Result<Range<u64>, DatasetError> {
         let Some(name) = split else { return Ok(0..self.0.items) };
         let found = self.0.splits.iter().find(|split| split.name == name);
@@ -137,36 +138,36 @@ impl ColumnarDataset {
         Ok(found.items.clone())
     }
 
-    /// The number of items in a part, or in all of it.
+    /// Returns the number of items in a split, or in the whole dataset.
     ///
     /// # Errors
-    /// As `items`.
+    /// The same as `items`.
     pub fn len(&self, split: Option<&str>) -> Result<u64, DatasetError> {
         self.items(split).map(|items| items.end - items.start)
     }
 
-    /// Whether there is nothing in it. Ingest refuses such datasets.
+    /// Returns whether the dataset has no items. Import refuses such datasets.
     pub fn is_empty(&self) -> bool {
         self.0.items == 0
     }
 
-    /// Digest over fields, splits and columns: equal digests are equal datasets.
+    /// Returns the digest over fields, splits and columns. Equal digests mean equal datasets.
     pub fn digest(&self) -> Digest {
         self.0.digest
     }
 
-    /// A whole column, items in order.
+    /// Returns a whole column, in the order of items.
     ///
     /// # Errors
-    /// `Unknown`.
+    /// Returns `Unknown`.
     pub fn column(&self, field: &str) -> Result<&[u8], DatasetError> {
         Ok(&self.0.columns[self.column_index(field)?])
     }
 
-    /// One tensor of these items, numbered within the whole dataset: `[items, item...]`.
+    /// Returns one tensor of these items, which are numbered within the whole dataset: `[items, item...]`.
     ///
     /// # Errors
-    /// `Unknown` for a field or an item that there is not.
+    /// Returns `Unknown` for a field or an item that does not exist.
     pub fn read(&self, field: &str, items: &[u64]) -> Result<Vec<u8>, DatasetError> {
         let index = self.column_index(field)?;
         let size = self.0.fields[index].item.bytes();
@@ -183,10 +184,11 @@ impl ColumnarDataset {
         Ok(bytes)
     }
 
-    /// As `read`, without a copy where the items follow each other: a pass in order reads the column itself.
+    /// Returns the same as `read`, without a copy if the items are consecutive, so that a pass in order reads the
+    /// column itself.
     ///
     /// # Errors
-    /// As `read`.
+    /// The same as `read`.
     pub fn view(&self, field: &str, items: &[u64]) -> Result<Cow<'_, [u8]>, DatasetError> {
         let follow = items.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]));
         let (Some(first), Some(last), true) = (items.first(), items.last(), follow) else {
@@ -221,22 +223,23 @@ pub struct DatasetStore {
 }
 
 impl DatasetStore {
-    /// The datasets under `dir`.
+    /// Returns the datasets under `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> DatasetStore {
         DatasetStore { versions: VersionDirectories::new(dir) }
     }
 
-    /// Takes in a folder as the next version of `name`; the same content gives the version that it
-    /// has already. A failure leaves nothing behind. May take long; memory holds at most
-    /// [`INGEST_BYTES_MAX`](crate::limits::INGEST_BYTES_MAX) bytes.
+    /// Imports a folder as the next version of `name`, or returns the existing version with the same content. A failure
+    /// leaves nothing behind. Can take long. Uses at most [`INGEST_BYTES_MAX`](crate::limits::INGEST_BYTES_MAX) bytes
+    /// of memory.
     ///
     /// # Errors
-    /// `BadName`; `DiskFull`; `Store`; and every error that names a place in a file of the folder.
+    /// Returns `BadName`; `DiskFull`; `Store`; and every error that names a position in a file of the folder.
     pub fn ingest(&self, name: &str, folder: &Path, now_ms: UnixMillis) -> Result<DatasetInfo, DatasetError> {
         self.ingest_from(name, folder, None, now_ms, &|_| Ok(()))
     }
 
-    /// As [`ingest`](Self::ingest), from an upload if one is named. `room` is asked before columns are written.
+    /// Imports as [`ingest`](Self::ingest) does, from an upload if one is given. Calls `room` before columns are
+    /// written.
     fn ingest_from(
         &self,
         name: &str,
@@ -262,14 +265,14 @@ impl DatasetStore {
 
     fn is_intact(&self, name: &str, version: u64, digest: &Digest) -> bool {
         let dir = self.versions.directory(name, version);
-        // The cheap look first: most versions are others.
+        // Read the manifest first, because it is cheap and most versions differ.
         DatasetManifest::read(&dir).is_ok_and(|it| it.digest() == *digest) && ColumnarDataset::open(&dir).is_ok()
     }
 
-    /// A version, as a listing shows it.
+    /// Returns the description of a version.
     ///
     /// # Errors
-    /// `BadName`; `NotFound`; `Damaged`; `Store`.
+    /// Returns `BadName`; `NotFound`; `Damaged`; `Store`.
     pub fn info(&self, name: &str, version: u64) -> Result<DatasetInfo, DatasetError> {
         check_name(name)?;
         let dir = self.versions.directory(name, version);
@@ -287,10 +290,10 @@ impl DatasetStore {
         })
     }
 
-    /// Every version of every dataset that can be read, by name and number.
+    /// Returns every readable version of every dataset, sorted by name and number.
     ///
     /// # Errors
-    /// `Store` where a directory cannot be listed.
+    /// Returns `Store` if a directory cannot be listed.
     pub fn list(&self) -> Result<Vec<DatasetInfo>, DatasetError> {
         let mut infos = Vec::new();
         for name in self.versions.names()? {
@@ -304,10 +307,10 @@ impl DatasetStore {
         Ok(infos)
     }
 
-    /// The version that `mnist` (the newest) or `mnist/2` means.
+    /// Returns the version that a reference means: `mnist` is the newest, `mnist/2` is version 2.
     ///
     /// # Errors
-    /// `BadName`; `NotFound`; `Damaged`; `Store`.
+    /// Returns `BadName`; `NotFound`; `Damaged`; `Store`.
     pub fn resolve(&self, reference: &str) -> Result<DatasetInfo, DatasetError> {
         let missing = || DatasetError::NotFound { kind: "dataset", name: reference.to_owned() };
         match reference.split_once('/') {
@@ -320,11 +323,11 @@ impl DatasetStore {
         }
     }
 
-    /// Takes a version away for good: its number is not used again. Whoever has it open goes on reading it. Whether
-    /// somebody wants it still is for the caller to ask.
+    /// Removes a version permanently. Its number is not reused, and readers that have it open can still read it. The
+    /// caller must check whether it is still in use.
     ///
     /// # Errors
-    /// `BadName`; `NotFound`; `Store`.
+    /// Returns `BadName`; `NotFound`; `Store`.
     pub fn remove(&self, name: &str, version: u64) -> Result<(), DatasetError> {
         check_name(name)?;
         if self.versions.remove(name, version)? {
@@ -333,7 +336,7 @@ impl DatasetStore {
         Err(DatasetError::NotFound { kind: "dataset", name: format!("{name}/{version}") })
     }
 
-    /// The version made from this upload, if there is one; it is on the disk then.
+    /// Returns the version made from this upload, if it exists, and makes sure that it is durable.
     fn find_version_of_upload(&self, name: &str, source: &Digest) -> Result<Option<u64>, DatasetError> {
         let is_from = |version: &u64| {
             let manifest = DatasetManifest::read(&self.versions.directory(name, *version));

@@ -1,4 +1,4 @@
-//! SHA-256 digests: the names of contents.
+//! SHA-256 digests, which name content.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -13,23 +13,23 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Digest {
         Digest(Sha256::digest(bytes).into())
     }
 
-    /// The digest and the size of a file, read in pieces.
+    /// Returns the digest and the size in bytes of a file, read in pieces.
     ///
     /// # Errors
-    /// Whatever opening or reading it reports.
+    /// Returns any error of opening or reading it.
     pub fn of_file(path: &Path) -> io::Result<(Digest, u64)> {
         Digest::of_reader(crate::regular_file::open(path)?)
     }
 
-    /// The digest and the number of all bytes that a reader gives, read in pieces.
+    /// Returns the digest and the number of all bytes of a reader, read in pieces.
     ///
     /// # Errors
-    /// Whatever reading it reports.
+    /// Returns any error of reading it.
     pub fn of_reader(mut reader: impl Read) -> io::Result<(Digest, u64)> {
         let mut hasher = Sha256Hasher::new();
         let mut piece = vec![0; 1 << 18];
@@ -44,12 +44,12 @@ impl Digest {
         }
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The 64 hexadecimal digits.
+    /// Returns the 64 hexadecimal digits.
     pub fn hex(&self) -> String {
         self.to_string()
     }
@@ -106,12 +106,12 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// A digest in the making.
+/// An incremental SHA-256 computation.
 #[derive(Clone, Default)]
 pub struct Sha256Hasher(Sha256);
 
 impl Sha256Hasher {
-    /// A digest of nothing yet.
+    /// Returns a hasher without any input.
     pub fn new() -> Sha256Hasher {
         Sha256Hasher::default()
     }
@@ -126,13 +126,13 @@ impl Sha256Hasher {
         self.update(&number.to_le_bytes());
     }
 
-    /// Adds a length and then the bytes, so that neighbours cannot be mistaken for each other.
+    /// Adds the length and then the bytes, so that adjacent fields cannot be confused.
     pub fn update_field(&mut self, bytes: &[u8]) {
         self.update_u64(bytes.len() as u64);
         self.update(bytes);
     }
 
-    /// The digest.
+    /// Returns the digest of all input.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }

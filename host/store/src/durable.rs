@@ -1,4 +1,4 @@
-//! Files and directories that are on the disk when the call returns.
+//! Durable file operations: a change is on the disk when the call returns.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -17,7 +17,7 @@ pub(crate) mod fault_injection;
 #[cfg(test)]
 mod tests;
 
-/// Makes the directory and its missing parents, each of them durable.
+/// Creates the directory and its missing parents, each durably.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -30,8 +30,8 @@ pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
     disk::sync_directory(parent.unwrap_or(Path::new(".")))
 }
 
-/// As [`create_directories`], for a directory below `root`. Those on the way that are there already are synced too: a
-/// process may have died after it made one and before it was on the disk.
+/// Creates a directory below `root` as [`create_directories`] does. Existing parents below `root` are synced too,
+/// because a process may have died between creating one and syncing it.
 pub(crate) fn create_directories_below(root: &Path, path: &Path) -> io::Result<()> {
     create_directories(root)?;
     let mut directory = root.to_owned();
@@ -44,7 +44,7 @@ pub(crate) fn create_directories_below(root: &Path, path: &Path) -> io::Result<(
     Ok(())
 }
 
-/// Makes a directory, or finds that it is there.
+/// Creates a directory unless it exists.
 fn create_one(path: &Path) -> io::Result<()> {
     match disk::make_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -52,37 +52,37 @@ fn create_one(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Permissions of the state directory: nobody else looks into it, or holds a lock in it.
+/// Permissions of the state directory: other users cannot list it or hold a lock in it.
 pub(crate) const PRIVATE_DIRECTORY_MODE: u32 = 0o700;
 /// Permissions of the files of the state directory.
 pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
-/// Permissions of files that others may read as the process's mask says: those of models, which may lie anywhere.
+/// Permissions, before the umask, of files that other users can read: those of models, which can be in any directory.
 const SHARED_FILE_MODE: u32 = 0o666;
 
-/// Writes a new file for the owner alone and syncs it. Its directory is for the caller to sync, once for all files.
+/// Writes a new file that only the owner can read, and syncs it. The caller syncs its directory, once for all files.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = disk::create_file(path, PRIVATE_FILE_MODE)?;
     write_and_sync(&file, path, &[bytes])
 }
 
-/// As [`write_new`], for what others may read.
+/// Writes a new file as [`write_new`] does, but readable by other users.
 pub(crate) fn write_new_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = disk::create_file(path, SHARED_FILE_MODE)?;
     write_and_sync(&file, path, &[bytes])
 }
 
-/// Writes pieces, one after the other, and syncs the file, which is no good where this fails.
+/// Writes pieces one after the other and syncs the file. After an error the file must not be used.
 pub(crate) fn write_and_sync<T: AsRef<[u8]>>(file: &File, path: &Path, pieces: &[T]) -> io::Result<()> {
     pieces.iter().try_for_each(|piece| disk::write(file, path, piece.as_ref()))?;
     disk::sync(file, path)
 }
 
-/// Replaces a file's content in one durable step. Only the owner may read it.
+/// Replaces a file's content in one durable step. Only the owner can read it.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with_mode(path, bytes, PRIVATE_FILE_MODE)
 }
 
-/// As [`replace`], for what others may read.
+/// Replaces a file's content as [`replace`] does, but readable by other users.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with_mode(path, bytes, SHARED_FILE_MODE)
 }
@@ -94,28 +94,29 @@ fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let file = disk::create_file(&staged, mode)?;
     let written = write_and_sync(&file, &staged, &[bytes]).and_then(|()| disk::rename(&staged, path));
     if let Err(error) = written {
-        // What could not be written or synced is of no use to anybody.
+        // A file that could not be written or synced is useless.
         let _ = disk::remove_file(&staged);
         return Err(error);
     }
     disk::sync_directory(parent)
 }
 
-/// Makes a file that is empty at first, or takes the permissions of others from one that is there.
+/// Creates an empty file for the owner only, or removes other users' permissions from an existing one.
 pub(crate) fn make_private_file(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().create(true).append(true).mode(PRIVATE_FILE_MODE).open(path)?;
     if file.metadata()?.permissions().mode() & 0o777 & !PRIVATE_FILE_MODE == 0 {
         return Ok(());
     }
     match file.set_permissions(Permissions::from_mode(PRIVATE_FILE_MODE)) {
-        // Another user's, or on a file system without permissions: whoever may write to it goes on.
+        // The file is another user's, or its file system has no permissions. Opening it still succeeds if it is
+        // writable.
         Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => Ok(()),
         set => set,
     }
 }
 
-/// Waits for the lock that whoever changes the file at `path` holds: that of a file beside it, since the file itself is
-/// replaced. It is given up with what is returned, or with the process.
+/// Waits for the lock on updates of the file at `path`. The lock is on another file beside it, because the file itself
+/// is replaced. It is released when the returned file is dropped, or the process ends.
 pub(crate) fn lock_for_update(path: &Path) -> Result<File, StoreError> {
     let lock_path = path.with_extension("lock");
     let mut options = OpenOptions::new();
@@ -126,8 +127,8 @@ pub(crate) fn lock_for_update(path: &Path) -> Result<File, StoreError> {
     Ok(lock)
 }
 
-/// Removes a directory and all that is in it, in one durable step as others see it: it loses its name first. What an
-/// earlier removal that was cut off left is removed too; where there is nothing, nothing is done.
+/// Removes a directory and its content. For other processes it vanishes in one durable step, because it is renamed
+/// first. Leftovers of an interrupted removal are removed too. Does nothing if nothing exists.
 pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     if !parent.is_dir() {
@@ -144,10 +145,10 @@ pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
     disk::sync_directory(parent)
 }
 
-/// What the names of directories begin with that are being removed.
+/// Prefix of the names of directories that are being removed.
 const REMOVAL_PREFIX: &str = ".removed-";
 
-/// Where a directory lies while it is removed.
+/// Returns the path to which a directory is renamed while it is removed.
 pub(crate) fn removal_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{REMOVAL_PREFIX}{name}"))
@@ -160,12 +161,12 @@ fn remove_tree_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// 16 hexadecimal digits that no other process or call comes up with.
+/// Returns 16 hexadecimal digits that no other process or call returns.
 pub(crate) fn unique_suffix() -> String {
     random_bytes::<8>().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Random bytes of the operating system.
+/// Returns random bytes from the operating system.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let mut filled = 0;
@@ -179,7 +180,7 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Bytes that a user without privileges can still write where `path` lies.
+/// Returns the bytes that a user without privileges can still write where `path` lies.
 pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

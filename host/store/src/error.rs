@@ -1,4 +1,4 @@
-//! What can go wrong, an enum for each area: data, with what was expected and how to mend it.
+//! Error types, one enum per area. Each carries data, what was expected, and how to fix it.
 
 use std::fmt::Display;
 use std::io;
@@ -11,7 +11,7 @@ use crate::digest::Digest;
 mod dataset;
 pub use dataset::DatasetError;
 
-/// Whether an error, or what caused it, is that the disk or the user's share of it is full.
+/// Returns whether the error or one of its causes means that the disk or the user's disk quota is full.
 pub fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -28,45 +28,45 @@ pub fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// Failures of files and objects.
+/// Errors of files and objects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Its reason.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The object store refused.
+    /// The object store reported an error.
     #[error("object {name}: {source}")]
     Object {
         /// The object, or the prefix of a listing.
         name: String,
-        /// Its reason.
+        /// The object store's error.
         source: object_store::Error,
     },
-    /// No such object.
+    /// The object does not exist.
     #[error("object {name} is missing")]
     NotFound {
         /// The object.
         name: String,
     },
-    /// An object is not what was written.
+    /// The object's content is not what was written.
     #[error("object {name} is damaged: {size} bytes with SHA-256 {found}, expected {expected}")]
     Damaged {
         /// The object.
         name: String,
-        /// What its content should have.
+        /// The expected digest.
         expected: Digest,
-        /// What its content has.
+        /// The digest of the content.
         found: Digest,
-        /// Bytes found.
+        /// Size of the content in bytes.
         size: u64,
     },
-    /// A name that no object can have.
+    /// A name that is not valid for an object.
     #[error("`{name}` cannot be an object's name: parts between `/` must not be empty, `.` or `..`")]
     BadName {
         /// The name.
@@ -81,10 +81,10 @@ pub enum StoreError {
     HomeInUse {
         /// The state directory.
         home: PathBuf,
-        /// The number of the process that holds it, as that process wrote it; empty if unknown.
+        /// The number of the process that holds the lock, as that process wrote it; empty if unknown.
         process: String,
     },
-    /// A part of the state directory is to lie elsewhere, and is not there.
+    /// A part of the state directory is a symbolic link whose target does not exist.
     #[error(
         "{} is a link to {}, where there is no directory: make it, or bring back the disk that it is on",
         place.display(),
@@ -93,23 +93,23 @@ pub enum StoreError {
     LinkToNothing {
         /// The link.
         place: PathBuf,
-        /// Where it leads.
+        /// The link's target.
         target: PathBuf,
     },
-    /// What is kept may not grow so far.
+    /// The write would exceed the storage quota.
     #[error(
         "quota-exceeded: {wanted} bytes more would not fit: {used} of {limit} are used; raise --storage-quota, or make \
          room with `saggar gc`"
     )]
     QuotaExceeded {
-        /// The most bytes that may be kept.
+        /// The quota in bytes.
         limit: u64,
-        /// Bytes kept.
+        /// Bytes in use.
         used: u64,
         /// Bytes to be added.
         wanted: u64,
     },
-    /// The runtime shut down in the middle of it.
+    /// The runtime shut down during the operation.
     #[error("object {name}: the runtime is shutting down")]
     Interrupted {
         /// The object.
@@ -118,12 +118,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Names the path of an I/O error: `.map_err(StoreError::io(path))`.
+    /// Adds the path to an I/O error: `.map_err(StoreError::io(path))`.
     pub(crate) fn io(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> StoreError {
         move |source| StoreError::Io { path: path.as_ref().to_owned(), source }
     }
 
-    /// Names the object of a store's error.
+    /// Adds the object's name to an error of the object store.
     pub(crate) fn object(name: impl Display) -> impl FnOnce(object_store::Error) -> StoreError {
         move |source| match source {
             object_store::Error::NotFound { .. } => StoreError::NotFound { name: name.to_string() },
@@ -139,14 +139,14 @@ impl StoreError {
     }
 }
 
-/// Failures of checkpoints.
+/// Errors of checkpoints.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The files or objects below failed.
+    /// An error of files or objects.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A newer attempt owns the job: stop.
+    /// A newer attempt owns the job; the writer must stop.
     #[error("job {job}: attempt with epoch {epoch} was replaced by one with epoch {newest}")]
     Fenced {
         /// The job.
@@ -156,21 +156,21 @@ pub enum CheckpointError {
         /// The newest epoch.
         newest: u64,
     },
-    /// This attempt saved something else at this step before.
+    /// This attempt already saved other content at this step.
     #[error("{file} exists with other content: a step is saved once in an attempt")]
     AlreadySaved {
         /// The manifest.
         file: String,
     },
-    /// No such checkpoint, or none any more.
+    /// The checkpoint does not exist, or was deleted.
     #[error("job {job} has no checkpoint{which}")]
     NotFound {
         /// The job.
         job: String,
-        /// What it was asked for: ` of step 1200`; empty where any would do.
+        /// The requested checkpoint: ` of step 1200`; empty if any was acceptable.
         which: String,
     },
-    /// The checkpoint that was asked for by its step is not as it was written.
+    /// The checkpoint of the requested step is damaged.
     #[error("{file} cannot be used: {reason}")]
     Damaged {
         /// The manifest.
@@ -188,7 +188,7 @@ pub enum CheckpointError {
         file: String,
         /// Its format.
         found: u64,
-        /// Ours.
+        /// The newest format that this build reads.
         expected: u64,
     },
     /// Written by another plugin.
@@ -204,25 +204,25 @@ pub enum CheckpointError {
         /// Digest of the plugin that runs.
         expected: String,
     },
-    /// A job's identifier that cannot be part of a path.
+    /// An identifier that is not valid for a job.
     #[error("`{job}` cannot be a job's identifier: letters, digits, `-` and `_` only")]
     BadJob {
         /// The identifier.
         job: String,
     },
-    /// A variable whose bytes are not those of its descriptor.
+    /// The size of a variable does not match its descriptor.
     #[error("variable {name}: {descriptor} takes {expected} bytes, not {found}")]
     WrongSize {
         /// The variable.
         name: String,
         /// Its descriptor.
         descriptor: String,
-        /// Bytes it takes.
+        /// Bytes that the descriptor requires.
         expected: usize,
-        /// Bytes given.
+        /// Bytes that were passed.
         found: usize,
     },
-    /// Two variables of one name.
+    /// Two variables have the same name.
     #[error("two variables are called `{name}`")]
     DuplicateName {
         /// The name.
@@ -230,14 +230,14 @@ pub enum CheckpointError {
     },
 }
 
-/// Failures of the model registry.
+/// Errors of the model registry.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// The files below failed.
+    /// An error of the files.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A name that cannot be a directory's on every system.
+    /// A name that is not a valid directory name on every system.
     #[error(
         "`{name}` cannot be a name: 1 to 63 lower-case letters, digits, `.`, `_`, `-`, beginning \
          with a letter or digit"
@@ -246,13 +246,13 @@ pub enum ModelError {
         /// The name.
         name: String,
     },
-    /// No such model or version.
+    /// The model or version does not exist.
     #[error("{} does not exist", dir.display())]
     NotFound {
-        /// Where it would lie.
+        /// The directory where it would be.
         dir: PathBuf,
     },
-    /// A version that is not all there, or not as published. Also what a half-finished copy is.
+    /// A version is incomplete or damaged. This includes an unfinished copy.
     #[error("{}: {problem}", file.display())]
     Incomplete {
         /// The file, or the directory.
@@ -260,74 +260,74 @@ pub enum ModelError {
         /// What is wrong with it.
         problem: FileProblem,
     },
-    /// Weights that no file can hold.
+    /// Weights that cannot be stored in a file.
     #[error("weights cannot be written: {reason}")]
     Weights {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What is wrong with a file of a model or dataset version.
+/// A problem with a file of a model or dataset version.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FileProblem {
-    /// It is not there.
+    /// The file does not exist.
     #[error("missing; copy it, and manifest.json last")]
     Missing,
-    /// It is shorter or longer.
+    /// The file has another size.
     #[error("has {found} bytes, and manifest.json says {expected}; is the copy finished?")]
     WrongSize {
-        /// Bytes by the manifest.
+        /// Bytes according to the manifest.
         expected: u64,
         /// Bytes found.
         found: u64,
     },
-    /// It holds other bytes.
+    /// The file has other content.
     #[error("has SHA-256 {found}, and manifest.json says {expected}; copy it again")]
     WrongDigest {
-        /// Digest by the manifest.
+        /// Digest according to the manifest.
         expected: Digest,
         /// Digest found.
         found: Digest,
     },
-    /// It cannot be understood.
+    /// The file cannot be parsed.
     #[error("cannot be read: {reason}")]
     Unreadable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Of another version of the format.
+    /// The file has another version of the format.
     #[error("has format {found}, and this build reads format {expected}")]
     OtherFormat {
         /// Its format.
         found: u64,
-        /// Ours.
+        /// The format that this build reads.
         expected: u64,
     },
 }
 
-/// Failures of job records.
+/// Errors of job records.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The database refused.
+    /// The database reported an error.
     #[error("{}: {source}", path.display())]
     Database {
         /// The database.
         path: PathBuf,
-        /// Its reason.
+        /// The database's error.
         source: rusqlite::Error,
     },
-    /// The database's file cannot be made or opened.
+    /// The database file cannot be created or opened.
     #[error("{}: {source}", path.display())]
     File {
         /// The database.
         path: PathBuf,
-        /// Its reason.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The database was made by a newer build.
+    /// A newer build created the database.
     #[error(
         "{} has schema {found}, and this build knows schemas up to {newest}; use the newer build",
         path.display()
@@ -335,26 +335,26 @@ pub enum RecordError {
     NewerSchema {
         /// The database.
         path: PathBuf,
-        /// Its schema.
+        /// The schema version of the database.
         found: i64,
-        /// The newest that we know.
+        /// The newest schema version that this build knows.
         newest: i64,
     },
-    /// No more jobs may wait.
+    /// The queue is full.
     #[error("{queued} jobs wait already, and at most {max} can; submit again when some have run")]
     QueueFull {
-        /// How many wait.
+        /// Number of queued jobs.
         queued: u64,
-        /// How many can.
+        /// The maximum.
         max: u64,
     },
-    /// No such job.
+    /// The job does not exist.
     #[error("there is no job {job}")]
     NoSuchJob {
-        /// The name or identifier asked for.
+        /// The name or identifier.
         job: String,
     },
-    /// The writer's lease is over: another attempt, or the server, owns the job now. Stop.
+    /// The writer's lease has ended: another attempt, or the server, owns the job now. The writer must stop.
     #[error("job {job}: lease with epoch {epoch} is over; the job is at epoch {newest}")]
     Fenced {
         /// The job.
@@ -364,22 +364,22 @@ pub enum RecordError {
         /// The job's epoch.
         newest: u64,
     },
-    /// The job is over.
+    /// The job has already finished.
     #[error("job {job} is {state} already")]
     Finished {
         /// The job.
         job: String,
-        /// How it ended.
+        /// Its final state.
         state: crate::records::JobState,
     },
-    /// A value that cannot be recorded.
+    /// A value that is not valid.
     #[error("{field}: `{value}` {expected}")]
     Invalid {
         /// The field.
         field: &'static str,
         /// Its value, shortened.
         value: String,
-        /// What it should be.
+        /// What was expected.
         expected: &'static str,
     },
 }

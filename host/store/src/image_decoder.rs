@@ -1,7 +1,7 @@
-//! PNG and JPEG files as pixels, for datasets and for predictions alike: what a model was trained with is read as what it is
-//! asked about. Files are told apart by how they begin, not by their names.
+//! Decodes PNG and JPEG files to pixels, for datasets and predictions alike, so that training and inference see the
+//! same input. The format is detected from the first bytes, not from the file name.
 //!
-//! Samples of 16 bits are cut to 8, palettes are looked up. A JPEG's orientation (EXIF) is not applied.
+//! 16-bit samples are reduced to 8 bits, and palettes are resolved. The EXIF orientation of a JPEG is not applied.
 
 use std::fmt;
 
@@ -14,20 +14,20 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 
 use crate::limits::{IMAGE_SIDE_MAX, JPEG_SCANS_MAX, PNG_CHUNKS_BYTES_MAX};
 
-/// A picture in memory.
+/// A decoded image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecodedImage {
-    /// Rows.
+    /// Height in pixels.
     pub height: usize,
-    /// Pixels of a row.
+    /// Width in pixels.
     pub width: usize,
-    /// 1 for grey, 2 for grey and opacity, 3 for red, green and blue, 4 for these and opacity.
+    /// Number of channels: 1 for grey, 2 for grey and alpha, 3 for RGB, 4 for RGBA.
     pub channels: usize,
-    /// Row by row, the channels of a pixel together.
+    /// Samples in row-major order, with the channels of a pixel adjacent (HWC).
     pub pixels: Vec<u8>,
 }
 
-/// The formats that are read.
+/// A supported image format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageFormat {
     /// Portable Network Graphics. Source: PNG (third edition).
@@ -36,39 +36,39 @@ pub enum ImageFormat {
     Jpeg,
 }
 
-/// Why a picture is not read.
+/// The reason why an image cannot be decoded.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ImageDecodeError {
-    /// Neither of the formats.
+    /// Neither a PNG nor a JPEG.
     #[error("neither a PNG nor a JPEG image, by its first bytes")]
     UnknownFormat,
-    /// No pixels, or more than are read.
+    /// No pixels, or more than the limit.
     #[error("{height} x {width} pixels; 1 to {IMAGE_SIDE_MAX} a side and {bytes_max} bytes in all are read")]
     Size {
-        /// Rows.
+        /// Height in pixels.
         height: usize,
-        /// Pixels of a row.
+        /// Width in pixels.
         width: usize,
-        /// Bytes that its pixels may have.
+        /// The limit on bytes of pixels.
         bytes_max: usize,
     },
     /// The file contradicts its format, or ends early.
     #[error("a damaged {format}: {reason}")]
     Damaged {
-        /// What it begins like.
+        /// The format detected from its first bytes.
         format: ImageFormat,
-        /// The decoder's words.
+        /// The decoder's message.
         reason: String,
     },
 }
 
 impl ImageFormat {
-    /// The format of a file that begins like this.
+    /// Returns the format that these first bytes belong to, or `None`.
     pub fn detect(file: &[u8]) -> Option<ImageFormat> {
         [ImageFormat::Png, ImageFormat::Jpeg].into_iter().find(|format| file.starts_with(format.magic()))
     }
 
-    /// The first bytes of every file of the format.
+    /// Returns the magic number of the format: the first bytes of every file.
     pub fn magic(self) -> &'static [u8] {
         match self {
             ImageFormat::Png => b"\x89PNG\r\n\x1a\n",
@@ -76,7 +76,8 @@ impl ImageFormat {
         }
     }
 
-    /// Height and width that a file of this format states, without reading its pixels; none where it does not get that far.
+    /// Returns the height and width from the header of a file of this format, without decoding pixels, or `None` if the
+    /// file ends before they appear.
     pub fn dimensions(self, file: &[u8]) -> Option<(usize, usize)> {
         match self {
             ImageFormat::Png => {
@@ -102,10 +103,10 @@ impl fmt::Display for ImageFormat {
     }
 }
 
-/// Reads a whole file. Its pixels have `bytes_max` bytes at most, whatever the file says.
+/// Decodes a whole file to at most `bytes_max` bytes of pixels, whatever size the header states.
 ///
 /// # Errors
-/// [`ImageDecodeError`].
+/// Returns [`ImageDecodeError`].
 pub fn decode(file: &[u8], bytes_max: usize) -> Result<DecodedImage, ImageDecodeError> {
     match ImageFormat::detect(file).ok_or(ImageDecodeError::UnknownFormat)? {
         ImageFormat::Png => decode_png(file, bytes_max),
@@ -113,7 +114,7 @@ pub fn decode(file: &[u8], bytes_max: usize) -> Result<DecodedImage, ImageDecode
     }
 }
 
-/// Bytes of such a picture, if it is one that is read.
+/// Returns the bytes of an image's pixels, or an error if the image is empty or over the limits.
 fn check_size(height: usize, width: usize, channels: usize, bytes_max: usize) -> Result<usize, ImageDecodeError> {
     let sides = [height, width];
     if sides.iter().any(|&side| side == 0 || side > IMAGE_SIDE_MAX) || height * width * channels > bytes_max {
@@ -124,7 +125,7 @@ fn check_size(height: usize, width: usize, channels: usize, bytes_max: usize) ->
 
 fn decode_png(file: &[u8], bytes_max: usize) -> Result<DecodedImage, ImageDecodeError> {
     let bad = |error: png::DecodingError| ImageFormat::Png.damaged_error(error);
-    // Rows are read one at a time, so this bounds what chunks and one row may take.
+    // The decoder holds one row at a time, so this limits the memory of chunks and one row.
     let limits = png::Limits { bytes: PNG_CHUNKS_BYTES_MAX };
     let mut decoder = png::Decoder::new_with_limits(std::io::Cursor::new(file), limits);
     decoder.set_transformations(Transformations::normalize_to_color8());
@@ -136,29 +137,29 @@ fn decode_png(file: &[u8], bytes_max: usize) -> Result<DecodedImage, ImageDecode
         ColorType::GrayscaleAlpha => 2,
         ColorType::Rgb => 3,
         ColorType::Rgba => 4,
-        // Palettes were asked to be looked up.
+        // The decoder was asked to resolve palettes.
         ColorType::Indexed => return Err(ImageFormat::Png.damaged_error("its palette stayed")),
     };
     let mut pixels = vec![0; check_size(height, width, channels, bytes_max)?];
     reader.next_frame(&mut pixels).map_err(bad)?;
-    // Reads what follows, with its checksums.
+    // Read to the end of the file, so that its checksums are verified.
     reader.finish().map_err(bad)?;
     Ok(DecodedImage { height, width, channels, pixels })
 }
 
-/// Markers of a JPEG: a scan begins, the image ends. Source: ITU-T T.81, table B.1.
+/// JPEG markers: start of scan, end of image. Source: ITU-T T.81, table B.1.
 const SCAN: [u8; 2] = [0xff, 0xda];
 const END: [u8; 2] = [0xff, 0xd9];
 
 fn decode_jpeg(file: &[u8], bytes_max: usize) -> Result<DecodedImage, ImageDecodeError> {
     let damaged = |reason: &str| ImageFormat::Jpeg.damaged_error(reason);
-    // The decoder fills up what is missing with grey. An image ends with a marker, which is in no scan; one of a preview in
-    // the headers comes before the last scan begins.
+    // The decoder fills missing data with grey, so look for the end-of-image marker, which cannot occur within a scan.
+    // That of a preview in the headers comes before the last scan begins.
     let last = |marker: [u8; 2]| file.windows(2).rposition(|pair| pair == marker);
     if last(END) <= last(SCAN) {
         return Err(damaged("it ends early"));
     }
-    // Each scan of a few bytes may go over all pixels.
+    // A scan of a few bytes can cover all pixels.
     if file.windows(2).filter(|pair| *pair == SCAN).count() > JPEG_SCANS_MAX {
         return Err(damaged(&format!("more than {JPEG_SCANS_MAX} scans")));
     }
@@ -186,10 +187,11 @@ fn decode_jpeg(file: &[u8], bytes_max: usize) -> Result<DecodedImage, ImageDecod
     Ok(DecodedImage { height, width, channels, pixels })
 }
 
-/// Height and width by the first frame header. Source: ITU-T T.81, B.2.2: markers `C0` to `CF` but `C4`, `C8` and `CC`.
+/// Returns height and width from the first frame header. Source: ITU-T T.81, B.2.2: markers `C0` to `CF` except `C4`,
+/// `C8` and `CC`.
 fn jpeg_dimensions(file: &[u8]) -> Option<(usize, usize)> {
     let number = |at: usize| Some(usize::from(u16::from_be_bytes(file.get(at..at + 2)?.try_into().ok()?)));
-    // After the marker that begins an image.
+    // Skip the start-of-image marker.
     let mut at = 2;
     loop {
         if *file.get(at)? != 0xff {
@@ -200,7 +202,7 @@ fn jpeg_dimensions(file: &[u8]) -> Option<(usize, usize)> {
             0xc0..=0xcf if ![0xc4, 0xc8, 0xcc].contains(&file[at + 1]) => {
                 return Some((number(at + 5)?, number(at + 7)?));
             }
-            // A scan or the end before any frame.
+            // A scan or the end of the image comes before any frame header.
             0xda | 0xd9 => return None,
             _ => at += 2 + number(at + 2)?.max(2),
         }
@@ -211,7 +213,7 @@ fn jpeg_dimensions(file: &[u8]) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    /// A JPEG of 8 x 8 grey pixels of one value, written by hand: quantization by 1, one code for each table.
+    /// Returns a JPEG of 8 x 8 grey pixels of one value, built by hand: quantization by 1, one code per table.
     fn grey_jpeg() -> Vec<u8> {
         let mut file = vec![0xff, 0xd8];
         let mut segment = |marker: u8, bytes: &[u8]| {
@@ -222,7 +224,7 @@ mod tests {
         let quantization: Vec<u8> = std::iter::once(0).chain([1; 64]).collect();
         segment(0xdb, &quantization);
         segment(0xc0, &[8, 0, 8, 0, 8, 1, 1, 0x11, 0]);
-        // The difference of the mean has 0 bits, and the other coefficients are all 0: one code of one bit each.
+        // The DC difference has 0 bits and all AC coefficients are 0: one code of one bit each.
         let mut codes = vec![0; 18];
         codes[1] = 1;
         segment(0xc4, &codes);

@@ -1,11 +1,11 @@
-//! Keys of clients: what each may do and how much of it, in one small file that is replaced as a whole.
+//! API keys: the scopes and limits of each client, in one small file that is replaced as a whole.
 //!
-//! Only a key's SHA-256 is kept. That is enough, and a slow hash such as Argon2 would add nothing: those make the guessing
-//! of what people think up expensive, and a key is 256 random bits, which nobody guesses at any speed. It would also let
-//! strangers spend the server's time.
+//! Only a key's SHA-256 is stored. A slow hash such as Argon2 would not help: it makes guessing passwords expensive,
+//! but a key is 256 random bits, which cannot be guessed at any speed. It would also let unauthenticated clients
+//! consume the server's time.
 //!
-//! Who changes the file holds `keys.lock`; who reads it needs no lock, for it changes by renaming. Deliberately elsewhere:
-//! counting what a key has used, and which route asks for which scope (`serve`).
+//! Writers of the file hold `keys.lock`. Readers need no lock, because the file is replaced by renaming. Deliberately
+//! elsewhere: counting the requests of a key, and which route requires which scope (`serve`).
 
 mod request_limits;
 mod scope;
@@ -29,62 +29,62 @@ pub use request_limits::{ParseLimitError, QuotaPeriod, RateLimit, RequestQuota};
 pub use scope::{KeyScope, ParseScopeError};
 pub use usage::{KeyUsage, KeyUsageFile};
 
-/// What every key begins with, so that people and scanners know one when they see it.
+/// The prefix of every key, which lets people and secret scanners recognize one.
 pub const KEY_PREFIX: &str = "sgr_";
 
-/// The form of the file that this build reads and writes.
+/// The format of the file that this build reads and writes.
 const FORMAT: u64 = 1;
 
-/// A key as it is kept.
+/// A stored key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRecord {
-    /// The part of the key's text that finds its record: 8 hexadecimal digits, no secret.
+    /// The part of the key's text that identifies its record: 8 hexadecimal digits, not secret.
     pub id: String,
-    /// What people call it; unique in the file.
+    /// Its display name; unique in the file.
     pub name: String,
-    /// SHA-256 of the whole text.
+    /// SHA-256 of the key's whole text.
     pub digest: Digest,
-    /// What it may do.
+    /// The scopes.
     pub scopes: Vec<KeyScope>,
-    /// The projects whose jobs it sees; none is all. Left out of the file where there is no such limit: a build that knows
-    /// none of this reads the keys that it can honour, and refuses the others.
+    /// The projects whose jobs it sees; `None` means all. Omitted from the file if there is no such limit, so that
+    /// builds without this field read the keys they can enforce and refuse the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projects: Option<Vec<String>>,
-    /// Requests in a short time.
+    /// The limit on requests in a short time.
     #[serde(default)]
     pub rate: Option<RateLimit>,
-    /// Requests in a day or month.
+    /// The limit on requests per day or month.
     #[serde(default)]
     pub quota: Option<RequestQuota>,
-    /// Jobs submitted with it that run at once; more wait.
+    /// The limit on jobs submitted with it that run at once; more are queued.
     #[serde(default)]
     pub max_running_jobs: Option<u32>,
-    /// Device seconds that jobs submitted with it may take; then they wait.
+    /// The limit on device seconds of jobs submitted with it; beyond it they stay queued.
     #[serde(default)]
     pub gpu_seconds: Option<u64>,
-    /// When it was made.
+    /// The time of its creation.
     pub created_ms: UnixMillis,
-    /// When it ceases to be good.
+    /// The time at which it expires.
     #[serde(default)]
     pub expires_ms: Option<UnixMillis>,
 }
 
 impl KeyRecord {
-    /// Whether `text` is this key. Takes as long for a near miss as for a far one.
+    /// Returns whether `text` is this key, in constant time.
     pub fn matches_secret(&self, text: &str) -> bool {
         let found = Digest::of(text.as_bytes());
         let differing = found.bytes().iter().zip(self.digest.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
         std::hint::black_box(differing) == 0
     }
 
-    /// What it used of its quota in the day or month that is now.
+    /// Returns the requests that it used of its quota in the current day or month.
     pub fn requests_used(&self, used: KeyUsage, now_ms: UnixMillis) -> u64 {
         let now = self.quota.is_some_and(|quota| quota.period.window(now_ms).0 <= used.since_ms);
         if now { used.requests } else { 0 }
     }
 
-    /// What people and programs may see of it: nothing that opens anything.
+    /// Returns the fields that clients can see. None of them allows using the key.
     pub fn to_public_json(&self, used: u64) -> serde_json::Value {
         serde_json::json!({
             "id": self.id,
@@ -101,13 +101,13 @@ impl KeyRecord {
         })
     }
 
-    /// Whether its time is over.
+    /// Returns whether the key has expired.
     pub fn is_expired(&self, now_ms: UnixMillis) -> bool {
         self.expires_ms.is_some_and(|end| end <= now_ms)
     }
 }
 
-/// What a new key is to be. As JSON, limits are text, and what is left out is no limit.
+/// The properties of a new key. In JSON, limits are text, and an omitted limit means no limit.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
@@ -115,28 +115,28 @@ pub struct NewKey {
     pub name: String,
     /// At least one.
     pub scopes: Vec<KeyScope>,
-    /// The projects whose jobs it sees, if it is not to see those of all. Not with the scope `admin`.
+    /// The projects whose jobs it sees; `None` means all. Not allowed with the scope `admin`.
     #[serde(default)]
     pub projects: Option<Vec<String>>,
-    /// Requests in a short time, if there is to be a limit.
+    /// The limit on requests in a short time; `None` means no limit.
     #[serde(default)]
     pub rate: Option<RateLimit>,
-    /// Requests in a day or month, if there is to be a limit.
+    /// The limit on requests per day or month; `None` means no limit.
     #[serde(default)]
     pub quota: Option<RequestQuota>,
-    /// Jobs submitted with it that run at once, if there is to be a limit.
+    /// The limit on jobs submitted with it that run at once; `None` means no limit.
     #[serde(default)]
     pub max_running_jobs: Option<u32>,
-    /// Device seconds that jobs submitted with it may take, if there is to be a limit.
+    /// The limit on device seconds of jobs submitted with it; `None` means no limit.
     #[serde(default)]
     pub gpu_seconds: Option<u64>,
-    /// When it ceases to be good, if ever.
+    /// The time at which it expires; `None` means never.
     #[serde(default)]
     pub expires_ms: Option<UnixMillis>,
 }
 
 impl NewKey {
-    /// What it may do and how much of it, in a few words: `predict 100/s 10000/d`, `jobs:read in digits,faces`.
+    /// Returns its scopes and limits as a short text, such as `predict 100/s 10000/d` or `jobs:read in digits,faces`.
     pub fn summary(&self) -> String {
         let mut words: Vec<String> = self.scopes.iter().map(KeyScope::to_string).collect();
         words.extend(self.projects.as_ref().map(|projects| format!("in {}", projects.join(","))));
@@ -174,29 +174,29 @@ impl NewKey {
     }
 }
 
-/// The part of a key's text that finds its record; none where the text cannot be a key.
+/// Returns the part of a key's text that identifies its record, or `None` if the text is not a key.
 pub fn key_id(text: &str) -> Option<&str> {
     let (id, secret) = text.strip_prefix(KEY_PREFIX)?.split_once('_')?;
     let hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (id.len() == 8 && secret.len() == 64 && hexadecimal(id) && hexadecimal(secret)).then_some(id)
 }
 
-/// Failures with keys.
+/// Errors of keys.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The file failed.
+    /// An error of the file.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file is not one of ours.
+    /// The file is not a key file that this build reads.
     #[error("{} is not a file of keys that this build reads: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// A name that no key can have.
+    /// A name that is not valid for a key.
     #[error(
         "`{name}` cannot be a key's name: lower-case letters, digits and `._-`, at most 63, a letter or digit first"
     )]
@@ -204,10 +204,10 @@ pub enum KeyError {
         /// The name.
         name: String,
     },
-    /// A key that could do nothing.
+    /// A key without scopes.
     #[error("a key needs at least one scope of {}", KeyScope::names())]
     NoScope,
-    /// A key that would see no project at all.
+    /// An empty list of projects.
     #[error("projects: a key that is limited to projects names at least one, such as digits; left out, it sees all")]
     NoProject,
     /// Too many projects.
@@ -218,7 +218,7 @@ pub enum KeyError {
         /// The maximum.
         max: usize,
     },
-    /// A name that no project can have.
+    /// A name that is not valid for a project.
     #[error(
         "projects: `{name}` cannot be a project's name: lower-case letters, digits and `._-`, at most 63, a letter or \
          digit first"
@@ -227,16 +227,16 @@ pub enum KeyError {
         /// The name.
         name: String,
     },
-    /// A limit that the scope `admin` would undo.
+    /// A project limit on a key with the scope `admin`, which would override it.
     #[error(
         "projects: a key with the scope admin sees every project, so it cannot be limited to {projects}; leave the \
          projects out, or give it other scopes"
     )]
     AdminOfProjects {
-        /// Those that were named.
+        /// The projects that were named.
         projects: String,
     },
-    /// A time that has passed.
+    /// An expiry time in the past.
     #[error("a key cannot expire before it is made")]
     Expired,
     /// The name is taken.
@@ -245,13 +245,13 @@ pub enum KeyError {
         /// The name.
         name: String,
     },
-    /// Too many.
+    /// The maximum number of keys exists.
     #[error("there are {max} keys, the most there can be")]
     TooMany {
         /// The maximum.
         max: usize,
     },
-    /// No such key.
+    /// The key does not exist.
     #[error("no key {name}; `saggar key ls` lists them")]
     NotFound {
         /// The name.
@@ -259,10 +259,11 @@ pub enum KeyError {
     },
 }
 
-/// What a file's content is told apart by without reading it: it changes by renaming, so its number changes with it.
+/// Identifies a file's content without reading it. The file is replaced by renaming, so its inode number changes with
+/// its content.
 pub type FileStamp = Option<(u64, u64, std::time::SystemTime)>;
 
-/// The file of keys. Clones are of the same file.
+/// The file of keys. Clones share the file.
 #[derive(Clone, Debug)]
 pub struct KeyFile {
     path: PathBuf,
@@ -276,20 +277,20 @@ struct KeyFileContents {
 }
 
 impl KeyFile {
-    /// The file at `path`, which need not exist: then there are no keys.
+    /// Returns the store of the file at `path`. A missing file means that no keys exist.
     pub fn new(path: impl Into<PathBuf>) -> KeyFile {
         KeyFile { path: path.into() }
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Every key, oldest first.
+    /// Returns every key, oldest first.
     ///
     /// # Errors
-    /// `Store`; `Damaged`.
+    /// Returns `Store`; `Damaged`.
     pub fn read(&self) -> Result<Vec<KeyRecord>, KeyError> {
         let damaged = |reason: String| KeyError::Damaged { path: self.path.clone(), reason };
         match std::fs::metadata(&self.path) {
@@ -306,18 +307,18 @@ impl KeyFile {
         Ok(contents.keys)
     }
 
-    /// Tells one content from another; none where there is no file.
+    /// Returns a stamp that changes with the content, or `None` if the file does not exist.
     pub fn stamp(&self) -> FileStamp {
         use std::os::unix::fs::MetadataExt;
         let meta = std::fs::metadata(&self.path).ok()?;
         Some((meta.ino(), meta.len(), meta.modified().ok()?))
     }
 
-    /// Makes a key. The text that is returned is kept nowhere.
+    /// Creates a key. The returned text is not stored anywhere.
     ///
     /// # Errors
-    /// `BadName`, `NoScope`, `NoProject`, `TooManyProjects`, `BadProject`, `AdminOfProjects`, `Expired`, `Exists`, `TooMany`;
-    /// what [`KeyFile::read`] reports.
+    /// Returns `BadName`, `NoScope`, `NoProject`, `TooManyProjects`, `BadProject`, `AdminOfProjects`, `Expired`,
+    /// `Exists`, `TooMany`, or an error of [`KeyFile::read`].
     pub fn create(&self, new: NewKey, now_ms: UnixMillis) -> Result<(KeyRecord, String), KeyError> {
         new.validate(now_ms)?;
         self.update(|keys| {
@@ -353,10 +354,10 @@ impl KeyFile {
         })
     }
 
-    /// Ends a key, and returns what it was.
+    /// Deletes a key and returns its record.
     ///
     /// # Errors
-    /// `NotFound`; what [`KeyFile::read`] reports.
+    /// Returns `NotFound`, or an error of [`KeyFile::read`].
     pub fn revoke(&self, name: &str) -> Result<KeyRecord, KeyError> {
         self.update(|keys| match keys.iter().position(|key| key.name == name) {
             Some(at) => Ok(keys.remove(at)),

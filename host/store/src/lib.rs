@@ -1,11 +1,11 @@
 //! Durable state: objects, checkpoints, model versions, datasets, job records and keys.
 //!
-//! What is committed here survives `kill -9` and power loss at any instant: data is synced before
-//! the one small file that makes it visible, and that file is created once and never changed. What
-//! is read back is checked against its digest first.
+//! Committed state survives `kill -9` and power loss at any instant: data is synced before the one small file that
+//! makes it visible, and that file is created once and never changed. Content is verified against its digest when it is
+//! read.
 //!
-//! Deliberately elsewhere: what a checkpoint means to a device (`jobs`), what a plugin is
-//! (`plugin`), who may ask (`serve`). Logic takes the time as an argument; see [`clock`].
+//! Deliberately elsewhere: applying a checkpoint to a device (`jobs`), plugins (`plugin`), authentication (`serve`).
+//! Logic takes the time as an argument; see [`clock`].
 
 pub mod archive;
 pub mod checkpoint;

@@ -3,8 +3,9 @@
 //! ```text
 //! models/<name>/<version>/plugin.wasm  weights.safetensors  manifest.json
 //! ```
-//! A version may also be copied here by hand; until all files are there and as the manifest says,
-//! it is [`VersionCompleteness::Incomplete`], and that is no error.
+//!
+//! A version can also be copied here by hand. Until all files exist and match the manifest, it is
+//! [`VersionCompleteness::Incomplete`], which is not an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,12 +39,12 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// The version of the manifest's format.
 const FORMAT: u64 = 1;
-/// The most bytes of a file beside a model's versions.
+/// Limit on the bytes of a file beside a model's versions.
 pub const NOTE_BYTES_MAX: u64 = 16 << 20;
-/// A manifest has a line for each file and each statistic: far less than this.
+/// Limit on the bytes of a manifest. It has a line for each file and each statistic, far less than this.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 
-/// The most series whose values a version keeps. The manifests of all versions are read at each look at the directory.
+/// Limit on the series whose values a version stores. Every scan of the directory reads the manifests of all versions.
 pub const VERSION_METRICS_MAX: usize = 32;
 
 /// A file of a version.
@@ -52,54 +53,54 @@ pub const VERSION_METRICS_MAX: usize = 32;
 pub struct FileEntry {
     /// Its name, without folders.
     pub name: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
     /// Its SHA-256.
     pub sha256: Digest,
 }
 
-/// What `manifest.json` says.
+/// The content of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelManifest {
     /// The version of this format.
     pub format: u64,
-    /// The files beside it.
+    /// The files of the version, except the manifest.
     pub files: Vec<FileEntry>,
     /// Digest of the plugin's component.
     pub plugin: Digest,
     /// Digest of the weights: [`digest_of_variables`] over parameters and statistics.
     pub weights: Digest,
-    /// Given to the plugin's `predictor.load`.
+    /// The configuration passed to the plugin's `predictor.load`.
     pub config: String,
     /// Names of the variables that are statistics; the others are parameters.
     pub statistics: Vec<String>,
-    /// When it was published.
+    /// The time of publication.
     pub created_ms: UnixMillis,
-    /// The job that published it; empty where none did.
+    /// The job that published it; empty if no job did.
     pub source_job: String,
-    /// What the job had measured when it published: the latest value of each of its series.
+    /// The metrics of the job at publication: the latest value of each of its series.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// What is published.
+/// A version to publish.
 #[derive(Clone, Debug)]
 pub struct ModelPublication<'a> {
     /// The model's name.
     pub model: &'a str,
     /// The plugin's component.
     pub plugin: &'a [u8],
-    /// The weights. Variables for training only are left out.
+    /// The weights. Variables that only training needs are omitted.
     pub variables: &'a [SavedVariable],
-    /// Given to the plugin's `predictor.load`.
+    /// The configuration passed to the plugin's `predictor.load`.
     pub config: &'a str,
-    /// The job's identifier; empty where none did it.
+    /// The job's identifier; empty if no job publishes it.
     pub source_job: &'a str,
-    /// The time now.
+    /// The current time.
     pub created_ms: UnixMillis,
-    /// What the job measured: the latest value of each series. Values that JSON has no number for are left out, and series
-    /// past [`VERSION_METRICS_MAX`].
+    /// The job's metrics: the latest value of each series. Values that JSON cannot represent are omitted, and so are
+    /// series beyond [`VERSION_METRICS_MAX`].
     pub metrics: BTreeMap<String, f64>,
 }
 
@@ -108,13 +109,13 @@ pub struct ModelPublication<'a> {
 pub struct PublishedVersion {
     /// Its number.
     pub version: u64,
-    /// Whether it was made now; otherwise the same was published before.
+    /// Whether this call created it; otherwise the same content was published before.
     pub is_new: bool,
     /// Its directory.
     pub dir: PathBuf,
 }
 
-/// A version's directory, as a glance shows it.
+/// A version as found by a scan, without reading its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScannedVersion {
     /// The model.
@@ -123,20 +124,20 @@ pub struct ScannedVersion {
     pub version: u64,
     /// Its directory.
     pub dir: PathBuf,
-    /// Whether it is all there.
+    /// Whether all its files exist.
     pub state: VersionCompleteness,
 }
 
-/// Whether a version is all there.
+/// Whether all files of a version exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersionCompleteness {
-    /// Every file has its size. Digests are for [`verify`] to check.
+    /// Every file has the right size. Only [`verify`] checks digests.
     Complete,
-    /// Something is missing; the reason says what.
+    /// A file is missing or has the wrong size; the text is the reason.
     Incomplete(String),
 }
 
-/// A version whose files were all checked against its manifest.
+/// A version whose files were all verified against its manifest.
 #[derive(Clone, Debug)]
 pub struct VersionFiles {
     /// Its directory.
@@ -152,16 +153,16 @@ pub struct ModelRegistry {
 }
 
 impl ModelRegistry {
-    /// The models under `version_dir`.
+    /// Returns the registry of the models under `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> ModelRegistry {
         ModelRegistry { versions: VersionDirectories::new(dir) }
     }
 
-    /// Makes a version, unless the same job published the same plugin, weights and config before.
-    /// Durable when it returns; two processes never make one number or one publication twice.
+    /// Creates a version, unless the same job already published the same plugin, weights and config. The version is
+    /// durable when this returns. Two processes never create the same number or the same publication twice.
     ///
     /// # Errors
-    /// `BadName`; `Weights` where a name or shape cannot be stored; `Store`.
+    /// Returns `BadName`; `Weights` if a name or shape cannot be stored; `Store`.
     pub fn publish(&self, it: &ModelPublication<'_>) -> Result<PublishedVersion, ModelError> {
         if !versions::is_name(it.model) {
             return Err(ModelError::BadName { name: it.model.to_owned() });
@@ -206,17 +207,17 @@ impl ModelRegistry {
         Ok(PublishedVersion { version: placed.version, is_new: placed.is_new, dir })
     }
 
-    /// Whether a version is this publication, and whole.
+    /// Returns whether a version is complete and has the content of this publication.
     fn is_same_publication(&self, model: &str, version: u64, wanted: &ModelManifest) -> bool {
         let dir = self.versions.directory(model, version);
         let key = |it: &ModelManifest| (it.source_job.clone(), it.plugin, it.weights, it.config.clone());
         read_manifest(&dir).is_ok_and(|found| key(&found) == key(wanted)) && verify(&dir).is_ok()
     }
 
-    /// The versions of all models, by name and number. Cheap: it looks at sizes, not at contents.
+    /// Returns the versions of all models, sorted by name and number. Cheap: it checks sizes, not contents.
     ///
     /// # Errors
-    /// `Store` where a directory cannot be listed.
+    /// Returns `Store` if a directory cannot be listed.
     pub fn scan(&self) -> Result<Vec<ScannedVersion>, ModelError> {
         let mut found = Vec::new();
         for name in self.versions.names()? {
@@ -232,16 +233,16 @@ impl ModelRegistry {
         Ok(found)
     }
 
-    /// A version whose files were all checked, as [`load`] does, and its weights: the version that is named, or the
-    /// newest that is whole.
+    /// Returns a version whose files were all verified, as by [`load`], and its weights: the given version, or the
+    /// newest complete one.
     ///
     /// # Errors
-    /// `BadName`; `NotFound` where there is none; `Incomplete`; `Store`.
+    /// Returns `BadName`; `NotFound` if it does not exist; `Incomplete`; `Store`.
     pub fn open(&self, model: &str, version: Option<u64>) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError> {
         if let Some(version) = version {
             return load(&self.version_dir(model, version)?);
         }
-        // Named by its directory where there is none, as a version is.
+        // Like a missing version, a model without versions is named by a directory.
         let mut result = Err(ModelError::NotFound { dir: self.version_dir(model, 1)? });
         for version in self.versions.versions(model)?.into_iter().rev() {
             result = load(&self.versions.directory(model, version));
@@ -252,26 +253,26 @@ impl ModelRegistry {
         result
     }
 
-    /// The manifest of a version, of which nothing else is looked at.
+    /// Returns the manifest of a version. No other file is read.
     ///
     /// # Errors
-    /// `BadName`; `NotFound`; `Incomplete` where it cannot be read; `Store`.
+    /// Returns `BadName`; `NotFound`; `Incomplete` if it cannot be read; `Store`.
     pub fn manifest(&self, model: &str, version: u64) -> Result<ModelManifest, ModelError> {
         read_manifest(&self.version_dir(model, version)?)
     }
 
-    /// Every model that has a directory, sorted.
+    /// Returns every model that has a directory, sorted.
     ///
     /// # Errors
-    /// `Store` where the directory cannot be listed.
+    /// Returns `Store` if the directory cannot be listed.
     pub fn names(&self) -> Result<Vec<String>, ModelError> {
         Ok(self.versions.names()?)
     }
 
-    /// A small file beside a model's versions, if it is there.
+    /// Reads a small file beside a model's versions. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// `BadName`; `Store` where it is there and cannot be read, or has more than [`NOTE_BYTES_MAX`] bytes.
+    /// Returns `BadName`; `Store` if it exists and cannot be read, or has more than [`NOTE_BYTES_MAX`] bytes.
     pub fn read_note(&self, model: &str, file: &str) -> Result<Option<Vec<u8>>, ModelError> {
         let path = self.note_path(model, file)?;
         match regular_file::read(&path, NOTE_BYTES_MAX) {
@@ -284,7 +285,7 @@ impl ModelRegistry {
     /// Replaces a small file beside a model's versions, in one durable step.
     ///
     /// # Errors
-    /// `BadName`; `Store`.
+    /// Returns `BadName`; `Store`.
     pub fn write_note(&self, model: &str, file: &str, bytes: &[u8]) -> Result<(), ModelError> {
         let path = self.note_path(model, file)?;
         let directory = path.parent().unwrap_or(Path::new("."));
@@ -294,7 +295,7 @@ impl ModelRegistry {
     }
 
     fn note_path(&self, model: &str, file: &str) -> Result<PathBuf, ModelError> {
-        // Beside the versions: never within one, nor anywhere else.
+        // The file must be beside the versions, not in one of them or elsewhere.
         let plain = !file.starts_with('.') && Path::new(file).components().count() == 1 && !file.contains('\\');
         if !versions::is_name(model) || !plain {
             let name = if plain { model } else { file };
@@ -303,10 +304,10 @@ impl ModelRegistry {
         Ok(self.versions.directory(model, 1).with_file_name(file))
     }
 
-    /// The directory of a version, whether or not it exists.
+    /// Returns the directory of a version, whether or not it exists.
     ///
     /// # Errors
-    /// `BadName`.
+    /// Returns `BadName`.
     pub fn version_dir(&self, model: &str, version: u64) -> Result<PathBuf, ModelError> {
         if !versions::is_name(model) {
             return Err(ModelError::BadName { name: model.to_owned() });
@@ -315,26 +316,26 @@ impl ModelRegistry {
     }
 }
 
-/// The versions of all models under a directory; see [`ModelRegistry::scan`].
+/// Returns the versions of all models under a directory, as [`ModelRegistry::scan`] does.
 ///
 /// # Errors
-/// As there.
+/// The same as there.
 pub fn scan(models_dir: &Path) -> Result<Vec<ScannedVersion>, ModelError> {
     ModelRegistry::new(models_dir).scan()
 }
 
-/// Checks a version's directory: manifest, sizes, digests, and the header of the weights.
+/// Verifies a version's directory: manifest, sizes, digests, and the header of the weights.
 ///
 /// # Errors
-/// `NotFound`; `Incomplete` naming the first file that is not right; `Store`.
+/// Returns `NotFound`; `Incomplete`, naming the first invalid file; `Store`.
 pub fn verify(dir: &Path) -> Result<VersionFiles, ModelError> {
     load(dir).map(|(files, _)| files)
 }
 
-/// Checks a version's directory as [`verify`] does, and gives the weights that were read for it, sorted by name.
+/// Verifies a version's directory as [`verify`] does, and also returns its weights, sorted by name.
 ///
 /// # Errors
-/// As there.
+/// The same as [`verify`].
 pub fn load(dir: &Path) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError> {
     let manifest = check_sizes(dir)?;
     for file in manifest.files.iter().filter(|file| file.name != WEIGHTS_FILE) {
@@ -350,60 +351,62 @@ pub fn load(dir: &Path) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError
     Ok((files, variables))
 }
 
-/// The bytes of a safetensors file of these variables. The same variables give the same bytes.
+/// Encodes variables as a safetensors file. The same variables give the same bytes.
 ///
 /// # Errors
-/// `Weights` where two have one name, or one that the format keeps for itself.
+/// Returns `Weights` if two variables have the same name, or one has a name that the format reserves.
 pub fn encode_weights(variables: &[SavedVariable]) -> Result<Vec<u8>, ModelError> {
     let mut sorted: Vec<&SavedVariable> = variables.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     weights::encode(&sorted)
 }
 
-/// The manifest of a version in `version_dir`, of which nothing else is looked at.
+/// Returns the manifest of the version in `dir`. No other file is read.
 pub(crate) fn read_manifest_in(dir: &Path) -> Result<ModelManifest, ModelError> {
     read_manifest(dir)
 }
 
-/// The digest of the plugin of a version in `version_dir`. Only the manifest is read.
+/// Returns the digest of the plugin of the version in `dir`. Only the manifest is read.
 ///
 /// # Errors
-/// `Incomplete` where it cannot be; `Store`.
+/// Returns `Incomplete` if it cannot be read; `Store`.
 pub fn plugin_digest(dir: &Path) -> Result<Digest, ModelError> {
     Ok(read_manifest(dir)?.plugin)
 }
 
-/// The variables of a safetensors file, sorted by name, sharing its bytes; those named in `statistics` are statistics.
+/// Decodes the variables of a safetensors file, sorted by name, sharing its bytes. Those named in `statistics` become
+/// statistics.
 ///
 /// # Errors
-/// `Weights` for bytes that are no such file, a data type that tensors here do not have, or a shape past their limits.
+/// Returns `Weights` if the bytes are not a safetensors file, or a tensor has an unsupported data type or a shape over
+/// the limits.
 pub fn read_weights(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVariable>, ModelError> {
     weights::decode(file, statistics).map_err(|reason| ModelError::Weights { reason })
 }
 
 impl VersionFiles {
-    /// Where the plugin's component lies.
+    /// Returns the path of the plugin's component.
     pub fn plugin(&self) -> PathBuf {
         self.dir.join(PLUGIN_FILE)
     }
 
-    /// Where the weights lie.
+    /// Returns the path of the weights.
     pub fn weights(&self) -> PathBuf {
         self.dir.join(WEIGHTS_FILE)
     }
 
-    /// The plugin's component: bytes that were checked after they were read.
+    /// Returns the plugin's component, verified after it was read.
     ///
     /// # Errors
-    /// `Incomplete`; `Store`.
+    /// Returns `Incomplete`; `Store`.
     pub fn load_plugin(&self) -> Result<Vec<u8>, ModelError> {
         self.read(PLUGIN_FILE)
     }
 
-    /// The weights, sorted by name: bytes that were checked after they were read.
+    /// Returns the weights, sorted by name, verified after they were read.
     ///
     /// # Errors
-    /// `Incomplete` where the file is damaged or no safetensors file; `Store`.
+    /// Returns `Incomplete` if the file is damaged or not a safetensors file; `Store`.
     pub fn load_weights(&self) -> Result<Vec<SavedVariable>, ModelError> {
         let bytes = Bytes::from(self.read(WEIGHTS_FILE)?);
         let refuse =
@@ -434,7 +437,7 @@ impl VersionFiles {
     }
 }
 
-/// A version's manifest, if the files beside it have the sizes that it says.
+/// Returns a version's manifest if the files beside it have the sizes in it.
 fn check_sizes(dir: &Path) -> Result<ModelManifest, ModelError> {
     let manifest = read_manifest(dir)?;
     for file in &manifest.files {

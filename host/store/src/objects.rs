@@ -1,7 +1,7 @@
-//! The object store: named bytes, created once and never changed.
+//! Object storage: named bytes that are created once and never changed.
 //!
-//! Over [`object_store`]: local files today ([`files`]), each synced with its directory before a put returns.
-//! A synchronous caller waits with `tokio::runtime::Handle::block_on`.
+//! Built on [`object_store`]. Today it stores local files ([`files`]), each synced with its directory before a put
+//! returns. A synchronous caller waits with `tokio::runtime::Handle::block_on`.
 
 use std::io;
 use std::path::Path as FsPath;
@@ -20,23 +20,23 @@ pub(crate) mod files;
 
 use files::{LocalObjectStore, ObjectPin};
 
-/// An object as a listing shows it.
+/// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
-    /// Its whole name, with `/` between the parts.
+    /// Its full name, with `/` between the parts.
     pub name: String,
     /// Its size in bytes.
     pub size: u64,
-    /// When it was written, by the store's clock.
+    /// The time it was written, by the store's clock.
     pub written_ms: UnixMillis,
 }
 
-/// What a create-only put found.
+/// The result of a create-only put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// The name was free; the object is there now.
+    /// The name was free; the object now exists.
     Created,
-    /// The name was taken; nothing was changed.
+    /// The name was taken; nothing changed.
     Taken,
 }
 
@@ -44,29 +44,29 @@ pub enum PutOutcome {
 #[derive(Clone, Debug)]
 pub struct ObjectStorage {
     store: Arc<dyn ObjectStore>,
-    /// The same, if it is files of this machine.
+    /// The same store, if it is local files.
     files: Option<LocalObjectStore>,
 }
 
 impl ObjectStorage {
-    /// The store of local files under `root`, which must exist.
+    /// Opens the store of local files under `root`, which must exist.
     ///
     /// # Errors
-    /// `Io` where `root` is no directory.
+    /// Returns `Io` if `root` is not a directory.
     pub fn local(root: &FsPath) -> Result<ObjectStorage, StoreError> {
         let files = LocalObjectStore::new(root).map_err(StoreError::io(root))?;
         Ok(ObjectStorage { store: Arc::new(files.clone()), files: Some(files) })
     }
 
-    /// A store of another kind: memory, a cloud's, or one that fails when a test wants it to.
+    /// Wraps another store: in memory, in a cloud, or one that injects faults in a test.
     pub fn from_store(store: Arc<dyn ObjectStore>) -> ObjectStorage {
         ObjectStorage { store, files: None }
     }
 
-    /// Writes an object unless its name is taken. Durable when it returns.
+    /// Writes an object unless its name is taken. The object is durable when this returns.
     ///
     /// # Errors
-    /// `Object`. The object may or may not be there then.
+    /// Returns `Object`; the object may or may not exist then.
     pub async fn create(&self, name: &str, payload: PutPayload) -> Result<PutOutcome, StoreError> {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match self.store.put_opts(&self.path(name)?, payload, options).await {
@@ -78,11 +78,11 @@ impl ObjectStorage {
 
     /// Makes sure that the object `name` holds exactly these bytes, whose digest is `digest`.
     ///
-    /// The name must follow from the content. Content already there is verified and synced, for an
-    /// earlier process may have died between the two; damaged content is replaced.
+    /// The name must be derived from the content. An existing object is verified and synced, because an earlier process
+    /// may have died between writing and syncing it. A damaged object is replaced.
     ///
     /// # Errors
-    /// `Object`, `Io`.
+    /// Returns `Object` or `Io`.
     pub async fn ensure(&self, name: &str, digest: &Digest, payload: PutPayload) -> Result<(), StoreError> {
         if self.create(name, payload.clone()).await? == PutOutcome::Created {
             return Ok(());
@@ -101,37 +101,37 @@ impl ObjectStorage {
     /// Stores bytes under the name of their content, `blobs/sha256/ab/<digest>`.
     ///
     /// # Errors
-    /// `Object`, `Io`.
+    /// Returns `Object` or `Io`.
     pub async fn put_blob(&self, bytes: Bytes) -> Result<Digest, StoreError> {
         let digest = Digest::of(&bytes);
         self.ensure(&blob_name(&digest), &digest, bytes.into()).await?;
         Ok(digest)
     }
 
-    /// The blob of this digest, verified.
+    /// Returns the blob with this digest, verified.
     ///
     /// # Errors
-    /// `NotFound`, `Damaged`, `Object`.
+    /// Returns `NotFound`, `Damaged` or `Object`.
     pub async fn get_blob(&self, digest: &Digest) -> Result<Bytes, StoreError> {
         self.get_verified(&blob_name(digest), digest).await
     }
 
-    /// An object's bytes, unverified.
+    /// Returns an object's bytes without verifying them.
     ///
     /// # Errors
-    /// `NotFound`, `Object`.
+    /// Returns `NotFound` or `Object`.
     pub async fn get(&self, name: &str) -> Result<Bytes, StoreError> {
         let got = self.store.get(&self.path(name)?).await.map_err(StoreError::object(name))?;
         got.bytes().await.map_err(StoreError::object(name))
     }
 
-    /// An object's bytes, if they are those of `digest`.
+    /// Returns an object's bytes, verified against `digest`.
     ///
     /// # Errors
-    /// `NotFound`; `Damaged` where the content is another; `Object`.
+    /// Returns `NotFound`; `Damaged` if the content has another digest; `Object`.
     pub async fn get_verified(&self, name: &str, digest: &Digest) -> Result<Bytes, StoreError> {
         let bytes = self.get(name).await?;
-        // Digests of large objects take long enough to starve the executor's other tasks.
+        // Hashing a large object would block the executor's other tasks.
         let (bytes, found) = if bytes.len() < 1 << 16 {
             let found = Digest::of(&bytes);
             (bytes, found)
@@ -150,10 +150,10 @@ impl ObjectStorage {
         Err(StoreError::Damaged { name: name.to_owned(), expected: *digest, found, size })
     }
 
-    /// The size of an object, or none where there is none.
+    /// Returns the size of an object in bytes, or `None` if it does not exist.
     ///
     /// # Errors
-    /// `Object`.
+    /// Returns `Object`.
     pub async fn size(&self, name: &str) -> Result<Option<u64>, StoreError> {
         match self.store.head(&self.path(name)?).await {
             Ok(meta) => Ok(Some(meta.size)),
@@ -162,10 +162,10 @@ impl ObjectStorage {
         }
     }
 
-    /// The objects whose names begin with the folder `prefix`, sorted by name.
+    /// Returns the objects whose names begin with the folder `prefix`, sorted by name.
     ///
     /// # Errors
-    /// `Object`.
+    /// Returns `Object`.
     pub async fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
         let listing = self.store.list(Some(&self.path(prefix)?)).map_ok(object_info);
         let mut found: Vec<_> = listing.try_collect().await.map_err(StoreError::object(prefix))?;
@@ -173,10 +173,10 @@ impl ObjectStorage {
         Ok(found)
     }
 
-    /// The objects directly in the folder `prefix`, sorted by name.
+    /// Returns the objects directly in the folder `prefix`, sorted by name.
     ///
     /// # Errors
-    /// `Object`.
+    /// Returns `Object`.
     pub async fn list_flat(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
         let listing = self.store.list_with_delimiter(Some(&self.path(prefix)?)).await;
         let objects = listing.map_err(StoreError::object(prefix))?.objects;
@@ -185,11 +185,11 @@ impl ObjectStorage {
         Ok(found)
     }
 
-    /// Deletes an object. One that is gone already is fine; a deleted one may come back after a
-    /// power loss, so nothing may depend on its absence.
+    /// Deletes an object. Does nothing if it does not exist. After a power loss a deleted object may exist again, so
+    /// nothing may depend on its absence.
     ///
     /// # Errors
-    /// `Object`.
+    /// Returns `Object`.
     pub async fn delete(&self, name: &str) -> Result<(), StoreError> {
         match self.store.delete(&self.path(name)?).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
@@ -197,10 +197,10 @@ impl ObjectStorage {
         }
     }
 
-    /// Deletes every object whose name begins with the folder `prefix`, durably. What is gone already is fine.
+    /// Deletes every object whose name begins with the folder `prefix`, durably. Missing objects are ignored.
     ///
     /// # Errors
-    /// `Object`, `Io`. Some of them may be gone then; deleting again is safe.
+    /// Returns `Object` or `Io`. Some objects may be deleted then; deleting again is safe.
     pub async fn delete_folder(&self, prefix: &str) -> Result<(), StoreError> {
         if let Some(files) = &self.files {
             return files.delete_folder(self.path(prefix)?.as_ref()).await.map_err(StoreError::io(prefix));
@@ -211,7 +211,7 @@ impl ObjectStorage {
         Ok(())
     }
 
-    /// Deletes an object unless somebody has pinned it; says whether it is gone.
+    /// Deletes an object unless it is pinned, and returns whether it is gone.
     pub(crate) async fn delete_unless_pinned(&self, name: &str) -> Result<bool, StoreError> {
         match &self.files {
             Some(files) => files.delete_unless_pinned(name).map_err(StoreError::io(name)),
@@ -219,7 +219,7 @@ impl ObjectStorage {
         }
     }
 
-    /// Keeps an object from [`delete_unless_pinned`](Self::delete_unless_pinned), in every process of this machine.
+    /// Pins an object: [`delete_unless_pinned`](Self::delete_unless_pinned) keeps it, in every process of this machine.
     pub(crate) fn pin(&self, name: &str) -> Result<ObjectPin, StoreError> {
         let Some(files) = &self.files else { return Ok(ObjectPin::none()) };
         files.pin(name).map_err(|error| match error.kind() {
@@ -228,18 +228,17 @@ impl ObjectStorage {
         })
     }
 
-    /// Has what was deleted directly in a folder not come back after a power loss.
+    /// Makes earlier deletions directly in a folder durable.
     pub(crate) fn sync_folder(&self, prefix: &str) -> Result<(), StoreError> {
         self.files.as_ref().map_or(Ok(()), |files| files.sync_folder(prefix)).map_err(StoreError::io(prefix))
     }
 
-    /// Takes away what puts that were killed half-way left in a folder and below. Puts that are
-    /// under way there fail.
+    /// Removes leftovers of killed puts in a folder and below. Puts in progress there fail.
     pub(crate) fn sweep(&self, prefix: &str) -> Result<(), StoreError> {
         self.files.as_ref().map_or(Ok(()), |files| files.sweep(prefix)).map_err(StoreError::io(prefix))
     }
 
-    /// Makes an object that is there already durable, with the folders on the way to it.
+    /// Makes an existing object durable, with its parent folders.
     pub(crate) async fn sync(&self, name: &str) -> Result<(), StoreError> {
         let Some(files) = &self.files else { return Ok(()) };
         files.sync(name).await.map_err(StoreError::io(name))

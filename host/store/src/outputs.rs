@@ -1,6 +1,6 @@
-//! What jobs leave behind: files that a plugin wrote by name, kept under the job's directory.
+//! Outputs of jobs: files that a plugin wrote by name, stored under the job's directory.
 //!
-//! Paths are a plugin's and a client's: [`is_output_path`] stands between them and the file system.
+//! Plugins and clients choose the paths, so [`is_output_path`] checks each before it reaches the file system.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +17,7 @@ use crate::state_dir::StateDir;
 /// The folder of outputs in a job's directory.
 pub(crate) const OUTPUT_FOLDER: &str = "output";
 
-/// The folder of what a job wrote; `job_dir` is the job's directory.
+/// Returns the folder of a job's outputs; `job_dir` is the job's directory.
 pub(crate) fn output_directory(job_dir: &Path) -> PathBuf {
     job_dir.join(OUTPUT_FOLDER)
 }
@@ -27,12 +27,12 @@ pub(crate) fn output_directory(job_dir: &Path) -> PathBuf {
 pub struct OutputFile {
     /// Its path: names joined by `/`.
     pub path: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// Whether a path stays in its directory, on every system: names of letters, digits, `.`, `_` and `-`, none beginning
-/// with `.`, joined by `/`, of at most [`NAME_BYTES_MAX`] bytes together.
+/// Returns whether a path stays in its directory, on every system: names of letters, digits, `.`, `_` and `-`, not
+/// beginning with `.`, joined by `/`, of at most [`NAME_BYTES_MAX`] bytes in total.
 pub fn is_output_path(path: &str) -> bool {
     let is_name = |name: &str| {
         let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
@@ -42,11 +42,10 @@ pub fn is_output_path(path: &str) -> bool {
 }
 
 impl StateDir {
-    /// Keeps a file that a job wrote, in the place of one that has that path, durably. `path` is one that
-    /// [`is_output_path`] takes.
+    /// Stores a job's output durably, replacing any file at the same path. `path` must satisfy [`is_output_path`].
     ///
     /// # Errors
-    /// `Io` where it cannot be written.
+    /// Returns `Io` if the file cannot be written.
     pub fn write_output(&self, job: &str, path: &str, data: &[u8]) -> Result<(), StoreError> {
         let path = self.job(job).join(OUTPUT_FOLDER).join(path);
         let directory = path.parent().unwrap_or(&path);
@@ -55,11 +54,11 @@ impl StateDir {
     }
 }
 
-/// The files that a job wrote, by path; none where it wrote nothing. At most [`OUTPUTS_LISTED_MAX`]. `job_dir` is the
-/// job's directory.
+/// Returns a job's outputs, sorted by path, at most [`OUTPUTS_LISTED_MAX`]. Empty if the job wrote nothing. `job_dir`
+/// is the job's directory.
 ///
 /// # Errors
-/// Whatever the file system says.
+/// Returns any error of the file system.
 pub fn list(job_dir: &Path) -> io::Result<Vec<OutputFile>> {
     let mut found = Vec::new();
     let mut left = vec![(output_directory(job_dir), String::new())];
@@ -72,11 +71,11 @@ pub fn list(job_dir: &Path) -> io::Result<Vec<OutputFile>> {
         for entry in entries {
             let entry = entry?;
             let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            // A file that is being written has a name that no output has.
+            // A file that is being written has a name that is not a valid output path.
             if !is_output_path(&path) || found.len() >= OUTPUTS_LISTED_MAX {
                 continue;
             }
-            // Links are followed nowhere: no plugin can make one.
+            // Links are not followed: no plugin can create one.
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 left.push((entry.path(), format!("{path}/")));
@@ -89,22 +88,22 @@ pub fn list(job_dir: &Path) -> io::Result<Vec<OutputFile>> {
     Ok(found)
 }
 
-/// A file that a job wrote, and its size; none where there is none of that path. Once open, its content stays as it is,
-/// even where the job writes it anew.
+/// Opens a job's output and returns it with its size in bytes, or `None` if no output has this path. The content of the
+/// opened file does not change, even if the job replaces the output.
 ///
 /// # Errors
-/// Whatever else the file system says.
+/// Returns any other error of the file system.
 pub fn open(job_dir: &Path, path: &str) -> io::Result<Option<(File, u64)>> {
     if !is_output_path(path) {
         return Ok(None);
     }
     let path = output_directory(job_dir).join(path);
-    // A component of the path that is a file, and not a folder, is another way of not being there.
+    // A component of the path that is a file, not a folder, also means that the output does not exist.
     let absent = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     let look = fs::symlink_metadata(&path);
     match look.and_then(|data| if data.is_file() { regular_file::open(&path).map(Some) } else { Ok(None) }) {
         Ok(None) => Ok(None),
-        // The size is that of the file which was opened, should it be another one by now.
+        // Take the size from the opened file, because the path may have been replaced since.
         Ok(Some(file)) => file.metadata().map(|data| Some((file, data.len()))),
         Err(error) if absent(&error) => Ok(None),
         Err(error) => Err(error),

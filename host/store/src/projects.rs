@@ -1,11 +1,13 @@
-//! Which projects models and datasets belong to: a small file for each that was given to any.
+//! Assignment of models and datasets to projects: a small file for each name that belongs to any project.
 //!
 //! ```text
-//! <root>/.projects/<name>    ["digits","faces"]
+//! <root>/.projects/<name>     ["digits","faces"]
 //! ```
-//! A thing without such a file belongs to no project: keys without a limit change it, and other keys use it. One that a key
-//! of some projects makes belongs to those. For a model that has no file, the project of the job that published its newest
-//! version counts where it is asked who may change it: that is how models stood before projects were recorded.
+//!
+//! A name without such a file belongs to no project: keys without a project limit can change it, and other keys can use
+//! it. A name that is created with a key limited to projects belongs to those projects. For a model without a file,
+//! changes are checked against the project of the job that published its newest version, because such models may be
+//! older than these files.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ use crate::versions::{VersionDirectories, is_name};
 /// The directory of the files, beside the names.
 const FOLDER: &str = ".projects";
 
-/// The projects of the models, or the datasets, under one directory. Clones are of the same.
+/// The projects of the models, or of the datasets, under one directory. Clones share the files.
 #[derive(Clone, Debug)]
 pub struct ProjectAssignments {
     versions: VersionDirectories,
@@ -30,40 +32,40 @@ pub struct ProjectAssignments {
     are_models: bool,
 }
 
-/// Why the projects of a thing cannot be had or changed.
+/// The reason why projects cannot be read or changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProjectsError {
-    /// Not a name.
+    /// The name is not valid for a project.
     #[error("project {name:?}: {}", crate::versions::NAME_RULE)]
     BadName {
-        /// What was given.
+        /// The name.
         name: String,
     },
-    /// Too many.
+    /// Too many projects.
     #[error("{count} projects, and a thing belongs to at most {KEY_PROJECTS_MAX}")]
     TooMany {
         /// How many were named.
         count: usize,
     },
-    /// There is no such thing.
+    /// The model or dataset does not exist.
     #[error("there is no {name}")]
     NotFound {
-        /// What was named.
+        /// Its name.
         name: String,
     },
-    /// It may not be done.
+    /// Access denied.
     #[error(transparent)]
     Refused(#[from] AccessDenied),
-    /// The file system said no.
+    /// The file system reported an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The names sorted, each once, if they can be projects'.
+/// Returns the names sorted and without duplicates, if all are valid.
 ///
 /// # Errors
-/// `BadName`; `TooMany`.
+/// Returns `BadName` or `TooMany`.
 pub fn validate_project_names(mut projects: Vec<String>) -> Result<Vec<String>, ProjectsError> {
     if let Some(name) = projects.iter().find(|name| !is_name(name)) {
         return Err(ProjectsError::BadName { name: name.chars().take(80).collect() });
@@ -77,22 +79,22 @@ pub fn validate_project_names(mut projects: Vec<String>) -> Result<Vec<String>, 
 }
 
 impl ProjectAssignments {
-    /// Those of the models under `root`.
+    /// Returns the assignments of the models under `root`.
     pub fn of_models(root: impl Into<PathBuf>) -> ProjectAssignments {
         let root = root.into();
         ProjectAssignments { versions: VersionDirectories::new(&root), root, are_models: true }
     }
 
-    /// Those of the datasets under `root`.
+    /// Returns the assignments of the datasets under `root`.
     pub fn of_datasets(root: impl Into<PathBuf>) -> ProjectAssignments {
         let root = root.into();
         ProjectAssignments { versions: VersionDirectories::new(&root), root, are_models: false }
     }
 
-    /// The projects that were recorded for a thing, or `None` where it belongs to no project.
+    /// Returns the recorded projects of a name, or `None` if it belongs to no project.
     ///
     /// # Errors
-    /// `Store`, also where the file is damaged.
+    /// Returns `Store`, also if the file is damaged.
     pub fn recorded_projects(&self, name: &str) -> Result<Option<Vec<String>>, ProjectsError> {
         if !is_name(name) {
             return Ok(None);
@@ -111,11 +113,11 @@ impl ProjectAssignments {
         Ok(read().map_err(StoreError::io(&path))?)
     }
 
-    /// The projects whose keys may change a thing: those that were recorded, or for a model without such the project of the job
-    /// that published its newest version.
+    /// Returns the projects whose keys can change this name: the recorded ones or, for a model without any, the project
+    /// of the job that published its newest version.
     ///
     /// # Errors
-    /// As [`ProjectAssignments::recorded_projects`].
+    /// The same as [`ProjectAssignments::recorded_projects`].
     pub fn owners(&self, name: &str) -> Result<Option<Vec<String>>, ProjectsError> {
         let recorded = self.recorded_projects(name)?;
         if recorded.is_some() || !self.are_models || !is_name(name) {
@@ -127,10 +129,10 @@ impl ProjectAssignments {
         Ok(manifest.and_then(|manifest| project_of_job(&manifest.source_job)).map(|project| vec![project]))
     }
 
-    /// Has a thing belong to these projects; to none, where there are none.
+    /// Assigns a name to these projects; an empty list removes the assignment.
     ///
     /// # Errors
-    /// `BadName`; `TooMany`; `NotFound`; `Store`.
+    /// Returns `BadName`; `TooMany`; `NotFound`; `Store`.
     pub fn set(&self, name: &str, projects: Vec<String>) -> Result<(), ProjectsError> {
         let projects = validate_project_names(projects)?;
         if !is_name(name) || self.versions.versions(name)?.is_empty() {
@@ -139,13 +141,13 @@ impl ProjectAssignments {
         self.versions.with_name_lock(name, || self.write(name, &projects))
     }
 
-    /// Asks whether a version of a thing may be made, and has a new thing belong to whoever makes it. Two that make a thing
-    /// of one name at once are asked one after the other.
+    /// Checks whether the caller can create a version of this name, and assigns a new name to the caller's projects.
+    /// Concurrent claims of one name are checked one after the other.
     ///
     /// # Errors
-    /// `AccessDenied`; `Store`.
+    /// Returns `Refused` or `Store`.
     pub fn claim(&self, name: &str, claim: &VersionClaim<'_>) -> Result<(), ProjectsError> {
-        // Whoever makes the version refuses what is no name. Without a key there is nothing to ask and to record.
+        // Creating the version refuses invalid names. Without a key there is nothing to check or record.
         if !is_name(name) || claim.rights.key().is_none() {
             return Ok(());
         }
@@ -155,10 +157,10 @@ impl ProjectAssignments {
         })
     }
 
-    /// Asks as [`ProjectAssignments::claim`] does, and records nothing.
+    /// Checks a claim as [`ProjectAssignments::claim`] does, without recording it.
     ///
     /// # Errors
-    /// As there.
+    /// The same as [`ProjectAssignments::claim`].
     pub fn check_claim(&self, name: &str, claim: &VersionClaim<'_>) -> Result<(), ProjectsError> {
         if is_name(name) { self.evaluate_claim(name, claim).map(drop) } else { Ok(()) }
     }
@@ -169,7 +171,7 @@ impl ProjectAssignments {
         Ok(claim.admit(name, is_new, owners.as_deref())?)
     }
 
-    /// Forgets the projects of a thing that has no version: making its first one failed.
+    /// Removes the assignment of a name that has no version, after creating its first one failed.
     pub fn release(&self, name: &str) {
         let release = || match self.versions.versions(name)?.is_empty() {
             true => self.write(name, &[]),
@@ -197,7 +199,7 @@ impl ProjectAssignments {
     }
 }
 
-/// Has the thing of this name below `root` belong to no project.
+/// Removes the assignment of a name below `root`.
 pub(crate) fn forget(root: &Path, name: &str) -> Result<(), StoreError> {
     let path = root.join(FOLDER).join(name);
     if !path.exists() {
@@ -206,11 +208,11 @@ pub(crate) fn forget(root: &Path, name: &str) -> Result<(), StoreError> {
     disk::remove_file(&path).map_err(StoreError::io(&path))
 }
 
-/// The project of a job of this name: `digits` of `digits-7`.
+/// Returns the project of a job with this name: `digits` for `digits-7`.
 fn project_of_job(job: &str) -> Option<String> {
     let (project, number) = job.rsplit_once('-')?;
     let digits = number.bytes().all(|byte| byte.is_ascii_digit());
-    // An import's source ends in twelve hexadecimal digits, which may all be decimal.
+    // The source of an import ends in twelve hexadecimal digits, all of which can be decimal.
     let is_number = digits && !number.starts_with('0') && (1..12).contains(&number.len());
     (is_number && is_name(project)).then(|| project.to_owned())
 }
@@ -252,7 +254,7 @@ mod tests {
         projects.release("mnist");
         projects.claim("mnist", &claim(&faces)).unwrap();
         assert_eq!(projects.recorded_projects("mnist").unwrap(), Some(vec!["faces".to_owned()]));
-        // Nothing is recorded for whoever has no key, and what is no name is nobody's.
+        // Nothing is recorded for a caller without a key, or for an invalid name.
         projects.claim("other", &claim(&nobody)).unwrap();
         projects.claim("../x", &claim(&digits)).unwrap();
         assert_eq!(projects.recorded_projects("other").unwrap(), None);

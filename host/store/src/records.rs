@@ -1,9 +1,9 @@
-//! Job records: what was asked for, who works on it, how it went.
+//! Job records: the specification, attempts, state and results of each job.
 //!
-//! One trait, [`JobRecords`], so that another engine can take SQLite's place. Each method is one
-//! transaction and may wait for the disk: call from a thread that may block. Every write of a
-//! worker carries its [`JobLease`], and a lease that is over changes nothing ([`RecordError::Fenced`]).
-//! Times are arguments. Which of the queued jobs is next is not decided here.
+//! One trait, [`JobRecords`], so that another engine can replace SQLite. Each method is one transaction and can block
+//! on the disk, so call it from a thread that can block. Every write of a worker carries its [`JobLease`]; a lease that
+//! has ended changes nothing ([`RecordError::Fenced`]). Times are arguments. Scheduling is elsewhere: records do not
+//! decide which queued job starts next.
 
 use std::collections::HashMap;
 
@@ -30,126 +30,127 @@ pub use state::{JobState, ParseJobStateError, StateReason};
 /// One value of a named series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MetricPoint {
-    /// The series: `loss`.
+    /// The name of the series, such as `loss`.
     pub name: String,
     /// The step.
     pub step: u64,
-    /// The value; may be infinite or not a number.
+    /// The value; can be infinite or NaN.
     pub value: f64,
-    /// When.
+    /// The time of measurement.
     pub at_ms: UnixMillis,
 }
 
-/// What showing a job takes besides the job itself.
+/// The data needed to show a job besides its [`JobRecord`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobDetails {
-    /// The attempts at it, first one first.
+    /// The job's attempts, in order.
     pub attempts: Vec<JobAttempt>,
-    /// The last point of each of its series by the newest attempt that has any, by name.
+    /// The last point of each series, sorted by name, from the newest attempt that has any points.
     pub latest: Vec<MetricPoint>,
 }
 
-/// Something that happened to a job.
+/// An event of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobEvent {
-    /// Grows with every event of any job; the cursor of [`JobRecords::events`].
+    /// Increases with every event of any job; the cursor of [`JobRecords::events`].
     pub sequence: u64,
     /// The job's identifier.
     pub job: String,
-    /// When.
+    /// The time of the event.
     pub at_ms: UnixMillis,
-    /// `UPPER_SNAKE`: `CLAIMED`, `CHECKPOINT_SAVED`.
+    /// The kind in `UPPER_SNAKE`, such as `CLAIMED` or `CHECKPOINT_SAVED`.
     pub kind: String,
     /// One sentence.
     pub text: String,
 }
 
-/// Which jobs to list; newest first.
+/// A filter for listing jobs, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobFilter {
-    /// Of these states; of all where empty.
+    /// Only jobs in these states; all if empty.
     pub states: Vec<JobState>,
-    /// Of this project.
+    /// Only jobs of this project.
     pub project: Option<String>,
-    /// Of one of these projects, too; of none where it is empty.
+    /// Only jobs of one of these projects, in addition to `project`. An empty list matches no job.
     pub projects: Option<Vec<String>>,
-    /// Of this experiment.
+    /// Only jobs of this experiment.
     pub experiment: Option<String>,
-    /// At most so many; 0 means the maximum, `limits::JOBS_LISTED_MAX`.
+    /// The maximum number of jobs; 0 means `limits::JOBS_LISTED_MAX`.
     pub limit: u32,
     /// Only jobs older than the one with this cursor.
     pub before: Option<u64>,
 }
 
-/// The records of all jobs. Shared by threads; every process opens its own.
+/// The records of all jobs. Shared by threads; every process opens its own instance.
 pub trait JobRecords: Send + Sync {
-    /// Records a new job, `Queued`.
+    /// Records a new job in the state `Queued`.
     ///
     /// # Errors
-    /// `Invalid` where the project's name, the spec or the key cannot be; `Database`.
+    /// Returns `Invalid` if the project's name, the specification or the key is not valid; `Database`.
     fn submit(&self, job: &NewJob, now_ms: UnixMillis) -> Result<JobRecord, RecordError>;
 
-    /// The job that was submitted under this idempotency key, if there is one.
+    /// Returns the job that was submitted with this idempotency key, or `None`.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn find_by_idempotency_key(&self, key: &str) -> Result<Option<JobRecord>, RecordError>;
 
-    /// The job of this name or identifier.
+    /// Returns the job with this name or identifier.
     ///
     /// # Errors
-    /// `NoSuchJob`; `Database`.
+    /// Returns `NoSuchJob`; `Database`.
     fn get(&self, name_or_id: &str) -> Result<JobRecord, RecordError>;
 
-    /// Jobs, newest first.
+    /// Returns jobs, newest first.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn list(&self, filter: &JobFilter) -> Result<Vec<JobRecord>, RecordError>;
 
-    /// How many jobs are in each state that any is in.
+    /// Returns the number of jobs in each state; states without jobs are omitted.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn count_by_state(&self) -> Result<Vec<(JobState, u64)>, RecordError>;
 
-    /// Queued jobs in the order of their turns: of highest priority, those that are not preemptible first, oldest first.
-    /// Whoever may take another's place comes before it, or the two would take it from each other for ever.
+    /// Returns queued jobs in the order in which they start: highest priority first, then those that are not
+    /// preemptible, then oldest first. A job that can preempt another comes before it; otherwise the two would preempt
+    /// each other for ever.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn queued_jobs(&self) -> Result<Vec<QueuedJob>, RecordError>;
 
-    /// Active jobs, oldest first.
+    /// Returns active jobs, oldest first.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn active_jobs(&self) -> Result<Vec<ActiveJob>, RecordError>;
 
-    /// Takes a queued job, with slots of this pool: it is `Starting`, with a new attempt and a new epoch. None where it
-    /// is not queued, or not to start yet. Two callers never get the same attempt.
+    /// Claims a queued job, with slots of this pool: it becomes `Starting`, with a new attempt and a new epoch. Returns
+    /// `None` if it is not queued or its start time has not come. Two callers never get the same attempt.
     ///
     /// # Errors
-    /// `NoSuchJob`; `Database`.
+    /// Returns `NoSuchJob`; `Database`.
     fn claim(&self, id: &str, pool: &str, now_ms: UnixMillis) -> Result<Option<ClaimedJob>, RecordError>;
 
-    /// Raises the epoch of an active job, so that whoever worked on it is fenced. The server does
-    /// this at its start, and with a worker that it gave up on, before it decides what comes next.
+    /// Raises the epoch of an active job, which fences its current worker. The server does this for active jobs when it
+    /// starts, and for a worker that it gave up on, before it decides what to do next.
     ///
     /// # Errors
-    /// `NoSuchJob`; `Finished`; `Invalid` where the job is queued; `Database`.
+    /// Returns `NoSuchJob`; `Finished`; `Invalid` if the job is queued; `Database`.
     fn take_over(&self, id: &str, now_ms: UnixMillis) -> Result<JobLease, RecordError>;
 
-    /// Active jobs: after a restart, those that a previous server left behind.
+    /// Returns the active jobs: after a restart, those that a previous server left.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn jobs_left_active(&self) -> Result<Vec<JobRecord>, RecordError>;
 
-    /// Moves a job and its attempt to `Starting`, `ActiveJob` or `Stopping`.
+    /// Sets the state of a job and its attempt to `Starting`, `Running` or `Stopping`.
     ///
     /// # Errors
-    /// `Fenced`; `Finished`; `NoSuchJob`; `Invalid` for any other state; `Database`.
+    /// Returns `Fenced`; `Finished`; `NoSuchJob`; `Invalid` for any other state; `Database`.
     fn set_state(
         &self,
         lease: &JobLease,
@@ -158,17 +159,16 @@ pub trait JobRecords: Send + Sync {
         now_ms: UnixMillis,
     ) -> Result<(), RecordError>;
 
-    /// Records the device that the attempt runs on, and whether its seconds come from a clock of its own.
+    /// Records the device that the attempt runs on, and whether its device seconds come from that device's own clock.
     ///
     /// # Errors
-    /// As `set_state`.
+    /// The same as `set_state`.
     fn set_device(&self, lease: &JobLease, device: &str, exact: bool) -> Result<(), RecordError>;
 
-    /// Records steps done and to do, and what the attempt took so far. The answer says whether
-    /// somebody asked the job to stop.
+    /// Records completed and total steps, and the attempt's usage so far. Returns whether the job was asked to stop.
     ///
     /// # Errors
-    /// As `set_state`.
+    /// The same as `set_state`.
     fn record_progress(
         &self,
         lease: &JobLease,
@@ -177,23 +177,24 @@ pub trait JobRecords: Send + Sync {
         usage: &AttemptUsage,
     ) -> Result<Option<StateReason>, RecordError>;
 
-    /// Records points of series, all or none. The same series and step again, in one attempt,
-    /// replaces the value. Past `limits::POINTS_MAX` points of a job its series are thinned, and an event says so.
+    /// Records points of series, all or none. A second point of the same series, step and attempt replaces the first.
+    /// Beyond `limits::POINTS_MAX` points of a job its series are thinned, which an event reports.
     ///
     /// # Errors
-    /// As `set_state`; `Invalid` past `limits::SERIES_MAX` names, or for a long one.
+    /// Returns the same as `set_state`; `Invalid` if there are more than `limits::SERIES_MAX` names, or a name is too
+    /// long.
     fn record_metrics(&self, lease: &JobLease, points: &[MetricPoint]) -> Result<(), RecordError>;
 
-    /// Records something that happened. Whoever knows the job may say so; no lease is needed.
+    /// Records an event. Needs no lease.
     ///
     /// # Errors
-    /// `NoSuchJob`; `Database`.
+    /// Returns `NoSuchJob`; `Database`.
     fn record_event(&self, id: &str, kind: &str, text: &str, now_ms: UnixMillis) -> Result<(), RecordError>;
 
-    /// Ends the attempt. The job stays where it is: `requeue` or `finish_job` follows.
+    /// Ends the attempt. The job keeps its state: `requeue` or `finish_job` follows.
     ///
     /// # Errors
-    /// As `set_state`.
+    /// The same as `set_state`.
     fn finish_attempt(
         &self,
         lease: &JobLease,
@@ -203,10 +204,10 @@ pub trait JobRecords: Send + Sync {
         now_ms: UnixMillis,
     ) -> Result<(), RecordError>;
 
-    /// Ends the job, and its attempt where that is still open. The lease is over.
+    /// Ends the job, and its attempt if it is still open. The lease ends.
     ///
     /// # Errors
-    /// As `set_state`; `Invalid` where `state` is not final.
+    /// Returns the same as `set_state`; `Invalid` if `state` is not final.
     fn finish_job(
         &self,
         lease: &JobLease,
@@ -215,11 +216,11 @@ pub trait JobRecords: Send + Sync {
         now_ms: UnixMillis,
     ) -> Result<JobRecord, RecordError>;
 
-    /// Puts the job back into the queue, not to start before a time. Ends its attempt where that
-    /// is still open. The lease is over. A job that was asked to stop is `Cancelled` instead.
+    /// Puts the job back into the queue, not to start before a given time, and ends its attempt if it is still open.
+    /// The lease ends. A job that was asked to stop becomes `Cancelled` instead.
     ///
     /// # Errors
-    /// As `set_state`.
+    /// The same as `set_state`.
     fn requeue(
         &self,
         lease: &JobLease,
@@ -228,109 +229,110 @@ pub trait JobRecords: Send + Sync {
         now_ms: UnixMillis,
     ) -> Result<JobRecord, RecordError>;
 
-    /// Asks a job to stop. A queued one is `Cancelled` at once; an active one learns of it from
-    /// `record_progress`; asking again changes nothing.
+    /// Asks a job to stop. A queued job becomes `Cancelled` at once; the worker of an active job sees the request in
+    /// the result of `record_progress`. Repeating the request changes nothing.
     ///
     /// # Errors
-    /// `NoSuchJob`; `Finished`; `Database`.
+    /// Returns `NoSuchJob`; `Finished`; `Database`.
     fn request_stop(&self, id: &str, reason: &StateReason, now_ms: UnixMillis) -> Result<JobRecord, RecordError>;
 
-    /// Forgets a job that is over, and all that was recorded about it but what it took. Its name is not used again.
+    /// Deletes a finished job and all records about it except its usage. Its name is not used again.
     ///
     /// # Errors
-    /// `NoSuchJob`; `Invalid` where it is not over; `Database`.
+    /// Returns `NoSuchJob`; `Invalid` if the job has not finished; `Database`.
     fn remove(&self, id: &str) -> Result<JobRecord, RecordError>;
 
-    /// Gives the disk space of what was removed back.
+    /// Returns the disk space of deleted records to the file system.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn compact(&self) -> Result<(), RecordError>;
 
-    /// What jobs took so far, by project and key.
+    /// Returns the total usage of jobs by project and key.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn usage_totals(&self) -> Result<Vec<UsageTotal>, RecordError>;
 
-    /// The attempts at a job, first one first.
+    /// Returns the attempts of a job, in order.
     ///
     /// # Errors
-    /// `NoSuchJob`; `Database`.
+    /// Returns `NoSuchJob`; `Database`.
     fn attempts(&self, id: &str) -> Result<Vec<JobAttempt>, RecordError>;
 
-    /// Names of a job's series, sorted.
+    /// Returns the names of a job's series, sorted.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn series_names(&self, id: &str) -> Result<Vec<String>, RecordError>;
 
-    /// Points of a series from a step on, in order of steps. Where several attempts did a step,
-    /// the latest counts. `limit` 0 means the maximum, `limits::POINTS_LISTED_MAX`.
+    /// Returns the points of a series from a step on, sorted by step. If several attempts recorded a step, the latest
+    /// attempt wins. `limit` 0 means the maximum, `limits::POINTS_LISTED_MAX`.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn series(&self, id: &str, name: &str, from_step: u64, limit: u32) -> Result<Vec<MetricPoint>, RecordError>;
 
-    /// What showing jobs takes besides the jobs themselves, by identifier. Those that are not there are left out.
+    /// Returns the details of jobs by identifier. Missing jobs are omitted.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn job_details(&self, ids: &[String]) -> Result<HashMap<String, JobDetails>, RecordError>;
 
-    /// Events after a sequence number, of one job or of all, oldest first. `limit` 0 means the
-    /// maximum, `limits::EVENTS_LISTED_MAX`.
+    /// Returns events after a sequence number, of one job or of all, oldest first. `limit` 0 means the maximum,
+    /// `limits::EVENTS_LISTED_MAX`.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<JobEvent>, RecordError>;
 
-    /// The newest events of a job, oldest first. `limit` 0 means the maximum, `limits::EVENTS_LISTED_MAX`.
+    /// Returns the newest events of a job, oldest first. `limit` 0 means the maximum, `limits::EVENTS_LISTED_MAX`.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn newest_events(&self, id: &str, limit: u32) -> Result<Vec<JobEvent>, RecordError>;
 
-    /// The events of some kinds of a job, oldest first; of more than `limits::EVENTS_LISTED_MAX` the newest.
+    /// Returns a job's events of some kinds, oldest first; the newest ones if there are more than
+    /// `limits::EVENTS_LISTED_MAX`.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn events_of_kinds(&self, id: &str, kinds: &[&str]) -> Result<Vec<JobEvent>, RecordError>;
 
-    /// How many events of a kind a job has.
+    /// Returns the number of a job's events of a kind.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn count_events(&self, id: &str, kind: &str) -> Result<u64, RecordError>;
 
-    /// Records a schedule, in the place of one of that name.
+    /// Records a schedule, replacing any with the same name.
     ///
     /// # Errors
-    /// `Invalid` where its name or specification cannot be; `Database`.
+    /// Returns `Invalid` if its name or specification is not valid; `Database`.
     fn put_schedule(&self, schedule: &JobSchedule) -> Result<(), RecordError>;
 
-    /// The schedules, by name.
+    /// Returns the schedules, sorted by name.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn schedules(&self) -> Result<Vec<JobSchedule>, RecordError>;
 
-    /// Forgets a schedule. False where there is none of that name.
+    /// Deletes a schedule. Returns `false` if it does not exist.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn remove_schedule(&self, name: &str) -> Result<bool, RecordError>;
 
-    /// Records that a schedule's time has come: what was due until `due_ms` is dealt with, by the job of that name, or by
-    /// leaving it out. False where somebody else dealt with it, or it is gone.
+    /// Records that a schedule's runs up to `due_ms` are handled, by the job with that name or, if `None`, by skipping
+    /// them. Returns `false` if another caller already handled them, or the schedule no longer exists.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn advance_schedule(&self, name: &str, due_ms: UnixMillis, job: Option<&str>) -> Result<bool, RecordError>;
 
-    /// The sequence of the newest event of any job; 0 before the first.
+    /// Returns the sequence number of the newest event of any job; 0 before the first.
     ///
     /// # Errors
-    /// `Database`.
+    /// Returns `Database`.
     fn newest_event_sequence(&self) -> Result<u64, RecordError>;
 }

@@ -1,7 +1,7 @@
-//! Opening files in places where users, jobs and other programs write.
+//! Opens regular files in directories that users, jobs and other programs can write to.
 //!
-//! Opening a named pipe for reading waits until somebody writes to it, which may be never; opening a device can have any
-//! effect. These functions open regular files only, and never wait. Symbolic links are followed.
+//! Opening a named pipe for reading blocks until a writer opens it, possibly for ever, and opening a device can have
+//! any effect. These functions open only regular files and never block. Symbolic links are followed.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -13,10 +13,11 @@ use rustix::fs::OFlags;
 /// Opens a regular file for reading, without blocking.
 ///
 /// # Errors
-/// `IsADirectory` for a directory, `InvalidInput` for a named pipe, a socket or a device, each with a message that says
-/// what the path is; whatever the operating system reports. The caller names the path.
+/// Returns `IsADirectory` for a directory, and `InvalidInput` for a named pipe, a socket or a device, each with a
+/// message that names the file type; any error of the operating system. The caller adds the path.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Before it is opened: opening a device can have effects. Afterwards again: the path may have been replaced.
+    // Check before opening, because opening a device can have effects, and again afterwards, because the path may have
+    // been replaced.
     check(fs::metadata(path)?.file_type())?;
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("flags of open(2) are an int");
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -27,7 +28,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Reads a regular file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// As [`open`]; `FileTooLarge` with the limit.
+/// The same as [`open`]; `FileTooLarge`, with the limit, if it is longer.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -43,7 +44,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular file of at most `bytes_max` bytes of UTF-8.
 ///
 /// # Errors
-/// As [`read`]; `InvalidData` for bytes that are not UTF-8.
+/// The same as [`read`]; `InvalidData` if the bytes are not UTF-8.
 pub fn read_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
     String::from_utf8(read(path, bytes_max)?)
         .map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))

@@ -1,11 +1,12 @@
-//! Who may do what to which things: one table of effects ([`AccessAction`]), asked by every way to an effect.
+//! Access control: one table of effects ([`AccessAction`]), which every code path to such an effect checks.
 //!
-//! [`AccessRights`] are those of the key that a request came with. A job carries the rights of the key that submitted it, and a
-//! schedule those of the key that set it; when such a job does something later, [`AccessRights::refresh`] takes away what the key has
-//! lost meanwhile, and all of it where the key was revoked. Without a key, where a server asks for none, everything is
-//! allowed.
+//! [`AccessRights`] are the rights of the key that authenticated a request. A job carries the rights of the key that
+//! submitted it, and a schedule those of the key that created it. When such a job acts later, [`AccessRights::refresh`]
+//! removes the rights that the key has lost since, and all of them if the key was revoked. On a server without keys,
+//! everything is allowed.
 //!
-//! Things belong to projects as `projects` records it. Deliberately elsewhere: which route has which effect (`serve`).
+//! Models, datasets and secrets belong to projects, as `projects` records it. Deliberately elsewhere: which route has
+//! which effect (`serve`).
 
 mod action;
 #[cfg(test)]
@@ -19,36 +20,36 @@ use crate::keys::{KeyFile, KeyRecord, KeyScope};
 
 pub use action::{AccessAction, ResourceKind};
 
-/// What whoever wants something may do: everything, or what one key may.
+/// The rights of a caller: unrestricted, or those of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AccessRights(Option<KeyRights>);
 
-/// What one key may do.
+/// The rights of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyRights {
-    /// The key's identifier; empty where only its name is known.
+    /// The key's identifier; empty if only its name is known.
     id: String,
     name: String,
     scopes: Vec<KeyScope>,
-    /// The projects that it is limited to; `None` is no limit.
+    /// The projects that the key is limited to; `None` means no limit.
     projects: Option<Vec<String>>,
 }
 
-/// Why something may not be done.
+/// The reason for denying an action.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AccessDenied {
     /// The key lacks the scope.
     #[error("{} {thing}: the key {key} lacks the scope {scope} for {}", effect.kind().name(), effect.name())]
     Scope {
-        /// What was wanted.
+        /// The action.
         effect: AccessAction,
         /// The thing's name.
         thing: String,
         /// The key's name.
         key: String,
-        /// What it lacks.
+        /// The missing scope.
         scope: KeyScope,
     },
     /// The thing belongs to none of the key's projects.
@@ -58,41 +59,41 @@ pub enum AccessDenied {
         effect.name()
     )]
     Project {
-        /// What was wanted.
+        /// The action.
         effect: AccessAction,
         /// The thing's name.
         thing: String,
         /// The key's name.
         key: String,
-        /// Those that the key is for.
+        /// The key's projects.
         projects: String,
     },
     /// The key was revoked, or has expired.
     #[error("{} {thing}: the key {key} was revoked or has expired, so {} is refused", effect.kind().name(), effect.name())]
     KeyGone {
-        /// What was wanted.
+        /// The action.
         effect: AccessAction,
         /// The thing's name.
         thing: String,
         /// The key's name.
         key: String,
     },
-    /// It is not known what the key may do now.
+    /// The key's current rights cannot be read.
     #[error("{} {thing}: what the key {key} may do cannot be read: {reason}", effect.kind().name())]
     Unknown {
-        /// What was wanted.
+        /// The action.
         effect: AccessAction,
         /// The thing's name.
         thing: String,
         /// The key's name.
         key: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl AccessDenied {
-    /// What an administrator can do about it, with a command.
+    /// Returns what an administrator can do about it, with a command.
     pub fn hint(&self) -> String {
         let assign = |effect: &AccessAction, thing: &str, projects: &str| {
             let project = projects.split(", ").next().unwrap_or("PROJECT");
@@ -118,13 +119,13 @@ impl AccessDenied {
     }
 }
 
-/// Whether one of `held` includes `wanted`.
+/// Returns whether one of the scopes in `held` includes `wanted`.
 fn any_includes(held: &[KeyScope], wanted: KeyScope) -> bool {
     held.iter().any(|held| held.includes(wanted))
 }
 
 impl AccessRights {
-    /// The rights of a key.
+    /// Returns the rights of a key.
     pub fn from_key(key: &KeyRecord) -> AccessRights {
         AccessRights(Some(KeyRights {
             id: key.id.clone(),
@@ -134,40 +135,40 @@ impl AccessRights {
         }))
     }
 
-    /// The rights of the key of this name, which are looked up by [`AccessRights::refresh`]; without that, nothing is allowed. For
-    /// jobs that were recorded before rights were.
+    /// Returns the rights of the key with this name. They allow nothing until [`AccessRights::refresh`] has read the
+    /// key. For jobs that were recorded before records contained rights.
     pub fn from_key_name(name: &str) -> AccessRights {
         let name = name.to_owned();
         AccessRights(Some(KeyRights { id: String::new(), name, scopes: Vec::new(), projects: None }))
     }
 
-    /// The key's name, or `None` without a key.
+    /// Returns the key's name, or `None` without a key.
     pub fn key(&self) -> Option<&str> {
         self.0.as_ref().map(|key| key.name.as_str())
     }
 
-    /// The key's identifier, or `None` without a key.
+    /// Returns the key's identifier, or `None` without a key.
     pub fn key_id(&self) -> Option<&str> {
         self.0.as_ref().map(|key| key.id.as_str())
     }
 
-    /// The projects that they are limited to; `None` is no limit.
+    /// Returns the projects that the rights are limited to; `None` means no limit.
     pub fn projects(&self) -> Option<&[String]> {
         self.0.as_ref().and_then(|key| key.projects.as_deref())
     }
 
-    /// Whether things of this project are within the limit.
+    /// Returns whether the project limit includes this project.
     pub fn includes_project(&self, project: &str) -> bool {
         self.projects().is_none_or(|projects| projects.iter().any(|seen| seen == project))
     }
 
-    /// Whether a key with this scope is meant, or none at all.
+    /// Returns whether the key has this scope. `true` without a key.
     pub fn has_scope(&self, scope: KeyScope) -> bool {
         self.0.as_ref().is_none_or(|key| any_includes(&key.scopes, scope))
     }
 
-    /// Whether the project limit lets them do `effect` to a thing of these projects; `None`, or none of them, is a thing that
-    /// belongs to no project.
+    /// Returns whether the project limit allows `effect` on something that belongs to these projects. `None` and an
+    /// empty list both mean that it belongs to no project.
     pub fn allows_projects(&self, effect: AccessAction, projects: Option<&[String]>) -> bool {
         let Some(limit) = self.projects() else { return true };
         match projects {
@@ -176,10 +177,10 @@ impl AccessRights {
         }
     }
 
-    /// Whether `effect` may be done to the thing of this name, which belongs to these projects.
+    /// Checks whether `effect` is allowed on the thing with this name, which belongs to these projects.
     ///
     /// # Errors
-    /// `KeyScope`; `Project`.
+    /// Returns `Scope` or `Project`.
     pub fn check(&self, effect: AccessAction, thing: &str, projects: Option<&[String]>) -> Result<(), AccessDenied> {
         let Some(key) = &self.0 else { return Ok(()) };
         let (thing, name) = (truncate_name(thing), key.name.clone());
@@ -193,10 +194,11 @@ impl AccessRights {
         Ok(())
     }
 
-    /// What is left of them now: what both they and the key of the file `keys` may do.
+    /// Returns the rights that are left now: those that both `self` and the key in the file `keys` have.
     ///
     /// # Errors
-    /// `KeyGone`; `Unknown` where the file cannot be read. Both name `effect` and `thing`, for which it is asked.
+    /// Returns `KeyGone` if the key was revoked or has expired; `Unknown` if the file cannot be read. Both name
+    /// `effect` and `thing`, the action that is checked.
     pub fn refresh(
         &self,
         keys: &KeyFile,
@@ -235,26 +237,26 @@ fn truncate_name(thing: &str) -> String {
     thing.chars().take(80).collect()
 }
 
-/// Who makes versions of a model or a dataset.
+/// The caller that creates a version of a model or a dataset.
 #[derive(Clone, Copy, Debug)]
 pub struct VersionClaim<'a> {
-    /// What is done: [`AccessAction::PublishModel`] or [`AccessAction::PushDataset`].
+    /// The action: [`AccessAction::PublishModel`] or [`AccessAction::PushDataset`].
     pub effect: AccessAction,
-    /// What whoever does it may do.
+    /// The caller's rights.
     pub rights: &'a AccessRights,
-    /// The project of the job that does it, or whose output it is.
+    /// The project of the job that creates the version, or whose output it is.
     pub project: Option<&'a str>,
 }
 
 impl VersionClaim<'_> {
-    /// Whether a version may be made of the thing of this name: of a new one, or of one that belongs to these projects.
-    /// Returns the projects that a new one belongs to from then on; `None` leaves it as it is.
+    /// Checks whether the caller can create a version of `thing`, which is new or belongs to these projects. Returns
+    /// the projects that a new one belongs to from then on; `None` means that its projects do not change.
     ///
-    /// A job may make versions of new models and of those of its own project without the scope `models:write`: they are what
-    /// a training is for. Anybody else's model takes that scope.
+    /// Without the scope `models:write`, a job can create versions of new models and of models of the job's project,
+    /// since they are the result of its training. Other models require that scope.
     ///
     /// # Errors
-    /// `KeyScope`; `Project`.
+    /// Returns `Scope` or `Project`.
     pub fn admit(
         &self,
         thing: &str,
@@ -275,7 +277,7 @@ impl VersionClaim<'_> {
             return rights.check(self.effect, thing, projects).map(|()| None);
         }
         if !(is_training && of_job.is_some()) {
-            // It is within the limit, for it will belong to it.
+            // It is within the project limit, because it will belong to the key's projects.
             rights.check(self.effect, thing, rights.projects())?;
         }
         let of_key = rights.projects().map(<[String]>::to_vec);

@@ -1,7 +1,8 @@
-//! Secrets that jobs may be granted, by name: one file that only its owner may read, replaced as a whole.
+//! Secrets that jobs can be granted, by name: one file that only its owner can read, replaced as a whole.
 //!
-//! Values are in no record, log or listing; who starts an attempt reads those that its job names. A secret lists the projects
-//! whose keys may have jobs read it; one that lists none is for keys without a limit alone.
+//! Values never appear in records, logs or listings; the process that starts an attempt reads those that its job names.
+//! A secret lists the projects whose keys can grant it to jobs. Only keys without a project limit can grant a secret
+//! that lists no project.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +18,7 @@ use crate::projects::{self, ProjectsError};
 use crate::rights::{AccessAction, AccessRights};
 use crate::{regular_file, versions};
 
-/// A secret as it is kept. One without projects is its value alone, as builds before wrote it.
+/// A stored secret. One without projects is stored as its value alone, which is also the format of earlier builds.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 enum StoredSecret {
@@ -44,68 +45,68 @@ impl StoredSecret {
     }
 }
 
-/// The file of secrets. Clones are of the same file.
+/// The file of secrets. Clones share the file.
 #[derive(Clone, Debug)]
 pub struct SecretStore {
     path: PathBuf,
 }
 
-/// Why a secret cannot be kept or had.
+/// The reason why a secret cannot be stored or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// Not a name.
+    /// The name is not valid.
     #[error("secret {name:?}: {}", versions::NAME_RULE)]
     BadName {
-        /// What was given.
+        /// The name.
         name: String,
     },
-    /// Too short to be told from other text in a log, or too long.
+    /// Too short to be distinguished from other text in a log, or too long.
     #[error("secret {name}: {bytes} bytes, expected {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}")]
     BadLength {
         /// The secret.
         name: String,
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// No more are kept.
+    /// The maximum number of secrets is stored.
     #[error("there are {SECRETS_MAX} secrets already")]
     TooMany,
-    /// Projects that it cannot list.
+    /// The list of projects is not valid.
     #[error(transparent)]
     Projects(#[from] ProjectsError),
-    /// The file holds something else.
+    /// The file cannot be parsed.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// The file system said no.
+    /// The file system reported an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl SecretStore {
-    /// The file at `path`, which need not exist: then there are none.
+    /// Returns the store of the file at `path`. A missing file means that no secrets are stored.
     pub fn new(path: impl Into<PathBuf>) -> SecretStore {
         SecretStore { path: path.into() }
     }
 
-    /// Names with the projects that each lists, sorted; those alone that `key_rights` let use.
+    /// Returns the names, sorted, with the projects of each; only those that `rights` allow.
     ///
     /// # Errors
-    /// `Store`; `Damaged`.
+    /// Returns `Store`; `Damaged`.
     pub fn names(&self, rights: &AccessRights) -> Result<BTreeMap<String, Vec<String>>, SecretError> {
         let listed = self.read()?.into_iter().map(|(name, kept)| (name, kept.projects().to_vec()));
         Ok(listed.filter(|(_, projects)| rights.allows_projects(AccessAction::UseSecret, Some(projects))).collect())
     }
 
-    /// The values of these names; names that there are not, or that `key_rights` do not let use, are left out.
+    /// Returns the values of these names. Names that do not exist, or that `rights` do not allow, are omitted.
     ///
     /// # Errors
-    /// `Store`; `Damaged`.
+    /// Returns `Store`; `Damaged`.
     pub fn values(&self, names: &[String], rights: &AccessRights) -> Result<BTreeMap<String, String>, SecretError> {
         let mut all = self.read()?;
         let may = |kept: &StoredSecret| rights.check(AccessAction::UseSecret, "", Some(kept.projects())).is_ok();
@@ -113,10 +114,11 @@ impl SecretStore {
         Ok(found.map(|(name, kept)| (name, kept.into_value())).collect())
     }
 
-    /// Keeps a value, in the place of one of that name. Where no projects are given, it lists those that the one before did.
+    /// Stores a value, replacing any with the same name. If `projects` is `None`, the previous list of projects is
+    /// kept.
     ///
     /// # Errors
-    /// `BadName`; `BadLength`; `ProjectAssignments`; `TooMany`; `Store`; `Damaged`.
+    /// Returns `BadName`; `BadLength`; `Projects`; `TooMany`; `Store`; `Damaged`.
     pub fn set(&self, name: &str, value: &str, projects: Option<Vec<String>>) -> Result<(), SecretError> {
         if !versions::is_name(name) {
             return Err(SecretError::BadName { name: name.to_owned() });
@@ -133,10 +135,10 @@ impl SecretStore {
         })
     }
 
-    /// Forgets a secret. False where there is none of that name.
+    /// Deletes a secret. Returns `false` if it does not exist.
     ///
     /// # Errors
-    /// `Store`; `Damaged`.
+    /// Returns `Store`; `Damaged`.
     pub fn remove(&self, name: &str) -> Result<bool, SecretError> {
         self.update(|secrets| Ok(secrets.remove(name).is_some()))
     }
@@ -144,7 +146,7 @@ impl SecretStore {
     fn read(&self) -> Result<BTreeMap<String, StoredSecret>, SecretError> {
         match regular_file::read(&self.path, MANIFEST_BYTES_MAX) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                // The reason names a place, never what is there.
+                // The reason gives the position only, because the content is secret.
                 let reason = format!("line {}, column {} is not as it was written", error.line(), error.column());
                 SecretError::Damaged { path: self.path.clone(), reason }
             }),
@@ -200,7 +202,7 @@ mod tests {
     fn a_limited_key_reads_only_the_secrets_of_its_projects() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secrets.json");
-        // As builds before wrote it.
+        // The format of earlier builds.
         std::fs::write(&path, r#"{"old": "something old"}"#).unwrap();
         let secrets = SecretStore::new(&path);
         let (digits, faces) = (vec!["digits".to_owned()], vec!["faces".to_owned()]);
@@ -213,7 +215,7 @@ mod tests {
         let all = key_rights(&[KeyScope::JobsWrite], &[]);
         assert_eq!((names(&secrets, &all), values(&all)), (wanted.to_vec(), wanted.to_vec()));
         assert_eq!(values(&key_rights(&[KeyScope::JobsRead], &[])), [""; 0], "it takes the scope, too");
-        // A new value keeps the list; an empty list takes it away.
+        // A new value keeps the list; an empty list removes it.
         secrets.set("mine", "something newer", None).unwrap();
         assert_eq!(secrets.names(&limited).unwrap()["mine"], digits);
         secrets.set("mine", "something newer", Some(Vec::new())).unwrap();

@@ -1,4 +1,4 @@
-//! The state directory: where everything lies, and who may serve from it.
+//! The state directory: the paths of all durable state, and the lock of the server that uses it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -22,40 +22,41 @@ use crate::storage_usage::tree_bytes;
 /// saggar.db     job records          objects/   checkpoints, blobs
 /// server.lock   held by the server   models/    <name>/<version>/
 /// jobs/         <job>/ logs, output  datasets/  <name>/<version>/
-/// uploads/      datasets on the way  cache/     may be deleted at any time
+/// uploads/      unfinished uploads   cache/     can be deleted at any time
 /// keys.json     keys, hashed         key-usage.json  what they used of their quotas
-/// secrets.json  what jobs may be granted
+/// secrets.json  secrets that jobs can be granted
 /// audit.log     changes by clients
 /// ```
-/// Each of the directories in it, and `objects/checkpoints`, may be a symbolic link to a directory elsewhere, on another
-/// disk too: nothing is ever moved from one of them to another.
+/// Each directory in it, and `objects/checkpoints`, can be a symbolic link to a directory elsewhere, also on another
+/// disk: files are never moved from one of them to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDir {
     root: PathBuf,
 }
 
-/// What of the state directory may lie elsewhere, behind a symbolic link.
+/// The parts of the state directory that can be symbolic links to another disk.
 pub const RELOCATABLE_DIRECTORIES: [&str; 7] =
     ["objects", "objects/checkpoints", "models", "jobs", "cache", "datasets", "uploads"];
 
-/// Permissions of the state directory: only its owner may enter it.
+/// Permissions of the state directory: only its owner can enter it.
 pub const PRIVATE_DIRECTORY_MODE: u32 = durable::PRIVATE_DIRECTORY_MODE;
 
 impl StateDir {
-    /// A home that is there already, in a test.
+    /// Wraps an existing directory, in a test.
     #[cfg(test)]
     pub(crate) fn from_existing(root: &Path) -> StateDir {
         StateDir { root: root.to_owned() }
     }
 
-    /// Opens the directory, making what is missing. Takes no lock: workers and clients do this.
+    /// Opens the directory and creates the parts that are missing. Takes no lock: workers and clients call this too.
     ///
     /// # Errors
-    /// `Io` where a directory cannot be made; `LinkToNothing` for a part that is to lie elsewhere and is not there.
+    /// Returns `Io` if a directory cannot be created; `LinkToNothing` if a part is a symbolic link whose target does
+    /// not exist.
     pub fn open(root: impl Into<PathBuf>) -> Result<StateDir, StoreError> {
         let home = StateDir { root: std::path::absolute(root.into()).map_err(StoreError::io("."))? };
         for place in RELOCATABLE_DIRECTORIES.map(|place| home.root.join(place)) {
-            // Made anew, it would hide what lies on a disk that is only not mounted.
+            // If created here, the directory would hide the data of a disk that is only not mounted.
             if let Ok(target) = std::fs::read_link(&place)
                 && !place.is_dir()
             {
@@ -68,15 +69,15 @@ impl StateDir {
         home.restrict_to_owner()?;
         let parent = home.root.parent().unwrap_or(Path::new("/"));
         match disk::sync_directory(parent) {
-            // Who may not read it did not make the directory in it.
+            // A user who cannot read the link did not create the directory behind it.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(StoreError::io(parent))?,
         }
         Ok(home)
     }
 
-    /// Keeps everybody else out of the directory, if it is this user's. What lies in it may have been made by earlier
-    /// builds, readable for all: behind this directory it is not.
+    /// Denies other users access to the directory, if it is this user's. Earlier builds may have created files in it
+    /// that all can read; the directory's permissions protect these too.
     fn restrict_to_owner(&self) -> Result<(), StoreError> {
         let Some(mode) = self.public_mode()? else { return Ok(()) };
         match fs::set_permissions(&self.root, fs::Permissions::from_mode(durable::PRIVATE_DIRECTORY_MODE)) {
@@ -85,27 +86,27 @@ impl StateDir {
                 tracing::info!(%path, mode = format!("{mode:o}"), "the state directory is now for its owner alone (700)");
                 Ok(())
             }
-            // Another user's, or on a file system without permissions: `saggar doctor` says so.
+            // The directory is another user's, or its file system has no permissions: `saggar doctor` reports it.
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => Ok(()),
             Err(error) => Err(StoreError::io(&self.root)(error)),
         }
     }
 
-    /// Returns the directory's permissions if other users may look into it, or `None`.
+    /// Returns the directory's permissions if other users can list it, or `None`.
     ///
     /// # Errors
-    /// `Io`.
+    /// Returns `Io`.
     pub fn public_mode(&self) -> Result<Option<u32>, StoreError> {
         let data = fs::metadata(&self.root).map_err(StoreError::io(&self.root))?;
         let mode = data.permissions().mode() & 0o777;
         Ok((mode & !durable::PRIVATE_DIRECTORY_MODE != 0).then_some(mode))
     }
 
-    /// Takes the server's lock, for as long as the guard lives. The operating system gives it up
-    /// with the process, however that ends.
+    /// Takes the server's lock until the guard is dropped. The operating system releases it when the process ends,
+    /// however it ends.
     ///
     /// # Errors
-    /// `HomeInUse` where another process holds it; `Io`.
+    /// Returns `HomeInUse` if another process holds it; `Io`.
     pub fn lock(&self) -> Result<StateDirLock, StoreError> {
         let path = self.root.join("server.lock");
         let mut file = OpenOptions::new()
@@ -124,8 +125,8 @@ impl StateDir {
             let mut holder = String::new();
             let read = file.rewind().and_then(|()| (&mut file).take(32).read_to_string(&mut holder));
             let holder = read.map_or("", |_| holder.trim());
-            // A server that is killed in the instant in which it starts a process leaves the lock to that one until it runs
-            // its program.
+            // A process that a killed server was just starting inherits the lock and holds it until it executes its own
+            // program.
             if is_process_gone(holder) && began.elapsed() < INHERITED_LOCK_WAIT_MAX {
                 std::thread::sleep(LOCK_POLL_INTERVAL);
                 continue;
@@ -141,36 +142,36 @@ impl StateDir {
         Ok(StateDirLock { _file: file })
     }
 
-    /// The directory itself, absolute.
+    /// Returns the directory itself, as an absolute path.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Root of the object store.
+    /// Returns the root of the object store.
     pub fn objects(&self) -> PathBuf {
         self.root.join("objects")
     }
 
-    /// Model versions: `<name>/<version>/`.
+    /// Returns the directory of model versions: `<name>/<version>/`.
     pub fn models(&self) -> PathBuf {
         self.root.join("models")
     }
 
-    /// A directory for each job: logs and outputs.
+    /// Returns the directory of jobs, with a directory of logs and outputs for each.
     pub fn jobs(&self) -> PathBuf {
         self.root.join("jobs")
     }
 
-    /// The directory of one job.
+    /// Returns the directory of one job.
     pub fn job(&self, id: &str) -> PathBuf {
         self.jobs().join(id)
     }
 
-    /// Removes the directory of a job: its logs and outputs. It is gone as a whole, for others and on the disk; removing
-    /// again finishes what was cut off. Returns the bytes that this freed.
+    /// Removes the directory of a job with its logs and outputs, atomically and durably. Returns the bytes that this
+    /// freed. Removing again completes an interrupted removal.
     ///
     /// # Errors
-    /// `BadName` where the identifier cannot be one; `Io`, after which removing again is safe.
+    /// Returns `BadName` if the identifier is not valid; `Io`, after which removing again is safe.
     pub fn remove_job(&self, id: &str) -> Result<u64, StoreError> {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
             return Err(StoreError::BadName { name: id.to_owned() });
@@ -181,59 +182,59 @@ impl StateDir {
         Ok(freed)
     }
 
-    /// What can be made again: compiled components, pipelines.
+    /// Returns the directory of data that can be recreated: compiled components, pipelines.
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
     }
 
-    /// What drivers of adapters have compiled: a file for each kind of adapter.
+    /// Returns the directory of the drivers' pipeline caches: one file per kind of adapter.
     pub fn shaders(&self) -> PathBuf {
         self.cache().join("shaders")
     }
 
-    /// Dataset versions: `<name>/<version>/`.
+    /// Returns the directory of dataset versions: `<name>/<version>/`.
     pub fn datasets(&self) -> PathBuf {
         self.root.join("datasets")
     }
 
-    /// Uploads that are not committed yet.
+    /// Returns the directory of uploads that are not committed yet.
     pub fn uploads(&self) -> PathBuf {
         self.root.join("uploads")
     }
 
-    /// Secrets that jobs may be granted.
+    /// Returns the store of secrets that jobs can be granted.
     pub fn secrets(&self) -> SecretStore {
         SecretStore::new(self.root.join("secrets.json"))
     }
 
-    /// The keys of clients.
+    /// Returns the file of the clients' keys.
     pub fn keys(&self) -> KeyFile {
         KeyFile::new(self.root.join("keys.json"))
     }
 
-    /// What keys used of their quotas.
+    /// Returns the file of the keys' usage of their quotas.
     pub fn key_usage(&self) -> KeyUsageFile {
         KeyUsageFile::new(self.root.join("key-usage.json"))
     }
 
-    /// Who changed what: models, keys.
+    /// Returns the path of the audit log: which client changed which model or key.
     pub fn audit_log(&self) -> PathBuf {
         self.root.join("audit.log")
     }
 
-    /// The job records.
+    /// Returns the path of the job database.
     pub fn database(&self) -> PathBuf {
         self.root.join("saggar.db")
     }
 }
 
-/// Proof that this process is the one server of its home.
+/// Proof that this process is the only server of its state directory.
 #[derive(Debug)]
 pub struct StateDirLock {
     _file: File,
 }
 
-/// Whether there is no process of this number. What is no number tells of none.
+/// Returns whether no process with this number exists. Returns `false` if `process` is not a number.
 fn is_process_gone(process: &str) -> bool {
     let pid = process.parse().ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
@@ -243,7 +244,7 @@ fn is_process_gone(process: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A lock that the holder's child has still, whose holder was killed.
+    /// The server was killed, and a child that it was starting still holds its lock.
     #[test]
     fn a_lock_inherited_by_a_child_of_a_killed_server_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();
@@ -260,7 +261,7 @@ mod tests {
         assert!(matches!(&refusal, StoreError::HomeInUse { process, .. } if *process == holder.to_string()));
         assert!(began.elapsed() >= INHERITED_LOCK_WAIT_MAX, "it waited");
         let _lock = std::thread::scope(|scope| {
-            // The child runs its program.
+            // The child executes its program.
             scope.spawn(|| {
                 std::thread::sleep(5 * LOCK_POLL_INTERVAL);
                 inherited.unlock().unwrap();

@@ -1,10 +1,10 @@
-//! Bytes on the disk by what they are for, and the limit on them.
+//! Disk usage by kind of data, and the storage quota.
 //!
-//! Sizes are those of files, as `ls` shows them: the sum is what taking everything away would free. Counting walks the
-//! directories and looks at no content. What comes and goes meanwhile is counted or not; nothing fails for it. A directory
-//! that may not be listed, such as `lost+found` of a disk that a link leads to, counts as nothing.
+//! Sizes are file sizes, as `ls` shows them: the sum is the space that deleting everything would free. Counting walks
+//! the directories and reads no content. Files that appear or vanish meanwhile are counted or not; they cause no error.
+//! A directory that cannot be listed, such as `lost+found` of a disk behind a link, counts as 0.
 //!
-//! Deliberately elsewhere: who asks how often, and which writes are refused (`jobs`, `serve`).
+//! Deliberately elsewhere: how often usage is measured, and which writes are refused (`jobs`, `serve`).
 
 use std::fs;
 use std::io;
@@ -16,14 +16,14 @@ use crate::error::StoreError;
 use crate::outputs::OUTPUT_FOLDER;
 use crate::state_dir::StateDir;
 
-/// The folder of checkpoints among the objects.
+/// The folder of checkpoints in the object store.
 const CHECKPOINTS: &str = "checkpoints";
 
-/// What bytes are for.
+/// A kind of stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageKind {
-    /// Dataset versions, and uploads on the way to be some.
+    /// Dataset versions, and unfinished uploads of datasets.
     Datasets,
     /// Checkpoints of jobs.
     Checkpoints,
@@ -33,11 +33,11 @@ pub enum StorageKind {
     Logs,
     /// Model versions.
     Models,
-    /// Components that were uploaded.
+    /// Uploaded components.
     Plugins,
     /// Job records.
     Records,
-    /// What can be made again at any time. It does not count towards a limit.
+    /// Data that can be recreated at any time. It does not count towards a limit.
     Cache,
 }
 
@@ -54,7 +54,7 @@ impl StorageKind {
         StorageKind::Cache,
     ];
 
-    /// The name users see: `checkpoints`.
+    /// Returns the name that users see, such as `checkpoints`.
     pub const fn name(self) -> &'static str {
         match self {
             StorageKind::Datasets => "datasets",
@@ -76,17 +76,17 @@ pub struct StorageUsage {
 }
 
 impl StorageUsage {
-    /// Bytes of a kind.
+    /// Returns the bytes of a kind.
     pub fn bytes_of(&self, kind: StorageKind) -> u64 {
         self.bytes[kind as usize]
     }
 
-    /// Every kind with its bytes, in the order of listings.
+    /// Returns every kind with its bytes, in the order of listings.
     pub fn iter(&self) -> impl Iterator<Item = (StorageKind, u64)> {
         StorageKind::ALL.into_iter().map(|kind| (kind, self.bytes_of(kind)))
     }
 
-    /// Bytes that count towards a limit: all but the cache.
+    /// Returns the bytes that count towards a limit: all but the cache.
     pub fn total(&self) -> u64 {
         let counted = self.iter().filter(|(kind, _)| *kind != StorageKind::Cache);
         counted.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
@@ -98,7 +98,7 @@ impl StorageUsage {
     }
 }
 
-/// The most bytes that may be kept.
+/// The limit on stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageQuota {
     /// The limit on [`StorageUsage::total`].
@@ -106,10 +106,10 @@ pub struct StorageQuota {
 }
 
 impl StorageQuota {
-    /// Whether `wanted` bytes may be added to `used`.
+    /// Checks whether `wanted` bytes can be added to `used`.
     ///
     /// # Errors
-    /// `QuotaExceeded`, where nothing may be written.
+    /// Returns `QuotaExceeded` if the sum would exceed the limit.
     pub fn check(&self, used: u64, wanted: u64) -> Result<(), StoreError> {
         if used.checked_add(wanted).is_some_and(|sum| sum <= self.limit_bytes) {
             return Ok(());
@@ -119,35 +119,35 @@ impl StorageQuota {
 }
 
 impl StateDir {
-    /// Bytes of a job's logs and outputs. Call from a thread that may block.
+    /// Returns the bytes of a job's logs and outputs. Blocks.
     ///
     /// # Errors
-    /// `Io` where a directory cannot be listed.
+    /// Returns `Io` if a directory cannot be listed.
     pub fn job_bytes(&self, job: &str) -> Result<u64, StoreError> {
         tree_bytes(&self.job(job))
     }
 
-    /// Bytes of each kind. `models` is the directory of model versions, which may lie elsewhere. Takes about as long
-    /// as `du`; call from a thread that may block.
+    /// Returns the bytes of each kind. `models` is the directory of model versions, which can be outside the state
+    /// directory. Blocks, for about as long as `du` takes.
     ///
     /// # Errors
-    /// `Io` where a directory cannot be listed.
+    /// Returns `Io` if a directory cannot be listed.
     pub fn usage(&self, models: &Path) -> Result<StorageUsage, StoreError> {
         let mut usage = self.usage_without_cache(models)?;
         usage.add(StorageKind::Cache, linked_tree_bytes(&self.cache())?);
         Ok(usage)
     }
 
-    /// [`StorageUsage::total`] of [`usage`](Self::usage), without a walk through the cache, which may be large: for whoever is
-    /// about to write. Call from a thread that may block.
+    /// Returns the same as [`StorageUsage::total`] of [`usage`](Self::usage) without walking the cache, which can be
+    /// large. For quota checks before a write. Blocks.
     ///
     /// # Errors
-    /// `Io` where a directory cannot be listed.
+    /// Returns `Io` if a directory cannot be listed.
     pub fn stored_bytes(&self, models: &Path) -> Result<u64, StoreError> {
         Ok(self.usage_without_cache(models)?.total())
     }
 
-    /// Bytes of each kind but the cache.
+    /// Returns the bytes of each kind except the cache.
     fn usage_without_cache(&self, models: &Path) -> Result<StorageUsage, StoreError> {
         let mut usage = StorageUsage::default();
         usage.add(StorageKind::Datasets, linked_tree_bytes(&self.datasets())? + linked_tree_bytes(&self.uploads())?);
@@ -172,7 +172,7 @@ impl StateDir {
     }
 }
 
-/// What lies in a directory; nothing where it is none, is gone by now, or may not be listed.
+/// Returns the entries of a directory; empty if it is not a directory, no longer exists, or cannot be listed.
 fn list_entries(directory: &Path) -> Result<Vec<fs::DirEntry>, StoreError> {
     let listed = fs::read_dir(directory).and_then(|entries| entries.collect());
     match listed {
@@ -181,7 +181,7 @@ fn list_entries(directory: &Path) -> Result<Vec<fs::DirEntry>, StoreError> {
     }
 }
 
-/// As [`tree_bytes`], for a part of the state directory, which itself may be a link to another place.
+/// Returns [`tree_bytes`] of a part of the state directory, which can be a symbolic link.
 fn linked_tree_bytes(place: &Path) -> Result<u64, StoreError> {
     match fs::canonicalize(place) {
         Ok(place) => tree_bytes(&place),
@@ -190,7 +190,7 @@ fn linked_tree_bytes(place: &Path) -> Result<u64, StoreError> {
     }
 }
 
-/// Bytes of a file, or of all files in a directory and below. Links count as nothing and are followed nowhere.
+/// Returns the bytes of a file, or of all files in a directory and below. Links count as 0 and are not followed.
 pub(crate) fn tree_bytes(path: &Path) -> Result<u64, StoreError> {
     let mut sum = match fs::symlink_metadata(path) {
         Ok(data) if data.is_file() => return Ok(data.len()),
@@ -204,7 +204,7 @@ pub(crate) fn tree_bytes(path: &Path) -> Result<u64, StoreError> {
         for entry in list_entries(&directory)? {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => left.push(entry.path()),
-                // A file that vanished since takes no bytes.
+                // A file that has vanished since the listing counts as 0.
                 Ok(kind) if kind.is_file() => sum = sum.saturating_add(entry.metadata().map_or(0, |data| data.len())),
                 Ok(_) | Err(_) => {}
             }
@@ -213,7 +213,7 @@ pub(crate) fn tree_bytes(path: &Path) -> Result<u64, StoreError> {
     Ok(sum)
 }
 
-/// Whether there is nothing to count: what may not be looked at cannot be taken away either.
+/// Returns whether the error means that the size is 0. Files that this user cannot list cannot be deleted either.
 fn counts_as_empty(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
@@ -269,7 +269,7 @@ mod tests {
             .unwrap();
         std::os::unix::fs::symlink(&disk, home.datasets()).unwrap();
         fs::set_permissions(&lost, fs::Permissions::from_mode(0o000)).unwrap();
-        // Permissions do not keep out everybody.
+        // Permissions do not restrict root.
         let expected = if fs::read_dir(&lost).is_ok() { 3 } else { 2 };
         assert_eq!(home.usage(&disk.join("models")).unwrap().bytes_of(StorageKind::Datasets), expected);
         assert_eq!(home.stored_bytes(&disk.join("models")).unwrap(), expected);

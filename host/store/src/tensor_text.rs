@@ -1,9 +1,9 @@
-//! Descriptors as they stand in our manifests.
+//! Serialization of tensor descriptors in manifests.
 
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A descriptor in JSON: `{"dtype": "float32", "shape": [2, 3]}`.
+/// A descriptor in JSON, such as `{"dtype": "float32", "shape": [2, 3]}`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DescriptorJson {
@@ -11,13 +11,13 @@ struct DescriptorJson {
     shape: Vec<usize>,
 }
 
-/// For `#[serde(with)]` on a [`Descriptor`].
+/// Serializes a [`Descriptor`], for `#[serde(with)]`.
 pub(crate) fn serialize<S: Serializer>(it: &Descriptor, serializer: S) -> Result<S::Ok, S::Error> {
     let text = DescriptorJson { dtype: it.dtype.name().to_owned(), shape: it.shape.dims().to_vec() };
     text.serialize(serializer)
 }
 
-/// For `#[serde(with)]` on a [`Descriptor`].
+/// Deserializes a [`Descriptor`], for `#[serde(with)]`.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Descriptor, D::Error> {
     let text = DescriptorJson::deserialize(from)?;
     let dtype = DType::from_name(&text.dtype)

@@ -1,7 +1,7 @@
 //! Directories of immutable versions: `<root>/<name>/<number>/`.
 //!
-//! A version is built under a hidden name, synced, renamed into place and synced again, while a
-//! lock on the name is held: what has a number is complete, and two processes never share one.
+//! A version is built under a hidden name, synced, renamed into place and synced again, while a lock on the name is
+//! held. So a numbered version is always complete, and two processes never use the same number.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
@@ -12,11 +12,11 @@ use crate::error::StoreError;
 use crate::limits::{NAME_BYTES_MAX, PUT_TRIES_MAX};
 use crate::projects;
 
-/// What [`is_name`] asks for, in words.
+/// The rule that [`is_name`] checks, as text.
 pub(crate) const NAME_RULE: &str = "must have 1 to 63 lower-case letters, digits, `.`, `_` or \
     `-`, beginning with a letter or digit";
 
-/// Whether this may name a model, dataset or project: a directory on every system, never a path.
+/// Returns whether this is a valid name of a model, dataset or project: a directory name on every system, never a path.
 pub(crate) fn is_name(name: &str) -> bool {
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() <= NAME_BYTES_MAX
@@ -24,33 +24,33 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| alphanumeric(byte) || b"._-".contains(&byte))
 }
 
-/// The version that a directory's name stands for: a decimal number from 1, written one way only.
+/// Returns the version that a directory's name means: a decimal number from 1, without leading zeros.
 pub(crate) fn parse_version(name: &str) -> Option<u64> {
     let version = name.parse::<u64>().ok()?;
     (version > 0 && version.to_string() == name).then_some(version)
 }
 
-/// A root of named, numbered versions.
+/// A root directory of named, numbered versions.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionDirectories {
     root: PathBuf,
 }
 
-/// What the names of directories begin with in which versions are prepared.
+/// Prefix of the names of directories in which versions are prepared.
 const STAGING_PREFIX: &str = ".staged-";
 
 /// A directory in which a version is prepared.
 #[derive(Debug)]
 pub(crate) struct StagedVersion {
     path: PathBuf,
-    /// The directory of the name.
+    /// The parent directory, which has the version's name.
     directory: PathBuf,
-    /// Held locked, which says that the directory is in use.
+    /// The lock that marks the directory as in use.
     lock: Option<File>,
 }
 
 impl StagedVersion {
-    /// The directory.
+    /// Returns the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -60,17 +60,17 @@ impl Drop for StagedVersion {
     fn drop(&mut self) {
         if self.path.is_dir() {
             let _ = disk::remove_tree(&self.path);
-            // Removes the name too, where this would have been its first version.
+            // Also removes the name's directory if this would have been its first version.
             let _ = disk::remove_directory(&self.directory);
         }
     }
 }
 
-/// A version that [`VersionDirectories::publish`] made or found.
+/// A version that [`VersionDirectories::publish`] created or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedVersion {
     pub(crate) version: u64,
-    /// Whether it was made now.
+    /// Whether it was created by this call.
     pub(crate) is_new: bool,
 }
 
@@ -83,18 +83,18 @@ impl VersionDirectories {
         self.root.join(name).join(version.to_string())
     }
 
-    /// Has the disk hold the versions of a name that are there: whoever made one may have died before that.
+    /// Makes the existing versions of a name durable, because their creator may have died before syncing them.
     pub(crate) fn sync_versions(&self, name: &str) -> Result<(), StoreError> {
         let directory = self.root.join(name);
         disk::sync_directory(&directory).map_err(StoreError::io(&directory))
     }
 
-    /// Makes a directory below the root, durably.
+    /// Creates a directory below the root, durably.
     pub(crate) fn create_directory(&self, directory: &Path) -> Result<(), StoreError> {
         durable::create_directories_below(&self.root, directory).map_err(StoreError::io(directory))
     }
 
-    /// Every name with a directory, sorted.
+    /// Returns every name that has a directory, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>, StoreError> {
         let mut names = list_names(&self.root)?;
         names.retain(|name| is_name(name) && self.root.join(name).is_dir());
@@ -102,7 +102,7 @@ impl VersionDirectories {
         Ok(names)
     }
 
-    /// The versions of a name, lowest first; none where there is no such name.
+    /// Returns the versions of a name in ascending order; empty if the name does not exist.
     pub(crate) fn versions(&self, name: &str) -> Result<Vec<u64>, StoreError> {
         let directory = self.root.join(name);
         let mut versions: Vec<u64> = list_names(&directory)?
@@ -114,10 +114,10 @@ impl VersionDirectories {
         Ok(versions)
     }
 
-    /// Makes the next version of `name`, unless `find` finds it among the versions there are.
+    /// Creates the next version of `name`, unless `find` finds it among the existing versions.
     ///
-    /// `fill` writes and syncs files into an empty directory. Where it fails nothing stays behind.
-    /// A number is not used again, even where its directory was deleted.
+    /// `fill` writes and syncs files into an empty directory. If it fails, nothing is left behind. A number is never
+    /// reused, even if its directory was deleted.
     pub(crate) fn publish<E: From<StoreError>>(
         &self,
         name: &str,
@@ -126,7 +126,7 @@ impl VersionDirectories {
     ) -> Result<PlacedVersion, E> {
         let mut lock = NameLock::acquire(&self.root, name)?;
         let directory = self.root.join(name);
-        // With the lock held, whatever is half-made was left by a process that died.
+        // The lock is held, so unfinished directories are leftovers of processes that died.
         for stale in list_names(&directory)?.iter().filter(|entry| entry.starts_with(".tmp-")) {
             let stale = directory.join(stale);
             disk::remove_tree(&stale).map_err(StoreError::io(&stale))?;
@@ -143,19 +143,20 @@ impl VersionDirectories {
         let placed = filled.and_then(|()| self.install(&mut lock, name, &versions, &staging));
         if placed.is_err() {
             let _ = disk::remove_tree(&staging);
-            // Removes the name too, where this would have been its first version.
+            // Also removes the name's directory if this would have been its first version.
             let _ = disk::remove_directory(&directory);
         }
         placed
     }
 
-    /// Makes a directory in which the next version of `name` is prepared, however long that takes: no lock is held. It goes
-    /// with what is returned, unless [`publish_staged`](Self::publish_staged) made it a version.
+    /// Creates a directory in which the next version of `name` is prepared, without holding the name's lock, for as
+    /// long as that takes. Dropping the returned value removes it, unless [`publish_staged`](Self::publish_staged) made
+    /// it a version.
     pub(crate) fn stage(&self, name: &str) -> Result<StagedVersion, StoreError> {
         let _lock = NameLock::acquire(&self.root, name)?;
         let directory = self.root.join(name);
         for entry in list_names(&directory)?.iter().filter(|entry| entry.starts_with(STAGING_PREFIX)) {
-            // Whoever prepares one holds it locked.
+            // Its creator locks it while preparing the version.
             let path = directory.join(entry);
             if File::open(&path).is_ok_and(|dead| dead.try_lock().is_ok()) {
                 disk::remove_tree(&path).map_err(StoreError::io(&path))?;
@@ -165,7 +166,7 @@ impl VersionDirectories {
         for tries in 1.. {
             self.create_directory(&directory)?;
             match disk::make_directory(&path) {
-                // Another failed meanwhile, and took its empty directory away.
+                // A failed publication has just removed the empty directory of the name.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && tries < PUT_TRIES_MAX => {}
                 made => {
                     made.map_err(StoreError::io(&path))?;
@@ -175,14 +176,14 @@ impl VersionDirectories {
         }
         let staged = StagedVersion { lock: File::open(&path).ok(), path, directory };
         if let Some(lock) = &staged.lock {
-            // Where directories cannot be locked, none is taken for dead.
+            // On a file system without directory locks, no staged directory is considered abandoned.
             let _ = lock.try_lock();
         }
         Ok(staged)
     }
 
-    /// Makes a staged directory the next version of `name`, unless `find` finds it among the versions there are. `complete`
-    /// writes and syncs what is missing in the directory.
+    /// Makes a staged directory the next version of `name`, unless `find` finds it among the existing versions.
+    /// `complete` writes and syncs the missing files.
     pub(crate) fn publish_staged<E: From<StoreError>>(
         &self,
         name: &str,
@@ -200,8 +201,8 @@ impl VersionDirectories {
         self.install(&mut lock, name, &versions, &staged.path)
     }
 
-    /// Takes a version away; false where there is none. Its number is not used again, and what has files of it open goes
-    /// on reading them.
+    /// Removes a version; returns `false` if it does not exist. Its number is not reused, and processes that have its
+    /// files open can still read them.
     pub(crate) fn remove(&self, name: &str, version: u64) -> Result<bool, StoreError> {
         let target = self.directory(name, version);
         if !target.is_dir() {
@@ -211,8 +212,8 @@ impl VersionDirectories {
         if lock.last < version {
             lock.record(version)?;
         }
-        // Renamed away in one step: a version is there whole or not at all. What a crash leaves of the rest is swept with
-        // what else is half-made.
+        // Renaming it away first is atomic: a version exists whole or not at all. The next sweep of unfinished
+        // directories removes leftovers of a crash.
         let directory = self.root.join(name);
         let gone = directory.join(format!(".tmp-{}", durable::unique_suffix()));
         match disk::rename(&target, &gone) {
@@ -221,7 +222,7 @@ impl VersionDirectories {
         }
         disk::sync_directory(&directory).map_err(StoreError::io(&directory))?;
         disk::remove_tree(&gone).map_err(StoreError::io(&gone))?;
-        // Goes only where this was the last version.
+        // Succeeds only if this was the last version.
         let _ = disk::remove_directory(&directory);
         if self.versions(name)?.is_empty() {
             projects::forget(&self.root, name)?;
@@ -229,7 +230,7 @@ impl VersionDirectories {
         Ok(true)
     }
 
-    /// Takes away what else lies in the directory of a name that has no versions any more; nothing where it has some.
+    /// Removes the other files in the directory of a name that has no versions left. Does nothing if it has versions.
     pub(crate) fn remove_rest(&self, name: &str) -> Result<(), StoreError> {
         let _lock = NameLock::acquire(&self.root, name)?;
         let directory = self.root.join(name);
@@ -241,7 +242,7 @@ impl VersionDirectories {
         projects::forget(&self.root, name)
     }
 
-    /// Does something while nobody makes or removes a version of a name.
+    /// Runs `f` while no other process creates or removes a version of a name.
     pub(crate) fn with_name_lock<T, E: From<StoreError>>(
         &self,
         name: &str,
@@ -270,7 +271,7 @@ impl VersionDirectories {
     }
 }
 
-/// The names in a directory; none where there is no directory.
+/// Returns the names in a directory; empty if it does not exist.
 fn list_names(directory: &Path) -> Result<Vec<String>, StoreError> {
     let listing = match fs::read_dir(directory) {
         Ok(listing) => listing,
@@ -284,8 +285,8 @@ fn list_names(directory: &Path) -> Result<Vec<String>, StoreError> {
     listing.filter_map(name).collect()
 }
 
-/// The right to make versions of a name, and the highest number given out so far. The file stays,
-/// beside the names, so that everybody locks the same one.
+/// The exclusive right to create versions of a name, and the highest number used so far. The file is never deleted and
+/// is beside the names' directories, so that all processes lock the same file.
 struct NameLock {
     file: File,
     path: PathBuf,
@@ -305,7 +306,7 @@ impl NameLock {
             let file = OpenOptions::new().read(true).write(true).open(&path)?;
             file.lock()?;
             let mut text = String::new();
-            // Bytes that are no text, after a crash, mean that the number is not known.
+            // Content that is not text, after a crash, means that the number is unknown.
             let _ = Read::take(&file, 32).read_to_string(&mut text);
             Ok((file, text.trim().parse().unwrap_or(0)))
         };
@@ -320,7 +321,7 @@ impl NameLock {
             file.rewind()?;
             // The number only grows, so no digit of the old one can remain.
             durable::write_and_sync(file, &self.path, &[version.to_string()])?;
-            // Whoever made the file may have died before its name was on the disk.
+            // The file's creator may have died before its name was durable.
             self.path.parent().map_or(Ok(()), disk::sync_directory)
         };
         write().map_err(StoreError::io(&self.path))

@@ -1,4 +1,4 @@
-//! Opening ZIP archives from anywhere: the list of files at their end is read whole, and so it is bounded.
+//! Opens untrusted ZIP archives. The central directory at their end is read into memory whole, so its size is limited.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -10,16 +10,16 @@ use zip::result::ZipError;
 
 use crate::limits::ZIP_DIRECTORY_BYTES_MAX;
 
-/// Opens an archive, of whose list of files at most [`ZIP_DIRECTORY_BYTES_MAX`] bytes are read.
+/// Opens an archive whose central directory has at most [`ZIP_DIRECTORY_BYTES_MAX`] bytes.
 pub(crate) fn open(file: File) -> Result<ZipArchive<BufReader<LimitedZipFile>>, ZipError> {
     let left = Rc::new(Cell::new(Some(ZIP_DIRECTORY_BYTES_MAX)));
     let archive = ZipArchive::new(BufReader::new(LimitedZipFile { file, left: Rc::clone(&left) }))?;
-    // What follows are the entries, which their readers bound.
+    // The entries are read after this; their readers limit them.
     left.set(None);
     Ok(archive)
 }
 
-/// A file of which so many bytes more may be read, if there is a number.
+/// A file that fails after a number of bytes, if there is a limit.
 pub(crate) struct LimitedZipFile {
     file: File,
     left: Rc<Cell<Option<u64>>>,

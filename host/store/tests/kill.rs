@@ -1,5 +1,5 @@
-//! A process that saves checkpoints and records is killed at arbitrary instants: what it was told
-//! is durable is there, and whatever is there is whole.
+//! A process that saves checkpoints and records is killed at arbitrary instants: everything that was acknowledged as
+//! durable exists, and everything that exists is complete.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -15,21 +15,21 @@ use saggar_store::{
 };
 use saggar_tensor::{DType, Descriptor, Shape};
 
-/// Set in the process that is killed: its directory.
+/// The directory, in the environment of the process that is killed.
 const CHILD: &str = "SAGGAR_STORE_KILL_TEST";
-/// Processes killed in each test. `SAGGAR_STORE_KILLS=2000` tries more.
+/// Number of kills in each test. `SAGGAR_STORE_KILLS=2000` tries more.
 const KILLS: u32 = 100;
 
 fn kills() -> u32 {
     std::env::var("SAGGAR_STORE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
 }
 
-/// A directory for a test; a kill loses nothing that was written, so memory will do.
+/// Returns a directory for a test. Memory is enough, because a kill loses nothing that was written.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Starts this program's test of that name as the process that is killed. Its lines are what it was told is durable.
+/// Starts the test with this name as the process that is killed. Its output lines are what was acknowledged as durable.
 fn start(test: &str, home: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
@@ -41,12 +41,12 @@ fn start(test: &str, home: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
     (child, lines)
 }
 
-/// The next number that the process said.
+/// Returns the next number that the process printed.
 fn next_number(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u64> {
     lines.find_map(|line| line.ok()?.split_once("durable ")?.1.parse().ok())
 }
 
-/// Waits a part of a period, which goes through all parts as the kills go on.
+/// Waits a fraction of a period. Successive kills cover all fractions.
 fn wait_part_of(kill: u32, period: Duration) {
     let until = Instant::now() + period.mul_f64(f64::from(kill) * 0.618 % 1.25);
     while Instant::now() < until {
@@ -54,7 +54,7 @@ fn wait_part_of(kill: u32, period: Duration) {
     }
 }
 
-/// What step `step` looks like, so that a checkpoint can be told from a mixture of two.
+/// Returns the checkpoint of a step, so that a mixture of two is detected.
 fn checkpoint(step: u64) -> Checkpoint {
     let variable = |name: &str, size: usize| SavedVariable {
         name: name.to_owned(),
@@ -84,7 +84,7 @@ fn open(home: &Path) -> (CheckpointStore, SqliteRecords) {
     (CheckpointStore::new(ObjectStorage::local(&home.join("objects")).expect("objects")), records)
 }
 
-/// The process that is killed: goes on from where it was, and says what is durable.
+/// The process that is killed: resumes from the latest checkpoint, and prints what is durable.
 #[test]
 fn child() {
     let Some(home) = std::env::var_os(CHILD) else { return };
@@ -111,7 +111,7 @@ fn child() {
     }
 }
 
-/// A home with one job.
+/// Returns a state directory with one job.
 fn home_with_a_job() -> (tempfile::TempDir, String) {
     let home = scratch();
     std::fs::create_dir(home.path().join("objects")).unwrap();
@@ -124,7 +124,7 @@ fn new_job() -> NewJob {
     NewJob { project: "p".into(), task: "t".into(), spec: "{}".into(), ..NewJob::default() }
 }
 
-/// What a resume finds after a kill: a whole checkpoint, at least of the step that was durable, and its metric.
+/// Checks what a resume finds after a kill: an intact checkpoint, at least of the durable step, with its metric.
 fn check_resume(home: &Path, id: &str, durable: u64) -> u64 {
     let (checkpoints, records) = open(home);
     let latest = runtime().block_on(checkpoints.latest("j", "p")).unwrap();
@@ -151,7 +151,7 @@ fn kills_during_saves_and_prunes_lose_nothing_durable() {
         let (mut child, mut lines) = start("child", home.path());
         let first = next_number(&mut lines).expect("the child saves something before it is killed");
         durable = durable.max(first);
-        // Spread the kills over what a save and a pruning take: the first child shows how long.
+        // Spread the kills over the duration of a save and a pruning, which the first child measures.
         let period = *period.get_or_insert_with(|| {
             let begun = Instant::now();
             durable = durable.max(next_number(&mut lines).expect("the first child saves twice"));
@@ -178,7 +178,7 @@ fn kills_during_resume_lose_nothing_durable() {
         return;
     }
     let (home, id) = home_with_a_job();
-    // The first one shows how long it takes to start, claim, load and save once.
+    // The first child measures the time to start, claim, load and save once.
     let begun = Instant::now();
     let (mut child, mut lines) = start("child", home.path());
     let mut durable = next_number(&mut lines).unwrap();
@@ -203,14 +203,14 @@ fn kills_during_resume_lose_nothing_durable() {
     assert!(early > 0, "no kill came before the first save");
 }
 
-/// The process that is killed: submits jobs, each under a key of its own, and says which were acknowledged.
+/// The process that is killed: submits jobs, each with a separate idempotency key, and prints which were acknowledged.
 #[test]
 fn submitting_child() {
     let Some(home) = std::env::var_os(CHILD) else { return };
     let (_, records) = open(Path::new(&home));
     let done: u64 = records.count_by_state().unwrap().iter().map(|(_, count)| count).sum();
     let mut output = std::io::stdout().lock();
-    // The last one again: its answer may have been lost.
+    // Repeat the last one, because its result is possibly lost.
     for number in done.max(1).. {
         let key = Some(format!("key-{number}"));
         let job = records.submit(&NewJob { idempotency_key: key, ..new_job() }, number).unwrap();
@@ -241,7 +241,7 @@ fn kills_during_submission_lose_no_acknowledged_job() {
     }
 }
 
-/// The number of files that the object store was writing when it was killed.
+/// Returns the number of temporary files of the object store, left by a kill.
 fn temporary_files(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
     let count = |path: std::path::PathBuf| {

@@ -1,10 +1,10 @@
-//! Building graphs: nodes are inferred and checked as they are added, so a mistake is reported where it is made.
+//! Graph builder: infers and checks nodes as they are added, so an error is reported where it is made.
 //!
-//! The convenience methods speak WebNN: element-wise operators broadcast as numpy does, matrix products broadcast their
-//! batch dimensions, reductions may drop the reduced axes. They insert the movements that primitives need.
+//! The convenience methods follow WebNN: element-wise operators broadcast like numpy, matrix products broadcast their
+//! batch dimensions, and reductions can drop the reduced axes. They insert the movements that primitives need.
 //!
-//! Equal nodes are not merged here: `gradients` distinguishes operands by node, so two operands that happen to be
-//! computed alike must stay two. The compiler merges them.
+//! The builder does not merge equal nodes. `gradients` distinguishes operands by node, so two operands with the same
+//! computation must remain two nodes. The compiler merges them.
 
 mod binary;
 mod contract;
@@ -26,7 +26,7 @@ use crate::limits::{GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME
 use crate::op::{Op, SourceOp};
 use crate::{Descriptor, Shape};
 
-/// A graph in the making. It is within every limit of [`crate::limits`] at any time.
+/// A graph under construction. It is within every limit of [`crate::limits`] at any time.
 #[derive(Clone, Debug, Default)]
 pub struct GraphBuilder {
     graph: Graph,
@@ -39,19 +39,20 @@ pub struct GraphBuilder {
 }
 
 impl GraphBuilder {
-    /// An empty graph.
+    /// Creates an empty graph.
     pub fn new() -> GraphBuilder {
         GraphBuilder::default()
     }
 
-    /// Adds a primitive and gives its node. Operands must have exactly the data types and shapes it takes: nothing is
-    /// broadcast or converted.
+    /// Adds a primitive and returns its node. Operands must have exactly the data types and shapes that the operator
+    /// takes: nothing is broadcast or converted.
     ///
-    /// Inputs and variables must exist already; other sources are added by their own methods, since their data type and
-    /// shape cannot be inferred.
+    /// Inputs and variables must already exist. Other sources are added by their own methods, because their data type
+    /// and shape cannot be inferred.
     ///
     /// # Errors
-    /// `TooManyNodes`; `TooManyOperands`; `OperandCount`; `UnknownOperand`; whatever [`infer`] finds, with the operands' labels.
+    /// Returns `TooManyNodes`, `TooManyOperands`, `OperandCount` or `UnknownOperand`; any error of [`infer`], with the
+    /// operands' labels.
     pub fn add_node(&mut self, op: Op, inputs: &[NodeId]) -> Result<NodeId, GraphError> {
         let declared = match &op {
             Op::Source(SourceOp::Input(number)) => Some(port_descriptor(op.name(), &self.graph.inputs, *number)?),
@@ -84,17 +85,17 @@ impl GraphBuilder {
         Ok(NodeId(count as u32))
     }
 
-    /// `error` with the labels of these operands, if any has one.
+    /// Returns `error` with the labels of these operands, if any has one.
     fn error_with_labels(&self, error: GraphError, inputs: &[NodeId]) -> GraphError {
         let labels: Vec<&str> =
             inputs.iter().filter_map(|id| self.graph.nodes.get(id.index())?.label.as_deref()).collect();
         if labels.is_empty() || error.place().is_some() { error } else { error.at(labels.join(", ")) }
     }
 
-    /// Names a node for error messages. The last name counts.
+    /// Sets the name of a node in error messages. A later name replaces an earlier one.
     ///
     /// # Errors
-    /// `UnknownNode`; `NameLength`.
+    /// Returns `UnknownNode` or `NameLength`.
     pub fn label(&mut self, id: NodeId, label: &str) -> Result<(), GraphError> {
         self.descriptor_of(id)?;
         check_name(NameKind::Label, label)?;
@@ -102,10 +103,10 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// Makes a node an output of the graph. One node may be several outputs.
+    /// Makes a node an output of the graph. One node can be several outputs.
     ///
     /// # Errors
-    /// `UnknownNode`; `NameLength`; `NameTaken`; `TooManyOutputs`.
+    /// Returns `UnknownNode`, `NameLength`, `NameTaken` or `TooManyOutputs`.
     pub fn output(&mut self, name: &str, id: NodeId) -> Result<(), GraphError> {
         self.descriptor_of(id)?;
         check_name(NameKind::Output, name)?;
@@ -119,10 +120,11 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// When a dispatch completes, the variable called `name` holds `value`; reads in the same dispatch see the old one.
+    /// Assigns `value` to the variable called `name` when a dispatch completes; reads in the same dispatch see the old
+    /// value.
     ///
     /// # Errors
-    /// `UnknownVariable`, and as [`GraphBuilder::assign_to`].
+    /// Returns `UnknownVariable`, and the errors of [`GraphBuilder::assign_to`].
     pub fn assign(&mut self, name: &str, value: NodeId) -> Result<(), GraphError> {
         let Some(&variable) = self.variables.get(name) else {
             return Err(GraphError::UnknownVariable { name: name.to_owned() });
@@ -130,10 +132,10 @@ impl GraphBuilder {
         self.assign_to(variable, value)
     }
 
-    /// As [`GraphBuilder::assign`], with the node that [`GraphBuilder::variable`] gave.
+    /// Assigns as [`GraphBuilder::assign`] does, to the node that [`GraphBuilder::variable`] returned.
     ///
     /// # Errors
-    /// `UnknownNode`; `NotVariable`; `AssignMismatch` where data type or shape differ; `AssignedTwice`.
+    /// Returns `UnknownNode`, `NotVariable` or `AssignedTwice`; `AssignMismatch` if data type or shape differ.
     pub fn assign_to(&mut self, variable: NodeId, value: NodeId) -> Result<(), GraphError> {
         self.descriptor_of(variable)?;
         let got = self.descriptor_of(value)?.clone();
@@ -152,23 +154,23 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// The graph so far.
+    /// Returns the graph built so far.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Data type and shape of a node of this graph.
+    /// Returns data type and shape of a node of this graph.
     ///
     /// # Panics
-    /// If `id` is not a node of this graph: ids that come from elsewhere go through [`GraphBuilder::descriptor_of`].
+    /// Panics if `id` is not a node of this graph. Use [`GraphBuilder::descriptor_of`] for IDs from elsewhere.
     pub fn descriptor(&self, id: NodeId) -> &Descriptor {
         self.graph.descriptor(id)
     }
 
-    /// Data type and shape of the node at `id`, if there is one.
+    /// Returns data type and shape of the node at `id`.
     ///
     /// # Errors
-    /// `UnknownNode`.
+    /// Returns `UnknownNode` if there is no such node.
     pub fn descriptor_of(&self, id: NodeId) -> Result<&Descriptor, GraphError> {
         let nodes = self.graph.nodes.len();
         let node = self.graph.nodes.get(id.index()).ok_or(GraphError::UnknownNode { id: id.0, nodes })?;
@@ -179,13 +181,13 @@ impl GraphBuilder {
         Ok(self.descriptor_of(id)?.shape.clone())
     }
 
-    /// The finished graph.
+    /// Returns the finished graph.
     pub fn finish(self) -> Graph {
         self.graph
     }
 }
 
-/// Infers a node that comes after `nodes`: its operands must be among them.
+/// Infers a node that follows `nodes`: its operands must be among them.
 pub(crate) fn infer_at(
     nodes: &[GraphNode],
     op: &Op,
@@ -207,7 +209,7 @@ pub(crate) fn infer_at(
     infer(op, &operands, declared)
 }
 
-/// The descriptor of port `number`.
+/// Returns the descriptor of port `number`.
 pub(crate) fn port_descriptor(
     op: &'static str,
     ports: &[crate::GraphPort],
@@ -219,7 +221,7 @@ pub(crate) fn port_descriptor(
     }
 }
 
-/// A name must have 1 to [`NAME_BYTES_MAX`] bytes.
+/// Checks that a name has 1 to [`NAME_BYTES_MAX`] bytes.
 pub(crate) fn check_name(kind: NameKind, name: &str) -> Result<(), GraphError> {
     if (1..=NAME_BYTES_MAX).contains(&name.len()) {
         return Ok(());

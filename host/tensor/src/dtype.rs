@@ -1,10 +1,10 @@
-//! Element types of tensors: those of WebNN's `MLOperandDataType` that this project carries.
+//! Element types of tensors: the supported subset of WebNN's `MLOperandDataType`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The type of a tensor's elements. Little-endian in memory. Truth values are `U8`, 0 or 1 (WebNN's convention).
+/// The data type of a tensor's elements, little-endian in memory. Booleans are `U8`, 0 or 1 (WebNN's convention).
 ///
 /// Source: W3C WebNN, `MLOperandDataType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum DType {
     U32,
     /// Signed 8-bit integer.
     I8,
-    /// Unsigned 8-bit integer; also the type of truth values.
+    /// Unsigned 8-bit integer; also the type of booleans.
     U8,
 }
 
@@ -32,7 +32,7 @@ impl DType {
     pub const ALL: [DType; 8] =
         [DType::F32, DType::F16, DType::I64, DType::U64, DType::I32, DType::U32, DType::I8, DType::U8];
 
-    /// Bytes of one element in host memory.
+    /// Returns the bytes of one element in host memory.
     pub const fn bytes(self) -> usize {
         match self {
             DType::I64 | DType::U64 => 8,
@@ -42,7 +42,7 @@ impl DType {
         }
     }
 
-    /// Whether elements are floating-point numbers.
+    /// Returns whether elements are floating-point numbers.
     pub const fn is_float(self) -> bool {
         match self {
             DType::F32 | DType::F16 => true,
@@ -50,7 +50,7 @@ impl DType {
         }
     }
 
-    /// Whether elements are integers with a sign.
+    /// Returns whether elements are signed integers.
     pub const fn is_signed_integer(self) -> bool {
         match self {
             DType::I64 | DType::I32 | DType::I8 => true,
@@ -58,7 +58,7 @@ impl DType {
         }
     }
 
-    /// WebNN's name of the type, as users see it: `float32`, `uint8`, ...
+    /// Returns WebNN's name of the type, as users see it: `float32`, `uint8`, ...
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "float32",
@@ -72,7 +72,7 @@ impl DType {
         }
     }
 
-    /// The type whose WebNN name is `name`, if there is one.
+    /// Returns the type whose WebNN name is `name`, or `None` if there is no such type.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }

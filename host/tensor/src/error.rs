@@ -1,5 +1,4 @@
-//! What can be wrong with a graph: data, not prose. Messages name the operator and what it was given, for plugin
-//! authors.
+//! Errors of graphs, as data instead of prose. Messages name the operator and its operands, for plugin authors.
 
 mod format;
 mod micro_batches;
@@ -16,16 +15,16 @@ use crate::limits::{
 use crate::op::Scalar;
 use crate::{DType, Descriptor, Shape};
 
-/// What a name in a graph names.
+/// The kind of a name in a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameKind {
-    /// A tensor given to each dispatch.
+    /// An input: a tensor provided to each dispatch.
     Input,
-    /// State that outlives a dispatch.
+    /// A variable: state that persists between dispatches.
     Variable,
-    /// A tensor that a dispatch returns.
+    /// An output: a tensor returned by a dispatch.
     Output,
-    /// The plugin's name of a node.
+    /// A label: the plugin's name of a node.
     Label,
 }
 
@@ -40,37 +39,37 @@ impl std::fmt::Display for NameKind {
     }
 }
 
-/// Why a graph, or an addition to one, is refused.
+/// The reason why a graph, or an addition to one, is refused.
 ///
 /// `op` is [`crate::Op::name`]; `operand` is the operand's role (`filter`, `indices`, ...).
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum GraphError {
-    /// The caller asked to stop.
+    /// The caller requested to stop.
     #[error(transparent)]
     Interrupted(#[from] InterruptedError),
-    /// More dimensions than a tensor may have.
+    /// More dimensions than [`RANK_MAX`].
     #[error("a tensor has at most {RANK_MAX} dimensions, not {rank}")]
     RankTooLarge {
-        /// The number asked for.
+        /// The requested number of dimensions.
         rank: usize,
     },
-    /// More elements than a tensor may have.
+    /// More elements than [`ELEMENTS_MAX`].
     #[error("a tensor has at most {ELEMENTS_MAX} elements, and {dims:?} has more")]
     TooManyElements {
-        /// The dimensions asked for.
+        /// The requested dimensions.
         dims: Vec<usize>,
     },
-    /// The operator takes another number of operands.
+    /// The operator takes a different number of operands.
     #[error("{op}: takes {} operand(s), not {got}", format_count_range(*least, *most))]
     OperandCount {
         /// The operator.
         op: &'static str,
-        /// The fewest it takes.
+        /// The fewest operands that it takes.
         least: usize,
-        /// The most it takes.
+        /// The most operands that it takes.
         most: usize,
-        /// How many it was given.
+        /// The number of operands given.
         got: usize,
     },
     /// An operand that does not exist, or does not come before the node that uses it.
@@ -80,9 +79,9 @@ pub enum GraphError {
         op: &'static str,
         /// The operand's position.
         position: usize,
-        /// The node it names.
+        /// The number of the node.
         id: u32,
-        /// How many nodes there are to choose from.
+        /// The number of earlier nodes.
         nodes: usize,
     },
     /// A data type the operator is not defined for.
@@ -92,9 +91,9 @@ pub enum GraphError {
         op: &'static str,
         /// The operand's role.
         operand: &'static str,
-        /// The types that would do.
+        /// The accepted types.
         expected: &'static str,
-        /// The type it has.
+        /// The operand's type.
         got: DType,
     },
     /// Two operands whose data types must be equal.
@@ -122,14 +121,14 @@ pub enum GraphError {
     Blocks {
         /// The operator.
         op: &'static str,
-        /// Which operand has the blocks.
+        /// The operand with the blocks.
         operand: &'static str,
-        /// What they are to cover.
+        /// The operand that they must cover.
         whole: Descriptor,
         /// The operand.
         got: Descriptor,
     },
-    /// Two shapes that no common shape fits.
+    /// Two shapes that cannot be broadcast to a common shape.
     #[error("{op}: cannot broadcast {lhs} with {rhs}")]
     Broadcast {
         /// The operator.
@@ -139,7 +138,7 @@ pub enum GraphError {
         /// The other operand.
         rhs: Descriptor,
     },
-    /// A shape that cannot be repeated to the target.
+    /// A shape that cannot be broadcast to the target.
     #[error("{op}: cannot broadcast {from} to {to}")]
     BroadcastTo {
         /// The operator.
@@ -172,12 +171,12 @@ pub enum GraphError {
         operand: &'static str,
         /// The dimension.
         axis: usize,
-        /// The size that would do.
+        /// The required size.
         expected: usize,
         /// The operand.
         got: Descriptor,
     },
-    /// An axis the operand does not have.
+    /// An axis that the operand does not have.
     #[error("{op}: axis {axis} is out of range for {got}")]
     AxisOutOfRange {
         /// The operator.
@@ -195,7 +194,7 @@ pub enum GraphError {
         /// The axes.
         axes: Vec<usize>,
     },
-    /// Nothing to choose from along an axis.
+    /// An axis of size 0 along which an element must be selected.
     #[error("{op}: axis {axis} of {got} has size 0")]
     AxisEmpty {
         /// The operator.
@@ -205,7 +204,7 @@ pub enum GraphError {
         /// The operand.
         got: Descriptor,
     },
-    /// An attribute with one entry an axis has another number of entries.
+    /// An attribute with one entry per axis has the wrong number of entries.
     #[error("{op}: {attribute} has {got} entries for {expected} axes")]
     AttributeCount {
         /// The operator.
@@ -224,14 +223,14 @@ pub enum GraphError {
         op: &'static str,
         /// The attribute.
         attribute: &'static str,
-        /// The least allowed.
+        /// The smallest allowed value.
         least: usize,
-        /// The most allowed.
+        /// The largest allowed value.
         most: usize,
         /// The value.
         got: usize,
     },
-    /// Not an order of all axes.
+    /// An attribute that is not a permutation of all axes.
     #[error("{op}: {permutation:?} is not a permutation of the axes of {got}")]
     NotPermutation {
         /// The operator.
@@ -251,7 +250,7 @@ pub enum GraphError {
         /// The target.
         to: Shape,
     },
-    /// A slice that leaves its operand.
+    /// A slice that exceeds its operand.
     #[error("{op}: {size} element(s) from {start} by {stride} leave axis {axis} of {got}")]
     SliceOutOfRange {
         /// The operator.
@@ -274,7 +273,7 @@ pub enum GraphError {
         op: &'static str,
         /// Taps along the axis.
         window: usize,
-        /// Distance of the taps.
+        /// Distance between the taps.
         dilation: usize,
         /// Input size plus padding along the axis.
         padded: usize,
@@ -284,7 +283,7 @@ pub enum GraphError {
     Groups {
         /// The operator.
         op: &'static str,
-        /// Whose channels.
+        /// The operand whose channels are counted.
         operand: &'static str,
         /// The groups.
         groups: usize,
@@ -301,33 +300,33 @@ pub enum GraphError {
         /// The data type.
         dtype: DType,
     },
-    /// A source whose descriptor does not follow from the graph and was not declared.
+    /// A source whose descriptor cannot be inferred and was not declared.
     #[error("{op}: needs a declared data type and shape")]
     Undeclared {
         /// The operator.
         op: &'static str,
     },
-    /// A node whose descriptor is not what its operator gives.
+    /// A node whose declared descriptor differs from the inferred one.
     #[error("{op}: declared as {declared}, but it is {inferred}")]
     Declared {
         /// The operator.
         op: &'static str,
-        /// What the graph says.
+        /// The declared descriptor.
         declared: Descriptor,
-        /// What the operator gives.
+        /// The inferred descriptor.
         inferred: Descriptor,
     },
-    /// A source that names an input, variable or constant the graph does not have.
+    /// A source that refers to an input, variable or constant that the graph does not have.
     #[error("{op}: there is no {op} {number}, the graph has {count}")]
     UnknownPort {
         /// The source's kind: `input`, `variable` or `constant`.
         op: &'static str,
-        /// The number it names.
+        /// The number of the port.
         number: u32,
-        /// How many there are.
+        /// The number of such ports in the graph.
         count: usize,
     },
-    /// A constant whose bytes are not as many as its descriptor says.
+    /// A constant whose number of bytes does not match its descriptor.
     #[error("constant: {descriptor} takes {} bytes, not {got}", descriptor.bytes())]
     ConstantBytes {
         /// Data type and shape.
@@ -335,36 +334,36 @@ pub enum GraphError {
         /// The number of bytes given.
         got: usize,
     },
-    /// All constants together are too large.
+    /// All constants together exceed the limit.
     #[error("a graph has at most {GRAPH_CONSTANT_BYTES_MAX} bytes of constants, not {bytes}")]
     TooManyConstantBytes {
-        /// The number of bytes asked for.
+        /// The requested number of bytes.
         bytes: usize,
     },
-    /// Too many nodes.
+    /// More nodes than the limit.
     #[error("a graph has at most {GRAPH_NODES_MAX} nodes")]
     TooManyNodes,
-    /// Too many operands of all nodes together.
+    /// All nodes together have more operands than the limit.
     #[error("the nodes of a graph have at most {GRAPH_OPERANDS_MAX} operands together")]
     TooManyOperands,
-    /// Too many inputs, variables or constants.
+    /// More inputs, variables or constants than the limit.
     #[error("a graph has at most {GRAPH_NODES_MAX} inputs, variables and constants of each kind")]
     TooManyPorts,
-    /// Too many outputs.
+    /// More outputs than the limit.
     #[error("a graph has at most {GRAPH_OUTPUTS_MAX} outputs")]
     TooManyOutputs,
     /// A name that is empty or too long.
     #[error("{kind} names have 1 to {NAME_BYTES_MAX} bytes, not {bytes}")]
     NameLength {
-        /// What is named.
+        /// The kind of the name.
         kind: NameKind,
-        /// The name's length.
+        /// The name's length in bytes.
         bytes: usize,
     },
-    /// A name given twice.
+    /// A name used twice.
     #[error("{kind} {name:?} exists already")]
     NameTaken {
-        /// What is named.
+        /// The kind of the name.
         kind: NameKind,
         /// The name.
         name: String,
@@ -374,19 +373,19 @@ pub enum GraphError {
     VariableRedeclared {
         /// The variable's name.
         name: String,
-        /// As it was declared first.
+        /// The first descriptor.
         declared: Descriptor,
-        /// As it is declared now.
+        /// The second descriptor.
         got: Descriptor,
     },
-    /// A variable name the graph does not have.
+    /// A variable name that the graph does not have.
     #[error("there is no variable {name:?}")]
     UnknownVariable {
         /// The name.
         name: String,
     },
-    /// A node where a variable's node is needed.
-    #[error("node {id} is no variable")]
+    /// A node that is not a variable, where a variable is required.
+    #[error("node {id} is not a variable")]
     NotVariable {
         /// The node.
         id: u32,
@@ -397,96 +396,99 @@ pub enum GraphError {
         /// The variable's name.
         name: String,
     },
-    /// A value whose data type or shape is not the variable's.
+    /// An assigned value whose data type or shape differs from the variable's.
     #[error("variable {name:?} is {expected} and cannot hold {got}")]
     AssignMismatch {
         /// The variable's name.
         name: String,
-        /// The variable.
+        /// The variable's descriptor.
         expected: Descriptor,
-        /// The value.
+        /// The value's descriptor.
         got: Descriptor,
     },
-    /// An output, assignment or query that names a node the graph does not have.
+    /// An output, assignment or query that refers to a node that the graph does not have.
     #[error("there is no node {id}, the graph has {nodes}")]
     UnknownNode {
-        /// The node it names.
+        /// The number of the node.
         id: u32,
-        /// How many there are.
+        /// The number of nodes in the graph.
         nodes: usize,
     },
-    /// An evaluation was given another number of inputs or variables than the graph has.
+    /// The number of values given to an evaluation differs from the graph's number of inputs or variables.
     #[error("{ports}: expected {expected} value(s), not {got}")]
     ValueCount {
         /// `inputs` or `variables`.
         ports: &'static str,
-        /// How many the graph has.
+        /// The number that the graph has.
         expected: usize,
-        /// How many came.
+        /// The number given.
         got: usize,
     },
-    /// A value is not what its port is declared to be.
+    /// A value whose descriptor differs from its port's.
     #[error("{name:?} is {expected} and cannot take {got}")]
     ValueDescriptor {
         /// The port's name.
         name: String,
-        /// What the graph declares.
+        /// The descriptor that the graph declares.
         expected: Descriptor,
-        /// What came.
+        /// The descriptor of the value.
         got: Descriptor,
     },
-    /// A value's elements or bytes do not fill its descriptor, or are of the other kind (float, integer).
+    /// The number of elements or bytes does not match the descriptor, or elements are of the wrong kind (float,
+    /// integer).
     #[error("{descriptor} does not hold {got} {unit}")]
     ValueLength {
-        /// What was to be filled.
+        /// The descriptor.
         descriptor: Descriptor,
-        /// How many came.
+        /// The number of elements or bytes given.
         got: usize,
         /// `floats`, `integers` or `bytes`.
         unit: &'static str,
     },
-    /// Gradients start at one float: the loss has another shape or data type.
-    #[error("a loss is one float, not {got}")]
+    /// The loss is not one float, which gradients require.
+    #[error("the loss must be one float, not {got}")]
     LossNotScalar {
-        /// What it is.
+        /// The loss's descriptor.
         got: Descriptor,
     },
-    /// The loss depends on a wanted node through an operator that has no gradient.
+    /// The loss depends on a node of `wrt` through an operator that has no gradient rule.
     #[error("{op}: has no gradient")]
     NoGradient {
         /// The operator.
         op: &'static str,
     },
-    /// The loss depends on a wanted node, but only through an operator that leaves the floats.
-    #[error("{op}: has no gradient, and {wrt} reaches the loss through it alone; a stop-gradient there asks for zeros")]
+    /// The loss depends on a node of `wrt`, but only through an operator that leaves the floats.
+    #[error(
+        "{op}: has no gradient, and {wrt} reaches the loss only through it; add a stop-gradient there to get zeros"
+    )]
     GradientCut {
         /// The operator.
         op: &'static str,
-        /// The wanted node's label, or what it is.
+        /// The label of the node of `wrt`, or its description.
         wrt: String,
     },
-    /// Any of the others, with the place: labels of operands, or a node of the graph.
+    /// Another error with its location: labels of operands, or a node of the graph.
     #[error("{error} (at {place})")]
     At {
         /// Labels or a node.
         place: String,
-        /// What is wrong there.
+        /// The error.
         error: Box<GraphError>,
     },
 }
 
 impl GraphError {
-    /// The labels or the node at fault, where known.
+    /// Returns the labels or the node of the error, or `None` if unknown.
     pub fn place(&self) -> Option<&str> {
         if let GraphError::At { place, .. } = self { Some(place) } else { None }
     }
 
-    /// The error itself, without its place.
+    /// Returns the error without its location.
     pub fn kind(&self) -> &GraphError {
         if let GraphError::At { error, .. } = self { error.kind() } else { self }
     }
 
-    /// The same error with a place.
+    /// Returns the same error with a location.
     pub(crate) fn at(self, place: impl Into<String>) -> GraphError {
         GraphError::At { place: place.into(), error: Box::new(self) }
     }

@@ -1,9 +1,9 @@
 //! Reverse-mode gradients as graph rewriting: every rule adds primitives, so gradients are compiled, differentiated and
 //! verified like any other nodes.
 //!
-//! Each family has its rules in the file of its name. A rule gives the adjoint of one operand, or nothing where the
-//! derivative is zero wherever it exists (comparisons, rounding, indices, conversions to integers). A node that reaches the
-//! loss through such conversions alone is refused by `severed`, and an operator without a rule by its name.
+//! Each family has its rules in the file of the same name. A rule returns the adjoint of one operand, or `None` if the
+//! derivative is zero wherever it exists (comparisons, rounding, indices, conversions to integers). `stop_gradient`
+//! refuses a node that reaches the loss only through such operators, and an operator without a rule is refused by name.
 
 mod binary;
 mod contract;
@@ -21,34 +21,35 @@ use crate::graph::{GraphNode, NodeId};
 use crate::interrupt::InterruptCheck;
 use crate::op::{BinaryOp, Op};
 
-/// A node whose operands' adjoints are wanted.
+/// A node whose operands' adjoints are computed.
 struct AdjointStep {
     inputs: Vec<NodeId>,
     output: NodeId,
-    /// The loss's derivative in the node's result; of the result's data type and shape.
+    /// The derivative of the loss with respect to the node's result; it has the result's data type and shape.
     output_adjoint: NodeId,
 }
 
-/// The derivatives of `loss` in each of `wrt`, in the order of `wrt`.
+/// Returns the derivatives of `loss` with respect to each node of `wrt`, in the order of `wrt`.
 ///
 /// Shape and dtype: each as its node of `wrt`; float. `loss` is one float, of any rank. A node that the loss does not
-/// depend on gets zeros. Only nodes between `wrt` and `loss` are visited. Where a maximum or minimum has equals, the
-/// adjoint is divided equally among them (max pooling: given to the first).
+/// depend on gets zeros. Only nodes between `wrt` and `loss` are visited. If several elements equal the maximum or
+/// minimum, the adjoint is divided equally among them (max pooling gives it to the first).
 ///
 /// # Errors
-/// `LossNotScalar`; `UnknownNode`; `DType` if a node of `wrt` is no float; `GradientCut` if one reaches the loss through
-/// comparisons, indices or integers alone; `NoGradient` for an operator on the way without a rule; limits of the graph.
-/// Each with the node's label, or its number.
+/// Returns `LossNotScalar` or `UnknownNode`; `DType` if a node of `wrt` is not a float; `GradientCut` if one reaches
+/// the loss only through comparisons, indices or integers; `NoGradient` for an operator on the path without a rule;
+/// errors for exceeded limits. Each has the node's label, or its number.
 pub fn gradients(builder: &mut GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
     scaled_gradients(builder, loss, None, wrt, &InterruptCheck::never())
 }
 
-/// As [`gradients`], each times `factor`: one number of the loss's data type, without dimensions. It is multiplied in at the
-/// loss, so every adjoint on the way is larger by it. Stops when `interrupt` comes.
+/// Computes as [`gradients`] does, and multiplies each gradient by `factor`: one number of the loss's data type,
+/// without dimensions. The factor is applied at the loss, so every intermediate adjoint is scaled too. Stops when
+/// `interrupt` fires.
 ///
 /// # Errors
-/// As [`gradients`]; `InterruptedError`; `DTypesDiffer` where `factor` has another data type than the loss; `Broadcast` where it has dimensions
-/// that the loss has not.
+/// As [`gradients`], and `InterruptedError`; `DTypesDiffer` if `factor` has another data type than the loss;
+/// `Broadcast` if it has dimensions that the loss does not have.
 pub fn scaled_gradients(
     builder: &mut GraphBuilder,
     loss: NodeId,
@@ -123,7 +124,7 @@ fn check_loss_and_wrt(builder: &GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> R
     Ok(())
 }
 
-/// Whether each node depends on one of `wrt`, or is one.
+/// Returns, for each node, whether it is one of `wrt` or depends on one.
 fn depends_on_wrt(nodes: &[GraphNode], wrt: &[NodeId]) -> Vec<bool> {
     let mut reaching = vec![false; nodes.len()];
     wrt.iter().filter(|id| id.index() < nodes.len()).for_each(|id| reaching[id.index()] = true);
@@ -133,7 +134,7 @@ fn depends_on_wrt(nodes: &[GraphNode], wrt: &[NodeId]) -> Vec<bool> {
     reaching
 }
 
-/// The adjoint of one operand, `None` if it is zero.
+/// Returns the adjoint of one operand, or `None` if it is zero.
 fn operand_adjoint(
     g: &mut GraphBuilder,
     op: &Op,
@@ -141,7 +142,7 @@ fn operand_adjoint(
     operand: usize,
 ) -> Result<Option<NodeId>, GraphError> {
     match op {
-        // Fills and ports have no operands, and random numbers only an integer key.
+        // Fills and ports have no operands, and random numbers have only an integer key.
         Op::Source(_) => Ok(None),
         Op::Unary(op) => unary::adjoint(g, *op, step),
         Op::Binary(op) => binary::adjoint(g, *op, step, operand),

@@ -1,4 +1,5 @@
-//! The graph: an arena of nodes in topological order (a node's operands come before it), and what it is connected to.
+//! The graph: an array of nodes in topological order (operands come before the nodes that use them), with inputs,
+//! variables, constants, outputs and assignments.
 
 use std::sync::Arc;
 
@@ -7,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::op::Op;
 use crate::shape::Descriptor;
 
-/// A node's place in its graph.
+/// The index of a node in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The position in [`Graph::nodes`].
+    /// Returns the index in [`Graph::nodes`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -21,18 +22,19 @@ impl NodeId {
 /// A primitive operator applied to earlier nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphNode {
-    /// What is computed.
+    /// The operator.
     pub op: Op,
-    /// From which nodes, all of them earlier in the arena.
+    /// Operands, all of them earlier nodes.
     pub inputs: Vec<NodeId>,
     /// Data type and shape of the result.
     pub descriptor: Descriptor,
-    /// The plugin's name for it, for error messages.
+    /// The plugin's name for the node, for error messages.
     #[serde(with = "label")]
     pub label: Option<Arc<str>>,
 }
 
-/// A label as text: serde's own way of shared text would need a feature that every user of serde would get.
+/// Serializes a label as a string. serde's built-in support for `Arc<str>` needs a feature that every user of serde
+/// would then get.
 mod label {
     use std::sync::Arc;
 
@@ -47,7 +49,7 @@ mod label {
     }
 }
 
-/// A named tensor that the caller gives or the graph keeps.
+/// A named tensor that the caller provides or the graph keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphPort {
     /// The name, unique among the graph's ports of its kind.
@@ -56,32 +58,33 @@ pub struct GraphPort {
     pub descriptor: Descriptor,
 }
 
-/// A computation for concrete shapes. Hostile until [`crate::verify()`] has returned it as a `VerifiedGraph`.
+/// A computation for concrete shapes. Untrusted until [`crate::verify()`] has returned it as a `VerifiedGraph`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// In topological order.
+    /// Nodes in topological order.
     pub nodes: Vec<GraphNode>,
-    /// What a dispatch is given, addressed by `SourceOp::Input`.
+    /// Inputs of a dispatch, addressed by `SourceOp::Input`.
     pub inputs: Vec<GraphPort>,
-    /// State that outlives a dispatch, addressed by `SourceOp::Variable`.
+    /// State that persists between dispatches, addressed by `SourceOp::Variable`.
     pub variables: Vec<GraphPort>,
-    /// Dense little-endian bytes, addressed by `SourceOp::Constant`. They are not serialized with the graph: whoever sends one
-    /// sends them beside it.
+    /// Dense little-endian bytes, addressed by `SourceOp::Constant`. They are not serialized with the graph: the sender
+    /// must transfer them separately.
     #[serde(skip)]
     pub constants: Vec<Arc<[u8]>>,
-    /// What a dispatch returns.
+    /// Outputs of a dispatch, by name.
     pub outputs: Vec<(String, NodeId)>,
-    /// When a dispatch completes, variable `.0` holds node `.1`. At most one assignment a variable.
+    /// Assignments: when a dispatch completes, variable `.0` takes the value of node `.1`. At most one assignment per
+    /// variable.
     pub assignments: Vec<(u32, NodeId)>,
 }
 
 impl Graph {
-    /// The node at `id`.
+    /// Returns the node at `id`.
     pub fn node(&self, id: NodeId) -> &GraphNode {
         &self.nodes[id.index()]
     }
 
-    /// Data type and shape of the node at `id`.
+    /// Returns data type and shape of the node at `id`.
     pub fn descriptor(&self, id: NodeId) -> &Descriptor {
         &self.node(id).descriptor
     }

@@ -1,8 +1,8 @@
-//! Type and shape inference: what each primitive gives for its operands, or why it is refused.
+//! Type and shape inference: the descriptor of each primitive's result, or the reason why its operands are refused.
 //!
-//! Attributes come from plugins: every computation on them is checked against overflow, and every size, offset, stride
-//! and padding that is accepted is at most [`crate::limits::ELEMENTS_MAX`], so kernels may use 32-bit integers. Layouts
-//! and kernels are chosen elsewhere.
+//! Attributes come from plugins. Every computation on them is checked for overflow, and every accepted size, offset,
+//! stride and padding is at most [`crate::limits::ELEMENTS_MAX`], so kernels can use 32-bit integers. Layouts and
+//! kernels are chosen elsewhere.
 
 mod binary;
 mod contract;
@@ -18,14 +18,14 @@ use crate::limits::ELEMENTS_MAX;
 use crate::op::{Op, Scalar};
 use crate::{DType, Descriptor, Shape};
 
-/// Data type and shape of `op`'s result for these operands.
+/// Returns data type and shape of `op`'s result for these operands.
 ///
-/// `declared` is what the graph says of a source (a port's, constant's, fill's, iota's or random node's descriptor);
-/// other operators do not look at it.
+/// `declared` is the descriptor that the graph declares for a source (input, variable, constant, fill, iota or random);
+/// other operators ignore it.
 ///
 /// # Errors
-/// Whatever of [`GraphError`] describes operand counts, data types, ranks, dimensions and attributes; `Undeclared` for
-/// a source without `declared`.
+/// Returns the [`GraphError`] for wrong operand counts, data types, ranks, dimensions or attributes, and `Undeclared`
+/// for a source without `declared`.
 pub fn infer(op: &Op, inputs: &[&Descriptor], declared: Option<&Descriptor>) -> Result<Descriptor, GraphError> {
     match op {
         Op::Source(source) => source::infer(source, inputs, declared),
@@ -40,10 +40,10 @@ pub fn infer(op: &Op, inputs: &[&Descriptor], declared: Option<&Descriptor>) -> 
     }
 }
 
-/// `value` as a number of `dtype`: an integer becomes a float, a whole float an integer that fits.
+/// Returns `value` converted to `dtype`: an integer becomes a float, and a whole float becomes an integer if it fits.
 ///
 /// # Errors
-/// `ScalarRange` for a fraction, a NaN or a number too large, where `dtype` is an integer type.
+/// Returns `ScalarRange` for a fraction, a NaN or a number out of range, if `dtype` is an integer type.
 pub(crate) fn coerce_scalar(op: &'static str, value: Scalar, dtype: DType) -> Result<Scalar, GraphError> {
     let scalar = match value {
         Scalar::Int(value) if dtype.is_float() => Scalar::Float(value as f64),
@@ -56,7 +56,7 @@ pub(crate) fn coerce_scalar(op: &'static str, value: Scalar, dtype: DType) -> Re
     Ok(scalar)
 }
 
-/// `value` must be of `dtype`'s kind and, for integers, in its range. Floats are rounded where they are used.
+/// Checks that `value` is of `dtype`'s kind and, for integers, in its range. Floats are rounded where they are used.
 fn check_scalar(op: &'static str, value: Scalar, dtype: DType) -> Result<(), GraphError> {
     let fits = match (value, dtype) {
         (Scalar::Float(_), dtype) => dtype.is_float(),
@@ -66,7 +66,7 @@ fn check_scalar(op: &'static str, value: Scalar, dtype: DType) -> Result<(), Gra
     if fits { Ok(()) } else { Err(GraphError::ScalarRange { op, value, dtype }) }
 }
 
-/// The values of an integer type; those that float types hold exactly are not asked for here.
+/// Returns the range of an integer type. Not called for float types.
 fn integer_range(dtype: DType) -> std::ops::RangeInclusive<i128> {
     match dtype {
         DType::I64 => i64::MIN.into()..=i64::MAX.into(),
@@ -90,7 +90,7 @@ fn infer_select(inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
     Ok(a.clone())
 }
 
-/// Exactly `N` operands.
+/// Checks that there are exactly `N` operands.
 fn expect_operands<'a, const N: usize>(
     op: &'static str,
     inputs: &[&'a Descriptor],
@@ -151,7 +151,7 @@ fn check_axis(op: &'static str, descriptor: &Descriptor, axis: usize) -> Result<
     Err(GraphError::AxisOutOfRange { op, axis, got: descriptor.clone() })
 }
 
-/// Sorted, distinct and in range.
+/// Checks that axes are sorted, distinct and in range.
 fn check_axes(op: &'static str, descriptor: &Descriptor, axes: &[usize]) -> Result<(), GraphError> {
     for &each in axes {
         check_axis(op, descriptor, each)?;
@@ -159,7 +159,7 @@ fn check_axes(op: &'static str, descriptor: &Descriptor, axes: &[usize]) -> Resu
     if axes.windows(2).all(|pair| pair[0] < pair[1]) {
         return Ok(());
     }
-    // All are in range, so a list this long repeats some of them; an error need not carry more than shows that.
+    // All axes are in range, so a list of this length contains a duplicate. The error does not need the rest.
     let axes = axes.iter().copied().take(descriptor.shape.rank() + 1).collect();
     Err(GraphError::AxesUnsorted { op, axes })
 }
@@ -176,7 +176,7 @@ fn check_attribute_count(
     Err(GraphError::AttributeCount { op, attribute, expected, got })
 }
 
-/// From `least` to [`ELEMENTS_MAX`].
+/// Checks that an attribute is from `least` to [`ELEMENTS_MAX`].
 fn check_attribute_range(
     op: &'static str,
     attribute: &'static str,

@@ -1,8 +1,8 @@
-//! The reference interpreter: naive loops that define what every operator means. Backends and gradients are tested
-//! against it; it is never fast.
+//! The reference interpreter: naive loops that define the meaning of every operator. Backends and gradients are tested
+//! against it; speed is not a goal.
 //!
 //! Floats are computed in f64 and rounded to the node's data type once per node; sums are accumulated in f64. Integers
-//! wrap in their own type. Nodes that neither an output nor an assignment needs are not computed.
+//! wrap in their data type. Nodes that no output or assignment depends on are not computed.
 
 mod binary;
 mod contract;
@@ -25,19 +25,20 @@ use crate::{Descriptor, NodeId};
 pub use source::philox4x32_10;
 pub use value::{InterpElements, InterpTensor};
 
-/// What happens to a float result before the next operator sees it.
+/// Rounding of float results between operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterpPrecision {
-    /// Rounded to the node's data type: the definition of the operators.
+    /// Rounds to the node's data type: the definition of the operators.
     Stored,
-    /// Kept as f64 whatever the data type: for finite differences, which rounding would drown.
+    /// Keeps f64 whatever the data type, for finite differences, which rounding errors would exceed.
     Exact,
 }
 
-/// The outputs of `graph`, in the graph's order, for these inputs; `variables` then hold what the graph assigned.
+/// Evaluates `graph` with these inputs. Returns the outputs in the graph's order, and updates `variables` with the
+/// assigned values.
 ///
 /// # Errors
-/// `ValueCount` or `ValueDescriptor` if inputs or variables are not those that the graph declares.
+/// Returns `ValueCount` or `ValueDescriptor` if inputs or variables do not match those that the graph declares.
 pub fn evaluate(
     graph: &VerifiedGraph,
     inputs: &[InterpTensor],
@@ -46,7 +47,7 @@ pub fn evaluate(
     evaluate_with(graph, inputs, variables, InterpPrecision::Stored)
 }
 
-/// As [`evaluate`], with a choice of what happens to intermediate floats.
+/// Evaluates as [`evaluate`] does, with the given precision of intermediate floats.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -100,9 +101,10 @@ pub fn evaluate_with(
     Ok(outputs)
 }
 
-/// The result of one operator on values that inference has accepted for it. `descriptor` is what inference gave.
+/// Returns the result of one operator on values that inference has accepted for it. `descriptor` is the inferred
+/// descriptor.
 ///
-/// Inputs, constants and variables come from outside and are no operators in this sense.
+/// Inputs, constants and variables are not accepted, because their values come from outside.
 pub fn evaluate_op(
     op: &Op,
     operands: &[&InterpTensor],
@@ -147,7 +149,7 @@ fn check_port_values(ports: &'static str, declared: &[GraphPort], given: &[Inter
     Ok(())
 }
 
-/// How often each node's value is read: by nodes that are themselves needed, as an output, or by an assignment.
+/// Returns how often each node's value is read: by needed nodes, as an output, or by an assignment.
 fn use_counts(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.nodes.len()];
     graph.outputs.iter().for_each(|(_, node)| uses[node.index()] += 1);

@@ -1,37 +1,38 @@
-//! Interruption of long computations on graphs. They ask the caller at short intervals whether to stop: there is no clock here,
-//! so the caller supplies the question.
+//! Interruption of long computations on graphs. Computations poll the caller at short intervals, because this crate has
+//! no clock.
 
 use thiserror::Error;
 
-/// The caller asked a computation to stop before it was complete.
+/// The error of a computation that was interrupted before it completed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("interrupted")]
 pub struct InterruptedError;
 
-/// Tells a long computation whether to stop.
+/// Polled by long computations to find out whether to stop.
 ///
-/// [`InterruptCheck::check`] is called for every node, kernel or similar step, from one thread at a time. So the closure must be
-/// cheap: an atomic flag, or a comparison with the clock. Once it has returned true, it must go on to do so.
+/// [`InterruptCheck::check`] is called for every node, kernel or similar step, from one thread at a time. So the
+/// closure must be cheap: an atomic flag, or a comparison with the clock. Once it has returned true, it must always
+/// return true.
 #[derive(Clone, Copy)]
 pub struct InterruptCheck<'a> {
     is_due: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl<'a> InterruptCheck<'a> {
-    /// An interrupt for when `is_due` returns true.
+    /// Creates a check that interrupts when `is_due` returns true.
     pub const fn from_condition(is_due: &'a (dyn Fn() -> bool + Sync)) -> InterruptCheck<'a> {
         InterruptCheck { is_due }
     }
 
-    /// An interrupt that never comes.
+    /// Creates a check that never interrupts.
     pub const fn never() -> InterruptCheck<'static> {
         InterruptCheck { is_due: &|| false }
     }
 
-    /// Asks the caller whether to stop.
+    /// Polls the caller.
     ///
     /// # Errors
-    /// `InterruptedError` if the caller says so.
+    /// Returns `InterruptedError` if the computation must stop.
     pub fn check(&self) -> Result<(), InterruptedError> {
         if (self.is_due)() { Err(InterruptedError) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
-//! The tensor vocabulary: data types, shapes, the closed operator families, the graph arena and its builder, type
-//! inference, verification of hostile graphs, composites (`nn`), reverse-mode gradients (`grad`), and the naive
-//! reference interpreter (`interp`) that defines what every operator means.
+//! The tensor intermediate representation: data types, shapes, the closed operator families, the graph and its builder,
+//! type inference, verification of untrusted graphs, composites (`nn`), reverse-mode gradients (`grad`), and the naive
+//! reference interpreter (`interp`) that defines the meaning of every operator.
 //!
 //! No I/O, no clock, no device.
 

@@ -1,22 +1,22 @@
-//! Named maxima of graphs and tensors. Guest graphs are refused beyond them, by name.
+//! Named limits of graphs and tensors. Guest graphs that exceed them are refused with a named error.
 
-/// Dimensions a tensor may have.
+/// Most dimensions of a tensor.
 pub const RANK_MAX: usize = 8;
-/// Elements one tensor may have; offsets and element counts therefore fit a signed 32-bit integer on every device.
+/// Most elements of a tensor; offsets and element counts therefore fit a signed 32-bit integer on every device.
 pub const ELEMENTS_MAX: usize = (1 << 31) - 1;
-/// Nodes one graph may have, gradients included.
+/// Most nodes of a graph, gradients included.
 pub const GRAPH_NODES_MAX: usize = 100_000;
-/// Bytes of all constants of one graph.
+/// Most bytes of all constants of a graph.
 pub const GRAPH_CONSTANT_BYTES_MAX: usize = 256 << 20;
-/// Operands one node may have (only concatenation takes more than three).
+/// Most operands of a node (only concatenation takes more than three).
 pub const OPERANDS_MAX: usize = 256;
-/// Operands all nodes of one graph may have together: what passes over a graph take time for.
+/// Most operands of all nodes of a graph together. The time of passes over a graph is proportional to this number.
 pub const GRAPH_OPERANDS_MAX: usize = 1_000_000;
-/// Bytes of an input's, variable's or output's name, or of a label.
+/// Most bytes of the name of an input, variable or output, or of a label.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Named outputs one graph may have.
+/// Most named outputs of a graph.
 pub const GRAPH_OUTPUTS_MAX: usize = 4096;
-/// Size of an axis that images are resized to: where each of its places lies is computed, and kept as a constant.
+/// Largest size of an axis after resampling: the source position of each element is computed and kept as a constant.
 pub const RESAMPLED_SIZE_MAX: usize = 1 << 24;
 
 const _: () = assert!(GRAPH_NODES_MAX <= u32::MAX as usize);

@@ -1,14 +1,15 @@
-//! A training step in shards: a batch in equal parts, gradients of each by itself, and one update by their means.
+//! Micro-batches: splits a training step so that each shard (an equal part of the batch) computes gradients
+//! independently, and one update uses their means.
 //!
-//! A step's graph is built for the items of one shard. [`average_gradients`] puts a node in the place of each gradient, which stands
-//! for its mean over the shards; [`split_step`] makes two graphs of the whole: one that is computed for each shard, and one that
-//! is computed once, from the means, and assigns. Whoever runs them, in however many processes, has the same bits as long
-//! as the means are added up in the order of the shards.
+//! The graph of a step is built for the items of one shard. [`average_gradients`] replaces each gradient by a node that
+//! represents its mean over the shards. [`split_step`] splits the whole into two graphs: one that is computed for each
+//! shard, and one that is computed once, from the means, and assigns. The result has the same bits for any number of
+//! processes, as long as the means are summed in the order of the shards.
 //!
-//! What may go from the shards into the update is a gradient, or a mean over the batch that is one float. Statistics that
-//! are learnt without gradients, such as running means, become the mean of what the shards would make of them. Anything
-//! else is refused: it would have one value in a batch and another in its shards. What the update needs of variables alone
-//! it computes itself. Random numbers of a shard are its own: the number of the shard is part of their key.
+//! The update can use gradients and means over the batch that are one float. Statistics that are learned without
+//! gradients, such as running means, become the mean of the shards' values. Anything else is refused, because its value
+//! would differ between the whole batch and its shards. The update itself computes the values that depend only on
+//! variables. Each shard draws different random numbers: the number of the shard is part of their key.
 
 mod subgraph;
 
@@ -19,46 +20,47 @@ use crate::verify::VerifiedGraph;
 
 pub(crate) use subgraph::ancestors;
 
-/// A step in two graphs. Both have all of the step's variables, in its order; the first assigns none.
+/// A step as two graphs. Both have all of the step's variables, in its order; the first assigns none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MicroBatchStep {
-    /// Computed for each shard. Takes the step's inputs and, where it is [`MicroBatchStep::takes_number`], the shard's number. Its first
-    /// outputs are those whose means the update takes; the others are the step's own.
+    /// The graph computed for each shard. Takes the step's inputs and, if [`MicroBatchStep::takes_number`], the shard's
+    /// number. Its first outputs are those whose means the update takes; the others are the step's outputs.
     pub micro_batch: Graph,
-    /// Computed once. Takes the means of the shards' first outputs, in their order.
+    /// The graph computed once. Takes the means of the shards' first outputs, in their order.
     pub update: Graph,
-    /// How many means the update takes.
+    /// Number of means that the update takes.
     pub means: usize,
-    /// Where each of the step's outputs is.
+    /// The location of each of the step's outputs.
     pub outputs: Vec<StepOutput>,
-    /// Whether the last input of `shard` is the shard's number, as [`random_key_offset`] writes it.
+    /// Whether the last input of [`MicroBatchStep::micro_batch`] is the shard's number, encoded by
+    /// [`random_key_offset`].
     pub takes_number: bool,
 }
 
-/// Where an output of a step is.
+/// The location of an output of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepOutput {
-    /// Output `.0` of every shard: the step's is their mean.
+    /// Output `.0` of every shard; the step's output is their mean.
     MicroBatches(usize),
     /// Output `.0` of the update.
     Update(usize),
 }
 
-/// Little-endian `uint32[4]` that a shard adds to the keys of its random numbers. The first shard's numbers are those of a
-/// batch that is not divided.
+/// Returns the little-endian `uint32[4]` that a shard adds to the keys of its random numbers. The first shard draws the
+/// same numbers as an undivided batch.
 pub fn random_key_offset(shard: u32) -> [u8; 16] {
-    // In the upper half of the step's high word, which no training counts up to.
+    // In the upper half of the step's high word, which no step counter reaches.
     let mut bytes = [0; 16];
     bytes[12..].copy_from_slice(&(shard << 16).to_le_bytes());
     bytes
 }
 
-/// Puts nodes that stand for means over the shards in the place of `gradients`, which are those of `loss` in `wrt`, and adds
-/// them to `means`. Left alone are gradients that are the same in every shard, and those of what every shard has for
-/// itself, such as its inputs.
+/// Replaces `gradients`, the gradients of `loss` with respect to `wrt`, by nodes that represent means over the shards,
+/// and adds these nodes to `means`. Does not replace gradients that are equal in every shard, or gradients with respect
+/// to values that each shard has separately, such as its inputs.
 ///
 /// # Errors
-/// `Nested` where the loss depends on one of `means`; `Graph` for a graph past its limits.
+/// Returns `Nested` if the loss depends on one of `means`, and `Graph` if the graph exceeds its limits.
 pub fn average_gradients(
     builder: &mut GraphBuilder,
     means: &mut Vec<NodeId>,
@@ -79,17 +81,17 @@ pub fn average_gradients(
     Ok(())
 }
 
-/// Those of `nodes` that have one value in all shards, given the `means` that [`average_gradients`] made.
+/// Returns those of `nodes` that have the same value in all shards, given the `means` that [`average_gradients`] made.
 pub fn replicated_nodes(graph: &Graph, means: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
     let flow = MicroBatchDependencies::analyze(graph, means);
     nodes.iter().copied().filter(|node| !flow.differs_by_micro_batch(*node)).collect()
 }
 
-/// Cuts a step at `means`, which [`average_gradients`] made. `statistic` says whether a variable, by its number, is learnt without
-/// gradients.
+/// Splits a step at `means`, which [`average_gradients`] made. `statistic` says whether a variable, by its number, is
+/// learned without gradients.
 ///
 /// # Errors
-/// `Items`, `Assigned`, `CaseRng` where the update depends on what shards have for themselves; `Nested`.
+/// Returns `Items`, `Assigned` or `Random` if the update depends on values that differ between shards, and `Nested`.
 pub fn split_step(
     graph: &VerifiedGraph,
     means: &[NodeId],
@@ -99,7 +101,7 @@ pub fn split_step(
     let crossing = UpdateCut::new(graph, &flow, statistic)?;
     let own_outputs: Vec<NodeId> =
         graph.outputs.iter().map(|(_, node)| *node).filter(|node| flow.is_micro_batch_value(*node)).collect();
-    // A mean stands for what its own operand is in a shard.
+    // Inside a shard, a mean represents its operand.
     let value = |node: NodeId| if flow.mean[node.index()] { graph.node(node).inputs[0] } else { node };
     let wanted: Vec<NodeId> = crossing.nodes.iter().map(|node| value(*node)).chain(own_outputs).collect();
     if let Some(nested) = wanted.iter().find(|node| flow.after_mean[node.index()]) {
@@ -125,15 +127,15 @@ pub fn split_step(
     Ok(MicroBatchStep { micro_batch: shard, update, means: crossing.nodes.len(), outputs, takes_number: numbered })
 }
 
-/// What every node depends on.
+/// The dependencies of every node.
 struct MicroBatchDependencies {
-    /// On an input: the items of the shard.
+    /// Whether the node depends on an input, that is, on the items of the shard.
     on_items: Vec<bool>,
-    /// On random numbers.
+    /// Whether the node depends on random numbers.
     random: Vec<bool>,
-    /// On a mean over the shards, or it is one.
+    /// Whether the node is a mean over the shards, or depends on one.
     after_mean: Vec<bool>,
-    /// Nodes that stand for means.
+    /// Whether the node represents a mean.
     mean: Vec<bool>,
 }
 
@@ -145,7 +147,7 @@ impl MicroBatchDependencies {
         let mut flow = MicroBatchDependencies { on_items: items, random, after_mean: after, mean };
         for (at, node) in graph.nodes.iter().enumerate() {
             if flow.mean[at] {
-                // The same in every shard.
+                // A mean is the same in every shard.
                 flow.after_mean[at] = true;
                 continue;
             }
@@ -156,12 +158,12 @@ impl MicroBatchDependencies {
         flow
     }
 
-    /// Whether each shard has another value.
+    /// Returns whether the value differs between shards.
     fn differs_by_micro_batch(&self, node: NodeId) -> bool {
         self.on_items[node.index()] || self.random[node.index()]
     }
 
-    /// Whether each shard has another value, and has it before there are means.
+    /// Returns whether the value differs between shards and does not depend on means.
     fn is_micro_batch_value(&self, node: NodeId) -> bool {
         self.differs_by_micro_batch(node) && !self.after_mean[node.index()]
     }
@@ -171,11 +173,11 @@ fn any_input(flags: &[bool], node: &GraphNode) -> bool {
     node.inputs.iter().any(|input| flags[input.index()])
 }
 
-/// What goes from the shards into the update.
+/// The values that pass from the shards to the update.
 struct UpdateCut {
     /// Nodes whose means the update takes, in the graph's order.
     nodes: Vec<NodeId>,
-    /// What the update computes itself.
+    /// For each node, whether the update computes it.
     update: Vec<bool>,
 }
 
@@ -218,7 +220,8 @@ impl UpdateCut {
     }
 }
 
-/// Has what the shards make of a statistic go into the update as a mean, also where the update decides what becomes of it.
+/// Passes the shards' value of a statistic to the update as a mean, even if the update selects between it and another
+/// value.
 fn cross_statistic(graph: &Graph, flow: &MicroBatchDependencies, assigned: NodeId, crosses: &mut [bool]) {
     let (mut left, mut seen) = (vec![assigned], vec![false; graph.nodes.len()]);
     while let Some(node) = left.pop() {
@@ -233,7 +236,7 @@ fn cross_statistic(graph: &Graph, flow: &MicroBatchDependencies, assigned: NodeI
     }
 }
 
-/// Whether the node is one float.
+/// Returns whether the node is one float.
 fn is_float_scalar(graph: &Graph, node: NodeId) -> bool {
     let descriptor = graph.descriptor(node);
     descriptor.dtype.is_float() && descriptor.shape.elements() == 1

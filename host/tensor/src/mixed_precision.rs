@@ -1,15 +1,17 @@
-//! Mixed precision: a training step whose products of matrices and convolutions take `float16`, and nothing else does.
+//! Mixed precision: a training step whose matrix products and convolutions use `float16`, and everything else
+//! `float32`.
 //!
-//! Operands of those contractions are rounded to `float16` where they enter, sums are accumulated in `float32` and rounded
-//! once, and the result is widened again. Variables, losses, normalisations, reductions and updates stay `float32`: the
-//! variables are the master weights, which are rounded once a step however many contractions read them.
+//! Operands of these contractions are rounded to `float16`, sums are accumulated in `float32` and rounded once, and the
+//! result is widened again. Variables, losses, normalizations, reductions and updates stay `float32`. The variables are
+//! the master weights; each is rounded once per step, however many contractions read it.
 //!
-//! Small gradients would vanish in `float16`, so gradients are taken of the loss times a scale and divided by it in
-//! `float32` before anybody sees them ([`gradients`]). A step in which a gradient overflowed is left out, and the scale
-//! finds its size by itself ([`skip_nonfinite_step`], [`update_loss_scale`]). Both are part of the step's graph.
+//! Small gradients would underflow in `float16`. So gradients are computed for the loss times a scale, and divided by
+//! the scale in `float32` before they are used ([`scaled_loss_gradients`]). A step with an overflowed gradient is
+//! skipped, and the scale adjusts automatically ([`skip_nonfinite_step`], [`update_loss_scale`]). Both are part of the
+//! step's graph.
 //!
-//! The contractions are exchanged last, in the finished graph ([`halve`]), forward ones and adjoints alike: the adjoint of
-//! a rounding rounds, so exchanging before gradients are taken would give the same graph.
+//! The contractions are replaced last, in the finished graph ([`autocast_to_f16`]), forward ones and adjoints alike.
+//! Replacing them before gradients are computed would give the same graph, because the adjoint of a rounding rounds.
 //!
 //! Source: Micikevicius et al., "Mixed Precision Training", ICLR 2018, arXiv:1710.03740.
 
@@ -33,42 +35,43 @@ pub use loss_scale::{
     LOSS_SCALE_MAX, LOSS_SCALE_MIN, LossScaleNodes, skip_nonfinite_step, update_loss_scale,
 };
 
-/// The gradients that were taken in one graph.
+/// The scaled gradients of one graph.
 #[derive(Clone, Debug, Default)]
 pub struct ScaledGradients {
-    /// Contractions that a loss depends on, and those of their gradients.
+    /// Contractions that a loss depends on, and those of its gradients.
     contractions: BTreeSet<NodeId>,
-    /// What is looked at: a step in which one of them is not finite is left out.
+    /// Checked gradients: a step in which one of them is not finite is skipped.
     gradients: Vec<NodeId>,
 }
 
 impl ScaledGradients {
-    /// Whether none was scaled: there is nothing to exchange, and nothing to look at.
+    /// Returns whether no gradient was scaled: there is no contraction to replace, and no gradient to check.
     pub fn is_empty(&self) -> bool {
         self.contractions.is_empty()
     }
 
-    /// The contractions that [`halve`] is to exchange.
+    /// Returns the contractions that [`autocast_to_f16`] must replace.
     pub fn contractions(&self) -> &BTreeSet<NodeId> {
         &self.contractions
     }
 
-    /// The gradients that decide whether a step is sound.
+    /// Returns the gradients that are checked for non-finite values.
     pub fn checked_gradients(&self) -> &[NodeId] {
         &self.gradients
     }
 
-    /// Has these gradients decide too.
+    /// Adds gradients to the checked ones.
     pub fn add_checked_gradients(&mut self, gradients: &[NodeId]) {
         self.gradients.extend(gradients);
     }
 }
 
-/// As [`grad::gradients`], computed of `loss` times `scale` and divided by it at the end, in `float32`. The loss itself is
-/// not changed. Where the loss is `float16`, or depends on no contraction that would be exchanged, its gradients are as ever:
-/// such a graph is of one precision, or its builder chose both precision and scale.
+/// Computes gradients as [`grad::gradients`] does, but of `loss` times `scale`, and divides them by `scale` at the end
+/// in `float32`. The loss itself is not changed. The gradients are not scaled if the loss is `float16`, or depends on
+/// no contraction that would be replaced: the graph then has one precision, or its builder chose both precision and
+/// scale.
 ///
-/// `scale` is a `float32` without dimensions; [`LossScaleNodes::loss_scale`]. Stops when `interrupt` comes.
+/// `scale` is a `float32` without dimensions; see [`LossScaleNodes::scale`]. Stops when `interrupt` fires.
 ///
 /// # Errors
 /// As [`grad::scaled_gradients`].
@@ -98,7 +101,7 @@ pub fn scaled_loss_gradients(
     Ok(gradients)
 }
 
-/// `gradient` times `inverse`, computed in `float32`, in the gradient's data type.
+/// Returns `gradient` times `inverse`, computed in `float32`, in the gradient's data type.
 fn multiply_in_f32(builder: &mut GraphBuilder, gradient: NodeId, inverse: NodeId) -> Result<NodeId, GraphError> {
     let dtype = builder.descriptor_of(gradient)?.dtype;
     let wide = builder.cast(gradient, DType::F32)?;
@@ -112,7 +115,7 @@ fn contraction_nodes<'a>(graph: &'a Graph, among: &'a [bool]) -> impl Iterator<I
     graph.nodes.iter().enumerate().filter_map(chosen)
 }
 
-/// Whether it is a sum of products of two operands.
+/// Returns whether the operator is a sum of products of two operands.
 fn is_contraction(op: &Op) -> bool {
     match op {
         Op::Contract(_) => true,

@@ -1,7 +1,7 @@
-//! Composites: functions that build primitives, so that they need no kernels and no gradient rules of their own.
+//! Composites: functions that build primitives, so they need neither kernels nor gradient rules.
 //!
-//! Names and meanings are WebNN's where WebNN has them. Operands broadcast as the builder's methods do. Attributes are
-//! f64 and rounded to the operand's data type where they are used.
+//! Names and meanings are WebNN's if WebNN has the operator. Operands broadcast as in the builder's methods. Attributes
+//! are f64 and rounded to the operand's data type where they are used.
 
 mod activation;
 mod conv;
@@ -49,31 +49,31 @@ pub use reduce::{reduce_l1, reduce_l2, reduce_log_sum, reduce_log_sum_exp, reduc
 pub use resample::{Resample2dOptions, ResampleInterpolation, resample2d};
 pub use scan::cumulative_sum;
 
-/// `value` everywhere, in `node`'s data type and shape.
+/// Returns a fill of `value` in `node`'s data type and shape.
 fn fill_like(g: &mut GraphBuilder, node: NodeId, value: f64) -> Result<NodeId, GraphError> {
     let descriptor = g.descriptor_of(node)?.clone();
     g.fill(descriptor, Scalar::Float(value))
 }
 
-/// `x * value`.
+/// Returns `x * value`.
 fn scale_by(g: &mut GraphBuilder, x: NodeId, value: f64) -> Result<NodeId, GraphError> {
     let factor = fill_like(g, x, value)?;
     g.mul(x, factor)
 }
 
-/// `x + value`.
+/// Returns `x + value`.
 fn shift_by(g: &mut GraphBuilder, x: NodeId, value: f64) -> Result<NodeId, GraphError> {
     let term = fill_like(g, x, value)?;
     g.add(x, term)
 }
 
-/// `DType` unless the node is a float.
+/// Returns `DType` if the node is not a float.
 fn check_float(g: &GraphBuilder, op: &'static str, operand: &'static str, node: NodeId) -> Result<(), GraphError> {
     let got = g.descriptor_of(node)?.dtype;
     if got.is_float() { Ok(()) } else { Err(GraphError::DType { op, operand, expected: "float32 or float16", got }) }
 }
 
-/// `Rank` unless the node has `rank` dimensions.
+/// Returns `Rank` if the node does not have `rank` dimensions.
 fn check_rank(
     g: &GraphBuilder,
     op: &'static str,

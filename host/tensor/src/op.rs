@@ -1,7 +1,7 @@
-//! The closed vocabulary of primitive operators, in families. Every stage answers for each of them.
+//! The closed set of primitive operators, in families. Every compiler stage handles each of them.
 //!
 //! Primitives never broadcast implicitly: the builder inserts `MovementOp::Broadcast`. Composites (softmax, losses,
-//! optimisers ...) are functions in [`crate::nn`] that build primitives; they are not listed here.
+//! optimizers ...) are functions in [`crate::nn`] that build primitives; they are not listed here.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,25 +24,25 @@ pub use reduce::{ReduceKind, ReduceOp};
 pub use source::{RandomDistribution, Scalar, SourceOp};
 pub use unary::UnaryOp;
 
-/// A primitive operator with its attributes; operands stand in the graph's node.
+/// A primitive operator with its attributes; the operands are in the graph's node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
-    /// Values that come from outside or from nothing.
+    /// Sources: inputs, constants, variables and generated values.
     Source(SourceOp),
-    /// One operand, element by element.
+    /// Element-wise operator of one operand.
     Unary(UnaryOp),
-    /// Two operands of one shape, element by element.
+    /// Element-wise operator of two operands of one shape.
     Binary(BinaryOp),
     /// `condition ? a : b`, element by element; operands `[condition: uint8, a, b]` of one shape.
     Select,
-    /// Fewer elements along some axes; reduced axes stay with size 1.
+    /// Reduction along some axes; reduced axes stay with size 1.
     Reduce(ReduceOp),
-    /// Elements moved, repeated or left out; never changed.
+    /// Moves, repeats or drops elements without changing them.
     Movement(MovementOp),
-    /// Sums of products: matrix multiplication.
+    /// Contraction: matrix multiplication.
     Contract(ContractOp),
-    /// Sliding windows in two dimensions, and their adjoints.
+    /// Two-dimensional convolutions, pooling, and their adjoints.
     Convolution(ConvolutionOp),
-    /// Elements chosen by other elements' values.
+    /// Selection of elements by index tensors.
     Index(IndexOp),
 }

@@ -1,4 +1,5 @@
-//! Shapes: static, row-major, at most [`RANK_MAX`] dimensions and [`ELEMENTS_MAX`] elements, checked once when made.
+//! Shapes: static, row-major, at most [`RANK_MAX`] dimensions and [`ELEMENTS_MAX`] elements. The limits are checked on
+//! construction.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,24 +10,24 @@ use crate::DType;
 use crate::error::GraphError;
 use crate::limits::{ELEMENTS_MAX, RANK_MAX};
 
-/// Dimensions of a tensor, outermost first. A scalar has none. A dimension may be 0.
+/// Dimensions of a tensor, outermost first. A scalar has none. A dimension can be 0.
 ///
-/// Holding a `Shape` proves that its rank and its number of elements are within limits.
+/// A `Shape` value proves that its rank and its number of elements are within limits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<usize>", into = "Vec<usize>")]
 pub struct Shape(Vec<usize>);
 
 impl Shape {
-    /// A shape of these dimensions.
+    /// Creates a shape of these dimensions.
     ///
     /// # Errors
-    /// `RankTooLarge` past [`RANK_MAX`]; `TooManyElements` past [`ELEMENTS_MAX`].
+    /// Returns `RankTooLarge` above [`RANK_MAX`] dimensions, and `TooManyElements` above [`ELEMENTS_MAX`] elements.
     pub fn new(dims: impl Into<Vec<usize>>) -> Result<Shape, GraphError> {
         let dims = dims.into();
         if dims.len() > RANK_MAX {
             return Err(GraphError::RankTooLarge { rank: dims.len() });
         }
-        // A zero anywhere must not hide an overflow elsewhere: strides are computed from the other dimensions too.
+        // A zero dimension must not hide an overflow of the others, because strides are computed from them too.
         let product = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
         match product {
             Some(n) if n <= ELEMENTS_MAX => Ok(Shape(dims)),
@@ -34,27 +35,27 @@ impl Shape {
         }
     }
 
-    /// The shape of a scalar: no dimensions, one element.
+    /// Returns the shape of a scalar: no dimensions, one element.
     pub fn scalar() -> Shape {
         Shape(Vec::new())
     }
 
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
 
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
-    /// The number of elements: the product of the dimensions, 1 for a scalar.
+    /// Returns the number of elements: the product of the dimensions, 1 for a scalar.
     pub fn elements(&self) -> usize {
         self.0.iter().product()
     }
 
-    /// Row-major strides in elements.
+    /// Returns the row-major strides in elements.
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1; self.rank()];
         for axis in (1..self.rank()).rev() {
@@ -105,12 +106,12 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// A descriptor of this type and shape.
+    /// Creates a descriptor of this type and shape.
     pub fn new(dtype: DType, shape: Shape) -> Descriptor {
         Descriptor { dtype, shape }
     }
 
-    /// Bytes of the dense tensor in host memory.
+    /// Returns the bytes of the dense tensor in host memory.
     pub fn bytes(&self) -> usize {
         self.shape.elements() * self.dtype.bytes()
     }

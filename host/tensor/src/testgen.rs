@@ -1,8 +1,9 @@
-//! Generated graphs with inputs for them: what property tests of gradients, of the compiler and of devices run.
+//! Test case generator: graphs with input values, for property tests of gradients, of the compiler and of devices.
 //!
-//! [`primitive_cases`] has at least one small graph for every primitive, data type and edge case; [`random_graph`] composes primitives at
-//! random, and [`tangle`] few of them in graphs of which much is read at once. Everything follows from the seed. Values are chosen so that small numeric differences between devices cannot
-//! change an integer: comparisons, rounding and indices work on values that are the same on every device.
+//! [`primitive_cases`] has at least one small graph for every primitive, data type and edge case. [`random_graph`]
+//! composes primitives at random. [`high_fan_in_graph`] composes a few of them into graphs in which many values are
+//! read at once. Everything follows from the seed. Values are chosen so that small numeric differences between devices
+//! cannot change an integer: comparisons, rounding and indices work on values that are the same on every device.
 
 mod attention;
 mod case_builder;
@@ -33,30 +34,30 @@ pub use values::CaseRng;
 /// A graph, and values for its inputs and variables in the graph's order.
 #[derive(Clone, Debug)]
 pub struct GraphCase {
-    /// What is tried, for messages.
+    /// Description of the case, for messages.
     pub name: String,
-    /// The graph, which may be extended (by gradients, say) before it is verified.
+    /// The graph, which can be extended (by gradients, for example) before it is verified.
     pub builder: GraphBuilder,
-    /// One value for each input.
+    /// Values of the inputs.
     pub inputs: Vec<InterpTensor>,
-    /// One value for each variable.
+    /// Values of the variables.
     pub variables: Vec<InterpTensor>,
     /// The inputs' nodes.
     pub input_nodes: Vec<NodeId>,
     /// The outputs' nodes.
     pub output_nodes: Vec<NodeId>,
-    /// Whether outputs are differentiable in the float inputs at these values, with no kink within 0.01.
+    /// Whether outputs are differentiable with respect to the float inputs at these values, with no kink within 0.01.
     pub smooth: bool,
 }
 
 impl GraphCase {
-    /// The graph, verified.
+    /// Returns the verified graph.
     pub fn verified_graph(&self) -> VerifiedGraph {
         verify(self.builder.clone().finish()).expect("generated graphs are valid")
     }
 }
 
-/// Small graphs of one primitive each, every primitive at least once (tested by [`ordinal`]).
+/// Returns small graphs of one primitive each, every primitive at least once (tested by [`op_ordinal`]).
 pub fn primitive_cases(seed: u64) -> Vec<GraphCase> {
     let random = &mut CaseRng::new(seed);
     let mut cases = Vec::new();

@@ -1,4 +1,4 @@
-//! Graphs as text, for golden tests and for people: [`print()`] writes any graph, [`parse`] reads it back.
+//! Text form of graphs, for golden tests and for users: [`print()`] writes any graph, [`parse`] reads it back.
 //!
 //! ```text
 //! input "x": float32[2, 3]
@@ -12,12 +12,12 @@
 //! assign "w" = %1
 //! ```
 //!
-//! Ports and constants are numbered in order; a source names its port, or gives its number (`input #0`) where the name
-//! does not say which. Attributes carry the names of the operator's fields. What follows `;` is a comment. Floats are
-//! written so that they read back exactly; constants are bytes in base 16, and those past [`CONSTANT_TEXT_BYTES_MAX`]
-//! are left out, so that such a text cannot be read back.
+//! Ports and constants are numbered in order. A source names its port, or gives its number (`input #0`) if the name is
+//! ambiguous. Attributes have the names of the operator's fields. Text after `;` is a comment. Floats are written so
+//! that they read back exactly. Constants are bytes in base 16. Constants larger than [`CONSTANT_TEXT_BYTES_MAX`] are
+//! omitted, and such a text cannot be read back.
 //!
-//! Reading makes no promise about the graph: it is as hostile as any until [`crate::verify()`] has returned it.
+//! Parsing does not verify the graph: it is untrusted until [`crate::verify()`] has returned it.
 
 mod attributes;
 mod lexer;
@@ -34,32 +34,32 @@ use crate::graph::Graph;
 pub use parse::parse;
 pub use print::print;
 
-/// Bytes of the largest constant that is written out.
+/// Size of the largest constant that is written, in bytes.
 pub const CONSTANT_TEXT_BYTES_MAX: usize = 4096;
 
-/// Why a text is not a graph.
+/// The reason why a text is not a graph.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("line {line}: {fault}")]
 pub struct TextError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error in this line.
     pub fault: TextFault,
 }
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TextFault {
-    /// Something else must stand here.
+    /// Another token is required here.
     #[error("expected {expected}, found {found:?}")]
     Expected {
-        /// What would do.
+        /// The required token.
         expected: &'static str,
-        /// What stands there; empty at the end of the line.
+        /// The token found; empty at the end of the line.
         found: String,
     },
-    /// A string that does not end, or an escape that does not exist.
+    /// A string without an end, or an unknown escape.
     #[error("a string is not closed or has an unknown escape")]
     String,
     /// No operator has this name.
@@ -68,7 +68,7 @@ pub enum TextFault {
         /// The name.
         name: String,
     },
-    /// The operator needs this attribute.
+    /// The operator requires this attribute.
     #[error("{op} needs the attribute {attribute}")]
     MissingAttribute {
         /// The operator.
@@ -76,20 +76,20 @@ pub enum TextFault {
         /// The attribute.
         attribute: &'static str,
     },
-    /// The operator has no such attribute, or it stands twice.
-    #[error("{op} takes no attribute {attribute}, or takes it once")]
+    /// The operator has no such attribute, or it occurs twice.
+    #[error("{op}: attribute {attribute} is unknown or repeated")]
     ExtraAttribute {
         /// The operator.
         op: String,
         /// The attribute.
         attribute: String,
     },
-    /// Nodes and constants are numbered in order, from 0.
+    /// A number out of order: nodes and constants are numbered in order, from 0.
     #[error("expected number {expected} here, found {found}")]
     OutOfOrder {
         /// The next number.
         expected: usize,
-        /// The number that stands there.
+        /// The number found.
         found: u32,
     },
     /// No input or variable has this name.
@@ -101,9 +101,9 @@ pub enum TextFault {
         name: String,
     },
     /// A constant that was too large to be written.
-    #[error("the bytes of this constant were left out")]
+    #[error("the bytes of this constant were omitted")]
     Omitted,
-    /// A shape past the limits.
+    /// A shape that exceeds the limits.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

@@ -1,7 +1,8 @@
-//! Verification: a graph is hostile until it comes back from here.
+//! Verification of untrusted graphs.
 //!
-//! Everything is checked from scratch, whoever built it: order, operands, inferred descriptors, ports, names,
-//! constants, assignments and limits. Later stages take only a [`VerifiedGraph`] and so need not check again.
+//! Verification checks everything from scratch, independent of the graph's origin: order, operands, inferred
+//! descriptors, ports, names, constants, assignments and limits. Later stages accept only a [`VerifiedGraph`], so they
+//! need no further checks.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -13,19 +14,19 @@ use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MA
 use crate::op::{Op, SourceOp};
 use crate::{Descriptor, GraphPort, InterruptCheck};
 
-/// A graph that keeps every promise of [`Graph`] and is within every limit of [`crate::limits`].
+/// A graph that satisfies every invariant of [`Graph`] and every limit of [`crate::limits`].
 ///
-/// Only [`verify`] makes one, and nothing changes one.
+/// Only [`verify`] creates one, and it is immutable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifiedGraph(Graph);
 
 impl VerifiedGraph {
-    /// The graph.
+    /// Returns the graph.
     pub fn graph(&self) -> &Graph {
         &self.0
     }
 
-    /// The graph, for changing; it must be verified again afterwards.
+    /// Returns the graph for modification; it must be verified again afterwards.
     pub fn into_graph(self) -> Graph {
         self.0
     }
@@ -38,18 +39,19 @@ impl Deref for VerifiedGraph {
     }
 }
 
-/// Checks all of `graph`. Takes time in proportion to its nodes and ports.
+/// Checks the whole `graph`, in time proportional to its nodes and ports.
 ///
 /// # Errors
-/// The first fault: limits first, then ports, nodes in order (with the node as the place), outputs and assignments.
+/// Returns the first error found: limits first, then ports, nodes in order (with the node as the place), outputs and
+/// assignments.
 pub fn verify(graph: Graph) -> Result<VerifiedGraph, GraphError> {
     verify_interruptible(graph, &InterruptCheck::never())
 }
 
-/// As [`verify`], until `interrupt` comes.
+/// Verifies as [`verify`] does, and stops when `interrupt` fires.
 ///
 /// # Errors
-/// As [`verify`]; `InterruptedError`.
+/// As [`verify`], and `InterruptedError`.
 pub fn verify_interruptible(graph: Graph, interrupt: &InterruptCheck<'_>) -> Result<VerifiedGraph, GraphError> {
     check_limits(&graph)?;
     check_ports(NameKind::Input, &graph.inputs)?;
@@ -65,7 +67,7 @@ pub fn verify_interruptible(graph: Graph, interrupt: &InterruptCheck<'_>) -> Res
 
 fn node_place(index: usize, node: &GraphNode) -> String {
     match &node.label {
-        // A label past its limit is refused like any other fault, but not repeated.
+        // A label that is too long is refused, but not repeated in the message.
         Some(label) if label.len() <= NAME_BYTES_MAX => format!("node {index}, {label}"),
         Some(_) | None => format!("node {index}"),
     }
@@ -96,7 +98,7 @@ fn check_ports(kind: NameKind, ports: &[GraphPort]) -> Result<(), GraphError> {
     check_names(kind, ports.iter().map(|port| port.name.as_str()))
 }
 
-/// Bounded and distinct.
+/// Checks that names are distinct and not too long.
 fn check_names<'a>(kind: NameKind, names: impl Iterator<Item = &'a str>) -> Result<(), GraphError> {
     let mut seen = HashSet::new();
     for name in names {
@@ -121,7 +123,7 @@ fn check_node(graph: &Graph, index: usize) -> Result<(), GraphError> {
         | Op::Convolution(_)
         | Op::Index(_) => None,
     };
-    // Operands come from the nodes before this one, which have been checked: no node can be its own ancestor.
+    // Operands must be earlier nodes, which have been checked, so there can be no cycle.
     let inferred = infer_at(&graph.nodes[..index], &node.op, &node.inputs, declared.as_ref())?;
     if inferred != node.descriptor {
         return Err(GraphError::Declared { op: node.op.name(), declared: node.descriptor.clone(), inferred });
@@ -132,7 +134,7 @@ fn check_node(graph: &Graph, index: usize) -> Result<(), GraphError> {
     }
 }
 
-/// What the graph says of a source: its port's descriptor, or else its own.
+/// Returns the declared descriptor of a source: its port's, or else its own.
 fn check_source(graph: &Graph, source: &SourceOp, own: &Descriptor) -> Result<Descriptor, GraphError> {
     match source {
         SourceOp::Input(number) => port_descriptor(source.name(), &graph.inputs, *number),

@@ -1,4 +1,4 @@
-//! Composites: their values against hand-computed ones, and their gradients where naive formulas fail.
+//! Composites: values compared with hand-computed ones, and gradients where naive formulas fail.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic names the place")]
 
@@ -76,7 +76,7 @@ fn activations_are_finite_at_extremes() {
     assert!(nan.to_f64_numbers()[0].is_nan());
 }
 
-/// Gradients stay finite where a naive formula would overflow, and are right at 0.
+/// Gradients are finite where a naive formula would overflow, and correct at 0.
 #[test]
 fn gradients_are_finite_at_extremes() {
     let builds: [(CompositeFn, [f64; 3]); 5] = [
@@ -121,7 +121,7 @@ fn softmax_rows_sum_to_1() {
 #[test]
 fn cross_entropy_matches_hand_computed_values() {
     let cost: CompositeFn = |g, x| nn::cross_entropy(g, x[0], x[1]);
-    // Even odds cost ln 3, whatever the label.
+    // Equal logits cost ln 3, whatever the label.
     assert_close(
         &evaluate_composite(vec![floats(&[2, 3], &[1.0; 6]), ints(DType::I64, &[0.0, 2.0])], cost),
         &[],
@@ -130,7 +130,7 @@ fn cross_entropy_matches_hand_computed_values() {
     let (a, b) = ((1.0 + 2f64.exp()).ln(), (1.0 + (-2f64).exp()).ln());
     let logits = floats(&[2, 2], &[0.0, 2.0, 0.0, 2.0]);
     assert_close(&evaluate_composite(vec![logits, ints(DType::U8, &[0.0, 1.0])], cost), &[], &[(a + b) / 2.0]);
-    // An impossible other class costs nothing; a label outside costs nothing either.
+    // An impossible other class has zero loss, as does a label out of range.
     let logits = floats(&[2, 2], &[0.0, f64::NEG_INFINITY, 0.0, 0.0]);
     assert_close(&evaluate_composite(vec![logits, ints(DType::I32, &[0.0, 2.0])], cost), &[], &[0.0]);
     let logits = floats(&[3, 2], &[0.0, 1.0, 1.0, 0.0, 2.0, 2.0]);
@@ -193,7 +193,7 @@ fn pooling_matches_hand_computed_values() {
         nn::average_pool2d(g, x[0], Pool2dOptions { window, strides, rounding, ..Pool2dOptions::default() })
     };
     assert_close(&evaluate_composite(x(), ceil), &[1, 1, 2, 2], &[3.0, 4.5, 7.5, 9.0]);
-    // A window that would begin past the image is left out even when rounding up.
+    // A window that would begin after the image is omitted even when rounding up.
     let apart: CompositeFn = |g, x| {
         let (window, strides, rounding) = (Some([1, 1]), [3, 2], PoolRounding::Ceil);
         nn::max_pool2d(g, x[0], Pool2dOptions { window, strides, rounding, ..Pool2dOptions::default() })

@@ -1,4 +1,4 @@
-//! Every gradient rule, and every composite's gradient, against central differences in f64.
+//! Checks every gradient rule, and every composite's gradient, against central differences in f64.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic names the place")]
 
@@ -22,10 +22,10 @@ fn primitive_gradients_match_finite_differences() {
     }
 }
 
-/// Gradients of gradients: the rules emit primitives that have rules.
+/// Second-order gradients work because the rules emit primitives that have rules.
 #[test]
 fn second_order_gradients_match_finite_differences() {
-    // Pooling by maximum has no second rule.
+    // Max pooling has no second-order rule.
     let once = |name: &str| name.starts_with("max-pool2d");
     for case in primitive_cases(9).into_iter().filter(|case| case.smooth && !once(&case.name)) {
         check_gradients(&format!("{}, twice", case.name), &case, 2);
@@ -73,7 +73,8 @@ fn unrelated_nodes_get_zero_gradients() {
     verify(g.finish()).unwrap();
 }
 
-/// Only what lies between is visited: an operator without a rule beside the path is no obstacle, on it one with a name.
+/// Only nodes between loss and operand are visited. An operator without a rule is an error, with its name, only on that
+/// path.
 #[test]
 fn an_operator_without_a_gradient_is_named_in_the_error() {
     let pool = Pool2d { window: [2, 2], padding: [0; 4], strides: [2, 2], dilations: [1, 1] };
@@ -89,7 +90,7 @@ fn an_operator_without_a_gradient_is_named_in_the_error() {
     assert_eq!(error.place(), Some("pooled back"));
 }
 
-/// Equals share the adjoint of a maximum; max pooling gives it to the first.
+/// Equal elements share the adjoint of a maximum; max pooling gives it to the first.
 #[test]
 fn equal_operands_share_the_gradient_of_a_maximum() {
     use saggar_tensor::interp::{InterpTensor, evaluate};
@@ -118,7 +119,8 @@ fn equal_operands_share_the_gradient_of_a_maximum() {
     assert_eq!(outputs[2].to_f64_numbers(), [0.0, 1.0, -1.0, 1.0]);
 }
 
-/// Whatever primitives are joined: gradients are found, verified, and evaluate to the shapes of their nodes.
+/// For random combinations of primitives, gradients exist, pass verification, and evaluate to the shapes of their
+/// nodes.
 #[test]
 fn random_graphs_have_gradients() {
     use saggar_tensor::interp::evaluate;

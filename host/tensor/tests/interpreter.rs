@@ -1,4 +1,4 @@
-//! What operators mean, on values computed by hand.
+//! The meaning of operators, on values computed by hand.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic names the place")]
 
@@ -14,7 +14,7 @@ fn value(dtype: DType, dims: &[usize], numbers: &[f64]) -> InterpTensor {
     InterpTensor::from_numbers(dtype, Shape::new(dims).unwrap(), numbers).unwrap()
 }
 
-/// The operator's result as inference describes it.
+/// Returns the operator's result with the inferred descriptor.
 #[track_caller]
 fn run(op: Op, operands: &[InterpTensor]) -> InterpTensor {
     let descriptors: Vec<&Descriptor> = operands.iter().map(InterpTensor::descriptor).collect();
@@ -198,7 +198,7 @@ fn evaluation_checks_its_inputs_and_variables() {
     assert!(matches!(evaluate(&graph, &[other], &mut []), Err(GraphError::ValueDescriptor { .. })));
 }
 
-/// Every result is what its descriptor says, representable in its data type, and the same every time.
+/// Every result matches its descriptor, is representable in its data type, and is the same every time.
 #[test]
 fn random_graphs_evaluate_deterministically() {
     let mut nodes = 0;

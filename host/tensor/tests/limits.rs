@@ -1,5 +1,5 @@
-//! Shapes and attributes of any size: each operator gives a node that is within every limit, or an error; it never panics,
-//! overflows, or takes memory for what it refuses. What it gives and is small, the interpreter can run.
+//! Shapes and attributes of any size: each operator returns a node within every limit, or an error. It never panics,
+//! overflows, or allocates memory for values that it refuses. The interpreter can run small results.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic names the place")]
 
@@ -19,7 +19,7 @@ use saggar_tensor::op::{Conv2d, RandomDistribution, ReduceKind, Scalar, ScatterC
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
 
 type LimitResult = Result<NodeId, GraphError>;
-/// An operator of three operands and the numbers of its attributes.
+/// Builds an operator from three operands and the numbers of its attributes.
 type LimitedOperatorFn = fn(&mut GraphBuilder, [NodeId; 3], &[usize; 8]) -> LimitResult;
 
 const OPERATORS: &[(&str, LimitedOperatorFn)] = &[
@@ -159,7 +159,7 @@ fn pool(a: &[usize; 8]) -> Pool2dOptions {
     }
 }
 
-/// Sizes about every limit, and small ones.
+/// Generates sizes near every limit, and small ones.
 fn any_size() -> impl Strategy<Value = usize> {
     let small = 0usize..5;
     let large = prop::sample::select(vec![
@@ -181,7 +181,7 @@ fn any_size() -> impl Strategy<Value = usize> {
 fn any_shape() -> impl Strategy<Value = Shape> {
     prop::collection::vec(any_size(), 0..5).prop_map(|mut dims| {
         loop {
-            // Dimensions are taken away until the shape is one.
+            // Remove dimensions until the shape is valid.
             if let Ok(shape) = Shape::new(dims.clone()) {
                 return shape;
             }
@@ -194,7 +194,8 @@ fn any_shape() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Three shapes that some operator takes together: alike, those of a convolution, of rows, of cells and of networks over a sequence.
+/// Generates three shapes that some operator accepts together: equal ones, and those of a convolution, of rows, of
+/// cells and of networks over a sequence.
 fn matching_shapes() -> impl Strategy<Value = [Shape; 3]> {
     (any_size(), any_size(), 0..7).prop_filter_map("past the limits", |(a, b, which)| {
         let (three, four) = (b.saturating_mul(3), b.saturating_mul(4));
@@ -215,7 +216,7 @@ fn matching_shapes() -> impl Strategy<Value = [Shape; 3]> {
 #[test]
 fn operators_of_any_size_are_built_or_refused_without_panics() {
     let config = Config { cases: 1000, failure_persistence: None, ..Config::default() };
-    // The same numbers every time, so that what they reach stays reached.
+    // A fixed seed, so that the covered cases stay the same.
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let shapes = prop_oneof![[any_shape(), any_shape(), any_shape()], matching_shapes()];
     let strategy = (shapes, prop::array::uniform8(any_size()), prop::bool::weighted(0.8));
@@ -237,7 +238,7 @@ fn operators_of_any_size_are_built_or_refused_without_panics() {
     assert_eq!(never, [""; 0], "operators that no case could build");
 }
 
-/// Whether the operator takes this; or what is wrong with what it made of it.
+/// Returns whether the operator accepts these arguments, or a description of an error in its result.
 fn try_operator(
     build: LimitedOperatorFn,
     operands: &[Shape; 3],
@@ -254,7 +255,7 @@ fn try_operator(
     g.output("result", result).unwrap();
     differentiate(&mut g, result, &nodes);
     let graph = verify(g.finish()).map_err(|error| error.to_string())?;
-    // Padding, expanding and repeating can make much of little.
+    // Padding, expanding and repeating can make large tensors from small ones.
     if graph.graph().nodes.iter().all(|node| node.descriptor.shape.elements() <= 2000) {
         let zeros = graph.graph().inputs.iter().map(|port| InterpTensor::zeros(port.descriptor.clone()));
         let outputs = evaluate(&graph, &zeros.collect::<Vec<_>>(), &mut []).map_err(|error| error.to_string())?;
@@ -265,7 +266,7 @@ fn try_operator(
     Ok(true)
 }
 
-/// Adds the gradients of the result's sum, where there are any.
+/// Adds the gradients of the result's sum, if there are any.
 fn differentiate(g: &mut GraphBuilder, result: NodeId, wrt: &[NodeId]) {
     let axes: Vec<usize> = (0..g.descriptor(result).shape.rank()).collect();
     let Ok(loss) = g.reduce_sum(result, &axes, false) else { return };

@@ -1,4 +1,4 @@
-//! Optimisers against numbers computed by hand, step by step, and on a small problem.
+//! Optimizers compared with numbers computed by hand, step by step, and on a small problem.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic names the place")]
 
@@ -16,7 +16,7 @@ fn floats(dims: &[usize], numbers: &[f64]) -> InterpTensor {
 
 type OptimizerFn = dyn Fn(&mut GraphBuilder, NodeId, NodeId, [NodeId; 2], NodeId) -> Result<[NodeId; 3], GraphError>;
 
-/// The parameter, begun at 1, after each step with these gradients.
+/// Returns the parameter, initially 1, after each step with these gradients.
 fn parameter_path(given: &[f64], update: &OptimizerFn) -> Vec<f64> {
     let mut g = GraphBuilder::new();
     let scalar = floats(&[], &[0.0]).descriptor().clone();
@@ -87,7 +87,7 @@ fn adam_corrects_the_bias_of_its_moments() {
     // Step 2: means 0.9 * 0.05 - 0.1 = -0.055 over 0.19, and 0.999 * 0.00025 + 0.001 = 0.00124975 over 0.001999.
     let second = 0.1 * (-0.055 / 0.19) / (0.00124975f64 / 0.001999).sqrt();
     assert_close(&adam_path(AdamOptions::default()), &[0.9, 0.9 - second], 2e-5);
-    // Decoupled: the parameter first loses 0.1 * 0.2 of itself.
+    // Decoupled: the parameter first shrinks by 0.1 * 0.2 of its value.
     let options = AdamOptions { weight_decay: WeightDecay::Decoupled(0.2), ..AdamOptions::default() };
     assert_close(&adam_path(options), &[0.98 - 0.1, 0.88 * 0.98 - second], 2e-5);
     // In the gradient: 0.5 + 0.2 and -1 + 0.18.
@@ -113,7 +113,7 @@ fn gradients_are_clipped_by_their_global_norm() {
     assert_close(&numbers, &[0.6, 0.0, -0.8, 3.0, 0.0, -4.0], 1e-6);
 }
 
-/// A line through noiseless points is found: gradients, optimiser and variables together.
+/// Fits a line to noiseless points with gradients, optimizer and variables together.
 #[test]
 fn gradient_descent_fits_a_line() {
     let mut g = GraphBuilder::new();

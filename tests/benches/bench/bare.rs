@@ -1,5 +1,6 @@
-//! The least that a server of the same framework does with the same body: axum reads it, serde_json parses it into a typed
-//! struct, ten numbers are answered. Without axum's `Json`, which keeps the path to each value and is an eighth slower.
+//! The baseline: a minimal server of the same framework with the same body. axum reads it, serde_json parses it into a
+//! typed struct, and it responds with ten numbers. It avoids axum's `Json`, which tracks the path to each value and is
+//! an eighth slower.
 
 use std::io::BufRead;
 use std::process::{Child, Command, Stdio};
@@ -22,7 +23,7 @@ struct BareResponse {
     logits: [f32; 10],
 }
 
-/// A bare server in a process of its own; killed when it is dropped.
+/// A bare server in a separate process; dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct BareServer {
     child: Child,
@@ -30,8 +31,9 @@ pub(crate) struct BareServer {
 }
 
 impl BareServer {
-    /// Starts this binary again, as the bare server; `SAGGAR_BARE` names another, for a harness built without optimisation.
-    /// None where there is neither: a slow bare server would flatter us.
+    /// Starts this binary again as the bare server, or the one in `SAGGAR_BARE`, for a benchmark built without
+    /// optimization. Returns `None` if there is no optimized build, because a slow baseline would make our ratio look
+    /// better than it is.
     pub(crate) fn start() -> Option<BareServer> {
         let binary = match std::env::var_os("SAGGAR_BARE") {
             Some(binary) => binary.into(),

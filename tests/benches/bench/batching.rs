@@ -9,11 +9,11 @@ use crate::report::{BenchGoal, BenchReport, print_load_heading};
 use crate::stage::{BenchFixture, vector, vector_json};
 use crate::statistics::percentile;
 
-/// A model of many small products, by name, depth and width: most of what one item costs is paid once for a batch.
+/// Name, depth and width of a model of many small products: most of the cost of an item is paid once per batch.
 const DEEP: (&str, u32, u32) = ("deep", 1024, 16);
-/// Executions of each size whose times are compared.
+/// Number of executions of each size whose times are compared.
 const EXECUTIONS: usize = 40;
-/// Turns of on and off, and seconds of each.
+/// Number of turns of on and off; the seconds of each follow.
 const ROUNDS: usize = 4;
 const SECONDS: u32 = 4;
 const CONNECTIONS: u32 = 64;
@@ -52,7 +52,7 @@ pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut
     report.add_goal("batching on / off, p95", on.p95 / off.p95, "x", BenchGoal::AtMost(1.0));
 }
 
-/// The least time of compute that `ServerProcess-Timing` tells for this request: what disturbs only ever adds to it.
+/// Returns the minimum compute time in `Server-Timing` for this request, because disturbances only add to it.
 fn compute_ms(server: &ServerProcess, model: &str, body: &Value) -> f64 {
     let path = format!("/models/{model}/predict");
     let ask = |_| {
@@ -63,7 +63,7 @@ fn compute_ms(server: &ServerProcess, model: &str, body: &Value) -> f64 {
     percentile((0..EXECUTIONS).map(ask).collect(), 0.0)
 }
 
-/// Sets how many items a batch may have.
+/// Sets the maximum number of items in a batch.
 fn set_batch(server: &ServerProcess, model: &str, items: u32) -> Result<(), String> {
     let config = json!({ "batch": { "max_items": items } });
     let answer = server.request("PUT", &format!("/api/v1/models/{model}/config"), HttpPayload::Json(&config));

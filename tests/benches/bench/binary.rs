@@ -1,5 +1,5 @@
-//! Binary tensors of the Open Inference Protocol against JSON, in the same protocol and as short as it can be, on the same
-//! models of the same server.
+//! Binary tensors of the Open Inference Protocol against JSON, in the same protocol and in the shortest form, on the
+//! same models of the same server.
 
 use saggar_tests::{HttpPayload, ServerProcess};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::load::{LoadRequest, LoadTarget, run_interleaved};
 use crate::report::{BenchGoal, BenchReport, print_load_heading};
 use crate::stage::{BenchFixture, SIDE, picture_json, vector, vector_json};
 
-/// A model with its input in both forms.
+/// A model with its input in both encodings.
 struct EncodingCase {
     model: &'static str,
     json: String,
@@ -80,12 +80,12 @@ pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut
 }
 
 impl EncodingCase {
-    /// The body of `/predict`.
+    /// Returns a request with the body of `/predict`.
     fn short_json_request(&self, stage: &BenchFixture) -> LoadRequest {
         LoadRequest::json(stage.home(), &format!("{}-short", self.model), &self.json)
     }
 
-    /// The same in the protocol's words.
+    /// Returns the same request in the protocol's JSON form.
     fn oip_json_request(&self, stage: &BenchFixture) -> LoadRequest {
         let EncodingCase { model, dtype, input, shape, .. } = self;
         let data = &serde_json::from_str::<Value>(&self.json).unwrap()[input];
@@ -93,7 +93,8 @@ impl EncodingCase {
         LoadRequest::json(stage.home(), &format!("{model}-json"), &body.to_string())
     }
 
-    /// The JSON head, the tensor's bytes after it, and the head's length in a header; outputs are wanted as bytes too.
+    /// Returns a request with a JSON head followed by the tensor's bytes, and the head's length in a header. Requests
+    /// binary outputs too.
     fn oip_binary_request(&self, stage: &BenchFixture) -> LoadRequest {
         let EncodingCase { model, dtype, input, shape, bytes, .. } = self;
         let parameters = json!({ "binary_data_size": bytes.len() });

@@ -1,22 +1,22 @@
-//! A client of HTTP/1.1 that costs little, for what `wrk` cannot tell: when each request began and how it ended.
+//! A low-overhead HTTP/1.1 client that records what `wrk` cannot: when each request began and how it ended.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The longest head of an answer that is taken.
+/// Maximum bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long an answer may take.
+/// Timeout of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection that is kept alive.
+/// A keep-alive connection.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-/// A request's bytes, head and body.
+/// Returns a request's bytes, head and body.
 pub(crate) fn encode_post(path: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n");
@@ -24,8 +24,10 @@ pub(crate) fn encode_post(path: &str, headers: &str, body: &str) -> Vec<u8> {
 }
 
 impl HttpConnection {
+    /// Connects to a port.
+    ///
     /// # Errors
-    /// Where nobody listens.
+    /// Returns an error if nothing listens there.
     pub(crate) fn open(port: u16) -> io::Result<HttpConnection> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -33,10 +35,10 @@ impl HttpConnection {
         Ok(HttpConnection { stream, buffer: Vec::with_capacity(HEAD_BYTES_MAX) })
     }
 
-    /// Sends the request and reads the whole answer: its status.
+    /// Sends the request, reads the whole response, and returns its status.
     ///
     /// # Errors
-    /// Where the connection ends or what comes is no answer with a length.
+    /// Returns an error if the connection ends, or the response has no content length.
     pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<u16> {
         self.stream.write_all(request)?;
         self.buffer.clear();
@@ -56,7 +58,7 @@ impl HttpConnection {
     }
 }
 
-/// The status, and the length of head and body; none where the head is not whole.
+/// Returns the status and the length of head and body, or `None` if the head is incomplete.
 pub(crate) fn parse_response(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
@@ -67,13 +69,13 @@ pub(crate) fn parse_response(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
     Ok(Some((status, end + 4 + length)))
 }
 
-/// Whether a request on a connection of its own is answered with 200.
+/// Returns whether a request on a new connection is answered with 200.
 pub(crate) fn post_once(port: u16, path: &str, body: &str) -> bool {
     let request = encode_post(path, "connection: close\r\n", body);
     HttpConnection::open(port).and_then(|mut connection| connection.send(&request)).is_ok_and(|status| status == 200)
 }
 
-/// The port in a server's address.
+/// Returns the port of a server's URL.
 pub(crate) fn port_of_url(url: &str) -> u16 {
     url.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok()).expect("an address with a port")
 }

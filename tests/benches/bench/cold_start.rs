@@ -1,5 +1,5 @@
-//! From the start of a process to its first answer, with warm caches of the system and of ours; waking a model that was
-//! put to sleep; and starting an instance in place of one that trapped.
+//! The time from the start of a process to its first response, with warm caches of the system and of saggar; waking a
+//! model that was put to sleep; and starting an instance to replace one that trapped.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,14 +14,14 @@ use crate::report::{BenchGoal, BenchReport};
 use crate::stage::{BenchFixture, picture_json, vector};
 use crate::statistics::{median, percentile};
 
-/// Starts of each server.
+/// Number of starts of each server.
 const STARTS: usize = 11;
-/// Wakes of the model.
+/// Number of wakes of the model.
 const WAKES: usize = 10;
 const START_MAX: Duration = Duration::from_secs(60);
-/// Calls that trap.
+/// Number of calls that trap.
 const TRAPS: usize = 500;
-/// Width of the layer that makes a model's weights 2 MB: (784 + 10 + 1) x 640 floats.
+/// The layer width with which a model has 2 MB of weights: (784 + 10 + 1) x 640 floats.
 const TWO_MEGABYTES_WIDTH: u32 = 640;
 
 pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
@@ -71,7 +71,8 @@ fn measure_starts(stage: &BenchFixture, report: &mut BenchReport) {
     );
 }
 
-/// A home directory of its own: the server of the section holds the other's lock. Its cache is warm from the first start.
+/// Returns a copy of the state directory, because the server of the section holds the other's lock. Its cache is warm
+/// after the first start.
 fn copy_home(stage: &BenchFixture) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     for dir in ["models", "cache"] {
@@ -81,7 +82,7 @@ fn copy_home(stage: &BenchFixture) -> tempfile::TempDir {
             assert!(status.success(), "cp {dir}");
         }
     }
-    // Only the model that is asked: others would only make the start longer.
+    // Keep only the requested model: others would only make the start longer.
     for entry in std::fs::read_dir(home.path().join("models")).unwrap().flatten() {
         if entry.file_name() != "lenet" {
             std::fs::remove_dir_all(entry.path()).unwrap();
@@ -140,7 +141,7 @@ fn measure_wakes(stage: &BenchFixture, server: &ServerProcess, report: &mut Benc
     report.add_goal("wake from zero, 2 MB", median(times), " ms", BenchGoal::AtMost(10.0));
 }
 
-/// A call that traps costs its instance, and the next request needs a new one.
+/// Measures instance starts: a call that traps destroys its instance, and the next request needs a new one.
 fn measure_instance_starts(server: &ServerProcess, report: &mut BenchReport) {
     println!("\nstarting an instance in place of one that trapped, {TRAPS} times");
     let plugin = guest("hostile");
@@ -165,7 +166,7 @@ fn measure_instance_starts(server: &ServerProcess, report: &mut BenchReport) {
     }
 }
 
-/// Bounds and counts of the histogram of instances' starts.
+/// Returns the bounds and counts of the histogram of instance starts.
 fn instance_start_histogram(server: &ServerProcess) -> Vec<(f64, f64)> {
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let bucket = |line: &str| {
@@ -175,7 +176,8 @@ fn instance_start_histogram(server: &ServerProcess) -> Vec<(f64, f64)> {
     page.lines().filter_map(bucket).collect()
 }
 
-/// The median of what a histogram counted in between, straight lines between the bounds; none where that is nothing.
+/// Returns the median of the values that a histogram counted in between, interpolated linearly between the bounds, or
+/// `None` if there are no values.
 fn histogram_median(before: &[(f64, f64)], after: &[(f64, f64)]) -> Option<f64> {
     let earlier = |bound: f64| before.iter().find(|bucket| bucket.0 == bound).map_or(0.0, |bucket| bucket.1);
     let buckets: Vec<(f64, f64)> = after.iter().map(|&(bound, count)| (bound, count - earlier(bound))).collect();

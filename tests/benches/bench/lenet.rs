@@ -1,6 +1,6 @@
-//! A small convolutional network behind JSON, against other servers with the same network in onnxruntime.
+//! A small convolutional network with JSON input, against other servers with the same network in onnxruntime.
 //!
-//! Before anything is timed, all servers answer the same pictures, and the answers are compared.
+//! Before any measurement, all servers predict the same pictures, and their outputs are compared.
 
 use saggar_tests::{HttpPayload, ServerProcess, request};
 use serde_json::Value;
@@ -13,13 +13,13 @@ use crate::report::{BenchGoal, BenchReport, print_load_heading};
 use crate::stage::{BenchFixture, picture_json};
 use crate::statistics::median;
 
-/// Batches that mosec is tried with.
+/// The batch sizes that are tried for mosec.
 const MOSEC_BATCHES: [usize; 4] = [1, 4, 16, 32];
-/// Connections and seconds of a try.
+/// Connections and seconds of a trial.
 const TRIAL_LOAD: (u32, u32) = (64, 2);
-/// Requests whose compute is asked for.
+/// Number of requests whose compute time is read.
 const TIMED_REQUESTS: usize = 500;
-/// Two implementations sum in other orders: probabilities differ in their last bits.
+/// Two implementations sum in different orders, so probabilities differ in their last bits.
 const TOLERANCE: f64 = 1e-4;
 
 pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
@@ -59,7 +59,7 @@ pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut
     report.add_goal("LeNet: memory of saggar", pss_mb(server.pid()), " MB", BenchGoal::AtMost(40.0));
 }
 
-/// The peers, running: mosec with the batch that it does best with.
+/// Starts the peers: mosec with the batch size that gives its best result.
 fn start_peers(stage: &BenchFixture, request: &LoadRequest, body: &str) -> Result<Vec<PeerServer>, String> {
     let environment = PeerEnvironment::open()?;
     let model = stage.export_onnx(&environment)?;
@@ -84,7 +84,7 @@ fn contender(peer: &PeerServer, request: &LoadRequest) -> LoadTarget {
     LoadTarget { name: peer.kind.name(), url: peer.url(), pid: peer.pid(), request: request.clone() }
 }
 
-/// Asks everybody about every picture.
+/// Compares the outputs of all servers for every picture.
 fn check_same_answers(stage: &BenchFixture, urls: &[String]) {
     let agent = Agent::new_with_defaults();
     for pixels in stage.pictures() {
@@ -103,7 +103,8 @@ fn check_same_answers(stage: &BenchFixture, urls: &[String]) {
     println!("  {} servers gave the same answers to {} pictures", urls.len(), stage.pictures().len());
 }
 
-/// Microseconds of compute that our server tells in `ServerProcess-Timing`, the median of many requests one after the other.
+/// Returns the compute time in microseconds that our server reports in `Server-Timing`: the median of many sequential
+/// requests.
 fn our_compute_us(server: &ServerProcess, request: &LoadRequest) -> f64 {
     let picture = request.json_body();
     let ask = |_| {
@@ -113,20 +114,20 @@ fn our_compute_us(server: &ServerProcess, request: &LoadRequest) -> f64 {
     median((0..TIMED_REQUESTS).map(ask).collect())
 }
 
-/// The duration of a part in a `ServerProcess-Timing` header.
+/// Returns the duration of a part in a `Server-Timing` header.
 pub(crate) fn timing_ms(header: &str, part: &str) -> f64 {
     let entry = header.split(',').find_map(|entry| entry.trim().strip_prefix(part)?.strip_prefix(";dur="));
     entry.and_then(|ms| ms.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// Microseconds of onnxruntime for each item since `before`, measured in the peer's processes.
+/// Returns onnxruntime's microseconds per item since `before`, measured in the peer's processes.
 fn peer_compute_us(peer: &PeerServer, before: (f64, f64)) -> f64 {
     let now = peer.compute_totals();
     (now.1 - before.1) / (now.0 - before.0) * 1e6
 }
 
-/// What of a request's time at one connection is the network's: it depends on the machine's arithmetic, the rest on the
-/// server.
+/// Prints the network's share of a request's time at one connection. It depends on the machine's arithmetic; the rest
+/// depends on the server.
 fn print_time_shares(contenders: &[LoadTarget], figures: &[LoadResult], compute: &[f64]) {
     println!("  {:<34} {:>16} {:>16} {:>16}", "shares of p50 at 1 connection", "compute us", "the rest us", "compute");
     for ((contender, load), compute) in contenders.iter().zip(figures).zip(compute) {

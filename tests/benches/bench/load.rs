@@ -1,4 +1,4 @@
-//! Closed-loop load by `wrk`, from outside of every process under test.
+//! Closed-loop load by `wrk`, outside every process under test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,12 +6,13 @@ use std::process::Command;
 use crate::processes::cpu_us;
 use crate::statistics::median;
 
-/// Seconds of one run. Runs are short and many: contenders take turns, so that a noise of the machine meets all of them.
+/// Seconds of one run. Runs are short and many: contenders take turns, so that noise affects all of them alike.
 const SECONDS: u32 = 3;
-/// Turns of each contender.
+/// Number of turns of each contender.
 const ROUNDS: usize = 4;
 
-/// What `wrk` sends, prints at the end and reads from the environment: headers, a body, percentiles in microseconds.
+/// The script of `wrk`: what it sends, prints at the end and reads from the environment: headers, a body, percentiles
+/// in microseconds.
 const SCRIPT: &str = r#"
 wrk.method = 'POST'
 for name, value in string.gmatch(os.getenv('BENCH_HEADERS'), '([^:;]+):([^;]+)') do wrk.headers[name] = value end
@@ -26,7 +27,7 @@ function done(summary, latency, requests)
 end
 "#;
 
-/// A request that is sent again and again.
+/// A request that is sent repeatedly.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadRequest {
     body: PathBuf,
@@ -35,7 +36,7 @@ pub(crate) struct LoadRequest {
 }
 
 impl LoadRequest {
-    /// A request with this body, kept in `dir` under `name`. Headers have no `;` in their values.
+    /// Returns a request with this body, stored in `dir` under `name`. Header values must not contain `;`.
     pub(crate) fn new(dir: &Path, name: &str, headers: &[(&str, &str)], body: &[u8]) -> LoadRequest {
         let (file, script) = (dir.join(format!("{name}.body")), dir.join("wrk.lua"));
         std::fs::write(&file, body).unwrap();
@@ -44,18 +45,18 @@ impl LoadRequest {
         LoadRequest { body: file, script, headers: headers.join(";") }
     }
 
-    /// Its body, where that is JSON.
+    /// Returns its body, if it is JSON.
     pub(crate) fn json_body(&self) -> serde_json::Value {
         serde_json::from_slice(&std::fs::read(&self.body).unwrap()).unwrap()
     }
 
-    /// A request with a JSON body.
+    /// Returns a request with a JSON body.
     pub(crate) fn json(dir: &Path, name: &str, body: &str) -> LoadRequest {
         LoadRequest::new(dir, name, &[("content-type", "application/json")], body.as_bytes())
     }
 }
 
-/// Somebody under load.
+/// A server under load.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadTarget {
     pub(crate) name: String,
@@ -64,21 +65,21 @@ pub(crate) struct LoadTarget {
     pub(crate) request: LoadRequest,
 }
 
-/// What a load showed; times in microseconds.
+/// The results of a load; times in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadResult {
-    /// Successful answers a second.
+    /// Successful responses per second.
     pub(crate) rate: f64,
     pub(crate) p50: f64,
     pub(crate) p95: f64,
     pub(crate) p99: f64,
-    /// Processor time of the contender's processes for each successful answer.
+    /// CPU time of the contender's processes per successful response.
     pub(crate) cpu: f64,
-    /// Answers of 400 and above, and connections that broke.
+    /// Responses of 400 and above, and broken connections.
     pub(crate) failed: u64,
 }
 
-/// Loads every contender in turn, several times over, and gives the median of each figure for each of them.
+/// Loads every contender in turn, several times, and returns the median of each figure for each contender.
 pub(crate) fn run_interleaved(contenders: &[LoadTarget], connections: u32) -> Vec<LoadResult> {
     let mut runs = vec![Vec::new(); contenders.len()];
     for _ in 0..ROUNDS {
@@ -90,7 +91,7 @@ pub(crate) fn run_interleaved(contenders: &[LoadTarget], connections: u32) -> Ve
 }
 
 impl LoadResult {
-    /// The median of each figure; of failures the sum.
+    /// Returns the median of each figure; of failures, the sum.
     pub(crate) fn median(runs: &[LoadResult]) -> LoadResult {
         let figure = |of: fn(&LoadResult) -> f64| median(runs.iter().map(of).collect());
         LoadResult {
@@ -105,7 +106,7 @@ impl LoadResult {
 }
 
 impl LoadTarget {
-    /// One run.
+    /// Runs the load once.
     pub(crate) fn run_load(&self, connections: u32, seconds: u32) -> LoadResult {
         let (used, threads) = (cpu_us(self.pid), connections.min(2).to_string());
         let output = Command::new("wrk")

@@ -1,11 +1,11 @@
-//! What the figures were taken on, and whether it was quiet.
+//! Describes the machine of the measurements, and whether it was idle.
 
 use std::process::Command;
 
-/// Runnable processes above which figures are worth little on their own.
+/// The load average above which absolute figures are not reliable.
 const LOAD_QUIET_MAX: f64 = 0.5;
 
-/// The lines above every table: machine, date, versions, load.
+/// Returns the lines above every table: machine, date, versions, load.
 pub(crate) fn describe() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
@@ -21,20 +21,20 @@ pub(crate) fn describe() -> String {
     )
 }
 
-/// The first line that a command says.
+/// Returns the first line of a command's output.
 fn first_output_line(command: &str, arguments: &[&str]) -> String {
     let Ok(output) = Command::new(command).args(arguments).output() else { return format!("{command} ?") };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().next().unwrap_or("?").trim().to_owned()
 }
 
-/// Processes that ran or waited to, over the last minute.
+/// Returns the load average: the number of running or runnable processes over the last minute.
 pub(crate) fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// A warning where something else was running before the measurement began.
+/// Returns a warning if other processes were running before the measurement began.
 pub(crate) fn noise_warning(load_before: f64) -> String {
     if load_before > LOAD_QUIET_MAX {
         format!(

@@ -1,5 +1,5 @@
-//! Open-loop load: requests are sent when they are due, whether or not those before were answered, as the clients of a
-//! server that is too slow do. Times count from when a request was due.
+//! Open-loop load: requests are sent when they are due, whether or not earlier ones were answered, like the clients of
+//! a server that is too slow. Latency is measured from the time a request was due.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +11,20 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 /// Requests due within one tick are sent together.
 const TICK: Duration = Duration::from_millis(2);
-/// Connections there may be; a request that finds none free is counted as not sent.
+/// Maximum number of connections; a request without a free connection is counted as not sent.
 const CONNECTIONS_MAX: usize = 2000;
-/// How long the last answers are waited for.
+/// Time limit for the last responses.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What became of the requests that were due.
+/// The results of the requests that were due.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLoopResult {
     pub(crate) due: u64,
-    /// Answers by status; 0 are connections that broke.
+    /// Number of responses by status; 0 means a broken connection.
     pub(crate) statuses: BTreeMap<u16, u64>,
-    /// Seconds from when a request was due to its answer of 200.
+    /// Seconds from the time a request was due to its response of 200.
     pub(crate) answered: Vec<f64>,
-    /// Requests that found no connection free.
+    /// Requests without a free connection.
     pub(crate) unsent: u64,
 }
 
@@ -35,7 +35,7 @@ struct OpenLoopState {
     open: std::sync::atomic::AtomicUsize,
 }
 
-/// Sends `rate` requests a second for `seconds`.
+/// Sends `rate` requests per second for `seconds`.
 pub(crate) fn run(port: u16, request: &[u8], rate: f64, seconds: f64) -> OpenLoopResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let shared = Arc::new(OpenLoopState::default());
@@ -47,7 +47,7 @@ pub(crate) fn run(port: u16, request: &[u8], rate: f64, seconds: f64) -> OpenLoo
 async fn send(port: u16, request: Arc<[u8]>, rate: f64, seconds: f64, shared: Arc<OpenLoopState>) {
     let began = Instant::now();
     let mut ticks = interval(TICK);
-    // A late tick sends all that became due, so the rate holds.
+    // A late tick sends all requests that became due, so the rate is kept.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut sent, mut tasks) = (0, tokio::task::JoinSet::new());
     while began.elapsed().as_secs_f64() < seconds {

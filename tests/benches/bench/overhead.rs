@@ -1,4 +1,4 @@
-//! What serving costs beside computing: a model of one product of a vector with a matrix, against a bare server.
+//! The overhead of serving, without the compute time: a model of one vector-matrix product, against a bare server.
 
 use saggar_tests::ServerProcess;
 

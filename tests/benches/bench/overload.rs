@@ -1,4 +1,5 @@
-//! Ten times the load that the server can bear: what it takes on it answers in time, and it answers as much as ever.
+//! Ten times the load that the server can handle: it must answer admitted requests in time, and its throughput must not
+//! drop.
 
 use saggar_tests::{HttpPayload, ServerProcess};
 use serde_json::json;
@@ -10,26 +11,27 @@ use crate::report::{BenchGoal, BenchReport};
 use crate::stage::BenchFixture;
 use crate::statistics::{median, percentile};
 
-/// A model whose weights, 250 MB, make it slow enough that to send ten times what it bears costs the machine little beside it:
-/// name, depth, width.
+/// Name, depth and width of a model whose 250 MB of weights make it so slow that sending ten times its peak load costs
+/// the machine little in comparison.
 const HEAVY: (&str, u32, u32) = ("heavy", 16, 2048);
 const DEADLINE_MS: f64 = 500.0;
 const TIMES: f64 = 10.0;
 const SECONDS: f64 = 10.0;
-/// How an overloaded server may answer: with the prediction, with a refusal, or that it came too late.
+/// The statuses of an overloaded server: the prediction, two refusals, and a missed deadline.
 const ANSWERS: [u16; 4] = [200, 429, 503, 504];
-/// Loads that the peak is the median of, and seconds of each.
+/// Number of loads whose median is the peak, and the seconds of each.
 const PEAKS: (usize, u32) = (3, 4);
 
 pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
     let (model, depth, width) = HEAVY;
     stage.publish_linear(server, model, 1, depth, width);
-    // One at a time: batches would read the weights once for many, and the machine that sends is the one that answers.
+    // One item at a time: a batch would read the weights once for many, and the load generator runs on the same
+    // machine.
     let config = json!({ "batch": { "max_items": 1 } });
     let answer = server.request("PUT", &format!("/api/v1/models/{model}/config"), HttpPayload::Json(&config));
     assert_eq!(answer.status, 200, "{}", answer.text);
     let path = format!("/models/{model}/predict");
-    // Short numbers: the load's own work is to be small beside the server's.
+    // Short numbers, so that the load generator's work is small compared with the server's.
     let body = format!("{{\"x\":[{}]}}", vec!["1"; 784].join(","));
     let deadline = format!("x-saggar-deadline-ms: {DEADLINE_MS}\r\n");
     let request = LoadRequest::json(stage.home(), "ones", &body);

@@ -1,6 +1,6 @@
-//! Other servers over onnxruntime with the same network, from PyPI, in a virtual environment of pinned versions.
+//! Other servers over onnxruntime with the same network, from PyPI, in a virtual environment with pinned versions.
 //!
-//! The environment is made once, under the target directory, and again where `peers/requirements.txt` changes.
+//! The environment is created once, under the target directory, and again if `peers/requirements.txt` changes.
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use saggar_tests::root;
 
-/// How long a peer may take to answer for the first time.
+/// Time limit for a peer's first response.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// A virtual environment that has what peers need.
+/// A virtual environment with the packages that peers need.
 #[derive(Debug)]
 pub(crate) struct PeerEnvironment(PathBuf);
 
 impl PeerEnvironment {
-    /// The environment, made where it is not there.
+    /// Opens the environment and creates it if it does not exist.
     ///
     /// # Errors
-    /// What stood in the way: no Python, no network.
+    /// Returns why it cannot be created, such as a missing Python or network.
     pub(crate) fn open() -> Result<PeerEnvironment, String> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let (dir, wanted) = (target.join("peers"), sources().join("requirements.txt"));
@@ -40,14 +40,14 @@ impl PeerEnvironment {
     /// Writes the network of a published version of `lenet` as an ONNX file.
     ///
     /// # Errors
-    /// What Python says.
+    /// Returns Python's error.
     pub(crate) fn export_onnx(&self, version: &Path, output: &Path) -> Result<(), String> {
         run_checked(
             Command::new(self.0.join("bin/python")).arg(sources().join("lenet_onnx.py")).arg(version).arg(output),
         )
     }
 
-    /// A program of the environment.
+    /// Returns a command for a program of the environment.
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.0.join("bin").join(name));
         command.current_dir(sources()).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
@@ -68,12 +68,12 @@ fn run_checked(command: &mut Command) -> Result<(), String> {
     Err(format!("{command:?}: {}", errors.lines().last().unwrap_or("no word")))
 }
 
-/// Which server.
+/// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PeerKind {
     Flask,
     FastApi,
-    /// With batches of at most this many.
+    /// mosec with batches of at most this size.
     Mosec {
         batch: usize,
     },
@@ -99,7 +99,8 @@ impl PeerKind {
         match self {
             PeerKind::Flask => {
                 let address = format!("127.0.0.1:{port}");
-                // Its default worker closes each connection after one answer: the others keep theirs.
+                // gunicorn's default worker closes the connection after each response, while the other servers keep it
+                // alive.
                 command.args(["--workers", &workers, "--worker-class", "gthread", "--threads", "4"]);
                 command.args(["--keep-alive", "60", "--bind", &address, "--log-level", "error", "flask_app:app"]);
             }
@@ -116,7 +117,7 @@ impl PeerKind {
     }
 }
 
-/// A running peer; it and its processes end when it is dropped.
+/// A running peer; dropping it ends its processes.
 #[derive(Debug)]
 pub(crate) struct PeerServer {
     pub(crate) kind: PeerKind,
@@ -126,21 +127,21 @@ pub(crate) struct PeerServer {
 }
 
 impl PeerServer {
-    /// Starts a peer with `model`, an ONNX file, in `workers` processes; it may not answer yet.
+    /// Starts a peer with `model`, an ONNX file, in `workers` processes, without waiting for it to be ready.
     pub(crate) fn spawn(environment: &PeerEnvironment, kind: PeerKind, model: &Path, workers: usize) -> PeerServer {
         let (port, times) = (free_port(), tempfile::tempdir().unwrap());
         let mut command = kind.command(environment, port, workers);
         command.env("PEER_MODEL", model).env("PEER_TIMES", times.path());
-        // A group of its own, so that it ends with all its workers.
+        // A separate process group, so that it ends with all its workers.
         command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         PeerServer { kind, child, port, times }
     }
 
-    /// Starts one and waits until it answers.
+    /// Starts a peer and waits until it responds.
     ///
     /// # Errors
-    /// Where it never does.
+    /// Returns an error if it does not respond in time.
     pub(crate) fn start(
         environment: &PeerEnvironment,
         kind: PeerKind,
@@ -170,7 +171,7 @@ impl PeerServer {
         format!("http://127.0.0.1:{}/predict", self.port)
     }
 
-    /// Items that its processes computed so far, and the seconds which onnxruntime took for them.
+    /// Returns the number of items that its processes have computed so far, and onnxruntime's seconds for them.
     pub(crate) fn compute_totals(&self) -> (f64, f64) {
         let mut sum = (0.0, 0.0);
         for entry in std::fs::read_dir(self.times.path()).unwrap().flatten() {
@@ -192,7 +193,7 @@ impl Drop for PeerServer {
     }
 }
 
-/// A port that is free now; nothing keeps others from taking it, and then the peer does not start.
+/// Returns a port that is currently free. If another process takes it first, the peer does not start.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

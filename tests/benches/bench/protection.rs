@@ -1,5 +1,5 @@
-//! Predictions beside a training on one device: the answers come nearly as soon as without it, and it goes on nearly as
-//! fast as without them.
+//! Predictions beside a training on one device: their latency and the training's speed must stay close to those without
+//! the other.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::report::{BenchGoal, BenchReport};
 use crate::stage::{BenchFixture, picture_json};
 use crate::statistics::{median, percentile};
 
-/// Predictions a second: a service that is used, and far from what it could bear.
+/// Predictions per second: a moderate load, far below the maximum.
 const RATE: f64 = 200.0;
 const SECONDS: f64 = 6.0;
 const ROUNDS: usize = 5;
-/// More epochs than the training is left to do.
+/// More epochs than the training has time for.
 const EPOCHS: &str = "epochs=100000";
 
 pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
@@ -58,7 +58,7 @@ fn p99_ms(server: &ServerProcess, request: &[u8]) -> f64 {
     percentile(outcome.answered.iter().map(|seconds| seconds * 1e3).collect(), 99.0)
 }
 
-/// Samples a second while `f` runs, between two reports of the job.
+/// Returns the samples per second of the job while `f` runs, between two of its reports.
 fn training_rate(server: &ServerProcess, job: &str, f: impl FnOnce()) -> f64 {
     let next = |after: (f64, Instant)| {
         server
@@ -70,7 +70,7 @@ fn training_rate(server: &ServerProcess, job: &str, f: impl FnOnce()) -> f64 {
     (last.0 - first.0) / (last.1 - first.1).as_secs_f64()
 }
 
-/// Samples that the job has trained on, as far as it has told, and when that was asked.
+/// Returns the number of samples that the job has reported, and the time of the query.
 fn trained_samples(server: &ServerProcess, job: &str) -> (f64, Instant) {
     let attempts = &server.get(&format!("/api/v1/jobs/{job}"))["attempts"];
     (attempts[0]["samples"].as_f64().unwrap_or(0.0), Instant::now())

@@ -1,4 +1,5 @@
-//! The queue: how soon a job takes its first step on an idle machine, and how much of the time of many small jobs is theirs.
+//! The queue: the time to a job's first step on an idle machine, and the share of time that many small jobs spend in
+//! attempts.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,9 @@ use crate::report::{BenchGoal, BenchReport};
 use crate::stage::BenchFixture;
 use crate::statistics::median;
 
-/// Starts that the median is of.
+/// Number of starts whose median is taken.
 const STARTS: usize = 9;
-/// Small jobs, and their steps.
+/// Number of small jobs; their steps follow.
 const JOBS: usize = 500;
 const STEPS: u64 = 20;
 
@@ -46,7 +47,7 @@ pub(crate) fn measure(_: &BenchFixture, server: &ServerProcess, report: &mut Ben
     report.add_goal("500 small jobs: the server's resident memory", rss, " MB", BenchGoal::AtMost(300.0));
 }
 
-/// Seconds from the submission of a job to its first step.
+/// Returns the seconds from the submission of a job to its first step.
 fn first_step_seconds(server: &ServerProcess) -> f64 {
     let spec = SteadyJob::with_steps(5).with_field("project", "first").spec(server);
     let began = Instant::now();

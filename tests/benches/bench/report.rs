@@ -1,8 +1,8 @@
-//! The table: what was measured, and each goal beside what was reached.
+//! The result table: the measured figures, each beside its goal.
 
 use crate::load::LoadResult;
 
-/// Which side of its goal a figure should be on.
+/// The side of its goal on which a figure should be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BenchGoal {
     AtLeast(f64),
@@ -17,7 +17,7 @@ struct GoalRow {
     goal: BenchGoal,
 }
 
-/// Goals, collected while sections print their figures.
+/// The goals, collected while sections print their figures.
 #[derive(Debug, Default)]
 pub(crate) struct BenchReport {
     rows: Vec<GoalRow>,
@@ -26,24 +26,24 @@ pub(crate) struct BenchReport {
 }
 
 impl BenchReport {
-    /// A figure that has a goal.
+    /// Adds a figure that has a goal.
     pub(crate) fn add_goal(&mut self, what: impl Into<String>, figure: f64, unit: &'static str, goal: BenchGoal) {
         self.rows.push(GoalRow { what: what.into(), figure, unit, goal });
     }
 
-    /// Something that could not be measured, and why.
+    /// Adds something that could not be measured, and why.
     pub(crate) fn add_skipped(&mut self, what: &str, why: &str) {
         println!("  skipped: {what}: {why}");
         self.skipped.push(format!("{what}: {why}"));
     }
 
-    /// Something that makes every figure of it worthless: the benchmark goes on, and fails at its end.
+    /// Adds an error that invalidates the figures: the benchmark continues, and fails at its end.
     pub(crate) fn add_failure(&mut self, what: String) {
         println!("  FAILED: {what}");
         self.failures.push(what);
     }
 
-    /// One contender's line. Its figures are of successful answers; that there are others fails the benchmark.
+    /// Prints one contender's line. Its figures are of successful responses; any other response fails the benchmark.
     pub(crate) fn print_load(&mut self, name: &str, connections: u32, load: &LoadResult) {
         let LoadResult { rate, p50, p99, cpu, failed, .. } = load;
         println!("  {name:<34} {connections:>6} {rate:>10.0} {p50:>10.0} {p99:>10.0} {cpu:>14.1} {failed:>7}");
@@ -54,7 +54,7 @@ impl BenchReport {
         }
     }
 
-    /// The table of goals, and what failed; whether nothing did.
+    /// Prints the table of goals and the failures. Returns whether there were no failures.
     pub(crate) fn print_goals(&self) -> bool {
         println!("\n{:<88} {:>12}  {:<18} met", "goal", "measured", "wanted");
         for GoalRow { what, figure, unit, goal } in &self.rows {
@@ -74,7 +74,7 @@ impl BenchReport {
     }
 }
 
-/// The heading of [`BenchReport::print_load`].
+/// Prints the heading of [`BenchReport::print_load`].
 pub(crate) fn print_load_heading() {
     println!(
         "  {:<34} {:>6} {:>10} {:>10} {:>10} {:>14} {:>7}",

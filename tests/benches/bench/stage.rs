@@ -1,7 +1,7 @@
-//! What every section plays on: a home directory with trained and published models, and pictures to ask about.
+//! The fixture of all sections: a state directory with trained and published models, and pictures to predict.
 //!
-//! `lenet` is trained on MNIST where `MNIST` names its directory, else on the project's digits, enlarged to the same size;
-//! how well it answers is nothing to a measurement of speed.
+//! `lenet` is trained on MNIST if `MNIST` names its directory, otherwise on the project's digits, enlarged to the same
+//! size. Its accuracy does not matter for a measurement of speed.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use serde_json::json;
 
 use crate::peers::PeerEnvironment;
 
-/// Height and width of a picture.
+/// Height and width of a picture in pixels.
 pub(crate) const SIDE: usize = 28;
-/// Pictures that answers are compared on.
+/// Number of pictures for which outputs are compared.
 const PICTURES: usize = 64;
 
-/// A home directory and what is asked of its models.
+/// A state directory and the inputs for its models.
 #[derive(Debug)]
 pub(crate) struct BenchFixture {
     home: tempfile::TempDir,
@@ -43,12 +43,12 @@ impl BenchFixture {
         self.home.path()
     }
 
-    /// Starts a server on the home directory.
+    /// Starts a server on the state directory.
     pub(crate) fn start_server(&self) -> ServerProcess {
         ServerProcess::start(self.home())
     }
 
-    /// Publishes `lenet`, by training for one epoch, unless it is there. Returns the job.
+    /// Publishes `lenet`, by training for one epoch, unless it exists.
     pub(crate) fn train_lenet(&self, server: &ServerProcess) {
         if self.is_published("lenet") {
             return server.wait_for_version("lenet", 1);
@@ -61,7 +61,7 @@ impl BenchFixture {
         server.wait_for_version("lenet", 1);
     }
 
-    /// Publishes version `version` of a model of linear layers, unless it is there.
+    /// Publishes version `version` of a model of linear layers, unless it exists.
     pub(crate) fn publish_linear(&self, server: &ServerProcess, model: &str, version: u64, depth: u32, width: u32) {
         if !self.home().join(format!("models/{model}/{version}/manifest.json")).is_file() {
             let (plugin, seed) = (guest("matmul"), version.to_string());
@@ -75,10 +75,10 @@ impl BenchFixture {
         server.wait_for_version(model, version);
     }
 
-    /// `lenet` as an ONNX file.
+    /// Exports `lenet` as an ONNX file.
     ///
     /// # Errors
-    /// What Python says.
+    /// Returns Python's error.
     pub(crate) fn export_onnx(&self, environment: &PeerEnvironment) -> Result<PathBuf, String> {
         let file = self.home().join("lenet.onnx");
         environment.export_onnx(&self.home().join("models/lenet/1"), &file).map(|()| file)
@@ -88,30 +88,30 @@ impl BenchFixture {
         self.home().join("models").join(model).join("1/manifest.json").is_file()
     }
 
-    /// Pictures, row by row.
+    /// Returns the pictures, in row-major order.
     pub(crate) fn pictures(&self) -> &[Vec<u8>] {
         &self.pictures
     }
 }
 
-/// A picture as the body of a request to `lenet`.
+/// Returns a picture as the body of a request to `lenet`.
 pub(crate) fn picture_json(pixels: &[u8]) -> String {
     json!({ "image": pixels.chunks(SIDE).collect::<Vec<_>>() }).to_string()
 }
 
-/// The numbers that models of linear layers are asked about: 784 with five digits, which makes 6.2 KB of JSON.
+/// Returns the input of models of linear layers: 784 numbers with five digits, which are 6.2 KB of JSON.
 pub(crate) fn vector() -> Vec<f64> {
-    // Knuth's multiplier spreads them; the same numbers at every run.
+    // Knuth's multiplier spreads the numbers, which are the same in every run.
     (1..=784_u64).map(|at| (10_000 + at * 2_654_435_761 % 90_000) as f64 / 100_000.0).collect()
 }
 
-/// [`vector`] as the body of a request.
+/// Returns [`vector`] as the body of a request.
 pub(crate) fn vector_json() -> String {
     let numbers: Vec<String> = vector().iter().map(|number| format!("{number:.5}")).collect();
     format!("{{\"x\":[{}]}}", numbers.join(","))
 }
 
-/// The project's digits, 8 by 8 and 0 to 16, as pictures of MNIST's size and in its form.
+/// Writes the project's digits, 8 by 8 with values 0 to 16, as pictures of MNIST's size and format.
 fn write_enlarged_digits(home: &Path) -> PathBuf {
     let dir = home.join("enlarged");
     std::fs::create_dir(&dir).unwrap();
@@ -134,7 +134,7 @@ fn write_enlarged_digits(home: &Path) -> PathBuf {
     dir
 }
 
-/// 64 pixels and the class; none for a heading.
+/// Parses 64 pixels and the class. Returns `None` for a heading.
 fn parse_digit_row(line: &str) -> Option<Vec<u8>> {
     let row: Vec<u8> = line.split(',').map(|number| number.trim().parse().ok()).collect::<Option<_>>()?;
     (row.len() == 65).then_some(row)

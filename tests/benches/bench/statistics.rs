@@ -1,18 +1,18 @@
-//! Medians, percentiles and slopes of few numbers.
+//! Medians, percentiles and slopes of a few numbers.
 
-/// The middle one; NaN of none.
+/// Returns the median; NaN if there are no values.
 pub(crate) fn median(values: Vec<f64>) -> f64 {
     percentile(values, 50.0)
 }
 
-/// The value that `percent` of all do not exceed; NaN of none.
+/// Returns the value that `percent` percent of all values do not exceed; NaN if there are no values.
 pub(crate) fn percentile(mut values: Vec<f64>, percent: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() as f64 * percent / 100.0).ceil() as usize;
     values.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// How much `y` grows for each step of its index: the slope of the least squares' line.
+/// Returns the growth of `y` per index: the slope of the least-squares line.
 pub(crate) fn slope(y: &[f64]) -> f64 {
     let n = y.len() as f64;
     let (mean_x, mean_y) = ((n - 1.0) / 2.0, y.iter().sum::<f64>() / n);

@@ -1,4 +1,4 @@
-//! A thousand swaps of weights under load: nothing fails, nothing slows, nothing grows.
+//! A thousand weight swaps under load: no request fails, latency does not rise, memory does not grow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,18 +14,18 @@ use crate::statistics::{percentile, slope};
 
 const MODEL: &str = "swapped";
 const CONNECTIONS: usize = 64;
-/// Resident memory is read as often as this.
+/// Number of swaps between two samples of resident memory.
 const SAMPLE_SWAPS: u64 = 100;
-/// The least time between a swap and the next. It is as long as the swap was where that is longer, so that there is always a
-/// time outside of swaps to compare with.
+/// Minimum pause between two swaps. A longer swap is followed by a pause as long as itself, so that time outside of
+/// swaps always exists to compare with.
 const PAUSE: Duration = Duration::from_millis(80);
-/// A swap's window begins so long before it, for requests that are on their way, and lasts so long after its end: what it
-/// disturbs may show late.
+/// A swap's window begins this long before it, for requests in flight, and ends this long after it, because its effects
+/// can be delayed.
 const WINDOW_MARGIN: Duration = Duration::from_millis(15);
-/// Versions that were copied and are old are removed, but for so many.
+/// Number of old copied versions that are kept; older ones are removed.
 const VERSIONS_KEPT: u64 = 4;
 
-/// One request: when it began, in seconds since the load did, how long it took, and whether it was answered with 200.
+/// A request: its start in seconds since the load began, its duration, and whether the response was 200.
 type RequestSample = (f64, f64, bool);
 
 pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
@@ -68,7 +68,7 @@ fn report_swaps(
     report: &mut BenchReport,
 ) {
     let failed = samples.iter().filter(|sample| !sample.2).count();
-    // By when a request began: of windows that it only reaches into, a long one would have more than its share.
+    // By the start of a request: if all requests that overlap a window counted, long requests would be overrepresented.
     let in_window = |&(start, ..): &RequestSample| {
         let at = windows.partition_point(|window| window.1 < start);
         windows.get(at).is_some_and(|window| window.0 <= start)
@@ -79,7 +79,7 @@ fn report_swaps(
     let (inside_ms, outside_ms) = (p99_ms(&inside), p99_ms(&outside));
     println!("  {} requests, {failed} failed", samples.len());
     println!("  p99 in swaps {inside_ms:.2} ms of {}, outside {outside_ms:.2} ms of {}", inside.len(), outside.len());
-    // The first stretch fills pools and buffers.
+    // The first part fills pools and buffers.
     let settled = &resident[resident.len().min(2)..];
     println!("  resident MB at every {SAMPLE_SWAPS} swaps: {resident:.1?}");
     println!("  device bytes at every {SAMPLE_SWAPS} swaps: {device:?}");
@@ -92,7 +92,7 @@ fn report_swaps(
     report.add_goal("swaps: device bytes, growth after the first 100", growth, "", BenchGoal::AtMost(0.0));
 }
 
-/// Asks on one connection, again and again. A connection that breaks is a failed request, and opened again.
+/// Sends requests on one connection until `over` is set. A broken connection is a failed request, and is opened again.
 fn send_requests_until(server: &ServerProcess, over: &AtomicBool, began: Instant) -> Vec<RequestSample> {
     let (port, request) =
         (port_of_url(server.url()), encode_post(&format!("/models/{MODEL}/predict"), "", &vector_json()));
@@ -107,7 +107,7 @@ fn send_requests_until(server: &ServerProcess, over: &AtomicBool, began: Instant
     samples
 }
 
-/// Bytes of the device in use, by all owners.
+/// Returns the bytes of device memory in use, by all owners.
 fn device_bytes(server: &ServerProcess) -> f64 {
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let values = page.lines().filter(|line| line.starts_with("saggar_gpu_memory_bytes{"));

@@ -1,4 +1,5 @@
-//! A graph that verifies compiles for both kinds of device to a program that computes what the graph means, bit for bit.
+//! Checks that a verified graph compiles for both kinds of device to a program with the results of the interpreter, bit
+//! for bit.
 
 use saggar_compile::reference::compare_with_interpreter;
 use saggar_compile::{CompileError, CompileTarget};
@@ -7,9 +8,9 @@ use saggar_tensor::testgen::CaseRng;
 use saggar_tensor::text::parse;
 use saggar_tensor::{Descriptor, Graph, GraphPort, verify};
 
-/// Elements of all nodes together: more only take longer.
+/// Maximum elements of all nodes together; more would only take longer.
 const ELEMENTS_MAX: usize = 1 << 12;
-/// Nodes of a graph that is tried.
+/// Maximum nodes of a graph.
 const NODES_MAX: usize = 64;
 
 const WORDS: CompileTarget =
@@ -33,10 +34,10 @@ fn random_values(random: &mut CaseRng, ports: &[GraphPort]) -> Vec<InterpTensor>
     ports.iter().map(|port| value(random, &port.descriptor)).collect()
 }
 
-/// Compiles the graph of a text, if it is a small one, and compares what the programs compute.
+/// Compiles the graph in a text, if it is small enough, and compares the results of the programs.
 ///
 /// # Panics
-/// Where the statement above does not hold.
+/// If a verified graph does not compile, or a result differs.
 pub(crate) fn check(text: &str) {
     let Ok(graph) = parse(text) else { return };
     if !is_small(&graph) {

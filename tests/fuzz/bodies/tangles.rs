@@ -1,13 +1,14 @@
-//! A generated graph of which much is read at once compiles for a GPU to a program that computes what the graph means.
+//! Checks that a generated graph with many simultaneous reads compiles for a GPU to a program with the interpreter's
+//! results.
 
 use saggar_compile::CompileTarget;
 use saggar_compile::reference::compare_with_interpreter;
 use saggar_tensor::testgen::high_fan_in_graph;
 
-/// Compiles the graph of a seed and compares what the programs compute.
+/// Compiles the graph of a seed and compares the results of the programs.
 ///
 /// # Panics
-/// Where the statement above does not hold.
+/// If the graph does not compile, or a result differs.
 pub(crate) fn check(seed: u64) {
     let case = high_fan_in_graph(seed);
     let gpu = CompileTarget { chain_rows_min: 0, ..CompileTarget::gpu() };

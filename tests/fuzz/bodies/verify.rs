@@ -1,12 +1,13 @@
-//! Any text is refused as a graph, or read, verified or refused, and printed as it was read.
+//! Checks that any text is refused as a graph, or parsed, then verified or refused, and that its printed form parses to
+//! the same graph.
 
 use saggar_tensor::text::{parse, print};
 use saggar_tensor::verify;
 
-/// Reads, prints and verifies a text.
+/// Parses, prints and verifies a text.
 ///
 /// # Panics
-/// Where the statement above does not hold.
+/// If the printed form of a graph does not parse to the same graph.
 pub(crate) fn check(text: &str) {
     let Ok(graph) = parse(text) else { return };
     let printed = print(&graph);

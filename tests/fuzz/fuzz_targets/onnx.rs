@@ -1,4 +1,4 @@
-//! Any bytes are refused as a model, or become a configuration that is read back.
+//! Checks that any bytes are refused as a model, or imported as a configuration that can be restored.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

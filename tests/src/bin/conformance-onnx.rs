@@ -1,6 +1,6 @@
-//! `conformance-onnx FOLDER[:FOLDER] [NAME]`: imports, loads and runs the ONNX project's cases whose path contains NAME, on
-//! the CPU device and on every GPU adapter. Prints what was wrong, and for each device `N passed, N unsupported, N wrong`.
-//! With a NAME, or with `ONNX_VERBOSE` set, what is not supported is listed case by case.
+//! `conformance-onnx FOLDER[:FOLDER] [NAME]`: imports, loads and runs the ONNX project's cases whose path contains
+//! NAME, on the CPU device and on every GPU adapter. Prints the wrong cases, and for each device `N passed, N
+//! unsupported, N wrong`. With a NAME, or with `ONNX_VERBOSE` set, each unsupported case is listed.
 #![allow(clippy::print_stdout, reason = "this is what the command is for")]
 
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The number of wrong cases on all devices.
+/// Returns the number of wrong cases on all devices.
 fn check(folders: &[PathBuf], only: &str) -> Result<usize, String> {
     let path = plugin("onnx");
     let component = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;

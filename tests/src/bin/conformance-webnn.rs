@@ -1,5 +1,5 @@
-//! `conformance-webnn FOLDER`: runs a folder of WebNN conformance cases on the interpreter, the CPU device and every GPU
-//! adapter. Prints what failed and what was skipped, and ends with `N passed, N failed, N skipped`.
+//! `conformance-webnn FOLDER`: runs a folder of WebNN conformance cases on the interpreter, the CPU device and every
+//! GPU adapter. Prints the failed and the skipped cases, and at the end `N passed, N failed, N skipped`.
 #![allow(clippy::print_stdout, reason = "this is what the command is for")]
 
 use std::path::PathBuf;

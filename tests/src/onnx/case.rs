@@ -1,4 +1,4 @@
-//! Cases of a folder: each a folder of its own, with a model and data sets of inputs and outputs.
+//! Reads a folder of ONNX cases: each case is a folder with a model and data sets of inputs and outputs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::proto;
 
-/// Tensors of a data set.
+/// A tensor of a data set.
 #[derive(Clone, Debug)]
 pub(super) struct ConformanceTensor {
     pub(super) name: String,
@@ -17,13 +17,14 @@ pub(super) struct ConformanceTensor {
 }
 
 impl ConformanceTensor {
-    /// The elements as nested arrays.
+    /// Returns the elements as nested arrays.
     pub(super) fn json(&self) -> Value {
         let mut numbers = proto::elements(self.descriptor.dtype, &self.bytes).into_iter();
         nested_json(self.descriptor.shape.dims(), self.descriptor.dtype, &mut numbers)
     }
 
-    /// Where a result differs from this. Near is what the ONNX project's own runner calls near.
+    /// Returns the first difference of a result, or `None` if it is within the tolerance of the ONNX project's test
+    /// runner.
     pub(super) fn difference_from(&self, descriptor: &Descriptor, bytes: &[u8]) -> Option<String> {
         if self.descriptor != *descriptor {
             return Some(format!("{descriptor} is not {}", self.descriptor));
@@ -46,17 +47,17 @@ fn nested_json(dims: &[usize], dtype: DType, numbers: &mut impl Iterator<Item = 
     }
 }
 
-/// A model with what it is given and what it should give, once for each data set.
+/// A model with its inputs and expected outputs, once for each data set.
 #[derive(Clone, Debug)]
 pub(super) struct OnnxCase {
     pub(super) model: Vec<u8>,
     pub(super) sets: Vec<(Vec<ConformanceTensor>, Vec<ConformanceTensor>)>,
 }
 
-/// The folders of cases, sorted, whose path contains `only`.
+/// Returns the folders of cases whose path contains `only`, sorted.
 ///
 /// # Errors
-/// Where there is none.
+/// Returns an error if no case is found.
 pub(super) fn case_folders(root: &Path, only: &str) -> Result<Vec<PathBuf>, String> {
     let mut folders: Vec<PathBuf> = ["node", "simple", "pytorch-converted", "pytorch-operator"]
         .iter()
@@ -72,7 +73,7 @@ pub(super) fn case_folders(root: &Path, only: &str) -> Result<Vec<PathBuf>, Stri
 /// Reads a case.
 ///
 /// # Errors
-/// Why it is none that the host could run: data types that it has not, sequences for tensors.
+/// Returns why the host cannot run it: unsupported data types, or sequences instead of tensors.
 pub(super) fn read(folder: &Path) -> Result<OnnxCase, String> {
     let model = fs::read(folder.join("model.onnx")).map_err(|error| error.to_string())?;
     let (inputs, outputs) = proto::ports(&model)?;

@@ -1,6 +1,6 @@
-//! As much of the ONNX format as cases need: names of a model's inputs and outputs, and whole tensors.
+//! Parses the part of the ONNX format that cases need: the names of a model's inputs and outputs, and whole tensors.
 //!
-//! A reader of its own, so that what the plugin reads is compared with something else. Source: `onnx.proto3`.
+//! It is separate from the plugin's parser, so that the tests compare two implementations. Source: `onnx.proto3`.
 
 use saggar_tensor::interp::float16;
 use saggar_tensor::{DType, Descriptor, Shape};
@@ -11,7 +11,7 @@ enum ProtobufField<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, with their numbers.
+/// Returns the fields of a message, with their numbers.
 fn fields(mut bytes: &[u8]) -> Result<Vec<(u64, ProtobufField<'_>)>, String> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -50,7 +50,7 @@ fn take_bytes<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String
     Ok(taken)
 }
 
-/// Integers of a repeated field: one by one, or packed.
+/// Appends the integers of a repeated field, which is packed or not.
 fn numbers(field: &ProtobufField<'_>, into: &mut Vec<i64>) -> Result<(), String> {
     match field {
         ProtobufField::Number(number) => into.push(*number as i64),
@@ -64,10 +64,10 @@ fn numbers(field: &ProtobufField<'_>, into: &mut Vec<i64>) -> Result<(), String>
     Ok(())
 }
 
-/// The names of a model's inputs without initializers, and of its outputs.
+/// Returns the names of a model's inputs without initializers, and of its outputs.
 ///
 /// # Errors
-/// What is not as the format says.
+/// Returns what violates the format.
 pub(super) fn ports(model: &[u8]) -> Result<(Vec<String>, Vec<String>), String> {
     let [mut inputs, mut outputs, mut initializers] = [const { Vec::new() }; 3];
     for (_, graph) in fields(model)?.iter().filter(|(number, _)| *number == 7) {
@@ -84,7 +84,7 @@ pub(super) fn ports(model: &[u8]) -> Result<(Vec<String>, Vec<String>), String> 
     Ok((inputs, outputs))
 }
 
-/// The text in this field of a message.
+/// Returns the text in this field of a message.
 fn text(message: &ProtobufField<'_>, number: u64) -> Result<String, String> {
     let found = fields(bytes(message)?)?.into_iter().find(|(found, _)| *found == number);
     let text = found.map(|(_, field)| bytes(&field).map(<[u8]>::to_vec)).transpose()?.unwrap_or_default();
@@ -98,10 +98,10 @@ fn bytes<'a>(field: &ProtobufField<'a>) -> Result<&'a [u8], String> {
     }
 }
 
-/// A tensor's descriptor and dense little-endian bytes.
+/// Returns a tensor's descriptor and its dense little-endian bytes.
 ///
 /// # Errors
-/// What is not as the format says; data types that the host has not.
+/// Returns what violates the format, or an unsupported data type.
 pub(super) fn tensor(file: &[u8]) -> Result<(Descriptor, Vec<u8>), String> {
     let (mut kind, mut dims, mut integers, mut floats, mut raw) = (0, Vec::new(), Vec::new(), Vec::new(), None);
     for (number, field) in fields(file)? {
@@ -139,7 +139,7 @@ pub(super) fn tensor(file: &[u8]) -> Result<(Descriptor, Vec<u8>), String> {
     Err(format!("{descriptor} in {} bytes", dense.len()))
 }
 
-/// The elements, for comparisons and options.
+/// Returns the elements, for comparisons and options.
 pub(super) fn elements(dtype: DType, dense: &[u8]) -> Vec<f64> {
     let number = |bytes: &[u8]| {
         let mut wide = [0; 8];

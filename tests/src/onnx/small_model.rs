@@ -1,6 +1,6 @@
-//! A small ONNX model for tests that need a file and no package: `y = x w`, with `w` in a file of its own.
+//! A small ONNX model for tests that need a file but no Python package: `y = x w`, with `w` in an external file.
 
-/// A field whose value has a length. Source: protobuf's encoding of wire type 2.
+/// Encodes a length-delimited field. Source: protobuf's encoding of wire type 2.
 fn encode_field(number: u8, value: &[u8]) -> Vec<u8> {
     assert!(value.len() < 128, "one byte of length is enough for these messages");
     [&[number << 3 | 2, value.len() as u8][..], value].concat()
@@ -10,14 +10,14 @@ fn encode_integer(number: u8, value: u8) -> Vec<u8> {
     vec![number << 3, value]
 }
 
-/// A port of type `float32` and of this shape.
+/// Encodes a port with data type `float32` and this shape.
 fn encode_port(name: &str, dims: &[u8]) -> Vec<u8> {
     let dims: Vec<u8> = dims.iter().flat_map(|&dim| encode_field(1, &encode_integer(1, dim))).collect();
     let tensor = [encode_integer(1, 1), encode_field(2, &dims)].concat();
     [encode_field(1, name.as_bytes()), encode_field(2, &encode_field(1, &tensor))].concat()
 }
 
-/// The model of one item of two numbers. `w` is `[2, 2]`, the 16 bytes at `offset` of the file `location`.
+/// Returns the model of one item of two numbers. `w` is `[2, 2]`, the 16 bytes at `offset` of the file `location`.
 pub fn external_model(location: &str, offset: u8) -> Vec<u8> {
     let entry = |key: &str, value: &str| {
         encode_field(13, &[encode_field(1, key.as_bytes()), encode_field(2, value.as_bytes())].concat())
@@ -44,12 +44,12 @@ pub fn external_model(location: &str, offset: u8) -> Vec<u8> {
         encode_field(12, &encode_port("y", &[1, 2])),
     ];
     let graph = graph.concat();
-    // The graph is longer than one byte says: two bytes of length.
+    // The graph is longer than 127 bytes: its length takes two bytes.
     let length = [graph.len() as u8 | 128, (graph.len() >> 7) as u8];
     [encode_integer(1, 10), encode_field(8, &encode_integer(2, 20)), vec![7 << 3 | 2], length.to_vec(), graph].concat()
 }
 
-/// The elements of `w` behind `offset` other bytes: one row of 1 and 2, one of 3 and 4.
+/// Returns the elements of `w` after `offset` other bytes: the rows (1, 2) and (3, 4).
 pub fn external_weights(offset: usize) -> Vec<u8> {
     let numbers = [1f32, 2.0, 3.0, 4.0].iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     [vec![0; offset], numbers].concat()

@@ -1,4 +1,4 @@
-//! Operators by their WebNN names, built with the builder and the composites that plugins' graphs are built with.
+//! Builds operators by their WebNN names, with the builder and the composites that plugins' graphs also use.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ fn error_text(error: GraphError) -> String {
     error.to_string()
 }
 
-/// Operators with several results; all others have one.
+/// Builds operators with several results; all others have one.
 fn build_multi_output(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Result<Vec<NodeId>, String> {
     let rank = |g: &GraphBuilder, node: NodeId| g.descriptor_of(node).map(|found| found.shape.rank()).unwrap_or(0);
     match op {
@@ -128,7 +128,7 @@ fn build_activation(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Op
             "hardSigmoid" => nn::hard_sigmoid(g, x, attribute("alpha", 0.2), attribute("beta", 0.5)),
             "linear" => nn::linear_function(g, x, attribute("alpha", 1.0), attribute("beta", 0.0)),
             "clamp" => {
-                // A limit that is no number is no limit.
+                // A limit of NaN means no limit.
                 let limit = |name| a.number(name).ok().flatten().filter(|limit: &f64| !limit.is_nan());
                 nn::clamp(g, x, limit("minValue"), limit("maxValue"))
             }

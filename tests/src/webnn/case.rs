@@ -1,4 +1,4 @@
-//! Cases as they stand in the files.
+//! Reads WebNN cases from files.
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use serde_json::{Map, Value as Json};
 pub struct WebnnCase {
     /// The file's operator and a number.
     pub id: String,
-    /// What the case is about.
+    /// The title of the case.
     pub name: String,
-    /// Tensors by name.
+    /// Input tensors by name.
     pub inputs: Map<String, Json>,
-    /// Operators in order.
+    /// The operators, in order.
     pub steps: Vec<Json>,
-    /// Tensors by name.
+    /// Expected tensors by name.
     pub expected: Map<String, Json>,
-    /// How near, if it is said.
+    /// The tolerance, if the case states one.
     pub tolerance: Option<Tolerance>,
 }
 
-/// How near a result must be.
+/// The tolerance of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
     /// Units in the last place.
@@ -33,16 +33,16 @@ pub enum Tolerance {
 }
 
 impl WebnnCase {
-    /// The names of all data types in it.
+    /// Returns the names of all data types in the case.
     pub fn data_types(&self) -> impl Iterator<Item = &str> {
         self.inputs.values().chain(self.expected.values()).filter_map(|tensor| tensor["dtype"].as_str())
     }
 }
 
-/// The cases of every `.json` file in `folder`, by file name.
+/// Returns the cases of every `.json` file in `folder`, by file name.
 ///
 /// # Errors
-/// The file or case that is none.
+/// Returns the file or case that is not valid.
 pub fn read_cases(folder: &Path) -> Result<Vec<WebnnCase>, String> {
     let listing = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths: Vec<_> = listing.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -56,7 +56,7 @@ pub fn read_cases(folder: &Path) -> Result<Vec<WebnnCase>, String> {
         let listed = file["cases"].as_array().ok_or_else(|| format!("{}: no list of cases", path.display()))?;
         for (number, json) in listed.iter().enumerate() {
             let id = json["id"].as_str().map_or_else(|| format!("{op}/{number}"), str::to_owned);
-            cases.push(parse_case(&id, json).ok_or_else(|| format!("{}: {id} is no case", path.display()))?);
+            cases.push(parse_case(&id, json).ok_or_else(|| format!("{}: {id} is not a case", path.display()))?);
         }
     }
     Ok(cases)
@@ -79,16 +79,16 @@ fn parse_case(id: &str, json: &Json) -> Option<WebnnCase> {
     })
 }
 
-/// The data type and shape of a tensor in a case.
+/// Returns the data type and shape of a tensor in a case.
 pub(super) fn descriptor(tensor: &Json) -> Result<Descriptor, String> {
     let name = tensor["dtype"].as_str().unwrap_or("nothing");
-    let dtype = DType::from_name(name).ok_or_else(|| format!("{name} is no data type"))?;
+    let dtype = DType::from_name(name).ok_or_else(|| format!("{name} is not a data type"))?;
     let dims = tensor["shape"].as_array().into_iter().flatten();
     let dims: Vec<usize> = dims.filter_map(|dim| dim.as_u64()).map(|dim| dim as usize).collect();
     Ok(Descriptor::new(dtype, Shape::new(dims).map_err(|error| error.to_string())?))
 }
 
-/// A tensor in a case: its elements one by one, or one for all of them.
+/// Returns a tensor in a case. Its elements are listed one by one, or one value stands for all.
 pub(super) fn value(tensor: &Json) -> Result<InterpTensor, String> {
     let descriptor = descriptor(tensor)?;
     let count = descriptor.shape.elements();
@@ -108,15 +108,15 @@ pub(super) fn value(tensor: &Json) -> Result<InterpTensor, String> {
     InterpTensor::new(descriptor, elements).map_err(|error| error.to_string())
 }
 
-/// A number, or its name: infinities, NaN and integers that JSON's numbers do not hold stand as text.
+/// Parses a number. Infinities, NaN and integers that JSON cannot represent are strings.
 pub(super) fn parse_number(json: &Json) -> Result<f64, String> {
     let named = json.as_str().map(|text| text.trim_end_matches('n')).and_then(|text| text.parse().ok());
-    json.as_f64().or(named).ok_or_else(|| format!("{json} is no number"))
+    json.as_f64().or(named).ok_or_else(|| format!("{json} is not a number"))
 }
 
 fn parse_integer(json: &Json) -> Result<i128, String> {
     let named = json.as_str().map(|text| text.trim_end_matches('n')).and_then(|text| text.parse().ok());
     let whole = json.as_i64().map(i128::from).or(json.as_u64().map(i128::from));
     let float = json.as_f64().filter(|number| number.fract() == 0.0).map(|number| number as i128);
-    whole.or(float).or(named).ok_or_else(|| format!("{json} is no integer"))
+    whole.or(float).or(named).ok_or_else(|| format!("{json} is not an integer"))
 }

@@ -1,14 +1,14 @@
-//! Whether a result is near enough to what is expected.
+//! Compares a result with the expected one, within a tolerance.
 
 use saggar_tensor::DType;
 use saggar_tensor::interp::{InterpElements, InterpTensor};
 
 use super::case::Tolerance;
 
-/// Units in the last place that a case is allowed which does not say how near.
+/// The tolerance in ULPs of a case that states none.
 const DEFAULT_ULP: u64 = 16;
 
-/// The first element that is too far, if one is.
+/// Returns an error with the first element outside the tolerance, if any.
 pub(super) fn compare(
     expected: &InterpTensor,
     found: &InterpTensor,
@@ -55,7 +55,7 @@ fn is_float_near(dtype: DType, a: f64, b: f64, tolerance: Tolerance) -> bool {
     }
 }
 
-/// Neighbouring floats as neighbouring integers; both zeros are 0.
+/// Maps adjacent floats to adjacent integers; both zeros map to 0.
 fn ordered_bits(dtype: DType, value: f64) -> i64 {
     let magnitude = if dtype == DType::F16 {
         let bytes = saggar_tensor::interp::InterpTensor::from_numbers(

@@ -1,4 +1,4 @@
-//! The arguments and options of a step, with WebNN's defaults.
+//! Parses the arguments and options of a step, with WebNN's defaults.
 
 use std::collections::HashMap;
 
@@ -26,19 +26,19 @@ impl StepArguments<'_> {
         self.nodes.get(name).copied().ok_or_else(|| format!("there is no operand {name}"))
     }
 
-    /// The operand that argument number `position` names.
+    /// Returns the operand that argument number `position` names.
     pub(super) fn operand(&self, position: usize) -> ArgumentResult<NodeId> {
         let name = self.step["args"][position]["ref"].as_str();
         self.named(name.ok_or_else(|| format!("argument {position} is no operand"))?)
     }
 
-    /// The operands that argument number `position` names.
+    /// Returns the operands that argument number `position` names.
     pub(super) fn operands(&self, position: usize) -> ArgumentResult<Vec<NodeId>> {
         let names = self.step["args"][position]["refs"].as_array().into_iter().flatten();
         names.map(|name| self.named(name.as_str().unwrap_or("?"))).collect()
     }
 
-    /// The operand that an option names, if it is there.
+    /// Returns the operand that an option names, or `None` without the option.
     pub(super) fn optional(&self, option: &str) -> ArgumentResult<Option<NodeId>> {
         self.step["options"][option]["ref"].as_str().map(|name| self.named(name)).transpose()
     }
@@ -48,17 +48,17 @@ impl StepArguments<'_> {
         (!value.is_null()).then_some(value)
     }
 
-    /// An argument or option that is a number.
+    /// Returns a numeric argument or option.
     pub(super) fn number(&self, name: &str) -> ArgumentResult<Option<f64>> {
         self.value(name).map(parse_number).transpose()
     }
 
-    /// An argument or option that is a size.
+    /// Returns an argument or option that is a size.
     pub(super) fn size(&self, name: &str) -> ArgumentResult<Option<usize>> {
         Ok(self.number(name)?.map(|number| number as usize))
     }
 
-    /// An argument or option that is a list of sizes.
+    /// Returns an argument or option that is a list of sizes.
     pub(super) fn sizes(&self, name: &str) -> ArgumentResult<Option<Vec<usize>>> {
         let listed = self.value(name).and_then(Json::as_array);
         listed
@@ -66,29 +66,29 @@ impl StepArguments<'_> {
             .transpose()
     }
 
-    /// An argument or option that is two sizes.
+    /// Returns an argument or option that is two sizes.
     pub(super) fn pair(&self, name: &str) -> ArgumentResult<Option<[usize; 2]>> {
         let wrong = |list: Vec<usize>| format!("{name} {list:?} are not two");
         self.sizes(name)?.map(|list| list.try_into().map_err(wrong)).transpose()
     }
 
-    /// An argument or option that is a word.
+    /// Returns an argument or option that is a word.
     pub(super) fn word(&self, name: &str) -> Option<&str> {
         self.value(name)?.as_str()
     }
 
-    /// An option that is true or false.
+    /// Returns a boolean option.
     pub(super) fn flag(&self, name: &str, default: bool) -> bool {
         self.value(name).and_then(Json::as_bool).unwrap_or(default)
     }
 
-    /// An argument or option that names a data type.
+    /// Returns an argument or option that names a data type.
     pub(super) fn dtype(&self, name: &str) -> ArgumentResult<Option<DType>> {
         let unknown = |word: &str| format!("{word} is no data type");
         self.word(name).map(|word| DType::from_name(word).ok_or_else(|| unknown(word))).transpose()
     }
 
-    /// Layout of images.
+    /// Returns the layout of images.
     pub(super) fn layout(&self, name: &str) -> ArgumentResult<nn::InputLayout> {
         match self.word(name) {
             None | Some("nchw") => Ok(nn::InputLayout::Nchw),

@@ -1,4 +1,4 @@
-//! The devices that cases run on.
+//! The devices that run the cases.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use super::build::build_step;
 use super::case::{WebnnCase, descriptor, value};
 use super::compare::compare;
 
-/// The CPU device and every GPU adapter; the interpreter needs nothing.
+/// The CPU device and every GPU adapter. The interpreter is not a device.
 #[derive(Debug)]
 pub struct WebnnDevices(Vec<Arc<dyn Backend>>);
 
 impl WebnnDevices {
-    /// Opens them.
+    /// Opens the devices.
     ///
     /// # Errors
-    /// Where there is no GPU adapter, or one does not open.
+    /// Returns an error if there is no GPU adapter, or one does not open.
     pub fn open() -> Result<WebnnDevices, String> {
         let mut devices = vec![saggar_cpu::open(None).map_err(|error| error.to_string())?];
         let count = saggar_gpu::adapters().len();
@@ -33,16 +33,16 @@ impl WebnnDevices {
         Ok(WebnnDevices(devices))
     }
 
-    /// Their names, the interpreter's first.
+    /// Returns their names, beginning with the interpreter's.
     pub fn names(&self) -> Vec<String> {
         let adapters = self.0.iter().map(|device| format!("{} ({})", device.info().name, device.info().adapter));
         ["interpreter".to_owned()].into_iter().chain(adapters).collect()
     }
 
-    /// Whether every device gives what the case expects.
+    /// Checks that every device gives the outputs that the case expects.
     ///
     /// # Errors
-    /// The device and the first element that is too far, or what could not be built.
+    /// Returns the device and the first element outside the tolerance, or what could not be built.
     pub fn check(&self, case: &WebnnCase) -> Result<(), String> {
         let (graph, inputs) = graph(case)?;
         let expected: Vec<InterpTensor> = case.expected.values().map(value).collect::<Result<_, _>>()?;
@@ -69,7 +69,8 @@ fn check_outputs(
     Ok(())
 }
 
-/// The case's graph with its outputs in the order of what is expected, and its inputs' values in the graph's order.
+/// Returns the case's graph with its outputs in the order of the expected ones, and the values of its inputs in the
+/// graph's order.
 fn graph(case: &WebnnCase) -> Result<(VerifiedGraph, Vec<InterpTensor>), String> {
     let mut g = GraphBuilder::new();
     let mut nodes: HashMap<String, NodeId> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Cases that are not run, and why: the whole list.
+//! The complete list of cases that are not run, with reasons.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ const CASES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The entry that matches the case and the reason, if the case is not run.
+/// Returns the entry that matches the case and the reason, or `None` if the case is run.
 pub(super) fn unsupported_entry(case: &WebnnCase) -> Option<(&'static str, &'static str)> {
     let types = TYPES.iter().find(|(dtype, _)| case.data_types().any(|found| found == *dtype));
     let named = CASES.iter().find(|(name, _)| case.name == *name);
     types.or(named).copied()
 }
 
-/// The entries that are not in `matched`: no case needs them.
+/// Returns the entries that are not in `matched`: they are obsolete.
 pub(super) fn dead_entries(matched: &BTreeSet<&str>) -> Vec<&'static str> {
     TYPES.iter().chain(&CASES).map(|(entry, _)| *entry).filter(|entry| !matched.contains(entry)).collect()
 }

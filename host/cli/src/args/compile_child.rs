@@ -7,16 +7,16 @@ use saggar_plugin::compiler;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompileChildArgs {
-    /// What to make.
+    /// What to compile.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(compiler::KINDS))]
     pub(crate) kind: String,
-    /// Bytes that it may allocate.
+    /// Maximum bytes that the process can allocate.
     #[arg(long)]
     pub(crate) memory_bytes: u64,
-    /// Seconds that its threads may compute together.
+    /// Maximum CPU seconds of all threads together.
     #[arg(long)]
     pub(crate) cpu_seconds: u64,
-    /// Where compiled components are kept.
+    /// The cache directory of compiled components.
     #[arg(long)]
     pub(crate) cache: Option<PathBuf>,
 }

@@ -8,29 +8,29 @@ use clap::{Args, Subcommand};
 pub(crate) enum DataCommand {
     /// Store a directory as a version of a dataset.
     Push(DataPushArgs),
-    /// Fetch a file from elsewhere, check and unpack it, and store it as a version of a dataset.
+    /// Download a file, verify and unpack it, and store it as a version of a dataset.
     Pull(DataPullArgs),
     /// List datasets and their versions.
     Ls {
-        /// Only this one.
+        /// List only this dataset.
         name: Option<String>,
     },
-    /// Show a dataset: its fields, splits, size, projects, and what reads it.
+    /// Show a dataset: its fields, splits, size, projects, and the jobs that read it.
     Show {
         /// The dataset: NAME for its newest version, or NAME/VERSION.
         dataset: String,
     },
     /// Write a dataset into a directory, as .npy files that can be pushed again.
     Get(DataGetArgs),
-    /// Store what a job wrote as a version of a dataset.
+    /// Store the output of a job as a version of a dataset.
     Add(DataAddArgs),
-    /// Remove a version of a dataset, or all of them.
+    /// Remove a version of a dataset, or all versions.
     Rm(DataRmArgs),
-    /// Say which projects a dataset belongs to: keys that are limited to others do not see it.
+    /// Set the projects that a dataset belongs to: keys that are limited to other projects do not see it.
     Projects {
         /// The dataset.
         name: String,
-        /// A project. May be given several times; without any, the dataset belongs to none.
+        /// A project. Can be given several times; without any, the dataset belongs to no project.
         #[arg(long = "project", value_name = "PROJECT", value_delimiter = ',')]
         projects: Vec<String>,
     },
@@ -38,19 +38,19 @@ pub(crate) enum DataCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DataPushArgs {
-    /// The directory: .npy, .npz, .safetensors or .parquet files, folders of images named as their classes, text files,
-    /// MNIST's IDX files, CIFAR-10's binary files, one CSV file, or any with a dataset.json. What .saggarignore names is left
-    /// out. Or one such file.
+    /// The directory: .npy, .npz, .safetensors or .parquet files, one folder of images per class, text files, MNIST's
+    /// IDX files, CIFAR-10's binary files, one CSV file, or any files with a dataset.json. Files that match
+    /// .saggarignore are skipped. Or one such file.
     pub(crate) dir: PathBuf,
-    /// The dataset's name; the directory's or the file's by default.
+    /// The dataset's name [default: the name of the directory or file].
     #[arg(long)]
     pub(crate) name: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DataPullArgs {
-    /// Where it is: an address that begins with https://, http:// or file://. Archives .tar.gz, .tar and .zip and
-    /// compressed files .gz are unpacked.
+    /// The address, which begins with https://, http:// or file://. Archives (.tar.gz, .tar, .zip) and compressed files
+    /// (.gz) are unpacked.
     pub(crate) url: String,
     /// The file's SHA-256, in hexadecimal digits.
     #[arg(long, value_name = "HEX")]
@@ -64,14 +64,14 @@ pub(crate) struct DataPullArgs {
 pub(crate) struct DataGetArgs {
     /// The dataset: NAME for its newest version, or NAME/VERSION.
     pub(crate) dataset: String,
-    /// The directory, which is made; the dataset's name by default.
+    /// The directory to create [default: the dataset's name].
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DataAddArgs {
-    /// The job, or JOB/PATH for one folder or file that it wrote.
+    /// The job, or JOB/PATH for one folder or file that the job wrote.
     pub(crate) job: String,
     /// The dataset's name.
     #[arg(long = "as", value_name = "NAME")]
@@ -82,7 +82,7 @@ pub(crate) struct DataAddArgs {
 pub(crate) struct DataRmArgs {
     /// NAME/VERSION, or NAME for all versions.
     pub(crate) dataset: String,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

@@ -1,12 +1,11 @@
-//! What `--help` shows besides what the arguments say themselves: commands under headings, and examples. A test holds both to
-//! the commands that there are.
+//! Additions to `--help`: headings for the commands, and examples. A test checks both against the existing commands.
 
 use clap::builder::Styles;
 use clap::{Command, CommandFactory as _};
 
 use super::Cli;
 
-/// Every command that is not hidden, under the heading that `saggar --help` lists it with.
+/// Headings of `saggar --help`, each with its commands. Every visible command is under one of them.
 const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["serve", "predict"]),
     (
@@ -23,7 +22,7 @@ const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Project", &["init", "dev", "build", "check", "config", "env", "completion"]),
 ];
 
-/// Command lines that show a command, by its path. Each is one that the command takes.
+/// Example command lines by the path of the command that they show. A test parses each.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("", &["saggar serve", "saggar run plugins/lenet --data digits -f", "saggar predict digits -i image=@seven.png"]),
     ("serve", &["saggar serve --addr 5000 --home /var/lib/saggar", "saggar serve --addr 0.0.0.0:5000 --require-keys"]),
@@ -112,7 +111,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("completion", &["saggar completion bash > ~/.local/share/bash-completion/completions/saggar"]),
 ];
 
-/// The command line with all that `--help` shows.
+/// Returns the command line with headings and examples in its help.
 pub(crate) fn command() -> Command {
     let command = with_examples(Cli::command(), "");
     let template = help_template(&command);
@@ -130,7 +129,7 @@ fn with_examples(command: Command, path: &str) -> Command {
     command.after_help(format!("{header}{title}:{header:#}\n  {}", lines.join("\n  ")))
 }
 
-/// The help of `saggar` itself: commands under their headings.
+/// Returns the help template of `saggar` itself, with the commands under their headings.
 fn help_template(command: &Command) -> String {
     let styles = Styles::default();
     let (header, literal) = (*styles.get_header(), *styles.get_literal());
@@ -161,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Every command that is not hidden, by its path, with whether it has commands of its own.
+    /// Returns the paths of all visible commands.
     fn command_paths(command: &Command, above: &str) -> Vec<String> {
         let mut found = Vec::new();
         for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
@@ -192,7 +191,7 @@ mod tests {
         for (path, lines) in EXAMPLES {
             for line in *lines {
                 assert!(line.starts_with(&format!("saggar {path}")), "{line} is no example of {path}");
-                // What a shell would make of it.
+                // Split the line as a shell would.
                 let words = line.split(['<', '>']).next().unwrap_or_default().replace("'0 3 * * *'", "0_3_*_*_*");
                 let parsed = Cli::command().try_get_matches_from(words.split_whitespace());
                 let is_good =

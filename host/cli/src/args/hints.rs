@@ -1,11 +1,11 @@
-//! Every command that a hint, a comment or a document names is one that there is, with flags that it has.
+//! Tests that every command named in a hint, a comment or a document exists and has the given flags.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Command};
 
-/// Words that follow the program's name in a message where it is spoken of, not called.
+/// Words that follow the program's name in prose, where the text mentions the program instead of calling it.
 const PROSE: &[&str] =
     &["checkpoint", "component", "could", "has", "is", "or", "plugin", "server?", "version", "would"];
 
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files below a directory whose names end so.
+/// Collects the files below a directory whose names end in `end`.
 fn collect_files(directory: &Path, end: &str, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(directory).unwrap();
     for path in entries.map(|entry| entry.unwrap().path()) {
@@ -26,7 +26,7 @@ fn collect_files(directory: &Path, end: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a source file says: the contents of its string literals, and its comments.
+/// The text of a source file: the contents of its string literals, and its comments.
 #[derive(Debug, Default)]
 struct SourceText {
     literals: Vec<String>,
@@ -66,7 +66,7 @@ fn read_source(text: &str) -> SourceText {
     found
 }
 
-/// The contents of a literal whose opening quote has been read, and what comes after it.
+/// Returns the contents of a literal whose opening quote has been read, and the text after the literal.
 fn parse_string_literal(text: &str) -> (String, &str) {
     let mut contents = String::new();
     let mut rest = text;
@@ -79,7 +79,7 @@ fn parse_string_literal(text: &str) -> (String, &str) {
                 rest = &rest[escaped.len_utf8().min(rest.len())..];
                 match escaped {
                     'n' => contents.push('\n'),
-                    // The next line goes on where its text begins.
+                    // A line continuation skips the indentation of the next line.
                     '\n' => rest = rest.trim_start(),
                     other => contents.push(other),
                 }
@@ -90,13 +90,13 @@ fn parse_string_literal(text: &str) -> (String, &str) {
     (contents, "")
 }
 
-/// What stands between backticks in a text, with them.
+/// Returns the parts of a text between backticks, with the backticks.
 fn in_backticks(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(|part| format!("`{part}`")).collect()
 }
 
-/// The calls in a text: what follows `saggar `, each up to where it ends. Where the program is merely spoken of, it is not
-/// called.
+/// Returns the calls in a text: for each `saggar `, the words up to the end of the call. Mentions of the program in
+/// prose are skipped.
 fn find_calls(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("saggar ") {
@@ -111,15 +111,15 @@ fn find_calls(text: &str) -> Vec<String> {
     found
 }
 
-/// Whether a word stands for what somebody puts in its place.
+/// Returns whether a word is a placeholder for a value.
 fn is_placeholder(word: &str) -> bool {
     word.contains(['{', '$', '.', '[']) || !word.contains(|c: char| c.is_lowercase())
 }
 
-/// Follows a call through the commands, as far as it names any.
+/// Checks that the commands and flags of a call exist.
 ///
 /// # Errors
-/// The first word that is none.
+/// Returns a message with the first word that is not a command or flag.
 fn check_call(command: &Command, call: &str) -> Result<(), String> {
     let mut command = command;
     let mut words = call.split_whitespace().map(|word| word.trim_end_matches([',', '.', ':', '…', '\'']));
@@ -145,17 +145,17 @@ fn check_call(command: &Command, call: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a flag, without its first hyphen, must have a value.
+/// Returns whether a flag, given without its first hyphen, requires a value.
 ///
 /// # Errors
-/// There is no such flag.
+/// Returns a message if the flag does not exist.
 fn flag_takes_value(command: &Command, name: &str) -> Result<bool, String> {
     let mut arguments = command.get_arguments();
     let found = match name.strip_prefix('-') {
         Some(long) => arguments.find(|it| {
             it.get_long() == Some(long) || it.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
         }),
-        // Of several in one word, the last may have a value.
+        // Of several short flags in one word, only the last can have a value.
         None => arguments.find(|it| it.get_short() == name.chars().next_back()),
     };
     let found = found.ok_or_else(|| format!("saggar {} has no flag -{name}", command.get_name()))?;
@@ -176,7 +176,7 @@ fn hints_and_comments_name_existing_commands() {
     for directory in ["host", "plugins"] {
         collect_files(&root().join(directory), ".rs", &mut sources);
     }
-    // Its own examples are wrong.
+    // This file's own test cases contain wrong calls.
     sources.retain(|path| !path.ends_with("args/hints.rs"));
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for path in sources {
@@ -201,7 +201,7 @@ fn documents_name_existing_commands() {
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for path in documents {
         let text = fs::read_to_string(&path).unwrap();
-        // Every other part between fences is a block of code.
+        // Every second part between fences is a code block.
         for (at, part) in text.split("```").enumerate() {
             let called = match at % 2 {
                 0 => in_backticks(part).iter().flat_map(|text| find_calls(text)).collect(),

@@ -1,4 +1,4 @@
-//! What is said about jobs that are there.
+//! Arguments of the commands about existing jobs, schedules and secrets.
 
 use std::time::Duration;
 
@@ -7,16 +7,17 @@ use saggar_project::units;
 
 #[derive(Debug, Args)]
 pub(crate) struct RestartArgs {
-    /// The job to do again: `digits-7`.
+    /// The job to submit again: `digits-7`.
     pub(crate) job: String,
-    /// Go on from its newest checkpoint; without it, a job that did not succeed does, and others start anew.
+    /// Continue from its newest checkpoint. By default a job that did not succeed continues, and any other starts from
+    /// scratch.
     #[arg(long, conflicts_with = "from_scratch")]
     pub(crate) resume: bool,
-    /// Start anew, whatever checkpoints there are.
+    /// Start from scratch, even if there are checkpoints.
     #[arg(long)]
     pub(crate) from_scratch: bool,
-    /// Change a field of its specification, as `saggar status JOB --json` names them: `device=cpu`, `seed=4`. May be given
-    /// several times.
+    /// Change a field of its specification, named as in `saggar status JOB --json`: `device=cpu`, `seed=4`. Can be
+    /// given several times.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     pub(crate) set: Vec<String>,
     /// Print the log until the job ends; Ctrl-C leaves it running.
@@ -34,25 +35,25 @@ pub(crate) struct RestartArgs {
 pub(crate) struct WaitArgs {
     /// The job: `digits-7`.
     pub(crate) job: String,
-    /// Wait for this state instead of the end.
+    /// The state to wait for, instead of the end.
     #[arg(long = "for", value_name = "STATE")]
     pub(crate) state: Option<String>,
-    /// Give up after this time, with exit code 124; the job goes on.
+    /// Give up after this time, with exit code 124; the job keeps running.
     #[arg(long, value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// A job.
+    /// The first job.
     pub(crate) first: String,
-    /// Another.
+    /// The second job.
     pub(crate) second: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The jobs.
+    /// The jobs to compare, at least two.
     #[arg(required = true, num_args = 2.., value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
 }
@@ -61,42 +62,42 @@ pub(crate) struct CompareArgs {
 pub(crate) struct MetricsArgs {
     /// The job: `digits-7`.
     pub(crate) job: String,
-    /// Only these series, separated by commas.
+    /// Show only these series, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub(crate) series: Vec<String>,
-    /// Every value, a line a step, with a column a series.
+    /// Print every value as CSV: one row per step, one column per series.
     #[arg(long)]
     pub(crate) csv: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// The jobs.
+    /// The jobs to remove.
     #[arg(required_unless_present = "experiment", value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
-    /// All jobs of this experiment that are over.
+    /// Remove all finished jobs of this experiment.
     #[arg(long, conflicts_with = "jobs", value_name = "NAME")]
     pub(crate) experiment: Option<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
-    /// Of each project, keep the newest so many jobs that are over.
+    /// Keep only the newest N finished jobs of each project.
     #[arg(long, required_unless_present = "failed_older_than", value_name = "N")]
     pub(crate) keep_last: Option<u64>,
     /// Remove jobs that failed, were stopped or timed out longer ago than this: `7d`.
     #[arg(long, value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) failed_older_than: Option<Duration>,
-    /// Only this project's.
+    /// Only jobs of this project.
     #[arg(long, env = "SAGGAR_PROJECT", value_name = "NAME")]
     pub(crate) project: Option<String>,
-    /// Only show what would be freed.
+    /// Only show what would be removed and freed.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -106,57 +107,57 @@ pub(crate) struct CostArgs {
     /// The jobs.
     #[arg(required = true, value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
-    /// What an hour costs: `0.65/h`.
+    /// The price of an hour: `0.65/h`.
     #[arg(long, value_parser = units::parse_hourly_price, value_name = "PRICE/h")]
     pub(crate) rate: f64,
-    /// What an hour of a preemptible job costs; the same where it is left out.
+    /// The price of an hour of a preemptible job [default: that of --rate].
     #[arg(long, value_parser = units::parse_hourly_price, value_name = "PRICE/h")]
     pub(crate) preemptible_rate: Option<f64>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
-    /// Submit a job again and again, at times in UTC.
+    /// Submit a job again at set times, in UTC.
     Set {
         /// The schedule's name.
         name: String,
-        /// When: minute, hour, day of the month, month, day of the week.
+        /// The times: minute, hour, day of the month, month, day of the week.
         cron: String,
-        /// The job to do again.
+        /// The job to submit again.
         #[arg(long, value_name = "JOB")]
         like: String,
     },
-    /// Set a schedule for every task of the project file that has one, or for those that are named.
+    /// Set the schedules of the project file's tasks: of all that have one, or only of the named tasks.
     Apply {
-        /// The tasks.
+        /// The tasks [default: all with a schedule].
         #[arg(value_name = "TASK")]
         tasks: Vec<String>,
     },
     /// List schedules.
     Ls,
-    /// Forget a schedule; its jobs stay.
+    /// Remove a schedule; its jobs stay.
     Rm {
-        /// The schedule.
+        /// The schedule's name.
         name: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretCommand {
-    /// Keep a secret; its value is read from standard input.
+    /// Store a secret; its value is read from standard input.
     Set {
-        /// Its name.
+        /// The secret's name.
         name: String,
-        /// A project whose keys may have jobs read it. May be given several times. Where it is left out, those that the secret
-        /// has already stay; a secret that has none is for keys that are limited to no project.
+        /// A project whose keys can let jobs read the secret. Can be given several times. Without it, a secret keeps
+        /// its projects; a secret without projects is only for keys that are not limited to projects.
         #[arg(long = "project", value_name = "PROJECT", value_delimiter = ',')]
         projects: Vec<String>,
     },
-    /// List names, and the projects whose keys may have jobs read each.
+    /// List the names of secrets, each with the projects whose keys can let jobs read it.
     Ls,
-    /// Forget a secret.
+    /// Remove a secret.
     Rm {
-        /// Its name.
+        /// The secret's name.
         name: String,
     },
 }

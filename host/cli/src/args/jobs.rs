@@ -1,37 +1,37 @@
-//! Arguments of the commands that list jobs, show one, or end some.
+//! Arguments of the commands that list, show and stop jobs.
 
 use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// Finished jobs too.
+    /// List finished jobs too.
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Only jobs in this state.
+    /// List only jobs in this state.
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<String>,
-    /// What holds memory or slots although nobody asked anything of it for a minute: models that are awake, and why they
-    /// do not sleep, and jobs that do no steps.
+    /// List what holds memory or slots but was idle for a minute: loaded models, each with the reason why it does not
+    /// sleep, and jobs that make no progress.
     #[arg(long, conflicts_with_all = ["all", "state", "experiment"])]
     pub(crate) idle: bool,
-    /// Only jobs of this experiment, finished ones too.
+    /// List only jobs of this experiment, including finished ones.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) experiment: Option<String>,
-    /// List them anew every 2 s, until Ctrl-C.
+    /// List again every 2 s, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) watch: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct JobNamesArgs {
-    /// The jobs: `digits-7`; in a project's directory `7`.
+    /// The jobs: `digits-7`, or `7` in a project's directory.
     #[arg(required = true, value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The job: `digits-7`; in a project's directory `7`.
+    /// The job: `digits-7`, or `7` in a project's directory.
     pub(crate) job: String,
     /// Print only this value: `spec`, `metrics.loss`.
     #[arg(long, value_name = "FIELD")]
@@ -40,27 +40,27 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// The job: `digits-7`; in a project's directory `7`.
+    /// The job: `digits-7`, or `7` in a project's directory.
     pub(crate) job: String,
-    /// Go on until the job ends.
+    /// Print new lines until the job ends.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only this attempt's.
+    /// Print only the lines of this attempt.
     #[arg(long, value_name = "N")]
     pub(crate) attempt: Option<u32>,
-    /// Only those of the attempt before the newest.
+    /// Print only the lines of the attempt before the newest one.
     #[arg(short, long, conflicts_with = "attempt")]
     pub(crate) previous: bool,
-    /// Only lines from then on: 10m ago, or 2026-11-21T12:03:13Z.
+    /// Print only lines since this time: 10m (ago), or 2026-11-21T12:03:13Z.
     #[arg(long, value_parser = crate::units::parse_since, value_name = "TIME")]
     pub(crate) since: Option<String>,
-    /// Only the last lines.
+    /// Print only the last N lines.
     #[arg(long, value_name = "N")]
     pub(crate) tail: Option<u64>,
-    /// With the time of each line.
+    /// Print the time of each line.
     #[arg(long)]
     pub(crate) timestamps: bool,
-    /// With the job and the attempt of each line.
+    /// Print the job and the attempt of each line.
     #[arg(long)]
     pub(crate) prefix: bool,
 }

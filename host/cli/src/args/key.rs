@@ -1,4 +1,4 @@
-//! `saggar key` on the command line.
+//! Arguments of `saggar key`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use saggar_store::keys::{KeyScope, RateLimit, RequestQuota};
 
 use saggar_project::units;
 
-/// Keys that clients of the server here need. They are kept in the state directory, so no server need run; one that does
-/// takes changes up at once.
+/// Manage API keys for clients of this machine's server. Keys are stored in the state directory, so no server needs to
+/// run; a running server applies changes at once.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key, and print it this once.
+    /// Create a key, and print it this one time.
     Create(KeyCreateArgs),
     /// List keys.
     Ls(KeyHomeArgs),
-    /// End a key.
+    /// Revoke a key.
     Revoke(KeyRevokeArgs),
 }
 
@@ -29,27 +29,29 @@ pub(crate) struct KeyHomeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyCreateArgs {
-    /// What to call it.
+    /// The key's name.
     pub(crate) name: String,
-    /// What it may do: predict, jobs:read, jobs:write, models:write, metrics:read, admin. Several with commas.
+    /// What the key allows: predict, jobs:read, jobs:write, models:write, metrics:read, admin. Several are separated by
+    /// commas.
     #[arg(long, required = true, value_delimiter = ',', value_name = "SCOPE,...")]
     pub(crate) scope: Vec<KeyScope>,
-    /// The projects whose jobs it sees and submits; those of all where it is left out. Once for each, or with commas.
+    /// A project whose jobs the key can see and submit [default: all projects]. Can be given several times, or with
+    /// commas.
     #[arg(long, value_delimiter = ',', value_name = "PROJECT,...")]
     pub(crate) project: Vec<String>,
-    /// The most requests in a short time: 100/s, 600/m, 5000/h.
+    /// Maximum request rate: 100/s, 600/m, 5000/h.
     #[arg(long, value_name = "N/TIME")]
     pub(crate) rate: Option<RateLimit>,
-    /// The most requests in a day or month of UTC: 10000/d, 1000000/month.
+    /// Maximum requests per day or month, in UTC: 10000/d, 1000000/month.
     #[arg(long, value_name = "N/TIME")]
     pub(crate) quota: Option<RequestQuota>,
-    /// The most jobs submitted with it that run at once; more wait.
+    /// Maximum jobs submitted with the key that run at once; further jobs wait.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) max_running_jobs: Option<u32>,
-    /// The most device seconds that jobs submitted with it take, ever; then they wait.
+    /// Maximum device seconds of all jobs submitted with the key, over its lifetime; further jobs wait.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) gpu_seconds: Option<u64>,
-    /// How long it is good for: 30d.
+    /// How long the key is valid: 30d [default: without limit].
     #[arg(long, value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]
@@ -58,7 +60,7 @@ pub(crate) struct KeyCreateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyRevokeArgs {
-    /// The key.
+    /// The key's name.
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) place: KeyHomeArgs,

@@ -6,16 +6,16 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Fail where this device is missing: cpu, gpu, vulkan:0.
+    /// Fail if this device is missing: cpu, gpu, vulkan:0.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
-    /// Mend what can be mended without a risk: make the state directory, write a configuration.
+    /// Fix what can be fixed without risk: create the state directory, write a configuration.
     #[arg(long)]
     pub(crate) fix: bool,
-    /// The state directory to look at.
+    /// The state directory to check.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
-    /// Look at one device alone (doctor starts this).
+    /// Check only one device (doctor starts this).
     #[arg(long, hide = true, value_name = "DEVICE")]
     pub(crate) probe: Option<String>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct WorkerArgs {
     /// The directory of model versions.
     #[arg(long)]
     pub(crate) models: PathBuf,
-    /// Bytes that may be stored together.
+    /// Maximum bytes of everything that is stored.
     #[arg(long)]
     pub(crate) storage_quota: Option<u64>,
 }

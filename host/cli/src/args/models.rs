@@ -9,12 +9,12 @@ use saggar_project::units;
 pub(crate) enum ModelsCommand {
     /// List models.
     Ls,
-    /// Show a model's versions and what it takes and gives.
+    /// Show a model's versions, inputs and outputs.
     Show {
         /// The model.
         model: String,
     },
-    /// Make a version the default and keep it so; `newest` follows new versions again.
+    /// Make a version the default and pin it; `newest` follows new versions again.
     Promote {
         /// The model.
         model: String,
@@ -22,23 +22,23 @@ pub(crate) enum ModelsCommand {
         #[arg(id = "number", value_name = "VERSION")]
         version: String,
     },
-    /// Make the version the default that was it before.
+    /// Make the previous default version the default again.
     Rollback {
         /// The model.
         model: String,
     },
-    /// Give a version a share of the default requests, under the alias `canary`; `0%` ends it.
+    /// Give a version a share of the default requests, under the alias `canary`; `0%` ends the canary.
     Canary {
         /// The model.
         model: String,
         /// The version.
         #[arg(id = "number", value_name = "VERSION")]
         version: u64,
-        /// Its share: `10%`.
+        /// The version's share of the requests: `10%`.
         #[arg(value_parser = units::parse_percent)]
         share: u32,
     },
-    /// Point an alias at a version that is loaded, or take it away.
+    /// Point an alias at a loaded version, or remove the alias.
     Alias {
         /// The model.
         model: String,
@@ -47,54 +47,55 @@ pub(crate) enum ModelsCommand {
         /// The version.
         #[arg(id = "number", value_name = "VERSION", required_unless_present = "remove")]
         version: Option<u64>,
-        /// Take the alias away.
+        /// Remove the alias.
         #[arg(long, conflicts_with = "number")]
         remove: bool,
     },
-    /// Have a loaded version repeat a share of the requests and compare what it answers, which nobody gets; or end that.
+    /// Have a loaded version repeat a share of the requests and compare its answers, which clients do not get; or end
+    /// that.
     Shadow {
         /// The model.
         model: String,
-        /// A version's number, or an alias.
+        /// The number of a version, or an alias.
         #[arg(id = "target", value_name = "VERSION|ALIAS", required_unless_present = "remove")]
         to: Option<String>,
-        /// Its share of the requests: `10%`.
+        /// The share of the requests to repeat: `10%`.
         #[arg(value_parser = units::parse_percent, default_value = "100%")]
         share: u32,
-        /// End it.
+        /// End the shadow.
         #[arg(long, conflicts_with = "target")]
         remove: bool,
     },
-    /// Say which projects a model belongs to: keys that are limited to others do not change it.
+    /// Set the projects that a model belongs to: keys that are limited to other projects do not change it.
     Projects {
         /// The model.
         model: String,
-        /// A project. May be given several times; without any, the model belongs to none.
+        /// A project. Can be given several times; without any, the model belongs to no project.
         #[arg(long = "project", value_name = "PROJECT", value_delimiter = ',')]
         projects: Vec<String>,
     },
-    /// Bring a model, or one more of its versions, up.
+    /// Load a model, or one more of its versions.
     Load {
         /// The model.
         model: String,
-        /// The version.
+        /// The version's number [default: those that would serve].
         #[arg(id = "number", value_name = "VERSION")]
         version: Option<u64>,
     },
-    /// Take a model, or one of its versions, down, and free what it holds.
+    /// Unload a model, or one of its versions, and free its memory.
     Unload {
         /// The model.
         model: String,
-        /// The version.
+        /// The version's number [default: all loaded versions].
         #[arg(id = "number", value_name = "VERSION")]
         version: Option<u64>,
     },
-    /// Bring a model up where it sleeps, and predict its warm-up samples.
+    /// Load a model that sleeps, and predict its warm-up samples.
     Warm {
         /// The model.
         model: String,
     },
-    /// Remove a version of a model, or the model with all of its versions.
+    /// Remove a version of a model, or the model with all its versions.
     Rm(ModelRmArgs),
 }
 
@@ -102,7 +103,7 @@ pub(crate) enum ModelsCommand {
 pub(crate) struct ModelRmArgs {
     /// MODEL@VERSION, or MODEL for all versions.
     pub(crate) model: String,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -111,16 +112,16 @@ pub(crate) struct ModelRmArgs {
 pub(crate) struct ImportArgs {
     /// The ONNX file.
     pub(crate) file: PathBuf,
-    /// The model's name; the file's by default.
+    /// The model's name [default: the file's].
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Batch sizes to build graphs for, where the model leaves its batch open.
+    /// Batch sizes to build graphs for, if the model leaves its batch size open.
     #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
     pub(crate) batch: Vec<u32>,
-    /// Dimensions that the model leaves open: `image=1x3x224x224`; `?` leaves one as it is. May be given several times.
+    /// Dimensions that the model leaves open: `image=1x3x224x224`; `?` keeps one open. Can be given several times.
     #[arg(long, value_name = "INPUT=SHAPE")]
     pub(crate) shape: Vec<String>,
-    /// The value of an input that is then no input: `k=5`, `axes=[0,1]`. May be given several times.
+    /// A constant for an input, which then is no longer an input: `k=5`, `axes=[0,1]`. Can be given several times.
     #[arg(long, value_name = "INPUT=JSON")]
     pub(crate) constant: Vec<String>,
 }

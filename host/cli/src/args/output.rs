@@ -6,55 +6,55 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutputCommand {
-    /// List them.
+    /// List a job's outputs.
     Ls(OutputListArgs),
-    /// Print a file, and what is added to it.
+    /// Print a file, and with --follow what is appended to it.
     Tail(OutputTailArgs),
-    /// Fetch one, or all of them, or a checkpoint.
+    /// Fetch one file, all files, or a checkpoint.
     Get(OutputGetArgs),
     /// List a job's checkpoints.
     Checkpoints(CheckpointsArgs),
 }
 
-/// What a job leaves behind.
+/// A kind of job output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputKind {
-    /// Files that it wrote
+    /// Files that the job wrote
     File,
-    /// Model versions that it published
+    /// Model versions that the job published
     Model,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OutputListArgs {
-    /// The job: `digits-7`; in a project's directory `7`.
+    /// The job: `digits-7`, or `7` in a project's directory.
     pub(crate) job: String,
-    /// Which of what it left.
+    /// The kind of outputs to list.
     #[arg(long, value_enum, default_value_t = OutputKind::File)]
     pub(crate) kind: OutputKind,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OutputTailArgs {
-    /// The job: `digits-7`; in a project's directory `7`.
+    /// The job: `digits-7`, or `7` in a project's directory.
     pub(crate) job: String,
-    /// The file's path, as `output ls` shows it.
+    /// The file's path, as in `saggar output ls`.
     pub(crate) path: String,
-    /// Go on until the job ends.
+    /// Print new content until the job ends.
     #[arg(short, long)]
     pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OutputGetArgs {
-    /// The job: `digits-7`; in a project's directory `7`.
+    /// The job: `digits-7`, or `7` in a project's directory.
     pub(crate) job: String,
-    /// The file's path, as `output ls` shows it; all files where it is left out.
+    /// The file's path, as in `saggar output ls` [default: all files].
     pub(crate) path: Option<String>,
-    /// Put files there; a file of the same name is replaced.
+    /// The directory to write into; a file of the same name is replaced.
     #[arg(short, long, default_value = ".", value_name = "DIR")]
     pub(crate) output: PathBuf,
-    /// Fetch a checkpoint instead, as a safetensors file: a step, latest or best. The job may be running.
+    /// Fetch a checkpoint instead, as a safetensors file: a step, latest or best. The job can be running.
     #[arg(long, conflicts_with = "path", value_name = "STEP")]
     pub(crate) checkpoint: Option<String>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct OutputGetArgs {
 pub(crate) struct CheckpointsArgs {
     /// The job: `digits-7`.
     pub(crate) job: String,
-    /// Read every byte of them.
+    /// Verify every byte of the checkpoints.
     #[arg(long)]
     pub(crate) verify: bool,
 }

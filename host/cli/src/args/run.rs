@@ -1,5 +1,5 @@
-//! `saggar run` on the command line, and the flags that say how a job runs. Each is none where it was not given: the
-//! project file may say more, and what is said closer wins.
+//! Arguments of `saggar run`, and the flags that say how a job runs. Each is `None` if not given, because flags take
+//! precedence over the project file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,41 +10,42 @@ use saggar_project::{CheckpointPolicy, DeviceRequest, GpuRequest, PRECISIONS, RE
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// A component, or the directory of a plugin, which is built first; the task's plugin, else this directory, where it
-    /// is left out.
+    /// A component, or the directory of a plugin, which is built first [default: the task's plugin, else this
+    /// directory].
     pub(crate) plugin: Option<PathBuf>,
-    /// Run this task of the project file saggar.toml; flags that are given win over what it says.
+    /// Run this task of the project file saggar.toml; options given here win.
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
-    /// Run the specification in this file, as `saggar status JOB --field spec` prints it; flags that are given win.
+    /// Run the specification in this file, as printed by `saggar status JOB --field spec`; options given here win.
     #[arg(long, value_name = "FILE", conflicts_with = "task")]
     pub(crate) from_file: Option<PathBuf>,
-    /// The world that the plugin must be of: `train-plugin`, `model-plugin@0.1`; `saggar env ls` lists them.
+    /// The world that the plugin must implement: `train-plugin`, `model-plugin@0.1`; `saggar env ls` lists them.
     #[arg(long, value_name = "WORLD")]
     pub(crate) env: Option<String>,
-    /// What is wanted of it [default: job].
+    /// The purpose of the run [default: job].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<RunMode>,
-    /// A dataset or a job's output, and where the plugin finds it: `mnist`, `mnist/1:/data`, `job:mnist-3/output:/before`.
-    /// May be given several times.
+    /// A dataset or a job's output, and the plugin's mount point: `mnist`, `mnist/1:/data`,
+    /// `job:mnist-3/output:/before`. Can be given several times.
     #[arg(long, value_name = "DATA[:MOUNT]")]
     pub(crate) data: Vec<String>,
-    /// The group that the job is numbered in (or SAGGAR_PROJECT): the project file's, else the plugin's name.
+    /// The project that the job is numbered in (or SAGGAR_PROJECT) [default: the project file's, else the plugin's
+    /// name].
     #[arg(long, value_name = "NAME")]
     pub(crate) project: Option<String>,
-    /// What this job is for.
+    /// A description of the job.
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
-    /// Begin with weights: `job:mnist-7`, `job:mnist-7/checkpoint@1200`, `model:face@12`.
+    /// Initial weights: `job:mnist-7`, `job:mnist-7/checkpoint@1200`, `model:face@12`.
     #[arg(long, value_name = "WEIGHTS")]
     pub(crate) init_from: Option<String>,
-    /// A secret that the plugin may read. May be given several times.
+    /// A secret that the plugin can read. Can be given several times.
     #[arg(long = "secret", value_name = "NAME")]
     pub(crate) secrets: Vec<String>,
     #[command(flatten)]
     pub(crate) options: RunFlags,
-    /// Measure first what the whole would take, in a job of its own that keeps nothing, and warn where that is more than
-    /// --max-runtime.
+    /// Estimate the time of the whole training first, with a short separate job that is removed again, and warn if it
+    /// exceeds --max-runtime.
     #[arg(long)]
     pub(crate) estimate: bool,
     /// Print the log until the job ends; Ctrl-C leaves it running.
@@ -56,95 +57,94 @@ pub(crate) struct RunArgs {
     /// The plugin's parameters: `epochs=3` or `--epochs 3`. `saggar run PLUGIN --help` lists them.
     #[arg(last = true, value_name = "PARAMETERS")]
     pub(crate) parameters: Vec<String>,
-    /// Only the plugin's parameters are shown.
+    /// Whether only the plugin's parameters are shown.
     #[arg(skip)]
     pub(crate) shows_parameters: bool,
 }
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RunMode {
-    /// A training, which goes on without this command
+    /// Train, which continues after this command ends
     Job,
-    /// The model that it publishes: waits until the server answers from it, and prints its address
+    /// Serve the model that the job publishes: wait until the server answers from it, and print its address
     Serve,
 }
 
-/// How a job runs. `[task.NAME]` and `[project.defaults]` of saggar.toml have the same keys.
+/// Flags that say how a job runs. `[task.NAME]` and `[project.defaults]` of saggar.toml have the same keys.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunFlags {
-    /// auto, cpu, gpu, vulkan:0 (or SAGGAR_DEVICE) [default: auto].
+    /// The device: auto, cpu, gpu, vulkan:0 (or SAGGAR_DEVICE) [default: auto].
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Fail where there is no GPU; with a number, take so many slots of one: --gpu=0.25.
+    /// Fail if there is no GPU; with a number, use this many slots of one: --gpu=0.25.
     #[arg(long, conflicts_with = "device", num_args = 0..=1, require_equals = true, default_missing_value = "required",
         value_parser = parse_gpu, value_name = "N")]
     gpu: Option<GpuRequest>,
-    /// Where everything random comes from [default: 0].
+    /// The seed of all random numbers [default: 0].
     #[arg(long)]
     seed: Option<u64>,
-    /// Host memory the plugin may take: 512MiB.
+    /// Maximum host memory of the plugin: 512MiB.
     #[arg(long, value_parser = parse_positive_bytes, value_name = "SIZE")]
     memory: Option<u64>,
-    /// Device memory the job may take: 2GiB.
+    /// Maximum device memory of the job: 2GiB.
     #[arg(long, value_parser = parse_positive_bytes, value_name = "SIZE")]
     gpu_memory: Option<u64>,
-    /// Where it waits [default: default].
+    /// The queue in which the job waits [default: default].
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
-    /// 0 to 100; higher goes first [default: 50].
+    /// The priority, 0 to 100; higher runs first [default: 50].
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100), value_name = "N")]
     priority: Option<u32>,
-    /// Let a job of a higher priority take its place for a while [default: false].
+    /// Let a job of higher priority preempt this one [default: false].
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
     preemptible: Option<bool>,
     /// Extra attempts after interruptions [default: 5].
     #[arg(long, value_name = "N")]
     retry: Option<u32>,
-    /// The causes that are worth another attempt: preempted,device-lost,worker-lost,host-restart,non-finite,error.
+    /// The causes that are retried: preempted,device-lost,worker-lost,host-restart,non-finite,error.
     #[arg(long, value_delimiter = ',', value_parser = RETRY_CAUSES, hide_possible_values = true, value_name = "CAUSE,...")]
     retry_on: Vec<String>,
-    /// Save and end after this time, all attempts together: 1h.
+    /// Save and end after this time, over all attempts: 1h.
     #[arg(long, value_parser = parse_positive_duration, value_name = "TIME")]
     max_runtime: Option<Duration>,
-    /// How often --max-runtime is granted once more.
+    /// How often --max-runtime is granted again.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1", value_name = "N")]
     auto_extend: Option<u32>,
-    /// Save and begin another attempt after this time: 1h.
+    /// Save and start another attempt after this time: 1h.
     #[arg(long, value_parser = parse_positive_duration, value_name = "TIME")]
     max_attempt_runtime: Option<Duration>,
-    /// When to save a checkpoint: 30s, 100steps. Where nothing is said, a second after training began, and then so often
-    /// that saving takes at most 1 % of the time, but at least every 30 s.
+    /// When to save a checkpoint: 30s, 100steps. By default one second after training began, then as often as saving
+    /// takes at most 1 % of the time, but at least every 30 s.
     #[arg(long, value_parser = units::parse_interval, value_name = "INTERVAL")]
     checkpoint_every: Option<TimeOrSteps>,
-    /// How many of the newest checkpoints are kept [default: 3].
+    /// The number of newest checkpoints to keep [default: 3].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     checkpoint_keep: Option<u32>,
-    /// The metric whose best checkpoint is kept besides: loss, max:bleu.
+    /// Also keep the best checkpoint by this metric: loss, max:bleu.
     #[arg(long, value_name = "METRIC")]
     keep_best: Option<String>,
-    /// What becomes of a training whose loss or variables are infinite or not a number: it ends before they are saved
-    /// (stop, the default), leaves such updates out (skip), or goes on (continue). --retry-on non-finite rolls it back to
-    /// its newest checkpoint.
+    /// What to do if the loss or a variable is infinite or not a number: end before it is saved (stop, the default),
+    /// skip such updates (skip), or continue (continue). --retry-on non-finite rolls back to the newest checkpoint.
     #[arg(long, value_parser = ["stop", "skip", "continue"], hide_possible_values = true, value_name = "stop|skip|continue")]
     non_finite: Option<String>,
-    /// In which numbers a training computes: float32, the default, or mixed: products and convolutions in float16 over
-    /// float32 weights, with a loss that is scaled by itself.
+    /// The precision of a training: float32, the default, or mixed: products and convolutions in float16 over float32
+    /// weights, with automatic loss scaling.
     #[arg(long, value_parser = PRECISIONS, hide_possible_values = true, value_name = "float32|mixed")]
     precision: Option<String>,
-    /// The group of jobs that it is compared with.
+    /// The experiment: a group of jobs to compare.
     #[arg(short, long, value_name = "NAME")]
     experiment: Option<String>,
     /// Workers that train one model together [default: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     replicas: Option<u32>,
-    /// Parts that each batch is divided into, whatever the number of replicas.
+    /// Parts that each batch is divided into, independent of the number of replicas.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     shards: Option<u32>,
 }
 
 impl RunFlags {
-    /// What was given.
+    /// Returns the options that were given.
     pub(crate) fn run_options(&self) -> RunOptions {
         let checkpoint = CheckpointPolicy {
             every: self.checkpoint_every,

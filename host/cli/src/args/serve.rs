@@ -1,4 +1,4 @@
-//! `saggar serve`.
+//! Arguments of `saggar serve`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use crate::commands::listeners::ListenAddress;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen: a port of this machine, 5000, 0 for a free one; an address and a port, 0.0.0.0:5000; or a socket file
-    /// such as unix:/run/saggar.sock, which only this user may open. Several times, or with commas, for several places.
+    /// The address to listen on: a port of this machine, 5000, or 0 for a free one; an address and a port,
+    /// 0.0.0.0:5000; or a socket file such as unix:/run/saggar.sock, which only this user can open. Can be given
+    /// several times, or with commas.
     #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000", value_delimiter = ',', value_name = "ADDRESS")]
     pub(crate) addr: Vec<ListenAddress>,
-    /// Speak HTTPS on ports, with this certificate in PEM form and those that vouch for it after it. New files are
-    /// taken up while the server runs.
+    /// Serve HTTPS on ports, with this certificate in PEM form, followed by its intermediate certificates. New files
+    /// are loaded while the server runs.
     #[arg(long, env = "SAGGAR_TLS_CERT", requires = "tls_key", value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The certificate's private key, in PEM form.
@@ -24,72 +25,75 @@ pub(crate) struct ServeArgs {
     /// The state directory: records, datasets, checkpoints, models.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
-    /// The directory of model versions to watch, if not the state directory's.
+    /// The directory of model versions to watch [default: that of the state directory].
     #[arg(long, value_name = "DIR")]
     pub(crate) models: Option<PathBuf>,
     /// Jobs of the default queue that run at once.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) jobs: usize,
-    /// The project file whose queues, pools and quota jobs run by; saggar.toml of this directory, if there is one.
+    /// The project file with the queues, pools and quota of the server [default: saggar.toml in this directory, if it
+    /// exists].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// What datasets, checkpoints, outputs, logs and models may take together: 100GiB.
+    /// Maximum size of datasets, checkpoints, outputs, logs and models together: 100GiB [default: without limit].
     #[arg(long, value_parser = units::parse_bytes, value_name = "SIZE")]
     pub(crate) storage_quota: Option<u64>,
-    /// The device that predicts: auto, cpu, gpu, vulkan:0.
+    /// The device that computes predictions: auto, cpu, gpu, vulkan:0.
     #[arg(long, env = "SAGGAR_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub(crate) device: String,
-    /// End when standard input does, so that the server does not outlive who started it.
+    /// End when standard input ends, so that the server does not outlive the process that started it.
     #[arg(long, hide = true)]
     pub(crate) end_with_input: bool,
-    /// Kill workers that give no sign of life for so long, instead of a minute.
+    /// Kill workers that send no heartbeat for this time [default: 1m].
     #[arg(long, hide = true, value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) worker_silence: Option<Duration>,
-    /// Memory that requests may take together, from their bodies to their answers: 512MiB. By default a quarter of what the
-    /// machine or control group has left at the start beside 192MiB, 64MiB to 4GiB. One client gets half of it at most.
+    /// Maximum memory of all requests together, from their bodies to their answers: 512MiB. By default, a quarter of
+    /// the free memory of the machine or control group at the start, less 192MiB, within 64MiB to 4GiB. One client gets
+    /// at most half of it.
     #[arg(long, value_parser = units::parse_bytes, value_name = "SIZE")]
     pub(crate) request_memory_limit: Option<u64>,
-    /// Device memory that all models may hold together: 2GiB. Those that nobody asked for longest sleep where it is short.
-    /// By default, on the device cpu and on software adapters, half of what the machine or control group has left at the start beside 192MiB.
+    /// Maximum device memory of all models together: 2GiB. If it is exhausted, the models with the oldest last request
+    /// are put to sleep. By default, on the device cpu and on software adapters, half of the free memory of the machine
+    /// or control group at the start, less 192MiB.
     #[arg(long, value_parser = units::parse_bytes, value_name = "SIZE")]
     pub(crate) models_memory: Option<u64>,
-    /// How long a model version may take to load before it is given up: 60s.
+    /// The maximum time to load a model version: 60s.
     #[arg(long, default_value = "60s", value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) load_timeout: Duration,
-    /// How long an import of an ONNX file may take: 600s.
+    /// The maximum time to import an ONNX file: 600s.
     #[arg(long, default_value = "600s", value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) import_timeout: Duration,
-    /// The plugin that reads ONNX files; by default it is looked for beside the program.
+    /// The plugin that reads ONNX files [default: the one beside the program].
     #[arg(long, env = "SAGGAR_ONNX_PLUGIN", value_name = "FILE")]
     pub(crate) onnx_plugin: Option<PathBuf>,
-    /// Where events of predictions may be sent, by the beginning of the address: https://example.com/hooks. May be given
-    /// several times; without it none are sent.
+    /// An address prefix that events of predictions can be sent to: https://example.com/hooks. Can be given several
+    /// times; without it, no events are sent.
     #[arg(long = "webhooks-allow", value_name = "ADDRESS")]
     pub(crate) webhooks_allow: Vec<saggar_serve::WebhookPrefix>,
-    /// Ask for keys on this machine too; elsewhere they are asked for anyway.
+    /// Require keys on this machine too; on other addresses they are always required.
     #[arg(long)]
     pub(crate) require_keys: bool,
-    /// Ask for no keys, wherever the server listens.
+    /// Require no keys, on any address.
     #[arg(long, conflicts_with = "require_keys")]
     pub(crate) insecure: bool,
-    /// A name besides localhost that requests without a key may come for, such as that which a proxy passes on. May be
+    /// A host name besides localhost that requests without a key can use, such as one that a proxy passes on. Can be
     /// given several times.
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
-    /// Which version of a model answers where nobody promoted one: the newest as soon as it is published, or only what is
-    /// promoted, in which case the version that answered before goes on.
+    /// The version of a model that serves if no version was promoted: the newest as soon as it is published, or only a
+    /// promoted one, so that the previous version keeps serving.
     #[arg(long, value_enum, default_value_t = FollowMode::Newest, value_name = "WHICH")]
     pub(crate) follow: FollowMode,
-    /// Answer a request for a version that is stored and not loaded with 404, instead of loading it.
+    /// Answer a request for a version that is stored but not loaded with 404, instead of loading it.
     #[arg(long)]
     pub(crate) no_load_on_demand: bool,
 }
 
-/// Which version of a model answers where nobody promoted one.
+/// The version of a model that serves if no version was promoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FollowMode {
-    /// The newest one.
+    /// The newest version.
     Newest,
-    /// Only what `saggar models promote` names.
+    /// Only the version that `saggar models promote` sets.
     Promoted,
 }

@@ -1,7 +1,7 @@
-//! `saggar bench`: what a plugin does on the devices of this machine, measured in this process, without a server.
+//! `saggar bench`: measures a plugin on the devices of this machine, in this process and without a server.
 //!
-//! The plugin runs as a worker would run it, and nothing of it is kept. Devices are measured one after the other; one that
-//! is not there, or fails, is said and leaves the others alone.
+//! The plugin runs as in a worker, and its results are not stored. Devices are measured in turn; the failure of one is
+//! reported and does not stop the others.
 
 mod data;
 mod device;
@@ -26,20 +26,20 @@ pub(crate) fn bench(args: &BenchCommand, output: CliOutput) -> Result<i32, CliEr
     }
 }
 
-/// The state directory, if there is one at this place.
+/// Opens the state directory. Returns `None` if it does not exist.
 fn open_state_dir(path: &Path) -> Result<Option<StateDir>, CliError> {
     let open = || StateDir::open(path).map_err(|error| CliError::invalid(error.to_string()));
     path.is_dir().then(open).transpose()
 }
 
-/// What runs plugins; it keeps what it compiles in the state directory, if there is one.
+/// Returns an engine for plugins, which caches compiled components in the state directory if there is one.
 fn plugin_host(home: Option<&StateDir>) -> Result<PluginEngine, CliError> {
     let cache_dir = home.map(StateDir::cache);
     PluginEngine::new(PluginEngineConfig { cache_dir, ..PluginEngineConfig::default() })
         .map_err(|error| device::plugin_error(&error))
 }
 
-/// A component's bytes.
+/// Reads the bytes of a component.
 fn read_component(path: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(path)
         .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", path.display())))

@@ -1,4 +1,4 @@
-//! `saggar build`: a plugin's directory into a component.
+//! `saggar build`: builds a plugin's directory into a component.
 
 use std::path::{Path, PathBuf};
 

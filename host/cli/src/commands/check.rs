@@ -1,4 +1,4 @@
-//! `saggar check`: what is wrong with the project file, as `file:line:column`, all of it at once.
+//! `saggar check`: reports all errors of the project file, as `file:line:column`.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub(crate) fn check(args: &CheckArgs, output: CliOutput) -> Result<i32, CliError
                 output
                     .print_json(&json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0), "remarks": [] }));
             } else {
-                // Nothing in front: editors and people look for file:line:column at the beginning of a line.
+                // Without a prefix, because editors and people expect file:line:column at the beginning of a line.
                 print_to_stderr(&mistakes.render(&file));
             }
             Ok(exit::INVALID)
@@ -45,7 +45,7 @@ pub(crate) fn check(args: &CheckArgs, output: CliOutput) -> Result<i32, CliError
     }
 }
 
-/// `1 plugin, 2 tasks`.
+/// Summarizes a manifest: `1 plugin, 2 tasks`.
 fn summarize_manifest(manifest: &ProjectManifest) -> String {
     let counts = [
         ("plugin", manifest.plugins.len()),

@@ -1,4 +1,4 @@
-//! `saggar completion`: scripts that shells complete the command line with.
+//! `saggar completion`: prints completion scripts for shells.
 
 use crate::args::{self, CompletionArgs};
 use crate::exit::{self, CliError};
@@ -8,7 +8,7 @@ pub(crate) fn completion(args: &CompletionArgs) -> Result<i32, CliError> {
     clap_complete::generate(args.shell, &mut args::command(), "saggar", &mut script);
     let mut out = std::io::stdout().lock();
     let written = std::io::Write::write_all(&mut out, &script);
-    // A reader that has gone away is nobody's mistake.
+    // A closed pipe is not an error.
     written.map(|()| 0).or_else(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Ok(0),
         _ => Err(CliError::new(exit::UNEXPECTED, "write", error.to_string())),

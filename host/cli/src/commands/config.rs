@@ -1,4 +1,4 @@
-//! `saggar config ls`: every value that commands would take here, and who says it.
+//! `saggar config ls`: lists the values that commands use by default here, with their sources.
 
 use saggar_project::PROJECT_FILE;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn config_rows(args: &ConfigLsArgs, server: &ServerAddress) -> Result<Vec<(Strin
     row("host", json!(server.host()), source(server.host.as_ref().map(|(_, source)| source)));
     let ca = server.ca.as_ref();
     row("ca", json!(ca.map(|(path, _)| path.display().to_string())), source(ca.map(|(_, source)| source)));
-    // Whether there is one, never what it is.
+    // Show whether there is a key, never the key.
     row("key", json!(server.key.is_some()), source(server.key.as_ref().map(|(_, source)| source)));
     match non_empty_env_var("SAGGAR_HOME") {
         Some(home) => row("home", json!(home), ConfigSource::Environment("SAGGAR_HOME")),

@@ -1,4 +1,4 @@
-//! `saggar data`: datasets and their versions. What moves many bytes is in files of its own.
+//! `saggar data`: datasets and their versions. Transfers are in separate files.
 
 mod get;
 mod ignore_file;
@@ -33,7 +33,7 @@ pub(crate) fn data(args: &DataCommand, client: &ApiClient, output: CliOutput) ->
     }
 }
 
-/// Says which version was made, with what is to be said besides.
+/// Prints which version was stored, with a detail.
 fn print_stored_version(stored: &Value, detail: &str, output: CliOutput) {
     if output.json {
         output.print_json(stored);
@@ -43,12 +43,12 @@ fn print_stored_version(stored: &Value, detail: &str, output: CliOutput) {
     output.print_note(&format!("  {} items, {detail}", stored["items"]));
 }
 
-/// `digits/2`
+/// Formats a reference to a version: `digits/2`.
 fn version_reference(dataset: &Value) -> String {
     format!("{}/{}", dataset["name"].as_str().unwrap_or("?"), dataset["version"])
 }
 
-/// The versions that `NAME` or `NAME/VERSION` means, lowest first; at least one.
+/// Returns the versions that `NAME` or `NAME/VERSION` refers to, lowest first; at least one.
 fn find_versions(dataset: &str, client: &ApiClient) -> Result<Vec<Value>, CliError> {
     let (name, version) = dataset.split_once('/').map_or((dataset, None), |(name, version)| (name, Some(version)));
     let mut found = client.get("/api/v1/datasets")?["datasets"].as_array().cloned().unwrap_or_default();

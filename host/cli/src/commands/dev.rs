@@ -1,6 +1,6 @@
-//! `saggar dev`: the plugin of the project, built and served, and again whenever one of its sources is saved. A new component
-//! becomes a version with the weights of the newest one, so that it answers without a training; where there is no version
-//! yet, the task is run first. What does not compile or does not fit changes nothing: what served before serves on.
+//! `saggar dev`: builds and serves the project's plugin, and rebuilds whenever a source is saved. A new component
+//! becomes a version with the weights of the newest one, so that it serves without a training; if there is no version
+//! yet, the task is run first. If a build fails or the weights do not fit, the previous version keeps serving.
 
 mod dev_shutdown;
 mod first_answer;
@@ -25,19 +25,19 @@ pub(crate) use dev_shutdown::DevShutdown;
 use server::DevServer;
 use source_watcher::SourceWatcher;
 
-/// How long a version that a job published may take until it serves.
+/// Maximum time until a version that a job published serves.
 const SERVE_TIME_MAX: Duration = Duration::from_secs(120);
-/// How often the server is asked for what a training lacks.
+/// How often the server is polled for the data that a training lacks.
 const DATA_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often the server is asked.
+/// How often the server is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) fn dev(args: &DevArgs, address: ServerAddress, output: CliOutput) -> Result<i32, CliError> {
     let project = ProjectContext::require()?;
     let (name, task) = select_task(&project, args.task.as_deref())?;
-    // Before the first build, which takes a while: an address that cannot be had is said at once.
+    // Checked before the first build, which takes a while, so that an unusable address is reported at once.
     let running = DevServer::find_running(args, &address, output)?;
-    // Before the first build, too: what is saved while it runs is not lost.
+    // Watched from before the first build, so that a save during the build is not lost.
     let sources = SourceWatcher::watch(&project, &task.plugin)?;
     let ending = DevShutdown::install();
     let first = build_or_report(&project, task, &ending, output);
@@ -70,7 +70,7 @@ pub(crate) fn dev(args: &DevArgs, address: ServerAddress, output: CliOutput) -> 
     }
 }
 
-/// The task that is meant: the one that is named, the one that is called train, or the only one.
+/// Returns the selected task: the named one, the one named train, or the only one.
 fn select_task<'a>(
     project: &'a ProjectContext,
     named: Option<&'a str>,
@@ -85,7 +85,7 @@ fn select_task<'a>(
     }
 }
 
-/// The component of the task's plugin; what the compiler says is shown where it does not build.
+/// Builds the component of the task's plugin. If the build fails, prints the compiler's output.
 fn build_or_report(
     project: &ProjectContext,
     task: &TaskSection,
@@ -101,7 +101,7 @@ fn build_or_report(
     }
 }
 
-/// An edit on its way to an answer.
+/// An edit that is being built and deployed.
 struct SourceEdit {
     saved_at: Instant,
     build_time: Duration,
@@ -113,15 +113,15 @@ struct DevSession<'a> {
     name: &'a str,
     task: &'a TaskSection,
     client: &'a ApiClient,
-    /// The model that the plugin is, as soon as it is known.
+    /// The name of the plugin's model, once it is known.
     model: Option<String>,
-    /// The component whose training lacks something that the server does not have, and the datasets that there were.
+    /// The component whose training lacks data, with the dataset versions that existed then.
     blocked_on_data: Option<(PathBuf, Value)>,
     output: CliOutput,
 }
 
 impl DevSession<'_> {
-    /// Puts a component into service, and says how long that took since the edit.
+    /// Deploys a component, and prints the time since the edit.
     fn deploy_or_report(&mut self, component: Option<PathBuf>, edit: Option<SourceEdit>) {
         let Some(component) = component else { return self.print_still_serving() };
         self.blocked_on_data = None;
@@ -133,7 +133,7 @@ impl DevSession<'_> {
         }
     }
 
-    /// Runs the training that lacked something again, as soon as the server has other datasets.
+    /// Runs the blocked training again once the server's datasets have changed.
     fn retry_if_data_changed(&mut self) {
         let Some((component, before)) = &self.blocked_on_data else { return };
         if self.dataset_versions().is_some_and(|now| now != *before) {
@@ -143,7 +143,7 @@ impl DevSession<'_> {
         }
     }
 
-    /// The names of the versions of datasets that there are; `None` where the server does not say.
+    /// Returns the names of the existing dataset versions, or `None` if the server does not answer.
     fn dataset_versions(&self) -> Option<Value> {
         let listed = self.client.get("/api/v1/datasets").ok()?;
         let name = |dataset: &Value| json!([dataset["name"], dataset["version"]]);
@@ -157,14 +157,14 @@ impl DevSession<'_> {
         });
     }
 
-    /// A command for the server that this works with.
+    /// Returns a command line for this session's server.
     fn command_line(&self, rest: &str) -> String {
         format!("saggar --host {} {rest}", self.client.url(""))
     }
 
     fn print_still_serving(&self) {
         if let Some(model) = &self.model {
-            self.output.print_note(&format!("{model} serves on as it was"));
+            self.output.print_note(&format!("{model} keeps serving its previous version"));
         }
     }
 
@@ -189,14 +189,14 @@ impl DevSession<'_> {
         if made["state"] != "READY" {
             let reason = made["reason"].as_str().unwrap_or("it is not up");
             return Err(CliError::invalid(format!("{model}@{version} is refused: {reason}")).with_hint(format!(
-                "where the weights no longer fit, train anew: `{}`",
+                "if the weights no longer fit, train again: `{}`",
                 self.command_line(&format!("run --task {}", self.name))
             )));
         }
         self.announce_first_answer(edit.map(|edit| (edit, version)))
     }
 
-    /// The model that the plugin's versions are of, where there are any.
+    /// Returns the model of the plugin's versions, or `None` if there is no version.
     fn find_model(&self, component: &Path) -> Result<Option<String>, CliError> {
         let stem = component.file_stem().map(|stem| stem.to_string_lossy().replace('_', "-"));
         let of_plugin = |(name, model): (&String, &saggar_project::ModelSection)| {
@@ -210,7 +210,7 @@ impl DevSession<'_> {
         Ok(there.find(|model| model["name"].as_str() == named.as_deref()).and(named))
     }
 
-    /// Runs the task, and waits until the server answers from what it publishes. The model.
+    /// Runs the task and waits until the server serves the model that it publishes. Returns the model's name.
     fn train(&self, digest: &str, component: &Path) -> Result<String, CliError> {
         let spec = run::task_spec(self.project, self.name, digest, component)?;
         self.output.print_note(&format!("no version is there yet: running task {}", self.name));
@@ -218,7 +218,7 @@ impl DevSession<'_> {
             let lacks_data = failure.exit_code == exit::NOT_FOUND && failure.message.contains("dataset");
             let push = self.command_line("data push FOLDER --name NAME");
             if lacks_data {
-                failure.with_hint(format!("`{push}` stores one, and the training begins by itself"))
+                failure.with_hint(format!("`{push}` stores one, and the training then starts automatically"))
             } else {
                 failure
             }
@@ -228,12 +228,12 @@ impl DevSession<'_> {
         let ended = jobs::wait_until_over(self.client, self.output, name)?;
         if ended["state"] != "SUCCEEDED" {
             let (state, why) = (ended["state"].as_str().unwrap_or("?"), ended["message"].as_str().unwrap_or(""));
-            return Err(CliError::invalid(format!("job {name} is {state}: {why}")).with_hint("mend it and save"));
+            return Err(CliError::invalid(format!("job {name} is {state}: {why}")).with_hint("fix it and save"));
         }
         run::wait_until_served(self.client, &ended, SERVE_TIME_MAX).map(|(model, _)| model)
     }
 
-    /// Asks the model, and says what answers and how long an edit took to get there.
+    /// Requests a prediction, and prints which version answers and how long the edit took.
     fn announce_first_answer(&self, edit: Option<(SourceEdit, u64)>) -> Result<(), CliError> {
         let Some(model) = &self.model else { return Ok(()) };
         let version = edit.as_ref().map(|(_, version)| *version);
@@ -261,7 +261,7 @@ impl DevSession<'_> {
             ));
         }
         if let Some(complaint) = first.complaint {
-            self.output.print_note(&format!("  to its example it says: {complaint}"));
+            self.output.print_note(&format!("  it rejects its own example: {complaint}"));
         }
         Ok(())
     }

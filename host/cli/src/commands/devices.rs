@@ -1,6 +1,5 @@
-//! The devices of this machine, looked for in a process of their own: looking loads every driver there is, which would
-//! stay in a server's memory, and slow its start, for the sake of a list. That process has a limited time: loading a driver
-//! is where machines hang.
+//! Lists the devices of this machine in a child process. Listing loads every driver, which would stay in the server's
+//! memory and slow its start. The child has a time limit, because loading a driver can hang.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,23 +12,23 @@ use serde_json::{Value, json};
 use crate::exit::CliError;
 use crate::output::CliOutput;
 
-/// How long a driver may take.
+/// Maximum time of a driver.
 pub(crate) const PROBE_TIME_MAX: Duration = Duration::from_secs(20);
-/// How often it is looked at meanwhile.
+/// How often the child is polled meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What became of a process.
+/// The end of a child process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProcessEnd {
-    /// It printed this, and was done.
+    /// It printed this text and succeeded.
     Said(String),
-    /// It ended otherwise.
+    /// It failed or could not be started; the text describes how.
     Died(String),
-    /// It had to be killed.
+    /// It was killed at the time limit.
     Silent,
 }
 
-/// `saggar devices`: one line of JSON for each.
+/// Runs `saggar devices`: prints one line of JSON per device.
 pub(crate) fn devices(output: CliOutput) -> Result<(), CliError> {
     for info in saggar_devices::list_devices() {
         let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits, features } = info;
@@ -39,10 +38,10 @@ pub(crate) fn devices(output: CliOutput) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What that command of `program` says within a time.
+/// Runs `saggar devices` of `program` within a time limit and returns the devices.
 ///
 /// # Errors
-/// How it ended where it cannot be run, dies or hangs, as a driver may make it.
+/// Returns how the process ended if it cannot be run, crashes or hangs, which a driver can cause.
 pub(crate) fn query_devices(program: &Path, limit: Duration) -> Result<Vec<DeviceInfo>, ProcessEnd> {
     match run_with_timeout(Command::new(program).arg("devices"), limit) {
         ProcessEnd::Said(lines) => {
@@ -52,7 +51,7 @@ pub(crate) fn query_devices(program: &Path, limit: Duration) -> Result<Vec<Devic
     }
 }
 
-/// Runs a process that prints a few lines, within a time.
+/// Runs a process that prints a few lines, within a time limit.
 pub(crate) fn run_with_timeout(command: &mut Command, limit: Duration) -> ProcessEnd {
     let began = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -63,7 +62,7 @@ pub(crate) fn run_with_timeout(command: &mut Command, limit: Duration) -> Proces
     loop {
         match child.try_wait() {
             Ok(Some(status)) => {
-                // A few lines at most: they fitted into the pipe.
+                // The output is a few lines at most, so it fitted into the pipe.
                 let mut said = String::new();
                 let read = child.stdout.take().map(|mut out| out.read_to_string(&mut said));
                 let whole = matches!(read, Some(Ok(_))) && !said.trim().is_empty();
@@ -79,7 +78,7 @@ pub(crate) fn run_with_timeout(command: &mut Command, limit: Duration) -> Proces
     }
 }
 
-/// A limit's name and value.
+/// Reads a limit's name and value.
 fn parse_limit(pair: &Value) -> Option<(String, u64)> {
     Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_u64()?))
 }

@@ -1,5 +1,5 @@
-//! `saggar doctor`: what this machine has, what is missing, and how to mend it. Devices are looked at by processes of their
-//! own: a driver that hangs or dies is a finding, not the end.
+//! `saggar doctor`: checks this machine and shows how to fix what is missing. Devices are checked in child processes,
+//! so that a driver that hangs or crashes becomes a finding.
 
 mod device;
 mod drivers;
@@ -15,26 +15,26 @@ use crate::known_state_dirs::KnownStateDirs;
 use crate::output::CliOutput;
 use crate::project;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug)]
 pub(crate) struct DoctorFinding {
     name: String,
     state: FindingState,
     what: String,
     hint: Option<String>,
-    /// What else is known of it, in a line.
+    /// Further details, in one line.
     details: Option<String>,
-    /// The exit code that it is worth; 0 where work can go on.
+    /// The exit code of the finding; 0 if work can continue.
     exit: i32,
 }
 
-/// How one thing is.
+/// The state of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FindingState {
     Ok,
-    /// It is not there, and need not be.
+    /// It does not exist, and is not required.
     Missing,
-    /// It was mended now.
+    /// It was fixed by this run.
     Fixed,
     Failed,
 }
@@ -91,7 +91,7 @@ pub(crate) fn doctor(args: &DoctorArgs, output: CliOutput) -> Result<i32, CliErr
         findings.push(device::check_selection(device).with_exit_code_if_failed(exit::NO_DEVICE));
     }
     print_findings(&findings, output);
-    // What was asked for comes last, and goes first.
+    // The requested device is checked last, and its exit code takes precedence.
     Ok(findings.iter().rev().map(|finding| finding.exit).find(|code| *code != 0).unwrap_or(0))
 }
 
@@ -121,7 +121,7 @@ fn print_findings(findings: &[DoctorFinding], output: CliOutput) {
     }
 }
 
-/// How many connections a server here may have at once, which the limit of open files allows.
+/// Checks how many connections a server can have at once under the limit of open files.
 fn check_open_files() -> DoctorFinding {
     let most = saggar_serve::connections_max();
     let found =
@@ -142,7 +142,7 @@ fn check_guest_toolchain() -> DoctorFinding {
     }
 }
 
-/// The user's own configuration.
+/// Checks the user's configuration.
 fn check_user_config(fix: bool) -> DoctorFinding {
     let name = "config";
     let Some(path) = project::user_config_file() else {
@@ -153,7 +153,7 @@ fn check_user_config(fix: bool) -> DoctorFinding {
         return match project::user_config() {
             Ok(_) => DoctorFinding::new(name, FindingState::Ok, format!("{shown}")),
             Err(failure) => DoctorFinding::new(name, FindingState::Failed, failure.message)
-                .with_hint(failure.hint.unwrap_or_else(|| "mend the file, or remove it".to_owned()))
+                .with_hint(failure.hint.unwrap_or_else(|| "fix the file, or remove it".to_owned()))
                 .with_exit_code(exit::INVALID),
         };
     }
@@ -162,17 +162,17 @@ fn check_user_config(fix: bool) -> DoctorFinding {
     }
     let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
     match parent.and_then(|()| std::fs::write(&path, CONFIG_TEMPLATE)) {
-        Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{shown} is written; it says nothing yet")),
+        Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{shown} is written, without settings")),
         Err(error) => DoctorFinding::new(name, FindingState::Failed, format!("{shown}: {error}"))
-            .with_hint("make the directory yours"),
+            .with_hint("make yourself the owner of the directory"),
     }
 }
 
-/// A configuration that says nothing, and shows what it could say.
-const CONFIG_TEMPLATE: &str = "# What saggar's commands take where neither flag, environment nor saggar.toml says anything.\n\
+/// A configuration without settings that shows the possible ones as comments.
+const CONFIG_TEMPLATE: &str = "# Defaults of saggar's commands. Flags, the environment and saggar.toml override them.\n\
      # host = \"http://127.0.0.1:5000\"\n# ca = \"ca.pem\"\n# device = \"cpu\"\n# project = \"mine\"\n";
 
-/// The project's file, where there is one.
+/// Checks the project file. Returns `None` if there is no such file.
 fn check_project_file() -> Option<DoctorFinding> {
     let path = project::find_file()?;
     let shown = path.display();

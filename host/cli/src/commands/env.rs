@@ -1,4 +1,4 @@
-//! `saggar env ls`: the worlds that a plugin can be of here.
+//! `saggar env ls`: lists the worlds that a plugin can be built for.
 
 use saggar_plugin::PluginWorld;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `saggar import`: an ONNX file, and the files that it keeps tensors in, sent to the server, which makes a model version.
+//! `saggar import`: sends an ONNX file and its external tensor files to the server, which creates a model version.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::multipart::{self, FormPart};
 use crate::output::CliOutput;
 use crate::units;
 
-/// How long the command looks whether the version serves.
+/// Maximum time to wait until the version serves.
 const READY_TIME_MAX: Duration = Duration::from_secs(120);
 
 pub(crate) fn import(args: &ImportArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
@@ -50,14 +50,14 @@ pub(crate) fn import(args: &ImportArgs, client: &ApiClient, output: CliOutput) -
         output.print_line(&format!("{name}@{version}"));
     }
     if let Some(reason) = stored {
-        output.print_note(&format!("{name}@{version} is stored and does not serve: {reason}"));
+        output.print_note(&format!("{name}@{version} is stored but does not serve: {reason}"));
     } else if !output.json {
         output.print_note(&format!("Next: saggar models show {name} | saggar predict {name} -i INPUT=@FILE"));
     }
     Ok(())
 }
 
-/// The model at `path` and the files that it keeps tensors in.
+/// Reads the model at `path` and its external tensor files.
 pub(crate) fn read_model_files(path: &Path) -> Result<ModelFiles, CliError> {
     ModelFiles::read(path, IMPORT_BYTES_MAX as u64).map_err(|error| {
         let message = format!("{}: {error}", path.display());
@@ -81,8 +81,8 @@ fn import_options(args: &ImportArgs) -> Result<Value, CliError> {
         let dim = |dim: &str| match dim {
             "?" => Ok(Value::Null),
             number => number.parse::<u32>().map(|number| json!(number)).map_err(|_| {
-                CliError::invalid(format!("--shape {text}: {number:?} is no dimension"))
-                    .with_hint("expected such as image=1x3x224x224")
+                CliError::invalid(format!("--shape {text}: {number:?} is not a dimension"))
+                    .with_hint("expected an input and its dimensions, for example image=1x3x224x224")
             }),
         };
         shapes.insert(input.to_owned(), Value::Array(shape.split('x').map(dim).collect::<Result<_, _>>()?));
@@ -90,7 +90,8 @@ fn import_options(args: &ImportArgs) -> Result<Value, CliError> {
     for text in &args.constant {
         let (input, value) = split_name_value("--constant", text)?;
         let value = serde_json::from_str(value).map_err(|error| {
-            CliError::invalid(format!("--constant {text}: {error}")).with_hint("expected such as k=5")
+            CliError::invalid(format!("--constant {text}: {error}"))
+                .with_hint("expected an input and a JSON value, for example k=5")
         })?;
         constants.insert(input.to_owned(), value);
     }
@@ -106,16 +107,16 @@ fn split_name_value<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str),
     text.split_once('=').ok_or_else(|| CliError::invalid(format!("{flag} {text}: expected NAME=VALUE")))
 }
 
-/// Waits until the version serves. Where it is stored and is not to serve, why, and what helps.
+/// Waits until the version serves. Returns the reason if it is stored but policy keeps it from serving.
 ///
 /// # Errors
-/// It was refused, or is not ready in time.
+/// Fails if the version is rejected, or is not ready in time.
 fn wait_until_ready(client: &ApiClient, name: &str, version: u64) -> Result<Option<String>, CliError> {
     match wait_for_version(client, name, version, READY_TIME_MAX)? {
         ServingStatus::Serving => Ok(None),
         ServingStatus::NotServing(reason) => Ok(Some(reason)),
         ServingStatus::Refused(reason) => {
-            Err(CliError::invalid(format!("{name}@{version} was imported but does not come up: {reason}")))
+            Err(CliError::invalid(format!("{name}@{version} was imported but does not load: {reason}")))
         }
         ServingStatus::Pending => {
             let message = format!("{name}@{version} was imported but is not ready yet");

@@ -1,5 +1,5 @@
-//! `saggar init`: a plugin of one's own, which builds without anything else: the guest library and the interface files
-//! that this host speaks are laid beside it.
+//! `saggar init`: creates a plugin that builds without further downloads of this project: the guest library and
+//! interface files of this host's version are copied beside it.
 
 pub(crate) mod templates;
 
@@ -24,18 +24,18 @@ pub(crate) fn init(args: &InitArgs, output: CliOutput) -> Result<(), CliError> {
     let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if !letters || !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.len() > 63 {
         return Err(CliError::invalid(format!("{name:?} is no plugin's name"))
-            .with_hint("expected a-z, 0-9 and '-', beginning with a letter; `saggar init NAME` makes a directory"));
+            .with_hint("expected a-z, 0-9 and '-', beginning with a letter; `saggar init NAME` creates a directory"));
     }
     let root = Path::new(if args.name.is_some() { name.as_str() } else { "." });
     if is_taken(root, args.name.is_none()) {
         let (what, hint) = match args.name {
             Some(_) => (format!("{name} is there already"), "choose another name"),
-            None => ("this directory is not empty".to_owned(), "`saggar init NAME` makes one in it"),
+            None => ("this directory is not empty".to_owned(), "`saggar init NAME` creates a directory in it"),
         };
         return Err(CliError::new(exit::CONFLICT, "exists", what).with_hint(hint));
     }
     let template = templates::find_template(&args.template)
-        .ok_or_else(|| CliError::invalid(format!("no template is called {:?}", args.template)))?;
+        .ok_or_else(|| CliError::invalid(format!("there is no template {:?}", args.template)))?;
     write_project(root, &name, template)
         .map_err(|error| CliError::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
     if output.json {
@@ -52,14 +52,14 @@ pub(crate) fn init(args: &InitArgs, output: CliOutput) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The name of the directory that the command runs in.
+/// Returns the name of the current directory.
 fn current_directory_name() -> Result<String, CliError> {
     let place = std::env::current_dir()
         .map_err(|error| CliError::new(exit::UNEXPECTED, "read", format!("this directory: {error}")))?;
     Ok(place.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// Whether a plugin cannot be written there. Where it must be empty, hidden files do not count.
+/// Returns whether a plugin cannot be written at `root`. Hidden files are ignored if the directory must be empty.
 fn is_taken(root: &Path, must_be_empty: bool) -> bool {
     if !must_be_empty {
         return root.exists();
@@ -96,7 +96,8 @@ fn copy_embedded_dir(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One workspace of the plugin and the guest library, which inherits its versions from it as it does at home.
+/// Returns the manifest of a workspace with the plugin and the guest library. The library inherits its dependency
+/// versions from it, as it does in this project.
 fn cargo_manifest(name: &str, template: &PluginTemplate) -> String {
     let line = |line: &str| match line {
         members if members.starts_with("members = ") => "members = [\".\"]\n".to_owned(),
@@ -113,7 +114,7 @@ fn cargo_manifest(name: &str, template: &PluginTemplate) -> String {
 
 fn project_file(name: &str, template: &PluginTemplate) -> String {
     let text = format!(
-        "# `saggar check` looks this file over; `saggar check --schema` describes every key.\n\
+        "# `saggar check` checks this file; `saggar check --schema` describes every key.\n\
          manifest = 1\n\n[project]\nname = \"NAME\"\n\n\
          [plugin.NAME]\nsource = \"target/saggar/NAME.wasm\"\n\
          [plugin.NAME.build]\ncommand = \"saggar build\"\nwatch = [\"src/**/*.rs\", \"Cargo.toml\"]\n\n\
@@ -125,10 +126,10 @@ fn project_file(name: &str, template: &PluginTemplate) -> String {
 
 fn readme(name: &str, template: &PluginTemplate) -> String {
     let text = format!(
-        "# NAME\n\n{}\n\n`vendor/` holds the guest library and the interface files of the host that made this.\n\n\
+        "# NAME\n\n{}\n\n`vendor/` holds the guest library and the interface files of the host that created this.\n\n\
          ```\nsaggar dev                              # builds, trains and serves it, and builds again on every save\n\
-         saggar run --task train -f              # what saggar.toml says, where a server runs\n\
-         {}   # the same, spelled out, from the folder above\n```\n",
+         saggar run --task train -f              # runs the task of saggar.toml on a running server\n\
+         {}   # the same without saggar.toml, from the folder above\n```\n",
         template.readme, template.run
     );
     text.replace("NAME", name)

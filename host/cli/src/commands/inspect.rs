@@ -1,5 +1,5 @@
-//! `saggar inspect`: what the compiler makes of a graph, stage by stage. No device is opened and no tensor allocated, so
-//! that a graph can be looked at which this machine could not run.
+//! `saggar inspect`: shows what the compiler makes of a graph, stage by stage. No device is opened and no tensor is
+//! allocated, so that graphs too large for this machine can be inspected.
 
 mod graph_source;
 mod json_document;
@@ -20,7 +20,7 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use graph_source::LoadedGraphs;
 
-/// A graph with everything that can be shown of it.
+/// A graph with all its compiler stages.
 struct InspectedGraph {
     number: usize,
     phase: String,
@@ -66,15 +66,15 @@ pub(crate) fn inspect(args: &InspectArgs, output: CliOutput) -> Result<(), CliEr
     listing::print_stages(&shown, stage, output)
 }
 
-/// The target that was named, or that the stage is for.
+/// Returns the given target, or the one that the stage implies.
 fn select_target(args: &InspectArgs) -> Result<TargetArg, CliError> {
     let usage = |message: &str| CliError::new(exit::USAGE, "usage", message);
     match (args.target, args.stage) {
         (Some(TargetArg::Cpu), Some(CompileStage::Wgsl)) => {
-            Err(usage("the CPU has no WGSL").with_hint("--stage routines tells which routine each kernel takes there"))
+            Err(usage("the CPU has no WGSL").with_hint("--stage routines shows the routine of each kernel on the CPU"))
         }
         (Some(TargetArg::Gpu), Some(CompileStage::Routines)) => {
-            Err(usage("routines are the CPU's").with_hint("--stage wgsl shows each kernel's shader"))
+            Err(usage("routines exist only for the CPU").with_hint("--stage wgsl shows each kernel's shader"))
         }
         (Some(target), _) => Ok(target),
         (None, Some(CompileStage::Wgsl)) => Ok(TargetArg::Gpu),
@@ -95,7 +95,7 @@ fn compile_graph(
 }
 
 impl InspectedGraph {
-    /// The target, as it is named on the command line.
+    /// Returns the target's name on the command line.
     fn target_name(&self) -> &'static str {
         match self.target {
             TargetArg::Cpu => "cpu",
@@ -103,7 +103,7 @@ impl InspectedGraph {
         }
     }
 
-    /// The shaders of each kernel's passes, or why it has none.
+    /// Returns the shaders of each kernel's passes, or the reason why it has none.
     fn shaders(&self) -> Vec<Result<Vec<Shader>, String>> {
         let program = &self.stages.program;
         let tuning = ShaderTuning { window_bytes: CompileTarget::gpu().binding_bytes_max, ..ShaderTuning::UNLIMITED };
@@ -111,12 +111,12 @@ impl InspectedGraph {
         program.kernels.iter().map(passes).collect()
     }
 
-    /// Which routine of the CPU each kernel takes.
+    /// Returns the CPU routine of each kernel.
     fn routines(&self) -> Result<Vec<String>, CliError> {
         saggar_cpu::describe_kernels(&self.stages.program).map_err(|error| CliError::invalid(error.to_string()))
     }
 
-    /// Whether `stage` is shown where `wanted` was asked for.
+    /// Returns whether `stage` is shown if `wanted` was requested.
     fn includes_stage(&self, wanted: CompileStage, stage: CompileStage) -> bool {
         let of_target = match stage {
             CompileStage::Wgsl => self.target == TargetArg::Gpu,

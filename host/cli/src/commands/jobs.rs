@@ -33,9 +33,9 @@ pub(crate) use quota::{cost, queues, quota};
 pub(crate) use removal::{gc, rm};
 pub(crate) use schedules_and_secrets::{schedules, secret};
 
-/// How often a waiting command looks at its job.
+/// How often a waiting command polls its job.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Jobs in one answer.
+/// Maximum jobs of one response page.
 const JOBS_PER_PAGE: u32 = 500;
 
 pub(crate) fn ps(args: &PsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
@@ -48,10 +48,10 @@ pub(crate) fn ps(args: &PsArgs, client: &ApiClient, output: CliOutput) -> Result
     read().map(show)
 }
 
-/// The jobs that are asked for.
+/// Lists the jobs that the arguments select.
 fn list_selected(args: &PsArgs, client: &ApiClient) -> Result<Vec<Value>, CliError> {
     let everything = args.all || args.state.is_some() || args.experiment.is_some();
-    // Asked of the server: a job that runs may be behind any number of newer ones that are over.
+    // Filtered by the server, because a running job can be behind any number of newer finished ones.
     let going_on = || JobState::ALL.iter().filter(|state| !state.is_final()).map(|state| state.name());
     let state = match &args.state {
         Some(state) => format!("&state={}", encode_path_segment(&state.to_uppercase())),
@@ -84,7 +84,7 @@ fn print_jobs(jobs: Vec<Value>, output: CliOutput) {
     }
 }
 
-/// Every job that the server lists for `query`, however many answers that takes.
+/// Lists all jobs of `query`, page by page.
 fn list_jobs(client: &ApiClient, query: &str) -> Result<Vec<Value>, CliError> {
     let (mut jobs, mut from) = (Vec::new(), String::new());
     loop {
@@ -95,7 +95,7 @@ fn list_jobs(client: &ApiClient, query: &str) -> Result<Vec<Value>, CliError> {
     }
 }
 
-/// Whether nothing comes after a job's state.
+/// Returns whether a job's state is final.
 pub(super) fn is_over(job: &Value) -> bool {
     text(job, "state").parse().is_ok_and(JobState::is_final)
 }
@@ -173,7 +173,7 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
     Ok(())
 }
 
-/// What a job's time went into: `compute 81 %, data 12 %, other 7 %`.
+/// Formats the shares of a job's time: `compute 81 %, data 12 %, other 7 %`.
 fn time_breakdown(job: &Value) -> String {
     let parts = ["compute", "data", "all_reduce", "checkpoint", "other"];
     let seconds = |part: &str| job["time"][format!("{part}_seconds")].as_f64().unwrap_or(0.0);
@@ -186,7 +186,7 @@ fn time_breakdown(job: &Value) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Where a job waits or has its slots, and how it stands to others.
+/// Formats a job's queue, priority, position and pool.
 fn queue_summary(job: &Value) -> String {
     let preemptible = if job["preemptible"] == Value::Bool(true) { ", preemptible" } else { "" };
     let position = job["position"].as_u64().map_or_else(String::new, |position| format!(", position {position}"));
@@ -194,7 +194,7 @@ fn queue_summary(job: &Value) -> String {
     format!("{} (priority {}{preemptible}{position}{pool})", text(job, "queue"), number(job, "priority"))
 }
 
-/// `mnist/1:/data`, `job:prepare-3/output:/init`.
+/// Formats a mount: `mnist/1:/data`, `job:prepare-3/output:/init`.
 fn format_mount(mount: &Value) -> String {
     match mount["job"].as_str() {
         None => format!("{}/{}:{}", text(mount, "dataset"), number(mount, "version"), text(mount, "mount")),
@@ -207,7 +207,7 @@ fn format_mount(mount: &Value) -> String {
 
 /// Prints one value: text as it is, anything else as JSON.
 fn print_field(job: &Value, field: &str, output: CliOutput) -> Result<(), CliError> {
-    // A metric's name may have dots in it: the longest key that is there goes first.
+    // A metric's name can contain dots, so the longest existing key is tried first.
     let mut value = job;
     let mut rest = field;
     while !rest.is_empty() {
@@ -244,7 +244,7 @@ fn attempt_row(attempt: &Value, output: CliOutput) -> Vec<String> {
     ]
 }
 
-/// Seconds that the device worked for a job or an attempt: `1.25`, or `1.25 estimated` where it has no clock of its own.
+/// Formats the device seconds of a job or an attempt: `1.25`, or `1.25 estimated` if the device has no timer.
 fn device_seconds(of: &Value, digits: usize) -> Option<String> {
     let seconds = of["gpu_seconds"].as_f64()?;
     let estimated = if of["gpu_seconds_estimated"] == json!(true) && seconds > 0.0 { " estimated" } else { "" };
@@ -267,13 +267,13 @@ pub(crate) fn logs(args: &LogsArgs, client: &ApiClient, output: CliOutput) -> Re
     if args.follow { job_log::follow_log(client, output, &path) } else { job_log::print_log(client, output, &path) }
 }
 
-/// The attempt before the newest one.
+/// Returns the number of the attempt before the newest one.
 fn previous_attempt(name: &str, client: &ApiClient) -> Result<u64, CliError> {
     let job = client.get(&job_path(name))?;
     match number(&job, "attempt") {
         count @ ..2 => {
             let had = if count == 0 { "no attempt" } else { "one attempt" };
-            let message = format!("{} has had {had}, and none before it", text(&job, "name"));
+            let message = format!("{} has had {had}, so there is no previous one", text(&job, "name"));
             let hint = format!("`saggar logs {}` prints what there is", text(&job, "name"));
             Err(CliError::new(exit::NOT_FOUND, "not_found", message).with_hint(hint))
         }
@@ -288,11 +288,11 @@ pub(crate) fn stop(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -
     })
 }
 
-/// Does something to every job, and prints a line for each, or the jobs as JSON: one by itself, several as a list. A job to
-/// which it cannot be done does not keep the others from it.
+/// Applies a change to every job, and prints a line for each, or the jobs as JSON: an object for one job, a list for
+/// several. A failure does not stop the other jobs.
 ///
 /// # Errors
-/// That of the first job to which it could not be done. Those of further ones are printed.
+/// Returns the error of the first job that failed. Further errors are printed.
 pub(super) fn change_each(
     names: &[String],
     output: CliOutput,
@@ -321,12 +321,12 @@ pub(super) fn change_each(
     first.map_or(Ok(()), Err)
 }
 
-/// Prints the job's log until it is over.
+/// Prints the job's log until the job is over.
 pub(crate) fn follow_log(client: &ApiClient, output: CliOutput, name: &str) -> Result<(), CliError> {
     job_log::follow_log(client, output, &format!("/api/v1/jobs/{}/logs?follow=1", encode_path_segment(name)))
 }
 
-/// Waits until the job is over, with its progress and each change of its state. A restart of the server is waited for.
+/// Waits until the job is over, showing its progress and each state change. Waits across restarts of the server.
 pub(crate) fn wait_until_over(client: &ApiClient, output: CliOutput, name: &str) -> Result<Value, CliError> {
     let mut progress = ProgressDisplay::for_steps(name, output);
     let mut last = String::new();
@@ -354,14 +354,16 @@ pub(crate) fn wait_until_over(client: &ApiClient, output: CliOutput, name: &str)
     }
 }
 
-/// Ctrl-C ends this command, not the job, and says so.
+/// Installs a Ctrl-C handler that ends this command but not the job, and says so.
 pub(crate) fn detach_on_interrupt(job: String) {
     interrupt::set_interrupt_action(move || {
-        print_to_stderr(&format!("\n{job} goes on. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it."));
+        print_to_stderr(&format!(
+            "\n{job} keeps running. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it."
+        ));
     });
 }
 
-/// The job's address; in a project's directory its number says which.
+/// Returns the job's path in the REST interface. In a project's directory a number alone selects a job of the project.
 pub(super) fn job_path(name: &str) -> String {
     format!("/api/v1/jobs/{}", encode_path_segment(&project::resolve_job_name(name)))
 }

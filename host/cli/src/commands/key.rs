@@ -1,4 +1,4 @@
-//! `saggar key`: making, listing and ending keys, in the state directory.
+//! `saggar key`: creates, lists and revokes keys in the state directory.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn open_state_dir(args: &KeyHomeArgs) -> Result<StateDir, CliError> {
     StateDir::open(&args.home).map_err(|error| CliError::new(exit::UNEXPECTED, "home", error.to_string()))
 }
 
-/// The failure, and the line of the audit log.
+/// Writes the change to the audit log and converts its failure.
 fn audit_key_change<T>(
     home: &StateDir,
     action: AuditAction,
@@ -117,7 +117,7 @@ fn list_keys(args: &KeyHomeArgs, output: CliOutput) -> Result<(), CliError> {
         .collect();
     output.print_table(&["KEY", "SCOPES", "PROJECTS", "RATE", "QUOTA USED", "EXPIRES", "CREATED"], &rows);
     if rows.is_empty() {
-        output.print_note("No keys yet: `saggar key create NAME --scope predict` makes one.");
+        output.print_note("No keys yet: `saggar key create NAME --scope predict` creates one.");
     }
     Ok(())
 }
@@ -130,6 +130,6 @@ fn revoke_key(args: &KeyRevokeArgs, output: CliOutput) -> Result<(), CliError> {
         output.print_json(&json!({ "name": args.name, "revoked": true }));
         return Ok(());
     }
-    output.print_note(&format!("{} opens nothing any more.", args.name));
+    output.print_note(&format!("{} is revoked and no longer valid.", args.name));
     Ok(())
 }

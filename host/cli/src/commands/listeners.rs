@@ -1,4 +1,4 @@
-//! Where `saggar serve` listens, and who needs a key there.
+//! The addresses of `saggar serve`, and whether they require keys.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use saggar_store::{Clock, KeyFile, SystemClock};
 use crate::args::ServeArgs;
 use crate::exit::{self, CliError};
 
-/// A place to listen: `5000`, `127.0.0.1:5000`, `[::]:5000`, `unix:/run/saggar.sock`.
+/// An address to listen on: `5000`, `127.0.0.1:5000`, `[::]:5000`, `unix:/run/saggar.sock`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListenAddress {
-    /// A port.
+    /// A TCP address.
     Tcp(SocketAddr),
-    /// A socket file.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
@@ -33,13 +33,13 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// Reads a port of this machine, `5000` or `localhost:5000`, or an address with a port, `127.0.0.1:5000`.
+/// Parses a port of this machine, `5000` or `localhost:5000`, or an address with a port, `127.0.0.1:5000`.
 ///
 /// # Errors
-/// What is expected.
+/// Returns a message with the expected form.
 pub(crate) fn parse_tcp_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").unwrap_or(text);
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     if port.starts_with(|first: char| first.is_ascii_digit())
         && let Ok(port) = port.parse::<u16>()
     {
@@ -49,14 +49,14 @@ pub(crate) fn parse_tcp_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl ListenAddress {
-    /// Whether other machines can reach it.
+    /// Returns whether other machines can reach the address.
     fn is_public(&self) -> bool {
         matches!(self, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback())
     }
 }
 
-/// Refuses to listen beyond this machine where nobody could come in, and reads the certificate. Both before anything
-/// that takes long.
+/// Checks that a server that listens beyond this machine has a key, and reads the TLS certificate. Both happen before
+/// slow work starts.
 pub(crate) fn check_exposure(args: &ServeArgs, keys: &KeyFile) -> Result<Option<TlsCertificates>, CliError> {
     let records = keys.read().map_err(|error| CliError::new(exit::UNEXPECTED, "keys", error.to_string()))?;
     let now_ms = SystemClock.now_ms();
@@ -65,20 +65,21 @@ pub(crate) fn check_exposure(args: &ServeArgs, keys: &KeyFile) -> Result<Option<
         && !any
         && !args.insecure
     {
-        let message = format!("{address} can be reached from other machines, and there is no key that lets anybody in");
-        let hint = "make one with `saggar key create NAME --scope predict`, listen on 127.0.0.1, or add --insecure if \
-                    everybody who can reach it may do everything";
+        let message =
+            format!("{address} can be reached from other machines, but there is no API key, so nobody could use it");
+        let hint = "create one with `saggar key create NAME --scope predict`, listen on 127.0.0.1, or add --insecure if \
+                    everybody who can reach it is allowed to do everything";
         return Err(CliError::invalid(message).with_hint(hint));
     }
     if args.require_keys && !any {
-        tracing::warn!("keys are required and there are none: `saggar key create NAME --scope predict` makes one");
+        tracing::warn!("keys are required but no key exists: create one with `saggar key create NAME --scope predict`");
     }
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
     let certificates = TlsCertificates::load(certificate, key);
     certificates.map(Some).map_err(|error| CliError::invalid(format!("no TLS: {error}")))
 }
 
-/// Opens every place.
+/// Opens all listeners.
 pub(crate) async fn open_listeners(
     args: &ServeArgs,
     certificates: Option<TlsCertificates>,

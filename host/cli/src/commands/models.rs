@@ -1,4 +1,4 @@
-//! `saggar models ...`: what there is, and which versions serve.
+//! `saggar models ...`: lists models and controls which versions serve.
 
 use serde_json::{Value, json};
 
@@ -45,12 +45,12 @@ pub(crate) fn models(args: &ModelsCommand, client: &ApiClient, output: CliOutput
     }
 }
 
-/// The path of a command for a model.
+/// Returns the REST path of a model's subresource.
 fn model_path(model: &str, command: &str) -> String {
     format!("/api/v1/models/{}/{command}", encode_path_segment(model))
 }
 
-/// Says which projects a model or a dataset belongs to now.
+/// Prints the projects that a model or a dataset belongs to.
 pub(crate) fn print_projects(answer: &Value, output: CliOutput) {
     if output.json {
         output.print_json(answer);
@@ -62,7 +62,7 @@ pub(crate) fn print_projects(answer: &Value, output: CliOutput) {
     output.print_line(&format!("{} belongs to {projects}", text(answer, "name")));
 }
 
-/// Says how the model stands now.
+/// Prints the model's current state.
 fn print_model_state(model: Value, output: CliOutput) -> Result<(), CliError> {
     if output.json {
         output.print_json(&model);
@@ -74,7 +74,7 @@ fn print_model_state(model: Value, output: CliOutput) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Says that what trainings publish is not served by itself, where that is so, and what helps.
+/// Prints a notice if versions that trainings publish do not serve automatically, with what to do.
 fn print_notice(model: &Value, output: CliOutput) {
     let notice = text(model, "notice");
     if !notice.is_empty() {
@@ -82,8 +82,8 @@ fn print_notice(model: &Value, output: CliOutput) {
     }
 }
 
-/// The version is loaded first: aliases and shares are for those that are ready. An alias that is left would keep the
-/// version from being taken down.
+/// Sets a canary. The version is loaded first, because aliases and shares require a ready version. At a share of 0 the
+/// alias is removed, because it would keep the version from being unloaded.
 fn set_canary(client: &ApiClient, model: &str, version: u64, share: u32, output: CliOutput) -> Result<(), CliError> {
     if share == 0 {
         let shared = client.put_json(&model_path(model, "traffic"), &json!({}))?;
@@ -99,8 +99,8 @@ fn set_canary(client: &ApiClient, model: &str, version: u64, share: u32, output:
     print_model_state(client.put_json(&model_path(model, "traffic"), &shares)?, output)
 }
 
-/// Points an alias at a version, which is loaded first: aliases are for those that are ready. Without a version, takes the
-/// alias away.
+/// Points an alias at a version. The version is loaded first, because aliases require a ready version. Without a
+/// version, removes the alias.
 fn set_alias(
     client: &ApiClient,
     model: &str,
@@ -114,7 +114,7 @@ fn set_alias(
     print_model_state(client.put_json(&path_of_alias, &json!({ "version": version }))?, output)
 }
 
-/// Has a version, which is loaded first, or an alias shadow the default; without either, ends the shadow.
+/// Makes a version, which is loaded first, or an alias shadow the default. Without either, ends the shadow.
 fn set_shadow(
     client: &ApiClient,
     model: &str,
@@ -130,7 +130,7 @@ fn set_shadow(
     print_model_state(client.put_json(&path_of_shadow, &json!({ "to": to, "percent": share }))?, output)
 }
 
-/// Removes a version, or a model with all of its versions.
+/// Removes a version, or a model with all its versions.
 fn remove_model(args: &ModelRmArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let (model, version) = match args.model.split_once('@') {
         Some((model, version)) => (model, Some(version)),
@@ -173,7 +173,7 @@ fn list_models(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     output.print_table(VERSION_COLUMNS, &rows);
     models.iter().for_each(|model| print_notice(model, output));
     if rows.is_empty() {
-        output.print_note("No models. A training that publishes makes one: `saggar run PLUGIN --data DATASET -f`.");
+        output.print_note("No models. A training that publishes creates one: `saggar run PLUGIN --data DATASET -f`.");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `saggar output`: the files that a job wrote, its checkpoints, the model versions that it published.
+//! `saggar output`: the files that a job wrote, its checkpoints, and the model versions that it published.
 
 mod tail;
 
@@ -32,7 +32,7 @@ pub(crate) fn outputs(args: &OutputCommand, client: &ApiClient, output: CliOutpu
     }
 }
 
-/// The files that a job wrote, as the server lists them.
+/// Lists the files that a job wrote.
 fn list_job_files(job: &str, client: &ApiClient) -> Result<Vec<Value>, CliError> {
     let answer = client.get(&format!("{}/output", job_path(job)))?;
     Ok(answer["files"].as_array().cloned().unwrap_or_default())
@@ -59,7 +59,7 @@ fn list_outputs(args: &OutputListArgs, client: &ApiClient, output: CliOutput) ->
     Ok(())
 }
 
-/// The model versions that a job published, with the command that makes each the default.
+/// Lists the model versions that a job published, each with the command that makes it the default.
 fn list_published_versions(args: &OutputListArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let job = client.get(&job_path(&args.job))?;
     let mut found = Vec::new();
@@ -120,7 +120,7 @@ fn get_outputs(args: &OutputGetArgs, client: &ApiClient, output: CliOutput) -> R
     Ok(())
 }
 
-/// Fetches a checkpoint into a file that is called after its job.
+/// Downloads a checkpoint into a file named after its job.
 fn get_checkpoint(args: &OutputGetArgs, which: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let content = client.get_stream(&format!("{}/checkpoints/{}", job_path(&args.job), encode_path_segment(which)))?;
     let place =
@@ -134,7 +134,7 @@ fn get_checkpoint(args: &OutputGetArgs, which: &str, client: &ApiClient, output:
     Ok(())
 }
 
-/// Lists checkpoints; one that is damaged is an error where they were to be verified.
+/// Lists checkpoints. If they are verified, a damaged one is an error.
 fn list_checkpoints(args: &CheckpointsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let verify = if args.verify { "?verify=1" } else { "" };
     let answer = client.get(&format!("{}/checkpoints{verify}", job_path(&args.job)))?;
@@ -160,13 +160,13 @@ fn list_checkpoints(args: &CheckpointsArgs, client: &ApiClient, output: CliOutpu
     match damaged {
         0 => Ok(()),
         count => Err(CliError::invalid(format!("{count} checkpoints of {} are damaged", args.job))
-            .with_hint("a resume goes back to the newest whole one")),
+            .with_hint("a resume uses the newest intact one")),
     }
 }
 
-/// Fetches a file: where it is now, and its size in bytes.
+/// Downloads a file and returns its local path and its size in bytes.
 fn fetch_file(args: &OutputGetArgs, path: &str, client: &ApiClient) -> Result<(PathBuf, u64), CliError> {
-    // Paths come from a server, and name files here.
+    // The path comes from a server and becomes a local file name.
     if !is_output_path(path) {
         return Err(CliError::invalid(format!("{path:?} cannot be the path of an output"))
             .with_hint(format!("`saggar output ls {}` lists them", args.job)));
@@ -177,7 +177,7 @@ fn fetch_file(args: &OutputGetArgs, path: &str, client: &ApiClient) -> Result<(P
     Ok((place, bytes))
 }
 
-/// Writes what comes into a file, which is there when it is whole. Returns its size in bytes.
+/// Writes content to a file, which exists only once it is complete. Returns its size in bytes.
 fn write_atomically(mut content: impl Read, place: &Path) -> Result<u64, CliError> {
     let refused = |at: &Path| {
         let at = at.display().to_string();

@@ -1,4 +1,4 @@
-//! `saggar plugins`: what the server has, and whether it goes on where it was interrupted.
+//! `saggar plugins`: lists the server's plugins, and tests whether one resumes after interruptions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::units;
 
-/// How often a training is looked at that is to be interrupted.
+/// How often a training that is to be interrupted is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn plugins(args: &PluginsCommand, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
@@ -62,7 +62,7 @@ fn list_plugins(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
 fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     let spec = run::job_spec_of_run(&args.run, client, output)?;
     let whole = submit_job(&spec, client)?;
-    output.print_note(&format!("{whole} trains in peace"));
+    output.print_note(&format!("{whole} trains without interruption"));
     let job = jobs::wait_until_over(client, output, &whole)?;
     if job["state"] != "SUCCEEDED" {
         output.print_line(&run::describe_end(&job, &whole, output));
@@ -87,7 +87,7 @@ fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> 
     } else {
         let resumes = marked["resumes"].as_u64().unwrap_or(0);
         output.print_line(&format!(
-            "{interrupted} went on {resumes} times and ended bit by bit as {whole}: the plugin resumes"
+            "{interrupted} resumed {resumes} times, and its result equals {whole}'s bit by bit: the plugin resumes"
         ));
     }
     Ok(0)
@@ -98,7 +98,7 @@ fn submit_job(spec: &JobSpec, client: &ApiClient) -> Result<String, CliError> {
     Ok(job["name"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Preempts the job's attempt of this number once it has done so many steps, and waits for the attempt's end.
+/// Preempts the job's attempt of this number once it has done `step` steps, and waits until the attempt ends.
 fn preempt_at_step(client: &ApiClient, name: &str, step: u64, attempt: u64) -> Result<(), CliError> {
     let path = format!("/api/v1/jobs/{name}");
     let mut asked = false;
@@ -108,7 +108,7 @@ fn preempt_at_step(client: &ApiClient, name: &str, step: u64, attempt: u64) -> R
         let over = job["finished_ms"].is_u64();
         if over || (ended && !asked) {
             return Err(CliError::invalid(format!("{name} ended before it could be interrupted at step {step}"))
-                .with_hint("give it more to do: more epochs, or more data"));
+                .with_hint("make the training longer: more epochs, or more data"));
         }
         if ended {
             return Ok(());

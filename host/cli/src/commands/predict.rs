@@ -1,4 +1,4 @@
-//! `saggar predict`: one request, from values or files; or a job for a dataset.
+//! `saggar predict`: sends one request, built from values or files, or submits a job for a dataset.
 
 mod job;
 mod stream;
@@ -15,7 +15,7 @@ use crate::exit::{self, CliError};
 use crate::multipart::{self, FormPart};
 use crate::output::CliOutput;
 
-/// A value that is sent for one input.
+/// The value of one input.
 enum InputValue {
     Json(Value),
     File { name: String, content_type: &'static str, bytes: Vec<u8> },
@@ -70,7 +70,7 @@ fn predict_once(args: &PredictArgs, client: &ApiClient, output: CliOutput) -> Re
     }
     print_model_headers(&headers, output);
     let value: Value = serde_json::from_str(&answer)
-        .map_err(|error| CliError::new(exit::UNEXPECTED, "bad_answer", format!("the answer is no JSON: {error}")))?;
+        .map_err(|error| CliError::new(exit::UNEXPECTED, "bad_answer", format!("the answer is not JSON: {error}")))?;
     if output.json {
         output.print_json(&value);
     } else {
@@ -79,7 +79,7 @@ fn predict_once(args: &PredictArgs, client: &ApiClient, output: CliOutput) -> Re
     Ok(())
 }
 
-/// Says which version answered, and where.
+/// Prints the version and device that answered.
 fn print_model_headers(headers: &ureq::http::HeaderMap, output: CliOutput) {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("?").to_owned();
     output.print_note(&format!("{} on {}", header("x-saggar-model"), header("x-saggar-device")));
@@ -88,7 +88,7 @@ fn print_model_headers(headers: &ureq::http::HeaderMap, output: CliOutput) {
     }
 }
 
-/// A request's body: JSON, or a form where there are files.
+/// The body of a request: JSON, or a form if there are files.
 enum PredictRequest {
     Json(Value),
     Form { content_type: String, bytes: Vec<u8> },
@@ -118,11 +118,11 @@ impl PredictRequest {
     }
 }
 
-/// Reads `name=value` and `name=@file`.
+/// Parses `name=value` and `name=@file`.
 fn parse_input(text: &str) -> Result<(String, InputValue), CliError> {
     let wrong = || {
-        CliError::invalid(format!("-i {text:?} is no input"))
-            .with_hint("expected name=value or name=@file, such as image=@7.png or prompt=\"To be\"")
+        CliError::invalid(format!("-i {text:?} is not an input"))
+            .with_hint("expected name=value or name=@file, for example image=@7.png or prompt=\"To be\"")
     };
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
@@ -147,7 +147,7 @@ fn parse_input(text: &str) -> Result<(String, InputValue), CliError> {
     Ok((name.to_owned(), InputValue::File { name: base, content_type, bytes }))
 }
 
-/// Prints an output a line; the most probable classes instead of a long list of probabilities.
+/// Prints one output per line, and the most probable classes instead of a long list of probabilities.
 fn print_outputs(answer: &Value, top_k: Option<usize>, output: CliOutput) {
     for (name, value) in answer.as_object().into_iter().flatten() {
         let numbers: Option<Vec<f64>> = value.as_array().map(|list| list.iter().filter_map(Value::as_f64).collect());
@@ -161,7 +161,7 @@ fn print_outputs(answer: &Value, top_k: Option<usize>, output: CliOutput) {
     }
 }
 
-/// Classes with their numbers, the largest first; of equals the first class.
+/// Returns class numbers and their values, the largest value first; ties are in class order.
 fn rank_classes(numbers: Vec<f64>) -> impl Iterator<Item = (usize, f64)> {
     let mut ranked: Vec<(usize, f64)> = numbers.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));

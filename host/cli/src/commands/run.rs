@@ -1,4 +1,4 @@
-//! `saggar run`: submit a job, and with `-f` or `--wait` stay with it.
+//! `saggar run`: submits a job, and with `-f` or `--wait` follows it.
 
 mod component;
 mod estimate;
@@ -33,18 +33,18 @@ pub(crate) fn run(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resu
     submit(args, mode, &spec, client, output)
 }
 
-/// The specification that `saggar run` would submit, of a plugin that the server has.
+/// Returns the specification that `saggar run` would submit, for a plugin that the server has.
 ///
 /// # Errors
-/// As there.
+/// Returns the errors of `saggar run`.
 pub(crate) fn job_spec_of_run(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Result<JobSpec, CliError> {
     spec_and_mode(args, client, output).map(|(spec, _)| spec)
 }
 
-/// The specification of a run that no server hears of, and the component that is run, which is built.
+/// Returns the specification of a run without a server, and the component to run, which is built.
 ///
 /// # Errors
-/// As for one that is submitted.
+/// Returns the errors of a run that is submitted.
 pub(crate) fn local_run(args: &RunArgs, output: CliOutput) -> Result<(JobSpec, PathBuf), CliError> {
     let project = ProjectContext::for_task(args.task.as_deref())?;
     let user = project::user_config()?;
@@ -54,7 +54,7 @@ pub(crate) fn local_run(args: &RunArgs, output: CliOutput) -> Result<(JobSpec, P
     Ok((spec, plugin_component(&given, output)?))
 }
 
-/// What is asked for, and what for. Builds and uploads the plugin.
+/// Returns the specification and the purpose of a run. Builds and uploads the plugin.
 fn spec_and_mode(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Result<(JobSpec, RunMode), CliError> {
     let project = ProjectContext::for_task(args.task.as_deref())?;
     let user = project::user_config()?;
@@ -72,7 +72,7 @@ fn spec_and_mode(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resul
             given.spec_from_file(file, digest.as_deref())?
         }
         None => {
-            // What is wrong with the rest is told before anything is built.
+            // Check the rest of the specification before anything is built.
             given.build_spec(&"0".repeat(64), "job")?;
             let component = plugin_component(&given, output)?;
             let stem = component.file_stem().map_or_else(|| "job".into(), |stem| stem.to_string_lossy());
@@ -86,10 +86,10 @@ fn spec_and_mode(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resul
     Ok((spec, mode))
 }
 
-/// What `saggar run --task NAME` would submit, for a component that the server has.
+/// Returns the specification that `saggar run --task NAME` would submit, for a component that the server has.
 ///
 /// # Errors
-/// As there.
+/// Returns the errors of `saggar run`.
 pub(crate) fn task_spec(
     project: &ProjectContext,
     name: &str,
@@ -103,7 +103,7 @@ pub(crate) fn task_spec(
     given.build_spec(digest, &stem)
 }
 
-/// The component of the plugin that is meant: the one that is named, the task's, or that of this directory.
+/// Returns the component of the selected plugin: the named one, the task's, or that of this directory.
 fn plugin_component(given: &RunInputs<'_>, output: CliOutput) -> Result<PathBuf, CliError> {
     match (&given.args.plugin, given.project, given.task) {
         (Some(path), _, _) => component::find_or_build_component(path, output),
@@ -136,7 +136,7 @@ fn submit(
         output.print_note(&format!("  state    {}{}", job["state"].as_str().unwrap_or("?"), queue_position(&job)));
         if spec.preemptible && !output.quiet && !is_known_to_resume(client, &spec.plugin) {
             output.print_note(
-                "  hint: this plugin is not known to go on where it was interrupted; `saggar plugins test` shows it",
+                "  hint: this plugin is not known to resume after an interruption; `saggar plugins test` tests it",
             );
         }
         output.print_note(&format!("Next: saggar logs -f {name} | saggar status {name} | saggar stop {name}"));
@@ -144,8 +144,8 @@ fn submit(
     Ok(0)
 }
 
-/// Whether a plugin was shown to go on where it was interrupted, as far as the server tells: the job is queued, whatever
-/// it answers here.
+/// Returns whether a test showed that a plugin resumes after an interruption. Returns `true` if the server does not
+/// answer, because the job is queued in any case.
 fn is_known_to_resume(client: &ApiClient, plugin: &str) -> bool {
     let Ok(answer) = client.get("/api/v1/plugins") else { return true };
     let mut plugins = answer["plugins"].as_array().into_iter().flatten();
@@ -156,7 +156,7 @@ fn queue_position(job: &Value) -> String {
     job["position"].as_u64().map_or_else(String::new, |position| format!("   position {position} in the queue"))
 }
 
-/// Follows or waits until the job is over, and returns the exit code that says how it ended.
+/// Follows or waits until the job is over, and returns the exit code of its result.
 pub(crate) fn wait_and_report(
     client: &ApiClient,
     output: CliOutput,
@@ -166,7 +166,7 @@ pub(crate) fn wait_and_report(
     wait_and_report_with_estimate(client, output, name, follow, None)
 }
 
-/// As [`wait_and_report`]; a document says what was estimated, too.
+/// Like [`wait_and_report`], but adds the estimate to the JSON output.
 fn wait_and_report_with_estimate(
     client: &ApiClient,
     output: CliOutput,
@@ -188,14 +188,14 @@ fn wait_and_report_with_estimate(
     Ok(code)
 }
 
-/// Puts what was estimated into a document.
+/// Adds the estimate to a JSON document.
 fn add_estimate(document: &mut Value, estimate: Option<Value>) {
     if let Some(estimate) = estimate {
         document["estimate"] = estimate;
     }
 }
 
-/// Follows or waits until the job is over. Ctrl-C leaves it running.
+/// Follows or waits until the job is over. Ctrl-C leaves the job running.
 fn follow_or_wait(client: &ApiClient, output: CliOutput, name: &str, follow: bool) -> Result<Value, CliError> {
     let job = client.get(&format!("/api/v1/jobs/{name}"))?;
     let (id, queue) = (job["id"].as_str().unwrap_or("?"), job["queue"].as_str().unwrap_or("?"));
@@ -207,7 +207,7 @@ fn follow_or_wait(client: &ApiClient, output: CliOutput, name: &str, follow: boo
     jobs::wait_until_over(client, output, name)
 }
 
-/// How a job ended, in a sentence.
+/// Describes in one sentence how a job ended.
 pub(crate) fn describe_end(job: &Value, name: &str, output: CliOutput) -> String {
     let state = output.format_state(job["state"].as_str().unwrap_or("?"));
     let duration = units::format_duration(job["wall_seconds"].as_f64().unwrap_or(0.0));
@@ -221,7 +221,7 @@ pub(crate) fn exit_code(job: &Value) -> i32 {
     exit::code_for_job(job["state"].as_str().unwrap_or("?"), job["reason"].as_str().unwrap_or(""))
 }
 
-/// Reads `epochs=3`, `--epochs 3` and `--epochs=3`. Values that are JSON are taken as such, others as text.
+/// Parses `epochs=3`, `--epochs 3` and `--epochs=3`. A value is JSON if it parses as JSON, else text.
 pub(crate) fn parse_parameters(words: &[String]) -> Result<Map<String, Value>, CliError> {
     let mut parameters = Map::new();
     let mut words = words.iter();
@@ -235,7 +235,7 @@ pub(crate) fn parse_parameters(words: &[String]) -> Result<Map<String, Value>, C
             }
             (None, None) => {
                 let hint = "parameters are written epochs=3 or --epochs 3";
-                return Err(CliError::invalid(format!("{word:?} is no parameter")).with_hint(hint));
+                return Err(CliError::invalid(format!("{word:?} is not a parameter")).with_hint(hint));
             }
         };
         let value = serde_json::from_str(&value).unwrap_or(Value::String(value));

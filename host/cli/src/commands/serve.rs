@@ -1,4 +1,4 @@
-//! `saggar serve`, where the floors are put together, and `saggar worker`.
+//! `saggar serve`, which assembles the crates into a server, and `saggar worker`.
 
 mod memory;
 mod models;
@@ -70,13 +70,13 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build().map_err(unexpected_error)?;
     let ran = runtime.block_on(floors.run(args, certificates, output));
-    // Dropping it would wait for threads that nothing ends, such as one in a driver.
+    // Dropping the runtime would wait for threads that never end, such as one in a driver.
     runtime.shutdown_timeout(shutdown::THREADS_TIME_MAX);
     ran
 }
 
-/// Says where the state is. A server that begins without any, because it was started in another directory, says where there
-/// is some. Only homes that were not named are remembered: the others are where somebody put them.
+/// Logs the state directory. If it is new, possibly because the server was started in another directory, names an
+/// existing one. Only default directories are remembered, because a user knows the ones given explicitly.
 fn log_state_dir(args: &ServeArgs, home: &StateDir, is_new: bool, known: &KnownStateDirs) {
     let shown = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), state = %shown.display(), "the server starts");
@@ -86,7 +86,7 @@ fn log_state_dir(args: &ServeArgs, home: &StateDir, is_new: bool, known: &KnownS
     if let Some(other) = known.others(home.root()).first().filter(|_| is_new) {
         let other = other.display();
         tracing::warn!(
-            "the state directory is new; a server of yours was started with {other} before: `saggar serve --home {other}` uses that one"
+            "the state directory is new; your servers used {other} before: `saggar serve --home {other}` uses it again"
         );
     }
     if let Err(error) = known.remember(home.root()) {
@@ -94,13 +94,13 @@ fn log_state_dir(args: &ServeArgs, home: &StateDir, is_new: bool, known: &KnownS
     }
 }
 
-/// A directory, made where it was not, by its whole path.
+/// Creates a directory if needed, and returns its canonical path.
 fn create_dir_canonical(directory: PathBuf) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(&directory)?;
     directory.canonicalize()
 }
 
-/// Everything a server is made of, before it runs.
+/// The parts of a server before it runs.
 struct ServerParts {
     parts: AppParts,
     loader: ReconcileLoop,
@@ -201,7 +201,8 @@ impl ServerParts {
             tokio::spawn(self.loader.run(self.watch, down.clone())),
             &shutdown,
         );
-        let keeping = stop_server_on_panic("memory of models is not kept", keeping, &shutdown);
+        let keeping =
+            stop_server_on_panic("models are not unloaded when idle or over the memory limit", keeping, &shutdown);
         let running = tokio::spawn({
             let down = down.clone();
             async move { jobs.run(down).await }
@@ -209,17 +210,18 @@ impl ServerParts {
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
         urls.iter().for_each(|url| tracing::info!("serving on {url}"));
-        // The only data, a line for each place: scripts read the address from it. In one piece, for a script that reads
-        // the first and closes the pipe ends the command with its next write.
+        // Standard output has one line per address, because scripts read the addresses from it. It is written in one
+        // piece, because a script that reads only the first line closes the pipe, and the next write would end the
+        // command.
         if !reexec::is_restarted() {
             output.print_text(&format!("{}\n", urls.join("\n")));
         }
         let ended = shutdown.clone();
         tokio::spawn(async move {
             if matches!(device.await, Ok(DeviceRecovery::Impossible)) {
-                tracing::warn!("the server begins anew, for a new process may get a device");
+                tracing::warn!("the server restarts, because a new process may get a device");
                 let error = reexec::reexec(&urls);
-                tracing::error!(%error, "it cannot begin anew, and ends");
+                tracing::error!(%error, "the server cannot restart, and ends");
                 ended.send_replace(true);
             }
         });
@@ -242,8 +244,8 @@ impl ServerParts {
     }
 }
 
-/// A part that the server is nothing without. Where it panics the server ends, for one that goes on without it would take
-/// work and never do it; `without` says what that would be.
+/// Supervises a part that the server cannot work without. If it panics the server ends, because otherwise it would
+/// accept work and never do it. `without` describes what would be missing.
 fn stop_server_on_panic<T: Send + 'static>(
     without: &'static str,
     part: JoinHandle<T>,
@@ -260,13 +262,13 @@ fn stop_server_on_panic<T: Send + 'static>(
     })
 }
 
-/// This build of the program, although its file may have been replaced by another.
+/// Returns the path of the running executable, even if its file was replaced.
 fn running_executable(program: &Path) -> PathBuf {
     let running = Path::new("/proc/self/exe");
     if running.exists() { running.to_owned() } else { program.to_owned() }
 }
 
-/// Where the plugin that reads ONNX files may be: where the user says, beside the program, or where the project builds it.
+/// Returns the possible paths of the ONNX plugin: the given one, beside the program, or the project's build output.
 pub(crate) fn onnx_plugin_paths(named: Option<&Path>, program: &Path) -> Vec<PathBuf> {
     if let Some(named) = named {
         return vec![named.to_owned()];
@@ -275,7 +277,7 @@ pub(crate) fn onnx_plugin_paths(named: Option<&Path>, program: &Path) -> Vec<Pat
     vec![beside.join("plugins/onnx.wasm"), beside.join("../../plugins/target/saggar/onnx.wasm")]
 }
 
-/// The devices of this machine: the one that serves at once, the others when they are found, in the background.
+/// Discovers the devices of this machine: the serving device immediately, the others in the background.
 fn discover_devices(
     args: &ServeArgs,
     program: PathBuf,
@@ -289,7 +291,7 @@ fn discover_devices(
     let look = move || {
         let list =
             commands::devices::query_devices(&program, commands::devices::PROBE_TIME_MAX).unwrap_or_else(|ended| {
-                tracing::warn!(?ended, "devices are not known: a driver hangs or dies; `saggar doctor` tells more");
+                tracing::warn!(?ended, "devices are unknown, because a driver hangs or crashes; see `saggar doctor`");
                 Vec::new()
             });
         for info in &list {
@@ -299,7 +301,7 @@ fn discover_devices(
         found.finish_search(list.into_iter().map(device).collect());
     };
     if let Err(error) = std::thread::Builder::new().name("devices".to_owned()).spawn(look) {
-        tracing::warn!(%error, "devices are not looked for");
+        tracing::warn!(%error, "the devices are not listed");
         devices.finish_search(Vec::new());
     }
     devices
@@ -324,7 +326,7 @@ pub(crate) fn run_worker(args: &WorkerArgs) -> Result<i32, CliError> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(unexpected_error)?;
     let code = saggar_jobs::worker::run(&args.home, &args.models, args.storage_quota, runtime.handle());
-    // What was to be kept is kept: nothing that still waits for the disk may hold up the end of the attempt.
+    // Everything durable is written already, so pending disk work must not delay the end of the attempt.
     runtime.shutdown_background();
     Ok(code)
 }

@@ -1,4 +1,4 @@
-//! How a version that was published or imported stands: whether it serves, or why it does not.
+//! The serving status of a published or imported version: whether it serves, or why not.
 
 use std::time::{Duration, Instant};
 
@@ -7,23 +7,23 @@ use serde_json::Value;
 use crate::client::{ApiClient, encode_path_segment};
 use crate::exit::CliError;
 
-/// How often the server is asked.
+/// How often the server is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where a version of a model stands.
+/// The serving status of a model version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServingStatus {
     /// It answers requests.
     Serving,
-    /// It is stored, and does not serve before somebody does something: what, the reason says.
+    /// It is stored but does not serve until a user acts; the text is the reason.
     NotServing(String),
-    /// It could not be brought up.
+    /// It could not be loaded; the text is the reason.
     Refused(String),
-    /// It is being brought up, or was not seen yet.
+    /// It is loading, or the server has not found it yet.
     Pending,
 }
 
-/// How version `number` stands in the answer about its model.
+/// Returns the status of version `number` in the server's response about its model.
 pub(crate) fn serving_status(model: &Value, number: u64) -> ServingStatus {
     let mut versions = model["versions"].as_array().into_iter().flatten();
     let Some(version) = versions.find(|version| version["version"] == number) else { return ServingStatus::Pending };
@@ -36,10 +36,11 @@ pub(crate) fn serving_status(model: &Value, number: u64) -> ServingStatus {
     }
 }
 
-/// Waits until the version serves or does not serve for a reason that stays, at most for `patience`.
+/// Waits until the version serves or has a final reason not to, at most for `patience`.
 ///
 /// # Errors
-/// The server does not answer, or does not show the model to this key. A model that it does not know yet is waited for.
+/// Fails if the server does not answer, or if this key may not see the model. Waits for a model that the server does
+/// not know yet.
 pub(crate) fn wait_for_version(
     client: &ApiClient,
     model: &str,
@@ -60,7 +61,7 @@ pub(crate) fn wait_for_version(
     }
 }
 
-/// The newest version of each model that a job published, in the order in which they were published.
+/// Returns the newest version of each model that a job published, in publication order.
 pub(crate) fn newest_published_versions(job: &Value) -> Vec<(String, u64)> {
     let mut published: Vec<(String, u64)> = Vec::new();
     for it in job["published"].as_array().into_iter().flatten() {

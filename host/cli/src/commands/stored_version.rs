@@ -1,4 +1,4 @@
-//! A model version that lies on disk, for commands that ask no server.
+//! Opens a model version on disk, for commands without a server.
 
 use std::path::Path;
 
@@ -8,11 +8,12 @@ use saggar_store::{ModelError, ModelRegistry};
 
 use crate::exit::{self, CliError};
 
-/// A version's files and weights, checked: of its directory; or of a model of the directory `models`, `digits@3` or, of
-/// `digits`, the newest version that is whole. `with_hint` says what may be named.
+/// Opens and verifies a version's files and weights. `text` is a version's directory, or a model of the directory
+/// `models`: `digits@3`, or `digits` for its newest intact version. `hint` is the hint of an error.
 ///
 /// # Errors
-/// `no_model` where there is none of that name; `invalid` where it is not whole or cannot be read, saying why.
+/// Returns `no_model` if nothing of that name exists, and `invalid` with the reason if the version is damaged or cannot
+/// be read.
 pub(crate) fn open_version(
     text: &str,
     models: Option<&Path>,
@@ -75,7 +76,7 @@ mod tests {
             assert!(failure.message.contains(missing) && failure.hint.is_some(), "{failure}");
         }
         assert!(open_version("digits", None, "a hint").unwrap_err().message.contains("no state directory"));
-        // What cannot be listed is not taken for what is not there.
+        // An unreadable directory must not be reported as a missing model.
         std::fs::write(place.path().join("file"), "").unwrap();
         assert_eq!(open("file").unwrap_err().code, "invalid");
     }

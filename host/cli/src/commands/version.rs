@@ -1,4 +1,4 @@
-//! `saggar version`: this program's, and the server's.
+//! `saggar version`: prints the versions of this program and of the server.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::server::ServerAddress;
 
-/// How long the server may take to say its version.
+/// Maximum time for the server to answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Prints both versions. A server that does not answer is said to be missing and is no failure: the program's own version is
-/// known without it.
+/// Prints both versions. A server that does not answer is reported but is not an error, because this program's version
+/// is known without it.
 ///
 /// # Errors
-/// The address or the key of the server is none.
+/// Fails if the server's address, key or certificates are invalid.
 pub(crate) fn print_versions(server: &ServerAddress, output: CliOutput) -> Result<(), CliError> {
     let own = env!("CARGO_PKG_VERSION");
     let answer = server.client()?.get_within("/version", ANSWER_TIME_MAX);
@@ -29,7 +29,7 @@ pub(crate) fn print_versions(server: &ServerAddress, output: CliOutput) -> Resul
         Ok(answer) => {
             output.print_note(&format!("server at {}: {}", server.host(), answer["version"].as_str().unwrap_or("?")));
         }
-        Err(failure) => output.print_note(&format!("server at {}: none that answers ({failure})", server.host())),
+        Err(failure) => output.print_note(&format!("server at {}: no answer ({failure})", server.host())),
     }
     Ok(())
 }

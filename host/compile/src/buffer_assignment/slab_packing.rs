@@ -1,4 +1,4 @@
-//! Places of scratch values in slabs that they share over time.
+//! Slab packing: offsets of scratch values in slabs that they share over time.
 
 mod interval_sweep;
 mod timeline;
@@ -14,11 +14,11 @@ use crate::target::CompileTarget;
 use interval_sweep::place_in_time_order;
 use timeline::{PlacedLifetime, SlabTimeline};
 
-/// Places lifetimes, the largest first, each into the tightest gap that stays free while it is needed. If that would take too
-/// long, because very many are needed at once, the smallest ones are placed in the order of time instead.
+/// Places lifetimes, the largest first, each into the tightest gap that stays free during its lifetime. If very many
+/// values live at the same time, that would take too long; the smallest ones are then placed in time order.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn pack_slabs(
     lifetimes: &[BufferLifetime],
     target: &CompileTarget,
@@ -35,7 +35,7 @@ pub(super) fn pack_slabs(
         interrupt.check()?;
         let mut fits = |(slab, timeline): &(Slab, SlabTimeline)| {
             let offset = (slab.class == lifetime.class).then(|| tightest_gap(timeline, lifetime, &mut visits))?;
-            // What one binding cannot show whole has a slab that begins with it.
+            // A value larger than one binding must start at the beginning of a slab.
             (offset + lifetime.bytes <= target.binding_bytes_max.max(lifetime.bytes)).then_some(offset)
         };
         let found = slabs.iter().enumerate().find_map(|(at, slab)| Some((at, fits(slab)?)));
@@ -62,7 +62,7 @@ pub(super) fn pack_slabs(
     Ok(slabs)
 }
 
-/// The offset of the tightest gap between values that live at the same time, or past them all.
+/// Returns the offset of the tightest gap between values that live at the same time, or the offset after all of them.
 fn tightest_gap(timeline: &SlabTimeline, lifetime: &BufferLifetime, visits: &mut usize) -> usize {
     let mut others = timeline.overlapping(lifetime.from, lifetime.to);
     *visits += 1 + others.len();

@@ -1,4 +1,4 @@
-//! What lies where while a program runs, kernel by kernel.
+//! Checks memory contents kernel by kernel: which value occupies which range.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use crate::target::CompileTarget;
 pub(super) struct SlabCheck<'a> {
     program: &'a Program,
     target: &'a CompileTarget,
-    /// For each slab, the end of each range that holds a value, by its start.
+    /// For each slab, the end of each occupied range, by its start.
     slabs: Vec<BTreeMap<usize, usize>>,
     outputs: Vec<bool>,
 }
 
 impl<'a> SlabCheck<'a> {
     /// # Errors
-    /// What is wrong with a value's place.
+    /// Returns a description of the first value with an invalid location.
     pub(super) fn new(program: &'a Program, target: &'a CompileTarget) -> Result<SlabCheck<'a>, &'static str> {
         let outputs = program.outputs.iter().map(|port| port.descriptor.shape.elements() == 0).collect();
         let memory = SlabCheck { program, target, slabs: vec![BTreeMap::new(); program.slabs.len()], outputs };
         program.values.iter().try_for_each(|value| memory.check_place(value))?;
         let allowed =
             program.slabs.iter().all(|slab| slab.bytes <= target.slab_bytes_max.max(target.binding_bytes_max));
-        ensure(allowed, "a slab is no larger than an allocation may be")?;
+        ensure(allowed, "a slab is within the target's size limit")?;
         Ok(memory)
     }
 
@@ -33,7 +33,7 @@ impl<'a> SlabCheck<'a> {
     }
 
     fn check_place(&self, value: &ProgramValue) -> CheckResult {
-        let ports = |ports: usize, number: u32| ensure((number as usize) < ports, "a place is one of the program's");
+        let ports = |ports: usize, number: u32| ensure((number as usize) < ports, "a location is one of the program's");
         match value.place {
             ValueLocation::Input(number) => ports(self.program.inputs.len(), number),
             ValueLocation::Variable(number) => ports(self.program.variables.len(), number),
@@ -47,30 +47,30 @@ impl<'a> SlabCheck<'a> {
                 let class = self.target.class(value.descriptor.dtype);
                 ensure(class == slab.class, "a slab holds one class of elements")?;
                 ensure(offset_bytes.is_multiple_of(self.target.alignment_bytes), "a value is aligned")?;
-                ensure(end <= slab.bytes, "a value lies inside its slab")?;
+                ensure(end <= slab.bytes, "a value is inside its slab")?;
                 let padded = bytes.next_multiple_of(self.target.alignment_bytes);
                 let shown = offset_bytes == 0 || offset_bytes + padded <= self.target.binding_bytes_max;
-                ensure(shown, "a value lies inside one binding, or begins its slab")
+                ensure(shown, "a value is inside one binding, or at the start of its slab")
             }
         }
     }
 
-    /// Checks what the kernel reads, and writes what it writes.
+    /// Checks the kernel's reads, then applies its writes.
     pub(super) fn check_kernel(&mut self, body: &KernelBody) -> CheckResult {
         let (reads, writes) = (body.read_values(), body.written_values());
         reads.iter().try_for_each(|&read| self.check_read(read))?;
         for (at, &written) in writes.iter().enumerate() {
             let apart = writes[at + 1..].iter().all(|&other| !self.overlaps(written, other));
-            ensure(apart, "results of one kernel lie apart")?;
+            ensure(apart, "results of one kernel do not overlap")?;
             let is_safe =
                 |&read: &ValueId| !self.overlaps(written, read) || self.is_in_place_update(body, written, read);
-            ensure(reads.iter().all(is_safe), "a kernel reads nothing that it writes, other than element by element")?;
+            ensure(reads.iter().all(is_safe), "a kernel reads no memory that it writes, except element by element")?;
         }
         writes.into_iter().try_for_each(|written| self.record_write(written))
     }
 
     /// # Errors
-    /// If an output was not written.
+    /// Returns an error if an output was not written.
     pub(super) fn check_outputs_written(&self) -> CheckResult {
         ensure(self.outputs.iter().all(|&written| written), "every output is written")
     }
@@ -89,7 +89,7 @@ impl<'a> SlabCheck<'a> {
             ValueLocation::Slab { slab, offset_bytes } => {
                 let end = self.slabs[slab as usize].get(&offset_bytes);
                 let whole = end == Some(&(offset_bytes + self.bytes(value)));
-                ensure(whole, "what is read was written, and nothing was written over it")
+                ensure(whole, "a value is written before it is read, and not overwritten in between")
             }
         }
     }
@@ -97,10 +97,10 @@ impl<'a> SlabCheck<'a> {
     fn record_write(&mut self, written: ValueId) -> CheckResult {
         let value = self.value(written);
         match value.place {
-            ValueLocation::Input(_) | ValueLocation::Constant(_) => Err("what is given is not written"),
+            ValueLocation::Input(_) | ValueLocation::Constant(_) => Err("inputs and constants are not written"),
             ValueLocation::Variable(number) => {
                 let declared = self.program.written_variables.binary_search(&number).is_ok();
-                ensure(declared, "variables that are written are declared so")
+                ensure(declared, "written variables are declared as written")
             }
             ValueLocation::Output(number) => {
                 self.outputs[number as usize] = true;
@@ -135,7 +135,7 @@ impl<'a> SlabCheck<'a> {
         }
     }
 
-    /// Whether `written` replaces `check_read` element by element or tile by tile, where the target allows that.
+    /// Returns whether `written` replaces `read` element by element or tile by tile, if the target allows that.
     fn is_in_place_update(&self, body: &KernelBody, written: ValueId, read: ValueId) -> bool {
         let [to, from] = [written, read].map(|value| self.value(value));
         let is_allowed = match to.place {

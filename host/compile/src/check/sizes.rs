@@ -1,4 +1,4 @@
-//! Whether what a kernel reads and writes has as many elements as its sizes say.
+//! Checks that a kernel's operands and results have as many elements as its sizes require.
 
 use super::{CheckResult, ensure};
 use crate::program::{FusedConsumer, KernelBody, ProductOperand, Program, ResultStore, ValueId};
@@ -8,7 +8,7 @@ pub(super) fn check_sizes(program: &Program, body: &KernelBody) -> CheckResult {
     match body {
         KernelBody::Map { dims, expr, stores } => of.check_stores(stores, dims, expr.instructions.len()),
         KernelBody::Fold { outer, prologue, epilogue, .. } => {
-            ensure(!prologue.instructions.is_empty(), "a fold has something to fold")?;
+            ensure(!prologue.instructions.is_empty(), "a reduction's prologue has an instruction")?;
             of.check_stores(&epilogue.stores, outer, epilogue.expr.instructions.len())
         }
         KernelBody::MatMul { sizes, a, b, batch_stride_a, batch_stride_b, epilogue, .. } => {
@@ -68,7 +68,7 @@ impl SizeCheck<'_> {
         ensure(!stores.is_empty(), "a kernel stores something")?;
         for store in stores {
             self.check_elements(&store.value, dims.iter().product())?;
-            ensure((store.register.0 as usize) < instructions, "what is stored is an instruction's result")?;
+            ensure((store.register.0 as usize) < instructions, "a stored register is an instruction's result")?;
         }
         Ok(())
     }
@@ -83,12 +83,15 @@ impl SizeCheck<'_> {
         ensure(are, "windows have four dimensions")
     }
 
-    /// Whether a `KernelBody::FusedMatMul` is sound; other bodies are not asked about.
+    /// Checks a `KernelBody::Chain`; accepts all other bodies.
     fn check_fused_matmul(&self, body: &KernelBody) -> CheckResult {
         let KernelBody::Chain { dims, products, link, softmax, end, results, epilogue } = body else { return Ok(()) };
-        let [batches @ .., rows, columns] = &dims[..] else { return Err("a chain's matrix has rows and columns") };
+        let [batches @ .., rows, columns] = &dims[..] else { return Err("a fused matrix has rows and columns") };
         let batch: usize = batches.iter().product();
-        ensure(!link.instructions.is_empty() && !products.is_empty(), "a chain is made of products")?;
+        ensure(
+            !link.instructions.is_empty() && !products.is_empty(),
+            "a fused matmul has a score expression and a product",
+        )?;
         for product in products {
             self.check_operand(&product.a, batch, rows * product.depth)?;
             self.check_operand(&product.b, batch, columns * product.depth)?;
@@ -103,7 +106,7 @@ impl SizeCheck<'_> {
                 batch * rows * n
             }
         };
-        ensure(results.iter().product::<usize>() == size, "a chain has its end's results")?;
+        ensure(results.iter().product::<usize>() == size, "a fused matmul has the results of its consumer")?;
         self.check_stores(&epilogue.stores, results, epilogue.expr.instructions.len())
     }
 }

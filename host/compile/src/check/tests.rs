@@ -4,7 +4,7 @@ use super::*;
 use crate::compile;
 use crate::program::{ValueId, ValueLocation};
 
-/// Two products and a map between them, without constants.
+/// Compiles two products and a map between them, without constants.
 fn program(target: &CompileTarget) -> Program {
     let mut builder = GraphBuilder::new();
     let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([4, 4]).unwrap())).unwrap();
@@ -16,7 +16,7 @@ fn program(target: &CompileTarget) -> Program {
     compile(&verify(builder.finish()).unwrap(), target).unwrap()
 }
 
-/// What is said of a program that `change` has broken.
+/// Returns the message of the check for a program that `change` has broken.
 fn check_failure_after(change: impl Fn(&mut Program)) -> &'static str {
     let target = CompileTarget::gpu();
     let mut program = program(&target);
@@ -31,10 +31,10 @@ fn check_failure_after(change: impl Fn(&mut Program)) -> &'static str {
 fn an_invalid_program_is_rejected() {
     assert_eq!(
         check_failure_after(|program| drop(program.kernels.remove(0))),
-        "what is read was written, and nothing was written over it"
+        "a value is written before it is read, and not overwritten in between"
     );
     assert_eq!(check_failure_after(|program| drop(program.kernels.pop())), "every output is written");
-    assert_eq!(check_failure_after(|program| program.slabs[0].bytes = 4), "a value lies inside its slab");
+    assert_eq!(check_failure_after(|program| program.slabs[0].bytes = 4), "a value is inside its slab");
     assert_eq!(check_failure_after(|program| drop(program.values.pop())), "every value is in the program's table");
     let odd = |program: &mut Program| {
         program.values.iter_mut().for_each(|value| {
@@ -67,7 +67,7 @@ fn an_invalid_program_is_rejected() {
         program.kernels[last].body.map_values(&mut |value| value, &mut |_| ValueId(0));
     };
     assert!(
-        ["what is given is not written", "a kernel reads nothing that it writes, other than element by element"]
+        ["inputs and constants are not written", "a kernel reads no memory that it writes, except element by element"]
             .contains(&check_failure_after(given))
     );
 }

@@ -1,6 +1,6 @@
-//! The body of one kernel: its iteration space, expressions and stores, still over nodes.
+//! Builds the body of one kernel: its iteration space, expressions and stores, still over nodes.
 //!
-//! A `ValueId` here is the number of a node; the memory plan gives it a place.
+//! A `ValueId` here is the number of a node; buffer assignment gives it a memory location.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -19,21 +19,21 @@ use crate::expr::ScalarExpr;
 use crate::limits::{EXPR_INSTRUCTIONS_MAX, SPLITS_MAX};
 use crate::program::{ChannelLayout, Epilogue, KernelBody, ResultStore, ValueId};
 
-/// What a kernel is built from.
+/// The inputs for building a kernel.
 #[derive(Clone, Copy)]
 pub(super) struct BodyContext<'a> {
     pub(super) graph: &'a Graph,
-    /// For each node, whether it lies in memory.
+    /// For each node, whether it is in memory.
     pub(super) stored: &'a [bool],
-    /// The node with a kernel of its own, if the kernel is more than a map.
+    /// The kernel's main node; `None` if the kernel is a map.
     pub(super) anchor: Option<NodeId>,
-    /// Nodes computed at the kernel's own position, once, in registers.
+    /// Nodes computed once per point at the kernel's current position, in registers.
     pub(super) local: &'a BTreeSet<NodeId>,
-    /// Which of them are stored.
+    /// The nodes of `local` that are stored.
     pub(super) roots: &'a BTreeSet<NodeId>,
-    /// Products that are computed where they are used.
+    /// Products that are computed where they are used, not stored.
     pub(super) chains: &'a FusedMatMulSet,
-    /// Windowed operators whose operands have their channels last.
+    /// Windowed operators whose operands have channels last.
     pub(super) channels_last: &'a BTreeSet<NodeId>,
 }
 
@@ -43,7 +43,7 @@ impl BodyContext<'_> {
     }
 }
 
-/// The body of a kernel.
+/// Builds the body of a kernel.
 pub(super) fn kernel_body(plan: BodyContext<'_>) -> Result<KernelBody, FusionFailure> {
     let Some(anchor) = plan.anchor else { return map_body(plan) };
     if let Some(end) = plan.chains.consumers.get(&anchor) {
@@ -72,7 +72,7 @@ pub(super) fn kernel_body(plan: BodyContext<'_>) -> Result<KernelBody, FusionFai
     }
 }
 
-/// Tries `attempt` in `space`, split as it asks for.
+/// Calls `attempt` with `space`, and repeats with split dimensions as `attempt` requests.
 pub(super) fn with_splits<T>(
     mut space: Vec<IterationSpace>,
     mut attempt: impl FnMut(&[IterationSpace]) -> Result<T, FusionFailure>,
@@ -94,7 +94,7 @@ pub(super) fn with_splits<T>(
     Err(FusionFailure::Refused)
 }
 
-/// One expression for all roots over `space`.
+/// Builds one expression for all roots over `space`.
 fn root_expr(plan: BodyContext<'_>, space: &IterationSpace) -> Result<(ScalarExpr, Vec<ResultStore>), FusionFailure> {
     let local = LocalNodes { anchor: plan.anchor, roots: plan.local };
     let mut emitter = ExprEmitter::new(plan.graph, plan.stored, local, space);
@@ -179,7 +179,7 @@ fn prologue_expr(
     Ok(expr)
 }
 
-/// Groups whose members are together in both.
+/// Returns the groups of dimensions that are together in both `a` and `b`.
 fn common_groups(a: &DimensionGroups, b: &DimensionGroups) -> DimensionGroups {
     let together = |first: usize, second: usize| {
         let joined =
@@ -196,7 +196,7 @@ fn common_groups(a: &DimensionGroups, b: &DimensionGroups) -> DimensionGroups {
     groups
 }
 
-/// An epilogue whose views have exactly the dimensions that `targets` makes of `axes`.
+/// Builds an epilogue whose views have exactly the dimensions that `targets` makes of `axes`.
 pub(super) fn fixed_epilogue(
     plan: BodyContext<'_>,
     axes: &[usize],
@@ -241,7 +241,7 @@ fn matmul_body(plan: BodyContext<'_>, anchor: NodeId, contract: ContractOp) -> R
     Ok(body(batch, m, left.batch_stride, epilogue))
 }
 
-/// Kernels without expressions.
+/// Builds a kernel without expressions.
 fn standalone_body(plan: BodyContext<'_>, anchor: NodeId) -> KernelBody {
     let (graph, layout) = (plan.graph, plan.layout(anchor));
     let node = graph.node(anchor);
@@ -297,6 +297,6 @@ fn standalone_body(plan: BodyContext<'_>, anchor: NodeId) -> KernelBody {
         | Op::Select
         | Op::Movement(_)
         | Op::Reduce(ReduceOp::Fold { .. })
-        | Op::Contract(_) => unreachable!("{anchor:?} has no kernel of its own"),
+        | Op::Contract(_) => unreachable!("{anchor:?} needs no separate kernel"),
     }
 }

@@ -1,4 +1,4 @@
-//! Expressions under construction: equal instructions become one.
+//! Builder for expressions: equal instructions become one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -8,16 +8,16 @@ use saggar_tensor::op::Scalar;
 
 use crate::expr::{Instruction, Register, ScalarExpr};
 
-/// An expression and where each of its instructions stands.
+/// An expression and an index of its instructions.
 #[derive(Default)]
 pub(super) struct ExprBuilder {
     expr: ScalarExpr,
-    /// By the hash of an instruction, or a number after it where another instruction has the same.
+    /// Registers by hash of the instruction; on a collision, by the next free number after the hash.
     known: HashMap<u64, Register>,
 }
 
 impl ExprBuilder {
-    /// The register of this instruction, which is added unless there is an equal one.
+    /// Returns the register of this instruction, and adds the instruction if no equal one exists.
     pub(super) fn push(&mut self, instruction: Instruction, dtype: DType) -> Register {
         let wanted = InstructionKey(&instruction, dtype);
         let mut hash = self.known.hasher().hash_one(&wanted);
@@ -42,7 +42,8 @@ impl ExprBuilder {
         self.expr.instructions.len()
     }
 
-    /// What the registers in `wanted` need, renumbered in `wanted` too; the last of them ends up last.
+    /// Returns only the instructions that the registers in `wanted` need, and renumbers `wanted`. The last register of
+    /// `wanted` becomes the last instruction.
     pub(super) fn finish(mut self, wanted: &mut [Register]) -> ScalarExpr {
         let mut needed = vec![false; self.expr.instructions.len()];
         wanted.iter().for_each(|register| needed[register.0 as usize] = true);
@@ -80,7 +81,7 @@ fn operands(instruction: &mut Instruction) -> impl Iterator<Item = &mut Register
     operands.into_iter().flatten()
 }
 
-/// An instruction compared by the bits of its numbers: 0 and -0 differ, a NaN equals itself.
+/// An instruction compared by the bits of its numbers: 0 and -0 differ, and a NaN equals itself.
 struct InstructionKey<'a>(&'a Instruction, DType);
 
 fn bits(scalar: Scalar) -> (u8, u128) {

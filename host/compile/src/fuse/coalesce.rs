@@ -1,16 +1,16 @@
-//! Fewer dimensions to iterate over: neighbours that every view walks through as one become one.
+//! Coalesces dimensions: neighbouring dimensions become one if every view is contiguous over them.
 
 use crate::expr::{AffineView, CoordinateBound, Instruction, ScalarExpr};
 
-/// Neighbouring dimensions that become one; in each group the outermost comes first.
+/// Groups of neighbouring dimensions that become one dimension each; in each group the outermost comes first.
 pub(super) type DimensionGroups = Vec<Vec<usize>>;
 
-/// The sizes that `groups` of `dims` have.
+/// Returns the sizes of the grouped dimensions.
 pub(super) fn grouped_sizes(dims: &[usize], groups: &DimensionGroups) -> Vec<usize> {
     groups.iter().map(|group| group.iter().map(|&dim| dims[dim]).product()).collect()
 }
 
-/// The coarsest groups of `dims[from..to]` that every view allows; dimensions of size 1 are left out.
+/// Returns the coarsest groups of `dims[from..to]` that every view allows; dimensions of size 1 are left out.
 pub(super) fn coarsest_groups(exprs: &[&ScalarExpr], dims: &[usize], from: usize, to: usize) -> DimensionGroups {
     let mut groups: DimensionGroups = Vec::new();
     for dim in (from..to).filter(|&dim| dims[dim] != 1) {
@@ -26,7 +26,7 @@ pub(super) fn coarsest_groups(exprs: &[&ScalarExpr], dims: &[usize], from: usize
     groups
 }
 
-/// Whether `view` walks through `outer` and the next larger-than-1 dimension `inner` as through one.
+/// Returns whether `view` is contiguous over `outer` and `inner`, the next dimension of size above 1.
 fn is_contiguous(view: &AffineView, outer: usize, inner: usize, dims: &[usize]) -> bool {
     view.strides[outer] == view.strides[inner] * dims[inner] as i64
         && !view.bounds.iter().any(|bound| bound.dim == inner)
@@ -34,7 +34,7 @@ fn is_contiguous(view: &AffineView, outer: usize, inner: usize, dims: &[usize]) 
 
 /// Rewrites every view for iteration over `groups`.
 ///
-/// False, with `expr` half rewritten, where some view does not allow it.
+/// Returns false if a view does not allow it; `expr` is then partly rewritten and must be discarded.
 pub(super) fn regroup(expr: &mut ScalarExpr, dims: &[usize], groups: &DimensionGroups) -> bool {
     expr.instructions.iter_mut().all(|(instruction, _)| match instruction {
         Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => {

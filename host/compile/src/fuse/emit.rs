@@ -1,4 +1,4 @@
-//! Instructions for a node's element at each point of an iteration space, down to the elements that lie in memory.
+//! Emits the instructions for a node's element at each point of an iteration space, down to elements in memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -13,50 +13,50 @@ use crate::expr::{AffineView, Instruction, Register};
 use crate::limits::EXPR_VISITS_MAX;
 use crate::program::ValueId;
 
-/// Why a kernel cannot be built as asked.
+/// Reasons why a kernel cannot be built as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FusionFailure {
-    /// It can, in a space with this dimension split.
+    /// It can be built in a space with this dimension split.
     Split { dim: usize, inner: usize },
-    /// It can, once this node is materialised; or, where it is the node being materialised, its operands.
+    /// It can be built once this node is materialized, or its operands if it is the node being materialized.
     Store(NodeId),
-    /// It cannot.
+    /// It cannot be built.
     Refused,
 }
 
-/// Nodes that a kernel has in registers and not in memory.
+/// Nodes that a kernel has in registers instead of memory.
 pub(super) struct LocalNodes<'a> {
     /// The node whose element is `Accumulated`.
     pub(super) anchor: Option<NodeId>,
-    /// Nodes that the kernel computes at each point of its own space, anchor included where it is stored.
+    /// Nodes that the kernel computes at each point of its iteration space, including the anchor if it is stored.
     pub(super) roots: &'a BTreeSet<NodeId>,
 }
 
-/// Where a chain's expression may use elements of products that are stored nowhere.
+/// Elements of products that are not materialized, for the score expression of a fused matmul.
 pub(super) struct ProductElements<'a> {
     /// The products.
     pub(super) products: &'a BTreeSet<NodeId>,
-    /// Where the elements that it uses are in each, as a position in dense memory.
+    /// The position, in each dense product, of the elements that the expression uses.
     pub(super) position: AffineExpr,
-    /// Those used so far, by their numbers.
+    /// Products used so far; the index in this list is the product's number.
     pub(super) used: Vec<NodeId>,
 }
 
-/// Writes one expression.
+/// Emits one expression.
 pub(super) struct ExprEmitter<'a> {
     pub(super) graph: &'a Graph,
     pub(super) stored: &'a [bool],
     pub(super) local: LocalNodes<'a>,
     pub(super) space: &'a IterationSpace,
     pub(super) builder: ExprBuilder,
-    /// The space's own position.
+    /// The position of the current point in the space.
     position: AffineExpr,
-    /// The access in order that was asked for last, and the shape that it is to.
+    /// The last requested in-order access, and its shape.
     in_order: Option<(&'a Shape, Rc<ElementAccess>)>,
-    /// What each node became at each of its positions.
+    /// The register of each node at each of its accesses.
     memo: HashMap<NodeId, Vec<(Rc<ElementAccess>, Register)>>,
     pub(super) product_elements: Option<ProductElements<'a>>,
-    /// Nodes that were computed, each once for each of its positions.
+    /// Number of nodes computed, each counted once per access.
     visits: usize,
 }
 
@@ -81,7 +81,7 @@ impl<'a> ExprEmitter<'a> {
         }
     }
 
-    /// A root at the space's own position.
+    /// Emits a root at the space's current position.
     pub(super) fn emit_root(&mut self, node: NodeId) -> Result<Register, FusionFailure> {
         if self.local.anchor == Some(node) {
             return Ok(self.builder.push(Instruction::Accumulated, self.graph.descriptor(node).dtype));
@@ -91,7 +91,7 @@ impl<'a> ExprEmitter<'a> {
         self.emit_computed(node, &access)
     }
 
-    /// `node` in the order of the space.
+    /// Returns the access to `node` in the order of the space.
     fn in_order_access(&mut self, node: NodeId) -> Result<Rc<ElementAccess>, AccessObstacle> {
         let shape = &self.graph.descriptor(node).shape;
         if let Some((known, access)) = &self.in_order
@@ -104,7 +104,7 @@ impl<'a> ExprEmitter<'a> {
         Ok(access)
     }
 
-    /// `node` at `access`.
+    /// Emits `node` at `access`.
     pub(super) fn emit_element(&mut self, node: NodeId, access: &Rc<ElementAccess>) -> Result<Register, FusionFailure> {
         let rank = self.space.dims.len();
         let descriptor = self.graph.descriptor(node);
@@ -115,7 +115,7 @@ impl<'a> ExprEmitter<'a> {
         }
         if self.stored[whole.index()] {
             let view = access.view(&descriptor.shape, rank);
-            // Where bounds fail, an outer select drops what this load gives.
+            // If the bounds do not hold, an outer select drops the result of this load.
             let fill = (!view.bounds.is_empty()).then(|| zero_scalar(descriptor.dtype));
             let load = Instruction::Load { value: ValueId(whole.0), view, fill };
             return Ok(self.builder.push(load, descriptor.dtype));
@@ -123,7 +123,7 @@ impl<'a> ExprEmitter<'a> {
         self.emit_computed(node, access)
     }
 
-    /// `node` at `access`, from its operands.
+    /// Emits `node` at `access`, computed from its operands.
     fn emit_computed(&mut self, node: NodeId, access: &Rc<ElementAccess>) -> Result<Register, FusionFailure> {
         let known = self.memo.get(&node).into_iter().flatten().find(|(other, _)| other == access);
         if let Some(&(_, register)) = known {
@@ -166,7 +166,7 @@ impl<'a> ExprEmitter<'a> {
         Ok(register)
     }
 
-    /// The element of a product that is stored nowhere.
+    /// Emits the element of a product that is not materialized.
     fn emit_product(&mut self, node: NodeId, access: &Rc<ElementAccess>) -> Result<Register, FusionFailure> {
         let descriptor = self.graph.descriptor(node);
         let position = access.position(&descriptor.shape, self.space.dims.len());
@@ -195,7 +195,7 @@ impl<'a> ExprEmitter<'a> {
             SourceOp::Fill(scalar) => Instruction::Immediate(*scalar),
             SourceOp::Iota { axis } => Instruction::Index(unbounded_view(&access.coordinates[*axis])),
             SourceOp::Random { stream, distribution } => {
-                // A generator has no bounds, and its element must not be negative.
+                // A generator has no bounds, and its element index must not be negative.
                 if !access.bounds.is_empty() {
                     return Err(FusionFailure::Store(node));
                 }
@@ -266,7 +266,7 @@ impl<'a> ExprEmitter<'a> {
         if conditions.is_empty() {
             return Ok(element);
         }
-        // A bare load brings its own fill; it needs no select where this padding is all that bounds it.
+        // A load has a fill, so it needs no select if this padding is the only bound.
         if access.bounds.is_empty()
             && let Instruction::Load { value: loaded, view, .. } = self.builder.instruction(element)
             && view.bounds == inner.bounds
@@ -328,7 +328,7 @@ impl<'a> ExprEmitter<'a> {
             inner.coordinates[axis] = coordinate;
             parts.push((self.emit_element(input, &Rc::new(inner))?, start));
         }
-        // Only points outside the access's own bounds have no part, and their value is dropped.
+        // Only points outside the access's bounds belong to no part, and their value is dropped.
         let Some((mut chosen, _)) = parts.pop() else {
             return Ok(self.builder.push(Instruction::Immediate(zero_scalar(dtype)), dtype));
         };
@@ -357,12 +357,12 @@ fn unbounded_view(affine: &AffineExpr) -> AffineView {
     AffineView { offset: affine.offset, strides: affine.strides.clone(), bounds: Vec::new() }
 }
 
-/// 0 of this type.
+/// Returns 0 of this data type.
 fn zero_scalar(dtype: DType) -> Scalar {
     if dtype.is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) }
 }
 
-/// Coordinates in the operand of a reshape.
+/// Returns the coordinates in the operand of a reshape.
 pub(super) fn reshape_source_coordinates(
     graph: &Graph,
     node: NodeId,
@@ -374,8 +374,8 @@ pub(super) fn reshape_source_coordinates(
     super::iteration_space::delinearise(&position, &space.dims, &graph.descriptor(input).shape)
 }
 
-/// Coordinates in the first operand of a movement whose every result element is one operand element, axis by axis.
-/// Paddings, concatenations and reshapes are not such, and come back unchanged.
+/// Returns the coordinates in the first operand of a movement that maps every result element to one operand element,
+/// axis by axis. Paddings, concatenations and reshapes do not; for these it returns the coordinates unchanged.
 pub(super) fn movement_source_coordinates(
     graph: &Graph,
     node: NodeId,

@@ -1,4 +1,4 @@
-//! Which nodes are materialised so that no kernel's expression is too long or reads too many values.
+//! Materializes nodes so that no kernel's expression is too long or reads too many values.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::fusion_kind::reshape_base;
 use crate::limits::FUSED_NODES_MAX;
 use crate::target::CompileTarget;
 
-/// Materialises operands, besides what is `stored`, until every node can be computed in one expression.
+/// Materializes operands, in addition to the nodes in `stored`, until every node can be computed in one expression.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn materialize_to_limits(
     graph: &Graph,
     chains: &FusedMatMulSet,
@@ -28,8 +28,8 @@ pub(super) fn materialize_to_limits(
         interrupt.check()?;
         reach.limit_node(at);
     }
-    // A node that is materialised is one value more for those that were looked at before and also read something else that it
-    // is computed from.
+    // Materializing a node adds one value to earlier visited readers that also read another ancestor of that node. So
+    // these readers are visited again.
     let mut users = vec![Vec::new(); nodes];
     for (at, node) in graph.nodes.iter().enumerate() {
         node.inputs.iter().for_each(|&input| users[reshape_base(graph, input).index()].push(at));
@@ -53,17 +53,18 @@ struct ExpressionLimiter<'a> {
     chains: &'a FusedMatMulSet,
     target: &'a CompileTarget,
     stored: Vec<bool>,
-    /// How many instructions each node becomes at most, down to what is stored.
+    /// For each node, the largest number of instructions that it becomes, down to stored nodes.
     sizes: Vec<usize>,
-    /// What is stored that each node is computed from.
+    /// For each node, the stored nodes that it is computed from.
     loads: Vec<BTreeSet<NodeId>>,
 }
 
 impl ExpressionLimiter<'_> {
-    /// Finds what the node at `at` is computed from, with its operands as they are. Returns those that it materialises.
+    /// Computes size and loads of node `at` from its operands, and materializes operands until both are within limits.
+    /// Returns the nodes materialized.
     fn limit_node(&mut self, at: usize) -> Vec<NodeId> {
         let (graph, node) = (self.graph, NodeId(at as u32));
-        // A movement reads what its operand reads, which was counted there.
+        // A movement reads what its operand reads, which was counted for the operand.
         let moves_one = matches!(graph.nodes[at].op, Op::Movement(_)) && graph.nodes[at].inputs.len() == 1;
         let more = if self.chains.contains(node) || moves_one { self.target.chain_values_max } else { 0 };
         let values_max = more.max(self.target.kernel_values_max);
@@ -92,7 +93,7 @@ impl ExpressionLimiter<'_> {
     }
 }
 
-/// Instructions that a node may become.
+/// Returns the largest number of instructions that a node becomes.
 fn instruction_count(graph: &Graph, node: NodeId) -> usize {
     match &graph.node(node).op {
         Op::Movement(MovementOp::Pad { low, .. }) => 2 + 6 * low.len(),

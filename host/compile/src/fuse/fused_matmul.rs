@@ -1,4 +1,5 @@
-//! The body of a chain: a fold or a product of a matrix that is computed from products where it is used.
+//! Builds the body of a fused matmul: a reduction or a product of a matrix that is computed from products and not
+//! materialized.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,13 +17,13 @@ use super::matmul_operands::matrix_view;
 use crate::expr::ScalarExpr;
 use crate::program::{FusedConsumer, FusedProduct, KernelBody, ProductOperand, SoftmaxStatistics, ValueId};
 
-/// The chain that ends in `anchor`.
+/// Builds the fused matmul that ends in `anchor`.
 pub(super) fn fused_matmul_body(
     plan: BodyContext<'_>,
     anchor: NodeId,
     ends: &MatrixConsumer,
 ) -> Result<KernelBody, FusionFailure> {
-    // The matrix itself, or what it is a softmax of, which may be shaped in another way.
+    // The matrix, or the scores of its softmax, whose shape can differ.
     let node = ends.softmax.map_or(ends.matrix, |rows| rows.scores);
     let mut dims = plan.graph.descriptor(node).shape.to_vec();
     let last = dims.len() - 1;
@@ -65,12 +66,13 @@ pub(super) fn fused_matmul_body(
     Ok(KernelBody::Chain { dims, products, link, softmax, end, results, epilogue })
 }
 
-/// Each of `rank` axes for itself.
+/// Returns a separate group for each of `rank` axes.
 fn singleton_groups(rank: usize) -> DimensionGroups {
     (0..rank).map(|axis| vec![axis]).collect()
 }
 
-/// The expression of `node`, with rows for columns where it is flipped, and the products in it.
+/// Builds the score expression of `node`, with rows and columns exchanged if `flipped`, and returns it with the
+/// products that it uses.
 fn score_expr(
     plan: BodyContext<'_>,
     node: NodeId,
@@ -103,7 +105,7 @@ fn score_expr(
     if is_float && regroup(&mut expr, &space.dims, &groups) { Ok((expr, used)) } else { Err(FusionFailure::Refused) }
 }
 
-/// The product `node`, or, flipped, its transpose.
+/// Returns the product `node`, transposed if `flipped`.
 fn fused_product(plan: BodyContext<'_>, node: NodeId, flipped: bool) -> FusedProduct {
     let inner = plan.graph.node(node);
     let Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) = inner.op else {
@@ -126,10 +128,10 @@ fn product_operand(plan: BodyContext<'_>, node: NodeId, transposed: bool) -> Pro
     }
 }
 
-/// The groups, with those parts of a softmax left out of memory that nobody reads there.
+/// Removes softmax statistics from memory that no kernel reads, and returns the groups.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn remove_unread_softmax_rows(
     context: &FusionContext<'_>,
     mut groups: Vec<FusionGroup>,

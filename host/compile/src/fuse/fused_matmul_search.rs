@@ -1,8 +1,8 @@
-//! Which products are stored nowhere: every reader computes their elements anew, a piece at a time, and folds or multiplies
-//! what becomes of them.
+//! Fused matmul search: finds matrix products that are not materialized. Every reader recomputes their elements tile by
+//! tile, and reduces or multiplies the result at once.
 //!
-//! That pays where the product is larger than what it is made of, as attention's scores are: what it costs to compute them
-//! again is less than what it costs to write them, and what follows from them, and to read them back.
+//! This pays if the product is larger than its factors, as attention scores are: recomputing costs less than writing
+//! the product and the values derived from it, and reading them back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,60 +17,60 @@ use crate::limits::{
 };
 use crate::target::CompileTarget;
 
-/// All chains of a graph.
+/// All fused matmuls of a graph.
 #[derive(Default)]
 pub(crate) struct FusedMatMulSet {
-    /// Products that are stored nowhere.
+    /// Products that are not materialized.
     pub(crate) products: BTreeSet<NodeId>,
-    /// What is computed of their elements, element by element, and stored nowhere either.
+    /// Element-wise nodes computed from these products, also not materialized.
     pub(crate) elementwise: BTreeSet<NodeId>,
-    /// Folds and products of that, each with a kernel of its own.
+    /// Reductions and products of these nodes, each with a separate kernel.
     pub(crate) consumers: BTreeMap<NodeId, MatrixConsumer>,
-    /// Folds that a softmax computes on its way.
+    /// Reductions that a fused softmax computes as a by-product.
     pub(crate) absorbed_folds: BTreeSet<NodeId>,
 }
 
-/// How a fold or a product reads what is stored nowhere.
+/// How a reduction or a product reads a matrix that is not materialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixConsumer {
     /// The node whose elements it reads.
     pub(crate) matrix: NodeId,
-    /// For a product, which operand that is.
+    /// For a product, the index of the operand that is the matrix.
     pub(crate) operand: usize,
-    /// Whether it takes rows of that for columns.
+    /// Whether it reads the matrix transposed.
     pub(crate) transposed: bool,
-    /// Where the matrix is a softmax over its rows, its parts.
+    /// The nodes of the softmax, if the matrix is a softmax over its rows.
     pub(crate) softmax: Option<SoftmaxNodes>,
 }
 
-/// The parts of a softmax over rows.
+/// The nodes of a softmax over rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SoftmaxNodes {
-    /// What it is of.
+    /// The operand of the softmax.
     pub(crate) scores: NodeId,
-    /// The largest of each row.
+    /// The largest element of each row.
     pub(crate) largest: NodeId,
     /// The sum of each row's exponentials.
     pub(crate) sum: NodeId,
 }
 
 impl FusedMatMulSet {
-    /// Whether the node is part of a chain.
+    /// Returns whether the node is part of a fused matmul.
     pub(super) fn contains(&self, node: NodeId) -> bool {
         self.products.contains(&node) || self.elementwise.contains(&node) || self.consumers.contains_key(&node)
     }
 
-    /// What else the kernel of `node` computes, row by row.
+    /// Returns the row statistics that the kernel of `node` also computes.
     pub(super) fn softmax_rows(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<> {
         let softmax = self.consumers.get(&node).and_then(|end| end.softmax);
         softmax.into_iter().flat_map(|rows| [rows.largest, rows.sum])
     }
 }
 
-/// The chains of a graph for `target`. Nodes that are `claimed` or `forced` lie in memory.
+/// Finds the fused matmuls of a graph for `target`. Nodes in `claimed` or `forced` stay in memory.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn find_fused_matmuls(
     graph: &Graph,
     claimed: &BTreeSet<NodeId>,
@@ -94,7 +94,8 @@ pub(super) fn find_fused_matmuls(
         let found = search.product_uses(product).filter(|found| search.is_profitable(product, found));
         reached.extend(found.map(|found| (product, found)));
     }
-    // Fewer products leave fewer chains, which may be too few for others that share a reader with them.
+    // Removing a product removes its fused matmuls, which can invalidate other products that share a reader with it. So
+    // repeat until nothing changes.
     while let Some(refused) = search.unfusable_products(&reached) {
         reached.retain(|product, _| !refused.contains(product));
     }
@@ -109,7 +110,7 @@ pub(super) fn find_fused_matmuls(
     Ok(chains)
 }
 
-/// What a product's elements go to.
+/// The uses of a product's elements.
 #[derive(Default)]
 struct ProductUses {
     elementwise: BTreeSet<NodeId>,
@@ -118,24 +119,24 @@ struct ProductUses {
 
 struct FusedMatMulSearch<'a> {
     graph: &'a Graph,
-    /// Who reads each node, as which operand.
+    /// For each node, its readers and the operand index of each.
     users: Vec<Vec<(usize, usize)>>,
     in_memory: BTreeSet<NodeId>,
-    /// Of all matrices together.
+    /// Fewest rows of all matrices of a fused matmul together.
     rows_min: usize,
 }
 
-/// A reader of a node, by way of movements.
+/// A reader of a node, possibly through movements.
 enum ProductReader {
-    /// Element by element.
+    /// Reads the node element by element.
     Element(NodeId),
-    /// As the matrix of a chain.
+    /// Reads the node as the matrix of a fused matmul.
     Consumer(NodeId, MatrixConsumer),
 }
 
 impl FusedMatMulSearch<'_> {
-    /// Whether `node` is a product of 32-bit floats that need not lie in memory. 16-bit ones are left to small matrices, which
-    /// chains do not use.
+    /// Returns whether `node` is a `float32` product that does not have to be in memory. `float16` products use
+    /// cooperative matrices, which fused matmuls do not support.
     fn is_candidate(&self, node: NodeId) -> bool {
         let descriptor = self.graph.descriptor(node);
         is_product(self.graph, node)
@@ -144,10 +145,10 @@ impl FusedMatMulSearch<'_> {
             && !self.in_memory.contains(&node)
     }
 
-    /// Whether it is better computed where it is used. If that is in several kernels, each computes it anew: that pays where it
-    /// is at least as large as its factors, and there are rows and columns enough to keep the device busy. If one kernel is all
-    /// that uses it, nothing is computed twice, and that pays for few rows too, if each has few columns, since a workgroup goes
-    /// through them one piece after the other.
+    /// Returns whether fusing the product is faster than storing it. If several kernels use it, each recomputes it.
+    /// This pays if the product is at least as large as its factors, and has enough rows and columns to keep the device
+    /// busy. If only one kernel uses it, nothing is recomputed. This pays even for few rows, if each row has few
+    /// columns, because a workgroup processes them sequentially, tile by tile.
     fn is_profitable(&self, product: NodeId, reached: &ProductUses) -> bool {
         let Op::Contract(ContractOp::MatMul { transpose_a, .. }) = &self.graph.node(product).op else { return false };
         let shape = &self.graph.descriptor(product).shape;
@@ -162,7 +163,7 @@ impl FusedMatMulSearch<'_> {
         is_large || (is_short && self.is_used_once(reached))
     }
 
-    /// Whether a softmax and one product of it are all that the product goes to.
+    /// Returns whether the product is used only by a softmax and one product of that softmax.
     fn is_used_once(&self, reached: &ProductUses) -> bool {
         let products = reached.consumers.iter().filter(|(end, _)| is_product(self.graph, **end));
         let mut softmaxes = products.filter_map(|(_, end)| self.match_softmax(end.matrix).filter(|_| !end.transposed));
@@ -171,7 +172,8 @@ impl FusedMatMulSearch<'_> {
             && parts.is_some_and(|parts| parts.iter().all(|part| reached.consumers.contains_key(part)))
     }
 
-    /// Everything that reads the product's elements; none where something needs them in memory, or where too much reads them.
+    /// Returns the uses of the product's elements, or `None` if something needs them in memory or too many nodes read
+    /// them.
     fn product_uses(&self, product: NodeId) -> Option<ProductUses> {
         let mut reached = ProductUses::default();
         let mut open = vec![product];
@@ -195,10 +197,10 @@ impl FusedMatMulSearch<'_> {
         Some(reached)
     }
 
-    /// Who reads `node`; none where it is read in a way that no chain has.
+    /// Returns the readers of `node`, or `None` if it is read in a way that fused matmuls do not support.
     fn readers(&self, product: NodeId, node: NodeId, visits: &mut usize) -> Option<Vec<ProductReader>> {
         let mut readers = Vec::new();
-        // Movements on the way, and whether they are all reshapes.
+        // Movements between `node` and its readers, and whether they are all reshapes.
         let mut open = vec![(node, true)];
         while let Some((at, is_plain)) = open.pop() {
             if at != node && self.in_memory.contains(&at) {
@@ -227,7 +229,7 @@ impl FusedMatMulSearch<'_> {
         Some(readers)
     }
 
-    /// How the anchor `user` reads `node`, whose elements are those of `product`, as its `operand`.
+    /// Returns how the anchor `user` reads `node`, whose elements are those of `product`, as its `operand`.
     fn matrix_consumer(
         &self,
         product: NodeId,
@@ -265,7 +267,8 @@ impl FusedMatMulSearch<'_> {
                     MatrixConsumer {
                         matrix: node,
                         operand,
-                        // The result's rows are the matrix's where it stands on the left, and its columns are on the right.
+                        // Rows of the result are rows of a left matrix operand; columns of the result are columns of a
+                        // right one.
                         transposed: transposed != (operand == 1),
                         softmax: None,
                     },
@@ -282,7 +285,7 @@ impl FusedMatMulSearch<'_> {
         }
     }
 
-    /// Products that have a reader which no chain can be; none where all are well.
+    /// Returns products with a reader that cannot be a fused matmul, or `None` if all products are valid.
     fn unfusable_products(&self, reached: &BTreeMap<NodeId, ProductUses>) -> Option<BTreeSet<NodeId>> {
         let mut of_end: BTreeMap<NodeId, BTreeSet<NodeId>> = BTreeMap::new();
         let mut ways: BTreeMap<NodeId, MatrixConsumer> = BTreeMap::new();
@@ -290,7 +293,7 @@ impl FusedMatMulSearch<'_> {
         for (&product, ProductUses { consumers: ends, .. }) in reached {
             for (&end, &way) in ends {
                 of_end.entry(end).or_default().insert(product);
-                // Two operands that are both computed, or one that is read in two ways.
+                // Both operands are matrices that are not materialized, or one matrix is read in two ways.
                 if *ways.entry(end).or_insert(way) != way || reached.contains_key(&end) {
                     refused.insert(product);
                 }
@@ -311,7 +314,7 @@ impl FusedMatMulSearch<'_> {
         (!refused.is_empty()).then_some(refused)
     }
 
-    /// Lets products of a softmax compute its parts.
+    /// Lets the products of a softmax also compute the softmax's row statistics.
     fn absorb_softmax(&self, chains: &mut FusedMatMulSet) {
         let ends: Vec<(NodeId, MatrixConsumer)> = chains.consumers.iter().map(|(&node, &end)| (node, end)).collect();
         for (node, end) in ends {
@@ -330,12 +333,12 @@ impl FusedMatMulSearch<'_> {
         }
     }
 
-    /// Rows and columns.
+    /// Returns the numbers of rows and columns.
     fn matrix_sides(&self, node: NodeId) -> [usize; 2] {
         last_two(self.graph.descriptor(node).shape.dims())
     }
 
-    /// The parts of `exp(x - largest) / sum(exp(x - largest))` over the last axis.
+    /// Matches `exp(x - largest) / sum(exp(x - largest))` over the last axis and returns its nodes, or `None`.
     fn match_softmax(&self, node: NodeId) -> Option<SoftmaxNodes> {
         let graph = self.graph;
         let inputs = |node: NodeId| &graph.node(node).inputs;
@@ -365,7 +368,7 @@ impl FusedMatMulSearch<'_> {
         (folded(largest, ReduceKind::Max) == Some(scores)).then_some(SoftmaxNodes { scores, largest, sum })
     }
 
-    /// The node with an element for each row that `node` has for all of the row's.
+    /// Returns the node with one element per row that `node` broadcasts along the row, or `None`.
     fn broadcast_row_source(&self, mut node: NodeId) -> Option<NodeId> {
         let whole = self.graph.descriptor(node).shape.dims();
         let mut is_spread = false;
@@ -395,7 +398,7 @@ impl FusedMatMulSearch<'_> {
         }
     }
 
-    /// Whether `node` is computed from one of `parts`; also if finding out takes too long.
+    /// Returns whether `node` is computed from one of `parts`, or true if the search takes too long.
     fn depends_on_any(&self, node: NodeId, parts: [NodeId; 2]) -> bool {
         let mut seen = BTreeSet::from([node]);
         let mut open = vec![node];
@@ -404,7 +407,7 @@ impl FusedMatMulSearch<'_> {
                 return true;
             }
             let first = parts.iter().min();
-            // Operands have smaller numbers than what they are operands of.
+            // An operand always has a smaller number than its reader.
             let inputs = self.graph.node(node).inputs.iter().filter(|input| Some(*input) >= first);
             open.extend(inputs.filter(|input| seen.insert(**input)));
         }

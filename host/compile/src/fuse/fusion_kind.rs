@@ -1,20 +1,20 @@
-//! What fusion may do with a node, by operator.
+//! Fusion kinds: how fusion can treat a node, by operator.
 
 use saggar_tensor::op::{BinaryOp, ConvolutionOp, IndexOp, MovementOp, Op, ReduceOp, SourceOp, UnaryOp};
 use saggar_tensor::{Graph, NodeId};
 
-/// What fusion may do with a node.
+/// How fusion can treat a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FusionKind {
-    /// Its elements lie in memory before the program runs.
+    /// Its elements are in memory before the program runs.
     External,
-    /// Computed where it is used, at this cost in additions per element.
+    /// Computed in the kernels that use it, at this cost in additions per element.
     Elementwise(u32),
-    /// Elements of its operands, elsewhere.
+    /// Elements of its operands at other positions.
     Movement,
-    /// A kernel of its own whose results element-wise work may follow.
+    /// Has a separate kernel; element-wise work on its results can be fused into it.
     Anchor,
-    /// A kernel of its own.
+    /// Has a separate kernel without fused work.
     Standalone,
 }
 
@@ -67,7 +67,7 @@ fn binary_cost(binary: BinaryOp) -> u32 {
     }
 }
 
-/// The node whose dense elements are those of `node`: `node` without the reshapes on top.
+/// Returns the node that owns the dense elements of `node`: `node` without its outer reshapes.
 pub(crate) fn reshape_base(graph: &Graph, mut node: NodeId) -> NodeId {
     while let Op::Movement(MovementOp::Reshape(_)) = &graph.node(node).op {
         node = graph.node(node).inputs[0];
@@ -75,12 +75,12 @@ pub(crate) fn reshape_base(graph: &Graph, mut node: NodeId) -> NodeId {
     node
 }
 
-/// Whether the node's elements lie in memory before the program runs.
+/// Returns whether the node's elements are in memory before the program runs.
 pub(crate) fn is_external(graph: &Graph, node: NodeId) -> bool {
     fusion_kind(&graph.node(node).op) == FusionKind::External
 }
 
-/// The variable whose old value the node is.
+/// Returns the variable whose old value the node is, or `None` if it is another node.
 pub(crate) fn read_variable(graph: &Graph, node: NodeId) -> Option<u32> {
     match &graph.node(node).op {
         Op::Source(SourceOp::Variable(variable)) => Some(*variable),

@@ -1,4 +1,4 @@
-//! Kernels while they are being merged: what each computes, reads and stores.
+//! Groups: kernels during merging, with the nodes that each computes, reads and stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ use crate::limits::EXPR_INSTRUCTIONS_MAX;
 use crate::program::{KernelBody, ValueId};
 use crate::target::CompileTarget;
 
-/// What stays the same while kernels are merged.
+/// The constant inputs of merging.
 pub(super) struct FusionContext<'a> {
     pub(super) graph: &'a Graph,
     pub(super) stored: Vec<bool>,
-    /// The variable that a claimed node is assigned to.
+    /// The variable that each assigned node is assigned to.
     pub(super) assigned: &'a BTreeMap<NodeId, u32>,
     /// Outputs and assigned values.
     pub(super) required: &'a BTreeSet<NodeId>,
     /// Variables that cannot be written in place.
     pub(super) pinned: &'a BTreeSet<u32>,
-    /// Windowed operators whose operands have their channels last.
+    /// Windowed operators whose operands have channels last.
     pub(super) channels_last: &'a BTreeSet<NodeId>,
-    /// Products that are computed where they are used.
+    /// Products that are computed where they are used, not stored.
     pub(super) chains: &'a FusedMatMulSet,
     pub(super) target: &'a CompileTarget,
     pub(super) interrupt: &'a InterruptCheck<'a>,
@@ -33,22 +33,22 @@ pub(super) struct FusionContext<'a> {
 /// One kernel.
 pub(super) struct FusionGroup {
     pub(super) anchor: Option<NodeId>,
-    /// What it computes at its own position without reading it.
+    /// Nodes computed at the kernel's current position, not read.
     pub(super) local: BTreeSet<NodeId>,
-    /// What it stores of that.
+    /// Nodes of `local` that are stored.
     pub(super) roots: BTreeSet<NodeId>,
-    /// What it reads.
+    /// Nodes read.
     pub(super) loads: BTreeSet<NodeId>,
     pub(super) body: KernelBody,
 }
 
 impl FusionGroup {
-    /// Whether element-wise work may join.
+    /// Returns whether element-wise work can join the kernel.
     pub(super) fn accepts_elementwise(&self, graph: &Graph) -> bool {
         self.anchor.is_none_or(|anchor| fusion_kind(&graph.node(anchor).op) == FusionKind::Anchor)
     }
 
-    /// Elements of each result.
+    /// Returns the number of elements of each result.
     pub(super) fn elements(&self, graph: &Graph) -> usize {
         let first = self.anchor.or(self.roots.first().copied());
         first.map_or(0, |node| graph.descriptor(node).shape.elements())
@@ -58,7 +58,7 @@ impl FusionGroup {
 /// Builds the kernel that stores `roots`.
 ///
 /// # Errors
-/// `Refused` where limits are exceeded or a result would be read before it is written.
+/// Returns `Refused` if limits are exceeded or a result would be read before it is written.
 pub(super) fn build_group(
     context: &FusionContext<'_>,
     anchor: Option<NodeId>,
@@ -91,12 +91,12 @@ pub(super) fn build_group(
     Ok(FusionGroup { anchor, local, roots, loads, body })
 }
 
-/// Distinct values that the kernel touches; a variable it updates in place is one.
+/// Returns the number of distinct values that the kernel touches; a variable updated in place counts once.
 pub(super) fn value_count(context: &FusionContext<'_>, group: &FusionGroup) -> usize {
     group.body.value_count() - in_place_update_count(context, group.anchor, &group.roots, &group.loads)
 }
 
-/// How many of `roots` a kernel may write over variables that it reads.
+/// Returns how many of `roots` a kernel can write in place, to variables that it reads.
 pub(super) fn in_place_update_count(
     context: &FusionContext<'_>,
     anchor: Option<NodeId>,
@@ -109,7 +109,7 @@ pub(super) fn in_place_update_count(
     roots.iter().filter(|root| context.assigned.get(root).is_some_and(is_updated)).count()
 }
 
-/// Whether one of `loads` is the variable.
+/// Returns whether one of `loads` is the variable.
 pub(super) fn loads_variable(graph: &Graph, loads: &BTreeSet<NodeId>, variable: u32) -> bool {
     loads.iter().any(|load| super::fusion_kind::read_variable(graph, *load) == Some(variable))
 }

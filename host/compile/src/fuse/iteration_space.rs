@@ -16,7 +16,7 @@ impl AffineExpr {
         AffineExpr { offset, strides: vec![0; rank] }
     }
 
-    /// `self * factor + offset`.
+    /// Returns `self * factor + offset`.
     pub(super) fn scaled(mut self, factor: i64, offset: i64) -> AffineExpr {
         self.offset = self.offset * factor + offset;
         self.strides.iter_mut().for_each(|stride| *stride *= factor);
@@ -30,7 +30,7 @@ impl AffineExpr {
         }
     }
 
-    /// Least and greatest value over the space.
+    /// Returns the smallest and largest value over the space.
     fn range(&self, dims: &[usize]) -> (i64, i64) {
         let mut range = (self.offset, self.offset);
         for (&stride, &dim) in self.strides.iter().zip(dims) {
@@ -41,16 +41,16 @@ impl AffineExpr {
     }
 }
 
-/// Why an access cannot be followed further in this space.
+/// Reasons why an access cannot be followed further in this space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccessObstacle {
-    /// It can, once dimension `dim` is split with `inner` coordinates in its inner part.
+    /// It can be followed once dimension `dim` is split with `inner` coordinates in its inner part.
     Split { dim: usize, inner: usize },
     /// It is not affine.
     NotAffine,
 }
 
-/// The dimensions a kernel iterates over; some stem from splitting one original axis.
+/// The dimensions that a kernel iterates over; several can be parts of one original axis.
 #[derive(Clone, Debug)]
 pub(super) struct IterationSpace {
     pub(super) dims: Vec<usize>,
@@ -69,7 +69,7 @@ impl IterationSpace {
         self.origin.insert(dim + 1, self.origin[dim]);
     }
 
-    /// `self` outside, `inner` inside; the axes of `inner` are numbered after those of `self`.
+    /// Nests `inner` inside `self`; the axes of `inner` are numbered after those of `self`.
     pub(super) fn nested(&self, inner: &IterationSpace, outer_axes: usize) -> IterationSpace {
         let mut joined = self.clone();
         joined.dims.extend(&inner.dims);
@@ -77,7 +77,7 @@ impl IterationSpace {
         joined
     }
 
-    /// The coordinate along original axis `axis`.
+    /// Returns the coordinate along original axis `axis`.
     pub(super) fn axis(&self, axis: usize) -> AffineExpr {
         let mut affine = AffineExpr::constant(self.dims.len(), 0);
         let mut stride = 1;
@@ -88,7 +88,7 @@ impl IterationSpace {
         affine
     }
 
-    /// The position in row-major order.
+    /// Returns the position in row-major order.
     pub(super) fn position(&self) -> AffineExpr {
         let mut affine = AffineExpr::constant(self.dims.len(), 0);
         let mut stride = 1;
@@ -100,32 +100,32 @@ impl IterationSpace {
     }
 }
 
-/// Which element of a node each point of a space stands for, and where in the space that is meant.
+/// The element of a node that each point of a space accesses, and the part of the space in which the access is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ElementAccess {
-    /// One for each dimension of the node.
+    /// One coordinate for each dimension of the node.
     pub(super) coordinates: Vec<AffineExpr>,
-    /// Sorted by dimension, one each at most.
+    /// Bounds of the valid part, sorted by dimension, at most one per dimension.
     pub(super) bounds: Vec<CoordinateBound>,
 }
 
-/// What is left of an access under a further condition.
+/// The part of a space in which a condition holds.
 pub(super) enum RestrictedAccess {
-    /// The condition holds everywhere that is meant.
+    /// The whole space.
     Everywhere,
-    /// Nowhere.
+    /// No point.
     Nowhere,
-    /// Where this bound holds.
+    /// The points within this bound.
     Within(CoordinateBound),
 }
 
 impl ElementAccess {
-    /// A node of this shape at the element with the space's own position.
+    /// Returns the access to a node of this shape at the element with the space's current position.
     pub(super) fn in_order(space: &IterationSpace, shape: &Shape) -> Result<ElementAccess, AccessObstacle> {
         Ok(ElementAccess { coordinates: delinearise(&space.position(), &space.dims, shape)?, bounds: Vec::new() })
     }
 
-    /// The element's position in a dense tensor of the node's shape.
+    /// Returns the element's position in a dense tensor of the node's shape.
     pub(super) fn position(&self, shape: &Shape, rank: usize) -> AffineExpr {
         let mut position = AffineExpr::constant(rank, 0);
         for (coordinate, stride) in self.coordinates.iter().zip(shape.strides()) {
@@ -134,13 +134,13 @@ impl ElementAccess {
         position
     }
 
-    /// The view of a dense tensor of the node's shape.
+    /// Returns the view of a dense tensor of the node's shape.
     pub(super) fn view(&self, shape: &Shape, rank: usize) -> AffineView {
         let AffineExpr { offset, strides } = self.position(shape, rank);
         AffineView { offset, strides, bounds: self.bounds.clone() }
     }
 
-    /// The access that also demands `bound`; none where nothing is left.
+    /// Returns the access restricted to `bound`, or `None` if no point is left.
     pub(super) fn with_bound(mut self, bound: CoordinateBound) -> Option<ElementAccess> {
         match self.bounds.iter_mut().find(|other| other.dim == bound.dim) {
             Some(other) => {
@@ -159,7 +159,7 @@ impl ElementAccess {
     }
 }
 
-/// Where `low <= affine < high`.
+/// Returns the part of the space in which `low <= affine < high`.
 pub(super) fn restrict(
     affine: &AffineExpr,
     low: i64,
@@ -195,7 +195,7 @@ fn ceiling_quotient(a: i64, b: i64) -> i64 {
     -floor_quotient(-a, b)
 }
 
-/// Coordinates in `shape` of the element at `position`.
+/// Returns the coordinates in `shape` of the element at `position`.
 pub(super) fn delinearise(
     position: &AffineExpr,
     dims: &[usize],
@@ -203,7 +203,7 @@ pub(super) fn delinearise(
 ) -> Result<Vec<AffineExpr>, AccessObstacle> {
     let rank = dims.len();
     let weights: Vec<i64> = shape.strides().iter().map(|&stride| stride as i64).collect();
-    // A falling dimension is followed as a rising one from its far end.
+    // A falling dimension is treated as a rising one from its far end.
     let mut offset = position.offset;
     for (&stride, &dim) in position.strides.iter().zip(dims) {
         offset += stride.min(0) * (dim as i64 - 1);

@@ -1,4 +1,4 @@
-//! Which nodes are materialised, before kernels are merged.
+//! Chooses the nodes that are materialized before kernels are merged.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use super::matmul_operands::matrix_view;
 use crate::limits::{BROADCAST_COST_MAX, RECOMPUTE_COST_MAX};
 use crate::target::CompileTarget;
 
-/// For each node, whether it lies in memory. Reshapes never do: what they reshape does.
+/// Returns, for each node, whether it is in memory. Reshapes never are; the node that they reshape is.
 ///
-/// `claimed` are outputs and assigned values, `forced` what kernels could not be built without.
+/// `claimed` are outputs and assigned values; `forced` are nodes without which kernels could not be built.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn materialized_nodes(
     graph: &Graph,
     claimed: &BTreeSet<NodeId>,
@@ -50,7 +50,7 @@ fn must_materialize(op: &Op) -> bool {
     }
 }
 
-/// Nodes that a kernel reads other than through an expression.
+/// Returns the nodes that a kernel reads directly, not through an expression.
 pub(super) fn dense_operands(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Vec<NodeId> {
     match op {
         Op::Contract(ContractOp::MatMul { .. }) => inputs.iter().map(|&input| matrix_view(graph, input).node).collect(),
@@ -63,7 +63,7 @@ pub(super) fn dense_operands(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Vec<N
     }
 }
 
-/// How often each node is an operand or claimed.
+/// Returns how often each node is an operand or claimed.
 fn use_counts(graph: &Graph, claimed: &BTreeSet<NodeId>) -> Vec<usize> {
     let mut uses = vec![0; graph.nodes.len()];
     graph.nodes.iter().flat_map(|node| &node.inputs).for_each(|input| uses[input.index()] += 1);
@@ -71,7 +71,7 @@ fn use_counts(graph: &Graph, claimed: &BTreeSet<NodeId>) -> Vec<usize> {
     uses
 }
 
-/// Work per element down to memory, and whether a kernel's result is among what is read.
+/// Work per element down to memory, in additions, and whether a kernel's result is among the operands read.
 #[derive(Clone, Copy, Default)]
 struct RecomputeCost {
     cost: u32,
@@ -97,7 +97,7 @@ fn recompute_costs(graph: &Graph, stored: &[bool]) -> Vec<RecomputeCost> {
     works
 }
 
-/// What a broadcast would compute again for each repetition is computed once, before it.
+/// Materializes operands of broadcasts that would otherwise be recomputed for each repetition.
 fn materialize_broadcast_operands(graph: &Graph, stored: &mut [bool]) {
     let works = recompute_costs(graph, stored);
     let moved = movement_sources(graph);
@@ -113,7 +113,8 @@ fn materialize_broadcast_operands(graph: &Graph, stored: &mut [bool]) {
     }
 }
 
-/// For each node, the computation whose elements it moves, or itself; concatenations count as computations.
+/// Returns, for each node, the computation whose elements it moves, or the node itself. Concatenations count as
+/// computations.
 fn movement_sources(graph: &Graph) -> Vec<NodeId> {
     let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for (at, node) in graph.nodes.iter().enumerate() {
@@ -139,7 +140,7 @@ fn movement_sources(graph: &Graph) -> Vec<NodeId> {
     moved
 }
 
-/// Who computes a node that is not in memory.
+/// The kernel that computes a node that is not in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NodeOwner {
     Nobody,
@@ -147,7 +148,7 @@ enum NodeOwner {
     Several,
 }
 
-/// What several kernels need is computed by each where that is cheap, and materialised where it is not.
+/// Materializes nodes that several kernels need, if recomputing them in each is expensive.
 fn materialize_shared(graph: &Graph, uses: &[usize], chains: &FusedMatMulSet, stored: &mut [bool]) {
     let works = recompute_costs(graph, stored);
     let carried = replaceable_results(graph, uses, stored);
@@ -161,7 +162,8 @@ fn materialize_shared(graph: &Graph, uses: &[usize], chains: &FusedMatMulSet, st
                 FusionKind::External | FusionKind::Movement | FusionKind::Anchor | FusionKind::Standalone => false,
             };
         }
-        // An anchor's epilogue and prologue are different places, so a node below it belongs to it alone.
+        // An anchor's epilogue and prologue are evaluated at different positions, so a node below the anchor belongs
+        // only to it.
         let owner = if stored[at] { NodeOwner::One(at) } else { owners[at] };
         for input in &node.inputs {
             let seen = &mut owners[input.index()];
@@ -175,7 +177,7 @@ fn materialize_shared(graph: &Graph, uses: &[usize], chains: &FusedMatMulSet, st
     }
 }
 
-/// Nodes that can be stored instead of a kernel's result, as its only consumers of that shape.
+/// Returns the nodes that can be stored instead of a kernel's result, as its only consumers of that shape.
 fn replaceable_results(graph: &Graph, uses: &[usize], stored: &[bool]) -> Vec<bool> {
     let mut carried = vec![false; graph.nodes.len()];
     for (at, node) in graph.nodes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Operands of matrix products read where they lie: transposed, shared by batches, or under another shape.
+//! Operands of matrix products read in place: transposed, shared by batches, or reshaped.
 
 use saggar_tensor::op::{MovementOp, Op};
 use saggar_tensor::{Graph, NodeId};
@@ -8,18 +8,18 @@ use super::fusion_kind::reshape_base;
 use super::iteration_space::{AffineExpr, ElementAccess, IterationSpace};
 use crate::limits::MATRIX_MOVEMENTS_MAX;
 
-/// A matrix operand as it lies in memory.
+/// A matrix operand as stored in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MatrixView {
-    /// The node that lies there.
+    /// The node in memory.
     pub(super) node: NodeId,
-    /// Whether rows and columns have changed places.
+    /// Whether rows and columns are exchanged.
     pub(super) transposed: bool,
-    /// Elements between batches.
+    /// Elements from one batch to the next.
     pub(super) batch_stride: usize,
 }
 
-/// The operand `node [b.., rows, columns]` from as far below its movements as it can still be read as matrices.
+/// Returns the view of the operand `node [b.., rows, columns]` through as many of its movements as matrices allow.
 pub(super) fn matrix_view(graph: &Graph, node: NodeId) -> MatrixView {
     let shape = &graph.descriptor(node).shape;
     let space = IterationSpace::new(shape);
@@ -59,7 +59,8 @@ pub(super) fn matrix_view(graph: &Graph, node: NodeId) -> MatrixView {
     best
 }
 
-/// Whether matrices at `position` are transposed, and how far apart; none where they are no dense matrices.
+/// Returns whether the matrices at `position` are transposed, and the elements between batches. Returns `None` if they
+/// are not dense matrices.
 fn matrix_layout(position: &AffineExpr, dims: &[usize]) -> Option<(bool, usize)> {
     let rank = dims.len();
     let (rows, columns) = (dims[rank - 2], dims[rank - 1]);

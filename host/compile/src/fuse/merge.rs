@@ -1,4 +1,4 @@
-//! Merging kernels: element-wise work moves into the kernel that makes what it reads, and readers of one value join.
+//! Merges kernels: element-wise work moves into the kernel that produces its operand, and readers of one value join.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ struct GroupMerger<'a> {
     context: &'a FusionContext<'a>,
     groups: Vec<Option<FusionGroup>>,
     order: TopologicalOrder,
-    /// For each node, which group computes it.
+    /// For each node, the group that computes it.
     maker: Vec<Option<usize>>,
-    /// For each node, which groups read it.
+    /// For each node, the groups that read it.
     readers: Vec<BTreeSet<usize>>,
-    /// Those of them that are maps.
+    /// For each node, the reading groups that are maps.
     maps: Vec<BTreeSet<usize>>,
-    /// Instructions of the kernels that were built to see whether they can be merged.
+    /// Instructions of all candidate kernels built so far.
     instructions: usize,
 }
 
-/// Merges what can be merged, in the order of `groups`, which is topological.
+/// Merges groups where possible, in the order of `groups`, which is topological.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn merge_groups(
     context: &FusionContext<'_>,
     groups: Vec<FusionGroup>,
@@ -72,7 +72,7 @@ impl GroupMerger<'_> {
         }
     }
 
-    /// Merges one reader of what group `at` stores into it.
+    /// Merges one reader of the results of group `at` into it.
     fn merge_consumer(&mut self, at: usize) -> Result<bool, InterruptedError> {
         let Some(group) = &self.groups[at] else { return Ok(false) };
         let first = |root: &NodeId| self.readers[root.index()].iter().take(MERGE_PARTNERS_MAX);
@@ -80,7 +80,7 @@ impl GroupMerger<'_> {
         self.merge_first_of(at, readers)
     }
 
-    /// Merges one map that reads what map `at` reads into it.
+    /// Merges one map into map `at` that reads a value that `at` reads.
     fn merge_sibling(&mut self, at: usize) -> Result<bool, InterruptedError> {
         let Some(group) = &self.groups[at] else { return Ok(false) };
         if group.anchor.is_some() {
@@ -92,7 +92,8 @@ impl GroupMerger<'_> {
         self.merge_first_of(at, partners)
     }
 
-    /// Merges the first of `others` that can be merged into `at`; false if none of those that are considered can.
+    /// Merges the first mergeable group of `others` into `at`. Returns false if none of the considered groups can be
+    /// merged.
     fn merge_first_of(&mut self, at: usize, others: BTreeSet<usize>) -> Result<bool, InterruptedError> {
         for other in others.into_iter().take(MERGE_PARTNERS_MAX) {
             self.context.interrupt.check()?;
@@ -106,7 +107,7 @@ impl GroupMerger<'_> {
         Ok(false)
     }
 
-    /// Merges `other` into `at` if that is possible.
+    /// Merges `other` into `at` if possible.
     fn try_merge(&mut self, at: usize, other: usize) -> bool {
         if !self.is_mergeable(at, other) {
             return false;
@@ -124,7 +125,7 @@ impl GroupMerger<'_> {
         true
     }
 
-    /// Whether two groups may become one, as far as that can be told without building it.
+    /// Returns whether two groups can become one, as far as this is known without building the kernel.
     fn is_mergeable(&self, at: usize, other: usize) -> bool {
         let graph = self.context.graph;
         let (Some(first), Some(second)) = (&self.groups[at], &self.groups[other]) else { return false };
@@ -146,7 +147,7 @@ impl GroupMerger<'_> {
         loads.len() + roots.len() - in_place_update_count(self.context, anchor, &roots, &loads) <= values_max
     }
 
-    /// What both groups leave in memory if they become one.
+    /// Returns the nodes that the merged group of both leaves in memory.
     fn merged_roots(&self, at: usize, other: usize, first: &FusionGroup, second: &FusionGroup) -> BTreeSet<NodeId> {
         let elsewhere = |node: &NodeId| self.readers[node.index()].iter().any(|&one| one != at && one != other);
         let is_kept = |root: &&NodeId| self.context.required.contains(root) || elsewhere(root);
@@ -159,7 +160,7 @@ impl GroupMerger<'_> {
         let roots = self.merged_roots(at, other, first, second);
         let anchor = first.anchor.or(second.anchor);
         let merged = build_group(self.context, anchor, local, roots).ok()?;
-        // Only maps may read a variable that they write.
+        // Only maps can read a variable that they write.
         let updates = merged.anchor.is_some()
             && merged.roots.iter().any(|root| {
                 let variable = self.context.assigned.get(root);
@@ -169,8 +170,8 @@ impl GroupMerger<'_> {
             .then_some(merged)
     }
 
-    /// The groups after `first` that `last` depends on, other than `first`; `None` if one of them depends on `first`, or if
-    /// finding out takes too long.
+    /// Returns the groups after `first` that `last` depends on, other than `first`. Returns `None` if one of them
+    /// depends on `first`, or if the search takes too long.
     fn groups_between(&mut self, first: usize, last: usize) -> Option<Vec<usize>> {
         let (groups, maker) = (&self.groups, &self.maker);
         let makers = |at: usize| {

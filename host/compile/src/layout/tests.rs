@@ -9,7 +9,7 @@ fn float(dims: &[usize]) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new(dims).unwrap())
 }
 
-/// Two convolutions with what is usually between them, of one channel first.
+/// Adds two convolutions with the usual operators between them; the first has one channel.
 fn network(g: &mut GraphBuilder) -> (Vec<NodeId>, NodeId) {
     let x = g.input("x", float(&[2, 1, 12, 12])).unwrap();
     let parameters: Vec<NodeId> = [&[16usize, 1, 3, 3][..], &[16], &[32, 16, 3, 3], &[32]]

@@ -1,4 +1,4 @@
-//! What each kind of kernel computes, from whole tensors.
+//! Reference implementation of each kind of kernel, on whole tensors.
 
 mod fused_matmul;
 
@@ -12,7 +12,7 @@ use super::ReferenceMemory;
 use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
 use crate::program::{ChannelLayout, Epilogue, KernelBody, ProductOperand, ResultStore, ValueId};
 
-/// Every value that the kernel writes, with its elements.
+/// Computes every value that the kernel writes.
 pub(super) fn kernel_results(memory: &ReferenceMemory<'_>, body: &KernelBody) -> Vec<(ValueId, InterpTensor)> {
     let read = |value: &ValueId| memory.read_value(*value);
     match body {
@@ -66,7 +66,7 @@ pub(super) fn kernel_results(memory: &ReferenceMemory<'_>, body: &KernelBody) ->
     }
 }
 
-/// What a windowed kernel without an epilogue writes.
+/// Computes the result of a windowed kernel without an epilogue.
 fn windowed_result(memory: &ReferenceMemory<'_>, body: &KernelBody) -> (ValueId, InterpTensor) {
     let layout = body.layout();
     let first = |value: &ValueId| to_channels_first(layout, memory.read_value(*value));
@@ -112,7 +112,7 @@ fn windowed_result(memory: &ReferenceMemory<'_>, body: &KernelBody) -> (ValueId,
     (*output, permute_axes(&value, channels_last_axes(layout)))
 }
 
-/// Which axes stand where when channels come first.
+/// Returns the permutation that puts channels first.
 fn channels_first_axes(layout: ChannelLayout) -> [usize; 4] {
     match layout {
         ChannelLayout::ChannelsFirst => [0, 1, 2, 3],
@@ -120,7 +120,7 @@ fn channels_first_axes(layout: ChannelLayout) -> [usize; 4] {
     }
 }
 
-/// And back.
+/// Returns the inverse permutation.
 fn channels_last_axes(layout: ChannelLayout) -> [usize; 4] {
     match layout {
         ChannelLayout::ChannelsFirst => [0, 1, 2, 3],
@@ -132,7 +132,7 @@ fn permute_dims(dims: &[usize], axes: [usize; 4]) -> [usize; 4] {
     axes.map(|axis| dims[axis])
 }
 
-/// A value with its channels first.
+/// Returns a value with its channels first.
 fn to_channels_first(layout: ChannelLayout, value: InterpTensor) -> InterpTensor {
     permute_axes(&value, channels_first_axes(layout))
 }
@@ -142,7 +142,7 @@ fn permute_axes(value: &InterpTensor, axes: [usize; 4]) -> InterpTensor {
     evaluate_op(&Op::Movement(MovementOp::Transpose(axes.to_vec())), &[value], &result, InterpPrecision::Stored)
 }
 
-/// `updates` combined into `base`, or into zeros, at `indices` along the middle of `dims`.
+/// Combines `updates` into `base`, or into zeros, at `indices` along the middle axis of `dims`.
 fn scatter_updates(
     dims: &[usize; 3],
     combine: ScatterCombine,
@@ -164,7 +164,7 @@ fn scatter_updates(
     }
 }
 
-/// Whether every load of `value` is of the element at the map's own position.
+/// Returns whether every load of `value` reads the element at the map's current position.
 pub(super) fn reads_in_place(body: &KernelBody, value: ValueId) -> bool {
     let KernelBody::Map { dims, expr, .. } = body else { return false };
     let own: Vec<i64> = (0..dims.iter().product::<usize>() as i64).collect();
@@ -192,7 +192,7 @@ fn matmul_result(memory: &ReferenceMemory<'_>, body: &KernelBody) -> InterpTenso
     multiply(memory, *sizes, &load_matrices(memory, a, [sizes[0], sizes[1], sizes[3]]), b)
 }
 
-/// The matrices of a factor, as they are multiplied: `[batch, rows, columns]`.
+/// Returns the matrices of a factor in the form that is multiplied: `[batch, rows, columns]`.
 fn load_matrices(
     memory: &ReferenceMemory<'_>,
     factor: ProductOperand,
@@ -208,7 +208,7 @@ fn load_matrices(
     reshape(&gather_elements(&memory.read_value(factor.value), &at.collect::<Vec<_>>(), None), &[batch, rows, columns])
 }
 
-/// `a [batch, m, k]` by the factor `b`.
+/// Multiplies `a [batch, m, k]` by the factor `b`.
 fn multiply(
     memory: &ReferenceMemory<'_>,
     [batch, m, n, k]: [usize; 4],
@@ -240,7 +240,7 @@ fn evaluate_stores(
     stores.iter().map(|store| (store.value, registers[store.register.0 as usize].clone())).collect()
 }
 
-/// Each instruction's results at all points of `dims`, in order.
+/// Evaluates each instruction at all points of `dims`, in order.
 fn evaluate_registers(
     memory: &ReferenceMemory<'_>,
     expr: &ScalarExpr,
@@ -256,7 +256,7 @@ fn evaluate_registers(
         let on = |op: Op, operands: &[&InterpTensor]| evaluate_op(&op, operands, &result, InterpPrecision::Stored);
         let value = match instruction {
             Instruction::Load { value, view, fill } => {
-                assert_eq!(fill.is_some(), !view.bounds.is_empty(), "what has bounds has a fill");
+                assert_eq!(fill.is_some(), !view.bounds.is_empty(), "a load has a fill exactly if its view has bounds");
                 gather_elements(&memory.read_value(*value), &view_positions(view, dims), *fill)
             }
             Instruction::Immediate(scalar) => InterpTensor::full(result, *scalar),
@@ -279,7 +279,7 @@ fn evaluate_registers(
     registers
 }
 
-/// Numbers may be equal and still differ: 0 and -0.
+/// Returns whether two equal instructions can differ: the numbers 0 and -0 compare equal.
 fn is_arithmetic(instruction: &Instruction) -> bool {
     match instruction {
         Instruction::Immediate(_) | Instruction::Load { .. } => true,
@@ -293,7 +293,7 @@ fn is_arithmetic(instruction: &Instruction) -> bool {
     }
 }
 
-/// The view's element at each point in row-major order; none outside its bounds.
+/// Returns the view's element index at each point in row-major order; `None` outside its bounds.
 fn view_positions(view: &AffineView, dims: &[usize]) -> Vec<Option<i64>> {
     assert_eq!(view.strides.len(), dims.len(), "a view has the dimensions of its space");
     let mut point = vec![0i64; dims.len()];
@@ -329,7 +329,7 @@ fn random_numbers(key: &InterpTensor, stream: u32, distribution: RandomDistribut
     gather_elements(&all, &at.iter().map(|at| Some(*at)).collect::<Vec<_>>(), None)
 }
 
-/// The elements at these positions as a tensor of one dimension.
+/// Returns the elements at these positions as a tensor of one dimension.
 fn gather_elements(value: &InterpTensor, at: &[Option<i64>], fill: Option<Scalar>) -> InterpTensor {
     let result = descriptor(value.descriptor().dtype, &[at.len()]);
     let place = |at: i64| usize::try_from(at).expect("no element lies before the first");

@@ -1,4 +1,4 @@
-//! Programs beside the interpreter: what tests, fuzz targets and campaigns of random graphs ask.
+//! Comparison of compiled programs with the interpreter, for tests, fuzz targets and random-graph campaigns.
 
 use saggar_tensor::VerifiedGraph;
 use saggar_tensor::interp::{InterpElements, InterpTensor, evaluate};
@@ -7,16 +7,16 @@ use crate::program::Program;
 use crate::target::CompileTarget;
 use crate::{CompileError, compile};
 
-/// Times that a program runs: variables then hold what it wrote.
+/// Number of runs of a program. The second run sees the variables that the first wrote.
 const COMPARED_STEPS: usize = 2;
 
-/// Compiles `graph` and compares what the program computes with what the graph means.
+/// Compiles `graph` and compares the program's results with the interpreter's.
 ///
 /// # Errors
-/// A refusal of the compiler's; `Ok(Err)` describes the first difference.
+/// Returns the compiler's error if it refuses the graph; `Ok(Err)` describes the first difference.
 ///
 /// # Panics
-/// If the values are not those that the graph takes, or where [`super::run_program`] panics.
+/// Panics if the values do not match the graph's ports, or if [`super::run_program`] panics.
 pub fn compare_with_interpreter(
     graph: &VerifiedGraph,
     inputs: &[InterpTensor],
@@ -40,7 +40,8 @@ pub fn compare_with_interpreter(
     Ok(Ok(program))
 }
 
-/// Fusion changes no rounding: everything is equal, and only the sign of a zero that sums nothing is left open.
+/// Returns whether two results are equal. Fusion changes no rounding, so everything must be equal, except the sign of
+/// the zero of an empty sum.
 fn is_equal_up_to_zero_sign(a: &InterpTensor, b: &InterpTensor) -> bool {
     a.descriptor() == b.descriptor()
         && match (a.elements(), b.elements()) {

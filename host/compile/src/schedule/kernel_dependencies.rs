@@ -1,4 +1,4 @@
-//! Kernels and what must run before what.
+//! The dependency graph of kernels.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -17,13 +17,13 @@ pub(super) struct KernelDependencies {
     readers: BTreeMap<NodeId, Vec<usize>>,
     after: Vec<BTreeSet<usize>>,
     order: TopologicalOrder,
-    /// The nodes that stand for each variable's old value.
+    /// For each variable, the nodes that are its old value.
     variables: BTreeMap<u32, Vec<NodeId>>,
 }
 
 impl KernelDependencies {
     /// # Errors
-    /// `Internal` if kernels wait for each other.
+    /// Returns `Internal` if the kernels' dependencies form a cycle.
     pub(super) fn new(graph: &Graph, drafts: Vec<KernelDraft>) -> Result<KernelDependencies, CompileError> {
         let mut variables: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
         for node in (0..graph.nodes.len()).map(|at| NodeId(at as u32)) {
@@ -55,7 +55,7 @@ impl KernelDependencies {
         Ok(flow)
     }
 
-    /// Adds a kernel that nothing reads yet.
+    /// Adds a kernel that no other kernel reads yet.
     pub(super) fn push_kernel(&mut self, draft: KernelDraft) -> usize {
         let at = self.drafts.len();
         self.after.push(BTreeSet::new());
@@ -75,14 +75,14 @@ impl KernelDependencies {
         }
     }
 
-    /// How many kernels each kernel waits for.
+    /// Returns, for each kernel, the number of kernels that it waits for.
     fn dependency_counts(&self) -> Vec<usize> {
         let mut waits = vec![0; self.after.len()];
         self.after.iter().flatten().for_each(|&at| waits[at] += 1);
         waits
     }
 
-    /// The kernels in an order in which each comes after what it waits for; those in a circle are left out.
+    /// Returns the kernels in topological order, without those on a cycle.
     fn topological_order(&self) -> Vec<usize> {
         let mut waits = self.dependency_counts();
         let mut ready: BinaryHeap<Reverse<usize>> =
@@ -105,8 +105,8 @@ impl KernelDependencies {
         nodes.filter_map(|node| self.readers.get(node)).flatten().copied().collect()
     }
 
-    /// Makes `last` run after all of `first`; false, and nothing changed, if some of them need `last`, or if finding out takes
-    /// too long.
+    /// Makes `last` run after all of `first`. Returns false and changes nothing if one of them depends on `last`, or if
+    /// the search takes too long.
     pub(super) fn order_before(&mut self, first: &BTreeSet<usize>, last: usize) -> bool {
         let mut latest = None;
         for &at in first.iter().filter(|&&at| at != last) {
@@ -128,10 +128,10 @@ impl KernelDependencies {
         true
     }
 
-    /// A topological order in which memory that can be freed is freed early.
+    /// Returns a topological order that frees memory early.
     ///
     /// # Errors
-    /// `InterruptedError`.
+    /// Returns `InterruptedError` if interrupted.
     pub(super) fn memory_aware_order(
         self,
         graph: &Graph,
@@ -145,7 +145,7 @@ impl KernelDependencies {
         while let Some(&first) = ready.first() {
             interrupt.check()?;
             let best = ready.iter().take(READY_COMPARED_MAX).copied().min_by_key(|&at| (memory.growth[at], at));
-            // The graph's own order is kept but for kernels that do not need more memory.
+            // The order follows the graph, except that a kernel can run earlier if it does not increase memory use.
             let chosen = best.filter(|&at| memory.growth[at] <= 0).unwrap_or(first);
             ready.remove(&chosen);
             order.push(chosen);
@@ -162,13 +162,13 @@ impl KernelDependencies {
     }
 }
 
-/// What running a kernel next does to scratch memory.
+/// The effect of each ready kernel on scratch memory.
 struct ScratchPressure {
-    /// For each node, the bytes of scratch memory that it takes.
+    /// For each node, its bytes of scratch memory.
     scratch: Vec<i64>,
-    /// For each node, the kernels that have still to read it.
+    /// For each node, the number of kernels that have yet to read it.
     unread: Vec<usize>,
-    /// For each kernel, the bytes that it takes less those that it frees.
+    /// For each kernel, the bytes that it allocates minus the bytes that it frees.
     growth: Vec<i64>,
     has_run: Vec<bool>,
 }

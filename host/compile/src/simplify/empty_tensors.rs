@@ -1,9 +1,10 @@
-//! Tensors without elements: what reads them becomes a constant.
+//! Tensors without elements: replaces their readers by constants.
 
 use saggar_tensor::op::{IndexOp, MovementOp, Op, ReduceKind, ReduceOp, Scalar, SourceOp};
 use saggar_tensor::{DType, Descriptor, Graph, GraphNode, Shape};
 
-/// The source that a node is whose result has elements although an operand has none.
+/// Returns the source that replaces a node whose result has elements although an operand has none, or `None` if no
+/// operand is empty.
 pub(super) fn replace_empty_operands(graph: &Graph, node: &GraphNode) -> Option<Op> {
     let reads_nothing = node.inputs.iter().any(|input| graph.descriptor(*input).shape.elements() == 0);
     if !reads_nothing || node.descriptor.shape.elements() == 0 {
@@ -11,13 +12,14 @@ pub(super) fn replace_empty_operands(graph: &Graph, node: &GraphNode) -> Option<
     }
     let value = match &node.op {
         Op::Reduce(ReduceOp::Fold { kind, .. }) => Some(fold_identity(*kind, node.descriptor.dtype)),
-        // Without updates a scatter is its first operand, which has as many elements as the result.
+        // Without updates, a scatter equals its first operand, which has as many elements as the result.
         Op::Index(IndexOp::Scatter { .. }) => None,
         Op::Contract(_) | Op::Convolution(_) | Op::Index(IndexOp::Gather { .. } | IndexOp::ScatterAdd { .. }) => {
             Some(integer_scalar(node.descriptor.dtype, 0))
         }
         Op::Movement(MovementOp::Pad { value, .. }) => Some(*value),
-        // A concatenation leaves out operands without elements; none of the others turns nothing into something.
+        // A concatenation drops operands without elements. The other operators have an empty result if an operand is
+        // empty.
         Op::Movement(_) | Op::Source(_) | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Reduce(_) => None,
     };
     value.map(|value| Op::Source(SourceOp::Fill(value)))
@@ -27,7 +29,7 @@ fn integer_scalar(dtype: DType, value: i128) -> Scalar {
     if dtype.is_float() { Scalar::Float(value as f64) } else { Scalar::Int(value) }
 }
 
-/// What a fold of nothing is.
+/// Returns the result of reducing zero elements.
 fn fold_identity(kind: ReduceKind, dtype: DType) -> Scalar {
     let bits = 8 * dtype.bytes() as u32;
     let (least, greatest) = match (dtype.is_float(), dtype.is_signed_integer()) {
@@ -43,7 +45,7 @@ fn fold_identity(kind: ReduceKind, dtype: DType) -> Scalar {
     }
 }
 
-/// The descriptor with another size along one axis, of at most as many elements.
+/// Returns the descriptor with `size` along one axis, which must not increase the number of elements.
 pub(super) fn resize_axis(descriptor: &Descriptor, axis: usize, size: usize) -> Descriptor {
     let mut dims = descriptor.shape.to_vec();
     dims[axis] = size;

@@ -1,10 +1,10 @@
-//! Operators that change nothing, and operators of constants.
+//! Folds operators that change nothing, and operators of constants.
 
 use saggar_tensor::interp::{InterpElements, InterpPrecision, InterpTensor, evaluate_op};
 use saggar_tensor::op::{BinaryOp, IndexOp, MovementOp, Op, ReduceKind, ReduceOp, Scalar, SourceOp, UnaryOp};
 use saggar_tensor::{Descriptor, Graph, GraphNode, NodeId, Shape};
 
-/// The operand that the node is equal to, element by element and bit by bit (all NaNs being one).
+/// Returns the operand that equals the node element by element and bit by bit (all NaNs count as equal), or `None`.
 pub(super) fn equal_operand(graph: &Graph, node: &GraphNode) -> Option<NodeId> {
     let operand = *node.inputs.first()?;
     let unchanged = match &node.op {
@@ -84,7 +84,7 @@ fn equal_binary_operand(graph: &Graph, binary: BinaryOp, a: NodeId, b: NodeId) -
     }
 }
 
-/// What every element of a node is, where it is a fill.
+/// Returns the value of every element of a node, or `None` if the node is not a fill.
 pub(super) fn fill_value(graph: &Graph, node: NodeId) -> Option<Scalar> {
     match &graph.node(node).op {
         Op::Source(SourceOp::Fill(scalar)) => Some(*scalar),
@@ -100,7 +100,7 @@ pub(super) fn fill_value(graph: &Graph, node: NodeId) -> Option<Scalar> {
     }
 }
 
-/// The fill that the node is: element-wise work and movements of fills, and constants of one element.
+/// Returns the fill that the node equals, for element-wise work and movements of fills and of one-element constants.
 pub(super) fn constant_fold(graph: &Graph, node: &GraphNode) -> Option<Op> {
     let scalar = match &node.op {
         Op::Source(SourceOp::Constant(constant)) if node.descriptor.shape.elements() == 1 => {

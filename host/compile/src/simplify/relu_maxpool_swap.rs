@@ -1,4 +1,4 @@
-//! A rectifier before windows' largest elements instead of after them, where it costs nothing.
+//! Swaps ReLU and max pooling so that ReLU runs first, if that costs nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,20 @@ use saggar_tensor::{Descriptor, Graph, GraphNode, InterruptCheck, InterruptedErr
 
 use super::{push_node, relu_slope};
 
-/// Rewrites `relu_slope(max-pool2d(x))` as `max-pool2d(relu_slope(x))` where `x` is computed, and used for nothing else: the kernel that
-/// computes it then rectifies it on the way to memory, and the one after the pool is spared.
+/// Rewrites `relu(max-pool2d(x))` as `max-pool2d(relu(x))` if the graph computes `x` and uses it for nothing else. The
+/// kernel that computes `x` then applies ReLU before it stores the result, and no kernel is needed after the pool.
 ///
-/// The two are equal where every window has an element of `x`: what is rectified keeps its order, NaN is the largest before
-/// and after, and where the largest is not positive, -0 included, both are the rectifier's zero.
+/// Both forms are equal if every window has an element of `x`: ReLU keeps the order of elements, NaN is the largest
+/// element before and after, and if the largest element is not positive (-0 included), both results are the ReLU's
+/// zero.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn swap_relu_and_max_pool(graph: &Graph, interrupt: &InterruptCheck<'_>) -> Result<Graph, InterruptedError> {
     let users = node_users(graph);
     let mut rewritten = super::copy_ports(graph);
     let mut places: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
-    // Rectifiers that are spared, and the pools before them.
+    // Removed ReLU nodes, and the pools before them.
     let mut spared: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for (at, node) in graph.nodes.iter().enumerate() {
         interrupt.check()?;
@@ -40,7 +41,7 @@ pub(super) fn swap_relu_and_max_pool(graph: &Graph, interrupt: &InterruptCheck<'
     Ok(rewritten)
 }
 
-/// Those that read each node; an output or an assignment reads its node for itself.
+/// Returns the readers of each node. An output or assignment counts as a reader: it adds the node itself.
 fn node_users(graph: &Graph) -> Vec<Vec<NodeId>> {
     let mut users = vec![Vec::new(); graph.nodes.len()];
     for (at, node) in graph.nodes.iter().enumerate() {
@@ -51,8 +52,8 @@ fn node_users(graph: &Graph) -> Vec<Vec<NodeId>> {
     users
 }
 
-/// Zeros, condition and result of what rectifies the largest of windows of what nothing else reads, if nothing else reads
-/// those.
+/// Returns zeros, condition and result of the ReLU of the max pool `at`. Returns `None` if something else reads the
+/// pool, its operand or the condition, or if the rewrite does not apply.
 fn match_relu_of_max_pool(graph: &Graph, users: &[Vec<NodeId>], at: NodeId) -> Option<[NodeId; 3]> {
     let node = graph.node(at);
     let Op::Convolution(ConvolutionOp::Pool2d { kind: PoolKind::Max, pool }) = &node.op else { return None };
@@ -68,12 +69,13 @@ fn match_relu_of_max_pool(graph: &Graph, users: &[Vec<NodeId>], at: NodeId) -> O
     (every_window_has_elements(pool) && is_computed && is_alone && is_rectified).then_some([zero, condition, result])
 }
 
-/// Whether every window has an element: padding is less than a window, but taps that are apart may miss what is there.
+/// Returns whether every window has an element. Padding is smaller than a window, but dilated taps can miss all
+/// elements.
 fn every_window_has_elements(pool: &Pool2d) -> bool {
     pool.padding == [0; 4] || pool.dilations == [1, 1]
 }
 
-/// `x <= 0 ? 0 : x` as another rectifier's zeros, condition and result have it: zeros may be -0.
+/// Adds `x <= 0 ? 0 : x` with the operators and labels of an existing ReLU, whose zero can be -0.
 fn push_relu(graph: &mut Graph, x: NodeId, [zero, condition, result]: [&GraphNode; 3]) -> NodeId {
     let of = graph.descriptor(x).clone();
     let compared = Descriptor::new(condition.descriptor.dtype, of.shape.clone());

@@ -1,4 +1,4 @@
-//! A rectifier's slope from its result, so that its operand need not outlive the forward pass.
+//! Computes a ReLU's slope from its result, so that its operand is not kept after the forward pass.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use saggar_tensor::{Graph, GraphNode, InterruptCheck, InterruptedError, NodeId};
 
 use super::identity_folding::fill_value;
 
-/// Rewrites later uses of `x <= 0` as `y <= 0` where `y = x <= 0 ? 0 : x`.
+/// Rewrites later uses of `x <= 0` as `y <= 0` if `y = x <= 0 ? 0 : x`.
 ///
-/// The two are equal: a positive `x` is `y`, a NaN compares false in both, and everything else makes `y` 0.
+/// Both conditions are equal: a positive `x` equals `y`, a NaN compares false in both, and any other `x` makes `y` 0.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn relu_slope_from_results(
     graph: &Graph,
     interrupt: &InterruptCheck<'_>,
 ) -> Result<Graph, InterruptedError> {
-    // For each condition, the rectified value and the zeros it is compared with.
+    // For each condition, the ReLU's result and the zeros that it is compared with.
     let mut rectified: BTreeMap<NodeId, (NodeId, NodeId)> = BTreeMap::new();
     let mut rewritten = super::copy_ports(graph);
     let mut places: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
@@ -41,7 +41,7 @@ pub(super) fn relu_slope_from_results(
     Ok(rewritten)
 }
 
-/// The condition, the zeros and the operand of `x <= 0 ? 0 : x`.
+/// Returns condition, zeros and operand of `x <= 0 ? 0 : x`, or `None` if the node is not a ReLU.
 pub(super) fn match_relu(graph: &Graph, node: &GraphNode) -> Option<[NodeId; 3]> {
     let Op::Select = node.op else { return None };
     let [condition, zero, x]: [NodeId; 3] = node.inputs[..].try_into().ok()?;

@@ -106,15 +106,15 @@ fn the_relu_gradient_reads_the_result_instead_of_the_operand() {
     let z = graph.nodes.iter().position(|node| node.op.name() == "exp").unwrap();
     let readers: Vec<&str> =
         graph.nodes.iter().filter(|node| node.inputs.contains(&NodeId(z as u32))).map(|n| n.op.name()).collect();
-    assert_eq!(readers, ["lesser-or-equal", "where"], "only the rectifier itself reads its operand");
+    assert_eq!(readers, ["lesser-or-equal", "where"], "only the ReLU reads its operand");
 }
 
-/// What becomes of `relu(max-pool2d(tanh(x)))`; `more` may use the nodes of tanh and pool.
+/// Returns the operators of the simplified `relu(max-pool2d(tanh(x)))`; `more` can use the nodes of tanh and pool.
 fn simplify_relu_of_max_pool(pool: Pool2d, more: impl FnOnce(&mut GraphBuilder, [NodeId; 2])) -> Vec<&'static str> {
     simplify_relu_with_zero(pool, 0.0, more)
 }
 
-/// As [`simplify_relu_of_max_pool`], with this zero.
+/// As [`simplify_relu_of_max_pool`], with `zero` as the ReLU's zero.
 fn simplify_relu_with_zero(
     pool: Pool2d,
     zero: f64,
@@ -131,7 +131,7 @@ fn simplify_relu_with_zero(
     more(&mut builder, [x, largest]);
     let before = verify(builder.finish()).unwrap();
     let graph = simplify(&before, &InterruptCheck::never()).unwrap();
-    // NaN, both zeros, what tanh makes -1 and 1, and windows without anything positive.
+    // NaN, both zeros, values whose tanh is -1 and 1, and windows without positive elements.
     let values = [f64::NAN, -0.0, 0.0, f64::NEG_INFINITY, f64::INFINITY, -1.5, 0.5];
     let values: Vec<f64> = (0..72).map(|at| if at < 36 { values[at * at % 7] } else { -1.0 }).collect();
     let x = InterpTensor::from_numbers(DType::F32, Shape::new([1, 2, 6, 6]).unwrap(), &values).unwrap();
@@ -151,16 +151,16 @@ fn relu_moves_before_max_pool_if_nothing_else_reads_the_pool() {
     assert_eq!(simplify_relu_with_zero(plain, -0.0, |_, _| {}), before);
     assert_eq!(simplify_relu_of_max_pool(Pool2d { padding: [1; 4], ..plain }, |_, _| {}), before);
     assert_eq!(simplify_relu_of_max_pool(Pool2d { dilations: [2, 2], ..plain }, |_, _| {}), before);
-    // Taps that are apart may all lie in the padding, and that is no zero.
+    // All taps of a dilated window can be padding, and padding is not zero.
     assert_eq!(simplify_relu_of_max_pool(Pool2d { padding: [2; 4], dilations: [7, 7], ..plain }, |_, _| {}), after);
     for read in 0..2 {
         let nodes = simplify_relu_of_max_pool(plain, |b, nodes| b.output("more", nodes[read]).unwrap());
-        assert_eq!(nodes, after, "what is pooled, or the largest ones, are wanted themselves");
+        assert_eq!(nodes, after, "the pooled value or the maxima are outputs");
     }
     let gradient = simplify_relu_of_max_pool(plain, |b, [x, largest]| {
         let sum = b.reduce_sum(largest, &[0, 1, 2, 3], false).unwrap();
         let slope = saggar_tensor::grad::gradients(b, sum, &[x]).unwrap();
         b.output("slope", slope[0]).unwrap();
     });
-    assert_eq!(gradient[..6], after, "a gradient reads them, too: {gradient:?}");
+    assert_eq!(gradient[..6], after, "a gradient also reads them: {gradient:?}");
 }

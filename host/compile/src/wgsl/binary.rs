@@ -1,4 +1,4 @@
-//! Operators of two operands.
+//! WGSL for operators of two operands.
 
 use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, Scalar};
@@ -7,7 +7,7 @@ use super::expression::scalar_literal;
 use super::unary::narrow_to_dtype;
 use super::wide_integer::{WideIntegers, is_wide, sign_suffix};
 
-/// `op` applied to the expressions `a` and `b`, both of type `dtype`.
+/// Returns `op` applied to the expressions `a` and `b`, both of type `dtype`.
 pub(super) fn binary_expression(wide: WideIntegers, op: BinaryOp, dtype: DType, a: &str, b: &str) -> String {
     let truth = |condition: String| format!("select(0u, 1u, {condition})");
     let in_words = wide.is_emulated(dtype);
@@ -34,7 +34,7 @@ pub(super) fn binary_expression(wide: WideIntegers, op: BinaryOp, dtype: DType, 
         BinaryOp::Min => format!("min({a}, {b})"),
         BinaryOp::Equal => truth(format!("{a} == {b}")),
         BinaryOp::Less => truth(less_expression(wide, dtype, a, b)),
-        // Not for floats: of NaN and another neither is less.
+        // Not for floats: if an operand is NaN, `a <= b` is false but `!(b < a)` is true.
         BinaryOp::LessOrEqual if is_wide(dtype) => truth(format!("!{}", less_expression(wide, dtype, b, a))),
         BinaryOp::LessOrEqual => truth(format!("{a} <= {b}")),
         BinaryOp::LogicalAnd => truth(format!("{a} != 0u && {b} != 0u")),
@@ -43,7 +43,7 @@ pub(super) fn binary_expression(wide: WideIntegers, op: BinaryOp, dtype: DType, 
     }
 }
 
-/// Whether `a < b`. Of 64 bits, by halves.
+/// Returns the expression `a < b`. 64-bit integers are compared by halves.
 pub(super) fn less_expression(wide: WideIntegers, dtype: DType, a: &str, b: &str) -> String {
     match is_wide(dtype) {
         true if wide.is_emulated(dtype) => format!("wide_less_{}({a}, {b})", sign_suffix(dtype)),

@@ -1,18 +1,18 @@
-//! Matrix products: tiles in registers straight from storage, or staged through workgroup memory.
+//! WGSL for matrix products: register tiles read directly from storage, or tiles staged in workgroup memory.
 
 use super::expression::finish_function;
 use super::tile::{self, ContiguousAxis, TileOperand, TileOutput};
 use crate::program::{Epilogue, ValueId};
 use crate::wgsl::writer::ShaderWriter;
 
-/// One factor.
+/// One factor of a matrix product.
 pub(super) struct MatMulOperand {
     pub(super) value: ValueId,
     pub(super) transposed: bool,
     pub(super) batch_stride: usize,
 }
 
-/// `batch` products of `m x k` and `k x n`.
+/// Writes `batch` products of `m x k` and `k x n`.
 pub(super) fn mat_mul(
     w: &mut ShaderWriter<'_>,
     sizes: [usize; 4],
@@ -31,13 +31,13 @@ pub(super) fn mat_mul(
     };
     let [a, b] = [
         MatrixTileOperand::new(w, a, strides(a, m, k), m, k),
-        // `b` is k x n unless transposed, so its strides are the other way round.
+        // `b` is k x n unless transposed, so its strides are in reverse order.
         MatrixTileOperand::new(w, b, if b.transposed { [k, 1] } else { [1, n] }, n, k),
     ];
     tile::tiled_product(w, sizes, &plan, [&a, &b], &finished)
 }
 
-/// Elements between neighbours along the operand's own outer dimension and along `k`.
+/// Returns the strides along the operand's outer dimension and along `k`, in elements.
 fn strides(operand: &MatMulOperand, outer: usize, k: usize) -> [usize; 2] {
     if operand.transposed { [1, outer] } else { [k, 1] }
 }
@@ -50,13 +50,13 @@ fn batch_offset(operand: &MatMulOperand) -> String {
     if operand.batch_stride == 0 { String::new() } else { format!("batch * {}u + ", operand.batch_stride) }
 }
 
-/// One invocation computes up to 4 x 4 elements. Its columns are `columns` apart, so that neighbouring lanes read
-/// neighbouring elements.
+/// Writes a product in which each invocation computes up to 4 x 4 elements (8 x 8 on a CPU). Its columns are `columns`
+/// elements from each other, so that neighbouring lanes read neighbouring elements.
 fn untiled_matmul(w: &mut ShaderWriter<'_>, [batch, m, n, k]: [usize; 4], a: &MatMulOperand, b: &MatMulOperand) {
-    // Few results want more lanes instead of larger tiles.
+    // Few results need more lanes instead of larger tiles.
     let side = match batch * m * n {
         ..0x400 => 1,
-        // On a processor, loads are dearer than a tile too large for its registers.
+        // On a CPU, loads cost more than register spills of a large tile.
         0x4000.. if !w.tuning.workgroup_memory => 8,
         _ => 4,
     };
@@ -67,7 +67,7 @@ fn untiled_matmul(w: &mut ShaderWriter<'_>, [batch, m, n, k]: [usize; 4], a: &Ma
     w.line(format!("let row = ((id / {columns}u) % {rows}u) * {height}u;"));
     w.line(format!("let batch = id / {}u;", rows * columns));
     let [a_row, a_step] = strides(a, m, k);
-    // `b` is k x n unless transposed, so its strides are the other way round.
+    // `b` is k x n unless transposed, so its strides are in reverse order.
     let [b_column, b_step] = if b.transposed { [k, 1] } else { [1, n] };
     for i in 0..height {
         let clamped = format!("min(row + {i}u, {}u)", m - 1);
@@ -109,8 +109,8 @@ fn untiled_matmul(w: &mut ShaderWriter<'_>, [batch, m, n, k]: [usize; 4], a: &Ma
     (0..3).for_each(|_| w.close());
 }
 
-/// A matrix as a factor: `side` elements from one of its rows to the next for the first factor, or of its columns for the
-/// second, and `depth` along `k`, one of them 1.
+/// A matrix as a tile operand. `side` is the stride between rows of the first factor or columns of the second, and
+/// `depth` the stride along `k`, in elements; one of them is 1.
 pub(super) struct MatrixTileOperand<'a> {
     operand: &'a MatMulOperand,
     strides: [usize; 2],
@@ -118,7 +118,7 @@ pub(super) struct MatrixTileOperand<'a> {
 }
 
 impl MatrixTileOperand<'_> {
-    /// The factor of a product of `sizes`, whose own side is `size` long.
+    /// Creates the operand of a product; its side has length `size`.
     pub(super) fn new<'a>(
         w: &ShaderWriter<'_>,
         operand: &'a MatMulOperand,
@@ -156,7 +156,7 @@ impl TileOperand for MatrixTileOperand<'_> {
     }
 }
 
-/// Sums of a product, to be finished over `[batch, m, n]`.
+/// The results of a product, stored by an epilogue over `[batch, m, n]`.
 struct MatMulOutput<'a> {
     sizes: [usize; 3],
     epilogue: &'a Epilogue,

@@ -1,5 +1,5 @@
-//! Convolutions and their adjoints: as products in tiles where an adapter's lanes share memory and the sizes fill a tile, as
-//! direct loops otherwise.
+//! WGSL for convolutions and their adjoints: tiled products if the adapter has workgroup memory and the sizes fill a
+//! tile, direct loops otherwise.
 
 mod direct;
 mod tiled;
@@ -14,7 +14,7 @@ fn four_dims(dims: &[usize]) -> [usize; 4] {
     [dims[0], dims[1], dims[2], dims[3]]
 }
 
-/// `[n, c, h, w]` and filter `[o, c/groups, kh, kw]` to `[n, o, oh, ow]`.
+/// Writes a convolution: `[n, c, h, w]` and filter `[o, c/groups, kh, kw]` to `[n, o, oh, ow]`.
 pub(super) fn conv2d(
     w: &mut ShaderWriter<'_>,
     conv: &Conv2d,
@@ -33,7 +33,7 @@ pub(super) fn conv2d(
     direct::conv2d(w, conv, input, filter, result)
 }
 
-/// Adjoint in the input: `[n, o, oh, ow]` and filter to `[n, c, h, w]`.
+/// Writes the adjoint with respect to the input: `[n, o, oh, ow]` and filter to `[n, c, h, w]`.
 pub(super) fn input_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, gradient: ValueId, filter: ValueId, output: ValueId) {
     if w.dims(output).contains(&0) {
         return;
@@ -44,7 +44,7 @@ pub(super) fn input_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, gradient: Valu
     direct::input_grad(w, conv, gradient, filter, output)
 }
 
-/// Adjoint in the filter: `[n, c, h, w]` and `[n, o, oh, ow]` to `[o, c/groups, kh, kw]`.
+/// Writes the adjoint with respect to the filter: `[n, c, h, w]` and `[n, o, oh, ow]` to `[o, c/groups, kh, kw]`.
 pub(super) fn filter_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, input: ValueId, gradient: ValueId, output: ValueId) {
     if w.dims(output).contains(&0) {
         return;

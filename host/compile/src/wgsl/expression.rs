@@ -1,4 +1,4 @@
-//! Straight-line expressions as `let` statements, one for each instruction.
+//! WGSL for straight-line expressions: one `let` statement per instruction.
 
 use saggar_tensor::DType;
 use saggar_tensor::interp::float16;
@@ -10,21 +10,21 @@ use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
 use crate::program::{Epilogue, ResultStore};
 use crate::wgsl::writer::ShaderWriter;
 
-/// Where in its iteration space an expression is evaluated.
+/// The point of the iteration space at which an expression is evaluated.
 pub(super) struct EvaluationPoint<'a> {
     /// Sizes of the iteration space.
     pub(super) dims: &'a [usize],
     /// `u32` expressions, one for each dimension.
     pub(super) coordinates: &'a [String],
-    /// The row-major index over `dims`, where some variable holds it.
+    /// The name of a variable with the row-major index over `dims`, if there is one.
     pub(super) linear: Option<&'a str>,
-    /// What `Instruction::Accumulated`, or in a chain's link each `Instruction::FusedProduct`, stands for.
+    /// Names for `Instruction::Accumulated`, or for each `Instruction::Product` of a fused matmul's score expression.
     pub(super) accumulated: &'a [&'a str],
-    /// Registers are named `{prefix}0`, `{prefix}1`, ...
+    /// Prefix of register names: `{prefix}0`, `{prefix}1`, ...
     pub(super) prefix: &'a str,
 }
 
-/// Which coordinates `expr` needs, given whether the linear index is at hand.
+/// Returns which coordinates `expr` needs. `linear` says whether a variable holds the linear index.
 pub(super) fn needed_coordinates(expr: &ScalarExpr, dims: &[usize], linear: bool) -> Vec<bool> {
     let mut wanted = vec![false; dims.len()];
     for (instruction, _) in &expr.instructions {
@@ -83,7 +83,7 @@ pub(super) fn write_expr(w: &mut ShaderWriter<'_>, expr: &ScalarExpr, point: &Ev
                     RandomDistribution::Uniform => format!("f32({bits} >> 8u) * 5.9604644775390625e-8"),
                 }
             }
-            // Sums of half-precision numbers come unrounded.
+            // Sums of half-precision numbers are not yet rounded.
             Instruction::Accumulated => unary::narrow_to_dtype(*dtype, accumulated_name(point, 0)),
             Instruction::Product(number) => unary::narrow_to_dtype(*dtype, accumulated_name(point, *number as usize)),
             Instruction::Unary(op, a) => {
@@ -117,14 +117,14 @@ fn accumulated_name(point: &EvaluationPoint<'_>, number: usize) -> String {
     point.accumulated.get(number).copied().unwrap_or("0.0").to_owned()
 }
 
-/// Writes the assignments of `write_stores` at row-major index `linear`.
+/// Writes the assignments of `stores` at row-major index `linear`.
 pub(super) fn write_stores(w: &mut ShaderWriter<'_>, stores: &[ResultStore], linear: &str, prefix: &str) {
     for store in stores {
         w.assign(store.value, linear, &format!("{prefix}{}", store.register.0));
     }
 }
 
-/// Writes `write_epilogue` for the element `accumulated` at `linear`.
+/// Writes the epilogue for the element `accumulated` at `linear`.
 pub(super) fn write_epilogue(
     w: &mut ShaderWriter<'_>,
     epilogue: &Epilogue,
@@ -138,7 +138,7 @@ pub(super) fn write_epilogue(
     write_stores(w, &epilogue.stores, linear, "e")
 }
 
-/// Writes a function `finish(c0, ..., linear, accumulated)` that applies `write_epilogue` over `dims`.
+/// Writes a function `finish(c0, ..., linear, accumulated)` that applies the epilogue over `dims`.
 pub(super) fn finish_function(w: &mut ShaderWriter<'_>, result: &Epilogue, dims: &[usize]) {
     let names: Vec<String> = (0..dims.len()).map(|axis| format!("c{axis}")).collect();
     let parameters: String = names.iter().map(|name| format!("{name}: u32, ")).collect();
@@ -147,7 +147,7 @@ pub(super) fn finish_function(w: &mut ShaderWriter<'_>, result: &Epilogue, dims:
     })
 }
 
-/// A constant of type `dtype`. Floats that a WGSL literal cannot say come from their bits.
+/// Returns a constant of type `dtype`. Floats that a WGSL literal cannot express are built from their bits.
 pub(super) fn scalar_literal(wide: WideIntegers, value: Scalar, dtype: DType) -> String {
     if wide.is_emulated(dtype) {
         return wide_integer::word_literal(integer_value(value));
@@ -161,7 +161,7 @@ pub(super) fn scalar_literal(wide: WideIntegers, value: Scalar, dtype: DType) ->
         }
         DType::I64 => {
             let value = integer_value(value);
-            // The sign is no part of a literal, and no signed literal reaches 2^63.
+            // A literal has no sign, and no signed literal reaches 2^63.
             if value == i128::from(i64::MIN) { "i64(9223372036854775808lu)".to_owned() } else { format!("{value}li") }
         }
         DType::U32 | DType::U8 => format!("{}u", integer_value(value)),
@@ -180,7 +180,7 @@ fn float_literal(value: f32) -> String {
 fn integer_value(value: Scalar) -> i128 {
     match value {
         Scalar::Int(value) => value,
-        // Inference allows only integers here; the cast keeps this total.
+        // Inference allows only integers here; the cast makes the match total.
         Scalar::Float(value) => value as i128,
     }
 }
@@ -193,7 +193,7 @@ fn register_name(point: &EvaluationPoint<'_>, register: Register) -> String {
     format!("{}{}", point.prefix, register.0)
 }
 
-/// Whether the view's index is the row-major index over `dims`.
+/// Returns whether the view's index is the row-major index over `dims`.
 fn is_linear(view: &AffineView, dims: &[usize]) -> bool {
     let mut stride = 1;
     for axis in (0..dims.len()).rev() {
@@ -205,7 +205,7 @@ fn is_linear(view: &AffineView, dims: &[usize]) -> bool {
     view.offset == 0
 }
 
-/// The element index as a `u32` expression. Arithmetic wraps, so negative offsets and strides need no signs.
+/// Returns the element index as a `u32` expression. Arithmetic wraps, so negative offsets and strides work unsigned.
 fn index_expression(view: &AffineView, point: &EvaluationPoint<'_>) -> String {
     if let Some(linear) = point.linear
         && is_linear(view, point.dims)
@@ -226,7 +226,7 @@ fn index_expression(view: &AffineView, point: &EvaluationPoint<'_>) -> String {
     if terms.is_empty() { "0u".to_owned() } else { terms.join(" + ") }
 }
 
-/// The condition under which the view is inside its bounds; none where it always is.
+/// Returns the condition that the view is inside its bounds, or `None` if it always is.
 fn bounds_condition(view: &AffineView, point: &EvaluationPoint<'_>) -> Option<String> {
     let mut conditions = Vec::new();
     for bound in &view.bounds {

@@ -1,7 +1,7 @@
-//! Chains: folds and products of a matrix that is computed where it is used. By workgroups that each have some of its rows and
-//! go through its columns piece by piece, or, where lanes share no memory, by a lane for each row.
+//! WGSL for fused matmuls: reductions and products of a matrix that is computed where it is used. Each workgroup takes
+//! some rows and processes the columns tile by tile. Without workgroup memory, each lane takes one row.
 //!
-//! A softmax over the rows is computed on the way: what is summed so far is scaled down whenever a larger element is found.
+//! A softmax over the rows is computed online: whenever a larger element is found, the partial sums are scaled down.
 //!
 //! Sources: Dao et al., FlashAttention, arXiv:2205.14135; Milakov and Gimelshein, arXiv:1805.02867.
 
@@ -18,7 +18,7 @@ use crate::expr::ScalarExpr;
 use crate::program::{Epilogue, FusedConsumer, FusedProduct, SoftmaxStatistics};
 use crate::wgsl::writer::ShaderWriter;
 
-/// A chain's description, as in `KernelBody::FusedMatMul`.
+/// The description of a fused matmul, as in `KernelBody::Chain`.
 pub(super) struct FusedMatMul<'a> {
     pub(super) dims: &'a [usize],
     pub(super) products: &'a [FusedProduct],
@@ -42,7 +42,7 @@ pub(super) fn fused_matmul(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>) {
     }
 }
 
-/// Writes a function `score_expr(o0, ..., product0, ...)` that gives the element at a place of the matrix.
+/// Writes a function `score_expr(o0, ..., product0, ...)` that returns one element of the matrix.
 fn score_function(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>) {
     let names: Vec<String> = (0..chain.dims.len()).map(|axis| format!("o{axis}")).collect();
     let products: Vec<String> = (0..chain.products.len()).map(|number| format!("product{number}")).collect();
@@ -62,10 +62,10 @@ fn score_function(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>) {
     })
 }
 
-/// The largest of no elements. It is finite, so that an element of minus infinity has no weight, and not NaN.
+/// The maximum of zero elements. It is finite, so that an element of minus infinity gets weight 0 instead of NaN.
 const LOWEST: &str = "-3.4028234e38";
 
-/// A score that has no weight.
+/// Returns a score with weight 0.
 fn masked_score() -> String {
     scalar_literal(WideIntegers::Native, Scalar::Float(f64::NEG_INFINITY), DType::F32)
 }
@@ -87,26 +87,26 @@ impl FusedMatMul<'_> {
         self.dims[self.dims.len() - 1]
     }
 
-    /// Names the coordinates of `batch`: the link's, and the results'.
+    /// Names the coordinates of `batch`: those of the score expression, and those of the results.
     fn coordinates(&self, w: &mut ShaderWriter<'_>) -> [Vec<String>; 2] {
         let batches = self.results.len() - if matches!(self.consumer, FusedConsumer::Fold(_)) { 1 } else { 2 };
         let links = w.coordinates(&self.dims[..self.dims.len() - 2], "batch", "o", &[]);
         [links, w.coordinates(&self.results[..batches], "batch", "r", &[])]
     }
 
-    /// The matrix's element at a place, given the elements of the products there.
+    /// Returns the matrix element at a row and column, from the elements of the products there.
     fn element(&self, batch: &[String], row: &str, column: &str, products: &[String]) -> String {
         let places: String = batch.iter().map(|place| format!("{place}, ")).collect();
         format!("link({places}{row}, {column}, {})", products.join(", "))
     }
 
-    /// The end of a row's fold.
+    /// Writes the epilogue of a row's reduction.
     fn finish_row(&self, w: &mut ShaderWriter<'_>, batch: &[String], row: &str, total: &str) {
         let places: String = batch.iter().map(|place| format!("{place}, ")).collect();
         w.line(format!("finish({places}{row}, batch * {}u + {row}, {total});", self.rows()));
     }
 
-    /// The end of a product's sum, at a row and a column of the matrix and of what it is multiplied by.
+    /// Writes the epilogue of a product's sum, at a row of the matrix and a column of its second factor.
     fn finish_sum(&self, w: &mut ShaderWriter<'_>, batch: &[String], [row, column]: [&str; 2], sum: &str) {
         let FusedConsumer::Product { columns, turned, .. } = self.consumer else { return };
         let places: String = batch.iter().map(|place| format!("{place}, ")).collect();
@@ -118,7 +118,7 @@ impl FusedMatMul<'_> {
         });
     }
 
-    /// Stores what a softmax leaves of a row.
+    /// Stores the row statistics of a softmax.
     fn store_row(&self, w: &mut ShaderWriter<'_>, row: &str, [largest, total]: [&str; 2]) {
         let Some(softmax) = self.softmax else { return };
         let at = format!("batch * {}u + {row}", self.rows());

@@ -1,4 +1,4 @@
-//! Elements chosen by other elements' values.
+//! WGSL for gather and scatter: elements selected by index tensors.
 
 use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, Scalar, ScatterCombine};
@@ -9,14 +9,15 @@ use super::unary::cast_expression;
 use crate::program::ValueId;
 use crate::wgsl::writer::{PassBuffer, ShaderWriter};
 
-/// Names the index stored at `at` of `indices`, counted from the end if negative and clamped into `size`, `name`.
+/// Declares the variable `name`: the index stored at `at` of `indices`, counted from the end if negative and clamped
+/// into `size`.
 fn name_clamped_index(w: &mut ShaderWriter<'_>, indices: ValueId, at: &str, size: usize, name: &str) {
     let dtype = w.value(indices).descriptor.dtype;
     let wide = w.wide_integers();
     let number = |number: usize| scalar_literal(wide, Scalar::Int(number as i128), dtype);
     let (zero, size, last) = (number(0), number(size), number(size.saturating_sub(1)));
     let element = w.element(indices, at);
-    // Clamped in the indices' own type: what a narrower one would leave of a large index may lie inside.
+    // Clamped in the indices' data type: converting a large index to a narrower type first could bring it into range.
     let inside = if dtype.is_signed_integer() {
         w.line(format!("let {name}_stored = {element};"));
         let stored = format!("{name}_stored");
@@ -36,7 +37,7 @@ fn name_clamped_index(w: &mut ShaderWriter<'_>, indices: ValueId, at: &str, size
     w.line(format!("let {name} = {};", cast_expression(wide, dtype, DType::U32, &inside)));
 }
 
-/// `[before, d, after]` by indices `[count]` to `[before, count, after]`.
+/// Writes a gather: `[before, d, after]` by indices `[count]` to `[before, count, after]`.
 pub(super) fn gather(
     w: &mut ShaderWriter<'_>,
     [before, size, after]: [usize; 3],
@@ -56,7 +57,7 @@ pub(super) fn gather(
     w.assign(output, "id", &from)
 }
 
-/// What a scatter does.
+/// The description of a scatter.
 struct ScatterShader {
     dims: [usize; 3],
     combine: ScatterCombine,
@@ -64,11 +65,11 @@ struct ScatterShader {
     indices: ValueId,
     updates: ValueId,
     output: ValueId,
-    /// How many indices there are.
+    /// Number of indices.
     count: usize,
 }
 
-/// Every update combined into its place, in the order of the indices.
+/// Writes a scatter: combines every update into the element at its index, in the order of the indices.
 pub(super) fn scatter(
     w: &mut ShaderWriter<'_>,
     dims: [usize; 3],
@@ -82,7 +83,7 @@ pub(super) fn scatter(
     }
     let count = w.value(indices).descriptor.shape.elements();
     let scatter = ScatterShader { dims, combine, base, indices, updates, output, count };
-    // A table of words for the way from an update to the next one of its place has to fit into a binding.
+    // The link table has one word per update, and must fit into one binding.
     if count < 2 || results <= count || count * 4 > w.tuning.window_bytes {
         return scatter_by_scanning_indices(w, &scatter);
     }
@@ -92,7 +93,7 @@ pub(super) fn scatter(
     }
 }
 
-/// Where results are few: each looks through the indices.
+/// Writes a scatter with few results: each result scans all indices.
 fn scatter_by_scanning_indices(w: &mut ShaderWriter<'_>, scatter: &ScatterShader) {
     let &ScatterShader { dims, count, .. } = scatter;
     let [before, size, after] = dims;
@@ -108,11 +109,11 @@ fn scatter_by_scanning_indices(w: &mut ShaderWriter<'_>, scatter: &ScatterShader
     w.store(scatter.output, "id", "place")
 }
 
-/// The bit of an update that another one of its place comes before.
+/// The link bit of an update that is not the first one of its index.
 const NOT_FIRST_BIT: &str = "0x80000000u";
 
-/// The first of two passes: every result as it is without updates; and for every update the number of the next one of its
-/// place, or as many as there are, and whether it is the first.
+/// Writes the first of two passes. It initializes every result without updates. For each update, it stores the number
+/// of the next update of the same index (for the last one, the number of updates), and whether it is the first.
 fn link_updates(w: &mut ShaderWriter<'_>, scatter: &ScatterShader, chain: usize) {
     let &ScatterShader { dims, count, .. } = scatter;
     let results: usize = dims.iter().product();
@@ -133,7 +134,7 @@ fn link_updates(w: &mut ShaderWriter<'_>, scatter: &ScatterShader, chain: usize)
     w.close();
 }
 
-/// The second: the first update of each place goes from one to the next, and combines them.
+/// Writes the second pass: the first update of each index follows the links and combines the updates.
 fn apply_linked_updates(w: &mut ShaderWriter<'_>, scatter: &ScatterShader, chain: usize) {
     let &ScatterShader { dims: [before, size, after], count, .. } = scatter;
     w.invocation_per_element(before * count * after);
@@ -152,7 +153,7 @@ fn apply_linked_updates(w: &mut ShaderWriter<'_>, scatter: &ScatterShader, chain
 }
 
 impl ScatterShader {
-    /// Element `id` of the results as it is without updates.
+    /// Returns element `id` of the results without updates.
     fn initial_element(&self, w: &mut ShaderWriter<'_>) -> String {
         match self.base {
             Some(base) => w.element(base, "id"),
@@ -163,11 +164,11 @@ impl ScatterShader {
         }
     }
 
-    /// `place` with the update at `index`.
+    /// Returns `place` combined with the update at `index`.
     fn combine_update(&self, w: &mut ShaderWriter<'_>, index: &str) -> String {
         let dtype = w.value(self.updates).descriptor.dtype;
         let update = w.element(self.updates, index);
-        // Of half precision only what is stored is rounded.
+        // For half precision, only the stored result is rounded.
         let computed = if dtype.is_float() { DType::F32 } else { dtype };
         let by = |op| binary_expression(w.wide_integers(), op, computed, "place", &update);
         match self.combine {

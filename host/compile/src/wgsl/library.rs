@@ -1,13 +1,14 @@
-//! WGSL functions for what the language leaves open: NaN, accuracy, saturation, rounding to half precision, random bits.
+//! WGSL library functions for behaviour that the language does not define: NaN, accuracy, saturation, rounding to half
+//! precision, random bits.
 //!
-//! Vulkan allows its `log`, `sin` and `pow` absolute errors that training notices (2^-21 near 1 for the logarithm,
-//! 2^-11 for the sine), so these are written out. NaN is tested by its bits, since a driver may fold `x != x`.
+//! Vulkan allows `log`, `sin` and `pow` absolute errors that affect training (2^-21 near 1 for the logarithm, 2^-11 for
+//! the sine), so these are written out. NaN is detected by its bits, because a driver can fold `x != x`.
 
 use super::wide_integer;
 
-/// Each with its name and the functions it calls earlier in the list.
+/// Functions by name, each with its text. A function calls only functions earlier in the list.
 const FUNCTIONS: [(&str, &str); 20] = [
-    // An argument, so that no stage of the compiler sees a constant NaN or infinity, which WGSL forbids.
+    // A parameter, so that no compiler stage sees a constant NaN or infinity, which WGSL forbids.
     ("float_bits", "fn float_bits(bits: u32) -> f32 {\n    return bitcast<f32>(bits);\n}\n"),
     ("is_nan", "fn is_nan(x: f32) -> bool {\n    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n"),
     (
@@ -46,7 +47,7 @@ const FUNCTIONS: [(&str, &str); 20] = [
     ("philox", PHILOX),
 ];
 
-/// The functions that `texts` call, directly or through each other, in an order in which callees come first.
+/// Returns the functions that `texts` call, directly or indirectly, callees first.
 pub(super) fn called_functions(texts: &[&str]) -> String {
     let mut chosen: Vec<&str> = Vec::new();
     for (name, text) in FUNCTIONS.iter().chain(&wide_integer::FUNCTIONS).rev() {
@@ -99,7 +100,8 @@ const LOG: &str = "fn log_full(x: f32) -> f32 {
 }
 ";
 
-// IEEE 754's rules for zero, infinity and negative bases; small whole powers by squaring, which is exact where it can be.
+// IEEE 754's rules for zero, infinity and negative bases; small integer powers by squaring, which is exact where
+// possible.
 const POW: &str = "fn pow_full(a: f32, b: f32) -> f32 {
     if (b == 0.0 || a == 1.0) { return 1.0; }
     if (is_nan(a) || is_nan(b)) { return float_bits(0x7fc00000u); }
@@ -151,8 +153,8 @@ const TRIGONOMETRIC: &str = "fn trigonometric(x: f32, shift: u32) -> f32 {
 }
 ";
 
-// Rational approximations over the range where the function is not yet 1 in float32. Source of the coefficients: Eigen,
-// `generic_fast_tanh_float` and `generic_fast_erf`.
+// Rational approximations over the range in which the function is not yet 1 in float32. Source of the coefficients:
+// Eigen, `generic_fast_tanh_float` and `generic_fast_erf`.
 const TANH: &str = "fn tanh_full(a: f32) -> f32 {
     if (is_nan(a)) { return a; }
     if (abs(a) < 0.0004) { return a; }
@@ -193,8 +195,8 @@ const ERF: &str = "fn erf_full(a: f32) -> f32 {
 }
 ";
 
-// Mesa 22.3 takes a 32-bit integer that was widened to be equal to any constant that it is compared with, or larger: its
-// comparisons by halves are right.
+// Mesa 22.3 miscompiles comparisons of a widened 32-bit integer with a constant: the result is always equal or larger.
+// Comparing by halves is correct.
 const LESS_I64: &str = "fn less_i64(a: i64, b: i64) -> bool {
     let high = vec2<i32>(i32(a >> 32u), i32(b >> 32u));
     let low = vec2<u32>(u32(bitcast<u64>(a) & 0xfffffffflu), u32(bitcast<u64>(b) & 0xfffffffflu));
@@ -209,7 +211,7 @@ const LESS_U64: &str = "fn less_u64(a: u64, b: u64) -> bool {
 }
 ";
 
-// A float past the ends has no meaning as an integer to the hardware; 2^63 and 2^64 are the first past the upper ends.
+// The hardware conversion of a float out of range is undefined; 2^63 and 2^64 are the first values above the range.
 const TO_I64: &str = "fn to_i64(x: f32) -> i64 {
     if (is_nan(x)) { return 0li; }
     if (x >= 9223372036854775808.0) { return 9223372036854775807li; }
@@ -224,9 +226,9 @@ const TO_U64: &str = "fn to_u64(x: f32) -> u64 {
 }
 ";
 
-// The nearest half-precision number, ties to even, on the bits: Vulkan leaves the rounding of its own conversions and
-// packings open. From 65520 on that is infinity. Below 2^-14 it is a multiple of 2^-24: the digits that are left once
-// `drop` are rounded away, none for numbers below 2^-25.
+// Rounds to the nearest half-precision number, ties to even, on the bits, because Vulkan does not define the rounding
+// of its conversions and packings. Values from 65520 become infinity. Below 2^-14 the result is a multiple of 2^-24:
+// `drop` digits are rounded away, and no digit is left for numbers below 2^-25.
 const TO_HALF: &str = "fn to_half(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
@@ -241,7 +243,7 @@ const TO_HALF: &str = "fn to_half(x: f32) -> f32 {
 }
 ";
 
-// The upper half of a 64-bit product, from four 16-bit products: plain WGSL has no wider type.
+// The upper half of a 64-bit product, from four 16-bit products, because plain WGSL has no wider type.
 const MULTIPLY_HIGH: &str = "fn multiply_high(a: u32, b: u32) -> u32 {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);

@@ -1,11 +1,11 @@
-//! Fused element-wise kernels: one invocation for each point.
+//! WGSL for fused element-wise kernels: one invocation per point.
 
 use super::expression::{EvaluationPoint, needed_coordinates, write_expr, write_stores};
 use crate::expr::ScalarExpr;
 use crate::program::ResultStore;
 use crate::wgsl::writer::ShaderWriter;
 
-/// `write_stores` of `expr` over `dims`.
+/// Writes a kernel that evaluates `expr` over `dims` and stores the results to `to`.
 pub(super) fn map_kernel(w: &mut ShaderWriter<'_>, dims: &[usize], expr: &ScalarExpr, to: &[ResultStore]) {
     let count = dims.iter().product();
     if count == 0 {

@@ -1,4 +1,4 @@
-//! Pooling and its gradients, each result gathering what it needs.
+//! WGSL for pooling and its gradients; each result gathers its operands.
 
 use saggar_tensor::op::{Pool2d, PoolKind};
 
@@ -7,8 +7,8 @@ use crate::wgsl::writer::ShaderWriter;
 
 const AXES: [&str; 2] = ["y", "x"];
 
-/// Opens loops over the window's taps that lie inside an input of `size`, for the window at `{out}y`, `{out}x`:
-/// `{tap}y`, `{tap}x` are the tap's place in the input. Two blocks for each axis.
+/// Opens loops over the taps inside an input of `size`, for the window at `{out}y`, `{out}x`. `{tap}y`, `{tap}x` is the
+/// tap's position in the input. Opens two blocks per axis.
 fn open_taps(w: &mut ShaderWriter<'_>, pool: &Pool2d, size: [usize; 2], out: &str, tap: &str) {
     for (axis, name) in AXES.iter().enumerate() {
         w.open_loop(&format!("{tap}k{name}"), pool.window[axis]);
@@ -18,12 +18,13 @@ fn open_taps(w: &mut ShaderWriter<'_>, pool: &Pool2d, size: [usize; 2], out: &st
             pool.dilations[axis],
             pool.padding[2 * axis]
         ));
-        // Places before the beginning have wrapped to large numbers.
+        // Positions before the start have wrapped to large numbers.
         w.open(format!("if ({tap}{name} < {}u)", size[axis]));
     }
 }
 
-/// Opens loops over the windows of an output of `size` that contain the input's place `y`, `x`: `{out}y`, `{out}x`.
+/// Opens loops over the windows of an output of `size` that contain the input position `y`, `x`. The window is
+/// `{out}y`, `{out}x`.
 fn open_windows(w: &mut ShaderWriter<'_>, pool: &Pool2d, size: [usize; 2], out: &str) {
     for (axis, name) in AXES.iter().enumerate() {
         let stride = pool.strides[axis];
@@ -40,7 +41,7 @@ fn close_axes(w: &mut ShaderWriter<'_>) {
     }
 }
 
-/// Starts a kernel over an `[n, c, h, w]` of `dims`: names `image` (over `n * c`), `y` and `x`.
+/// Starts a kernel over an `[n, c, h, w]` tensor of `dims`: names `image` (over `n * c`), `y` and `x`.
 fn begin_image_kernel(w: &mut ShaderWriter<'_>, dims: &[usize]) -> bool {
     let count = dims.iter().product();
     if count == 0 {
@@ -61,7 +62,7 @@ fn element_index(dims: &[usize], name: &str) -> String {
     format!("(image * {}u + {name}y) * {}u + {name}x", dims[2], dims[3])
 }
 
-/// `[n, c, h, w]` to `[n, c, oh, ow]`.
+/// Writes pooling: `[n, c, h, w]` to `[n, c, oh, ow]`.
 pub(super) fn pool2d(w: &mut ShaderWriter<'_>, kind: PoolKind, pool: &Pool2d, input: ValueId, output: ValueId) {
     if !begin_image_kernel(w, w.dims(output)) {
         return;
@@ -80,7 +81,8 @@ pub(super) fn pool2d(w: &mut ShaderWriter<'_>, kind: PoolKind, pool: &Pool2d, in
     w.store(output, "id", "total")
 }
 
-/// Gradient of max pooling: the gradients of the windows whose first largest element this is.
+/// Writes the gradient of max pooling: for each element, the sum of the gradients of the windows in which it is the
+/// first largest.
 pub(super) fn max_pool_grad(
     w: &mut ShaderWriter<'_>,
     pool: &Pool2d,
@@ -111,7 +113,7 @@ pub(super) fn max_pool_grad(
     w.store(output, "id", "total")
 }
 
-/// Adjoint of sum pooling: the gradients of all windows that contain this element.
+/// Writes the adjoint of sum pooling: for each element, the sum of the gradients of all windows that contain it.
 pub(super) fn sum_pool_grad(w: &mut ShaderWriter<'_>, pool: &Pool2d, gradient: ValueId, output: ValueId) {
     if !begin_image_kernel(w, w.dims(output)) {
         return;

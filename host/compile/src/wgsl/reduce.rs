@@ -1,7 +1,8 @@
-//! Folds, and the first largest or smallest element.
+//! WGSL for reductions, and for the index of the first largest or smallest element.
 //!
-//! A fold runs in one of two forms, by its sizes: one invocation an element, where elements are many or folds short;
-//! or a workgroup for a few elements, whose lanes fold strided parts and then combine them in a tree of fixed shape.
+//! A reduction has one of two forms, chosen by its sizes. With many results or short reductions, one invocation
+//! computes each result. Otherwise a workgroup computes a few results: its lanes reduce strided parts, then combine
+//! them in a tree of fixed shape.
 
 use saggar_tensor::DType;
 use saggar_tensor::op::{ReduceKind, Scalar};
@@ -13,7 +14,7 @@ use crate::expr::{Instruction, ScalarExpr};
 use crate::program::{Epilogue, ValueId};
 use crate::wgsl::writer::ShaderWriter;
 
-/// A fold's description, as in `KernelBody::FoldDescription`.
+/// The description of a reduction, as in `KernelBody::Fold`.
 pub(super) struct FoldDescription<'a> {
     pub(super) kind: ReduceKind,
     pub(super) outer: &'a [usize],
@@ -22,14 +23,15 @@ pub(super) struct FoldDescription<'a> {
     pub(super) epilogue: &'a Epilogue,
 }
 
-/// Lanes of a workgroup that folds together: `rows` share an element, `columns` neighbouring elements share the group.
+/// Lanes of a workgroup that reduces cooperatively: `rows` lanes share a result, and `columns` neighbouring results
+/// share the workgroup.
 #[derive(Clone, Copy)]
 struct FoldLanes {
     rows: usize,
     columns: usize,
 }
 
-/// Elements that one accumulator takes before they are added to the next: keeps long sums accurate.
+/// Elements that one accumulator takes before it is added to the next. Keeps long sums accurate.
 const CHUNK: usize = 64;
 
 pub(super) fn fold_kernel(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>) {
@@ -45,18 +47,18 @@ pub(super) fn fold_kernel(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>) 
 }
 
 fn fold_lanes(w: &ShaderWriter<'_>, fold: &FoldDescription<'_>, count: usize, length: usize) -> Option<FoldLanes> {
-    // Where shaders run on a processor, barriers cost more and few elements already keep it busy.
+    // On a CPU, barriers cost more, and few results already keep it busy.
     let (length_min, count_max) = if w.tuning.workgroup_memory { (128, 1 << 17) } else { (1024, 1 << 12) };
     if length < length_min || count > count_max {
         return None;
     }
     let lanes = if length >= 2048 && w.tuning.workgroup_memory { 256 } else { 64 };
-    // Neighbouring elements that lie side by side in memory are read together.
+    // Neighbouring results whose operands are adjacent in memory are read together.
     let columns = if is_coalesced(fold) { 16.min(count.next_power_of_two()) } else { 1 };
     Some(FoldLanes { rows: lanes / columns, columns })
 }
 
-/// Whether the loads of neighbouring results are neighbours in memory.
+/// Returns whether neighbouring results load adjacent elements.
 fn is_coalesced(fold: &FoldDescription<'_>) -> bool {
     let Some(last) = fold.outer.iter().rposition(|&dim| dim > 1) else { return false };
     fold.prologue.instructions.iter().any(|(instruction, _)| match instruction {
@@ -72,12 +74,12 @@ fn is_coalesced(fold: &FoldDescription<'_>) -> bool {
     })
 }
 
-/// The type of what is folded.
+/// Returns the data type of the reduced elements.
 fn folded_dtype(fold: &FoldDescription<'_>) -> DType {
     fold.prologue.instructions.last().map_or(DType::F32, |(_, dtype)| *dtype)
 }
 
-/// What folding nothing gives, as a WGSL expression.
+/// Returns the result of reducing zero elements, as a WGSL expression.
 pub(super) fn fold_identity(wide: WideIntegers, kind: ReduceKind, dtype: DType) -> String {
     let [smallest, largest] = match dtype {
         DType::F32 | DType::F16 => [Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)],
@@ -99,7 +101,7 @@ pub(super) fn fold_identity(wide: WideIntegers, kind: ReduceKind, dtype: DType) 
 
 pub(super) fn combine_expression(wide: WideIntegers, kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
     use saggar_tensor::op::BinaryOp;
-    // Floats are rounded to their own type once, where the folded element is first used.
+    // Floats are rounded to their data type once, when the reduced element is first used.
     let kept = if dtype.is_float() { DType::F32 } else { dtype };
     match kind {
         ReduceKind::Sum => binary::binary_expression(wide, BinaryOp::Add, kept, a, b),
@@ -120,7 +122,7 @@ fn outer_coordinates(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>) -> Ve
     w.coordinates(fold.outer, "id", "c", &needed)
 }
 
-/// The prologue at `coordinates` of outer and inner dimensions; the name of its result.
+/// Writes the prologue at `coordinates` of outer and inner dimensions, and returns the name of its result.
 fn write_prologue(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>, coordinates: &[String]) -> String {
     let dims = [fold.outer, fold.inner].concat();
     let point = EvaluationPoint { dims: &dims, coordinates, linear: None, accumulated: &[], prefix: "p" };
@@ -142,7 +144,8 @@ fn serial_fold(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>, count: usiz
     write_epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total0")
 }
 
-/// The loops over `axes` of the inner dimensions, each with a total of its own that the next outer one takes.
+/// Writes the loops over `axes` of the inner dimensions. Each loop has a separate total, which is combined into that of
+/// the next outer loop.
 fn serial_loops(
     w: &mut ShaderWriter<'_>,
     fold: &FoldDescription<'_>,
@@ -207,8 +210,8 @@ fn workgroup_fold(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>, count: u
     w.close();
 }
 
-/// Starts a kernel whose workgroups fold `count` elements of WGSL type `kind` together. Leaves a block open in which
-/// lane `row` of element `id` folds into `total`; [`end_tree`] closes it.
+/// Starts a kernel whose workgroups reduce `count` results of WGSL type `kind`. Leaves a block open in which lane `row`
+/// of result `id` reduces into `total`; [`end_tree`] closes it.
 fn begin_tree(w: &mut ShaderWriter<'_>, count: usize, lanes: FoldLanes, kind: &str, identity: &str) {
     let FoldLanes { rows, columns } = lanes;
     let all = rows * columns;
@@ -236,15 +239,15 @@ fn begin_tree(w: &mut ShaderWriter<'_>, count: usize, lanes: FoldLanes, kind: &s
     w.open(format!("if (id < {count}u)"));
 }
 
-/// Lanes of the subgroups that such a fold is made by; none where it goes through shared memory alone.
+/// Returns the subgroup size if the reduction uses subgroups, or `None` if it uses only workgroup memory.
 fn subgroup_size(w: &ShaderWriter<'_>, lanes: FoldLanes, kind: &str) -> Option<usize> {
     let all = lanes.rows * lanes.columns;
     let is_word = ["f32", "i32", "u32"].contains(&kind);
     w.tuning.subgroup.filter(|&size| is_word && all.is_multiple_of(size) && lanes.columns < size)
 }
 
-/// Combines the lanes' totals, in an order that the sizes alone decide, and leaves a block open in which one lane has the
-/// element's in `total`.
+/// Combines the lanes' totals, in an order that depends only on the sizes. Leaves a block open in which one lane has
+/// the result in `total`.
 fn end_tree(
     w: &mut ShaderWriter<'_>,
     count: usize,
@@ -256,7 +259,7 @@ fn end_tree(
         Some(size) => end_tree_by_subgroups(w, lanes, size, combine),
         None => end_tree_in_shared_memory(w, lanes, combine),
     }
-    // Lanes of elements past the end hold what is never read.
+    // Lanes of results past the end hold values that are never read.
     w.open(format!("if (row == 0u && id < {count}u)"));
     w.line("let total = whole;");
 }
@@ -279,8 +282,8 @@ fn end_tree_in_shared_memory(
     w.line("let whole = partial[lane];");
 }
 
-/// Lanes of a subgroup read each other's registers; then one lane takes what each subgroup has, in their order. The
-/// subgroups' own sums are not used, whose order is the driver's.
+/// Combines totals by subgroups: lanes of a subgroup read each other's registers, then one lane combines the subgroups'
+/// totals in order. The subgroups' built-in sums are not used, because the driver chooses their order.
 fn end_tree_by_subgroups(
     w: &mut ShaderWriter<'_>,
     FoldLanes { rows, columns }: FoldLanes,
@@ -309,7 +312,8 @@ fn end_tree_by_subgroups(
     w.close();
 }
 
-/// Index of the first largest or smallest element along the middle dimension; one that is NaN beats none.
+/// Writes the index of the first largest or smallest element along the middle dimension; the first NaN wins over all
+/// numbers.
 pub(super) fn arg_fold(
     w: &mut ShaderWriter<'_>,
     largest: bool,

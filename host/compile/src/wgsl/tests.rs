@@ -38,7 +38,7 @@ fn program(values: &[(DType, &[usize], ValueLocation)]) -> Program {
     }
 }
 
-/// Tensors of `dtype` in inputs 0, 1, ... and, last, output 0.
+/// Returns a program with tensors of `dtype` in inputs 0, 1, ... and, last, in output 0.
 fn tensors(dtype: DType, shapes: &[&[usize]]) -> Program {
     let last = shapes.len() - 1;
     let place = |i: usize| if i == last { ValueLocation::Output(0) } else { ValueLocation::Input(i as u32) };
@@ -50,8 +50,8 @@ fn floats(shapes: &[&[usize]]) -> Program {
     tensors(DType::F32, shapes)
 }
 
-/// The first of the kernel's passes, after naga has parsed and validated all: with no capability but the 64-bit integers
-/// and 16-bit floats that their text names.
+/// Returns the first pass of the kernel. naga has parsed and validated all passes, with no capability except the 64-bit
+/// integers and 16-bit floats that their text names.
 fn validated_shader(program: &Program, body: KernelBody, tuning: ShaderTuning) -> Shader {
     let kernel = Kernel { label: "test".to_owned(), body };
     let passes = shader_passes(program, &kernel, tuning).unwrap();
@@ -59,7 +59,7 @@ fn validated_shader(program: &Program, body: KernelBody, tuning: ShaderTuning) -
     passes.into_iter().next().unwrap()
 }
 
-/// Bytes that a workgroup's lanes share.
+/// Returns the bytes of workgroup memory of a shader.
 pub(crate) fn shared_bytes(shader: &Shader) -> usize {
     let module = naga::front::wgsl::parse_str(&shader.source).unwrap();
     let shared = module.global_variables.iter().filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup);

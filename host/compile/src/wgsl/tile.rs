@@ -1,14 +1,15 @@
-//! Products by tiles that a workgroup stages in the memory its lanes share, while what the next tiles need is already on its
-//! way from storage into registers.
+//! Tiled matrix products with software pipelining: a workgroup stages tiles in workgroup memory while the next tiles
+//! are loaded from storage into registers.
 //!
-//! What is multiplied is for the factors to say ([`TileOperand`]), and where sums go for the results ([`TileOutput`]): so products of
-//! matrices, convolutions and both adjoints of a convolution are one kernel. Each sum is one chain of multiply-adds along the
-//! depth, whichever tile is chosen. Sizes that no tile divides are filled up with zeros, which change no sum.
+//! [`TileOperand`] defines the factors and [`TileOutput`] the destination of the sums. So matrix products, convolutions
+//! and both adjoints of a convolution are one kernel. Each sum is one sequence of multiply-adds along the depth,
+//! independent of the tile. Sizes that are not multiples of a tile are padded with zeros, which change no sum.
 //!
-//! A deep product of few results would keep few lanes busy. Its depth is cut in parts, by the sizes alone: one pass computes
-//! the parts' sums, a second one adds them up in their order.
+//! A deep product with few results would keep few lanes busy. Its depth is split (split-K), by the sizes alone: one
+//! pass computes the partial sums, and a second pass adds them in order.
 //!
-//! Factors of 16-bit floats are multiplied by small matrices where the adapter has an operation for those ([`Matrices`]).
+//! Factors of 16-bit floats are multiplied by cooperative matrices if the adapter supports them
+//! ([`TileMethod::CooperativeMatrix`]).
 
 mod cooperative_matrix;
 pub(super) mod lane_tile;
@@ -22,28 +23,28 @@ use crate::wgsl::writer::{PassBuffer, ShaderWriter};
 use cooperative_matrix::SubgroupGrid;
 use staging::StagedOperand;
 
-/// What a workgroup computes.
+/// The tile of a workgroup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WorkgroupTile {
     /// Rows and columns.
     sides: [usize; 2],
-    /// How far along the depth the staged parts of the factors reach.
+    /// Depth of the staged parts of the factors.
     depth: usize,
     method: TileMethod,
-    /// Multiply-adds in the time of one of the largest tile by lanes, in percent: a lane with fewer sums reads more for each.
+    /// Throughput in percent of the largest tile by lanes: a lane with fewer sums reads more per sum.
     efficiency: usize,
 }
 
-/// Who adds up a tile's products.
+/// How a tile's products are accumulated.
 #[derive(Clone, Copy, Debug)]
 enum TileMethod {
-    /// Lanes, each with so many rows and columns, in blocks of four.
+    /// By lanes, each with this number of rows and columns, in blocks of four.
     Lanes([usize; 2]),
-    /// Subgroups, by small matrices.
+    /// By subgroups, with cooperative matrices.
     CooperativeMatrix(SubgroupGrid),
 }
 
-/// From the one with most work for each element read to the one that small products fill.
+/// Tiles, from the one with most work per element read to the one that small products fill.
 const TILES: [WorkgroupTile; 4] = [
     WorkgroupTile { sides: [128, 128], depth: 8, method: TileMethod::Lanes([8, 8]), efficiency: 100 },
     WorkgroupTile { sides: [64, 64], depth: 16, method: TileMethod::Lanes([8, 4]), efficiency: 75 },
@@ -51,13 +52,13 @@ const TILES: [WorkgroupTile; 4] = [
     WorkgroupTile { sides: [32, 32], depth: 16, method: TileMethod::Lanes([4, 4]), efficiency: 50 },
 ];
 
-/// A part of a depth is at least so long.
+/// Shortest part of a split depth.
 const PART_MIN: usize = 256;
 
-/// Products with fewer rows, columns or depth would leave most of a tile empty.
+/// Fewest rows, columns and depth of a tiled product; with fewer, most of a tile would be empty.
 const SIDE_MIN: usize = 16;
 
-/// The way of a factor's neighbours in memory.
+/// The axis along which a factor is contiguous in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContiguousAxis {
     /// Rows of the first factor, columns of the second.
@@ -66,48 +67,49 @@ pub(super) enum ContiguousAxis {
     Depth,
 }
 
-/// What is multiplied: elements at a place along the product's side (a row for the first factor, a column for the second)
-/// and a place along its depth, of the product whose number is `batch` in the shader.
+/// A factor of a tiled product. An element is addressed by its position along the side (the row of the first factor,
+/// the column of the second) and along the depth, for the product whose number is `batch` in the shader.
 pub(super) trait TileOperand {
-    /// Which places' elements are neighbours, so that neighbouring lanes read those.
+    /// Returns the contiguous axis, along which neighbouring lanes read.
     fn contiguous_axis(&self) -> ContiguousAxis;
 
-    /// Whether four neighbours that begin at a multiple of four are always one vector in memory.
+    /// Returns whether four neighbours that begin at a multiple of four are always one vector in memory.
     fn in_quads(&self) -> bool;
 
-    /// Writes what the place `at` along the side gives for all depths, in names that end in `name`.
+    /// Writes the values that depend only on the position `at` along the side, in names that end in `name`.
     fn side(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str);
 
-    /// Writes what the place `at` along the depth gives for all sides, in names that end in `name`.
+    /// Writes the values that depend only on the position `at` along the depth, in names that end in `name`.
     fn depth(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str);
 
-    /// The element where both names were given, or, in quads, the vector that begins there; and the condition under which it
-    /// is not zero but in memory, where there is one. Places past the product's sizes are not asked for.
+    /// Returns the element at the named side and depth or, with `in_quads`, the vector that begins there. Also returns
+    /// the condition under which the element is in memory (otherwise it is zero), or `None` if it always is. Never
+    /// called for positions outside the product's sizes.
     fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>);
 }
 
-/// Where sums go.
+/// The destination of a tiled product's sums.
 pub(super) trait TileOutput {
-    /// Writes what the others need at module scope. Called before the kernel's other values are bound.
+    /// Writes what the other methods need at module scope. Called before the kernel's other values are bound.
     fn begin(&self, w: &mut ShaderWriter<'_>);
 
-    /// Writes what `column` gives for all rows.
+    /// Writes the values that depend only on `column`.
     fn column(&self, w: &mut ShaderWriter<'_>, column: &str);
 
-    /// Writes the end of the sum at a row and the column named last.
+    /// Writes the epilogue of the sum at `row` and the column named last.
     fn store(&self, w: &mut ShaderWriter<'_>, row: &str, column: &str, sum: &str);
 }
 
-/// How a product is computed.
+/// The plan of a tiled product: tile and depth split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TilePlan {
     tile: WorkgroupTile,
-    /// Parts of the depth, and how long each but the last is.
+    /// Number of parts of the depth, and the length of each part except the last.
     parts: usize,
     part: usize,
 }
 
-/// The plan for `[batch, m, n, k]` of these two values; none where a product is too small for any.
+/// Returns the plan for `[batch, m, n, k]` of these two values, or `None` if the product is too small for every tile.
 pub(super) fn tile_plan(w: &mut ShaderWriter<'_>, sizes: [usize; 4], factors: [ValueId; 2]) -> Option<TilePlan> {
     let [_, m, n, k] = sizes;
     if !w.tuning.workgroup_memory || m.min(n).min(k) < SIDE_MIN {
@@ -123,7 +125,7 @@ pub(super) fn tile_plan(w: &mut ShaderWriter<'_>, sizes: [usize; 4], factors: [V
     let plans = TILES.into_iter().chain(by_matrices).map(|tile| TilePlan::new(tile, sizes, w.tuning));
     let mut plans: Vec<TilePlan> = plans.collect();
     let time = |plan: &TilePlan| plan.estimated_time(sizes, w.tuning.workgroups_at_once);
-    // The first of those that take as long, so that the best one by these figures comes first.
+    // The sort is stable, so the best candidate by estimated time comes first and ties keep their order.
     plans.sort_by_key(time);
     let ways =
         plans.iter().map(|plan| ShaderCandidate { name: plan.tile.to_string(), estimated_time: time(plan) }).collect();
@@ -153,7 +155,8 @@ impl TilePlan {
         TilePlan { tile, parts: k.div_ceil(part), part }
     }
 
-    /// What it takes, in no unit: of multiply-adds in the workgroups that come one after the other, and of adding up parts.
+    /// Returns the estimated time in an arbitrary unit: multiply-adds of sequential workgroups, plus the addition of
+    /// partial sums.
     fn estimated_time(&self, sizes: [usize; 4], workgroups_at_once: usize) -> usize {
         let [batch, m, n, _] = sizes;
         let rounds = (self.tile.workgroups(sizes) * self.parts).div_ceil(workgroups_at_once);
@@ -172,7 +175,8 @@ impl WorkgroupTile {
         }
     }
 
-    /// The condition under which a place along a side is one of the product's `size`, where not all are.
+    /// Returns `if (...)` with the condition that a position along a side is inside the product's `size`, or an empty
+    /// string if every position of the tiles is.
     fn guard(&self, side: usize, size: usize, name: &str) -> String {
         let whole = size.is_multiple_of(self.sides[side]);
         if whole { String::new() } else { format!("if ({name} < {size}u)") }
@@ -183,7 +187,7 @@ impl WorkgroupTile {
     }
 }
 
-/// `batch` products of `m x k` and `k x n`.
+/// Writes `batch` products of `m x k` and `k x n`.
 pub(super) fn tiled_product(
     w: &mut ShaderWriter<'_>,
     sizes: [usize; 4],
@@ -204,14 +208,14 @@ pub(super) fn tiled_product(
     }
 }
 
-/// Sums of parts in the memory between the two passes: `[parts, batch, m, n]`.
+/// Partial sums in the memory between the two passes: `[parts, batch, m, n]`.
 struct SplitKSums {
     batch: usize,
     m: usize,
     n: usize,
 }
 
-/// Where the first of two passes puts its sums.
+/// The destination of the first pass's partial sums.
 struct SplitKOutput {
     sums: SplitKSums,
     number: usize,
@@ -228,7 +232,7 @@ impl TileOutput for SplitKOutput {
     }
 }
 
-/// Adds the parts of each sum up, and hands it to `results`.
+/// Writes the second pass: adds the partial sums in order, and passes each sum to `results`.
 fn reduce_split_k(w: &mut ShaderWriter<'_>, sums: &SplitKSums, parts: usize, number: usize, results: &dyn TileOutput) {
     results.begin(w);
     let &SplitKSums { batch, m, n } = sums;
@@ -242,7 +246,7 @@ fn reduce_split_k(w: &mut ShaderWriter<'_>, sums: &SplitKSums, parts: usize, num
     results.store(w, "row", "column", "total")
 }
 
-/// The pass over the tiles of the results, or of the parts of their sums.
+/// Writes the pass over the tiles of the results, or of their partial sums.
 fn write_tiles(
     w: &mut ShaderWriter<'_>,
     sizes: [usize; 4],
@@ -278,7 +282,7 @@ fn write_tiles(
     }
     let workgroups = tile.workgroups(sizes);
     w.dispatch(workgroups * plan.parts, count as u32);
-    // Nobody waits at a barrier for a workgroup that the grid has too many.
+    // Workgroups beyond the grid can return early: no lane of another workgroup waits for them at a barrier.
     w.line(format!("if (tile >= {}u) {{ return; }}", workgroups * plan.parts));
     if plan.parts > 1 {
         w.line(format!("let part = tile / {workgroups}u;\nlet batch = tile / {}u % {batch}u;", rows * columns));
@@ -308,8 +312,8 @@ fn write_tiles(
     }
 }
 
-/// The loop along the depth `k` from `declare_sums` to `end`, which are variables and no more than `length` apart: stages parts of the
-/// factors and has `multiply_accumulate` use them, while the next ones are on their way.
+/// Writes the loop along the depth `k` from `begin` to `end`, which are shader variables at most `length` apart. It
+/// stages parts of the factors and calls `multiply` to use them, while the next parts are loaded.
 pub(super) fn depth_loop(
     w: &mut ShaderWriter<'_>,
     [length, k]: [usize; 2],

@@ -1,18 +1,19 @@
-//! Operators of one operand.
+//! WGSL for operators of one operand.
 
 use saggar_tensor::DType;
 use saggar_tensor::op::UnaryOp;
 
 use super::wide_integer::{self, WideIntegers, is_wide};
 
-/// `op` applied to the expression `a` of type `dtype`.
+/// Returns `op` applied to the expression `a` of type `dtype`.
 pub(super) fn unary_expression(wide: WideIntegers, op: UnaryOp, dtype: DType, a: &str) -> String {
     let in_words = wide.is_emulated(dtype);
     match op {
         UnaryOp::Neg if in_words => format!("wide_negate({a})"),
         UnaryOp::Abs if in_words => format!("wide_absolute({a})"),
         UnaryOp::Sign if in_words => format!("wide_sign({a})"),
-        // Of a half-precision number these are half-precision numbers, as are its sign and its whole neighbours.
+        // For a half-precision operand, negation, absolute value, sign and rounding to integers are exact in half
+        // precision.
         UnaryOp::Neg if dtype.is_float() => format!("-{a}"),
         UnaryOp::Abs if dtype.is_float() => format!("abs({a})"),
         UnaryOp::Neg => narrow_to_dtype(dtype, format!("-{a}")),
@@ -36,7 +37,7 @@ pub(super) fn unary_expression(wide: WideIntegers, op: UnaryOp, dtype: DType, a:
     }
 }
 
-/// `a`, an expression of type `to_words`, as a `from_words`.
+/// Returns the expression `a` of type `from`, converted to type `to`.
 pub(super) fn cast_expression(wide: WideIntegers, from: DType, to: DType, a: &str) -> String {
     if from == to {
         return a.to_owned();
@@ -60,8 +61,8 @@ pub(super) fn cast_expression(wide: WideIntegers, from: DType, to: DType, a: &st
     }
 }
 
-/// An integer as another integer type. Its width changes first, under its own sign, and then what its bits mean: what a
-/// conversion that changes both does with the sign is not the same everywhere.
+/// Returns an integer converted to another integer type. The width changes first, with the original sign, then the
+/// interpretation of the bits, because drivers differ in how a conversion that changes both treats the sign.
 fn integer_cast(from: DType, to: DType, a: &str) -> String {
     let signed = |dtype: DType| dtype.is_signed_integer();
     let word = |signed: bool| match (signed, is_wide(to)) {
@@ -80,8 +81,8 @@ fn integer_cast(from: DType, to: DType, a: &str) -> String {
     narrow_to_dtype(to, text)
 }
 
-/// `a` as an element of `dtype`: the low bits of a word that holds 8, with their sign; the nearest half-precision number;
-/// types that fill their words are left alone.
+/// Returns `a` as an element of `dtype`: the low bits of a word with their sign for 8-bit types, or the nearest
+/// half-precision number. Types that fill their words are unchanged.
 pub(super) fn narrow_to_dtype(dtype: DType, a: String) -> String {
     match dtype {
         DType::U8 => format!("({a}) & 0xffu"),

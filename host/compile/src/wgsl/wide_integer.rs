@@ -1,13 +1,14 @@
-//! Integers of 64 bits for shaders that have none: a `vec2<u32>`, the low word first, which is how memory holds an `i64` too.
+//! 64-bit integers for shaders without a 64-bit type: a `vec2<u32>`, the low word first, which is also the memory
+//! layout of an `i64`.
 //!
-//! Two's complement, so that sums, differences and products are the same with and without a sign, and all of them wrap. The
-//! names of functions with `signed` in them read the upper word's highest bit as the sign.
+//! Two's complement: sums, differences and products are the same for signed and unsigned operands, and all wrap.
+//! Functions with `signed` in their names read the upper word's highest bit as the sign.
 
 use saggar_tensor::DType;
 
 use super::ShaderTuning;
 
-/// How shaders hold integers of 64 bits.
+/// How shaders represent 64-bit integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WideIntegers {
     /// As `i64` and `u64`, naga's extension of WGSL.
@@ -16,7 +17,7 @@ pub(super) enum WideIntegers {
     Words,
 }
 
-/// Two words in WGSL.
+/// The two-word type in WGSL.
 pub(super) const WORDS: &str = "vec2<u32>";
 
 impl WideIntegers {
@@ -24,29 +25,29 @@ impl WideIntegers {
         if tuning.wide_integers { WideIntegers::Native } else { WideIntegers::Words }
     }
 
-    /// Whether elements of `dtype` are two words.
+    /// Returns whether elements of `dtype` are two words.
     pub(super) fn is_emulated(self, dtype: DType) -> bool {
         self == WideIntegers::Words && is_wide(dtype)
     }
 }
 
-/// Whether it is an integer of 64 bits.
+/// Returns whether `dtype` is a 64-bit integer.
 pub(super) fn is_wide(dtype: DType) -> bool {
     dtype.bytes() == 8
 }
 
-/// Returns how functions that depend on the sign of `dtype` are called: `wide_divide_signed`.
+/// Returns the name suffix of functions that depend on the sign of `dtype`, as in `wide_divide_signed`.
 pub(super) fn sign_suffix(dtype: DType) -> &'static str {
     if dtype.is_signed_integer() { "signed" } else { "unsigned" }
 }
 
-/// A constant: the low 64 bits of `value`.
+/// Returns a constant: the low 64 bits of `value`.
 pub(super) fn word_literal(value: i128) -> String {
     let bits = value as u64;
     format!("vec2<u32>({:#x}u, {:#x}u)", bits as u32, bits >> 32)
 }
 
-/// `a`, of type `to_words`, in two words as a `from_words`.
+/// Returns `a`, of type `from`, as two words of type `to`.
 pub(super) fn to_words(from: DType, to: DType, a: &str) -> String {
     if is_wide(from) {
         a.to_owned()
@@ -59,8 +60,8 @@ pub(super) fn to_words(from: DType, to: DType, a: &str) -> String {
     }
 }
 
-/// `a`, two words of type `to_words`, as the `f32` next to it where `from_words` is a float, and as its low word where `from_words` is a narrower
-/// integer, which its own type may have to be cut to.
+/// Returns `a`, two words of type `from`, as type `to`: the nearest `f32` if `to` is a float, otherwise its low word,
+/// which the caller narrows for types below 32 bits.
 pub(super) fn from_words(from: DType, to: DType, a: &str) -> String {
     if to.is_float() {
         format!("wide_to_float_{}({a})", sign_suffix(from))
@@ -71,7 +72,8 @@ pub(super) fn from_words(from: DType, to: DType, a: &str) -> String {
     }
 }
 
-/// Each with its name and the functions it calls earlier in the list, or in [`super::library`]'s.
+/// Functions by name, each with its text. A function calls only functions earlier in the list, or in
+/// [`super::library`].
 pub(super) const FUNCTIONS: [(&str, &str); 17] = [
     (
         "wide_add",
@@ -127,11 +129,11 @@ pub(super) const FUNCTIONS: [(&str, &str); 17] = [
     ("wide_to_float_signed", TO_FLOAT_SIGNED),
 ];
 
-/// Times that the loop of a division runs.
+/// Loop iterations of a division.
 pub(super) const DIVISION_ITERATIONS: usize = 32;
 
-// Long division by one bit at a time, but for the upper word of the quotient: it is a division of words, or 0. What is left is
-// less than `b`, and twice that may have a bit more than two words. By 0 it is 0.
+// Long division by one bit per iteration, except for the upper word of the quotient, which is a division of words or 0.
+// The remainder is less than `b`, and twice the remainder can need one bit more than two words. Division by 0 gives 0.
 const DIVIDE_UNSIGNED: &str = "fn wide_divide_unsigned(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     if ((b.x | b.y) == 0u) { return vec2<u32>(0u, 0u); }
     if ((a.y | b.y) == 0u) { return vec2<u32>(a.x / b.x, 0u); }
@@ -155,22 +157,22 @@ const DIVIDE_UNSIGNED: &str = "fn wide_divide_unsigned(a: vec2<u32>, b: vec2<u32
 }
 ";
 
-// Towards 0. The smallest number by -1 wraps to itself.
+// Rounds toward 0. The smallest number divided by -1 wraps to itself.
 const DIVIDE_SIGNED: &str = "fn wide_divide_signed(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     let quotient = wide_divide_unsigned(wide_absolute(a), wide_absolute(b));
     return select(quotient, wide_negate(quotient), wide_is_negative(a) != wide_is_negative(b));
 }
 ";
 
-// Of a float from 0 to less than 2^64. Both products are by powers of two, and a float has no more digits than a word, so that
-// nothing is rounded but what comes after the point.
+// For a float from 0 to less than 2^64. Both products are by powers of two, and a float has no more digits than a word,
+// so that only digits after the point are lost.
 const FROM_SIZE: &str = "fn wide_from_size(x: f32) -> vec2<u32> {
     let high = floor(x * 2.3283064365386963e-10);
     return vec2<u32>(u32(x - high * 4294967296.0), u32(high));
 }
 ";
 
-// Past the ends it is the end, and for NaN 0.
+// Saturates out-of-range values; NaN becomes 0.
 const FROM_FLOAT_UNSIGNED: &str = "fn wide_from_float_unsigned(x: f32) -> vec2<u32> {
     if (is_nan(x) || x <= 0.0) { return vec2<u32>(0u, 0u); }
     if (x >= 18446744073709551616.0) { return vec2<u32>(0xffffffffu, 0xffffffffu); }
@@ -187,8 +189,9 @@ const FROM_FLOAT_SIGNED: &str = "fn wide_from_float_signed(x: f32) -> vec2<u32> 
 }
 ";
 
-// The nearest float, ties to even: of the 64 bits, moved up until the highest is set, the upper 24 are its digits, and a carry
-// out of them raises the exponent. A float of each word and their sum would round twice.
+// Rounds to the nearest float, ties to even. The 64 bits are shifted up until the highest bit is set; the upper 24 bits
+// are the digits, and a carry out of them raises the exponent. Converting each word to a float and adding would round
+// twice.
 const TO_FLOAT_UNSIGNED: &str = "fn wide_to_float_unsigned(a: vec2<u32>) -> f32 {
     if ((a.x | a.y) == 0u) { return 0.0; }
     let zeros = select(countLeadingZeros(a.y), 32u + countLeadingZeros(a.x), a.y == 0u);

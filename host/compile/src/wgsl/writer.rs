@@ -1,4 +1,4 @@
-//! The shader under construction: its bindings, functions, statements and dispatch size.
+//! The shader under construction: bindings, functions, statements and dispatch size.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,61 +15,61 @@ use crate::cost::{KernelCost, kernel_cost};
 use crate::program::{Kernel, Program, ProgramValue, ValueId, ValueLocation};
 use crate::target::StorageClass;
 
-/// A grid of at least so many workgroups.
+/// Returns a grid of at least `groups` workgroups.
 fn fold_grid(groups: u32) -> [u32; 2] {
     let rows = groups.div_ceil(WORKGROUPS_MAX).max(1);
     [groups.div_ceil(rows), rows]
 }
 
-/// 16-bit floats in memory, alone and as vectors.
+/// 16-bit floats in memory, as scalars and as vectors.
 const HALF: &str = "f16";
 const HALVES: &str = "vec4<f16>";
 
-/// Collects a shader's parts; [`ShaderWriter::finish`] puts them together.
+/// Collects a shader's parts; [`ShaderWriter::finish`] assembles them.
 pub(super) struct ShaderWriter<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
-    /// Which variants to choose, and what there is to choose from.
+    /// Device properties that decide between variants.
     pub(super) tuning: ShaderTuning,
     bindings: Vec<(ShaderBinding, &'static str)>,
     globals: String,
     body: String,
-    /// For each open block, how often it runs for each time the one around it runs.
+    /// For each open block, how often it runs per run of the enclosing block.
     blocks: Vec<usize>,
-    /// Times that any loop's body runs in one invocation, all loops together.
+    /// Most loop iterations in one invocation, all loops together.
     iterations: usize,
     lanes: u32,
     workgroups: [u32; 3],
     slices: u32,
-    /// Operations of the kernel, or elements that it touches where these are more.
+    /// Operations of the kernel, or elements that it touches if these are more.
     operations: u64,
-    /// Whether the pass is a kernel's second.
+    /// Whether this is a kernel's second pass.
     is_second_pass: bool,
-    /// What the kernel keeps between two passes.
+    /// Bytes that the kernel keeps between two passes.
     pass_buffer_bytes: usize,
-    /// Extensions of WGSL that it uses.
+    /// WGSL extensions in use.
     enabled: BTreeSet<&'static str>,
-    /// Whether statements know subgroups.
+    /// Whether statements use the subgroup variables.
     names_subgroups: bool,
-    /// The name of the way to compute the kernel, where it is given.
+    /// Name of the requested candidate, if any.
     candidate: Option<&'a str>,
-    /// All that there are, where there are several.
+    /// All candidates, if the kernel has several.
     candidates: Vec<ShaderCandidate>,
 }
 
-/// The memory between the two passes of a kernel, by its binding number.
+/// The buffer between the two passes of a kernel, by its binding number.
 pub(super) enum PassBuffer {
-    /// This is the first pass, which writes it.
+    /// First pass: the buffer is written.
     Written(usize),
-    /// This is the second pass, which reads it.
+    /// Second pass: the buffer is read.
     Read(usize),
 }
 
 /// How a resource is bound, by its (first) binding number.
 enum ResourceBinding {
-    /// In one binding.
+    /// By one binding.
     Whole(usize),
-    /// In several, one window after the other.
+    /// By several bindings, consecutive windows of the resource.
     Windows(usize),
 }
 
@@ -103,33 +103,34 @@ impl<'a> ShaderWriter<'a> {
         }
     }
 
-    /// The place of the way that is given among `candidates`; of the first one where it is none of them.
+    /// Returns the index in `ways` of the requested candidate, or 0 if it is not in the list.
     pub(super) fn select_candidate(&mut self, ways: Vec<ShaderCandidate>) -> usize {
         self.candidates = ways;
         self.candidates.iter().position(|way| Some(way.name.as_str()) == self.candidate).unwrap_or(0)
     }
 
-    /// The ways that there were to choose from.
+    /// Returns the candidates of the kernel.
     pub(super) fn into_candidates(self) -> Vec<ShaderCandidate> {
         self.candidates
     }
 
-    /// Has the shader use an extension of WGSL.
+    /// Enables a WGSL extension in the shader.
     pub(super) fn enable(&mut self, extension: &'static str) {
         self.enabled.insert(extension);
     }
 
-    /// Names the number of a lane's subgroup `subgroup`, and the lane's number in it `lane_of_subgroup`.
+    /// Enables subgroups. Names the number of a lane's subgroup `subgroup`, and the lane's number in it
+    /// `lane_of_subgroup`.
     pub(super) fn enable_subgroups(&mut self) {
         self.names_subgroups = true;
     }
 
-    /// Whether a value's elements are 16-bit floats, in memory too.
+    /// Returns whether a value's elements are 16-bit floats, in memory too.
     pub(super) fn is_half(&self, id: ValueId) -> bool {
         self.storage_class(self.value(id).descriptor.dtype) == StorageClass::F16
     }
 
-    /// The pass after this one, where the kernel has two.
+    /// Returns the writer of the second pass, or `None` if the kernel has one pass.
     pub(super) fn second_pass(&self) -> Option<ShaderWriter<'a>> {
         let first = !self.is_second_pass && self.pass_buffer_bytes > 0;
         first.then(|| ShaderWriter {
@@ -138,7 +139,7 @@ impl<'a> ShaderWriter<'a> {
         })
     }
 
-    /// `elements` words of type `kind` that the first of two passes leaves to the second: asked for in both.
+    /// Returns the buffer of `elements` words of type `kind` between the two passes. Must be called in both passes.
     pub(super) fn pass_buffer(&mut self, elements: usize, kind: &'static str) -> PassBuffer {
         self.pass_buffer_bytes = elements * 4;
         let window = ShaderBinding {
@@ -151,17 +152,17 @@ impl<'a> ShaderWriter<'a> {
         if self.is_second_pass { PassBuffer::Read(number) } else { PassBuffer::Written(number) }
     }
 
-    /// The value behind `id`.
+    /// Returns the value with this ID.
     pub(super) fn value(&self, id: ValueId) -> &'a ProgramValue {
         &self.program.values[id.index()]
     }
 
-    /// Dimensions of the value behind `id`.
+    /// Returns the dimensions of the value with this ID.
     pub(super) fn dims(&self, id: ValueId) -> &'a [usize] {
         self.value(id).descriptor.shape.dims()
     }
 
-    /// The WGSL type that carries elements of `dtype`.
+    /// Returns the WGSL type in which elements of `dtype` are computed.
     pub(super) fn scalar_type(&self, dtype: DType) -> &'static str {
         match dtype {
             DType::F32 | DType::F16 => "f32",
@@ -173,22 +174,22 @@ impl<'a> ShaderWriter<'a> {
         }
     }
 
-    /// How shaders hold integers of 64 bits.
+    /// Returns how shaders represent 64-bit integers.
     pub(super) fn wide_integers(&self) -> WideIntegers {
         WideIntegers::from_tuning(&self.tuning)
     }
 
-    /// How memory holds elements of `dtype`.
+    /// Returns the storage class of `dtype`.
     fn storage_class(&self, dtype: DType) -> StorageClass {
         StorageClass::for_wgsl(dtype, self.tuning.half_storage)
     }
 
-    /// The WGSL type of elements of `dtype` in memory.
+    /// Returns the WGSL type of elements of `dtype` in memory.
     fn storage_type(&self, dtype: DType) -> &'static str {
         if self.storage_class(dtype) == StorageClass::F16 { HALF } else { self.scalar_type(dtype) }
     }
 
-    /// Element `index` (a `u32` expression) of a value, to be read.
+    /// Returns an expression that reads element `index` (a `u32` expression) of a value.
     pub(super) fn element(&mut self, id: ValueId, index: &str) -> String {
         let (resource, index) = self.locate_element(id, index);
         let element = match resource {
@@ -199,10 +200,10 @@ impl<'a> ShaderWriter<'a> {
         if is_half { format!("f32({element})") } else { element }
     }
 
-    /// Assigns `text`, an element as memory holds it, to element `index`.
+    /// Assigns `text`, an element in its memory form, to element `index`.
     pub(super) fn assign(&mut self, id: ValueId, index: &str, text: &str) {
         let (resource, index) = self.locate_element(id, index);
-        // Rounded already, so that this changes nothing.
+        // Already rounded, so this conversion changes nothing.
         let is_half = self.is_half(id);
         let text = if is_half { format!("f16({text})") } else { text.to_owned() };
         match resource {
@@ -211,25 +212,27 @@ impl<'a> ShaderWriter<'a> {
         }
     }
 
-    /// Assigns `text`, computed in the WGSL type of the value's elements, to element `index`: rounded or cut to them.
+    /// Assigns `text`, computed in the WGSL type of the value's elements, to element `index`, after rounding or
+    /// narrowing it.
     pub(super) fn store(&mut self, id: ValueId, index: &str, text: &str) {
         let text = narrow_to_dtype(self.value(id).descriptor.dtype, text.to_owned());
         self.assign(id, index, &text)
     }
 
-    /// Whether so many resources more can be bound as vectors, besides what is bound already.
+    /// Returns whether `resources` more resources can be bound as vectors, in addition to the existing bindings.
     pub(super) fn can_bind_vectors(&self, resources: usize) -> bool {
         self.bindings.len() + resources <= BINDINGS_MAX
     }
 
-    /// Whether a value of floats can be bound as vectors of four: whole, and from a vector's beginning.
+    /// Returns whether a float value can be bound as vectors of four: by one binding, and aligned to a vector.
     pub(super) fn has_vectors(&self, id: ValueId) -> bool {
         let (_, offset, bytes) = self.resource_of(id);
         let dtype = self.value(id).descriptor.dtype;
         dtype.is_float() && offset.is_multiple_of(4) && bytes <= self.tuning.window_bytes && bytes >= 16
     }
 
-    /// Four elements of a value that has vectors, the first at `index`, a `u32` expression and a multiple of four.
+    /// Returns four elements of a value that can be bound as vectors, starting at `index`, a `u32` expression that is a
+    /// multiple of four.
     pub(super) fn vector(&mut self, id: ValueId, index: &str) -> String {
         let (binding, offset, _) = self.resource_of(id);
         let is_half = self.is_half(id);
@@ -241,12 +244,12 @@ impl<'a> ShaderWriter<'a> {
         if is_half { format!("vec4<f32>({vector})") } else { vector }
     }
 
-    /// Behind which binding a value's elements are, the first one's place there, and the bytes of all.
+    /// Returns the resource that holds a value's elements, the byte offset of the first one, and the bytes of all.
     fn resource_of(&self, id: ValueId) -> (ShaderResource, usize, usize) {
         let value = self.value(id);
         let dtype = value.descriptor.dtype;
         let element_bytes = self.storage_class(dtype).element_bytes(dtype);
-        // Bindings are of whole words.
+        // Bindings consist of whole words.
         let whole_bytes = (value.descriptor.shape.elements() * element_bytes).next_multiple_of(4);
         match value.place {
             ValueLocation::Input(i) => (ShaderResource::Input(i), 0, whole_bytes),
@@ -259,7 +262,7 @@ impl<'a> ShaderWriter<'a> {
         }
     }
 
-    /// Where a value's elements are bound, and the index of one of them there.
+    /// Returns the binding of a value's elements, and the expression of an element's index in it.
     fn locate_element(&mut self, id: ValueId, index: &str) -> (ResourceBinding, String) {
         let dtype = self.value(id).descriptor.dtype;
         let element_bytes = self.storage_class(dtype).element_bytes(dtype);
@@ -273,7 +276,7 @@ impl<'a> ShaderWriter<'a> {
         (self.bind(binding, scalar, bytes, element_bytes), index)
     }
 
-    /// The bindings of a resource, added where they are new.
+    /// Returns the bindings of a resource, and adds them if they are new.
     fn bind(
         &mut self,
         binding: ShaderResource,
@@ -312,7 +315,7 @@ impl<'a> ShaderWriter<'a> {
         ResourceBinding::Windows(first)
     }
 
-    /// The number of the one binding that shows a resource as an array of `kind`, added where it is new.
+    /// Returns the number of the single binding of a resource as an array of `kind`, and adds it if it is new.
     fn bind_whole(&mut self, binding: ShaderResource, kind: &'static str) -> usize {
         let known = self.bindings.iter().position(|(window, known)| window.resource == binding && *known == kind);
         known.unwrap_or_else(|| {
@@ -321,21 +324,21 @@ impl<'a> ShaderWriter<'a> {
         })
     }
 
-    /// A statement, or several lines of them without indentation of their own.
+    /// Writes a statement, or several lines of statements without indentation.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         for line in text.as_ref().lines() {
             let _ = writeln!(self.body, "{:indent$}{line}", "", indent = self.blocks.len() * 4);
         }
     }
 
-    /// A statement that opens a block: `text {`.
+    /// Writes a statement that opens a block: `text {`.
     pub(super) fn open(&mut self, text: impl AsRef<str>) {
         let text = text.as_ref();
         self.line(if text.is_empty() { "{".to_owned() } else { format!("{text} {{") });
         self.blocks.push(1);
     }
 
-    /// Opens a loop whose body runs `iterations` times at most.
+    /// Opens a loop whose body runs at most `iterations` times.
     pub(super) fn open_for(&mut self, text: impl AsRef<str>, iterations: usize) {
         self.count_iterations(iterations);
         self.open(text);
@@ -344,7 +347,7 @@ impl<'a> ShaderWriter<'a> {
         }
     }
 
-    /// Counts the iterations of a loop here, as of one in a function that the next statement calls.
+    /// Counts the iterations of a loop inside a function that the next statement calls.
     pub(super) fn count_iterations(&mut self, iterations: usize) {
         let around = self.blocks.iter().fold(1usize, |product, &times| product.saturating_mul(times));
         self.iterations = self.iterations.saturating_add(around.saturating_mul(iterations));
@@ -356,12 +359,12 @@ impl<'a> ShaderWriter<'a> {
         self.line("}");
     }
 
-    /// A loop of `name` from 0 to `count`.
+    /// Opens a loop of `name` from 0 to `count`.
     pub(super) fn open_loop(&mut self, name: &str, count: usize) {
         self.open_for(format!("for (var {name} = 0u; {name} < {count}u; {name} += 1u)"), count);
     }
 
-    /// A declaration at module scope.
+    /// Writes a declaration at module scope.
     pub(super) fn global(&mut self, text: impl AsRef<str>) {
         self.globals.push_str(text.as_ref());
         self.globals.push('\n');
@@ -377,10 +380,10 @@ impl<'a> ShaderWriter<'a> {
         self.global(format!("fn {signature} {{\n{text}}}\n"));
     }
 
-    /// Sets the dispatch to `groups` workgroups of `lanes` and names a workgroup's number `tile`.
+    /// Sets the dispatch to `groups` workgroups of `lanes` and names the workgroup's number `tile`.
     ///
-    /// The dispatch may have more workgroups than asked for, by less than one row of the folded second dimension:
-    /// statements must check `tile` or what they compute from it.
+    /// The dispatch can have more workgroups than requested, by less than one row of the folded second dimension:
+    /// statements must check `tile` or the values computed from it.
     pub(super) fn dispatch(&mut self, groups: usize, lanes: u32) {
         let groups = u32::try_from(groups).unwrap_or(u32::MAX);
         self.lanes = lanes;
@@ -389,7 +392,7 @@ impl<'a> ShaderWriter<'a> {
             .clamp(1, groups.max(1));
         let [across, rows] = fold_grid(groups.div_ceil(slices));
         self.workgroups = [across, rows, 1];
-        // What a slice has too many, because it is folded, is its part of the next one's.
+        // The surplus workgroups of a folded slice do the first part of the next slice's work.
         self.slices = groups.div_ceil((across * rows).max(1)).max(1);
         let number = if rows == 1 { "group.x".to_owned() } else { format!("group.y * {across}u + group.x") };
         if self.slices == 1 {
@@ -400,17 +403,17 @@ impl<'a> ShaderWriter<'a> {
         }
     }
 
-    /// One invocation for each of `count` results: names its number `id` and returns where there is no such result.
+    /// Starts one invocation for each of `count` results. Names its number `id`, and returns if `id` is out of range.
     pub(super) fn invocation_per_element(&mut self, count: usize) {
-        // Small grids spread over more workgroups, so that every core has some.
+        // Small grids use smaller workgroups, so that every core gets some.
         let lanes = if count >= 1 << 16 { 256 } else { 64 };
         self.dispatch(count.div_ceil(lanes as usize), lanes);
         self.line(format!("let id = tile * {lanes}u + lane;"));
         self.line(format!("if (id >= {count}u) {{ return; }}"));
     }
 
-    /// Names the coordinates of `linear`, a row-major index over `dims`, `{prefix}0`, `{prefix}1`, ... where `wanted`.
-    /// A dimension of size 1 has the coordinate `0u`. No dimension may be 0.
+    /// Names the coordinates of `linear`, a row-major index over `dims`: `{prefix}0`, `{prefix}1`, ..., for the
+    /// dimensions in `wanted`. The coordinate of a dimension of size 1 is `0u`. No dimension can be 0.
     pub(super) fn coordinates(&mut self, dims: &[usize], linear: &str, prefix: &str, wanted: &[bool]) -> Vec<String> {
         let mut names = vec!["0u".to_owned(); dims.len()];
         let mut stride = 1;
@@ -436,7 +439,7 @@ impl<'a> ShaderWriter<'a> {
         names
     }
 
-    /// The shader.
+    /// Returns the finished shader.
     pub(super) fn finish(self) -> Result<Shader, ShaderError> {
         let limit = self.tuning.iterations_max;
         if self.iterations > limit {

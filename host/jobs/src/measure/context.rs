@@ -1,4 +1,4 @@
-//! The job that a measured training sees: its reports are put down with their times, and what it makes is forgotten.
+//! The job context of a measured training: it records reports with their times and discards outputs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::{MeasureUntil, MeasurementConfig, TrainingMeasurement};
 use crate::spec::{NonFinite, Precision};
 use crate::worker::open_model;
 
-/// Is told the steps done, and those to do; says whether to go on.
+/// Called with the steps done and the steps to do; returns whether to continue.
 type ProgressCallback = Box<dyn FnMut(u64, u64) -> bool + Send>;
 
-/// Waits until the device has done what it was given. A lost device says so at the next dispatch.
+/// Waits until the device has finished its work. The loss of the device is reported by the next dispatch.
 type DeviceSynchronize = Box<dyn Fn() + Send>;
 
 pub(super) struct MeasuringContext {
@@ -24,9 +24,9 @@ pub(super) struct MeasuringContext {
     measured: Arc<Mutex<TrainingMeasurement>>,
     on_progress: ProgressCallback,
     began: Instant,
-    /// Whether the training says by itself how many steps it has done.
+    /// Whether the training reports its steps explicitly.
     reports_progress: bool,
-    /// When its first batch was used, or at least drawn.
+    /// When the first batch was used, or at least drawn.
     first_batch: Option<Duration>,
 }
 
@@ -55,13 +55,13 @@ impl MeasuringContext {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time when everything is done that the device was given.
+    /// Returns the elapsed time after the device has finished its work.
     fn synchronized_elapsed(&self) -> Duration {
         (self.synchronize)();
         self.began.elapsed()
     }
 
-    /// So many steps are done, of as many where that is known.
+    /// Records that `step` steps are done, of `of` if known.
     fn record_step(&self, step: u64, of: Option<u64>) {
         let mut measured = self.lock_measurement();
         if measured.is_over {
@@ -74,7 +74,7 @@ impl MeasuringContext {
         };
         let is_first = measured.timeline.steps() == 0;
         let is_last = measured.steps_to_do.is_some_and(|of| step >= of);
-        // Reports may come every so many steps; the first batch is the first step.
+        // Reports can cover several steps; the first batch then gives the time of the first step.
         if let Some(at) = self.first_batch.filter(|_| is_first && step > 1) {
             measured.timeline.record_step(1, at);
         }
@@ -83,8 +83,8 @@ impl MeasuringContext {
             MeasureUntil::EnoughSamples => to_do.unwrap_or(u64::MAX),
             MeasureUntil::Steps(steps) => steps.min(measured.steps_to_do.unwrap_or(u64::MAX)),
         };
-        // The device may be some dispatches behind, and waiting for it costs time of its own: it is waited for at the marks
-        // that figures end with.
+        // The device can be some dispatches behind, and waiting for it takes time. It is therefore waited for only at
+        // the marks that end a measurement.
         let now = self.began.elapsed();
         let ends = is_first || is_last || wanted || measured.timeline.reaches_enough_samples(step, now, steps);
         let now = if ends { self.synchronized_elapsed() } else { now };
@@ -164,7 +164,7 @@ impl JobContext for MeasuringContext {
     }
 
     fn initial_state(&mut self) -> Result<InitialState, PluginError> {
-        // From where it starts changes nothing about its speed; how many steps there are from there is counted.
+        // The start does not change the speed; the number of steps from there is counted.
         Ok(InitialState::Nothing)
     }
 

@@ -1,68 +1,68 @@
-//! The steps of a training by the clock, and what they say about more of them.
+//! The times of a training's steps, and estimates from them.
 //!
-//! The first step is apart: graphs are compiled and memory is taken before it is done. After it a step takes what steps
-//! take on the average, and the end of an epoch takes something besides, such as a validation. The first end is apart too:
-//! what runs there runs for the first time. Times are given, not read.
+//! The first step is measured separately, because it includes compiling graphs and allocating memory. Later steps take
+//! the average step time, and the end of an epoch takes extra time, for example for a validation. The first epoch end
+//! is separate too, because its work runs for the first time. Times are parameters, not read from a clock.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What suffices for an estimate: so much time after the first step, with the ends of two epochs in it ...
+/// Minimum for an estimate: this time after the first step, with two epoch ends in it ...
 const STEADY_TIME_MIN: Duration = Duration::from_secs(3);
-/// ... or so much without them ...
+/// ... or this time without them ...
 const STEADY_TIME_MAX: Duration = Duration::from_secs(20);
-/// ... or one in so many of the steps that the estimate is for.
+/// ... or this fraction of the steps to estimate, as a divisor: 2 is one half.
 const STEPS_SHARE: u64 = 2;
 
-/// A point of a training.
+/// A point in a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct StepMark {
-    /// Since the plugin was started.
+    /// Time since the plugin was started.
     at: Duration,
     /// Steps done.
     step: u64,
     /// Epochs that ended before.
     epochs: u64,
-    /// Steps done when the last of those ended.
+    /// Steps done when the last of those epochs ended.
     epoch_ended_at: u64,
 }
 
-/// How a training went so far.
+/// The measured progress of a training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepTimeline {
-    /// In order of steps; the first is that of the first step.
+    /// In step order; the first is that of the first step.
     marks: Vec<StepMark>,
-    /// Whether it draws batches: then its epochs end.
+    /// Whether the training draws batches, so that it has epochs.
     draws_batches: bool,
     epochs: u64,
-    /// Steps done when the last epoch ended; those of the last report, until the next one tells.
+    /// Steps done when the last epoch ended; those of the last report until the next one.
     epoch_ended_at: u64,
     /// Batches drawn since the last report.
     batches_drawn: u64,
-    /// How many those were when an epoch ended after that report.
+    /// The number of those batches when an epoch ended after that report.
     batches_drawn_at_epoch_end: Option<u64>,
 }
 
-/// What steps that were not done would take.
+/// An estimate of the time of a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainingEstimate {
-    /// The steps that it is for.
+    /// The number of steps of the estimate.
     pub steps: u64,
-    /// What they would take from the plugin's start.
+    /// The time of these steps, from the plugin's start.
     pub time: Duration,
-    /// Steps that it was made from.
+    /// The number of steps that the estimate is based on.
     pub measured_steps: u64,
-    /// What those took.
+    /// The time of the measured steps.
     pub measured_time: Duration,
-    /// Steps in a second after the first of those.
+    /// Steps per second after the first measured step.
     pub steps_per_second: Option<f64>,
-    /// Whether the steps go on after those and no end of an epoch was among them: what comes with it is not in the time.
+    /// Whether more steps follow but no epoch end was measured, so that the time does not include epoch ends.
     pub lacks_epoch_end: bool,
 }
 
 impl TrainingEstimate {
-    /// It as fields of an answer, times in seconds.
+    /// Returns the estimate as JSON fields, with times in seconds.
     pub fn to_json(&self) -> Value {
         json!({
             "steps": self.steps,
@@ -76,7 +76,7 @@ impl TrainingEstimate {
 }
 
 impl StepTimeline {
-    /// So many steps are done. What is not later than before says nothing.
+    /// Records that `step` steps are done. A step that is not later than the last one is ignored.
     pub fn record_step(&mut self, step: u64, at: Duration) {
         if step > self.steps() {
             let mark = self.next_mark(step, at);
@@ -86,8 +86,8 @@ impl StepTimeline {
         }
     }
 
-    /// The mark of this report. An epoch that ended since the last one did so after as many steps as batches had been drawn by
-    /// then: what is drawn for a validation comes after it.
+    /// Returns the mark of this report. If an epoch ended since the last report, it ended after the number of batches
+    /// drawn by then, because batches of a validation are drawn after the end.
     fn next_mark(&self, step: u64, at: Duration) -> StepMark {
         let epoch_ended_at = match self.batches_drawn_at_epoch_end {
             Some(drawn) => self.steps().saturating_add(drawn).min(step),
@@ -96,14 +96,14 @@ impl StepTimeline {
         StepMark { at, step, epochs: self.epochs, epoch_ended_at }
     }
 
-    /// A batch was drawn.
+    /// Records that a batch was drawn.
     pub fn record_batch(&mut self) {
         self.draws_batches = true;
         self.batches_drawn += 1;
     }
 
-    /// The batches of an epoch are over. Several streams of batches may say so at one step, and of those that end between two
-    /// reports the first counts.
+    /// Records the end of an epoch's batches. Several batch streams can end at one step; of the ends between two
+    /// reports, the first counts.
     pub fn record_epoch_end(&mut self) {
         if self.steps() > self.epoch_ended_at && self.batches_drawn_at_epoch_end.is_none() {
             self.epochs += 1;
@@ -112,24 +112,26 @@ impl StepTimeline {
         }
     }
 
-    /// Steps done.
+    /// Returns the number of steps done.
     pub fn steps(&self) -> u64 {
         self.marks.last().map_or(0, |mark| mark.step)
     }
 
-    /// How long it was from the start to the end of the first step, or of the first steps where they are reported together.
+    /// Returns the time from the start to the end of the first step, or of the first reported steps.
     pub fn first_step_time(&self) -> Option<Duration> {
         self.marks.first().map(|mark| mark.at)
     }
 
-    /// Steps in a second after the first, ends of epochs included; none where only one report came.
+    /// Returns the steps per second after the first report, epoch ends included, or `None` if there was only one
+    /// report.
     pub fn steps_per_second(&self) -> Option<f64> {
         let (first, last) = (self.marks.first()?, self.marks.last()?);
         let time = last.at.saturating_sub(first.at).as_secs_f64();
         (time > 0.0).then(|| (last.step - first.step) as f64 / time)
     }
 
-    /// When so many steps were done; between two reports, in proportion. None where they were not.
+    /// Returns the time at which `steps` steps were done, interpolated between two reports, or `None` if they were not
+    /// done.
     pub fn time_at_step(&self, steps: u64) -> Option<Duration> {
         let after = self.marks.iter().position(|mark| mark.step >= steps)?;
         let end = self.marks[after];
@@ -139,12 +141,12 @@ impl StepTimeline {
         Some(start.at + end.at.saturating_sub(start.at).mul_f64(share))
     }
 
-    /// Whether it suffices for an estimate for `steps`.
+    /// Returns whether the measurement suffices for an estimate of `steps`.
     pub fn has_enough_samples(&self, steps: u64) -> bool {
         self.marks.last().is_some_and(|&last| self.has_enough_samples_at(last, steps))
     }
 
-    /// Whether it would suffice for an estimate for `steps` with this report, and does not before.
+    /// Returns whether this report makes the measurement suffice for an estimate of `steps`, which it did not before.
     pub fn reaches_enough_samples(&self, step: u64, at: Duration, steps: u64) -> bool {
         step > self.steps()
             && !self.has_enough_samples(steps)
@@ -160,7 +162,7 @@ impl StepTimeline {
             || (steady >= STEADY_TIME_MIN && has_epoch_ends)
     }
 
-    /// Its shortest beginning that suffices for an estimate for `steps`; all of it where none does.
+    /// Returns the shortest prefix that suffices for an estimate of `steps`, or the whole timeline if none does.
     pub fn shortest_sufficient_prefix(&self, steps: u64) -> StepTimeline {
         let mut beginning = StepTimeline { draws_batches: self.draws_batches, ..StepTimeline::default() };
         for &mark in &self.marks {
@@ -173,13 +175,13 @@ impl StepTimeline {
         beginning
     }
 
-    /// What `steps` steps take, by what was measured; with the end of the last epoch, where the training ends with it. None
-    /// before the first step.
+    /// Estimates the time of `steps` steps; `to_the_end` includes the epoch end at the last step. Returns `None` before
+    /// the first step.
     pub fn estimate(&self, steps: u64, to_the_end: bool) -> Option<TrainingEstimate> {
         let (first, last) = (self.marks.first()?, self.marks.last()?);
         let StepCosts { step, first_end, later_end } = self.step_costs();
         let after_first = steps.saturating_sub(first.step) as f64;
-        // What comes with the end of an epoch comes after its last step.
+        // The work of an epoch end comes after its last step.
         let before_end = if to_the_end { steps } else { steps.saturating_sub(1) };
         let ends = match self.steps_per_epoch() {
             Some(steps_per_epoch) => (before_end as f64 / steps_per_epoch).floor(),
@@ -197,7 +199,7 @@ impl StepTimeline {
         })
     }
 
-    /// Steps of an epoch on the average; none where none ended.
+    /// Returns the average number of steps per epoch, or `None` if no epoch ended.
     fn steps_per_epoch(&self) -> Option<f64> {
         (self.epochs > 0).then(|| self.epoch_ended_at as f64 / self.epochs as f64)
     }
@@ -213,7 +215,8 @@ impl StepTimeline {
             sum.add(pair[0], pair[1]);
         }
         let Some(step) = plain.seconds_per_step() else {
-            // Every report comes with the end of an epoch, or there is but one: a step takes its share of all.
+            // Every report coincides with an epoch end, or there is only one report: a step takes its share of the
+            // total.
             let alone = self.marks.first().map_or(0.0, |mark| mark.at.as_secs_f64() / mark.step.max(1) as f64);
             let step = later.seconds_per_step().or(first.seconds_per_step()).unwrap_or(alone);
             return StepCosts { step, first_end: first.seconds_per_epoch_end(step).unwrap_or(0.0), later_end: 0.0 };
@@ -223,13 +226,13 @@ impl StepTimeline {
     }
 }
 
-/// Seconds that parts of a training take.
+/// Seconds of the parts of a training.
 #[derive(Clone, Copy, Debug)]
 struct StepCosts {
     step: f64,
-    /// Of the end of the first epoch, besides steps.
+    /// The end of the first epoch, besides steps.
     first_end: f64,
-    /// Of that of each later one.
+    /// The end of each later epoch.
     later_end: f64,
 }
 
@@ -248,7 +251,7 @@ impl IntervalSum {
         self.epochs += to.epochs - from.epochs;
     }
 
-    /// Seconds of the end of an epoch besides those of steps.
+    /// Returns the seconds of an epoch end, besides those of steps.
     fn seconds_per_epoch_end(&self, step: f64) -> Option<f64> {
         (self.epochs > 0).then(|| (self.seconds - step * self.steps as f64).max(0.0) / self.epochs as f64)
     }

@@ -46,7 +46,7 @@ fn start_on(pool: &str, device: &str) -> PlacementDecision {
     PlacementDecision::Start { pool: pool.to_owned(), device: device.to_owned() }
 }
 
-/// Position, code and evicted jobs of a verdict that is to wait.
+/// Returns the position, code and preempted jobs of a wait.
 fn wait_details(verdict: &PlacementDecision) -> (u64, &str, Vec<&str>) {
     match verdict {
         PlacementDecision::Wait { position, reason, evict } => {
@@ -79,7 +79,7 @@ fn a_full_pool_spills_to_the_next_in_order() {
     let verdicts = place_waiting(&two_pools(false), &jobs, &[]);
     assert_eq!(verdicts[0], start_on("vulkan:0", "vulkan:0"));
     assert_eq!((wait_details(&verdicts[1]).0, wait_details(&verdicts[2]).0), (1, 2));
-    // A job that asks for the processor goes there at once, past those that wait for the other pool.
+    // A job that requests the CPU starts there at once, ahead of jobs that wait for the other pool.
     let asks = [
         waiting("a", demand_on("gpu", "gpu")),
         waiting("b", demand_on("gpu", "gpu")),
@@ -150,7 +150,7 @@ fn one_job_is_evicted_per_waiting_job() {
     assert_eq!(wait_details(&verdicts[0]).2, ["lower"]);
     assert_eq!(wait_details(&verdicts[1]).2, ["low"]);
     assert!(wait_details(&verdicts[2]).2.is_empty());
-    // While it saves its state, nobody else has to.
+    // While it saves its state, no other job is preempted.
     let ending = ActiveJob { state: JobState::Stopping, ..runs[1].clone() };
     let verdicts = place_waiting(&layout, &jobs[..1], &[runs[0].clone(), ending]);
     assert!(wait_details(&verdicts[0]).2.is_empty());
@@ -220,7 +220,7 @@ fn any_demand() -> impl Strategy<Value = SchedulingRequest> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever waits and runs: no pool is overfull, nobody is evicted who must not be, and nobody for nothing.
+    /// In any situation, no pool is overfull, only allowed jobs are preempted, and none without need.
     #[test]
     fn placement_never_overfills_a_pool_or_evicts_without_cause(
         waits_for in prop::collection::vec(any_demand(), 0..12),
@@ -267,7 +267,7 @@ proptest! {
         evicted.sort();
         evicted.dedup();
         prop_assert_eq!(evicted.len(), count);
-        // Turns are kept: among jobs that ask for the same, none starts that comes after one which waits for a slot.
+        // The order is kept: of jobs with the same request, none starts before an earlier one that waits for a slot.
         for (at, later) in jobs.iter().enumerate() {
             if matches!(verdicts[at], PlacementDecision::Start { .. }) {
                 for (earlier, verdict) in jobs[..at].iter().zip(&verdicts) {

@@ -1,4 +1,4 @@
-//! When checkpoints are made, and which of them stay.
+//! When checkpoints are saved, and which are kept.
 
 use saggar_store::checkpoint::{BestMetric, MetricMode};
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointEvery {
-    /// A second after training began, and then so often that saving takes at most 1 % of the time, but at least every 30 s.
+    /// One second after training began, then as often as saving takes at most 1 % of the time, but at least every 30 s.
     #[default]
     Auto,
-    /// After so many milliseconds, at the next step boundary.
+    /// After this number of milliseconds, at the next step boundary.
     Milliseconds(u64),
-    /// After so many steps, at the next step boundary.
+    /// After this number of steps, at the next step boundary.
     Steps(u64),
 }
 
-/// Reads `validation/main/loss`, `min:loss` or `max:accuracy`: the checkpoint that stays however old it is. A series whose
-/// name ends in `accuracy` is best at its largest value where nothing is said.
+/// Parses `validation/main/loss`, `min:loss` or `max:accuracy`: the metric whose best checkpoint is kept regardless of
+/// age. By default, a series whose name ends in `accuracy` is best at its maximum, and any other at its minimum.
 pub fn parse_keep_best(text: &str) -> BestMetric {
     let (mode, metric) = match text.split_once(':') {
         Some(("min", metric)) => (MetricMode::Min, metric),

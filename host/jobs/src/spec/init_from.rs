@@ -1,40 +1,40 @@
-//! Where a job begins, if not with initial values.
+//! The initial state of a job, if not initial values.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a job's first attempt starts from, where it has no checkpoint of its own.
+/// The initial state of a job that has no checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum InitFrom {
-    /// Everything that a checkpoint of another job holds: its step, too. `job:mnist-7`, `job:mnist-7/checkpoint@1200`,
+    /// The complete checkpoint of another job, including its step. `job:mnist-7`, `job:mnist-7/checkpoint@1200`,
     /// `job:mnist-7/checkpoint@best`.
     Checkpoint {
         /// The other job's name.
         job: String,
-        /// Which of its checkpoints.
+        /// The checkpoint of that job.
         which: CheckpointSelector,
     },
     /// A model version's weights; the training begins at step 0. `model:face`, `model:face@12`.
     Model {
         /// The model.
         model: String,
-        /// Its version; the newest at submission where none was asked for.
+        /// Its version; `None` for the newest at submission.
         version: Option<u64>,
     },
 }
 
-/// One of a job's checkpoints.
+/// A selector of one of a job's checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CheckpointSelector {
-    /// The newest.
+    /// The newest checkpoint.
     #[default]
     Latest,
-    /// The one that is kept for being the best.
+    /// The best checkpoint by the job's metric.
     Best,
-    /// That of this step.
+    /// The checkpoint of this step.
     Step(u64),
 }
 
@@ -48,9 +48,9 @@ impl fmt::Display for CheckpointSelector {
     }
 }
 
-/// Text that names no checkpoint.
+/// Text that does not select a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no checkpoint; expected a step, `latest` or `best`")]
+#[error("invalid checkpoint {0:?}: expected a step, `latest` or `best`")]
 pub struct CheckpointSelectorParseError(String);
 
 impl FromStr for CheckpointSelector {
@@ -77,9 +77,12 @@ impl fmt::Display for InitFrom {
     }
 }
 
-/// Text that is no origin.
+/// Text that is not an initial state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is nothing to start from; expected such as job:mnist-7, job:mnist-7/checkpoint@1200 or model:face@12")]
+#[error(
+    "invalid weights {0:?}: expected a checkpoint or a model, such as job:mnist-7, job:mnist-7/checkpoint@1200 or \
+     model:face@12"
+)]
 pub struct InitFromParseError(String);
 
 impl FromStr for InitFrom {

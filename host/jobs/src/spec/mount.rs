@@ -1,37 +1,37 @@
-//! What a job reads: dataset versions, and what other jobs wrote.
+//! The mounts of a job: dataset versions, and the outputs of other jobs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Something mounted into a job, read-only.
+/// A read-only mount of a job.
 ///
 /// As JSON: `{"dataset": "mnist", "version": 1, "mount": "/data"}`, or
 /// `{"job": "prepare-3", "path": "train", "mount": "/data"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
 pub struct DataMount {
-    /// What is mounted.
+    /// The source of the data.
     pub source: DataSource,
-    /// Where the plugin finds it: `/data`.
+    /// The mount point that the plugin sees: `/data`.
     pub mount: String,
 }
 
-/// What can be mounted.
+/// The source of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataSource {
     /// A version of a dataset.
     Dataset {
         /// The dataset's name.
         name: String,
-        /// Its version; the newest at submission where none was asked for.
+        /// Its version; `None` for the newest at submission.
         version: Option<u64>,
     },
     /// The files that another job wrote.
     Output {
         /// The job's name.
         job: String,
-        /// The folder of its output; all of it where none is named.
+        /// The folder of its output; `None` for all of it.
         path: Option<String>,
     },
 }
@@ -47,7 +47,7 @@ impl fmt::Display for DataSource {
     }
 }
 
-/// A mount as it is written.
+/// A mount in its serialized form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {

@@ -1,21 +1,21 @@
-//! How precisely a training computes.
+//! The numeric precision of a training.
 
 use serde::{Deserialize, Serialize};
 
-/// In which numbers a training's products and convolutions are computed. Its variables are what its plugin makes them, in
-/// either case.
+/// The precision of a training's products and convolutions. The types of its variables are always set by its plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// As the plugin says: `float32` where it says nothing else.
+    /// As the plugin sets it, `float32` by default.
     #[default]
     Float32,
-    /// Those that a loss depends on take `float16` and are added up in `float32`; the loss is scaled.
+    /// Products and convolutions that a loss depends on use `float16` operands and accumulate in `float32`; the loss is
+    /// scaled.
     Mixed,
 }
 
 impl Precision {
-    /// Whether nobody said otherwise.
+    /// Returns whether this is the default.
     pub(super) fn is_default(&self) -> bool {
         *self == Precision::Float32
     }

@@ -1,4 +1,4 @@
-//! What a prediction job computes: a published version's answer for every item of a dataset.
+//! The specification of a prediction job: a published version's answer for every item of a dataset.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,35 +6,35 @@ use super::JobSpec;
 use crate::error::SpecError;
 use saggar_project::is_valid_name;
 
-/// See the module. The job mounts the dataset; its fields are the model's inputs by their names.
+/// The predictions of a job. The job mounts the dataset, whose fields are the model's inputs of the same names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PredictionSpec {
     /// The model.
     pub model: String,
-    /// Its version; the newest at submission where none was asked for.
+    /// Its version; `None` for the newest at submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// The part of the dataset; all of it where none is named.
+    /// The split of the dataset; `None` for all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
-    /// The dataset that the answers become a version of, when there is one for every item.
+    /// The dataset in which the answers become a version, once every item has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }
 
 impl PredictionSpec {
-    /// Checks what can be checked without looking anything up.
+    /// Checks everything that needs no lookup.
     ///
     /// # Errors
-    /// `PredictionSpec`; `Name`.
+    /// `Prediction`; `Name`.
     pub(super) fn validate(&self, spec: &JobSpec) -> Result<(), SpecError> {
         let refuse = |reason| Err(SpecError::Prediction { reason });
         if spec.data.len() != 1 {
             return refuse("expected one dataset in `data`, whose items are predicted");
         }
         if spec.replicas > 1 || spec.shards.is_some() {
-            return refuse("one process predicts; leave `replicas` and `shards` out");
+            return refuse("predictions run in one process; leave `replicas` and `shards` out");
         }
         if spec.init_from.is_some() || !spec.parameters.is_empty() || !spec.secrets.is_empty() {
             return refuse("nothing is trained; leave `init_from`, `parameters` and `secrets` out");

@@ -1,18 +1,18 @@
-//! Why an attempt may end without its training being at an end.
+//! The causes of an attempt's end that can be retried.
 
 use serde::{Deserialize, Serialize};
 
-/// What ended an attempt that another one may follow.
+/// A cause of an attempt's end after which another attempt can follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetryCause {
-    /// Another job took its place, or a user asked for it.
+    /// Another job or a user preempted it.
     Preempted,
     /// The device was lost.
     DeviceLost,
-    /// The worker process ended without a word.
+    /// The worker process ended without a final event.
     WorkerLost,
-    /// The server ended, or was killed. Does not count against the job.
+    /// The server ended, or was killed. Does not count against the job's retries.
     HostRestart,
     /// A loss or a variable was infinite or not a number.
     NonFinite,
@@ -21,7 +21,7 @@ pub enum RetryCause {
 }
 
 impl RetryCause {
-    /// Every cause.
+    /// All causes.
     pub const ALL: [RetryCause; 6] = [
         RetryCause::Preempted,
         RetryCause::DeviceLost,
@@ -31,11 +31,11 @@ impl RetryCause {
         RetryCause::Error,
     ];
 
-    /// The causes that are not the plugin's doing.
+    /// The causes that are not the plugin's fault.
     pub const INFRASTRUCTURE: [RetryCause; 4] =
         [RetryCause::Preempted, RetryCause::DeviceLost, RetryCause::WorkerLost, RetryCause::HostRestart];
 
-    /// The name users see: `device-lost`.
+    /// Returns the name that users see: `device-lost`.
     pub const fn name(self) -> &'static str {
         match self {
             RetryCause::Preempted => "preempted",
@@ -47,7 +47,7 @@ impl RetryCause {
         }
     }
 
-    /// The cause that a recorded reason stands for; none for attempts that were ended for other reasons.
+    /// Returns the cause of a recorded reason code, or `None` if the attempt ended for another reason.
     pub fn from_code(code: &str) -> Option<RetryCause> {
         match code {
             PREEMPTED => Some(RetryCause::Preempted),
@@ -60,7 +60,7 @@ impl RetryCause {
         }
     }
 
-    /// Whether an attempt that ended for this cause counts against the job's retries.
+    /// Returns whether an attempt that ended for this cause counts against the job's retries.
     pub const fn counts_against_retries(self) -> bool {
         match self {
             RetryCause::HostRestart => false,
@@ -73,23 +73,23 @@ impl RetryCause {
     }
 }
 
-/// The attempt made room for another job, or a user asked for that.
+/// The reason code if another job or a user preempted the attempt.
 pub const PREEMPTED: &str = "PREEMPTED";
-/// The reason of an attempt that ends because the driver gave up its device.
+/// The reason code if the driver gave up the device.
 pub const DEVICE_LOST: &str = "DEVICE_LOST";
-/// The worker ended without a word.
+/// The reason code if the worker ended without a final event.
 pub const WORKER_LOST: &str = "WORKER_LOST";
-/// The server shut down in order.
+/// The reason code if the server shut down gracefully.
 pub const HOST_SHUTDOWN: &str = "HOST_SHUTDOWN";
-/// The server was killed, and another took over.
+/// The reason code if the server was killed and another one took over.
 pub const HOST_RESTART: &str = "HOST_RESTART";
-/// A number was none any more.
+/// The reason code if a number was infinite or not a number.
 pub const NON_FINITE: &str = "NON_FINITE";
-/// The attempt left its device idle for too long.
+/// The reason code if the attempt left its device idle for too long.
 pub const IDLE: &str = "IDLE";
-/// The attempt reached its own longest time, and the job goes on in another.
+/// The reason code if the attempt reached its own maximum running time; the job continues in another attempt.
 pub const RECYCLED: &str = "MAX_ATTEMPT_RUNTIME";
-/// The job's project or key has used up its device seconds.
+/// The reason code if the job's project or key has used up its device seconds.
 pub const OVER_BUDGET: &str = "QUOTA_GPU_SECONDS";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Everything about a specification that can be checked without looking anything up.
+//! Checks of a specification that need no lookup.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::limits::{
 };
 
 impl JobSpec {
-    /// Checks everything that can be checked without looking anything up.
+    /// Checks everything that needs no lookup.
     ///
     /// # Errors
-    /// [`SpecError`] naming the field, what it holds and what it takes.
+    /// Returns a [`SpecError`] with the field, its value and the allowed values.
     pub fn validate(&self) -> Result<(), SpecError> {
         self.validate_names()?;
         self.validate_mounts()?;
@@ -28,10 +28,12 @@ impl JobSpec {
             return Err(SpecError::Parameters { bytes: parameters_bytes });
         }
         if self.measure && self.predict.is_some() {
-            return Err(SpecError::Measure { reason: "a training is measured, not predictions" });
+            return Err(SpecError::Measure { reason: "predictions cannot be measured, only a training can" });
         }
         if self.measure && self.replicas > 1 {
-            return Err(SpecError::Measure { reason: "only a training in one process is measured: replicas is 1" });
+            return Err(SpecError::Measure {
+                reason: "only a training in one process can be measured: set replicas to 1",
+            });
         }
         if let Some(prediction) = &self.predict {
             prediction.validate(self)?;
@@ -74,7 +76,7 @@ impl JobSpec {
                 DataSource::Dataset { name, .. } => (name, None),
                 DataSource::Output { job, path } => (job, path.as_ref()),
             };
-            // A job's name is a project's with a number after it, or an identifier of capitals and digits.
+            // A job's name is its project's name with a number; an identifier consists of capitals and digits.
             let is_identifier = name.len() == 26 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
             if !is_valid_name(name) && !is_identifier {
                 return Err(SpecError::Name { field: "data", name: name.clone() });

@@ -1,4 +1,4 @@
-//! How long an attempt may run.
+//! The time limits of an attempt.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use tokio::time::Instant;
 
 use crate::spec::JobSpec;
 
-/// What an attempt's time says.
+/// The action that a time limit requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DueAction {
-    /// It may go on.
+    /// No limit is reached.
     Nothing,
-    /// The job's time was up, and it is granted once more.
+    /// The job's time is up, and it is extended.
     Extend {
-        /// Which extension this is, from 1.
+        /// The number of this extension, from 1.
         number: u32,
-        /// How many there can be.
+        /// The maximum number of extensions.
         of: u32,
     },
     /// The attempt's time is up: the job is queued again.
@@ -27,7 +27,7 @@ pub(crate) enum DueAction {
 /// An attempt's deadlines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptDeadlines {
-    /// When the job's time is up, and what an extension adds.
+    /// The end of the job's time, and the length of an extension.
     job: Option<(Instant, Duration)>,
     attempt: Option<Instant>,
     extensions: u32,
@@ -35,7 +35,8 @@ pub(crate) struct AttemptDeadlines {
 }
 
 impl AttemptDeadlines {
-    /// The clock of an attempt that starts now, at a job that ran for `used` seconds and was extended `extensions` times.
+    /// Starts the limits of an attempt, for a job that ran for `used` seconds before and was extended `extensions`
+    /// times.
     pub(crate) fn start(spec: &JobSpec, used: f64, extensions: u32) -> AttemptDeadlines {
         let now = Instant::now();
         let job = spec.max_runtime_seconds.map(|most| {
@@ -46,7 +47,7 @@ impl AttemptDeadlines {
         AttemptDeadlines { job, attempt, extensions, extensions_max: spec.auto_extend }
     }
 
-    /// What is due. An extension is due once.
+    /// Returns the action that is due. An extension is returned once.
     pub(crate) fn next_action(&mut self, now: Instant) -> DueAction {
         if let Some((deadline, more)) = self.job.filter(|(deadline, _)| now >= *deadline) {
             if self.extensions >= self.extensions_max {
@@ -60,7 +61,7 @@ impl AttemptDeadlines {
     }
 }
 
-/// Seconds as a duration; more than a century is a century.
+/// Converts seconds to a duration of at most a century.
 fn duration_from_seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, 3.2e9))
 }
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(clock.next_action(at(17)), DueAction::Extend { number: 2, of: 2 });
         assert_eq!(clock.next_action(at(25)), DueAction::Nothing);
         assert_eq!(clock.next_action(at(27)), DueAction::TimeOut);
-        // An attempt after an interruption knows what was granted before.
+        // An attempt after an interruption knows the earlier extensions.
         let mut clock = AttemptDeadlines::start(&spec, 15.0, 1);
         assert_eq!(clock.next_action(at(4)), DueAction::Nothing);
         assert_eq!(clock.next_action(at(6)), DueAction::Extend { number: 2, of: 2 });

@@ -1,15 +1,17 @@
-//! Whether the worker still runs. It says so every [`WORKER_BEAT_INTERVAL`](crate::limits::WORKER_BEAT_INTERVAL) on a
-//! thread that does nothing else, whatever its plugin does. One that is silent for too long was stopped, or hangs in the
-//! system: it will not end by itself, and its slots are wanted.
+//! Detects a worker that no longer runs. A worker sends a heartbeat every
+//! [`WORKER_HEARTBEAT_INTERVAL`](crate::limits::WORKER_HEARTBEAT_INTERVAL) on a thread that does nothing else, whatever
+//! its plugin does. A worker that is silent for too long was stopped or hangs in the system: it will not end on its
+//! own, and its slots are needed.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time that one look is counted for at most: in more of it the supervisor itself did not run, and heard nothing.
+/// Maximum time that one poll counts. If more time passed, the supervisor itself did not run, and could not receive
+/// heartbeats.
 const POLL_STEP_MAX: Duration = Duration::from_secs(1);
 
-/// How long a worker has been silent.
+/// The silence of a worker.
 #[derive(Debug)]
 pub(super) struct HeartbeatMonitor {
     max: Duration,
@@ -23,12 +25,12 @@ impl HeartbeatMonitor {
         HeartbeatMonitor { max, silent: Duration::ZERO, last_poll: Instant::now(), is_timed_out: false }
     }
 
-    /// The worker said something.
+    /// Records that the worker sent something.
     pub(super) fn reset(&mut self) {
         self.silent = Duration::ZERO;
     }
 
-    /// Looks at the clock. True once, when the worker has been silent for too long.
+    /// Adds the time since the last poll. Returns `true` once, when the worker has been silent for too long.
     pub(super) fn poll(&mut self, now: Instant) -> bool {
         self.silent += now.saturating_duration_since(self.last_poll).min(POLL_STEP_MAX);
         self.last_poll = now;
@@ -37,7 +39,7 @@ impl HeartbeatMonitor {
         first
     }
 
-    /// What became of a worker that was silent for too long, in a sentence.
+    /// Returns a sentence about a worker that was silent for too long, or `None` if it was not.
     pub(super) fn timeout_message(&self) -> Option<String> {
         let seconds = self.max.as_secs();
         self.is_timed_out.then(|| format!("the worker gave no sign of life for {seconds} s and was killed"))

@@ -1,11 +1,11 @@
-//! Whether the system kills for want of memory while a worker runs. It does so without a word, and counts it: by control
-//! group, and for the machine.
+//! Detects kernel OOM kills while a worker runs. The kernel does not report them to the process; it only counts them,
+//! per control group and for the machine.
 
 use std::path::{Path, PathBuf};
 
 use saggar_device::MemoryControlGroup;
 
-/// The count that a worker's end would be part of.
+/// A counter of OOM kills that would include the worker.
 #[derive(Debug)]
 pub(super) struct OomKillCounter {
     counter: PathBuf,
@@ -13,7 +13,8 @@ pub(super) struct OomKillCounter {
 }
 
 impl OomKillCounter {
-    /// The count of the process's control group, or of the machine where that has none. `None` where nobody counts.
+    /// Opens the counter of the process's control group, or of the machine if the group has none. Returns `None` if
+    /// there is no counter.
     pub(super) fn for_process(pid: u32) -> Option<OomKillCounter> {
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let counters = counter_files(&groups).into_iter().chain([PathBuf::from("/proc/vmstat")]);
@@ -22,13 +23,13 @@ impl OomKillCounter {
             .find_map(|counter| Some(OomKillCounter { before: read_oom_kill_count(&counter)?, counter }))
     }
 
-    /// Whether one was added since.
+    /// Returns whether the counter has increased since then.
     pub(super) fn has_increased(&self) -> bool {
         read_oom_kill_count(&self.counter).is_some_and(|now| now > self.before)
     }
 }
 
-/// Files that may count for one of these control groups, as `/proc/PID/cgroup` lists them.
+/// Returns the files that can have a counter for one of these control groups, in the format of `/proc/PID/cgroup`.
 fn counter_files(groups: &str) -> Vec<PathBuf> {
     let counter = |group: &MemoryControlGroup| {
         group.directory().join(if group.is_version_1 { "memory.oom_control" } else { "memory.events" })
@@ -36,7 +37,7 @@ fn counter_files(groups: &str) -> Vec<PathBuf> {
     MemoryControlGroup::parse_proc_cgroup(groups).iter().map(counter).collect()
 }
 
-/// The number after `oom_kill` in a file of names and numbers.
+/// Returns the number after `oom_kill` in a file of names and numbers.
 fn read_oom_kill_count(counter: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(counter).ok()?;
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())

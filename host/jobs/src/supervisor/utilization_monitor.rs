@@ -1,4 +1,4 @@
-//! Whether an attempt keeps its device busy.
+//! Detects an attempt that leaves its device idle.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use crate::spec::UtilizationPolicy;
 
-/// Moments of a window that are remembered: what it knows of time is a share of the window, whatever its length.
+/// Maximum samples of a window, which set its time resolution as a fraction of its length.
 const SAMPLES_MAX: u32 = 240;
 
-/// Device seconds over the last window of time.
+/// The device utilization in the last time window.
 #[derive(Debug)]
 pub(super) struct UtilizationMonitor {
     policy: UtilizationPolicy,
     window: Duration,
-    /// Device seconds used by then, the oldest first: that of the window's beginning and those since.
+    /// Device seconds used at each sample, the oldest first: that of the window's beginning and those since.
     samples: VecDeque<(Instant, f64)>,
 }
 
@@ -25,14 +25,14 @@ impl UtilizationMonitor {
         UtilizationMonitor { policy: wanted, window, samples: VecDeque::new() }
     }
 
-    /// Takes the device seconds used by now. The share of the window that the device was busy, where a whole window has
-    /// passed and that is less than is wanted.
+    /// Records the device seconds used until now. Returns the utilization if a whole window has passed and it is below
+    /// the minimum, else `None`.
     pub(super) fn idle_share(&mut self, now: Instant, device_seconds: f64) -> Option<f64> {
         let far = |last: Instant| now.duration_since(last) >= self.window / SAMPLES_MAX;
         if self.samples.back().is_none_or(|(last, _)| far(*last)) {
             self.samples.push_back((now, device_seconds));
         }
-        // The one before the window's beginning stays: the window is whole only with it.
+        // Keep the sample before the window's beginning, because the window is complete only with it.
         while self.samples.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= self.window) {
             self.samples.pop_front();
         }
@@ -69,7 +69,7 @@ mod tests {
             let share = busy.idle_share(start + Duration::from_secs_f64(seconds), used(seconds))?;
             Some((seconds, share))
         });
-        // A tenth of a minute is six seconds: they are used up when the window begins at 94 s.
+        // A tenth of a minute is six seconds, which are used up when the window begins at 94 s.
         let (seconds, share) = first.unwrap();
         assert!((154.0..155.5).contains(&seconds) && share < 0.1, "{seconds} {share}");
     }

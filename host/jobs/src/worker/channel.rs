@@ -1,4 +1,4 @@
-//! The worker's end of its pipes.
+//! The worker's end of its pipes to the supervisor.
 
 use std::cmp::Reverse;
 use std::io::{self, BufRead, Write};
@@ -15,7 +15,7 @@ use super::ranks::{self, RankGroup};
 use crate::limits::{EVENT_BYTES_MAX, LOG_LINE_BYTES_MAX, USAGE_INTERVAL, WORKER_HEARTBEAT_INTERVAL};
 use crate::protocol::{AttemptConfig, EXIT_TRY_AGAIN, WorkerCommand, WorkerEvent, WorkerUsage};
 
-/// Sends events; clones share the pipe, and each event is one whole line.
+/// A channel for events. Clones share the pipe, and each event is written as one complete line.
 #[derive(Clone, Debug)]
 pub(crate) struct EventChannel(EventSink);
 
@@ -23,14 +23,14 @@ pub(crate) struct EventChannel(EventSink);
 enum EventSink {
     /// To the supervisor.
     Supervisor(Arc<Mutex<SupervisorPipe>>),
-    /// To the attempt's first worker process, which passes on what matters.
+    /// To the attempt's first worker process, which forwards the relevant ones.
     Leader(Arc<RankLink>),
 }
 
 #[derive(Debug)]
 struct SupervisorPipe {
     out: io::Stdout,
-    /// Values that must stand in no text, the longest first: one may begin with another.
+    /// Secret values to redact from all text, the longest first, because one can be a prefix of another.
     secrets: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl SupervisorPipe {
                     *text = text.replace(secret, REDACTED);
                 }
             }
-            // Blackened first: a cut could leave the beginning of a secret.
+            // Redacted before cutting, because a cut could leave a part of a secret.
             text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         }
         let mut line = serde_json::to_string(&event).expect("events are plain data");
@@ -53,21 +53,21 @@ impl SupervisorPipe {
     }
 }
 
-/// Bytes of an event's text; the rest is cut. Longer than a line of a log, whose writer marks what it cuts.
+/// Maximum bytes of an event's text; the rest is cut. More than a log line, so that the log's writer marks the cut.
 const TEXT_BYTES_MAX: usize = 2 * LOG_LINE_BYTES_MAX;
 
-// As JSON, a byte may take six.
+// In JSON a byte can take six bytes.
 const _: () = assert!(8 * TEXT_BYTES_MAX < EVENT_BYTES_MAX);
 
-/// What stands in the place of a secret.
+/// The replacement of a secret.
 const REDACTED: &str = "[secret]";
 
-/// What the supervisor asked for since the attempt began.
+/// The supervisor's requests since the attempt began.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerControl {
     /// Save and return.
     pub(crate) stop: AtomicBool,
-    /// Save and go on; taken back when it is done.
+    /// Save and continue; reset when done.
     pub(crate) checkpoint: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ impl EventChannel {
         }))))
     }
 
-    /// Speaks to the attempt's first worker process, which started this one.
+    /// Returns a channel to the attempt's first worker process, which started this one.
     pub(crate) fn connect_to_leader() -> EventChannel {
         match ranks::link_to_leader() {
             Ok(link) => EventChannel(EventSink::Leader(Arc::new(link))),
@@ -87,7 +87,7 @@ impl EventChannel {
         }
     }
 
-    /// The way to the attempt's first worker process; none in that process.
+    /// Returns the link to the attempt's first worker process, or `None` in that process.
     pub(crate) fn leader_link(&self) -> Option<Arc<RankLink>> {
         match &self.0 {
             EventSink::Supervisor(_) => None,
@@ -95,7 +95,7 @@ impl EventChannel {
         }
     }
 
-    /// From now on, these values are in no event. The first worker process does it for the others.
+    /// Redacts these values from all further events. The first worker process does it for the others.
     pub(crate) fn redact(&self, mut secrets: Vec<String>) {
         secrets.sort_by_key(|secret| Reverse(secret.len()));
         if let EventSink::Supervisor(pipe) = &self.0 {
@@ -103,8 +103,8 @@ impl EventChannel {
         }
     }
 
-    /// Sends one event. A supervisor that is gone ends the process: nobody would hear of the work, and another attempt
-    /// may already be running.
+    /// Sends one event. Ends the process if the supervisor is gone, because the result would be lost and another
+    /// attempt may already be running.
     pub(crate) fn send(&self, event: &WorkerEvent) {
         let sent = match &self.0 {
             EventSink::Supervisor(pipe) => pipe.lock().unwrap_or_else(PoisonError::into_inner).send(event),
@@ -115,7 +115,7 @@ impl EventChannel {
         }
     }
 
-    /// Waits for the first command and goes on listening on a thread of its own.
+    /// Waits for the first command, and continues to read commands on a separate thread.
     pub(crate) fn receive_start(&self) -> io::Result<(AttemptConfig, Arc<WorkerControl>)> {
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line)?;
@@ -128,8 +128,8 @@ impl EventChannel {
         Ok((*start, control))
     }
 
-    /// Says again and again that this process runs, until it ends, on a thread that waits for nothing else. The first
-    /// worker process does it for the others, which it waits for.
+    /// Sends heartbeats until the process ends, on a thread that waits for nothing else. The first worker process sends
+    /// them for the others, whose messages it waits for.
     pub(crate) fn start_heartbeat(&self) {
         if matches!(self.0, EventSink::Leader(_)) {
             return;
@@ -139,12 +139,12 @@ impl EventChannel {
             channel.send(&WorkerEvent::Alive);
             std::thread::sleep(WORKER_HEARTBEAT_INTERVAL);
         };
-        // A system that starts no thread starts no training either, which says so.
+        // If the system cannot start this thread, it cannot start the training either, which reports the error.
         let _ = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat);
     }
 
-    /// Reports usage, that of `group` included, every [`USAGE_INTERVAL`] until the result is told to finish, and then once
-    /// more.
+    /// Reports usage, including that of `group`, every [`USAGE_INTERVAL`] until the returned reporter is finished, and
+    /// then once more.
     pub(crate) fn report_usage(
         &self,
         meter: Meter,
@@ -176,7 +176,7 @@ impl EventChannel {
     }
 }
 
-/// What two processes used at the same time, for the same samples.
+/// Combines the usage of two processes that work at the same time on the same samples.
 fn combine_usage(one: WorkerUsage, other: WorkerUsage) -> WorkerUsage {
     WorkerUsage {
         gpu_seconds: one.gpu_seconds + other.gpu_seconds,
@@ -196,7 +196,7 @@ pub(crate) struct UsageReporter {
 }
 
 impl UsageReporter {
-    /// Has the last report made, and waits for it.
+    /// Sends the last report and waits for it.
     pub(crate) fn finish(self) {
         drop(self.stop);
         if let Some(thread) = self.thread {
@@ -205,8 +205,8 @@ impl UsageReporter {
     }
 }
 
-/// Takes commands until the supervisor is gone, and then ends the process at once: its successor may start another
-/// attempt, and every state worth keeping is in a checkpoint.
+/// Reads commands until the supervisor is gone, then ends the process at once: the supervisor's successor may start
+/// another attempt, and all state worth keeping is in a checkpoint.
 fn read_commands(control: &WorkerControl) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {

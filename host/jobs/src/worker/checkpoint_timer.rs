@@ -1,26 +1,26 @@
-//! When the next checkpoint of an attempt is due. The times are given, so that tests give it times of their own.
+//! Decides when the next checkpoint of an attempt is due. Times are parameters, so that tests can simulate a clock.
 
 use std::time::{Duration, Instant};
 
 use crate::limits::{CHECKPOINT_COST_PERCENT, CHECKPOINT_FIRST, CHECKPOINT_INTERVAL_MAX, CHECKPOINT_INTERVAL_MIN};
 use crate::spec::CheckpointEvery;
 
-/// The share of its time that an attempt may lose when it is cut off, as a divisor: 20 is 5 %.
+/// Maximum share of its time that an attempt may lose when it is killed, as a divisor: 20 is 5 %.
 const LOST_SHARE: u32 = 20;
 
-/// Decides at step boundaries whether a checkpoint is due, and learns from each one what saving costs.
+/// A timer that decides at step boundaries whether a checkpoint is due, from the measured cost of saving.
 #[derive(Debug)]
 pub(super) struct CheckpointTimer {
     every: CheckpointEvery,
-    /// The first boundary: a training begins there, after its device was opened and its graphs were compiled.
+    /// The first boundary: the training begins there, after the device was opened and the graphs were compiled.
     began: Option<Instant>,
-    /// When a checkpoint was saved last, or could not be.
+    /// When a checkpoint was last saved, or failed.
     last: Option<Instant>,
-    /// The step that this was at.
+    /// The step of that checkpoint.
     last_step: u64,
-    /// When the checkpoint that is being saved was asked for.
+    /// When the checkpoint that is being saved was requested.
     requested_at: Option<Instant>,
-    /// What the last checkpoint took; `None` before the first one.
+    /// The cost of the last checkpoint; `None` before the first one.
     cost: Option<Duration>,
 }
 
@@ -29,12 +29,13 @@ impl CheckpointTimer {
         CheckpointTimer { every, began: None, last: None, last_step: 0, requested_at: None, cost: None }
     }
 
-    /// Starts to count steps from `step`, which a checkpoint has already.
+    /// Starts counting steps from `step`, which a checkpoint already includes.
     pub(super) fn resume_at(&mut self, step: u64) {
         self.last_step = step;
     }
 
-    /// Whether a checkpoint is due at the boundary after `step`. `forced` makes it due whatever the interval says.
+    /// Returns whether a checkpoint is due at the boundary after `step`. `forced` makes it due regardless of the
+    /// interval.
     pub(super) fn is_due(&mut self, now: Instant, step: u64, forced: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         let since = now.saturating_duration_since(self.last.unwrap_or(began));
@@ -48,23 +49,25 @@ impl CheckpointTimer {
         due
     }
 
-    /// A checkpoint was saved. `began` is when saving began, for one that was not asked for by [`Self::is_due`].
+    /// Records that a checkpoint was saved. `began` is the start of saving, for one that was not requested by
+    /// [`Self::is_due`].
     pub(super) fn record_saved(&mut self, began: Instant, now: Instant, step: u64) {
-        // Reading variables back from the device is part of what it costs.
+        // Reading variables back from the device is part of the cost.
         let began = self.requested_at.take().unwrap_or(began);
         self.cost = Some(now.saturating_duration_since(began));
         (self.last, self.last_step) = (Some(now), step);
     }
 
-    /// A checkpoint could not be saved: the next try waits as long as any, since a full disk stays full for a while.
+    /// Records that a checkpoint could not be saved. The next try waits for a full interval, because a full disk stays
+    /// full for a while.
     pub(super) fn record_failed(&mut self, now: Instant, step: u64) {
         (self.requested_at, self.cost) = (None, Some(Duration::MAX));
         (self.last, self.last_step) = (Some(now), step);
     }
 }
 
-/// Returns how long a training waits for its next checkpoint: so long that saving takes at most 1 % of the time, and that
-/// at most 5 % of what it has done is lost where it is cut off, within fixed bounds. `cost` is what the last one took.
+/// Returns the time until the next checkpoint: long enough that saving takes at most 1 % of the time, but short enough
+/// that a kill loses at most 5 % of the work, within fixed bounds. `cost` is the time of the last checkpoint.
 fn interval(cost: Option<Duration>, trained: Duration) -> Duration {
     let Some(cost) = cost else { return CHECKPOINT_FIRST };
     let affordable = cost.saturating_mul(100 / CHECKPOINT_COST_PERCENT);
@@ -130,7 +133,7 @@ mod tests {
             let newest = at.iter().rfind(|at| **at <= cut).unwrap();
             assert!(cut - *newest <= ms(3200), "cut off at {cut:?}, newest at {newest:?}");
         }
-        // Frequent checkpoints are for the beginning.
+        // Checkpoints are frequent only at the beginning.
         assert!(due_times(CheckpointEvery::Auto, ms(86_400_000), ms(5)).len() < 3200);
     }
 

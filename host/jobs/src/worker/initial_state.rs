@@ -1,4 +1,4 @@
-//! What an attempt starts from: its job's own newest checkpoint; where it has none, what the job was told to start from.
+//! The initial state of an attempt: the job's newest checkpoint, else the state that its specification names.
 
 use saggar_plugin::{InitialState, PluginError};
 use saggar_store::{Checkpoint, CheckpointError, SkippedCheckpoint};
@@ -7,15 +7,16 @@ use super::job_context::JobContextParts;
 use crate::protocol::AttemptConfig;
 use crate::spec::{CheckpointSelector, InitFrom};
 
-/// What was found, and newer checkpoints that were passed over because they are damaged.
+/// The initial state, after skipping newer checkpoints that are damaged.
 pub(super) struct FoundInitialState {
     pub(super) beginning: InitialState,
     pub(super) skipped: Vec<SkippedCheckpoint>,
-    /// A line for the log, where there is something to say.
+    /// A line for the log, or `None` if there is nothing to report.
     pub(super) note: Option<String>,
 }
 
-/// Finds it. Own checkpoints come first: a job that starts from another's must not go back to it after an interruption.
+/// Finds the initial state. The job's own checkpoints come first: a job that starts from another's must not return to
+/// it after an interruption.
 pub(super) fn find_initial_state(parts: &JobContextParts) -> Result<FoundInitialState, PluginError> {
     let AttemptConfig { job, epoch, spec, .. } = &parts.start;
     let own = async {
@@ -51,7 +52,7 @@ fn load_init_from(parts: &JobContextParts, origin: &InitFrom) -> Result<InitialS
     }
 }
 
-/// A checkpoint of another job, whatever build of a plugin wrote it: whether it fits is seen variable by variable.
+/// Reads a checkpoint of another job, written by any build of a plugin: whether it fits is checked for each variable.
 async fn read_checkpoint(
     parts: &JobContextParts,
     id: &str,
@@ -59,7 +60,7 @@ async fn read_checkpoint(
 ) -> Result<Option<Checkpoint>, CheckpointError> {
     match which {
         CheckpointSelector::Step(step) => Ok(Some(parts.checkpoints.load_step(id, step, None).await?.1)),
-        // Submission has named the step; a specification that was recorded without one means the newest.
+        // Submission has resolved the step; a specification recorded without one means the newest.
         CheckpointSelector::Latest | CheckpointSelector::Best => {
             let latest = parts.checkpoints.latest_of_any_plugin(id).await?;
             Ok(latest.found.map(|(_, checkpoint)| checkpoint))

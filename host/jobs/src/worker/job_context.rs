@@ -1,4 +1,4 @@
-//! What the plugin's training may ask of its job, answered in the worker.
+//! The host functions of a plugin's training, implemented in the worker.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::{NonFinite, Precision};
 use crate::storage_guard::StorageGuard;
 
-/// What a context is made of.
+/// The parts of a context.
 pub(super) struct JobContextParts {
     pub(super) start: AttemptConfig,
     pub(super) channel: EventChannel,
@@ -43,7 +43,7 @@ pub(super) struct JobContextParts {
     pub(super) secrets: BTreeMap<String, String>,
 }
 
-/// The job as its plugin sees it.
+/// The job context that the plugin uses.
 pub(super) struct WorkerJobContext {
     parts: JobContextParts,
     usage_counters: Arc<UsageCounters>,
@@ -72,7 +72,7 @@ impl WorkerJobContext {
         }
     }
 
-    /// Asks whether the job may publish a model; where it may not, its supervisor is told.
+    /// Checks that the job may publish a model. If not, reports the refusal to the supervisor.
     fn check_may_publish(&self, model: &str) -> Result<(), PluginError> {
         let refused = match self.parts.rights.claim_model(model) {
             Ok(()) => return Ok(()),
@@ -84,7 +84,7 @@ impl WorkerJobContext {
         Err(PluginError::job(reason))
     }
 
-    /// What it counts, for the usage report.
+    /// Returns the context's counters, for the usage report.
     pub(super) fn usage_counters(&self) -> Arc<UsageCounters> {
         Arc::clone(&self.usage_counters)
     }
@@ -122,7 +122,7 @@ impl JobContext for WorkerJobContext {
     }
 
     fn metric(&mut self, step: u64, name: &str, value: f64) {
-        // What a checkpoint does not take need not be kept.
+        // Metrics that a checkpoint cannot store are not kept.
         if self.metrics.len() < CHECKPOINT_METRICS_MAX || self.metrics.contains_key(name) {
             self.metrics.insert(name.to_owned(), value);
         }
@@ -167,7 +167,7 @@ impl JobContext for WorkerJobContext {
 
     fn checkpoint_due(&mut self, step: u64) -> bool {
         let asked = self.parts.control.checkpoint.load(Ordering::Acquire);
-        // Saving is what tells the plugin that it must end.
+        // The plugin learns that it must end from the checkpoint.
         self.timer.is_due(Instant::now(), step, asked || self.nan_guard.has_failed())
     }
 
@@ -191,7 +191,7 @@ impl JobContext for WorkerJobContext {
         let info = match saved {
             Ok(info) => info,
             Err(error) => {
-                // The one before is intact; it is tried again when the next one is due.
+                // The previous checkpoint is intact; the next try is when the next one is due.
                 self.timer.record_failed(Instant::now(), step);
                 let reason = error.to_string();
                 self.parts
@@ -266,10 +266,10 @@ impl JobContext for WorkerJobContext {
     }
 }
 
-/// A published version of a model: the newest whole one, or the one that is named.
+/// Opens a published version of a model: the named one, or the newest intact one.
 ///
 /// # Errors
-/// `Job` where it is not published or cannot be read.
+/// `Job` if the version is not published or cannot be read.
 pub(crate) fn open_model(
     models: &ModelRegistry,
     model: &str,
@@ -282,6 +282,6 @@ pub(crate) fn open_model(
         (error, _) => refuse(&error),
     })?;
     let version = files.dir.file_name().and_then(|name| name.to_str()?.parse().ok());
-    let version = version.ok_or_else(|| refuse(&"its directory is not called by a number"))?;
+    let version = version.ok_or_else(|| refuse(&"the name of its directory is not a number"))?;
     Ok(OpenedModel { version, variables, config: files.manifest.config })
 }

@@ -1,33 +1,33 @@
-//! Words in a plugin's log lines that the host puts numbers in the place of: a plugin has no clock, and what it cannot tell
-//! people of its own speed is told for it. The plugin never sees the numbers.
+//! Placeholders in a plugin's log lines that the host replaces with numbers. A plugin has no clock, so it cannot
+//! compute its speed; it never sees the numbers.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// Items a second since the line before that told a time or a rate, or since the beginning.
+/// Items per second since the previous line with a time or a rate, or since the beginning.
 const RATE: &str = "{samples/s}";
 /// Seconds since the attempt's training began.
 const SECONDS: &str = "{seconds}";
-/// The step of the newest checkpoint, as `@1200`; `-` where there is none yet.
+/// The step of the newest checkpoint, as `@1200`, or `-` before the first one.
 const CHECKPOINT: &str = "{checkpoint}";
 
-/// What the numbers follow from.
+/// The source of the numbers.
 #[derive(Debug)]
 pub(super) struct LogPlaceholders {
     began: Instant,
-    /// When a time or a rate was told last, and how many items there were then. The row of an epoch tells a time when its
-    /// held-out items are done, so that these are not taken for trained ones.
+    /// The time and the number of items at the last line with a time or a rate. The row of an epoch contains a time
+    /// after its held-out items, so that these do not count as trained ones.
     last_reported: (Duration, u64),
 }
 
 impl LogPlaceholders {
-    /// A training that begins now.
+    /// Starts with a training that begins now.
     pub(super) fn new() -> LogPlaceholders {
         LogPlaceholders { began: Instant::now(), last_reported: (Duration::ZERO, 0) }
     }
 
-    /// The line with numbers for words. `samples` is how many items there were so far, `checkpoint` the step of the newest
-    /// checkpoint, 0 for none.
+    /// Replaces the placeholders of a line. `samples` is the number of items so far, `checkpoint` the step of the
+    /// newest checkpoint, 0 before the first one.
     pub(super) fn fill<'a>(&mut self, line: &'a str, samples: u64, checkpoint: u64) -> Cow<'a, str> {
         self.fill_at(line, self.began.elapsed(), samples, checkpoint)
     }
@@ -51,7 +51,7 @@ impl LogPlaceholders {
     }
 }
 
-/// Puts `value` in the place of each `word`, at the right of the room that the word takes: columns stay columns.
+/// Replaces each `word` by `value`, right-aligned to the width of the word so that columns stay aligned.
 fn substitute(line: &mut Cow<'_, str>, word: &str, value: &str) {
     if line.contains(word) {
         let width = word.len();
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(at(1000, 15_000, 0, "batch 200: {samples/s} samples/s"), "batch 200:    10000.00 samples/s");
         assert_eq!(at(18_509, 15_000, 0, "|{seconds}|{checkpoint}|"), "|    18.51|           -|");
         assert_eq!(at(18_509, 15_000, 1200, "{checkpoint}"), "       @1200");
-        assert_eq!(at(19_509, 15_300, 1200, "{samples/s}"), "     300.00", "since the time was told");
+        assert_eq!(at(19_509, 15_300, 1200, "{samples/s}"), "     300.00", "since the line with the time");
         assert_eq!(at(18_509, 15_000, 1200, "{rate} {unknown}"), "{rate} {unknown}");
     }
 }

@@ -1,5 +1,5 @@
-//! The end of a worker whose device is lost: at once. Threads may be in calls of the driver that do not come back, and what
-//! drivers do at the end of a process may not come to an end either.
+//! Immediate exit of a worker whose device is lost. Threads can be in driver calls that never return, and a driver's
+//! exit handlers can hang too.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -13,10 +13,11 @@ use crate::limits::LOST_DEVICE_GRACE;
 use crate::protocol::WorkerEvent;
 use crate::spec::DEVICE_LOST;
 
-/// How often the device is looked at.
+/// How often the device is polled.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Looks at a device until it is dropped, and ends the process if the device is lost and nothing else does.
+/// A thread that polls a device until it is dropped, and ends the process if the device is lost and the process does
+/// not end.
 #[derive(Debug)]
 pub(super) struct DeviceWatch {
     stop: Option<mpsc::Sender<()>>,
@@ -33,7 +34,7 @@ impl DeviceWatch {
                 kill_own_process();
             }
         };
-        // A system that starts no thread starts no training either, which says so.
+        // If the system cannot start this thread, it cannot start the training either, which reports the error.
         let thread = std::thread::Builder::new().name("device-watch".to_owned()).spawn(watch).ok();
         DeviceWatch { stop: Some(stop), thread }
     }
@@ -41,7 +42,7 @@ impl DeviceWatch {
 
 impl Drop for DeviceWatch {
     fn drop(&mut self) {
-        // The thread must not be the last one that holds the device.
+        // The thread must not be the last owner of the device.
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -49,7 +50,7 @@ impl Drop for DeviceWatch {
     }
 }
 
-/// Waits until the device has been lost for longer than a worker may take to end; `None` where it is not to wait any more.
+/// Waits until the device has been lost for [`LOST_DEVICE_GRACE`]; returns `None` if the watch was stopped.
 fn wait_for_loss(device: &dyn Backend, stopped: &mpsc::Receiver<()>) -> Option<DeviceError> {
     let mut lost: Option<Instant> = None;
     while stopped.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -62,9 +63,9 @@ fn wait_for_loss(device: &dyn Backend, stopped: &mpsc::Receiver<()>) -> Option<D
     None
 }
 
-/// Ends the process without any destructor or handler.
+/// Ends the process without running destructors or exit handlers.
 pub(super) fn kill_own_process() -> ! {
-    // It is its own, so it may.
+    // A process may always kill itself.
     let _ = kill_process(getpid(), Signal::KILL);
     loop {
         std::thread::park();

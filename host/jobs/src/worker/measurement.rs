@@ -1,4 +1,5 @@
-//! The attempt of a job that is measured: it trains until it is known how long the whole would take, and says so.
+//! The attempt of a measuring job: trains until the time of the whole training can be estimated, and writes the
+//! estimate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::measure::{MeasureUntil, MeasurementConfig, measure_training};
 use crate::protocol::WorkerEvent;
 use crate::spec::ESTIMATE_FILE;
 
-/// What the attempt has found for its training.
+/// The inputs of a measured training.
 pub(super) struct MeasurementParts {
     pub(super) datasets: BTreeMap<String, Arc<ColumnarDataset>>,
     pub(super) secrets: BTreeMap<String, String>,
@@ -23,7 +24,7 @@ pub(super) struct MeasurementParts {
 }
 
 impl WorkerAttempt<'_> {
-    /// Trains, and writes what the whole training would take as the job's only output.
+    /// Trains, and writes the estimate of the whole training as the job's only output.
     pub(super) fn run_measurement(
         &self,
         host: &PluginEngine,
@@ -51,7 +52,7 @@ impl WorkerAttempt<'_> {
         }
         let estimate = measured.total_steps().and_then(|steps| measured.timeline.estimate(steps, true));
         let unknown =
-            || PluginError::job("the training does not say how many steps it has to do: `job.progress` tells it");
+            || PluginError::job("the training does not report its number of steps: it must call `job.progress`");
         let mut fields = estimate.ok_or_else(unknown)?.to_json();
         fields["first_step_seconds"] = measured.timeline.first_step_time().unwrap_or_default().as_secs_f64().into();
         fields["device"] = device.info().name.clone().into();

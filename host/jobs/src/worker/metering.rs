@@ -1,4 +1,4 @@
-//! What an attempt counts while it runs: items drawn, and what time went into besides computing.
+//! Usage counters of an attempt: items drawn, and time spent on other work than computing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,28 +15,28 @@ pub(super) struct UsageCounters {
 }
 
 impl UsageCounters {
-    /// Items of datasets were drawn, and taken to the device in this time.
+    /// Counts dataset items that were drawn, and the time to transfer them to the device.
     pub(super) fn add_samples(&self, items: u64, time: Duration) {
         self.samples.fetch_add(items, Ordering::Relaxed);
         add_time(&self.data, time);
     }
 
-    /// Means over worker processes were taken.
+    /// Counts the time of an all-reduce over worker processes.
     pub(super) fn add_all_reduce(&self, time: Duration) {
         add_time(&self.all_reduce, time);
     }
 
-    /// A checkpoint was saved, or could not be.
+    /// Counts the time of a checkpoint, saved or failed.
     pub(super) fn add_checkpoint(&self, time: Duration) {
         add_time(&self.checkpoints, time);
     }
 
-    /// Items of datasets that were drawn.
+    /// Returns the number of dataset items drawn.
     pub(super) fn samples(&self) -> u64 {
         self.samples.load(Ordering::Relaxed)
     }
 
-    /// A report that has these counts in it.
+    /// Returns the usage report with these counters filled in.
     pub(super) fn apply_to(&self, usage: WorkerUsage) -> WorkerUsage {
         let seconds = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed)).as_secs_f64();
         WorkerUsage {

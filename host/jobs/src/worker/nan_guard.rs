@@ -1,5 +1,5 @@
-//! Watches that a training's numbers are numbers. A loss that is none, or a variable with an element that is none, ends
-//! the attempt before it is saved or published: what is kept stays good.
+//! The NaN guard: ends an attempt whose loss or variables are infinite or not a number before they are saved or
+//! published, so that stored state stays valid.
 
 use saggar_plugin::PluginError;
 use saggar_store::SavedVariable;
@@ -7,15 +7,15 @@ use saggar_tensor::DType;
 
 use crate::spec::{NonFinite, Precision};
 
-/// How often it is told that an update is left out.
+/// Maximum number of warnings about skipped updates.
 const SKIP_WARNINGS_MAX: u32 = 10;
 
-/// What was seen.
+/// The state of the guard.
 #[derive(Debug)]
 pub(super) struct NanGuard {
     policy: NonFinite,
     precision: Precision,
-    /// How often it was told that an update is left out.
+    /// The number of warnings about skipped updates so far.
     skip_warnings: u32,
     failure: Option<PluginError>,
 }
@@ -25,13 +25,13 @@ impl NanGuard {
         NanGuard { policy, precision: Precision::default(), skip_warnings: 0, failure: None }
     }
 
-    /// Of a training in this precision, which may be why numbers are none.
+    /// Sets the training's precision, which can be the cause of such numbers.
     pub(super) fn with_precision(self, precision: Precision) -> NanGuard {
         NanGuard { precision, ..self }
     }
 
-    /// Looks at a value that the plugin reported; what the log is to say of it. Only losses must be numbers: an accuracy
-    /// over no items is none, and no harm.
+    /// Checks a value that the plugin reported, and returns a warning for the log, or `None`. Only losses must be
+    /// finite, because an accuracy over no items is legitimately NaN.
     pub(super) fn check_metric(&mut self, step: u64, name: &str, value: f64) -> Option<String> {
         let is_loss = name.rsplit('/').next().is_some_and(|last| last.ends_with("loss"));
         if !is_loss || value.is_finite() {
@@ -40,24 +40,25 @@ impl NanGuard {
         let what = format!("`{name}` is {} at step {step}", value_description(value));
         if self.policy == NonFinite::Skip {
             self.skip_warnings += 1;
-            let more = if self.skip_warnings == SKIP_WARNINGS_MAX { "; more of the same is not told" } else { "" };
+            let more =
+                if self.skip_warnings == SKIP_WARNINGS_MAX { "; further such warnings are suppressed" } else { "" };
             return (self.skip_warnings <= SKIP_WARNINGS_MAX)
-                .then(|| format!("{what}: an update of such numbers is left out{more}"));
+                .then(|| format!("{what}: an update with such numbers is skipped{more}"));
         }
         self.record_non_finite(what);
         None
     }
 
-    /// Looks at variables that are about to be kept, as they are after `step` steps where that is known.
+    /// Checks variables that are about to be stored, after `step` steps if known.
     ///
     /// # Errors
-    /// `NonFinite` where they or a loss before are none, and the job does not go on all the same.
+    /// `NonFinite` if a variable or an earlier loss is not finite, unless the policy is to continue.
     pub(super) fn check_variables(
         &mut self,
         step: Option<u64>,
         variables: &[SavedVariable],
     ) -> Result<(), PluginError> {
-        // Where updates are left out, only what the training began with can be none.
+        // If updates are skipped, only the initial values can be non-finite.
         if self.policy != NonFinite::Continue && self.failure.is_none() {
             let broken = variables.iter().find_map(|it| Some((it, find_non_finite(it)?)));
             if let Some((variable, value)) = broken {
@@ -72,7 +73,7 @@ impl NanGuard {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether the attempt must end.
+    /// Returns whether the attempt must end.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
@@ -82,12 +83,12 @@ impl NanGuard {
             let precision = match self.precision {
                 Precision::Float32 => "",
                 Precision::Mixed => {
-                    "; in mixed precision what passes 65504 is infinite, `--precision float32` holds more"
+                    "; in mixed precision values above 65504 are infinite, `--precision float32` has a larger range"
                 }
             };
             let message = format!(
                 "{what}; nothing of it was saved or published, and older checkpoints stay (a lower learning rate usually \
-                 helps{precision}; `--non-finite skip` leaves such steps out, `--non-finite continue` goes on all the same)"
+                 helps{precision}; `--non-finite skip` skips such steps, `--non-finite continue` ignores them)"
             );
             self.failure.get_or_insert(PluginError::NonFinite { message });
         }
@@ -98,9 +99,9 @@ fn value_description(value: f64) -> &'static str {
     if value.is_nan() { "not a number" } else { "infinite" }
 }
 
-/// An element of the variable that is no finite number, if there is one.
+/// Returns an element of the variable that is not finite, or `None`.
 fn find_non_finite(variable: &SavedVariable) -> Option<f64> {
-    // By their exponents, which are all ones; bytes from a file need not be aligned.
+    // Checks for exponents of all ones; bytes from a file need not be aligned.
     match variable.descriptor.dtype {
         DType::F32 => {
             let (numbers, _) = variable.bytes.as_chunks::<4>();
@@ -153,7 +154,7 @@ mod tests {
             let error = finite.check_variables(Some(7), &[fine.clone(), bad.clone()]).unwrap_err();
             assert_eq!(error.reason(), "NON_FINITE");
             assert!(error.to_string().contains(says), "{error}");
-            // Once broken, it stays so.
+            // A failure is permanent.
             finite.check_variables(Some(8), std::slice::from_ref(&fine)).unwrap_err();
             NanGuard::new(NonFinite::Continue).check_variables(Some(7), &[bad]).unwrap();
         }
@@ -187,7 +188,7 @@ mod tests {
             let told: Vec<String> = (0..100).filter_map(|step| leaves_out.check_metric(step, name, value)).collect();
             assert!(
                 told.len() == if ends { SKIP_WARNINGS_MAX as usize } else { 0 } && !leaves_out.has_failed(),
-                "{told:?}"
+                "{name} {value}"
             );
         }
     }

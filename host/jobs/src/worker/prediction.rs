@@ -1,6 +1,6 @@
-//! A prediction job's attempt: the model answers for the dataset's items in order, and what it answers is an output of the
-//! job, one array for each of the model's outputs. An attempt that is cut off leaves what it has; the next one goes on
-//! after it, since the same version answers the same.
+//! The attempt of a prediction job: the model answers for the dataset's items in order, and the answers become an
+//! output of the job, one array per model output. A killed attempt leaves its answers, and the next attempt continues
+//! after them, because the same version gives the same answers.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -28,10 +28,10 @@ use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::PredictionSpec;
 use crate::storage_guard::StorageGuard;
 
-/// The output that has the answers: safetensors, an array for each output, items along the first axis.
+/// The output file of the answers: safetensors, one array per model output, items along the first axis.
 const PREDICTIONS_FILE: &str = "predictions.safetensors";
 
-/// What an attempt is made of.
+/// The inputs of an attempt.
 pub(super) struct PredictionAttempt<'a> {
     pub(super) start: &'a AttemptConfig,
     pub(super) prediction: &'a PredictionSpec,
@@ -45,7 +45,7 @@ pub(super) struct PredictionAttempt<'a> {
 }
 
 impl PredictionAttempt<'_> {
-    /// Brings the model up and has it answer.
+    /// Loads the model and predicts.
     pub(super) fn predict(
         mut self,
         host: &PluginEngine,
@@ -99,7 +99,7 @@ impl PredictionAttempt<'_> {
         self.prediction.version.unwrap_or(0)
     }
 
-    /// The model's inputs: a field of the dataset each, or a default.
+    /// Returns the model's inputs, each with whether it is a field of the dataset; the others use their defaults.
     fn input_ports(&self, model: &LoadedModel) -> Result<Vec<(ModelPort, bool)>, AttemptFailure> {
         let input = |port: &ModelPort| {
             let refuse =
@@ -108,13 +108,13 @@ impl PredictionAttempt<'_> {
                 Ok(field) if field.item == port.item => Ok((port.clone(), true)),
                 Ok(field) => Err(refuse(format!("takes {}, and the dataset's field is {}", port.item, field.item))),
                 Err(_) if port.default.is_some() => Ok((port.clone(), false)),
-                Err(error) => Err(refuse(format!("is no field of the dataset: {error}"))),
+                Err(error) => Err(refuse(format!("is not a field of the dataset: {error}"))),
             }
         };
         model.signature().inputs.iter().map(input).collect()
     }
 
-    /// Answers for the items that are left. False where it was told to stop before the last one.
+    /// Predicts the remaining items. Returns `false` if it was stopped before the last one.
     fn predict_items(
         &mut self,
         model: &LoadedModel,
@@ -161,7 +161,7 @@ impl PredictionAttempt<'_> {
         Ok((port.name.clone(), port.batch_descriptor(items.len())?, bytes))
     }
 
-    /// Keeps the answers so far, in the place of those before.
+    /// Stores the answers so far, replacing the previous ones.
     fn save_outputs(&mut self, answers: &PredictionOutputs) -> Result<(), AttemptFailure> {
         if answers.done == 0 {
             return Ok(());
@@ -173,7 +173,7 @@ impl PredictionAttempt<'_> {
         Ok(())
     }
 
-    /// Makes the answers a version of the dataset that was asked for. The same again makes no second one.
+    /// Stores the answers as a version of the requested dataset. Identical content creates no second version.
     fn ingest_as_dataset(&mut self) -> Result<(), AttemptFailure> {
         let Some(name) = &self.prediction.out else { return Ok(()) };
         let datasets = DatasetStore::new(self.home.datasets());
@@ -199,11 +199,11 @@ impl PredictionAttempt<'_> {
 
 /// The answers so far.
 struct PredictionOutputs {
-    /// Each output's name, one item of it, and what there is of it.
+    /// Each output's name, the descriptor of one item, and its bytes so far.
     outputs: Vec<(String, Descriptor, Vec<u8>)>,
-    /// Items that are answered for.
+    /// The number of answered items.
     done: u64,
-    /// Items in all.
+    /// The total number of items.
     count: u64,
 }
 
@@ -223,7 +223,7 @@ impl PredictionOutputs {
         Ok(PredictionOutputs { outputs, done: 0, count })
     }
 
-    /// Takes over what an attempt before this one kept; nothing where it kept none, or something else.
+    /// Loads the answers of an earlier attempt. Loads nothing if there is no such output or it does not match.
     fn resume_from_output(&mut self, home: &StateDir, job: &str) {
         let Ok(Some((mut file, _))) = outputs::open(&home.job(job), PREDICTIONS_FILE) else { return };
         let mut bytes = Vec::new();
@@ -242,7 +242,7 @@ impl PredictionOutputs {
         self.done = done;
     }
 
-    /// Adds the answers for so many items.
+    /// Appends the answers of `items` items.
     fn append_batch(&mut self, answers: Vec<NamedTensorBytes>, items: usize) -> Result<(), AttemptFailure> {
         for (name, item, bytes) in &mut self.outputs {
             let answer = answers.iter().find(|(of, _, answer)| of == name && answer.len() == items * item.bytes());

@@ -1,13 +1,12 @@
-//! An attempt of several worker processes, its ranks, which train one model together.
+//! Data-parallel training: an attempt of several worker processes, its ranks, that train one model together.
 //!
-//! Rank 0 is the worker that the supervisor started and the only one that anybody hears of: it reports, saves, publishes
-//! and decides. It starts the others as children of its own, `saggar worker` as well. They run the same plugin over the
-//! same batches; whatever the job may answer in more than one way, they are told by rank 0. So they do what it does, and
-//! only the shards differ whose gradients each computes. Before a checkpoint is saved, all of them must have the same
-//! state.
+//! Rank 0 is the worker that the supervisor started, and the only one visible from outside: it reports, saves,
+//! publishes and decides. It starts the others as its child processes, also `saggar worker`. They run the same plugin
+//! over the same batches, and rank 0 sends them every answer of the job that could differ. So they do the same, except
+//! that each computes the gradients of other shards. Before a checkpoint is saved, all ranks must have the same state.
 //!
-//! A rank's standard input is a pipe that ends with rank 0, and the rank ends with it; its standard output is a socket,
-//! on which the ranks talk ([`link`]). Where one of them is gone, so is the attempt.
+//! A rank's standard input is a pipe that ends with rank 0, and the rank ends with it; its standard output is a socket
+//! for messages between the ranks ([`rank_link`]). If one rank is gone, the attempt fails.
 
 pub(super) mod follower;
 pub(super) mod leader;
@@ -29,14 +28,14 @@ use crate::protocol::{AttemptConfig, WorkerCommand as Order, WorkerEvent, Worker
 use crate::spec::WORKER_LOST;
 use rank_link::{RankLink, RankLinkError, RankMessageKind};
 
-/// The reason of an attempt whose processes do not agree.
+/// The reason code of an attempt whose processes disagree.
 pub(super) const RANKS_DIFFER: &str = "RANKS_DIFFER";
 
 /// The ranks that rank 0 started. They end with it.
 #[derive(Debug)]
 pub(super) struct RankGroup {
     peers: Vec<RankPeer>,
-    /// What each reported of its usage last.
+    /// The last usage report of each rank.
     usage: Mutex<BTreeMap<u32, WorkerUsage>>,
 }
 
@@ -45,7 +44,7 @@ struct RankPeer {
     rank: u32,
     link: RankLink,
     child: Mutex<Child>,
-    /// Open as long as the rank is to go on.
+    /// Held open as long as the rank should run.
     _stdin: ChildStdin,
 }
 
@@ -53,7 +52,7 @@ impl RankGroup {
     /// Starts the other ranks of an attempt.
     ///
     /// # Errors
-    /// `WORKER_LOST` where the system starts no process.
+    /// `WORKER_LOST` if the system cannot start a process.
     pub(super) fn start(
         start: &AttemptConfig,
         home: &Path,
@@ -68,7 +67,7 @@ impl RankGroup {
         Ok(RankGroup { peers, usage: Mutex::default() })
     }
 
-    /// What the other ranks used so far.
+    /// Returns the usage of the other ranks so far.
     pub(super) fn usage(&self) -> Vec<WorkerUsage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }
@@ -80,7 +79,7 @@ impl RankGroup {
         })
     }
 
-    /// The next message of a rank, which must be of this kind. Usage that comes before it is kept.
+    /// Receives a rank's next message, which must be of this kind. Usage events before it are stored.
     fn receive_from(&self, peer: &RankPeer, turn: u64, kind: RankMessageKind) -> Result<Vec<u8>, PluginError> {
         loop {
             match peer.link.receive(turn, kind) {
@@ -93,10 +92,10 @@ impl RankGroup {
         }
     }
 
-    /// Waits until every rank has ended as rank 0 did. Their work is done: one that fails now takes nothing back.
+    /// Waits until every rank has ended like rank 0. Their work is done, so a failure now is only logged.
     pub(super) fn wait_for_ends(&self) {
         for peer in &self.peers {
-            // A rank ends with its last word, so there is always an end to hear of.
+            // A rank's last message is its end, so there is always an end to receive.
             if let Err(error) = self.receive_from(peer, u64::MAX, RankMessageKind::End) {
                 tracing::warn!(rank = peer.rank, %error, "a worker process did not end as the others did");
             }
@@ -136,13 +135,13 @@ impl RankPeer {
         Ok(RankPeer { rank: start.rank, link: RankLink::new(ours)?, child: Mutex::new(child), _stdin: stdin })
     }
 
-    /// Why the rank no longer takes part.
+    /// Returns why a rank no longer takes part.
     fn receive_error(&self, broken: RankLinkError) -> PluginError {
         let rank = self.rank;
         match broken {
             RankLinkError::Gone(error) => {
                 let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-                // Its socket is closed, so it is ending already, unless it is stuck.
+                // Its socket is closed, so it is ending already, unless it hangs.
                 let _ = child.kill();
                 let how = match child.wait() {
                     Ok(status) => match status.signal() {
@@ -161,22 +160,22 @@ impl RankPeer {
             }
             RankLinkError::Event(_) => worker_lost_error(format!("worker process {rank} ended before the others")),
             RankLinkError::UnexpectedMessage(found) => {
-                ranks_differ_error(format!("worker process {rank} does something else than the first: {found}"))
+                ranks_differ_error(format!("worker process {rank} does not do the same as the first: {found}"))
             }
         }
     }
 }
 
-/// This program. Where the system has a name for the running one, it is the same although its file was replaced.
+/// Returns the path of this program. On Linux `/proc/self/exe` is the running program even if its file was replaced.
 fn own_executable() -> std::io::Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
-/// The socket to rank 0, which is the standard output of every other rank.
+/// Returns the socket to rank 0, which is the standard output of every other rank.
 ///
 /// # Errors
-/// Where it is none.
+/// Fails if standard output is not a socket.
 pub(super) fn link_to_leader() -> std::io::Result<RankLink> {
     RankLink::new(UnixStream::from(std::io::stdout().as_fd().try_clone_to_owned()?))
 }
@@ -189,7 +188,7 @@ fn ranks_differ_error(message: String) -> PluginError {
     PluginError::Ranks { reason: RANKS_DIFFER, message }
 }
 
-/// How many shards the job's batches have.
+/// Returns the number of shards of each of the job's batches.
 pub(super) fn shard_count(start: &AttemptConfig) -> u32 {
     start.spec.shards.unwrap_or(start.spec.replicas)
 }

@@ -1,5 +1,5 @@
-//! What an attempt may do to things outside of its job. The rights are those of the key that the job was submitted with, and
-//! are asked at each effect, as the key is then: a training may run for days.
+//! Access rights of an attempt to things outside of its job. They are those of the key that submitted the job, and are
+//! checked at each effect with the key's rights at that time, because a training can run for days.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use saggar_store::{
 
 use crate::protocol::AttemptConfig;
 
-/// The rights of a job, as its worker asks them.
+/// The access rights of a job, as its worker checks them.
 #[derive(Clone, Debug)]
 pub struct JobRights {
     rights: AccessRights,
@@ -23,7 +23,7 @@ pub struct JobRights {
 }
 
 impl JobRights {
-    /// Those of the job that `start` describes, which publishes to `models`.
+    /// Returns the rights of the job that `start` describes, which publishes to `models`.
     pub(super) fn new(start: &AttemptConfig, home: &StateDir, models: &Path) -> JobRights {
         JobRights {
             rights: start.rights.clone(),
@@ -37,7 +37,7 @@ impl JobRights {
         self.rights.refresh(&self.keys, SystemClock.now_ms(), effect, thing)
     }
 
-    /// Asks whether the job may publish a model, and has a new one belong to the job's project.
+    /// Checks that the job may publish a model, and assigns a new model to the job's project.
     ///
     /// # Errors
     /// `AccessDenied`; `Store`.
@@ -47,14 +47,14 @@ impl JobRights {
         self.models.claim(model, &claim)
     }
 
-    /// Frees the name of a new model whose publication failed.
+    /// Releases the name of a new model whose publication failed.
     pub(super) fn release_model(&self, model: &str) {
         if self.rights.key().is_some() {
             self.models.release(model);
         }
     }
 
-    /// Whether the job may read a model's weights. What it may not read is to the plugin as what there is not.
+    /// Checks that the job may read a model's weights. The plugin sees a model that it may not read as missing.
     ///
     /// # Errors
     /// `Job`.
@@ -66,10 +66,10 @@ impl JobRights {
         may.map_err(|_| refuse(&"no version is published"))
     }
 
-    /// The values of the secrets that the job names.
+    /// Returns the values of the secrets that the job names.
     ///
     /// # Errors
-    /// The first that there is not, or that the job may not read, in words.
+    /// Returns a message about the first secret that does not exist or that the job may not read.
     pub(super) fn secret_values(&self, home: &StateDir, names: &[String]) -> Result<BTreeMap<String, String>, String> {
         let Some(first) = names.first() else { return Ok(BTreeMap::new()) };
         let rights = self.current_rights(AccessAction::UseSecret, first).map_err(|refused| refused.to_string())?;
@@ -81,13 +81,13 @@ impl JobRights {
     }
 }
 
-/// What is said of a secret that there is not. Whoever is limited to projects is told the same of one that lists none of
-/// them.
+/// Returns the message for a missing secret. A job limited to projects gets the same message for a secret that lists
+/// none of them.
 fn missing_secret_message(name: &str, project: Option<&str>) -> String {
     match project {
-        None => format!("there is no secret {name}; `saggar secret set {name}` keeps one"),
+        None => format!("there is no secret {name}; `saggar secret set {name}` creates it"),
         Some(project) => format!(
-            "there is no secret {name} for {project}; an administrator keeps one: `saggar secret set {name} --project \
+            "there is no secret {name} for {project}; an administrator creates it: `saggar secret set {name} --project \
              {project}`"
         ),
     }

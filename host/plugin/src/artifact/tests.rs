@@ -12,7 +12,7 @@ const ANSWER: &str = r#"
       (func (export "answer") (result u32) (canon lift (core func $i "answer"))))
 "#;
 
-/// A cache in a fresh directory, and what goes into it.
+/// A cache in a new directory, and a component to compile.
 struct ArtifactCacheFixture {
     home: tempfile::TempDir,
     engine: Engine,
@@ -61,7 +61,7 @@ fn a_cached_component_loads_and_behaves_like_the_compiled_one() {
     let bench = ArtifactCacheFixture::new();
     let compiled = bench.component(&bench.cache());
     let loaded = bench.component(&bench.cache());
-    assert_eq!(bench.compiled.get(), 1, "the second came from the file");
+    assert_eq!(bench.compiled.get(), 1, "the second component came from the file");
     assert_eq!(compiled.serialize().unwrap(), loaded.serialize().unwrap());
     assert_eq!(answer(&bench.engine, &compiled), 42);
     assert_eq!(answer(&bench.engine, &loaded), 42);
@@ -77,7 +77,7 @@ fn invalid_cache_files_are_recompiled() {
     let mut broken: Vec<Vec<u8>> = vec![Vec::new()];
     let cuts = (1..HEADER_BYTES).step_by(7).chain((HEADER_BYTES..whole.len()).step_by(4096)).chain([whole.len() - 1]);
     broken.extend(cuts.map(|cut| whole[..cut].to_vec()));
-    // One bit in each region: magic, format, key, length, digest, and through the payload.
+    // Flip one bit in each region: magic, format, key, length, digest, and throughout the payload.
     for at in [0, 8, 12, 44, 52].into_iter().chain((HEADER_BYTES..whole.len()).step_by(1009)) {
         let mut flipped = whole.clone();
         flipped[at] ^= 1;
@@ -91,7 +91,7 @@ fn invalid_cache_files_are_recompiled() {
         let before = bench.compiled.get();
         assert_eq!(answer(&bench.engine, &bench.component(&cache)), 42);
         assert_eq!(bench.compiled.get(), before + 1, "{} bytes were loaded", bytes.len());
-        assert_eq!(fs::read(&file).unwrap(), whole, "the file was not made anew");
+        assert_eq!(fs::read(&file).unwrap(), whole, "the file was not written again");
     }
 }
 
@@ -103,7 +103,7 @@ fn engines_with_other_settings_do_not_share_cache_files() {
     let other = Engine::new(Config::new().cranelift_nan_canonicalization(true)).unwrap();
     let other_cache = ArtifactCache::open(bench.home.path(), &other).unwrap();
     assert_ne!(cache.engine, other_cache.engine);
-    // Even under the other's name, a file is refused by the key inside.
+    // Even under the other engine's file name, the key inside the file does not match.
     fs::copy(bench.file(&cache), bench.file(&other_cache)).unwrap();
     let key = other_cache.artifact_key(&Digest::of(&bench.wasm));
     let refused = other_cache.load(&other, &bench.file(&other_cache), &key);
@@ -148,7 +148,7 @@ fn a_cache_file_writable_by_others_is_recompiled() {
     let bench = ArtifactCacheFixture::new();
     let cache = bench.cache();
     bench.component(&cache);
-    // After the cache was opened, as where a directory above it was exchanged since.
+    // The permissions change after the cache was opened, as if a directory above it had been replaced.
     for (mode, compiled) in [(0o620, 2), (0o602, 3), (0o644, 3)] {
         fs::set_permissions(bench.file(&cache), fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(answer(&bench.engine, &bench.component(&cache)), 42);

@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Runs other programs, with a time limit if needed.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 
 use super::BuildError;
 
-/// How often a program that may not take long is looked at.
+/// Interval between checks whether a program with a time limit has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs the command to its end, with what it wrote where that is piped.
+/// Runs the command until it ends and returns its output, as far as that is piped.
 pub(super) fn run_to_completion(command: &mut Command) -> Result<Output, BuildError> {
     let child = command.spawn().map_err(|source| spawn_error(command, source))?;
     child.wait_with_output().map_err(|source| spawn_error(command, source))
 }
 
-/// Runs the command, at most for `limit`, and returns what it wrote to standard output; none if it failed, is not there
+/// Runs the command for at most `limit` and returns its standard output, or `None` if it could not be started, failed
 /// or took longer.
 pub(super) fn run_with_timeout(command: &mut Command, limit: Duration) -> Option<String> {
     let deadline = Instant::now() + limit;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let mut stdout = child.stdout.take()?;
-    // A program that writes more than a pipe holds ends only if somebody reads.
+    // A program that writes more than the pipe's capacity ends only if its output is read.
     let reader = thread::spawn(move || {
         let mut written = Vec::new();
         stdout.read_to_end(&mut written).map(|_| written)
@@ -33,7 +33,7 @@ pub(super) fn run_with_timeout(command: &mut Command, limit: Duration) -> Option
             break status;
         }
         if Instant::now() >= deadline {
-            // It may have ended in between; either way it is gone after the wait.
+            // The program has possibly ended in between; after the wait it is gone in both cases.
             let _ = child.kill();
             let _ = child.wait();
             return None;

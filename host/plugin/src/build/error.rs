@@ -1,4 +1,4 @@
-//! Why a plugin could not be built.
+//! Errors of a plugin build.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,21 +8,21 @@ use crate::error::PluginError;
 
 use super::toolchain::{SETUP_DEBIAN, SETUP_RUSTUP, TOOLCHAIN_VARIABLE};
 
-/// Why a plugin could not be built.
+/// The reason why a plugin could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The directory has no `Cargo.toml` with a package.
-    #[error("{}: no Cargo.toml of a package there", path.display())]
+    #[error("{}: the directory has no Cargo.toml with a package", path.display())]
     NotACrate {
         /// The directory or manifest.
         path: PathBuf,
     },
-    /// Cargo does not understand the manifest.
+    /// Cargo refuses the manifest.
     #[error("{}: {messages}", path.display())]
     Metadata {
         /// The manifest.
         path: PathBuf,
-        /// What cargo says.
+        /// Cargo's messages.
         messages: String,
     },
     /// No toolchain can compile to WebAssembly.
@@ -31,13 +31,13 @@ pub enum BuildError {
         reasons.join("; ")
     )]
     NoToolchain {
-        /// Why each that was looked for will not do.
+        /// The reason against each toolchain that was tried.
         reasons: Vec<String>,
     },
-    /// The environment names a toolchain that there is not.
+    /// The environment names an unknown toolchain.
     #[error("{TOOLCHAIN_VARIABLE}={value}: must be auto, rustup or debian")]
     UnknownToolchain {
-        /// What it says.
+        /// The value of the environment variable.
         value: String,
     },
     /// A program could not be started.
@@ -45,7 +45,7 @@ pub enum BuildError {
     Spawn {
         /// The program.
         program: String,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The plugin does not compile.
@@ -53,12 +53,12 @@ pub enum BuildError {
     Cargo {
         /// The plugin's package.
         package: String,
-        /// How cargo ended.
+        /// Cargo's exit status.
         status: ExitStatus,
-        /// What cargo said, where that was not shown already.
+        /// Cargo's messages, unless they were shown already.
         messages: String,
     },
-    /// Cargo made no module.
+    /// Cargo produced no module.
     #[error("{package} compiled to no WebAssembly module: a plugin is a library (`src/lib.rs`)")]
     NoModule {
         /// The plugin's package.
@@ -67,18 +67,18 @@ pub enum BuildError {
     /// The module is not a plugin.
     #[error("the module is not a plugin: {reason}; does the crate call `saggar_plugin::export!`?")]
     NotAComponent {
-        /// What is missing or too much.
+        /// The missing or unexpected import or export.
         reason: String,
     },
-    /// The component is none that this host takes.
-    #[error("the plugin was built, and this saggar would refuse it: {0}")]
+    /// This host refuses the component.
+    #[error("the plugin was built but this version of saggar refuses it: {0}")]
     Refused(#[from] PluginError),
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Finding a toolchain that compiles to WebAssembly.
+//! Finds a toolchain that compiles to WebAssembly.
 
 use std::env;
 use std::fmt;
@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use super::{BuildError, WASM_TARGET, command};
 
-/// The environment variable that chooses a toolchain: `auto`, `rustup` or `find_debian`.
+/// The environment variable that selects a toolchain: `auto`, `rustup` or `debian`.
 pub const TOOLCHAIN_VARIABLE: &str = "SAGGAR_GUEST_TOOLCHAIN";
 
 pub(super) const SETUP_RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
 pub(super) const SETUP_DEBIAN: &str = "apt install rustc-web cargo-web rust-web-src lld";
 
-/// A program that only answers a question.
+/// Time limit of a program that only answers a query, in seconds.
 const QUERY_SECONDS_MAX: u64 = 20;
-/// A download of a standard library.
+/// Time limit of downloading a standard library, in seconds.
 const DOWNLOAD_SECONDS_MAX: u64 = 120;
 
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
@@ -25,20 +25,20 @@ const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_SOURCE_PACKAGE: &str = "rust-web-src";
 const DEBIAN_LINKER: &str = "wasm-ld";
 
-/// Which toolchain to look for.
+/// The kind of toolchain to look for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolchainChoice {
-    /// The first that works, in the order of the others.
+    /// The first one that works: rustup, then Debian.
     #[default]
     Auto,
-    /// Plain cargo, its target added by rustup where it is missing.
+    /// Plain cargo; rustup adds the target if it is missing.
     Rustup,
     /// Debian's packages.
     Debian,
 }
 
 impl ToolchainChoice {
-    /// What [`TOOLCHAIN_VARIABLE`] says; `Auto` where it is not set.
+    /// Returns the choice in [`TOOLCHAIN_VARIABLE`], or `Auto` if it is not set.
     ///
     /// # Errors
     /// `UnknownToolchain`.
@@ -68,7 +68,7 @@ impl FromStr for ToolchainChoice {
 pub enum Toolchain {
     /// Plain cargo: the target's standard library is installed.
     Installed,
-    /// Debian's compiler, which builds the standard library from `library`.
+    /// Debian's compiler, which builds the standard library from the sources in `library`.
     Debian {
         /// The `library` directory of the compiler's source.
         library: PathBuf,
@@ -85,29 +85,29 @@ impl fmt::Display for Toolchain {
 }
 
 impl Toolchain {
-    /// The cargo to run.
+    /// Returns the cargo program to run.
     pub(super) fn cargo(&self) -> &str {
         match self {
             Self::Installed => "cargo",
-            // A rustup cargo may be older than the compiler whose standard library it is to build.
+            // A rustup cargo can be older than the compiler whose standard library it would build.
             Self::Debian { .. } if Path::new(DEBIAN_CARGO).exists() => DEBIAN_CARGO,
             Self::Debian { .. } => "cargo",
         }
     }
 
-    /// What a compilation with this toolchain needs besides the target.
+    /// Adds the settings that this toolchain needs besides the target.
     pub(super) fn configure(&self, cargo: &mut Command) {
         let Self::Debian { library } = self else { return };
         cargo.arg("-Zbuild-std=std,panic_abort");
         cargo.env("RUSTC", DEBIAN_RUSTC);
-        // Building the standard library is an unstable feature of a stable compiler.
+        // Building the standard library is an unstable feature, which a stable compiler refuses without this.
         cargo.env("RUSTC_BOOTSTRAP", "1");
         cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
         cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", DEBIAN_LINKER);
     }
 }
 
-/// A toolchain for the plugin in `directory`, whose own toolchain file is honoured.
+/// Finds a toolchain for the plugin in `directory`, whose own toolchain file is honoured.
 pub(super) fn find_toolchain_in(choice: ToolchainChoice, directory: &Path) -> Result<Toolchain, BuildError> {
     let found = match choice {
         ToolchainChoice::Rustup => find_installed(directory).map_err(|reason| vec![reason]),
@@ -133,7 +133,7 @@ fn find_installed(directory: &Path) -> Result<Toolchain, String> {
     Err(format!("the target {WASM_TARGET} is not installed and rustup did not add it"))
 }
 
-/// Whether the compiler on the path has the target's standard library.
+/// Returns whether the compiler on the path has the target's standard library.
 fn has_target(directory: &Path) -> bool {
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "target-libdir", "--target", WASM_TARGET]).current_dir(directory);
@@ -161,12 +161,12 @@ fn find_debian() -> Result<Toolchain, String> {
     Ok(Toolchain::Debian { library: library.to_owned() })
 }
 
-/// A standard library compiles with its own compiler only.
+/// Checks that the sources have the compiler's version: a standard library only compiles with its own compiler.
 fn matches_compiler(library: &Path) -> Result<(), String> {
     let mut rustc = Command::new(DEBIAN_RUSTC);
     let version = command::run_with_timeout(rustc.arg("--version"), Duration::from_secs(QUERY_SECONDS_MAX));
     let version = version.ok_or_else(|| format!("{DEBIAN_RUSTC} does not run"))?;
-    // `rustc 1.96.0 (...)` and `/usr/src/rustc-1.96.0/library`.
+    // For example `rustc 1.96.0 (...)` and `/usr/src/rustc-1.96.0/library`.
     let number = version.split_whitespace().nth(1).unwrap_or_default();
     let source = library.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     match source.as_deref().and_then(|name| name.strip_prefix("rustc-")) {

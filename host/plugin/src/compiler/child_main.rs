@@ -1,4 +1,5 @@
-//! The child's side: one request is read from standard input, done within limits, and answered on standard output.
+//! Child side of a compilation: reads one request from standard input, runs it within limits, and writes the answer to
+//! standard output.
 
 use std::fmt::Display;
 use std::io::{BufWriter, Write as _};
@@ -20,41 +21,41 @@ use crate::error::PluginError;
 use crate::import::import;
 use crate::model::ModelLimits;
 
-/// The hidden subcommand that a child of the program is started with; then comes one of [`KINDS`].
+/// The hidden subcommand that starts a child; its argument is one of [`KINDS`].
 pub const SUBCOMMAND: &str = "compile-child";
-/// The option with the bytes that it may allocate.
+/// The option for the number of bytes that the child can allocate.
 pub const MEMORY_FLAG: &str = "--memory-bytes";
-/// The option with the seconds that its threads may compute together.
+/// The option for the processor time of all its threads together, in seconds.
 pub const CPU_FLAG: &str = "--cpu-seconds";
-/// The option with the directory of compiled components.
+/// The option for the directory of compiled components.
 pub const CACHE_FLAG: &str = "--cache";
-/// What a child can be asked for.
+/// The kinds of request that a child accepts.
 pub const KINDS: [&str; 3] = [COMPONENT, IMPORT, GRAPH];
 
 pub(super) const COMPONENT: &str = "component";
 pub(super) const IMPORT: &str = "import";
 pub(super) const GRAPH: &str = "graph";
 
-/// Instances that an import makes, and that an engine which only compiles would.
+/// Instances of an engine in a child: an import creates one.
 const INSTANCES_MAX: u32 = 1;
-/// Threads of the device that an import writes weights to.
+/// Device threads in a child: an import writes weights to a device.
 const DEVICE_THREADS: usize = 1;
 
-/// What a compile child is started with.
+/// The options that a compile child is started with.
 #[derive(Clone, Debug)]
 pub struct ChildOptions {
     /// One of [`KINDS`].
     pub kind: String,
-    /// Bytes that it may allocate besides what it starts with.
+    /// Bytes that it can allocate in addition to what it starts with.
     pub memory_bytes: u64,
-    /// Seconds that its threads may compute together.
+    /// Processor time of all its threads together, in seconds.
     pub cpu_seconds: u64,
-    /// Where compiled components are kept.
+    /// Directory of the cache of compiled components.
     pub cache_dir: Option<PathBuf>,
 }
 
-/// Compiles what standard input asks for and answers on standard output. Returns the process's exit code. Only a compile
-/// child calls this, and nothing else: it limits the whole process and ends it when standard input ends.
+/// Runs the request on standard input and writes the answer to standard output. Returns the process's exit code. Only a
+/// compile child calls this, as its whole work: it limits the process and ends it when standard input is closed.
 pub fn run_child(options: &ChildOptions) -> i32 {
     limit_processor(options.cpu_seconds);
     let done = ChildTask::new(options).map_err(ChildTaskError::from).and_then(|worker| {
@@ -75,17 +76,17 @@ pub fn run_child(options: &ChildOptions) -> i32 {
             write_answer(&mut output, AnswerStatus::Refused, &[&refusal])
         }
     };
-    // The parent kills a child that has answered; until then its standard input is open.
+    // The parent kills a child that has answered; until then it keeps the child's standard input open.
     match written.and_then(|()| output.flush()) {
         Ok(()) => 0,
         Err(_) => 1,
     }
 }
 
-/// Pieces of an answer.
+/// Parts of an answer.
 type AnswerChunks = Vec<bytes::Bytes>;
 
-/// Why there is no answer.
+/// Reasons why there is no result.
 pub(super) enum ChildTaskError {
     Refused(ChildRefusal),
     OutOfMemory,
@@ -99,7 +100,7 @@ impl ChildTaskError {
         }
     }
 
-    /// What the compiler says of a component that it does not take, unless it lacked memory.
+    /// Maps a compiler error to a refusal of the component, or to `OutOfMemory` if memory was the cause.
     fn from_compiler(error: &wasmtime::Error) -> ChildTaskError {
         let lacks_memory = |cause: &dyn Display| {
             let cause = cause.to_string();
@@ -118,7 +119,7 @@ impl From<PluginError> for ChildTaskError {
     }
 }
 
-/// What is set up before memory is limited.
+/// The state that is set up before memory is limited.
 enum ChildTask {
     Component(Engine),
     Import(PluginEngine),
@@ -136,7 +137,7 @@ impl ChildTask {
                 Ok(ChildTask::Import(PluginEngine::new(config)?))
             }
             GRAPH => Ok(ChildTask::Graph),
-            other => Err(PluginError::engine(format!("a compile child cannot make a {other}"))),
+            other => Err(PluginError::engine(format!("unknown kind of request for a compile child: {other}"))),
         }
     }
 
@@ -156,17 +157,17 @@ impl ChildTask {
 fn expect_parts<const N: usize>(parts: Vec<Vec<u8>>) -> Result<[Vec<u8>; N], ChildTaskError> {
     parts
         .try_into()
-        .map_err(|_| ChildTaskError::Refused(ChildRefusal::other("the request has other parts than expected")))
+        .map_err(|_| ChildTaskError::Refused(ChildRefusal::other("unexpected number of parts in the request")))
 }
 
-/// How a model file is read: the first part of a request; the component and the file follow.
+/// The first part of an import request; the component and the file follow.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ImportRequestHeader {
     pub(super) options: String,
     pub(super) time: Duration,
 }
 
-/// What an import made: the first part of an answer, after its length; the variables' elements follow in order.
+/// The first part of an import answer, after its length; the variables' elements follow in order.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ImportAnswerHeader {
     pub(super) config: String,
@@ -186,7 +187,7 @@ fn import_file(host: &PluginEngine, [header, component, file]: [Vec<u8>; 3]) -> 
     let other = |error: serde_json::Error| ChildTaskError::Refused(ChildRefusal::other(error));
     let ImportRequestHeader { options, time } = serde_json::from_slice(&header).map_err(other)?;
     let plugin = host.compile(&component)?;
-    // Weights are only written and read again, which this device does without drivers.
+    // The weights are only written and read back, which the CPU device does without drivers.
     let device = saggar_cpu::open(Some(DEVICE_THREADS)).map_err(PluginError::from)?;
     let limits = ModelLimits { load_time: time, ..ModelLimits::default() };
     let made = import(host, &plugin, &file, &options, device, Meter::unlimited(), limits)?;

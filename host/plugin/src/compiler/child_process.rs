@@ -1,4 +1,4 @@
-//! The parent's side: a child is started, given its request, waited for and killed at its deadline.
+//! Parent side of a compilation: starts a child, sends its request, waits for the answer, and kills it at its deadline.
 
 use std::ffi::OsString;
 use std::io::{BufReader, BufWriter, Read};
@@ -12,51 +12,51 @@ use super::child_main::{CPU_FLAG, MEMORY_FLAG, SUBCOMMAND};
 use super::frame::{AnswerPayload, AnswerStatus, ReadAnswerError, read_answer, write_request};
 use crate::limits::COMPILE_THREADS_MAX;
 
-/// How often a running child's caller checks whether the request was cancelled.
+/// Interval at which the caller of a running child checks for cancellation.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a child that closed its pipe may take to end.
+/// Time that a child has to exit after it closed its pipe.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
-/// What is kept of a crashed child's standard error.
+/// Bytes that are read from a crashed child's standard error.
 const CHILD_STDERR_BYTES_MAX: u64 = 4 << 10;
 
-/// One child: what it runs, and within which limits.
+/// The request and limits of one child.
 pub(super) struct ChildRequest<'a> {
-    /// What it does, as the hidden subcommand's argument.
+    /// The kind of request, which is the hidden subcommand's argument.
     pub(super) kind: &'static str,
-    /// More arguments.
+    /// Additional arguments.
     pub(super) arguments: Vec<OsString>,
-    /// What it reads.
+    /// The parts of the request.
     pub(super) parts: &'a [&'a [u8]],
-    /// What it may allocate.
+    /// Limit on the memory it allocates, in bytes.
     pub(super) memory_bytes: u64,
-    /// What it may answer.
+    /// Limit on its answer, in bytes.
     pub(super) answer_bytes_max: u64,
-    /// When it is killed.
+    /// The time at which it is killed.
     pub(super) deadline: Instant,
-    /// Whether nobody needs its answer any more.
+    /// Returns whether its answer is no longer needed.
     pub(super) is_cancelled: &'a dyn Fn() -> bool,
 }
 
-/// Why a child gave no result.
+/// Reasons why a child gave no result.
 #[derive(Debug)]
 pub(super) enum ChildError {
     /// It cannot be started.
     Launch { reason: String },
-    /// It refused the request: this is its reason, as it is written in [`super::child_main`].
+    /// It refused the request; the payload is the reason, encoded as in [`super::child_main`].
     Refused(AnswerPayload),
     /// It was killed at its deadline.
     Deadline,
-    /// It needed more memory than it may have.
+    /// It exceeded its memory limit.
     OutOfMemory,
-    /// Its result is larger than it may be.
+    /// Its result exceeds the size limit.
     AnswerTooLarge { bytes: u64 },
-    /// Nobody needs it any more.
+    /// Its answer is no longer needed.
     Cancelled,
     /// It ended without an answer.
     Crashed { reason: String },
 }
 
-/// A child that is killed and reaped when it is dropped.
+/// A child that is killed and reaped when dropped.
 struct RunningChild(Child);
 
 impl Drop for RunningChild {
@@ -67,7 +67,7 @@ impl Drop for RunningChild {
 }
 
 impl RunningChild {
-    /// How it ended, if it does within `grace`.
+    /// Returns its exit status, or `None` if it does not end within `grace`.
     fn wait_for_exit(&mut self, grace: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         loop {
@@ -80,7 +80,7 @@ impl RunningChild {
     }
 }
 
-/// Runs one child of `write_fake_compiler` to its answer. Blocks, until the deadline at most.
+/// Runs `program` as a child until it answers. Blocks, at most until the deadline.
 ///
 /// # Errors
 /// [`ChildError`].
@@ -96,9 +96,9 @@ pub(super) fn run(program: &Path, request: &ChildRequest<'_>) -> Result<AnswerPa
     thread::scope(|scope| {
         let write = move || {
             let mut stdin = BufWriter::new(stdin);
-            // A child that refuses before it has read everything closes the pipe.
+            // A child that refuses before it has read the whole request closes the pipe.
             let _ = write_request(&mut stdin, parts);
-            // Held open until the child has ended: its end tells the child that the parent is gone.
+            // Keep standard input open until the child has ended. If this process dies, it closes and the child exits.
             stdin.into_inner().ok()
         };
         let writer = thread::Builder::new().name("compile-in".to_owned()).spawn_scoped(scope, write).map_err(launch)?;
@@ -117,21 +117,21 @@ pub(super) fn run(program: &Path, request: &ChildRequest<'_>) -> Result<AnswerPa
             Ok(Err(ReadAnswerError::Broken)) => Err(crash_error(&mut child)),
             Err(error) => Err(error),
         };
-        // Ends both threads, which are joined after this.
+        // Killing the child ends both threads, which are joined after this.
         drop(child);
         drop(writer);
         result
     })
 }
 
-/// Waits for the answer, until the deadline or until nobody needs it.
+/// Waits for the answer, until the deadline or cancellation.
 fn wait_for_answer<T>(answer: &mpsc::Receiver<T>, request: &ChildRequest<'_>) -> Result<T, ChildError> {
     loop {
         let left = request.deadline.saturating_duration_since(Instant::now());
         match answer.recv_timeout(left.min(CANCEL_POLL_INTERVAL)) {
             Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(ChildError::Crashed { reason: "its pipe was not read".to_owned() });
+                return Err(ChildError::Crashed { reason: "the thread that reads its answer ended".to_owned() });
             }
             Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(ChildError::Deadline),
             Err(RecvTimeoutError::Timeout) if (request.is_cancelled)() => return Err(ChildError::Cancelled),
@@ -140,12 +140,12 @@ fn wait_for_answer<T>(answer: &mpsc::Receiver<T>, request: &ChildRequest<'_>) ->
     }
 }
 
-/// The command, without anything of this process's environment: keys and passwords may be in it.
+/// Returns the command. It passes on none of this process's environment, which can contain keys and passwords.
 fn child_command(program: &Path, request: &ChildRequest<'_>) -> Command {
     let mut command = Command::new(program);
     let threads = thread::available_parallelism().map_or(1, usize::from).min(COMPILE_THREADS_MAX);
     let left = request.deadline.saturating_duration_since(Instant::now());
-    // Each thread may compute all the time; the parent's clock is the one that counts.
+    // Every thread can compute all the time, so this limit is only a backup for the parent's deadline.
     let cpu_seconds = left.as_secs().saturating_add(1).saturating_mul(threads as u64);
     command.arg(SUBCOMMAND).arg(request.kind);
     command.arg(MEMORY_FLAG).arg(request.memory_bytes.to_string());
@@ -155,16 +155,16 @@ fn child_command(program: &Path, request: &ChildRequest<'_>) -> Command {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     #[cfg(unix)]
     {
-        // A Ctrl-C at the server's terminal is the server's to handle.
+        // A Ctrl-C in the server's terminal must only reach the server.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
     }
     command
 }
 
-/// Why a child ended without an answer.
+/// Returns the error for a child that ended without an answer.
 fn crash_error(child: &mut RunningChild) -> ChildError {
     let Some(status) = child.wait_for_exit(EXIT_GRACE) else {
-        return ChildError::Crashed { reason: "it closed its pipe and went on".to_owned() };
+        return ChildError::Crashed { reason: "it closed its pipe but did not exit".to_owned() };
     };
     let said = child.0.stderr.take().map(read_stderr).unwrap_or_default();
     if said.contains("memory allocation of") || said.contains("Cannot allocate memory") || was_killed(status) {
@@ -173,25 +173,25 @@ fn crash_error(child: &mut RunningChild) -> ChildError {
     if exceeded_cpu_limit(status) {
         return ChildError::Deadline;
     }
-    // A panic ends with a note on how to see more of it.
+    // A panic message ends with a note about backtraces; skip it.
     let last = said.lines().rfind(|line| !line.starts_with("note: ")).unwrap_or_default();
     ChildError::Crashed { reason: format!("{status} {last}").trim().to_owned() }
 }
 
-/// What an ended child wrote to its standard error, as far as the pipe held it.
+/// Returns what an ended child wrote to standard error, as far as the pipe held it.
 fn read_stderr(stderr: ChildStderr) -> String {
     let mut bytes = Vec::new();
     let _ = stderr.take(CHILD_STDERR_BYTES_MAX).read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether the system killed it, which it does where memory is short.
+/// Returns whether the system killed it, which happens if memory is short.
 #[cfg(unix)]
 fn was_killed(status: ExitStatus) -> bool {
     std::os::unix::process::ExitStatusExt::signal(&status) == Some(rustix::process::Signal::KILL.as_raw())
 }
 
-/// Whether it passed its limit of processor time.
+/// Returns whether it exceeded its processor time limit.
 #[cfg(unix)]
 fn exceeded_cpu_limit(status: ExitStatus) -> bool {
     std::os::unix::process::ExitStatusExt::signal(&status) == Some(rustix::process::Signal::XCPU.as_raw())
@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// A program that does this instead of compiling.
+    /// Writes a shell script that replaces the compiler program.
     fn write_fake_compiler(dir: &Path, script: &str) -> PathBuf {
         let path = dir.join("program");
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -241,7 +241,8 @@ mod tests {
         };
         loop {
             match run(&program, &request) {
-                // Another test's process was started while the script was being written, and holds it open until it runs.
+                // Another test forked while the script was open for writing; it stays open until that process calls
+                // exec.
                 Err(ChildError::Launch { reason }) if reason.contains("busy") => thread::yield_now(),
                 ended => return ended,
             }
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_child_past_its_deadline_is_killed() {
-        // It waits for a process of its own: the shell itself is what the parent kills.
+        // `exec`, so that the process the parent kills is `sleep` and not a shell that waits for it.
         let began = Instant::now();
         let ended = run_fake_compiler("exec sleep 600", Duration::from_millis(200), &|| false);
         assert!(matches!(ended, Err(ChildError::Deadline)), "{ended:?}");
@@ -306,7 +307,7 @@ mod tests {
 
     #[test]
     fn compile_children_inherit_no_environment_variables() {
-        // A shell sets a few of its own.
+        // A shell sets a few variables.
         let ended = run_fake_compiler("env | grep -v '^\\(PWD\\|SHLVL\\|_\\|OLDPWD\\)=' >&2; exit 1", LONG, &|| false);
         let Err(ChildError::Crashed { reason }) = ended else { panic!("{ended:?}") };
         assert!(reason.contains("RAYON_NUM_THREADS="), "{reason}");

@@ -1,5 +1,5 @@
-//! What goes through the pipes between a server and a compile child: a request on the child's standard input, an answer
-//! on its standard output. An answer carries its length and digest, so one that was cut off or garbled is not used.
+//! The protocol on the pipes between a server and a compile child: a request on the child's standard input, an answer
+//! on its standard output. An answer includes its length and digest, so a truncated or corrupt one is rejected.
 
 use std::io::{self, Read, Write};
 
@@ -7,21 +7,21 @@ use saggar_store::Digest;
 
 const MAGIC: &[u8; 8] = b"SAGGARCC";
 const HEADER_BYTES: usize = 8 + 1 + 8 + 32;
-/// Parts of one request.
+/// Maximum parts of one request.
 const PARTS_MAX: u32 = 1 << 20;
 
-/// What an answer is.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerStatus {
-    /// What was asked for.
+    /// The payload is the result.
     Done = 0,
-    /// Why it cannot be had.
+    /// The payload is the reason of the refusal.
     Refused = 1,
-    /// It takes more memory than the child may have.
+    /// The request needs more memory than the child's limit.
     OutOfMemory = 2,
 }
 
-/// The payload of an answer whose length and digest are right.
+/// The payload of an answer whose length and digest were verified.
 #[derive(Debug)]
 pub(crate) struct AnswerPayload(Vec<u8>);
 
@@ -45,7 +45,7 @@ pub(super) fn write_request(to: &mut impl Write, parts: &[&[u8]]) -> io::Result<
     to.flush()
 }
 
-/// Reads the parts of a request. They come from the server, which has bounded them.
+/// Reads the parts of a request. They come from the server, which has limited their size.
 pub(super) fn read_request(from: &mut impl Read) -> io::Result<Vec<Vec<u8>>> {
     let mut count = [0; 4];
     from.read_exact(&mut count)?;
@@ -87,12 +87,12 @@ fn digest(status: AnswerStatus, parts: &[&[u8]]) -> Digest {
     hasher.finish()
 }
 
-/// Why there is no answer.
+/// Reasons why an answer cannot be read.
 #[derive(Debug)]
 pub(super) enum ReadAnswerError {
-    /// The pipe ended, or held something else.
+    /// The pipe ended early or its data is invalid.
     Broken,
-    /// It is larger than expected.
+    /// The payload is larger than allowed.
     TooLarge { bytes: u64 },
 }
 

@@ -1,5 +1,5 @@
-//! Graphs and programs as they go through the pipes. Constants go to the child beside their graph, and do not come back:
-//! the parent puts its own into the program.
+//! Encodes graphs and programs for the pipes. Constants are sent to the child after their graph but not returned: the
+//! parent inserts its own copies into the program.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use crate::host_error::HostError;
 /// A constant of a program.
 #[derive(Debug, Serialize, Deserialize)]
 enum ProgramConstant {
-    /// The graph's constant of this number.
+    /// The graph's constant with this index.
     Given(u32),
-    /// One that the compiler made.
+    /// A constant that the compiler created.
     Made(Vec<u8>),
 }
 
-/// An answer: the program without its constants, and where those come from.
+/// An answer: the program without its constants, and the source of each constant.
 #[derive(Debug, Serialize, Deserialize)]
 struct CompiledGraphAnswer {
     program: Program,
     constants: Vec<(Descriptor, ProgramConstant)>,
 }
 
-/// Returns how much work a graph is to compile: its nodes, operands and ports together.
+/// Returns the work of compiling a graph: the number of its nodes, operands and ports.
 pub(crate) fn graph_work(graph: &Graph) -> usize {
     let operands: usize = graph.nodes.iter().map(|node| node.inputs.len()).sum();
     let ports = graph.inputs.len() + graph.variables.len() + graph.outputs.len() + graph.assignments.len();
     graph.nodes.len() + operands + ports
 }
 
-/// The first part of a request; the graph's constants follow.
+/// Returns the first part of a request; the graph's constants follow.
 pub(super) fn request_header(graph: &VerifiedGraph, target: &CompileTarget) -> Result<Vec<u8>, postcard::Error> {
     postcard::to_allocvec(&(graph.graph(), target))
 }
@@ -60,7 +60,7 @@ pub(super) fn compile_request(parts: Vec<Vec<u8>>) -> Result<Vec<bytes::Bytes>, 
     Ok(vec![postcard::to_allocvec(&answer).map_err(other)?.into()])
 }
 
-/// What tells one shared constant from another.
+/// Returns the address that identifies a shared constant.
 fn constant_address(constant: &Arc<[u8]>) -> usize {
     Arc::as_ptr(constant).cast::<u8>() as usize
 }
@@ -76,8 +76,7 @@ fn graph_refusal(error: saggar_compile::CompileError) -> ChildRefusal {
     }
 }
 
-/// Returns the program of an answer with the constants of the graph that it was made of, or `None` if it is no answer for
-/// this graph.
+/// Returns the program of an answer with the constants of its graph, or `None` if the answer does not match this graph.
 pub(super) fn decode_program(answer: &[u8], graph: &Graph) -> Option<Program> {
     let CompiledGraphAnswer { mut program, constants } = postcard::from_bytes(answer).ok()?;
     let constant = |(descriptor, constant): (Descriptor, ProgramConstant)| {

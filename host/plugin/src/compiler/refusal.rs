@@ -1,4 +1,4 @@
-//! Why a child refuses its request, as it goes through the pipe.
+//! A child's reason for refusing its request, as it is encoded in the pipe.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::convert::CODE_NAMES;
 use crate::error::PluginError;
 use crate::limits::{STACK_BYTES_MAX, TABLE_ELEMENTS_MAX};
 
-/// A [`PluginError`] of a child, or what a graph's compiler says.
+/// A [`PluginError`] of a child, or an error of the graph compiler.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ChildRefusal {
     Malformed {
@@ -52,7 +52,7 @@ pub(super) enum ChildRefusal {
         expected: String,
         given: String,
     },
-    /// Of a graph: whether it needs too much memory, and which node is at fault.
+    /// A graph error: whether it needs too much memory, and the node at fault.
     Graph {
         out_of_memory: bool,
         message: String,
@@ -63,10 +63,10 @@ pub(super) enum ChildRefusal {
     },
 }
 
-/// The calls of a plugin that a child makes.
+/// Names of the plugin calls that a child makes.
 const KNOWN_CALLS: [&str; 3] = ["import", "start", "host"];
 
-/// The one of `intern_known` that `text` is.
+/// Returns the static string in `known` that equals `text`, or `internal`.
 fn intern_known(text: &str, known: &[&'static str]) -> &'static str {
     known.iter().find(|known| **known == text).copied().unwrap_or("internal")
 }

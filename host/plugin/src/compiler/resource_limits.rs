@@ -1,24 +1,25 @@
-//! Limits that a child sets itself before it reads what it is to compile.
+//! Resource limits that a child sets for itself before it reads its request.
 
 use std::io::Read;
 
-/// Limits processor time and lowers the scheduling priority below the server's; where the system is short of memory, it kills
-/// this process first.
+/// Limits processor time and lowers the scheduling priority below the server's. If the system runs out of memory, it
+/// kills this process first.
 #[cfg(unix)]
 pub(super) fn limit_processor(cpu_seconds: u64) {
     use rustix::process::{Resource, nice};
 
     use crate::limits::BACKGROUND_NICENESS;
 
-    // The signal of the first limit says what happened; at the second, the system kills without a word.
+    // At the soft limit the process gets SIGXCPU, which identifies the cause; at the hard limit it is killed without
+    // one.
     limit(Resource::Cpu, cpu_seconds, cpu_seconds.saturating_add(CPU_GRACE_SECONDS));
-    // Memory of guests is nothing to leave on the disk.
+    // A core dump would write the memory of plugins to disk.
     limit(Resource::Core, 0, 0);
     let _ = nice(BACKGROUND_NICENESS);
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// Limits what is allocated from now on. Addresses that are only reserved do not count.
+/// Limits allocations from now on. Address space that is only reserved does not count.
 #[cfg(unix)]
 pub(super) fn limit_memory(bytes: u64) {
     let bytes = data_bytes().saturating_add(bytes);
@@ -28,7 +29,7 @@ pub(super) fn limit_memory(bytes: u64) {
 #[cfg(unix)]
 const CPU_GRACE_SECONDS: u64 = 5;
 
-/// What cannot be limited is bounded by the parent's clock all the same.
+/// Sets a resource limit and ignores errors: the parent's deadline applies in any case.
 #[cfg(unix)]
 fn limit(resource: rustix::process::Resource, current: u64, maximum: u64) {
     use rustix::process::{Rlimit, getrlimit, setrlimit};
@@ -37,7 +38,7 @@ fn limit(resource: rustix::process::Resource, current: u64, maximum: u64) {
     let _ = setrlimit(resource, Rlimit { current: Some(current.min(maximum)), maximum: Some(maximum) });
 }
 
-/// What this process has allocated already: an engine's pools among it, which are hardly touched.
+/// Returns the bytes that this process has allocated already, including the engine's pools, which are mostly untouched.
 #[cfg(unix)]
 fn data_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -52,7 +53,7 @@ pub(super) fn limit_processor(_: u64) {}
 #[cfg(not(unix))]
 pub(super) fn limit_memory(_: u64) {}
 
-/// Ends this process when its standard input does, which the parent holds open as long as it waits.
+/// Ends this process when its standard input is closed. The parent keeps it open while it waits.
 pub(super) fn exit_when_stdin_closes() {
     let watch = || {
         let mut byte = [0];
@@ -64,5 +65,5 @@ pub(super) fn exit_when_stdin_closes() {
     }
 }
 
-/// The exit code of a child whose parent is gone.
+/// The exit code of a child whose parent has died.
 const EXIT_ABANDONED: i32 = 3;

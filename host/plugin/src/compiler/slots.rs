@@ -1,12 +1,12 @@
-//! How many children run at a time, and how many requests wait for one.
+//! Limits how many children run concurrently and how many requests wait for one.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a waiting request checks whether it was cancelled.
+/// Interval at which a waiting request checks for cancellation.
 const SLOT_CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A semaphore whose waiters are bounded.
+/// A semaphore with a limited number of waiters.
 #[derive(Debug)]
 pub(super) struct CompileSlots {
     counts: Mutex<SlotCounts>,
@@ -21,18 +21,18 @@ struct SlotCounts {
     waiting: usize,
 }
 
-/// Why there is no slot.
+/// Reasons why no slot was acquired.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AcquireSlotError {
-    /// As many requests wait as may.
+    /// The maximum number of requests is waiting already.
     Full { waiting: usize },
-    /// None became free by the deadline, while this many requests waited.
+    /// No slot was freed by the deadline; this many requests were waiting.
     Deadline { waiting: usize },
     /// The request was cancelled.
     Cancelled,
 }
 
-/// The right to run one child, until it is dropped.
+/// The permission to run one child, until it is dropped.
 #[derive(Debug)]
 pub(super) struct CompileSlot<'a>(&'a CompileSlots);
 
@@ -55,7 +55,7 @@ impl CompileSlots {
     /// Waits for a free slot. Blocks.
     ///
     /// # Errors
-    /// `Full` at once where `waiting_max` requests wait already; `Deadline`; `Cancelled`.
+    /// `Full` immediately if `waiting_max` requests wait already; `Deadline`; `Cancelled`.
     pub(super) fn acquire(
         &self,
         deadline: Instant,

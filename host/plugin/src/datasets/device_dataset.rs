@@ -1,5 +1,5 @@
-//! Columns of a dataset that lie on the device as a whole: a batch is drawn from them there, by the numbers of its items, and
-//! nothing else is copied for a step.
+//! A dataset whose columns are stored entirely on the device. Batches are gathered there by item index, so a step
+//! copies only the indices.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,25 +13,26 @@ use crate::host_error::HostError;
 use crate::instance_state::InstanceState;
 use crate::limits::DEVICE_DATASET_BYTES_MAX;
 
-/// A run draws at least this part of the items, or its batches are copied: the columns are copied whole.
+/// A run must draw at least one in this many items. Otherwise uploading whole columns costs more than copying its
+/// batches.
 const RUN_FRACTION_DIVISOR: u64 = 4;
 
-/// Columns, and what draws batches of one size from them.
+/// Columns on the device, and programs that gather batches of one size from them.
 #[derive(Debug)]
 pub(super) struct DeviceDataset {
-    /// The number in the dataset of the first item that is here.
+    /// Index in the dataset of the first item on the device.
     first: u64,
-    /// In the order of the fields: the column, and the program that draws from it.
+    /// In the order of the fields: the column, and the program that gathers from it.
     columns: Vec<(DeviceBuffer, Arc<dyn Executable>)>,
-    /// The places of a batch's items.
+    /// Indices of a batch's items in the columns.
     item_indices: DeviceBuffer,
 }
 
 impl DeviceDataset {
-    /// The items `range` of these fields.
+    /// Uploads the items `range` of these fields.
     ///
     /// # Errors
-    /// The device's, where the columns do not fit; the dataset's.
+    /// The device's errors if the columns do not fit; the dataset's errors.
     pub(super) fn new(
         backend: &dyn Backend,
         meter: &Meter,
@@ -64,10 +65,10 @@ impl DeviceDataset {
         })
     }
 
-    /// A batch's tensors, a field each, of these items, numbered within the dataset.
+    /// Returns the tensors of a batch, one per field, with these items, which are indices into the dataset.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's errors.
     pub(super) fn gather_batch(
         &self,
         backend: &dyn Backend,
@@ -75,7 +76,7 @@ impl DeviceDataset {
         cancel: &CancelToken,
     ) -> Result<Vec<DeviceBuffer>, DeviceError> {
         let places: Vec<u8> = items.iter().flat_map(|item| ((item - self.first) as i32).to_le_bytes()).collect();
-        // A write takes effect after the dispatches before it.
+        // The write is ordered after earlier dispatches, so the buffer can be reused.
         backend.write_cancellable(&self.item_indices, &places, cancel)?;
         let mut batch = Vec::with_capacity(self.columns.len());
         for (column, draw) in &self.columns {
@@ -85,14 +86,14 @@ impl DeviceDataset {
     }
 }
 
-/// The places of `size` items.
+/// Returns the descriptor of `size` item indices.
 fn index_descriptor(size: u32) -> Result<Descriptor, HostError> {
     Ok(Descriptor::new(DType::I32, Shape::new([size as usize])?))
 }
 
 impl InstanceState {
-    /// Where batches of `size` items are drawn from on the device; none where they are to be copied. Looked into once for
-    /// all runs over these batches.
+    /// Returns the device dataset to gather batches of `size` items from, or `None` if batches should be copied. Once
+    /// made, the choice holds for all further runs over these batches.
     ///
     /// # Errors
     /// `Lost`; `Cancelled`.
@@ -119,7 +120,7 @@ impl InstanceState {
                 return Err(HostError::Device(error));
             }
             Err(fault) => {
-                tracing::debug!(?fault, "the dataset's columns do not lie on the device; batches are copied");
+                tracing::debug!(?fault, "cannot keep the dataset's columns on the device: batches are copied");
                 None
             }
         };
@@ -127,7 +128,7 @@ impl InstanceState {
         Ok(resident)
     }
 
-    /// Whether the device has room for the columns, and for as much again.
+    /// Returns whether the device has memory for twice the size of the columns.
     fn has_memory_for_columns(&self, batches: &BatchIterator) -> bool {
         let target = self.backend.target();
         let bytes = batches.fields.iter().map(|field| {

@@ -1,7 +1,8 @@
-//! Many steps without the plugin: a graph dispatched over the next full batches, outputs averaged.
+//! Runs many steps without a call into the plugin: dispatches a graph over the next full batches and averages its
+//! outputs.
 //!
-//! Outputs stay on the device and are read together, every [`RUN_OUTPUTS_PENDING_MAX`] steps and at the end, so that no step
-//! waits for the one before.
+//! Outputs stay on the device and are read together, every [`RUN_OUTPUTS_PENDING_MAX`] steps and at the end, so that no
+//! step waits for the step before it.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -17,11 +18,11 @@ use crate::instance_state::InstanceState;
 use crate::limits::RUN_OUTPUTS_PENDING_MAX;
 use crate::shards::decode_numbers;
 
-/// Bytes of outputs that may wait on the device: large ones are read sooner.
+/// Bytes of outputs that can be pending on the device; if there are more, they are read earlier.
 const PENDING_OUTPUT_BYTES_MAX: usize = 16 << 20;
 
 impl InstanceState {
-    /// Up to `steps` dispatches of `graph` over the next full batches of this epoch.
+    /// Dispatches `graph` over the next full batches of this epoch, at most `steps` times.
     pub(super) fn run_steps(
         &mut self,
         batches: &mut BatchIterator,
@@ -39,14 +40,14 @@ impl InstanceState {
         }
         let steps = means.steps + means.waiting.len() as u32;
         let outputs = means.finish(self)?;
-        // The device has been waited for.
+        // The outputs were read, so this does not wait for the device again.
         self.log_skipped_steps()?;
         let names = outputs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         let buffers = outputs.into_iter().map(|(_, buffer)| buffer).collect();
         Ok(RunResult { steps, outputs: self.push_named_tensors(names.into_iter(), buffers)? })
     }
 
-    /// Items that the graph takes at a time: a batch's, or those of a shard.
+    /// Returns the items per dispatch of the graph: those of a batch, or of a shard.
     fn items_per_dispatch(&self, batches: &BatchIterator, graph: &CompiledGraph) -> Result<u32, HostError> {
         let shards = self.shards().count;
         let size = batches.size;
@@ -68,7 +69,7 @@ impl InstanceState {
         means: &mut OutputMeans,
     ) -> Result<(), HostError> {
         let resident = self.device_dataset(batches, batches.size, steps)?;
-        // A write takes effect after the dispatches before it, so every step uses the same input tensors.
+        // A write is ordered after earlier dispatches, so every step can use the same input tensors.
         let mut inputs: Option<Vec<DeviceBuffer>> = None;
         for _ in 0..steps {
             let before = (batches.epoch, batches.item);
@@ -102,7 +103,7 @@ impl InstanceState {
         Ok(())
     }
 
-    /// The batches' fields, with these items in them.
+    /// Writes these items into the input buffers, which are allocated at the first call.
     fn fill_inputs<'i>(
         &self,
         batches: &BatchIterator,
@@ -122,10 +123,11 @@ impl InstanceState {
     }
 }
 
-/// For each of the graph's inputs, the field that feeds it with `size` items.
+/// Returns, for each input of the graph, the index of the field that feeds it with `size` items.
 ///
 /// # Errors
-/// Invalid argument where an input and the fields do not match one to one, or one is not as the graph takes it.
+/// Invalid argument if inputs and fields do not match one to one, or a field's data type or shape differs from its
+/// input's.
 fn match_fields_to_inputs(batches: &BatchIterator, ports: &[GraphPort], size: u32) -> Result<Vec<usize>, HostError> {
     if let Some(field) = batches.fields.iter().find(|field| !ports.iter().any(|port| port.name == field.name)) {
         return Err(HostError::invalid_at(&field.name, "the graph has no input of this field's name"));
@@ -146,11 +148,11 @@ fn match_fields_to_inputs(batches: &BatchIterator, ports: &[GraphPort], size: u3
     ports.iter().map(place).collect()
 }
 
-/// Sums of outputs, and outputs still to be added.
+/// Sums of a run's outputs, and outputs that are not read yet.
 pub(super) struct OutputMeans {
     ports: Vec<GraphPort>,
     sums: Vec<Vec<f64>>,
-    /// Steps whose outputs are in the sums.
+    /// Number of steps that are included in the sums.
     steps: u32,
     waiting: Vec<Vec<DeviceBuffer>>,
     step_bytes: usize,
@@ -167,7 +169,7 @@ impl OutputMeans {
         self.waiting.push(outputs);
     }
 
-    /// Adds the outputs of a step that are read already.
+    /// Adds the outputs of a step that were read already.
     pub(super) fn add_numbers(&mut self, outputs: &[Vec<f64>]) {
         for (sums, numbers) in self.sums.iter_mut().zip(outputs) {
             sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
@@ -180,7 +182,7 @@ impl OutputMeans {
             || self.waiting.len() * self.step_bytes >= PENDING_OUTPUT_BYTES_MAX
     }
 
-    /// Adds what waits, in the order of the steps.
+    /// Reads the pending outputs and adds them, in the order of the steps.
     fn add_waiting_outputs(&mut self, state: &InstanceState) -> Result<(), HostError> {
         for outputs in self.waiting.drain(..) {
             for (buffer, sums) in outputs.iter().zip(&mut self.sums) {
@@ -194,7 +196,7 @@ impl OutputMeans {
         Ok(())
     }
 
-    /// The means as `float32` tensors; none after no step.
+    /// Returns the means as `float32` tensors, or an empty list after no step.
     fn finish(mut self, state: &InstanceState) -> Result<Vec<(String, DeviceBuffer)>, HostError> {
         self.add_waiting_outputs(state)?;
         if self.steps == 0 {

@@ -1,8 +1,8 @@
-//! Steps in shards: a batch's parts are run one after the other, here or in other processes, and the update once, from the
-//! means over all of them.
+//! Runs steps in shards. The gradients of each shard of a batch are computed one after the other, here or in other
+//! processes; the update runs once, with the means over all shards.
 //!
-//! Every process draws every batch, uploads its own shards' items, and runs the update itself, on the same means: so all of
-//! them have the same variables, and each counts the whole batch.
+//! Every process draws every batch, uploads only its own shards' items, and runs the update with the same means.
+//! So all processes have the same variables, and each counts the whole batch.
 
 use std::time::{Duration, Instant};
 
@@ -17,21 +17,21 @@ use crate::host_error::HostError;
 use crate::instance_state::{InstanceRole, InstanceState};
 use crate::shards::{BatchShards, ShardMean, decode_numbers};
 
-/// The memory of a step in shards, the same for each.
+/// The buffers and programs of sharded steps, reused for every step.
 struct ShardedStep<'a> {
     graph: &'a CompiledGraph,
     update: &'a UpdateProgram,
     shards: BatchShards,
-    /// For each of the graph's inputs, the field that feeds it.
+    /// For each input of the graph, the index of the field that feeds it.
     places: &'a [usize],
-    /// A shard's inputs.
+    /// Input buffers of one shard.
     inputs: Vec<DeviceBuffer>,
-    /// The update's inputs.
+    /// Input buffers of the update.
     means: Vec<DeviceBuffer>,
 }
 
 impl InstanceState {
-    /// `steps` steps over the next full batches, of which there are enough.
+    /// Runs `steps` steps over the next full batches. The caller ensures that there are enough.
     pub(super) fn run_sharded(
         &mut self,
         batches: &mut BatchIterator,
@@ -67,7 +67,7 @@ impl InstanceState {
         Ok(())
     }
 
-    /// `drawn` becomes the time that it took to take the items to the device.
+    /// Runs one step and adds the time of uploading its items to `drawn`.
     fn run_sharded_step(
         &mut self,
         batches: &BatchIterator,
@@ -106,7 +106,7 @@ impl InstanceState {
         Ok(step.update.output_numbers(&shard_output_means(step, rest), &update))
     }
 
-    /// What one shard computes of the items in its inputs: the bytes of its program's outputs.
+    /// Runs the graph on the shard in the input buffers. Returns the bytes of its outputs.
     fn run_shard(&self, step: &ShardedStep<'_>, shard: u32, variables: &[DeviceBuffer]) -> Result<Vec<u8>, HostError> {
         if let Some(number) = step.inputs.get(step.places.len()).filter(|_| step.update.takes_shard_index) {
             self.backend.write_cancellable(number, &micro_batches::random_key_offset(shard), self.cancel_token())?;
@@ -124,7 +124,7 @@ impl InstanceState {
         let means = match &mut self.role {
             InstanceRole::Train(train) => train.context.all_reduce(parts, mean).map_err(HostError::Job)?,
             InstanceRole::Predict { .. } => {
-                return Err(HostError::unsupported("there are no shards where a model predicts"));
+                return Err(HostError::unsupported("only a training has shards, not a predictor or an importer"));
             }
         };
         if means.len() == bytes {
@@ -135,7 +135,7 @@ impl InstanceState {
     }
 }
 
-/// The means of the outputs that the shards have for themselves, which come after those that the update takes.
+/// Returns the means of those outputs that the update does not take; they come last.
 fn shard_output_means(step: &ShardedStep<'_>, bytes: &[u8]) -> Vec<Vec<f64>> {
     let mut numbers = bytes.as_chunks().0.iter().map(|number| f64::from_le_bytes(*number));
     let own = &step.graph.program_outputs()[step.means.len()..];

@@ -5,7 +5,7 @@ use saggar_store::DatasetStore;
 
 use super::*;
 
-/// Ten items with their own number as only field.
+/// Returns a dataset of ten items, whose only field is the item's index.
 fn dataset() -> (tempfile::TempDir, Arc<ColumnarDataset>) {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("folder");
@@ -30,7 +30,7 @@ fn batches(dataset: &Arc<ColumnarDataset>, options: &BatchOptions) -> BatchItera
     BatchIterator::new(Arc::clone(dataset), fields, 0..10, options).unwrap()
 }
 
-/// The sizes of batches up to the end of the epoch.
+/// Returns the sizes of the batches up to the end of the epoch.
 fn epoch_batch_sizes(batches: &mut BatchIterator) -> Vec<usize> {
     std::iter::from_fn(|| batches.next_items()).map(|items| items.len()).collect()
 }
@@ -41,7 +41,7 @@ fn drop_last_decides_whether_an_epoch_has_a_partial_batch() {
     let check = |size, drop_last, expected: &[usize]| {
         let mut batches = batches(&dataset, &options(size, Some(1), drop_last));
         assert_eq!(epoch_batch_sizes(&mut batches), expected);
-        assert_eq!((batches.epoch, batches.item), (1, 0), "the next epoch begins");
+        assert_eq!((batches.epoch, batches.item), (1, 0), "the next epoch starts");
         assert_eq!(epoch_batch_sizes(&mut batches), expected);
     };
     check(3, false, &[3, 3, 3, 1]);
@@ -58,7 +58,7 @@ fn batches_follow_the_stored_order_without_a_shuffle_seed() {
     let mut batches = batches(&dataset, &options(4, None, false));
     assert_eq!(batches.next_items(), Some(vec![0, 1, 2, 3]));
     batches.first = 100;
-    assert_eq!(batches.next_items(), Some(vec![104, 105, 106, 107]), "a part begins at its first item");
+    assert_eq!(batches.next_items(), Some(vec![104, 105, 106, 107]), "a split starts at its first item");
 }
 
 #[test]
@@ -78,14 +78,14 @@ fn a_restored_position_yields_the_same_batches() {
     assert!((0..10).all(|item| all.contains(&item)));
 }
 
-/// Of the processor too, whose batches are copied: what is drawn does not depend on the device.
+/// Also on the CPU, which normally copies batches: the drawn items do not depend on the device.
 #[test]
 fn batches_gathered_on_the_device_equal_copied_batches() {
     let (_home, dataset) = dataset();
     let adapters = saggar_gpu::adapters();
     if adapters.is_empty() {
         assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no adapter");
-        println!("SKIP: no adapter; the processor alone is tested");
+        println!("SKIP: no adapter; only the CPU is tested");
     }
     let names = ["cpu".to_owned()].into_iter().chain(adapters.into_iter().map(|adapter| adapter.name));
     for backend in names.map(|name| saggar_devices::open(&name).unwrap().backend) {

@@ -1,5 +1,5 @@
-//! Graphs of jobs in mixed precision: gradients are scaled on their way, and what a loss depends on is computed in `float16`
-//! once the graph is finished. What that means is said in `saggar_tensor::mixed_precision`.
+//! Graphs of jobs in mixed precision: the loss is scaled before gradients are taken, and the finished graph computes
+//! the matrix products and convolutions that the loss depends on in `float16`. See `saggar_tensor::mixed_precision`.
 
 use saggar_tensor::mixed_precision::{self, ScaledGradients};
 use saggar_tensor::{Graph, GraphBuilder, InterruptCheck, NodeId, grad, micro_batches};
@@ -10,7 +10,7 @@ use crate::host_error::HostError;
 use crate::instance_state::InstanceState;
 use crate::loss_scale::LossScaleVariables;
 
-/// What a graph in mixed precision remembers while it is built.
+/// The mixed-precision state of a graph being built.
 #[derive(Debug)]
 pub(super) struct MixedPrecisionState {
     taken: ScaledGradients,
@@ -18,7 +18,8 @@ pub(super) struct MixedPrecisionState {
 }
 
 impl PluginGraphBuilder {
-    /// The gradients of the loss, on whose way they were larger by the scale.
+    /// Returns the gradients of the loss. They are multiplied by the loss scale during the backward pass and divided by
+    /// it at its end.
     fn scaled_gradients(
         &mut self,
         by: &LossScaleVariables,
@@ -46,7 +47,8 @@ impl PluginGraphBuilder {
 }
 
 impl InstanceState {
-    /// What the plugin is given as the gradients of `loss` in `wrt`.
+    /// Returns the gradients of `loss` with respect to `wrt`, as the plugin gets them: unscaled and averaged over
+    /// shards.
     pub(super) fn gradients_of(
         &mut self,
         graph: &Resource<BuilderHandle>,
@@ -72,10 +74,11 @@ impl InstanceState {
 }
 
 impl MixedPrecisionState {
-    /// Has steps be left out whose gradients overflow. Says where that is known, for [`MixedPrecisionState::finish`].
+    /// Makes steps whose gradients are not finite skip their assignments. Returns the node that holds whether the
+    /// gradients are finite, for [`MixedPrecisionState::finish`]; `None` if no gradients were taken.
     ///
     /// # Errors
-    /// Limits of the graph.
+    /// The graph's limits.
     pub(super) fn skip_nonfinite_steps(
         &self,
         graph: &mut GraphBuilder,
@@ -86,16 +89,17 @@ impl MixedPrecisionState {
         }
         let mut gradients = self.taken.checked_gradients().to_vec();
         if !means.is_empty() {
-            // What each shard has for itself decides nothing: all must do the same.
+            // Only values that are equal in all shards can decide: all shards must do the same.
             gradients = micro_batches::replicated_nodes(graph.graph(), means, &gradients);
         }
         Ok(Some(mixed_precision::skip_nonfinite_step(graph, &gradients)?))
     }
 
-    /// Assigns the scale, and has contractions take `float16`. `means` become the nodes that they are then.
+    /// Assigns the next loss scale and casts contractions to `float16`. `means` are mapped to the nodes of the new
+    /// graph.
     ///
     /// # Errors
-    /// Limits of the graph.
+    /// The graph's limits.
     pub(super) fn finish(
         &self,
         mut graph: GraphBuilder,

@@ -1,4 +1,4 @@
-//! `graph-builder`'s methods: each is the tensor crate's builder method or composite of the same meaning.
+//! The methods of `graph-builder`: each calls the tensor crate's builder method or composite with the same semantics.
 
 use saggar_tensor::nn;
 use saggar_tensor::op::RandomDistribution;
@@ -19,7 +19,7 @@ type BuilderArgument = Resource<BuilderHandle>;
 type OperandArgument = Resource<GraphOperand>;
 type OperandResult = Result<Resource<GraphOperand>, HostError>;
 
-/// Operators of one operand without options.
+/// Operators with one operand and no options.
 macro_rules! unary {
     ($($method:ident => $build:expr;)*) => {
         $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument) -> OperandResult {
@@ -28,7 +28,7 @@ macro_rules! unary {
     };
 }
 
-/// Operators of one operand with options.
+/// Operators with one operand and options.
 macro_rules! unary_with {
     ($($method:ident($($name:ident: $type:ty),*) => |$g:ident, $x:ident| $build:expr;)*) => {
         $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument, $($name: $type),*) -> OperandResult {
@@ -37,7 +37,7 @@ macro_rules! unary_with {
     };
 }
 
-/// Operators of two operands without options.
+/// Operators with two operands and no options.
 macro_rules! binary {
     ($($method:ident => $build:expr;)*) => {
         $(fn $method(&mut self, graph: BuilderArgument, a: OperandArgument, b: OperandArgument) -> OperandResult {
@@ -46,7 +46,7 @@ macro_rules! binary {
     };
 }
 
-/// Reductions over axes that may be dropped.
+/// Reductions over axes, which are removed or kept with size 1.
 macro_rules! reduce {
     ($($method:ident => $build:expr;)*) => {
         $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument, options: ReduceOptions) -> OperandResult {
@@ -69,7 +69,7 @@ impl HostGraphBuilder for InstanceState {
                 self.builders.insert(number, PluginGraphBuilder::default());
                 Ok(handle)
             }
-            // A constructor has no error to answer: past the limit of handles it traps.
+            // A constructor cannot return an error: past the limit of handles it traps.
             Err(fault) => Err(wasmtime::Error::msg(self.to_wit_error(fault)?.message)),
         }
     }

@@ -1,4 +1,4 @@
-//! Option records of the WIT package, with WebNN's defaults, as the tensor crate takes them.
+//! Converts option records of the WIT package to the tensor crate's, with WebNN's defaults.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -14,12 +14,12 @@ use crate::bindings::graphs::{
 use crate::convert::to_usizes;
 use crate::host_error::HostError;
 
-/// Height and width.
+/// Converts height and width.
 fn height_and_width(value: Option<(u32, u32)>, default: [usize; 2]) -> [usize; 2] {
     value.map_or(default, |(height, width)| [height as usize, width as usize])
 }
 
-/// Top, bottom, left, right.
+/// Converts padding: top, bottom, left, right.
 fn padding(value: Option<(u32, u32, u32, u32)>) -> [usize; 4] {
     value.map_or([0; 4], |(top, bottom, left, right)| [top, bottom, left, right].map(|size| size as usize))
 }
@@ -40,7 +40,7 @@ fn filter_layout(layout: Option<Conv2dFilterOperandLayout>) -> nn::FilterLayout 
     }
 }
 
-/// Defaults: no padding, strides and dilations 1, one group, nchw, oihw.
+/// Converts convolution options. Defaults: no padding, strides and dilations 1, one group, nchw, oihw.
 pub(super) fn conv2d(options: &Conv2dOptions) -> nn::Conv2dOptions {
     let conv = Conv2d {
         padding: padding(options.padding),
@@ -55,7 +55,7 @@ pub(super) fn conv2d(options: &Conv2dOptions) -> nn::Conv2dOptions {
     }
 }
 
-/// Defaults: the whole image, no padding, strides and dilations 1, nchw, floor.
+/// Converts pooling options. Defaults: the whole image as window, no padding, strides and dilations 1, nchw, floor.
 pub(super) fn pool2d(options: &Pool2dOptions) -> nn::Pool2dOptions {
     nn::Pool2dOptions {
         window: options.window_dimensions.map(|window| height_and_width(Some(window), [1, 1])),
@@ -71,7 +71,7 @@ pub(super) fn pool2d(options: &Pool2dOptions) -> nn::Pool2dOptions {
     }
 }
 
-/// Defaults: factors 1, nothing transposed.
+/// Converts gemm options. Defaults: factors 1, nothing transposed.
 pub(super) fn gemm(options: &GemmOptions) -> nn::GemmOptions {
     nn::GemmOptions {
         alpha: options.alpha.map_or(1.0, f64::from),
@@ -81,13 +81,14 @@ pub(super) fn gemm(options: &GemmOptions) -> nn::GemmOptions {
     }
 }
 
-/// Axes and whether they stay. Defaults: all `rank` axes, dropped.
+/// Returns the axes and whether they are kept with size 1. Defaults: all `rank` axes, not kept.
 pub(super) fn reduce_axes(options: &ReduceOptions, rank: usize) -> (Vec<usize>, bool) {
     let axes = options.axes.as_deref().map_or_else(|| (0..rank).collect(), to_usizes);
     (axes, options.keep_dimensions.unwrap_or(false))
 }
 
-/// Defaults: no padding, strides and dilations 1, no output padding, one group, nchw, iohw.
+/// Converts transposed convolution options. Defaults: no padding, strides and dilations 1, no output padding, one
+/// group, nchw, iohw.
 pub(super) fn conv_transpose2d(options: &ConvTranspose2dOptions) -> nn::ConvTranspose2dOptions {
     let conv = Conv2d {
         padding: padding(options.padding),
@@ -108,7 +109,7 @@ pub(super) fn conv_transpose2d(options: &ConvTranspose2dOptions) -> nn::ConvTran
     }
 }
 
-/// Defaults: nearest, factors 1, axes 2 and 3.
+/// Converts resampling options. Defaults: nearest, factors 1, axes 2 and 3.
 pub(super) fn resample2d(options: &Resample2dOptions) -> nn::Resample2dOptions {
     nn::Resample2dOptions {
         mode: match options.mode {
@@ -121,7 +122,7 @@ pub(super) fn resample2d(options: &Resample2dOptions) -> nn::Resample2dOptions {
     }
 }
 
-/// What a scatter does to the element that is there.
+/// Converts how a scatter combines an update with the existing element.
 pub(super) fn scatter_combine(reduction: ScatterReduction) -> ScatterCombine {
     match reduction {
         ScatterReduction::None => ScatterCombine::Replace,
@@ -132,7 +133,7 @@ pub(super) fn scatter_combine(reduction: ScatterReduction) -> ScatterCombine {
     }
 }
 
-/// Default: forward.
+/// Converts a direction. Default: forward.
 pub(super) fn direction(direction: Option<RecurrentNetworkDirection>) -> nn::RecurrentDirection {
     match direction {
         None | Some(RecurrentNetworkDirection::Forward) => nn::RecurrentDirection::Forward,
@@ -141,7 +142,7 @@ pub(super) fn direction(direction: Option<RecurrentNetworkDirection>) -> nn::Rec
     }
 }
 
-/// The tensor crate's word for an activation.
+/// Converts an activation.
 pub(super) fn activation(activation: RecurrentNetworkActivation) -> nn::RecurrentActivation {
     match activation {
         RecurrentNetworkActivation::Relu => nn::RecurrentActivation::Relu,
@@ -150,7 +151,7 @@ pub(super) fn activation(activation: RecurrentNetworkActivation) -> nn::Recurren
     }
 }
 
-/// Default: update, reset, new.
+/// Converts the order of GRU weights. Default: update, reset, new.
 pub(super) fn gru_layout(layout: Option<GruWeightLayout>) -> nn::GruLayout {
     match layout {
         None | Some(GruWeightLayout::Zrn) => nn::GruLayout::Zrn,
@@ -158,7 +159,7 @@ pub(super) fn gru_layout(layout: Option<GruWeightLayout>) -> nn::GruLayout {
     }
 }
 
-/// Default: input, output, forget, cell.
+/// Converts the order of LSTM weights. Default: input, output, forget, cell.
 pub(super) fn lstm_layout(layout: Option<LstmWeightLayout>) -> nn::LstmLayout {
     match layout {
         None | Some(LstmWeightLayout::Iofg) => nn::LstmLayout::Iofg,
@@ -166,7 +167,8 @@ pub(super) fn lstm_layout(layout: Option<LstmWeightLayout>) -> nn::LstmLayout {
     }
 }
 
-/// Starts, and the number of elements in each window of a slice: WebNN counts the window, the tensor crate the result.
+/// Returns the starts of a slice and the number of elements along each axis. WebNN gives the size of the window, the
+/// tensor crate takes the size of the result.
 pub(super) fn slice_windows(
     descriptor: &Descriptor,
     starts: &[u32],
@@ -179,14 +181,14 @@ pub(super) fn slice_windows(
     }
     let (starts, windows) = (to_usizes(starts), to_usizes(windows));
     for (axis, &dim) in descriptor.shape.iter().enumerate() {
-        // No overflow: both came from 32 bits.
+        // Cannot overflow: both were converted from 32 bits.
         if starts[axis] + windows[axis] > dim {
             let (start, size) = (starts[axis], windows[axis]);
             let message = format!("slice: {size} elements from {start} along axis {axis} are not within {descriptor}");
             return Err(HostError::invalid(message));
         }
     }
-    // A stride of 0 is refused by the builder.
+    // The builder refuses a stride of 0.
     let counts = windows.iter().zip(strides).map(|(&window, &stride)| window.div_ceil(stride.max(1))).collect();
     Ok((starts, counts))
 }

@@ -1,5 +1,5 @@
-//! The last line of defence against graphs that the compiler panics on: such a graph is an error that names it, and the worker
-//! goes on.
+//! Catches panics of the compiler: a graph that causes one gets an error that names the graph, and the worker
+//! continues.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,18 +9,18 @@ use saggar_tensor::Graph;
 use crate::bindings::tensors::ErrorCode;
 use crate::host_error::HostError;
 
-/// Labels of a graph that are named.
+/// Maximum number of labels in the message.
 const LABELS_MAX: usize = 8;
 
 /// Runs `compile`, which compiles `graph` and does nothing else.
 ///
 /// # Errors
-/// The compiler's; one with the number of nodes and the first labels if it panics.
+/// The compiler's errors; if it panics, an internal error with the number of nodes and the first labels.
 pub(super) fn catch_compiler_panic(
     graph: &Graph,
     compile: impl FnOnce() -> Result<Program, CompileError>,
 ) -> Result<Program, HostError> {
-    // What a panic may leave half done is dropped with it.
+    // Unwind safe: state that a panic leaves inconsistent is dropped with it.
     if let Ok(program) = catch_unwind(AssertUnwindSafe(compile)) {
         return Ok(program?);
     }

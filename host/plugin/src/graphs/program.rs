@@ -1,4 +1,4 @@
-//! From a finished graph to a program on the device, and its dispatches.
+//! Compiles a finished graph to a program on the device, and dispatches it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,18 +20,18 @@ use crate::instance_state::{InstanceRole, InstanceState};
 use crate::tensors::DeviceTensor;
 use crate::variables::{DeviceVariable, DeviceWeights};
 
-/// Programs of graphs, shared by the instances of one model version: each of them builds the same graphs.
+/// A cache of programs by graph, shared by the instances of one model version, which all build the same graphs.
 #[derive(Debug, Default)]
 pub(crate) struct ExecutableCache(Mutex<Vec<Arc<LoadedProgram>>>);
 
-/// Programs kept for other instances. A plugin that builds a new graph for every call gets no further.
+/// Maximum number of cached programs. It also bounds a plugin that builds a new graph in every call.
 const CACHED_EXECUTABLES_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct LoadedProgram {
     graph: Graph,
     executable: Arc<dyn Executable>,
-    /// Host memory: the program shares the graph's constants.
+    /// Charges for host memory: the program shares the graph's constants.
     _charges: Vec<MeterCharge>,
 }
 
@@ -56,10 +56,10 @@ impl ExecutableCache {
         entries.iter().find(|entry| entry.graph == *graph).cloned()
     }
 
-    /// Forgets all programs; instances keep those that they hold.
+    /// Drops all entries. Instances keep the programs that they use.
     pub(crate) fn clear(&self) {
         let entries = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        // Freeing their memory takes a while: after the lock is free.
+        // Freeing their memory takes a while, so do it after unlocking.
         drop(entries);
     }
 
@@ -71,31 +71,31 @@ impl ExecutableCache {
     }
 }
 
-/// A program with the variables it reads and writes.
+/// A program with the variables that it reads and writes.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct CompiledGraph {
     pub(super) compiled: Arc<LoadedProgram>,
-    /// Kept although a plugin may drop its handles.
+    /// Kept alive even if the plugin drops its handles.
     pub(super) variables: Arc<[DeviceVariable]>,
-    /// What comes after all shards, of a step in shards; `compiled` is then what is run for each.
+    /// The update program of a step in shards; `compiled` then runs once per shard.
     pub(super) update: Option<Arc<UpdateProgram>>,
 }
 
 impl CompiledGraph {
-    /// What a dispatch is given; a step in shards, for each of them.
+    /// Returns the inputs of a dispatch; of a step in shards, those of one shard.
     pub(crate) fn inputs(&self) -> &[GraphPort] {
         let inputs = self.program_inputs();
         let numbered = self.update.as_ref().is_some_and(|update| update.takes_shard_index);
         &inputs[..inputs.len() - usize::from(numbered)]
     }
 
-    /// What its program is given.
+    /// Returns the inputs of the program, including the shard index if it takes one.
     pub(crate) fn program_inputs(&self) -> &[GraphPort] {
         &self.compiled.program().inputs
     }
 
-    /// What a dispatch returns.
+    /// Returns the outputs of a dispatch.
     pub(crate) fn outputs(&self) -> &[GraphPort] {
         match &self.update {
             Some(update) => &update.ports,
@@ -103,20 +103,20 @@ impl CompiledGraph {
         }
     }
 
-    /// What its program returns: of a step in shards, that of one shard.
+    /// Returns the outputs of the program; of a step in shards, those of one shard.
     pub(crate) fn program_outputs(&self) -> &[GraphPort] {
         &self.compiled.program().outputs
     }
 
-    /// What comes after all shards; none where batches are computed whole.
+    /// Returns the program that runs after all shards, or `None` if batches are not sharded.
     pub(crate) fn update(&self) -> Option<&Arc<UpdateProgram>> {
         self.update.as_ref()
     }
 
-    /// Runs it once, with those of its variables that are weights taken from `weights`.
+    /// Runs the graph once. Variables that are weights are taken from `weights`.
     ///
     /// # Errors
-    /// Whatever the device says; `Cancelled`.
+    /// The device's errors; `Cancelled`.
     pub(crate) fn dispatch(
         &self,
         inputs: &[DeviceBuffer],
@@ -126,10 +126,10 @@ impl CompiledGraph {
         self.dispatch_with(inputs, &self.variable_buffers(weights)?, cancel)
     }
 
-    /// Runs its program once; of a step in shards, for one of them.
+    /// Runs the program once; of a step in shards, for one shard.
     ///
     /// # Errors
-    /// Whatever the device says; `Cancelled`.
+    /// The device's errors; `Cancelled`.
     pub(crate) fn dispatch_with(
         &self,
         inputs: &[DeviceBuffer],
@@ -139,7 +139,7 @@ impl CompiledGraph {
         Ok(self.compiled.dispatch(inputs, variables, cancel)?)
     }
 
-    /// Where its variables are.
+    /// Returns the buffers of its variables.
     pub(crate) fn variable_buffers(&self, weights: Option<&DeviceWeights>) -> Result<Vec<DeviceBuffer>, HostError> {
         self.variables.iter().map(|variable| variable.buffer(weights).cloned()).collect()
     }
@@ -150,7 +150,7 @@ impl CompiledGraph {
 }
 
 impl InstanceState {
-    /// Whether the job leaves out updates that are not of finite numbers.
+    /// Returns whether the job skips updates that are not finite.
     fn skips_nonfinite(&self) -> bool {
         match &self.role {
             InstanceRole::Train(train) => train.context.skips_nonfinite(),
@@ -158,7 +158,7 @@ impl InstanceState {
         }
     }
 
-    /// Ends the building of a graph: verified, compiled, loaded.
+    /// Finishes the building of a graph: verifies, compiles and loads it.
     pub(super) fn compile_pending_graph(
         &mut self,
         handle: Resource<BuilderHandle>,
@@ -171,13 +171,13 @@ impl InstanceState {
         for (name, node) in outputs {
             graph.output(&name, node)?;
         }
-        // The scale itself is assigned after both guards.
+        // The loss scale is assigned after both guards, so that it changes in skipped steps too.
         let sound = match &scaled {
             Some(scaled) => scaled.skip_nonfinite_steps(&mut graph, &means)?,
             None => None,
         };
         if self.skips_nonfinite() {
-            // What shards learn without gradients is each one's own until its mean is taken.
+            // Statistics differ between shards until their mean is taken, so they cannot decide.
             let statistic = |variable: u32| variables[variable as usize].kind() == VariableKind::Statistic;
             graph.guard_assignments(&statistic)?;
         }
@@ -205,7 +205,7 @@ impl InstanceState {
         let span = tracing::debug_span!("compile", nodes = graph.nodes.len());
         let _entered = span.enter();
         self.check_deadline()?;
-        // Plugins are not trusted to have built it through the builder's checks alone.
+        // Verify the graph again: a plugin is not trusted to have passed every check of the builder.
         let cancel = self.cancel_token();
         let is_cancelled = || cancel.is_cancelled();
         let interrupt = InterruptCheck::from_condition(&is_cancelled);
@@ -219,7 +219,7 @@ impl InstanceState {
         Ok(compiled)
     }
 
-    /// In this process, or by a child where the graph is large and children compile.
+    /// Compiles in this process, or in a child if the graph is large and children compile.
     fn compile_program(&self, graph: &VerifiedGraph, interrupt: &InterruptCheck<'_>) -> Result<Program, HostError> {
         let children = match &self.compiler {
             CompilerMode::Children(children) if children.should_offload(graph) => children,
@@ -228,11 +228,11 @@ impl InstanceState {
             }
         };
         let program = children.compile_graph(graph, &self.backend.target(), &|| self.check_deadline().is_err());
-        // Where the call is over, that is what ended the child.
+        // If the call is over, report that: it is the reason why the child was killed.
         program.or_else(|fault| self.check_deadline().and(Err(fault)))
     }
 
-    /// Tensors matched to a graph's inputs by name, each exactly once.
+    /// Matches tensors to the graph's inputs by name; each input must be given exactly once.
     fn match_inputs(
         &self,
         graph: &CompiledGraph,
@@ -261,7 +261,7 @@ impl InstanceState {
         ports.iter().map(buffer).collect()
     }
 
-    /// Hands buffers to the plugin under their ports' names.
+    /// Returns handles of these buffers to the plugin, under the names of their ports.
     pub(crate) fn push_named_tensors(
         &mut self,
         names: impl Iterator<Item = String>,
@@ -280,15 +280,13 @@ impl HostGraph for InstanceState {
     ) -> Result<Vec<NamedTensor>, HostError> {
         let graph = self.table.get(&graph)?.clone();
         if graph.update.is_some() {
-            return Err(HostError::unsupported(
-                "a graph with gradients is run by `batches.run` in a job whose batches are in shards",
-            ));
+            return Err(HostError::unsupported("in a job with shards, run a graph with gradients by `batches.run`"));
         }
         let inputs = self.match_inputs(&graph, &inputs)?;
         if self.limiter.is_cancelled() {
             return Err(HostError::cancelled());
         }
-        // What is computed outside of a prediction outlives the weights that it was computed with.
+        // The result of a dispatch outside of a prediction outlives the weights it was computed with.
         if !self.is_predicting() && graph.has_weights() {
             self.weights_read = true;
         }

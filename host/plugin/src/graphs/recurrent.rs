@@ -1,4 +1,4 @@
-//! Recurrent networks of a graph being built: options with operands in them, and operators with several results.
+//! Recurrent networks in a graph being built: options that contain operands, and operators with several results.
 
 use saggar_tensor::{GraphBuilder, NodeId, nn};
 use wasmtime::component::Resource;
@@ -12,7 +12,7 @@ type BuilderResource = Resource<BuilderHandle>;
 type OperandResource = Resource<GraphOperand>;
 
 impl InstanceState {
-    /// `gru`; `sizes` are the steps and the hidden size that the plugin expects.
+    /// Adds `gru`; `sizes` are the number of steps and the hidden size that the plugin expects.
     pub(super) fn add_gru(
         &mut self,
         graph: &BuilderResource,
@@ -30,7 +30,7 @@ impl InstanceState {
         })
     }
 
-    /// `gru-cell`.
+    /// Adds `gru-cell`.
     pub(super) fn add_gru_cell(
         &mut self,
         graph: &BuilderResource,
@@ -45,7 +45,7 @@ impl InstanceState {
         })
     }
 
-    /// `lstm`; `sizes` are the steps and the hidden size that the plugin expects.
+    /// Adds `lstm`; `sizes` are the number of steps and the hidden size that the plugin expects.
     pub(super) fn add_lstm(
         &mut self,
         graph: &BuilderResource,
@@ -64,7 +64,7 @@ impl InstanceState {
         })
     }
 
-    /// `lstm-cell`.
+    /// Adds `lstm-cell`.
     pub(super) fn add_lstm_cell(
         &mut self,
         graph: &BuilderResource,
@@ -119,7 +119,7 @@ impl InstanceState {
     }
 }
 
-/// WebNN names sizes that the operands have already: they must agree.
+/// Checks the sizes that WebNN takes as arguments against those of the operands.
 fn check_recurrent_sizes(
     g: &GraphBuilder,
     op: &str,

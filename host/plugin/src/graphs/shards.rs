@@ -1,5 +1,5 @@
-//! Graphs of jobs whose batches are in shards: gradients become means over the shards, and a graph that has such becomes
-//! two programs, one that is run for each shard and one for the update.
+//! Graphs of jobs with shards: gradients become means over the shards. A graph with such means is split into two
+//! programs, one that runs for each shard and one for the update.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use crate::variables::DeviceVariable;
 #[derive(Debug)]
 pub(crate) struct UpdateProgram {
     compiled: Arc<LoadedProgram>,
-    /// How many of a shard's outputs it takes the means of.
+    /// Number of a shard's outputs whose means the update takes.
     means: usize,
-    /// Whether a shard's last input is its number.
+    /// Whether a shard's last input is its index.
     pub(crate) takes_shard_index: bool,
-    /// What the whole step returns.
+    /// Outputs of the whole step.
     pub(super) ports: Vec<GraphPort>,
-    /// Where it is.
+    /// Source of each output of the step.
     outputs: Vec<StepOutput>,
 }
 
 impl UpdateProgram {
-    /// The mean that the step takes over its shards.
+    /// Returns the mean that the step takes over its shards.
     pub(crate) fn mean(&self, shard: &[GraphPort]) -> ShardMean {
         let section = |(at, port): (usize, &GraphPort)| {
             let Descriptor { dtype, shape } = &port.descriptor;
@@ -42,7 +42,7 @@ impl UpdateProgram {
         ShardMean::new(shard.iter().enumerate().map(section).collect())
     }
 
-    /// What the update is given.
+    /// Returns the inputs of the update.
     pub(crate) fn inputs(&self) -> &[GraphPort] {
         &self.compiled.program().inputs
     }
@@ -50,7 +50,7 @@ impl UpdateProgram {
     /// Runs the update once.
     ///
     /// # Errors
-    /// Whatever the device says; `Cancelled`.
+    /// The device's errors; `Cancelled`.
     pub(crate) fn dispatch(
         &self,
         means: &[DeviceBuffer],
@@ -60,10 +60,11 @@ impl UpdateProgram {
         self.compiled.dispatch(means, variables, cancel)
     }
 
-    /// The step's outputs as numbers, of the means over the shards' own outputs and of the update's.
+    /// Returns the outputs of the step as numbers, from the means of the shards' own outputs and from the update's
+    /// outputs.
     pub(crate) fn output_numbers(&self, shards: &[Vec<f64>], update: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let numbers = |output: &StepOutput| match *output {
-            // The first of a shard's outputs are means that the update takes.
+            // A shard's first outputs are those whose means the update takes; `shards` starts after them.
             StepOutput::MicroBatches(at) => shards[at - self.means].clone(),
             StepOutput::Update(at) => update[at].clone(),
         };
@@ -72,7 +73,7 @@ impl UpdateProgram {
 }
 
 impl InstanceState {
-    /// How the job's batches are divided; whole where there is no job.
+    /// Returns how the job's batches are divided. Without a job, they are whole.
     pub(crate) fn shards(&self) -> BatchShards {
         match &self.role {
             InstanceRole::Train(train) => train.context.shards(),
@@ -80,7 +81,8 @@ impl InstanceState {
         }
     }
 
-    /// The gradients of `loss` in `wrt`, or what stands for their means over the shards.
+    /// Returns the gradients of `loss` with respect to `wrt`. In a job with shards, returns nodes that represent their
+    /// means.
     pub(super) fn average_gradients(
         &mut self,
         graph: &Resource<BuilderHandle>,
@@ -97,7 +99,7 @@ impl InstanceState {
         Ok(gradients)
     }
 
-    /// Compiles a graph with means over shards.
+    /// Compiles a graph that has means over shards.
     pub(super) fn compile_sharded(
         &self,
         graph: Graph,

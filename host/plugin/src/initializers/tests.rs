@@ -15,7 +15,7 @@ fn random_values_depend_only_on_seed_and_name() {
     assert_ne!(floats(1, "w", 101, normal()), floats(2, "w", 101, normal()));
     assert_ne!(floats(1, "w", 101, normal()), floats(1, "v", 101, normal()));
     let long = floats(1, "w", 1000, normal());
-    assert_eq!(floats(1, "w", 101, normal()), long[..101], "a longer variable begins alike");
+    assert_eq!(floats(1, "w", 101, normal()), long[..101], "a longer variable has the same prefix");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Batches: checked against the signature, cut and padded to the sizes a model has graphs for, and put together again.
+//! Batches: checks them against the signature, splits and pads them to the sizes that a model has graphs for, and
+//! concatenates the outputs.
 
 use saggar_device::DeviceBuffer;
 use saggar_tensor::limits::NAME_BYTES_MAX;
@@ -6,7 +7,7 @@ use saggar_tensor::limits::NAME_BYTES_MAX;
 use super::{ModelPort, ModelSignature, NamedTensorBytes};
 use crate::error::PluginError;
 
-/// The number of items in a batch whose every input is as the signature says.
+/// Returns the number of items of a batch after checking every input against the signature.
 ///
 /// # Errors
 /// `BadInput`.
@@ -43,7 +44,7 @@ pub(super) fn count_items(signature: &ModelSignature, inputs: &[NamedTensorBytes
             ));
         }
     }
-    // A signature has an input.
+    // A signature has at least one input.
     Ok(items.unwrap_or(0))
 }
 
@@ -51,8 +52,8 @@ fn bad_input_error(name: &str, expected: String, given: String) -> PluginError {
     PluginError::BadInput { name: name.to_owned(), expected, given }
 }
 
-/// How a batch is cut: items of each part, and the size each is padded to. `sizes` are ascending; without any, items are
-/// parts of their own.
+/// Splits a batch into parts: the items of each, and the size it is padded to. `sizes` are ascending; without any, each
+/// item is a separate part.
 pub(super) fn plan_parts(sizes: &[usize], items: usize) -> Vec<(usize, usize)> {
     let largest = sizes.last().copied().unwrap_or(1);
     let mut parts = vec![(largest, largest); items / largest];
@@ -71,16 +72,16 @@ pub(super) struct BatchInputs<'s> {
 }
 
 impl<'s> BatchInputs<'s> {
-    /// Checked inputs, in any order.
+    /// Sorts checked inputs, given in any order.
     pub(super) fn new(signature: &'s ModelSignature, mut tensors: Vec<NamedTensorBytes>) -> BatchInputs<'s> {
         let place = |name: &str| signature.inputs.iter().position(|port| port.name == name);
         tensors.sort_by_key(|(name, ..)| place(name));
         BatchInputs { signature, tensors }
     }
 
-    /// Items `start .. start + count` of every input, padded with zeros to `size` items, in the signature's order, as the
-    /// plugin takes them: without the leading dimension where it knows no batches. The last part may take the memory of
-    /// the whole.
+    /// Returns items `start .. start + count` of every input, padded with zeros to `size` items, in the signature's
+    /// order. A model without batches gets them without the leading dimension. The last part can take over the memory
+    /// of the whole batch.
     ///
     /// # Errors
     /// `BadInput` for a batch that would be too large.
@@ -109,7 +110,7 @@ impl<'s> BatchInputs<'s> {
     }
 }
 
-/// A batch of which every input is its default, or zeros where it has none.
+/// Returns a batch in which every input has its default, or zeros if it has none.
 pub(super) fn default_batch(signature: &ModelSignature, size: usize) -> Result<Vec<NamedTensorBytes>, PluginError> {
     let first = |port: &ModelPort| {
         let descriptor = port.batch_descriptor(size)?;
@@ -119,7 +120,7 @@ pub(super) fn default_batch(signature: &ModelSignature, size: usize) -> Result<V
     signature.inputs.iter().map(first).collect()
 }
 
-/// The outputs of one part, in the signature's order, if they are what it promises for `size` items.
+/// Returns the outputs of one part in the signature's order, if they match the signature for `size` items.
 ///
 /// # Errors
 /// `BadOutput`.
@@ -151,10 +152,10 @@ pub(super) fn check_outputs(
     signature.outputs.iter().map(output).collect()
 }
 
-/// The outputs of all parts, each with as many items as count, as those of one batch of `count_items`.
+/// Concatenates the outputs of all parts, each cut to its number of items, to those of one batch of `items`.
 ///
 /// # Errors
-/// `BadInput` where the outputs of so many items would be too large.
+/// `BadInput` if the concatenated outputs would be too large.
 pub(super) fn concat_outputs(
     signature: &ModelSignature,
     parts: Vec<(Vec<NamedTensorBytes>, usize)>,
@@ -168,7 +169,7 @@ pub(super) fn concat_outputs(
         for (outputs, count) in &mut parts {
             let Some((.., mut bytes)) = outputs.next() else { continue };
             bytes.truncate(*count * item_bytes);
-            // The first keeps its memory, and is the only one of most requests.
+            // Reuses the memory of the first part, which is the only one of most requests.
             if whole.is_empty() { whole = bytes } else { whole.extend_from_slice(&bytes) }
         }
         Ok((port.name.clone(), descriptor, whole))

@@ -1,12 +1,13 @@
-//! Which batch sizes a model computes with: the smallest one from the start, larger ones once requests fill them.
+//! Selects the batch sizes that a model computes with: the smallest from the start, larger ones once requests fill
+//! them.
 //!
-//! A program for 32 items takes about 32 times the memory of one for a single item, and most models are never sent so many
-//! at once. So only the smallest size is built before a model serves. When a request would fill a larger one, that one is
-//! built beside the requests, which are cut into the sizes that are there until then.
+//! A program for 32 items takes about 32 times the memory of one for a single item, and most models never get that many
+//! items at once. So only the smallest size is built before a model serves. When a request would fill a larger size,
+//! that size is built concurrently; until then requests are split into the sizes that exist.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The sizes of a signature, and which of them there are programs for.
+/// The batch sizes of a signature and the state of their programs.
 #[derive(Debug)]
 pub(super) struct BatchSizes {
     /// Ascending; empty for a model without batches.
@@ -18,13 +19,13 @@ pub(super) struct BatchSizes {
 struct BatchSizesState {
     /// Ascending.
     ready: Vec<usize>,
-    /// Sizes that could not be built; they are not tried again as long as the model is loaded.
+    /// Sizes that could not be built. They are not tried again while the model is loaded.
     failed: Vec<usize>,
     is_building: bool,
 }
 
 impl BatchSizes {
-    /// The smallest of `all`, which are ascending, counts as ready.
+    /// Creates the state for `all`, which are ascending. The smallest counts as ready.
     pub(super) fn new(all: &[usize]) -> BatchSizes {
         let ready = all.iter().take(1).copied().collect();
         BatchSizes {
@@ -34,17 +35,17 @@ impl BatchSizes {
     }
 
     fn state(&self) -> MutexGuard<'_, BatchSizesState> {
-        // The state is whole between any two statements that hold it.
+        // No statement that holds the lock can panic and leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sizes that there are programs for, ascending.
+    /// Returns the sizes that have programs, ascending.
     pub(super) fn ready_sizes(&self) -> Vec<usize> {
         self.state().ready.clone()
     }
 
-    /// The size that `items` fill, if it is to be built now: it is not there, was not refused, and no other is being built.
-    /// The caller builds it and says by [`BatchSizes::finish_building`] what became of it.
+    /// Returns the size that `items` fill, if it should be built now: it is not ready, has not failed, and no other is
+    /// being built. The caller builds it and reports the result with [`BatchSizes::finish_building`].
     pub(super) fn begin_building(&self, items: usize) -> Option<usize> {
         let size = size_to_fill(&self.all, items)?;
         let mut state = self.state();
@@ -55,12 +56,12 @@ impl BatchSizes {
         Some(size)
     }
 
-    /// Whether a size is being built.
+    /// Returns whether a size is being built.
     pub(super) fn is_building(&self) -> bool {
         self.state().is_building
     }
 
-    /// Ends what [`BatchSizes::begin_building`] began.
+    /// Records the result of the building that [`BatchSizes::begin_building`] started.
     pub(super) fn finish_building(&self, size: usize, is_built: bool) {
         let mut state = self.state();
         state.is_building = false;
@@ -69,14 +70,14 @@ impl BatchSizes {
         sizes.sort_unstable();
     }
 
-    /// The largest size that there is a program for; 1 for a model without batches.
+    /// Returns the largest size that has a program; 1 for a model without batches.
     pub(super) fn largest_ready(&self) -> usize {
         self.state().ready.last().copied().unwrap_or(1)
     }
 }
 
-/// The size of `sizes` that `items` fill: the smallest that holds them, if they are more than half of it; else the largest
-/// that they fill whole.
+/// Returns the size that `items` fill: the smallest one that holds them, if they are more than half of it; else the
+/// largest one that they fill completely.
 fn size_to_fill(sizes: &[usize], items: usize) -> Option<usize> {
     let holding = sizes.iter().copied().find(|&size| size >= items).filter(|size| 2 * items > *size);
     holding.or_else(|| sizes.iter().copied().rev().find(|&size| size <= items))
@@ -101,13 +102,13 @@ mod tests {
     fn each_larger_size_is_built_once_and_one_at_a_time() {
         let sizes = BatchSizes::new(&[1, 8, 32]);
         assert_eq!((sizes.ready_sizes(), sizes.largest_ready()), (vec![1], 1));
-        assert_eq!(sizes.begin_building(1), None, "it is there");
+        assert_eq!(sizes.begin_building(1), None, "it is ready");
         assert_eq!(sizes.begin_building(32), Some(32));
         assert_eq!(sizes.begin_building(8), None, "another is being built");
         sizes.finish_building(32, true);
         assert_eq!(sizes.begin_building(6), Some(8));
         sizes.finish_building(8, false);
-        assert_eq!(sizes.begin_building(6), None, "it was refused");
+        assert_eq!(sizes.begin_building(6), None, "it failed");
         assert_eq!((sizes.ready_sizes(), sizes.largest_ready()), (vec![1, 32], 32));
         assert_eq!(BatchSizes::new(&[]).begin_building(3), None);
     }

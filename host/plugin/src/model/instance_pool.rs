@@ -1,5 +1,5 @@
-//! Instances of one plugin with one configuration: made on demand up to a maximum, kept warm, dropped where their code
-//! failed. They hold no weights: each call brings those of its version.
+//! A pool of instances of one plugin with one configuration: created on demand up to a maximum, kept warm, dropped when
+//! their code fails. They hold no weights: each call brings those of its version.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,59 +23,59 @@ use crate::streaming::StreamingReply;
 use crate::tensors::DeviceTensor;
 use crate::variables::{DeviceWeights, VariableNamespace};
 
-/// What instances are made of.
+/// The plugin, configuration and device that instances are created from.
 #[derive(Debug)]
 pub(super) struct InstanceFactory {
     pub(super) host: PluginEngine,
     pub(super) plugin: CompiledPlugin,
-    /// For the log.
+    /// The plugin's name in the log.
     pub(super) name: Arc<str>,
-    /// The variables that the plugin may ask for; their elements come with each call.
+    /// The variables that the plugin can ask for; their elements come with each call.
     pub(super) variables: VariableNamespace,
     pub(super) config: String,
     pub(super) backend: Arc<dyn Backend>,
-    /// Charged with programs and with tensors of calls.
+    /// The meter charged with programs and with tensors of calls.
     pub(super) meter: Meter,
     pub(super) executables: Arc<ExecutableCache>,
     pub(super) limits: ModelLimits,
     pub(super) on_instance_start: Option<InstanceStartHook>,
 }
 
-/// How long a call waits for an instance.
+/// The time that a call waits for an instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InstanceWait {
-    /// As long as loading one takes, or this long for the next to be freed.
+    /// Waits this long for the next instance to be freed, or as long as loading a new one takes.
     Within(Duration),
-    /// Not at all; `limit` is what its caller was told that it has.
+    /// Does not wait; `limit` is only reported in the error.
     NoWait {
-        /// The call's whole time.
+        /// The call's whole time limit.
         limit: Duration,
     },
 }
 
-/// A loaded plugin: serves one call at a time.
+/// A loaded plugin, which serves one call at a time.
 pub(super) struct PluginInstance {
     store: Store<InstanceState>,
     guest: predictor::Guest,
     model: ResourceAny,
 }
 
-/// One call: what it computes with, and when it is given up.
+/// One call: its weights, time limit and streaming state.
 pub(super) struct InstanceCall {
     pub(super) weights: Arc<DeviceWeights>,
-    /// What remains of the time, which [`StreamingReply::limit`] gives whole.
+    /// The rest of the time limit, whose total is [`StreamingReply::limit`].
     pub(super) left: Duration,
     pub(super) cancel: Option<CancelToken>,
     pub(super) reply: StreamingReply,
 }
 
 impl InstanceFactory {
-    /// The clock of a load that begins now.
+    /// Returns the clock of a load that begins now.
     fn load_clock(&self) -> CallClock {
         CallClock::new(Some(self.limits.load_time), None)
     }
 
-    /// A fresh instance, loaded by this clock. Its loading may compute with these weights.
+    /// Creates an instance and loads the plugin in it, within the time of `clock`. Loading can compute with `weights`.
     fn create_instance(&self, weights: &Arc<DeviceWeights>, clock: CallClock) -> Result<PluginInstance, PluginError> {
         let span = tracing::debug_span!("load", plugin = %self.name);
         let _entered = span.enter();
@@ -111,19 +111,21 @@ fn to_plugin_error(store: &mut Store<InstanceState>, fault: HostError) -> Plugin
 }
 
 impl PluginInstance {
-    /// What the plugin says of itself, checked.
+    /// Returns the signature that the plugin reports, checked.
     pub(super) fn signature(&mut self, clock: CallClock) -> Result<ModelSignature, PluginError> {
         self.store.data_mut().begin_call(clock);
         let signature = self.guest.model().call_signature(&mut self.store, self.model);
         ModelSignature::from_wit(signature.map_err(|error| self.store.data_mut().trap_error("signature", &error))?)
     }
 
-    /// Whether something in it depends on the weights that it was loaded or called with.
+    /// Returns whether the plugin has read the weights that it was loaded or called with, so that its state can depend
+    /// on them.
     fn weights_read(&self) -> bool {
         self.store.data().weights_read
     }
 
-    /// One batch, of a size that the plugin has a graph for. Pieces go ahead through the reply.
+    /// Predicts one batch, of a size that the plugin has a graph for. The plugin can send output pieces through the
+    /// reply.
     pub(super) fn predict(
         &mut self,
         inputs: Vec<(String, DeviceBuffer)>,
@@ -140,13 +142,13 @@ impl PluginInstance {
         let inputs = self.push_inputs(inputs).map_err(|fault| to_plugin_error(&mut self.store, fault))?;
         self.store.data_mut().set_reply(Some(reply));
         let answer = self.guest.model().call_predict(&mut self.store, self.model, &inputs);
-        // Nobody is kept waiting for pieces of a call that is over, and no weights are kept for it.
+        // Drop the sink and the weights: the call is over.
         let state = self.store.data_mut();
         state.set_reply(None);
         state.set_cancel_token(None);
         state.weights = None;
         let answer = answer.map_err(|error| match self.store.data_mut().trap_error("predict", &error) {
-            // The caller knows its whole deadline, not what other parts of the batch left of it.
+            // Report the whole deadline of the caller, not what other parts of the batch left of it.
             PluginError::Deadline { during, .. } => {
                 PluginError::Deadline { during, limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
             }
@@ -162,7 +164,7 @@ impl PluginInstance {
         inputs.into_iter().map(lend).collect()
     }
 
-    /// All handles are taken back before anything else is done: an error must not leave some of them in the table.
+    /// Takes all handles out of the table before it returns an error, so that none is left there.
     fn take_outputs(&mut self, outputs: Vec<NamedTensor>) -> Result<Vec<(String, DeviceBuffer)>, HostError> {
         let state = self.store.data_mut();
         let take = |NamedTensor { name, tensor }| Ok((name, state.table.delete(tensor)?.buffer));
@@ -171,14 +173,14 @@ impl PluginInstance {
     }
 }
 
-/// The instances of one plugin with one configuration, whichever weights their calls bring.
+/// The instances of one plugin with one configuration. Their calls can bring different weights.
 pub(super) struct InstancePool {
     factory: InstanceFactory,
-    /// Whether an instance once saw weights: then they cannot go on with others.
+    /// Set once an instance has read weights: then the instances cannot serve with others.
     weights_fixed: AtomicBool,
     /// Device bytes that the version held when it was warm.
     warm_bytes: AtomicU64,
-    /// Which batch sizes there are programs for.
+    /// The batch sizes and which of them have programs.
     sizes: BatchSizes,
     pool: Mutex<InstancePoolState>,
     freed: Condvar,
@@ -186,7 +188,7 @@ pub(super) struct InstancePool {
 
 struct InstancePoolState {
     idle: Vec<PluginInstance>,
-    /// Idle, lent out and being made.
+    /// Number of idle, leased and loading instances.
     count: usize,
 }
 
@@ -197,10 +199,10 @@ impl std::fmt::Debug for InstancePool {
 }
 
 impl InstancePool {
-    /// Instances by this recipe, the first of which is made at once with these weights. Gives what it says of itself, too.
+    /// Creates the pool and its first instance, loaded with these weights. Also returns the signature that it reports.
     ///
     /// # Errors
-    /// Whatever its loading does wrong; `BadSignature`.
+    /// The errors of loading the plugin; `BadSignature`.
     pub(super) fn new(
         recipe: InstanceFactory,
         weights: &Arc<DeviceWeights>,
@@ -226,32 +228,33 @@ impl InstancePool {
         &self.sizes
     }
 
-    /// Every batch size that is ready was computed once: what is held now is what the version needs.
+    /// Records the device bytes held now as what the version needs. Every ready batch size must have been computed
+    /// once.
     pub(super) fn record_warm_bytes(&self) {
         self.warm_bytes.store(self.factory.meter.bytes(), Ordering::Release);
     }
 
-    /// Whether a program for `size` items is likely to fit: it takes as much more than those that are there as it has more
-    /// items than the largest of them.
+    /// Returns whether a program for `size` items is likely to fit. Its memory is estimated in proportion to the
+    /// largest size that has a program.
     pub(super) fn has_memory_for(&self, size: usize) -> bool {
         let held_bytes = self.warm_bytes.load(Ordering::Acquire).min(self.factory.meter.bytes());
         let growth = (size / self.sizes.largest_ready()).max(1) as u64;
         held_bytes.saturating_mul(growth + 1) <= self.factory.limits.batch_bytes_max
     }
 
-    /// Whether calls left more device memory behind than they may. Told only where no other call holds any.
+    /// Returns whether calls left more device memory allocated than allowed. Only true if no other call holds any.
     fn exceeds_residual_limit(&self, pool: &InstancePoolState) -> bool {
         let bytes_max = self.warm_bytes.load(Ordering::Acquire).saturating_add(self.factory.limits.residual_bytes_max);
         pool.idle.len() + 1 == pool.count && self.factory.meter.bytes() > bytes_max
     }
 
-    /// Whether calls may bring other weights than those that came before.
+    /// Returns whether calls can bring other weights than the calls before them.
     pub(super) fn accepts_other_weights(&self) -> bool {
         !self.weights_fixed.load(Ordering::Acquire)
     }
 
     fn pool(&self) -> MutexGuard<'_, InstancePoolState> {
-        // The pool is whole between any two statements that hold it.
+        // No statement that holds the lock can panic and leave the pool inconsistent.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -259,10 +262,11 @@ impl InstancePool {
         self.pool().count
     }
 
-    /// An instance for one call: an idle one, a new one, or the next to be freed.
+    /// Returns an instance for one call: an idle one, a new one, or the next to be freed.
     ///
     /// # Errors
-    /// `Busy` after `patience`; `Deadline` without any where none is idle; whatever making one does wrong.
+    /// `Busy` after `patience`; `Deadline` if none is idle and the call does not wait; the errors of creating an
+    /// instance.
     pub(super) fn acquire(
         &self,
         weights: &Arc<DeviceWeights>,
@@ -292,16 +296,16 @@ impl InstancePool {
         }
     }
 
-    /// A new instance beside those that serve, also where there are as many as may be. Afterwards it serves, too, where
-    /// there is a place for it.
+    /// Creates an instance in addition to the serving ones, even if their maximum is reached. Afterwards it joins the
+    /// pool if there is room.
     ///
     /// # Errors
-    /// Whatever making it does wrong.
+    /// The errors of creating an instance.
     pub(super) fn acquire_extra(&self, weights: &Arc<DeviceWeights>) -> Result<InstanceLease<'_>, PluginError> {
         self.create_lease(self.pool(), weights)
     }
 
-    /// A new instance, which counts from now on.
+    /// Creates an instance, which counts toward the maximum from now on.
     fn create_lease(
         &self,
         mut pool: MutexGuard<'_, InstancePoolState>,
@@ -309,7 +313,7 @@ impl InstancePool {
     ) -> Result<InstanceLease<'_>, PluginError> {
         pool.count += 1;
         drop(pool);
-        // Where making it fails, the lease gives the place back.
+        // If creation fails, dropping the lease decrements the count.
         let mut lease = InstanceLease { instances: self, instance: None, is_reusable: false };
         lease.instance = Some(self.factory.create_instance(weights, self.factory.load_clock())?);
         lease.is_reusable = true;
@@ -317,7 +321,7 @@ impl InstancePool {
     }
 }
 
-/// An instance lent to one call. Where it was used and nobody said that it is whole after that, it is dropped.
+/// An instance leased to one call. It is dropped if it was used and not declared reusable afterwards.
 pub(super) struct InstanceLease<'a> {
     instances: &'a InstancePool,
     instance: Option<PluginInstance>,
@@ -325,13 +329,13 @@ pub(super) struct InstanceLease<'a> {
 }
 
 impl InstanceLease<'_> {
-    /// The instance, to be used once.
+    /// Returns the instance for one use and marks it as not reusable.
     pub(super) fn instance(&mut self) -> &mut PluginInstance {
         self.is_reusable = false;
         self.instance.as_mut().expect("a lease that was handed out has its instance")
     }
 
-    /// Whether the instance may serve another call: said anew after each use of it.
+    /// Sets whether the instance can serve another call; must be called after each use.
     pub(super) fn set_reusable(&mut self, whole: bool) {
         self.is_reusable = whole;
     }
@@ -359,7 +363,7 @@ impl Drop for InstanceLease<'_> {
         drop(pool);
         if !surplus.is_empty() {
             let bytes = self.instances.factory.meter.bytes();
-            tracing::info!(plugin = %self.instances.factory.name, bytes, "instances are dropped: calls left too much behind");
+            tracing::info!(plugin = %self.instances.factory.name, bytes, "dropped instances: too much residual memory");
             self.instances.factory.executables.clear();
         }
         if surplus.is_empty() {
@@ -367,7 +371,7 @@ impl Drop for InstanceLease<'_> {
         } else {
             self.instances.freed.notify_all();
         }
-        // Unmapping its memory takes a while: after the pool is free.
+        // Unmapping its memory takes a while, so do it after unlocking the pool.
         drop(dropped);
     }
 }

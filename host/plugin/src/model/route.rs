@@ -1,4 +1,4 @@
-//! Paths of a model's own, checked once.
+//! Additional paths of a model, parsed and checked once.
 
 use std::collections::BTreeSet;
 
@@ -8,28 +8,28 @@ use crate::bindings::predictor;
 use crate::error::PluginError;
 use crate::limits::{ROUTE_BYTES_MAX, ROUTES_MAX};
 
-/// A part of a path between slashes.
+/// A segment of a path, between two slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteSegment {
-    /// This word.
+    /// This exact word.
     Word(String),
-    /// Anything, which is the value of the input of this name.
+    /// Any text, which is the value of the input with this name.
     Input(String),
 }
 
-/// A path under which a model is asked.
+/// A path that a model can be requested at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelRoute {
-    /// As the plugin gave it: `/brighten/{gain}`.
+    /// The path as the plugin gave it, such as `/brighten/{gain}`.
     pub path: String,
-    /// Its segments; none for `/`.
+    /// Segments of the path; empty for `/`.
     pub segments: Vec<RouteSegment>,
-    /// One item of each input that the route gives by itself: dense little-endian elements.
+    /// One item of each input whose value the route fixes: dense little-endian elements.
     pub fixed_inputs: Vec<(String, Vec<u8>)>,
 }
 
 impl ModelRoute {
-    /// What the inputs in the path are, if `path` is one of this route's: by name, as they stand there.
+    /// Returns the values of the inputs in `path` by name, as text, or `None` if `path` does not match this route.
     pub fn match_path<'p>(&self, path: &[&'p str]) -> Option<Vec<(&str, &'p str)>> {
         if path.len() != self.segments.len() {
             return None;
@@ -45,7 +45,7 @@ impl ModelRoute {
         Some(inputs)
     }
 
-    /// Names of the inputs that the route gives, by its path or by itself.
+    /// Returns the names of the inputs that the route gives, in its path or as fixed values.
     pub fn input_names(&self) -> impl Iterator<Item = &str> {
         let in_path = self.segments.iter().filter_map(|segment| match segment {
             RouteSegment::Input(name) => Some(name.as_str()),
@@ -55,6 +55,8 @@ impl ModelRoute {
     }
 }
 
+/// Parses and checks the routes of a signature.
+///
 /// # Errors
 /// `BadSignature`.
 pub(super) fn parse_routes(given: Vec<predictor::Route>, inputs: &[ModelPort]) -> Result<Vec<ModelRoute>, PluginError> {

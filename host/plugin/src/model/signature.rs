@@ -1,4 +1,4 @@
-//! What a model says of itself, checked once.
+//! The signature of a model, as its plugin reports it, checked once.
 
 use std::collections::BTreeSet;
 
@@ -21,18 +21,18 @@ pub struct ModelPort {
     pub name: String,
     /// Data type and shape of one item, without the batch.
     pub item: Descriptor,
-    /// What it is, so that clients may send and get better forms than numbers: `image`, `class`, `probabilities`,
+    /// The meaning of the values, so that clients can use other forms than numbers: `image`, `class`, `probabilities`,
     /// `text`, `boolean`.
     pub semantics: Option<String>,
     /// Names of the classes, or empty.
     pub classes: Vec<String>,
-    /// What every element is where a request leaves the input out: a value that the data type holds. None where the input
-    /// must be given, and for outputs.
+    /// The value of every element if a request leaves the input out; the data type holds it. `None` if the input is
+    /// required, and for outputs.
     pub default: Option<f64>,
 }
 
 impl ModelPort {
-    /// The most bytes that a text of this port has; none where it is no text.
+    /// Returns the maximum bytes of a text in this port, or `None` if it is not a text.
     pub fn text_bytes_max(&self) -> Option<usize> {
         match (self.semantics.as_deref(), self.item.dtype, self.item.shape.dims()) {
             (Some("text"), DType::U8, &[bytes]) if bytes > 0 => Some(bytes),
@@ -40,21 +40,21 @@ impl ModelPort {
         }
     }
 
-    /// Whether its elements are truth values: bytes that are 1 or 0.
+    /// Returns whether its elements are truth values: bytes that are 1 or 0.
     pub fn is_boolean(&self) -> bool {
         self.semantics.as_deref() == Some("boolean") && self.item.dtype == DType::U8
     }
 
-    /// One item of the default, dense and little-endian; none where the input must be given.
+    /// Returns one item of the default, dense and little-endian, or `None` if the input is required.
     pub fn default_item(&self) -> Option<Vec<u8>> {
         let element = encode_in_range(self.item.dtype, self.default?)?;
         Some(element.repeat(self.item.shape.elements()))
     }
 
-    /// Data type and shape of a batch: `[items, item...]`.
+    /// Returns the data type and shape of a batch: `[items, item...]`.
     ///
     /// # Errors
-    /// `BadInput` where it would be too large for a tensor.
+    /// `BadInput` if the batch would be too large for a tensor.
     pub fn batch_descriptor(&self, items: usize) -> Result<Descriptor, PluginError> {
         let dims = [&[items], self.item.shape.dims()].concat();
         match Shape::new(dims) {
@@ -68,7 +68,8 @@ impl ModelPort {
     }
 }
 
-/// An element of a type that is a number and in range, or none where the type has none for the value.
+/// Returns one element, little-endian, or `None` if the data type does not hold the value or the float would not be
+/// finite.
 pub(super) fn encode_in_range(dtype: DType, value: f64) -> Option<Vec<u8>> {
     let is_number = match dtype {
         DType::F32 => (value as f32).is_finite(),
@@ -78,21 +79,22 @@ pub(super) fn encode_in_range(dtype: DType, value: f64) -> Option<Vec<u8>> {
     is_number.then(|| encode_element(dtype, value)).flatten()
 }
 
-/// What a model takes and gives.
+/// The inputs, outputs, batch sizes and routes of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSignature {
-    /// At least one.
+    /// Inputs, at least one.
     pub inputs: Vec<ModelPort>,
-    /// At least one.
+    /// Outputs, at least one.
     pub outputs: Vec<ModelPort>,
-    /// Batch sizes that the model has graphs for: ascending. Empty where it knows no batches: then an item is a whole call.
+    /// Batch sizes that the model has graphs for, ascending. Empty for a model without batches: then each item is a
+    /// separate call.
     pub batch_sizes: Vec<usize>,
-    /// Paths of its own, below the model's.
+    /// Additional paths below the model's path.
     pub routes: Vec<ModelRoute>,
 }
 
 impl ModelSignature {
-    /// The input that a request means which names none: the only one, or the only one without a default.
+    /// Returns the input that a request without input names refers to: the only one, or the only one without a default.
     pub fn only_input(&self) -> Option<&ModelPort> {
         if let [port] = self.inputs.as_slice() {
             return Some(port);
@@ -101,6 +103,8 @@ impl ModelSignature {
         needed.next().filter(|_| needed.next().is_none())
     }
 
+    /// Checks a signature that a plugin reported.
+    ///
     /// # Errors
     /// `BadSignature`.
     pub(super) fn from_wit(given: predictor::Signature) -> Result<ModelSignature, PluginError> {
@@ -149,7 +153,7 @@ fn parse_ports(kind: &str, given: Vec<predictor::Port>, largest: usize) -> Resul
     Ok(ports)
 }
 
-/// Checks that a port can have the form and the default that it says it has.
+/// Checks that a port's data type and shape match its semantics and hold its default.
 fn check_port(kind: &str, port: &ModelPort) -> Result<(), PluginError> {
     let ModelPort { name, item, .. } = port;
     if port.semantics.as_deref() == Some("text") && port.text_bytes_max().is_none() {

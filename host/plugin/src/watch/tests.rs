@@ -3,7 +3,7 @@ use std::fs;
 use super::*;
 
 const DEBOUNCE: Duration = Duration::from_millis(20);
-/// Longer than any test may take: a tick that comes was caused by an event.
+/// Longer than any test runs, so that every tick was caused by an event.
 const NEVER: Duration = Duration::from_secs(600);
 
 fn models_dir() -> (tempfile::TempDir, PathBuf) {
@@ -32,7 +32,7 @@ fn a_replaced_models_directory_is_still_watched() {
     fs::rename(&dir, home.path().join("old")).unwrap();
     fs::rename(&other, &dir).unwrap();
     assert_eq!(watch.blocking_changed(), Some(()));
-    // The first tick may have come between the two renames; this write is seen in either case.
+    // The first tick can come between the two renames; this write is seen in either case.
     fs::write(dir.join("version"), b"x").unwrap();
     assert_eq!(watch.blocking_changed(), Some(()));
 }
@@ -58,6 +58,6 @@ fn dropping_the_watch_ends_its_thread() {
     let ModelWatch { ticks, _watcher } = ModelWatch::start_with(&dir, DEBOUNCE, NEVER).unwrap();
     drop(_watcher);
     let mut ticks = ticks;
-    // The thread holds the sender: its end closes the channel.
+    // The thread holds the sender; its end closes the channel.
     while ticks.blocking_recv().is_some() {}
 }

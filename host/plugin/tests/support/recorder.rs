@@ -1,4 +1,4 @@
-//! A job for tests: it keeps what a training reports, and checkpoints in memory.
+//! A job for tests that keeps a training's reports and checkpoints in memory.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use saggar_device::Backend;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 
-/// The CPU device.
+/// Opens the CPU device.
 pub(crate) fn cpu() -> Arc<dyn Backend> {
     saggar_cpu::open(Some(2)).unwrap()
 }
 
-/// What a training reported. Clones share it.
+/// The calls of a training to its job. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobRecording(Arc<Mutex<RecordedCalls>>);
 
-/// The parts of a [`JobRecording`].
+/// The content of a [`JobRecording`].
 #[derive(Debug, Default)]
 pub(crate) struct RecordedCalls {
     pub(crate) lines: Vec<(LogLevel, String)>,
@@ -29,25 +29,25 @@ pub(crate) struct RecordedCalls {
 }
 
 impl JobRecording {
-    /// Looks at it.
+    /// Calls `look` with the recorded calls.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut RecordedCalls) -> R) -> R {
         look(&mut self.0.lock().unwrap())
     }
 }
 
-/// The job.
+/// A job that records all calls.
 #[derive(Debug)]
 pub(crate) struct RecordingJobContext {
     pub(crate) record: JobRecording,
     pub(crate) parameters: String,
-    /// A checkpoint every so many steps.
+    /// Interval of checkpoints, in steps.
     pub(crate) every: u64,
-    /// The step at which the training is told to stop.
+    /// The step at which the training is asked to stop.
     pub(crate) stop_at: u64,
     pub(crate) step: u64,
     pub(crate) is_mixed: bool,
     pub(crate) leaves_out: bool,
-    /// Parts of each batch, all computed here.
+    /// Shards of each batch, all computed in this process.
     pub(crate) shards: u32,
 }
 

@@ -1,17 +1,17 @@
-//! TrainerComponent components written as WebAssembly text, for the tests of this crate and for `saggar-tests`.
+//! Trainer components written as WebAssembly text, for the tests of this crate and of `saggar-tests`.
 
-/// The parts of a component whose one export is the trainer interface.
+/// The parts of a component whose only export is the trainer interface.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrainerComponent<'a> {
     /// Imports and definitions of the component, before its module.
     pub(crate) prelude: &'a str,
-    /// What the module is instantiated with: `(with "host" (instance ..))`.
+    /// Arguments of the module's instantiation: `(with "host" (instance ..))`.
     pub(crate) arguments: &'a str,
     /// Imports and definitions of the module.
     pub(crate) fields: &'a str,
-    /// Pages of memory from the start.
+    /// Initial pages of memory.
     pub(crate) pages: u32,
-    /// What `train` does.
+    /// The body of `train`.
     pub(crate) body: &'a str,
     /// The version of the exported interface.
     pub(crate) version: &'a str,

@@ -1,4 +1,4 @@
-//! `[model.NAME]`: how a model is served. The keys are those of `model.json`.
+//! `[model.NAME]`: settings for serving a model, with the keys of `model.json`.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -10,68 +10,68 @@ use crate::manifest_value::ManifestValue;
 use crate::parse_report::TableKind;
 use crate::units;
 
-/// How a model is served.
+/// Settings for serving a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSection {
-    /// The plugin that it is of.
+    /// Name of the model's plugin.
     pub plugin: Option<String>,
-    /// The directory of its versions.
+    /// Directory of the model's versions.
     pub weights: Option<String>,
-    /// Paths that it answers.
+    /// Additional paths of the model.
     pub routes: Vec<String>,
-    /// Whether requests that name no model get this one.
+    /// Whether requests that name no model use this one.
     pub default: Option<bool>,
-    /// How requests are put together.
+    /// How requests are batched.
     pub batch: Option<BatchingSettings>,
-    /// How many wait, and how long.
+    /// Limits of the request queue.
     pub queue: Option<RequestQueueSettings>,
-    /// How long it stays loaded when nobody asks.
+    /// How long the model stays loaded without requests.
     pub keep_alive: Option<ModelKeepAlive>,
-    /// Whether it stays loaded where others need the memory.
+    /// Whether the model stays loaded even if others need the memory.
     pub pin: Option<bool>,
-    /// Calls at a time, at least.
+    /// Minimum number of instances, and therefore of concurrent calls.
     pub instances_min: Option<u32>,
-    /// Calls at a time, at most.
+    /// Maximum number of instances.
     pub instances_max: Option<u32>,
-    /// Answers kept for requests that come again.
+    /// Cache of responses to repeated requests.
     pub cache: Option<ResponseCacheSettings>,
-    /// Files of inputs that are predicted before a version is ready.
+    /// Files of inputs that are predicted before a version becomes ready.
     pub warmup: Vec<Value>,
-    /// Shares of the requests by alias, in percent.
+    /// Traffic shares by alias, in percent.
     pub traffic: BTreeMap<String, u32>,
 }
 
-/// How requests are put together.
+/// How requests are batched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchingSettings {
-    /// Items of a batch.
+    /// Maximum items of a batch.
     pub max_items: Option<u32>,
-    /// How long a request may wait for company.
+    /// Maximum time that a request waits for others.
     pub max_delay: Option<Duration>,
 }
 
-/// How many requests wait, and how long.
+/// Limits of the request queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestQueueSettings {
-    /// Requests that wait or are computed.
+    /// Maximum number of waiting and running requests.
     pub capacity: Option<u32>,
-    /// The time a request gets where its client names none.
+    /// Time limit of a request that gives none.
     pub timeout: Option<Duration>,
 }
 
-/// How long a model stays loaded when nobody asks.
+/// How long a model stays loaded without requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKeepAlive {
     /// As long as the server runs.
     Forever,
-    /// So long; zero unloads it at once.
+    /// This long; zero unloads it immediately.
     For(Duration),
 }
 
-/// Answers kept for requests that come again.
+/// Cache of responses to repeated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseCacheSettings {
-    /// How much they may take.
+    /// Maximum size of the cache in bytes.
     pub max_bytes: u64,
 }
 
@@ -99,16 +99,16 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
     Some(model)
 }
 
-/// Keys that stand for what a server is told elsewhere: they are checked, and it is said where they hold.
+/// Adds remarks about keys that are checked but set elsewhere, with the place where they apply.
 fn remark_unapplied_keys(table: &ManifestTable<'_>) {
     let elsewhere = [
-        ("plugin", "a version brings its plugin: `saggar dev` and `saggar run` publish one"),
-        ("routes", "the plugin itself names the paths that it answers"),
-        ("traffic", "shares are given to versions that are there: PUT /api/v1/models/NAME/traffic"),
+        ("plugin", "each version includes its plugin: `saggar dev` and `saggar run` publish versions"),
+        ("routes", "the plugin declares the model's routes"),
+        ("traffic", "set the shares of existing versions with PUT /api/v1/models/NAME/traffic"),
     ];
     for (key, place) in elsewhere {
         if let Some(item) = table.get(key) {
-            item.report.add_remark(&item.span, format!("{}: this key is checked and not applied; {place}", item.path));
+            item.report.add_remark(&item.span, format!("{}: this key is checked but not applied: {place}", item.path));
         }
     }
 }
@@ -147,7 +147,7 @@ fn parse_keep_alive(text: &str) -> Result<ModelKeepAlive, crate::error::UnitErro
     }
 }
 
-/// Shares in percent that make a hundred.
+/// Reads traffic shares in percent, which must add up to 100.
 fn read_traffic(item: &ManifestValue<'_>) -> Option<BTreeMap<String, u32>> {
     let mut shares = BTreeMap::new();
     for (alias, share) in item.table()?.entries() {
@@ -156,7 +156,7 @@ fn read_traffic(item: &ManifestValue<'_>) -> Option<BTreeMap<String, u32>> {
     match shares.values().sum::<u32>() {
         100 => Some(shares),
         sum => {
-            item.report_error(format!("the shares make {sum}, expected 100"), "such as { stable = 90, canary = 10 }")
+            item.report_error(format!("the shares sum to {sum}, expected 100"), "such as { stable = 90, canary = 10 }")
         }
     }
 }

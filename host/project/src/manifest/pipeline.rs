@@ -1,5 +1,5 @@
-//! `[pipeline.NAME]`: steps that follow each other. This release reads and checks them: names, circles, placeholders, and
-//! whether what may be interrupted can go on or begin again. Running them is of a later release.
+//! `[pipeline.NAME]`: steps in dependency order. This release reads and checks them: names, cycles, placeholders, and
+//! whether preemptible steps can be resumed or repeated. It does not run them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,53 +13,53 @@ use crate::parse_report::{SourceSpan, TableKind};
 
 use super::task::{TaskArguments, TaskSection};
 
-/// Steps that follow each other.
+/// A pipeline of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineSection {
-    /// What a run may be given, with its defaults.
+    /// Parameters of a run, with their defaults.
     pub params: BTreeMap<String, Value>,
-    /// In an order in which each follows what it needs.
+    /// Steps in topological order.
     pub steps: Vec<PipelineStep>,
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineStep {
-    /// Its name, once in the pipeline.
+    /// Its name, unique in the pipeline.
     pub name: String,
-    /// What it does.
+    /// The step's action.
     pub action: StepAction,
-    /// The steps that must have succeeded.
+    /// The steps that must succeed before it.
     pub after: Vec<String>,
-    /// Given to the task besides its own; may hold placeholders.
+    /// Arguments in addition to the task's; can contain placeholders.
     pub args: TaskArguments,
-    /// A placeholder whose value says whether the step is left out.
+    /// A placeholder whose value decides whether the step is skipped.
     pub when: Option<String>,
-    /// Whether it may run twice to the same end.
+    /// Whether running it twice has the same result as once.
     pub idempotent: bool,
-    /// Whether it goes on where it was interrupted.
+    /// Whether it resumes after an interruption.
     pub checkpoint: bool,
-    /// Whether it may be interrupted for another.
+    /// Whether it can be interrupted for another job.
     pub preemptible: bool,
-    /// Extra attempts.
+    /// Number of extra attempts.
     pub retry: Option<u32>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepAction {
-    /// It runs a task of the file.
+    /// Runs a task of the file.
     Task(String),
-    /// It publishes weights as a version of a model.
+    /// Publishes weights as a version of a model.
     Deploy {
-        /// The model.
+        /// Name of the model.
         model: String,
-        /// The weights; may be a placeholder.
+        /// Reference to the weights; can be a placeholder.
         from: String,
     },
 }
 
-/// A step, and the texts in it that may hold placeholders or names of other steps.
+/// A step, with the texts in it that can contain placeholders or names of other steps.
 struct SpannedStep {
     step: PipelineStep,
     span: SourceSpan,
@@ -71,7 +71,7 @@ pub(super) fn read_pipeline(
     table: &ManifestTable<'_>,
     tasks: &BTreeMap<String, TaskSection>,
 ) -> Option<PipelineSection> {
-    let message = format!("[{}] is checked; running pipelines is of a later release", table.path());
+    let message = format!("[{}] is checked only: this release does not run pipelines", table.path());
     table.report().add_remark(table.span(), message);
     let params: BTreeMap<String, Value> =
         table.optional("params", |item| Some(item.table()?.to_json_map())).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn read_pipeline(
         return None;
     }
     let steps: Vec<SpannedStep> = items.iter().filter_map(|item| read_step(item, tasks)).collect();
-    // With a step left out for its own mistake, what is said about the others would be misleading.
+    // If a step was left out because of a mistake, messages about the other steps would be misleading.
     if steps.len() < items.len() {
         return None;
     }
@@ -137,8 +137,8 @@ fn read_step(item: &ManifestValue<'_>, tasks: &BTreeMap<String, TaskSection>) ->
     let interrupted = wanted.unwrap_or_else(inherited);
     if interrupted && !idempotent && !saves {
         let place = preemptible.map_or_else(|| item.span.clone(), |item| item.span);
-        let message = format!("{}: preemptible, but it can neither go on nor begin again", table.path());
-        let hint = "say idempotent = true or checkpoint = true, or give its task a checkpoint";
+        let message = format!("{}: preemptible, but it can be neither resumed nor repeated", table.path());
+        let hint = "set idempotent = true or checkpoint = true, or give its task a checkpoint";
         table.report().add_error(&place, message, hint);
     }
     let names = after.iter().map(|(name, _)| name.clone()).collect();
@@ -183,7 +183,7 @@ fn read_action(table: &ManifestTable<'_>, texts: &mut Vec<(String, SourceSpan)>)
     Some(StepAction::Deploy { model: model?, from: from? })
 }
 
-/// Every name once, and every `after` a step of this pipeline.
+/// Checks that every name is unique and that every `after` names a step of this pipeline.
 fn check_names(table: &ManifestTable<'_>, steps: &[SpannedStep]) {
     let mut seen = BTreeSet::new();
     for placed in steps {
@@ -206,7 +206,7 @@ fn report_unknown_step(table: &ManifestTable<'_>, known: &BTreeSet<&str>, name: 
     table.report().add_error(span, format!("[{}] has no step {name:?}", table.path()), hint);
 }
 
-/// `${params.NAME}` is a parameter, `${steps.NAME.outputs.WORD}` a step, and nothing else is a placeholder.
+/// Checks placeholders: `${params.NAME}` must be a parameter, `${steps.NAME.outputs.WORD}` a step; no others exist.
 fn check_placeholders(table: &ManifestTable<'_>, steps: &[SpannedStep], params: &BTreeMap<String, Value>) {
     let names: BTreeSet<&str> = steps.iter().map(|placed| placed.step.name.as_str()).collect();
     for (text, span) in steps.iter().flat_map(|placed| &placed.texts) {
@@ -226,7 +226,7 @@ fn check_placeholders(table: &ManifestTable<'_>, steps: &[SpannedStep], params: 
                 }
                 ["steps", name, "outputs", _] => report_unknown_step(table, &names, name, span),
                 other => {
-                    let message = format!("${{{}}} is no placeholder", other.join("."));
+                    let message = format!("unknown placeholder ${{{}}}", other.join("."));
                     report.add_error(span, message, "write ${params.NAME} or ${steps.NAME.outputs.WORD}");
                 }
             }
@@ -234,7 +234,7 @@ fn check_placeholders(table: &ManifestTable<'_>, steps: &[SpannedStep], params: 
     }
 }
 
-/// The steps so that each comes after those it needs, otherwise as they stand.
+/// Returns the steps in topological order; independent steps keep the order of the file.
 fn topological_order(table: &ManifestTable<'_>, steps: &[SpannedStep]) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = Vec::new();
     let mut done: BTreeSet<&str> = BTreeSet::new();
@@ -253,14 +253,14 @@ fn topological_order(table: &ManifestTable<'_>, steps: &[SpannedStep]) -> Option
         steps.iter().enumerate().filter(|(at, _)| !order.contains(at)).map(|(_, p)| p).collect();
     if let Some(circle) = find_cycle(&left, &names) {
         let (span, words) = circle;
-        let message = format!("[{}] goes in a circle: {words}", table.path());
-        table.report().add_error(&span, message, "leave one of these `after` out");
+        let message = format!("[{}] has a cycle: {words}", table.path());
+        table.report().add_error(&span, message, "remove one of these `after`");
     }
     None
 }
 
-/// The steps of one circle among those that never become ready, with the place of an `after` in it. None where they only
-/// wait for a step that is not there.
+/// Returns one cycle among the steps that never become ready, with the position of an `after` in it. Returns `None` if
+/// they only wait for a missing step.
 fn find_cycle(left: &[&SpannedStep], names: &BTreeSet<&str>) -> Option<(SourceSpan, String)> {
     let find = |name: &str| left.iter().find(|placed| placed.step.name == name);
     let mut way: Vec<&str> = vec![&left.first()?.step.name];

@@ -1,23 +1,23 @@
-//! `[plugin.NAME]`: a component, how it is built, what it may reach.
+//! `[plugin.NAME]`: a component, its build command and its grants.
 
 use crate::glob::Glob;
 use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 
-/// A component.
+/// A plugin of the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSection {
-    /// The component's file, relative to the project's directory.
+    /// Path of the component, relative to the project's directory.
     pub source: String,
-    /// What it exports.
+    /// The interfaces that it exports.
     pub world: PluginWorldKind,
-    /// How it is made; none means that it is there.
+    /// How it is built; `None` if the component exists already.
     pub build: Option<PluginBuildCommand>,
-    /// What it may reach besides its data.
+    /// Its access rights in addition to its data.
     pub grants: PluginGrants,
 }
 
-/// What a component exports.
+/// The interfaces that a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PluginWorldKind {
     /// Trains and predicts.
@@ -29,21 +29,21 @@ pub enum PluginWorldKind {
     Train,
 }
 
-/// How a component is made.
+/// How a component is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginBuildCommand {
-    /// A command of the shell, run in the project's directory. `saggar` is the program that reads this.
+    /// A shell command, run in the project's directory. In it, `saggar` is the program that reads this file.
     pub command: String,
-    /// The files that it is made of.
+    /// Patterns of the source files.
     pub watch: Vec<Glob>,
 }
 
-/// What a plugin may reach. Nothing is the default, and all that this release gives.
+/// Access rights of a plugin. Empty by default; this release grants no others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginGrants {
-    /// Paths.
+    /// Paths of files.
     pub files: Vec<String>,
-    /// Beginnings of addresses.
+    /// Prefixes of addresses.
     pub http: Vec<String>,
     /// Names of secrets.
     pub secrets: Vec<String>,
@@ -88,8 +88,10 @@ fn read_grants(table: &ManifestTable<'_>) -> Option<PluginGrants> {
         let item = table.get(key)?;
         let list = item.list(ManifestValue::string)?;
         if !list.is_empty() {
-            let message =
-                format!("{}: plugins of this release reach nothing; the grant is checked, not given", item.path);
+            let message = format!(
+                "{}: the grant is checked but not applied: this release gives plugins no such access",
+                item.path
+            );
             item.report.add_remark(&item.span, message);
         }
         Some(list)

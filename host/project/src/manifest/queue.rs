@@ -1,4 +1,4 @@
-//! `[queue.NAME]`, `[pool.NAME]` and `[quota]`: where jobs wait and run, and what all of them together may take.
+//! `[queue.NAME]`, `[pool.NAME]` and `[quota]`: where jobs wait and run, and their common limits.
 
 use crate::limits::{RUNNING_JOBS_MAX, SLOTS_MAX};
 use crate::manifest_table::ManifestTable;
@@ -7,32 +7,32 @@ use crate::parse_report::TableKind;
 
 use super::run_options::is_device_name;
 
-/// Where jobs wait.
+/// A queue of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSection {
-    /// Pools, or devices, in the order in which they are tried.
+    /// Pools or devices, in order of preference.
     pub pools: Vec<String>,
-    /// Whether a job goes on to the next pool where one is full.
+    /// Whether a job can use the next pool if one is full.
     pub spill: bool,
-    /// Jobs that run at once.
+    /// Maximum number of concurrent jobs.
     pub max_running_jobs: Option<u32>,
 }
 
-/// Where jobs run.
+/// A pool of slots on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolSection {
-    /// The device: `cpu`, `vulkan:0`.
+    /// Device name: `cpu`, `vulkan:0`.
     pub device: String,
-    /// How many jobs it has room for.
+    /// Number of slots for jobs.
     pub slots: f64,
 }
 
-/// What all jobs of the project together may take. What goes beyond waits; nothing fails for it.
+/// Limits of all jobs of the project together. A job that would exceed them waits; it does not fail.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProjectQuota {
-    /// Jobs that run at once.
+    /// Maximum number of concurrent jobs.
     pub max_running_jobs: Option<u32>,
-    /// Seconds on GPUs.
+    /// GPU time in seconds.
     pub gpu_seconds: Option<f64>,
     /// Bytes of datasets, checkpoints, outputs and logs.
     pub storage: Option<u64>,
@@ -46,14 +46,14 @@ pub(super) fn read_queue(table: &ManifestTable<'_>) -> Option<QueueSection> {
     Some(QueueSection { pools: pools?, spill, max_running_jobs })
 }
 
-/// Names of pools; a device that has no pool of its own stands for itself.
+/// Reads names of pools. A device without a pool is named directly.
 fn read_pool_names(item: &ManifestValue<'_>) -> Option<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for item in item.items()? {
         let name = item.text()?;
         if names.iter().any(|known| known == name) {
             return item
-                .report_error(format!("{name:?} stands there twice"), "name each pool once, the first choice first");
+                .report_error(format!("{name:?} is listed twice"), "name each pool once, the first choice first");
         }
         if !is_device_name(name) && !crate::name::is_valid_name(name) {
             return item.report_expected("a pool's name or a device such as \"vulkan:0\"");

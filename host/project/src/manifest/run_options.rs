@@ -1,5 +1,5 @@
-//! How a job runs: the keys that a task, the project's defaults and the command line have in common. Each is none where
-//! nobody said anything, so that what is said closer wins.
+//! Run options of a job: the keys that a task, the project's defaults and the command line have in common. An option is
+//! `None` if it is not given, so that the more specific source wins.
 
 use core::time::Duration;
 
@@ -9,51 +9,51 @@ use crate::manifest_value::ManifestValue;
 use crate::parse_report::TableKind;
 use crate::units::{self, TimeOrSteps};
 
-/// How a job runs.
+/// Run options of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunOptions {
-    /// Where it computes.
+    /// The device that it computes on.
     pub device: Option<DeviceRequest>,
-    /// Where everything random comes from.
+    /// Seed of all random numbers.
     pub seed: Option<u64>,
-    /// Bytes of host memory.
+    /// Host memory limit in bytes.
     pub memory: Option<u64>,
-    /// Bytes of device memory.
+    /// Device memory limit in bytes.
     pub gpu_memory: Option<u64>,
-    /// Where it waits.
+    /// The queue in which it waits.
     pub queue: Option<String>,
-    /// 0 to 100; higher goes first.
+    /// Priority from 0 to 100; higher runs first.
     pub priority: Option<u32>,
-    /// Whether a job of a higher priority may take its place for a while.
+    /// Whether a job with a higher priority can preempt it.
     pub preemptible: Option<bool>,
-    /// Extra attempts.
+    /// Number of extra attempts.
     pub retry: Option<u32>,
-    /// The causes that are worth another attempt, as the job's specification calls them.
+    /// The causes of failure that are retried, as named in the job's specification.
     pub retry_on: Option<Vec<String>>,
-    /// All attempts together.
+    /// Time limit of all attempts together.
     pub max_runtime: Option<Duration>,
-    /// How often `max_runtime` begins again by itself.
+    /// Maximum number of automatic extensions of `max_runtime`.
     pub auto_extend: Option<u32>,
-    /// Each attempt alone.
+    /// Time limit of each attempt.
     pub max_attempt_runtime: Option<Duration>,
-    /// When state is saved, and what is kept.
+    /// When checkpoints are taken, and which are kept.
     pub checkpoint: Option<CheckpointPolicy>,
-    /// What becomes of a training whose numbers are none any more: `stop` or `continue`.
+    /// What happens if the loss or a variable is infinite or NaN: `stop`, `skip` or `continue`.
     pub non_finite: Option<String>,
-    /// In which numbers a training computes: `float32` or `mixed`.
+    /// Precision of a training: `float32` or `mixed`.
     pub precision: Option<String>,
-    /// How busy it must keep its device.
+    /// Minimum utilization of its device.
     pub utilization: Option<MinimumUtilization>,
     /// The group of jobs that it is compared with.
     pub experiment: Option<String>,
-    /// Workers that train together.
+    /// Number of worker processes that train together.
     pub replicas: Option<u32>,
-    /// Parts that each batch is divided into, whatever the number of replicas.
+    /// Number of shards of each batch, independent of the number of replicas.
     pub shards: Option<u32>,
 }
 
 impl RunOptions {
-    /// What is said here, and where nothing is said what is said `below`.
+    /// Returns these options, with those of `below` for the ones that are not given.
     pub fn or_defaults(self, below: RunOptions) -> RunOptions {
         let checkpoint = match (self.checkpoint, below.checkpoint) {
             (Some(here), Some(below)) => Some(CheckpointPolicy {
@@ -87,55 +87,55 @@ impl RunOptions {
     }
 }
 
-/// Where a job computes.
+/// The device of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeviceRequest {
-    /// By its name: `cpu`, `vulkan:0`.
+    /// A device by name: `cpu`, `vulkan:0`.
     Named(String),
-    /// By what is wanted of it.
+    /// A device by requirement.
     Gpu(GpuRequest),
 }
 
-/// Whether a job wants a GPU.
+/// A job's requirement for a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GpuRequest {
-    /// It fails without one.
+    /// Fails without a GPU.
     Required,
-    /// It takes one where there is one.
+    /// Uses a GPU if one is available.
     Preferred,
-    /// It computes on the CPU.
+    /// Computes on the CPU.
     None,
-    /// It takes so many slots of one, or a share.
+    /// Uses this many slots of a GPU, or this share of one slot.
     Slots(f64),
 }
 
-/// When state is saved, and what is kept.
+/// When checkpoints are taken, and which are kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckpointPolicy {
-    /// When it is due.
+    /// Interval between checkpoints.
     pub every: Option<TimeOrSteps>,
-    /// How many of the newest are kept.
+    /// Number of newest checkpoints to keep.
     pub keep_last: Option<u32>,
-    /// The metric whose best checkpoint is kept, with the best in front: `loss`, `min:loss`, `max:bleu`.
+    /// The metric whose best checkpoint is kept, optionally with a mode: `loss`, `min:loss`, `max:bleu`.
     pub keep_best: Option<String>,
 }
 
-/// The share of a window of time that a job must keep its device busy; it is stopped where it does not.
+/// The minimum share of a time window that a job must keep its device busy. A job below it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MinimumUtilization {
-    /// Above 0, at most 1.
+    /// The share, above 0 and at most 1.
     pub min_gpu: f64,
-    /// The window.
+    /// Length of the window.
     pub window: Duration,
 }
 
-/// What a job may be tried again after.
+/// The causes of failure that can be retried.
 pub const RETRY_CAUSES: [&str; 6] = ["preempted", "device-lost", "worker-lost", "host-restart", "non-finite", "error"];
 const NON_FINITE_POLICIES: [&str; 3] = ["stop", "skip", "continue"];
-/// In which numbers a training may compute.
+/// The precisions of a training.
 pub const PRECISIONS: [&str; 2] = ["float32", "mixed"];
 
-/// Reads the keys; `table` is finished by the caller, who may read more.
+/// Reads the keys. The caller reports unknown keys of `table`, because it can read more keys.
 pub(super) fn read_run_options(table: &ManifestTable<'_>) -> RunOptions {
     RunOptions {
         device: read_device(table),
@@ -169,14 +169,14 @@ fn read_device(table: &ManifestTable<'_>) -> Option<DeviceRequest> {
     let gpu = table.optional("gpu", read_gpu);
     match (named, gpu) {
         (Some((_, item)), Some(_)) => {
-            item.report_error("gpu says already where the job computes", "keep one of device and gpu")
+            item.report_error("the key gpu already selects the device", "keep one of device and gpu")
         }
         (Some((device, _)), None) => Some(DeviceRequest::Named(device)),
         (None, gpu) => gpu.map(DeviceRequest::Gpu),
     }
 }
 
-/// Whether `text` may name a device: `auto`, `cpu`, `read_gpu`, or a backend with an index.
+/// Returns whether `text` is a valid device name: `auto`, `cpu`, `gpu`, or a backend with an index.
 pub(crate) fn is_device_name(text: &str) -> bool {
     let indexed = |(backend, index): (&str, &str)| {
         !backend.is_empty() && backend.bytes().all(|b| b.is_ascii_lowercase()) && index.parse::<u32>().is_ok()

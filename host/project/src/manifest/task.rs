@@ -12,66 +12,66 @@ use crate::reference::{self, WeightsReference, parse_mount};
 
 use super::run_options::{self, RunOptions};
 
-/// What the plugin is given.
+/// The plugin's parameters.
 pub type TaskArguments = Map<String, Value>;
 
 /// The template of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskSection {
-    /// Which plugin; a name of the file's plugins.
+    /// Name of the plugin's table in the file.
     pub plugin: String,
-    /// What is wanted of it.
+    /// The purpose of its runs.
     pub mode: TaskMode,
-    /// What the plugin is given.
+    /// The plugin's parameters.
     pub args: TaskArguments,
-    /// What it reads.
+    /// Datasets and outputs that it reads.
     pub data: Vec<TaskMount>,
-    /// What its jobs are for, for people.
+    /// A description of its jobs for users.
     pub message: Option<String>,
-    /// Where its weights come from.
+    /// The weights that it starts from.
     pub init_from: Option<String>,
-    /// Names of secrets that it may read.
+    /// Names of secrets that it can read.
     pub secrets: Vec<String>,
-    /// When it starts by itself, in UTC.
+    /// When it starts automatically, in UTC.
     pub schedule: Option<CronSchedule>,
-    /// How it runs.
+    /// Its run options.
     pub run: RunOptions,
 }
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskMode {
-    /// A training.
+    /// Train.
     #[default]
     Job,
-    /// The model that it publishes.
+    /// Train and serve the published model.
     Serve,
 }
 
-/// Data in its place.
+/// Data and its mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskMount {
-    /// What is read.
+    /// The data.
     pub source: MountSource,
-    /// Where the plugin finds it: `/data`.
+    /// Mount point at which the plugin finds it: `/data`.
     pub at: String,
 }
 
-/// What is read.
+/// A source of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountSource {
     /// A dataset.
     Dataset {
-        /// Its name.
+        /// Name of the dataset.
         dataset: String,
-        /// Its version; the newest where there is none.
+        /// Version number; `None` means the newest.
         version: Option<u64>,
     },
-    /// What a job wrote.
+    /// The output of a job.
     Job {
-        /// The job.
+        /// Name of the job.
         job: String,
-        /// The file or directory; all where there is none.
+        /// Path of a file or directory in the output; `None` means everything.
         path: Option<String>,
     },
 }
@@ -104,7 +104,7 @@ pub(super) fn read_task(table: &ManifestTable<'_>) -> Option<TaskSection> {
     })
 }
 
-/// `[{ from = "mnist/1", to = "/data" }]`, or in short `["mnist/1:/data"]`.
+/// Reads mounts: `[{ from = "mnist/1", to = "/data" }]`, or in short `["mnist/1:/data"]`.
 fn read_mounts(item: &ManifestValue<'_>) -> Option<Vec<TaskMount>> {
     let mut places = BTreeSet::new();
     let mut mounts = Vec::new();
@@ -112,8 +112,11 @@ fn read_mounts(item: &ManifestValue<'_>) -> Option<Vec<TaskMount>> {
         let read = if item.is_table() { read_mount(&item) } else { read_short_mount(&item) };
         let Some(mount) = read else { continue };
         if !places.insert(mount.at.clone()) {
-            let message = format!("two datasets are to be mounted at {}", mount.at);
-            item.report_error::<()>(message, "give each its own place: { from = \"other/1\", to = \"/other\" }");
+            let message = format!("two datasets are mounted at {}", mount.at);
+            item.report_error::<()>(
+                message,
+                "give each a different mount point: { from = \"other/1\", to = \"/other\" }",
+            );
         }
         mounts.push(mount);
     }
@@ -140,9 +143,9 @@ fn read_schedule(item: &ManifestValue<'_>) -> Option<CronSchedule> {
     match CronSchedule::parse(text) {
         Ok(cron) => Some(cron),
         Err(error) => {
-            // Into the quotes, which a text without escapes has one of.
+            // The position is inside the quotes: a text without escapes has one quote before it.
             let start = item.span.start + 1 + error.offset();
-            let message = format!("{}: {text:?} is no cron line: {error}", item.path);
+            let message = format!("{}: invalid cron line {text:?}: {error}", item.path);
             let hint = "write minute hour day-of-month month day-of-week in UTC, such as \"15 23 * * *\"";
             item.report.add_error(&(start..item.span.end), message, hint);
             None

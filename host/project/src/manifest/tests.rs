@@ -4,7 +4,7 @@ use super::*;
 
 const MANIFEST_HEAD: &str = "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n";
 
-/// Checks what is said about a file that begins with a project and a plugin `a`.
+/// Checks the result of parsing a file that begins with a project and a plugin `a`.
 fn check_manifest(rest: &str, expected: Expect) {
     let text = format!("{MANIFEST_HEAD}{rest}");
     let said = ProjectManifest::parse(&text).map_or_else(|found| found.render("saggar.toml"), |_| "taken".to_owned());
@@ -30,7 +30,7 @@ fn every_manifest_key_is_read() {
     assert_eq!(manifest.models["lenet"].keep_alive, Some(ModelKeepAlive::For(std::time::Duration::from_secs(300))));
     let steps: Vec<&str> = manifest.pipelines["nightly"].steps.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(steps, ["copydata", "train", "serve"]);
-    assert!(manifest.remarks.iter().any(|remark| remark.message.contains("running pipelines is of a later release")));
+    assert!(manifest.remarks.iter().any(|remark| remark.message.contains("this release does not run pipelines")));
     assert!(ProjectManifest::parse(include_str!("../../examples/minimal.toml")).unwrap().remarks.is_empty());
 }
 
@@ -42,7 +42,7 @@ fn unknown_keys_are_errors() {
             saggar.toml:8:1: unknown key "priorty" in [task.t]
               hint: did you mean "priority"?
             saggar.toml:9:1: unknown key "colour" in [task.t]
-              hint: it takes: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, init_from, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, precision, preemptible, priority, queue, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization
+              hint: known keys: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, init_from, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, precision, preemptible, priority, queue, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization
             saggar.toml:10:2: unknown key "tsak" in the file
               hint: did you mean "task"?"#]],
     );
@@ -98,7 +98,7 @@ fn references_to_missing_tables_are_errors() {
     check_manifest(
         "[queue.q]\npools = [\"cpu\", \"cpu\"]\n[queue.r]\npools = []\n",
         expect![[r#"
-        saggar.toml:7:17: queue.q.pools[1]: "cpu" stands there twice
+        saggar.toml:7:17: queue.q.pools[1]: "cpu" is listed twice
           hint: name each pool once, the first choice first
         saggar.toml:9:9: queue.r.pools: a queue without pools runs nothing
           hint: such as pools = ["vulkan:0", "cpu"]"#]],
@@ -110,19 +110,19 @@ fn bad_cron_lines_show_the_field() {
     check_manifest(
         "[task.t]\nplugin = \"a\"\nschedule = \"15 25 * * *\"\n",
         expect![[r#"
-        saggar.toml:8:16: task.t.schedule: "15 25 * * *" is no cron line: hour "25": value must be in range 0..=23; found 25
+        saggar.toml:8:16: task.t.schedule: invalid cron line "15 25 * * *": hour "25": value must be in range 0..=23; found 25
           hint: write minute hour day-of-month month day-of-week in UTC, such as "15 23 * * *""#]],
     );
     check_manifest(
         "[task.t]\nplugin = \"a\"\nschedule = \"@daily\"\n",
         expect![[r#"
-        saggar.toml:8:13: task.t.schedule: "@daily" is no cron line: 1 fields: expected 5, minute hour day-of-month month day-of-week
+        saggar.toml:8:13: task.t.schedule: invalid cron line "@daily": 1 fields: expected 5, minute hour day-of-month month day-of-week
           hint: write minute hour day-of-month month day-of-week in UTC, such as "15 23 * * *""#]],
     );
     check_manifest(
         "[task.t]\nplugin = \"a\"\nschedule = \"0 0 30 2 *\"\n",
         expect![[r#"
-        saggar.toml:8:13: task.t.schedule: "0 0 30 2 *" is no cron line: never comes
+        saggar.toml:8:13: task.t.schedule: invalid cron line "0 0 30 2 *": this date never occurs
           hint: write minute hour day-of-month month day-of-week in UTC, such as "15 23 * * *""#]],
     );
 }
@@ -135,14 +135,14 @@ fn pipeline_cycles_are_reported() {
     check_manifest(
         &format!("{task}{}{}{}", step("x", "\"z\""), step("y", "\"x\""), step("z", "\"y\"")),
         expect![[r#"
-            saggar.toml:15:10: [pipeline.p] goes in a circle: x after z after y after x
-              hint: leave one of these `after` out"#]],
+            saggar.toml:15:10: [pipeline.p] has a cycle: x after z after y after x
+              hint: remove one of these `after`"#]],
     );
     check_manifest(
         &format!("{task}{}", step("x", "\"x\"")),
         expect![[r#"
-        saggar.toml:11:10: [pipeline.p] goes in a circle: x after x
-          hint: leave one of these `after` out"#]],
+        saggar.toml:11:10: [pipeline.p] has a cycle: x after x
+          hint: remove one of these `after`"#]],
     );
     check_manifest(
         &format!("{task}{}{}", step("x", "\"w\""), step("x", "")),
@@ -161,8 +161,8 @@ fn preemptible_steps_must_be_resumable_or_idempotent() {
     check_manifest(
         &format!("[task.t]\nplugin = \"a\"\n{step}"),
         expect![[r#"
-        saggar.toml:11:15: pipeline.p.step[0]: preemptible, but it can neither go on nor begin again
-          hint: say idempotent = true or checkpoint = true, or give its task a checkpoint"#]],
+        saggar.toml:11:15: pipeline.p.step[0]: preemptible, but it can be neither resumed nor repeated
+          hint: set idempotent = true or checkpoint = true, or give its task a checkpoint"#]],
     );
     check_manifest(&format!("[task.t]\nplugin = \"a\"\n{step}idempotent = true\n"), expect!["taken"]);
     check_manifest(&format!("[task.t]\nplugin = \"a\"\ncheckpoint = {{ every = \"30s\" }}\n{step}"), expect!["taken"]);
@@ -178,7 +178,7 @@ fn pipeline_placeholders_are_checked() {
               hint: did you mean "steps"?
             saggar.toml:13:37: [pipeline.p] has no step "y"
               hint: its steps are: x
-            saggar.toml:13:65: ${env.HOME} is no placeholder
+            saggar.toml:13:65: unknown placeholder ${env.HOME}
               hint: write ${params.NAME} or ${steps.NAME.outputs.WORD}"#]],
     );
 }
@@ -233,7 +233,7 @@ fn values_of_the_wrong_type_are_reported() {
               hint: such as "preempted"
             saggar.toml:13:12: task.t.secrets[0]: expected a text in quotes, got 1
               hint: such as "1"
-            saggar.toml:16:11: model.m.traffic: the shares make 10, expected 100
+            saggar.toml:16:11: model.m.traffic: the shares sum to 10, expected 100
               hint: such as { stable = 90, canary = 10 }
             saggar.toml:17:14: model.m.keep_alive: expected a time such as "5m" or "0s", or "forever", got "5"
               hint: `saggar check --schema` shows what every key takes"#]],
@@ -242,12 +242,12 @@ fn values_of_the_wrong_type_are_reported() {
         "[task.t]\nplugin = \"a\"\ndata = [\"mnist/x\", { from = \"m\" }, { from = \"n\", to = \"data\" }, \"o:/data\"]\n\
          init_from = \"mnist\"\n[plugin.b]\nsource = \"b\"\nbuild = { command = \"\", watch = [\"../x\"] }\n",
         expect![[r#"
-            saggar.toml:8:9: task.t.data[0]: "mnist/x" names no data: expected such as mnist, mnist/1 or job:mnist-7/output
+            saggar.toml:8:9: task.t.data[0]: invalid data "mnist/x": expected a dataset or a job's output, such as mnist, mnist/1 or job:mnist-7/output
               hint: write such as "mnist/1:/data"
-            saggar.toml:8:36: task.t.data[2]: "data" is no mount point: expected an absolute path such as /data
+            saggar.toml:8:36: task.t.data[2]: invalid mount point "data": expected an absolute path such as /data
               hint: write such as { from = "mnist/1", to = "/data" }
-            saggar.toml:8:65: task.t.data[3]: two datasets are to be mounted at /data
-              hint: give each its own place: { from = "other/1", to = "/other" }
+            saggar.toml:8:65: task.t.data[3]: two datasets are mounted at /data
+              hint: give each a different mount point: { from = "other/1", to = "/other" }
             saggar.toml:9:13: task.t.init_from: expected job:NAME-N, job:NAME-N/checkpoint@STEP or model:NAME@VERSION, got "mnist"
               hint: `saggar check --schema` shows what every key takes
             saggar.toml:11:10: plugin.b.source: expected the path of a component, NAME.wasm, got "b"

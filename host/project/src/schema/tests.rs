@@ -15,7 +15,7 @@ fn schema() -> Value {
     serde_json::from_str(SCHEMA).unwrap()
 }
 
-/// What a schema is without its references.
+/// Returns a schema with its reference resolved.
 fn resolve_reference<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     match schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
         Some(name) => &root["$defs"][name],
@@ -23,7 +23,7 @@ fn resolve_reference<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     }
 }
 
-/// Every table of the schema under the path of its keys, with `*` for names that users choose, and its keys.
+/// Collects every table of the schema with its keys, by the path of its keys, with `*` for user-chosen names.
 fn collect_tables(root: &Value, schema: &Value, path: &str, found: &mut Vec<(String, BTreeSet<String>)>) {
     let schema = resolve_reference(root, schema);
     for alternative in schema["anyOf"].as_array().into_iter().flatten() {
@@ -65,7 +65,7 @@ fn parser_and_schema_accept_the_same_keys() {
     }
 }
 
-/// What in `value` is not as the schema says. As much of JSON Schema as ours uses, patterns left out.
+/// Returns what in `value` violates the schema. Supports the part of JSON Schema that ours uses, except patterns.
 fn schema_violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let schema = resolve_reference(root, schema);
     let mut found = Vec::new();
@@ -103,7 +103,7 @@ fn schema_violations(root: &Value, schema: &Value, value: &Value, path: &str) ->
     if let Some(ways) = schema["anyOf"].as_array() {
         let fits = |way: &Value| schema_violations(root, way, value, path).is_empty();
         if !ways.iter().any(fits) {
-            say("none of the ways");
+            say("matches no alternative");
         }
     }
     for (key, below) in value.as_object().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Why a request is not let in.
+//! The reasons for which a request is refused by access control.
 
 use saggar_store::AccessDenied;
 use saggar_store::keys::KeyScope;
@@ -6,57 +6,57 @@ use thiserror::Error;
 
 use crate::program_version::ProgramVersion;
 
-/// Why a request is not let in.
+/// The reason for which a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AccessError {
     /// No key was sent.
     #[error("a key is needed here")]
     NoKey,
-    /// A key that is none of ours, or no longer. It is not said which.
+    /// The key is unknown or revoked. The error does not say which.
     #[error("the key is not known here")]
     UnknownKey,
-    /// A key whose time is over.
+    /// The key has expired.
     #[error("the key {name} has expired")]
     ExpiredKey {
         /// The key's name.
         name: String,
     },
-    /// A key that may not do this.
+    /// The key lacks a scope.
     #[error("the key {name} lacks the scope {scope}")]
     Scope {
-        /// What it lacks.
+        /// The missing scope.
         scope: KeyScope,
         /// The key's name.
         name: String,
     },
-    /// A key that is limited to other projects.
+    /// The key is limited to other projects.
     #[error("the key {name} is for jobs of {}, not of {project}", if projects.is_empty() { "no project" } else { projects })]
     Project {
         /// The key's name.
         name: String,
-        /// The project that was asked for.
+        /// The requested project.
         project: String,
-        /// Those that it may name.
+        /// The projects of the key.
         projects: String,
     },
-    /// A key that may not do this to this thing.
+    /// The key does not permit this action on this resource.
     #[error(transparent)]
     Refused(#[from] AccessDenied),
-    /// A header that asks for what the key may not do to this thing.
+    /// A header requests an action that the key does not permit on this resource.
     #[error("{header}: {refused}")]
     Header {
-        /// The header, and what it asks for.
+        /// The header and the requested action.
         header: &'static str,
-        /// Why not.
+        /// The reason.
         refused: AccessDenied,
     },
-    /// A key of some projects, where all are shown.
+    /// The key is limited to projects, but the response covers all of them.
     #[error("the key {name} is for {projects}, and the metrics are of every project")]
     AllProjects {
         /// The key's name.
         name: String,
-        /// Those that it is for.
+        /// The projects of the key.
         projects: String,
     },
     /// Too many requests in a short time.
@@ -64,9 +64,9 @@ pub enum AccessError {
     Rate {
         /// The key's name.
         name: String,
-        /// Its rate, as people write it.
+        /// Its rate limit as text.
         rate: String,
-        /// When the next one is let in.
+        /// Seconds until the next request is admitted.
         retry_seconds: u64,
     },
     /// The quota is used up.
@@ -74,12 +74,12 @@ pub enum AccessError {
     Quota {
         /// The key's name.
         name: String,
-        /// Its quota, as people write it.
+        /// Its quota as text.
         quota: String,
-        /// When the next day or month begins.
+        /// Seconds until the next day or month begins.
         retry_seconds: u64,
     },
-    /// A command that may mean other things than this server by what it sends.
+    /// The command's version is incompatible with this server's, so that its request could have another meaning.
     #[error("the command is saggar {client}, and this server is saggar {server}: nothing was changed")]
     VersionSkew {
         /// The command's version.
@@ -87,33 +87,33 @@ pub enum AccessError {
         /// This server's.
         server: ProgramVersion,
     },
-    /// A name that stands for another machine: a web page may have had it point here.
+    /// The host name is not one of this server's. A web page can have made it resolve to this machine (DNS rebinding).
     #[error("this server answers to localhost, not to {host:?}")]
     ForeignHost {
-        /// The name.
+        /// The host name.
         host: String,
     },
-    /// A web page of another site wants to change something.
+    /// A web page of another site attempts a change.
     #[error("a web page of {origin:?} may not do this")]
     CrossSite {
-        /// The site.
+        /// The origin.
         origin: String,
     },
-    /// A request that does not say, or says twice, whom it is for.
+    /// The request has no or several host names.
     #[error("host: expected one name or address, perhaps with a port")]
     BadHost,
-    /// A body whose length proxies in front may see otherwise.
+    /// A body whose length a proxy could interpret differently.
     #[error("transfer-encoding: only `chunked` is taken")]
     TransferEncoding,
 }
 
 impl AccessError {
-    /// The reasons of [`failure_reason`](AccessError::failure).
+    /// The reasons of [`failure_reason`](AccessError::failure_reason).
     pub(crate) const FAILURE_REASONS: [&str; 4] = ["missing", "unknown", "expired", "scope"];
-    /// The reasons of [`rejection_reason`](AccessError::rejection).
+    /// The reasons of [`rejection_reason`](AccessError::rejection_reason).
     pub(crate) const REJECTION_REASONS: [&str; 5] = ["rate", "quota", "cross_site", "bad_head", "version_skew"];
 
-    /// The reason under which it counts as a failure of a client to prove itself.
+    /// Returns the reason under which this counts as an authentication failure, or `None`.
     pub(crate) fn failure_reason(&self) -> Option<&'static str> {
         match self {
             AccessError::NoKey => Some("missing"),
@@ -124,7 +124,8 @@ impl AccessError {
         }
     }
 
-    /// The reason under which it counts as a request that is not taken whoever sends it, or that is one too many.
+    /// Returns the reason under which this counts as a rejected request, which does not depend on the client's rights,
+    /// or `None`.
     pub(crate) fn rejection_reason(&self) -> Option<&'static str> {
         match self {
             AccessError::Rate { .. } => Some("rate"),

@@ -1,4 +1,4 @@
-//! The keys that are good now: the file's, followed while the server runs, with what each used.
+//! The active keys of the key file, which is watched while the server runs, with their usage.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -11,7 +11,7 @@ use super::AccessError;
 use super::rate_limiter::KeyRateLimiter;
 use super::visibility::ProjectScope;
 
-/// A key, and what was used of it.
+/// An active key and its usage.
 #[derive(Debug)]
 pub(super) struct ActiveKey {
     pub(super) record: KeyRecord,
@@ -20,15 +20,15 @@ pub(super) struct ActiveKey {
     limiter: Arc<KeyRateLimiter>,
 }
 
-/// What the file said when it was last read.
+/// The content of the key file when it was last read.
 #[derive(Debug, Default)]
 struct KeyringSnapshot {
-    /// None before the first look.
+    /// `None` before the first read.
     stamp: Option<FileStamp>,
     holders: HashMap<String, Arc<ActiveKey>>,
 }
 
-/// The keys that are good now.
+/// The active keys.
 #[derive(Debug)]
 pub(super) struct Keyring {
     file: KeyFile,
@@ -36,7 +36,7 @@ pub(super) struct Keyring {
     clock: Arc<dyn Clock>,
     began: Instant,
     snapshot: RwLock<Arc<KeyringSnapshot>>,
-    /// Held while the file is read, so that an old content never replaces a new one.
+    /// Held while the file is read, so that old content never replaces new content.
     reading: Mutex<()>,
 }
 
@@ -56,7 +56,7 @@ impl Keyring {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes over what the file says, if it changed. One that cannot be read changes nothing, and is told of once.
+    /// Reloads the file if it has changed. If it cannot be read, keeps the keys and logs the error once.
     pub(super) fn reload(&self) {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.snapshot();
@@ -67,7 +67,7 @@ impl Keyring {
         let holders = match self.file.read() {
             Ok(records) => self.build_active_keys(&before, records),
             Err(error) => {
-                tracing::error!(%error, "keys stay as they were");
+                tracing::error!(%error, "the key file cannot be read; the previous keys stay active");
                 before.holders.clone()
             }
         };
@@ -76,10 +76,10 @@ impl Keyring {
     }
 
     fn build_active_keys(&self, before: &KeyringSnapshot, records: Vec<KeyRecord>) -> HashMap<String, Arc<ActiveKey>> {
-        // At the start, what was used is what was saved.
+        // The saved usage is only read at the start.
         let saved = if before.stamp.is_none() { self.read_saved_usage() } else { BTreeMap::new() };
         let holder = |record: KeyRecord| {
-            // The same holder as long as its key is the same: streams go on where another key was made.
+            // An unchanged key keeps its `ActiveKey`, so that its streams continue when another key changes.
             if let Some(holder) = before.holders.get(&record.id).filter(|holder| holder.record == record) {
                 return (record.id, Arc::clone(holder));
             }
@@ -95,12 +95,12 @@ impl Keyring {
 
     fn read_saved_usage(&self) -> BTreeMap<String, KeyUsage> {
         self.usage.read().unwrap_or_else(|error| {
-            tracing::warn!(%error, "what keys used is not known: their quotas begin anew");
+            tracing::warn!(%error, "the saved usage of keys cannot be read: quotas start at 0");
             BTreeMap::new()
         })
     }
 
-    /// The holder of the key with this text. One that was made a moment ago is good at once.
+    /// Returns the active key with this text. A key that was just created is accepted immediately.
     pub(super) fn authenticate(&self, text: &str) -> Result<Arc<ActiveKey>, AccessError> {
         let id = key_id(text).ok_or(AccessError::UnknownKey)?;
         let look = || self.snapshot().holders.get(id).cloned();
@@ -115,7 +115,8 @@ impl Keyring {
         Ok(holder)
     }
 
-    /// Counts a request. One that its rate refuses is not counted to its quota.
+    /// Counts a request against the rate limit and the quota. One that the rate limit refuses does not count against
+    /// the quota.
     pub(super) fn count_request(&self, holder: &ActiveKey) -> Result<(), AccessError> {
         let name = || holder.record.name.clone();
         if let Some(rate) = holder.record.rate {
@@ -130,7 +131,7 @@ impl Keyring {
         Ok(())
     }
 
-    /// Every key, oldest first, with what it used in its quota's present time.
+    /// Returns every key, oldest first, with its usage in the current quota period.
     pub(super) fn list_keys(&self) -> Vec<(KeyRecord, u64)> {
         let now_ms = self.clock.now_ms();
         let used = |holder: &ActiveKey| holder.record.requests_used(holder.limiter.quota_used(), now_ms);
@@ -140,7 +141,7 @@ impl Keyring {
         keys
     }
 
-    /// Writes down what was used, if anything was since the last time.
+    /// Saves the usage if it has changed.
     pub(super) fn save_usage(&self) {
         let known = self.snapshot();
         if known.holders.values().filter(|holder| holder.limiter.take_unsaved()).count() == 0 {
@@ -148,7 +149,7 @@ impl Keyring {
         }
         let used = known.holders.iter().map(|(id, holder)| (id.clone(), holder.limiter.quota_used())).collect();
         if let Err(error) = self.usage.write(&used) {
-            tracing::warn!(%error, "what keys used is not saved");
+            tracing::warn!(%error, "the usage of keys cannot be saved");
         }
     }
 }

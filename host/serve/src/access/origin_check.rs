@@ -1,9 +1,9 @@
-//! Web pages: what keeps those of other sites from using a server that asks for no key.
+//! Protection against web pages of other sites on listeners that require no key.
 //!
-//! A browser lets any page send requests to any address; this machine's too. Two things tell them apart. A page of another
-//! site names its `VersionOrigin`, and may not change anything. A page whose own name was made to point at this machine (DNS
-//! rebinding) counts as the same site to its browser, but its requests carry that name as `RequestHost`, and a door of this
-//! machine answers only to addresses, `localhost` and names it was given. `curl`, clients and the console send neither a
+//! A browser lets any page send requests to any address, including this machine's. Two headers identify such requests.
+//! A page of another site sends its `Origin`, and must not change anything. A page whose host name was made to resolve
+//! to this machine (DNS rebinding) is same-site for its browser, but its requests carry that name as `Host`. A local
+//! listener accepts only addresses, `localhost` and configured names. `curl`, clients and the console send neither a
 //! foreign origin nor a foreign host. Nothing here allocates unless it refuses.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,13 +14,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use super::{AccessError, is_safe};
 use crate::limits::HOST_BYTES_MAX;
 
-/// What browsers say of the page that sends a request.
+/// The header in which browsers describe the page that sends a request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The name or address a request is for, and the port.
+/// The host name or address of a request, and the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RequestHost<'a> {
-    /// With brackets where it is an IPv6 address.
+    /// In brackets if it is an IPv6 address.
     name: &'a str,
     port: &'a str,
 }
@@ -44,12 +44,12 @@ impl<'a> RequestHost<'a> {
         (name_good && port_good).then_some(RequestHost { name, port })
     }
 
-    /// Whether it is an address, which no one can make point elsewhere.
+    /// Returns whether it is an address, which cannot be made to resolve elsewhere.
     fn is_address(&self) -> bool {
         self.name.starts_with('[') || self.name.parse::<Ipv4Addr>().is_ok()
     }
 
-    /// Whether it is a name that always means this machine.
+    /// Returns whether it is a name that always refers to this machine.
     fn is_localhost(&self) -> bool {
         let name = self.name.strip_suffix('.').unwrap_or(self.name);
         let end = name.len().saturating_sub("localhost".len());
@@ -57,7 +57,7 @@ impl<'a> RequestHost<'a> {
         ends && (end == 0 || name.as_bytes()[end - 1] == b'.')
     }
 
-    /// Whether it means this machine, whoever asks.
+    /// Returns whether it is a loopback address or a localhost name.
     fn is_local(&self) -> bool {
         let inner = self.name.trim_start_matches('[').trim_end_matches(']');
         let loopback = inner.parse().is_ok_and(|ip: std::net::IpAddr| ip.to_canonical().is_loopback());
@@ -65,7 +65,7 @@ impl<'a> RequestHost<'a> {
     }
 }
 
-/// The one value of a header.
+/// Returns the value of a header, or an error if there are several.
 fn single_header(headers: &HeaderMap, name: impl header::AsHeaderName) -> Result<Option<&HeaderValue>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -74,7 +74,7 @@ fn single_header(headers: &HeaderMap, name: impl header::AsHeaderName) -> Result
     }
 }
 
-/// Whom the request is for; none where it does not say, as HTTP/1.0 need not.
+/// Returns the host of the request, or `None` if it names none, which HTTP/1.0 permits.
 fn request_host(request: &Request) -> Result<Option<RequestHost<'_>>, AccessError> {
     let header = single_header(request.headers(), header::HOST).map_err(|()| AccessError::BadHost)?;
     let header = header.map(|value| value.to_str().map_err(|_| AccessError::BadHost)).transpose()?;
@@ -89,8 +89,8 @@ fn request_host(request: &Request) -> Result<Option<RequestHost<'_>>, AccessErro
     }
 }
 
-/// Refuses what proxies in front of the server may read otherwise than it does. The rest of that, such as two lengths,
-/// never gets past the parser.
+/// Refuses heads that a proxy in front of the server could interpret differently. The parser refuses other such cases,
+/// such as two lengths.
 pub(super) fn check_head(request: &Request) -> Result<(), AccessError> {
     request_host(request)?;
     match single_header(request.headers(), header::TRANSFER_ENCODING) {
@@ -100,7 +100,7 @@ pub(super) fn check_head(request: &Request) -> Result<(), AccessError> {
     }
 }
 
-/// Refuses a name that is none of this machine's and not among `known`.
+/// Refuses a host name that does not refer to this machine and is not in `known`.
 pub(super) fn check_host(request: &Request, known: &[String]) -> Result<(), AccessError> {
     match request_host(request)? {
         Some(host) if !host.is_address() && !host.is_localhost() => {
@@ -113,7 +113,7 @@ pub(super) fn check_host(request: &Request, known: &[String]) -> Result<(), Acce
     }
 }
 
-/// Refuses changes that a page of another site asks for. Pages that this machine serves are no strangers.
+/// Refuses changes requested by a page of another site. Pages that this machine serves are permitted.
 pub(super) fn check_origin(request: &Request) -> Result<(), AccessError> {
     if is_safe(request.method()) {
         return Ok(());
@@ -135,7 +135,7 @@ pub(super) fn check_origin(request: &Request) -> Result<(), AccessError> {
     }
 }
 
-/// Whether a page of this origin comes from the server itself or from this machine.
+/// Returns whether a page of this origin comes from the server or from this machine.
 fn is_own_origin(origin: &[u8], host: Option<RequestHost<'_>>) -> bool {
     let Ok(origin) = std::str::from_utf8(origin) else { return false };
     let rest = origin.strip_prefix("http://").map(|rest| (rest, "80"));

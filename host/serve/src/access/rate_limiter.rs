@@ -1,4 +1,4 @@
-//! What a key used: of its rate, as a bucket of tokens that refills; of its quota, as a count for the day or month.
+//! The usage of a key: a token bucket for its rate limit, and a request count per day or month for its quota.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 use saggar_store::UnixMillis;
 use saggar_store::keys::{KeyUsage, RateLimit, RequestQuota};
 
-/// What one key used.
+/// The usage of one key.
 #[derive(Debug, Default)]
 pub(super) struct KeyRateLimiter {
-    /// When the bucket will be full again, in nanoseconds of a clock that only goes forward: one number says how full it
-    /// is at any time.
+    /// The time at which the bucket will be full, in nanoseconds of a monotonic clock. This determines its fill level
+    /// at any time.
     full_at: AtomicU64,
     used: Mutex<KeyUsage>,
-    /// Whether `quota_used` changed since it was saved.
+    /// Whether `quota_used` has changed since it was saved.
     unsaved: AtomicBool,
 }
 
@@ -22,7 +22,8 @@ impl KeyRateLimiter {
         KeyRateLimiter { used: Mutex::new(used), ..KeyRateLimiter::default() }
     }
 
-    /// Takes a token, or tells after how many seconds there is one. A bucket holds as many as come in its time.
+    /// Takes a token. If the bucket is empty, returns the seconds until one is available. The capacity is the number of tokens
+    /// per rate window.
     pub(super) fn take_token(&self, rate: RateLimit, now_ns: u64) -> Result<(), u64> {
         let window = u64::from(rate.seconds) * 1_000_000_000;
         let token = (window / u64::from(rate.requests)).max(1);
@@ -39,11 +40,11 @@ impl KeyRateLimiter {
         }
     }
 
-    /// Counts a request, or tells after how many seconds counting begins anew.
+    /// Counts a request. Returns the seconds until the next quota period if the quota is exhausted.
     pub(super) fn count_against_quota(&self, quota: RequestQuota, now_ms: UnixMillis) -> Result<(), u64> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let (since_ms, end_ms) = quota.period.window(now_ms);
-        // Only forward: a clock that is set back does not give a used quota anew.
+        // Only forward: setting the clock back does not reset a used quota.
         if since_ms > used.since_ms {
             *used = KeyUsage { since_ms, requests: 0 };
         }
@@ -55,12 +56,12 @@ impl KeyRateLimiter {
         Ok(())
     }
 
-    /// What was used since the last day or month began.
+    /// Returns the usage in the current day or month.
     pub(super) fn quota_used(&self) -> KeyUsage {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something is to be saved. Then it counts as saved.
+    /// Returns whether there is unsaved usage, and marks it as saved.
     pub(super) fn take_unsaved(&self) -> bool {
         self.unsaved.swap(false, Ordering::Relaxed)
     }
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(spent.take_token(rate, 5 * SECOND), Err(1));
         assert_eq!(spent.take_token(rate, 5 * SECOND + SECOND / 4), Ok(()));
         assert_eq!(spent.take_token(rate, 5 * SECOND + SECOND / 4), Err(1));
-        // An idle hour fills it once, not 3600 times.
+        // An idle hour fills the bucket once, not 3600 times.
         let taken = (0..10).filter(|_| spent.take_token(rate, 3600 * SECOND).is_ok()).count();
         assert_eq!(taken, 4);
         let hourly = RateLimit { requests: 2, seconds: 3600 };
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(spent.count_against_quota(daily, evening + 2000), Ok(()));
         assert_eq!(spent.quota_used(), KeyUsage { since_ms: timestamp_ms("2026-03-01T00:00:00Z"), requests: 1 });
         assert!(spent.take_unsaved() && !spent.take_unsaved());
-        // Set back, the clock gives nothing: the rest of the newer day is all there is.
+        // Setting the clock back resets nothing: only the rest of the later day's quota is left.
         assert_eq!(spent.count_against_quota(daily, evening), Ok(()));
         assert!(spent.count_against_quota(daily, evening).is_err());
         let month = |now: &str| QuotaPeriod::Month.window(timestamp_ms(now));

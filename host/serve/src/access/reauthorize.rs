@@ -1,5 +1,5 @@
-//! Whether the key of an answer that goes on for long is still good: it was looked at when the request came, and a stream
-//! may last for days.
+//! Checks repeatedly that the key of a long-running response is still valid. The key was checked when the request
+//! arrived, but a stream can last for days.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use saggar_store::clock::UnixMillis;
 
 use super::keyring::ActiveKey;
 
-/// The key that a request came with, where it needed one.
+/// The key of a request, or `None` if none was required.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamAuthorization(Option<Weak<ActiveKey>>);
 
@@ -19,7 +19,8 @@ impl StreamAuthorization {
         StreamAuthorization(Some(Arc::downgrade(holder)))
     }
 
-    /// False once the key was revoked, was changed, or has expired. Its client asks again, and is judged anew.
+    /// Returns false if the key was revoked or changed or has expired. The client must then send a new request, which
+    /// is authorized again.
     pub(crate) fn is_still_valid(&self, now_ms: UnixMillis) -> bool {
         let good = |holder: &Weak<ActiveKey>| holder.upgrade().is_some_and(|holder| !holder.record.is_expired(now_ms));
         self.0.as_ref().is_none_or(good)

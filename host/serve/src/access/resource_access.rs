@@ -1,5 +1,5 @@
-//! What a request may do to models, datasets and secrets: each belongs to projects, or to none, and the table of effects
-//! says the rest. A dataset that a key may not read is to it as one that there is not.
+//! Authorization for models, datasets and secrets. Each belongs to projects or to none, and the table of actions
+//! defines the rest. To a key without read access, a dataset does not exist.
 
 use std::future::Future;
 
@@ -11,17 +11,17 @@ use saggar_store::{
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// Whether rights let do something to a model.
+/// Checks that the rights permit an action on a model.
 ///
 /// # Errors
-/// `AccessDenied`. Names of models are visible to every key, so a refusal need not look like a missing model.
+/// Returns `AccessDenied`. Names of models are visible to every key, so a refusal need not look like a missing model.
 pub(crate) async fn check_model(
     app: &AppState,
     rights: &AccessRights,
     effect: AccessAction,
     model: &str,
 ) -> Result<(), ApiError> {
-    // Without a limit nothing is read.
+    // Without a limit to projects, nothing needs to be read.
     if rights.projects().is_none() {
         return Ok(rights.check(effect, model, None)?);
     }
@@ -37,10 +37,10 @@ pub(crate) async fn check_model(
     app.run_blocking(check).await
 }
 
-/// Does something to a model, where rights allow it.
+/// Runs `work` on a model if the rights permit it.
 ///
 /// # Errors
-/// As [`check_model`]; those of `work`.
+/// Returns the errors of [`check_model`] and of `work`.
 pub(crate) async fn change_model<T>(
     app: &AppState,
     rights: &AccessRights,
@@ -52,10 +52,11 @@ pub(crate) async fn change_model<T>(
     work.await
 }
 
-/// Makes a version of a model, new or not, where rights allow it. A new model belongs to the projects of the key.
+/// Publishes a version of a model, new or existing, if the rights permit it. A new model belongs to the projects of the
+/// key.
 ///
 /// # Errors
-/// `AccessDenied`; those of `work`, after which a new model's name is free again.
+/// Returns `AccessDenied`, or the errors of `work`, after which a new model's name is free again.
 pub(crate) async fn publish_model_version<T>(
     app: &AppState,
     rights: &AccessRights,
@@ -80,10 +81,10 @@ pub(crate) async fn publish_model_version<T>(
     done
 }
 
-/// The version of a dataset that `reference` means, where rights let do something to it. Blocks.
+/// Returns the dataset version that `reference` refers to if the rights permit the action. Blocks.
 ///
 /// # Errors
-/// `NotFound`, the same where there is none and where the dataset is hidden, whatever `effect` is; `AccessDenied`.
+/// Returns `NotFound` if the dataset does not exist or is hidden, whatever the `effect`, or `AccessDenied`.
 pub(crate) fn find_dataset(
     parts: &crate::AppParts,
     rights: &AccessRights,
@@ -92,7 +93,7 @@ pub(crate) fn find_dataset(
 ) -> Result<DatasetInfo, ApiError> {
     let missing = || DatasetError::NotFound { kind: "dataset", name: reference.to_owned() };
     let name = reference.split('/').next().unwrap_or_default();
-    // Without a limit nothing is read.
+    // Without a limit to projects, nothing needs to be read.
     let projects = match rights.projects() {
         Some(_) => parts.dataset_projects().recorded_projects(name)?,
         None => None,
@@ -108,11 +109,12 @@ pub(crate) fn find_dataset(
     Ok(info)
 }
 
-/// Makes a version of a dataset, new or not, where rights allow it. A new one belongs to `project`, or else to the projects of
-/// the key. Blocks.
+/// Creates a version of a dataset, new or existing, if the rights permit it. A new dataset belongs to `project`, or
+/// else to the projects of the key. Blocks.
 ///
 /// # Errors
-/// `Conflict` where a dataset that is hidden has the name; `AccessDenied`; those of `work`, after which a new name is free again.
+/// Returns `Conflict` if a hidden dataset has the name, `AccessDenied`, or the errors of `work`, after which a new name
+/// is free again.
 pub(crate) fn push_dataset_version<T>(
     parts: &crate::AppParts,
     rights: &AccessRights,
@@ -130,17 +132,17 @@ pub(crate) fn push_dataset_version<T>(
     done
 }
 
-/// Whether [`push_dataset_version`] would be allowed now. Blocks.
+/// Checks that [`push_dataset_version`] would be permitted now. Blocks.
 ///
 /// # Errors
-/// As there.
+/// Returns the same errors.
 pub(crate) fn check_push(parts: &crate::AppParts, rights: &AccessRights, name: &str) -> Result<(), ApiError> {
     let projects = parts.dataset_projects();
     let asked = projects.check_claim(name, &VersionClaim { effect: AccessAction::PushDataset, rights, project: None });
     asked.map_err(|error| dataset_name_conflict(&projects, name, error))
 }
 
-/// Names are of the whole server: one that a hidden dataset has cannot be had, and what has it stays.
+/// Converts the error. Names are unique on the server, so the name of a hidden dataset cannot be used.
 fn dataset_name_conflict(projects: &ProjectAssignments, name: &str, error: ProjectsError) -> ApiError {
     match error {
         ProjectsError::Refused(AccessDenied::Project { .. })

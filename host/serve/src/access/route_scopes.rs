@@ -1,23 +1,23 @@
-//! What each route asks of a key: the effect that it has, whose scope the table of effects (`saggar_store::rights`) says. A
-//! route that is not in the table wants `admin`; a test walks all routes so that there is none.
+//! The access requirement of each route: its action, for which `saggar_store::rights` defines the scope. A route that
+//! is not in the table requires `admin`. A test checks that every route is in the table.
 
 use std::collections::HashMap;
 
 use axum::http::Method;
 use saggar_store::AccessAction;
 
-/// What a route asks for at a guarded door.
+/// The requirement of a route on a protected listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteRequirement {
-    /// Nothing: probes, and files that show no state.
+    /// No key: probes, and files that reveal no state.
     Nothing,
-    /// Nothing for a browser's page, which is the same for everybody; any key for what programs read.
+    /// No key for a browser's page, which is the same for all clients. Any key for programs.
     Page,
     /// Any key.
     Key,
-    /// Nothing on this machine, `metrics:read` elsewhere.
+    /// No key on this machine, `metrics:read` elsewhere.
     Metrics,
-    /// A key that may do this.
+    /// A key that permits this action.
     Effect(AccessAction),
 }
 
@@ -27,12 +27,12 @@ const PUT: Method = Method::PUT;
 const DELETE: Method = Method::DELETE;
 const OPTIONS: Method = Method::OPTIONS;
 
-/// A route that has this effect.
+/// Returns the requirement of a route with this action.
 const fn requires_effect(effect: AccessAction) -> RouteRequirement {
     RouteRequirement::Effect(effect)
 }
 
-/// Every route and method, as `AppState::routes` has them. Methods that read stand for `HEAD` too.
+/// Every route and method, as in `AppState::routes`. `GET` also covers `HEAD`.
 const ROUTE_REQUIREMENTS: &[(Method, &str, RouteRequirement)] = &[
     (GET, "/", RouteRequirement::Page),
     (POST, "/", requires_effect(AccessAction::Predict)),
@@ -142,7 +142,7 @@ const ROUTE_REQUIREMENTS: &[(Method, &str, RouteRequirement)] = &[
     (DELETE, "/api/v1/keys/{name}", requires_effect(AccessAction::ManageKeys)),
 ];
 
-/// The table, ready to be asked.
+/// The table of requirements, indexed by route.
 #[derive(Debug)]
 pub(crate) struct RouteScopes(HashMap<&'static str, Vec<(Method, RouteRequirement)>>);
 
@@ -155,22 +155,22 @@ impl RouteScopes {
         RouteScopes(needs)
     }
 
-    /// What the table says of a route's template and a method.
+    /// Returns the table's requirement for a route template and a method.
     pub(crate) fn find(&self, route: &str, method: &Method) -> Option<RouteRequirement> {
         let method = if *method == Method::HEAD { &GET } else { method };
         let methods = self.0.get(route)?;
         methods.iter().find(|(listed, _)| listed == method).map(|(_, need)| *need)
     }
 
-    /// What a route asks for; what the table does not have is for `admin` alone. No route at all may still be a path that the
-    /// default model declares.
+    /// Returns the requirement of a route. A route that is not in the table requires `admin`. A path without a route
+    /// can be one that the default model declares, which requires the right to predict.
     pub(crate) fn requirement(&self, route: Option<&str>, method: &Method) -> RouteRequirement {
         route.map_or(requires_effect(AccessAction::Predict), |route| {
             self.find(route, method).unwrap_or(requires_effect(AccessAction::Administer))
         })
     }
 
-    /// Every route and method that the table has.
+    /// Returns every route and method in the table.
     #[cfg(test)]
     pub(crate) fn all_routes() -> impl Iterator<Item = (&'static str, &'static Method)> {
         ROUTE_REQUIREMENTS.iter().map(|(method, route, _)| (*route, method))

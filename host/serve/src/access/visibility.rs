@@ -1,12 +1,13 @@
-//! What a request may see of jobs: the one place that decides it.
+//! Visibility: the jobs that a request can see. This is the only place that decides it.
 //!
-//! A key may be limited to projects. For its requests a job of another project is not there: [`ProjectScope::find_job`] answers with the
-//! very error of a job that there is not, and lists are made with [`ProjectScope::sees`] or [`ProjectScope::projects`]. Handlers get a
-//! route's `{job}` as a [`VisibleJob`] and look up names that come in bodies by [`ProjectScope::find_job`]; a test walks every route, and
-//! another one keeps handlers from asking the records by themselves.
+//! A key can be limited to projects. For its requests, [`ProjectScope::find_job`] returns the same error for a job of
+//! another project as for a missing job, and lists are filtered with [`ProjectScope::contains_project`] or
+//! [`ProjectScope::projects`]. Handlers extract a route's `{job}` as a [`VisibleJob`] and look up names in bodies with
+//! [`ProjectScope::find_job`]. One test covers every route, and another prevents handlers from reading the records
+//! directly.
 //!
-//! Models, datasets and secrets have lists of projects, which are looked at in `things`; plugins and devices are shared by
-//! all.
+//! Models, datasets and secrets have lists of projects, which `resource_access` checks. Plugins and devices are shared
+//! by all projects.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,56 +25,58 @@ use super::AccessError;
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// What a request may see and do. A request without this extension may everything.
+/// The scope of a request. A request without this extension can see and do everything.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProjectScope(Arc<AccessRights>);
 
 impl ProjectScope {
-    /// What the holder of a key may see.
+    /// Returns the scope of a key.
     pub(super) fn from_key(key: &KeyRecord) -> ProjectScope {
         ProjectScope::from_rights(AccessRights::from_key(key))
     }
 
-    /// What whoever has these rights may see.
+    /// Returns the scope of these rights.
     pub(crate) fn from_rights(rights: AccessRights) -> ProjectScope {
         ProjectScope(Arc::new(rights))
     }
 
-    /// What the request with these extensions may see.
+    /// Returns the scope of the request with these extensions.
     pub(crate) fn from_extensions(extensions: &Extensions) -> ProjectScope {
         extensions.get::<ProjectScope>().cloned().unwrap_or_default()
     }
 
-    /// The rights of the request's key.
+    /// Returns the rights of the request's key.
     pub(crate) fn rights(&self) -> &AccessRights {
         &self.0
     }
 
-    /// Whether jobs of this project are there for it.
+    /// Returns whether the request can see jobs of this project.
     pub(crate) fn contains_project(&self, project: &str) -> bool {
         self.0.includes_project(project)
     }
 
-    /// Whether what this key used is there for it: who sees some projects alone sees no key but its own.
+    /// Returns whether the request can see the usage of this key. A key that is limited to projects sees only its own
+    /// usage.
     pub(crate) fn shows_key(&self, key: &str) -> bool {
         self.0.projects().is_none() || self.0.key() == Some(key)
     }
 
-    /// The projects, for a filter of jobs; none where all are seen.
+    /// Returns the projects, for a filter of jobs, or `None` if all are visible.
     pub(crate) fn projects(&self) -> Option<Vec<String>> {
         self.0.projects().map(<[String]>::to_vec)
     }
 
-    /// The job of this name or identifier, as far as it is there for the request.
+    /// Returns the job of this name or identifier if it is visible.
     ///
     /// # Errors
-    /// `NotFound`, the same where there is none and where it is hidden; `Records`.
+    /// Returns `NotFound` if the job does not exist or is hidden, or `Records`.
     pub(crate) async fn find_job(&self, jobs: &JobService, name: &str) -> Result<JobRecord, JobError> {
         let job = jobs.get(name).await?;
         if self.contains_project(&job.project) { Ok(job) } else { Err(JobError::no_job(name)) }
     }
 
-    /// Names of jobs, given as project and name, those that are hidden as their number: `digits-2 and 1 of other projects`.
+    /// Formats names of jobs, given as project and name. Hidden ones are replaced by their count: `digits-2 and 1 of
+    /// other projects`.
     pub(crate) fn visible_job_names<'a>(&self, jobs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
         let (seen, hidden): (Vec<_>, Vec<_>) = jobs.partition(|(project, _)| self.contains_project(project));
         let seen: Vec<&str> = seen.into_iter().map(|(_, name)| name).collect();
@@ -85,10 +88,10 @@ impl ProjectScope {
         }
     }
 
-    /// Whether a job of this project may be submitted.
+    /// Checks that a job of this project can be submitted.
     ///
     /// # Errors
-    /// `Project`, with those that the key has.
+    /// Returns `Project` with the key's projects.
     pub(crate) fn check_submission(&self, project: &str) -> Result<(), AccessError> {
         match (self.0.key(), self.0.projects()) {
             (Some(name), Some(projects)) if !self.contains_project(project) => {
@@ -99,8 +102,8 @@ impl ProjectScope {
         }
     }
 
-    /// The idempotency key of a submission to this project. Those of a limited key hold for the project alone: the same text
-    /// must not bring up a job that somebody submitted to another one.
+    /// Returns the idempotency key of a submission to this project. For a limited key it is prefixed by the project, so
+    /// that the same text does not return a job that another client submitted to another project.
     pub(crate) fn idempotency_key(&self, project: &str, key: String) -> String {
         if self.0.projects().is_none() || key.is_empty() { key } else { format!("project {project} {key}") }
     }
@@ -114,8 +117,8 @@ impl<S: Sync> FromRequestParts<S> for ProjectScope {
     }
 }
 
-/// The job that a route's `{job}` names, where it is there for the request. It is looked up before the body is read, so
-/// that nothing of a request tells a hidden job from one that there is not.
+/// The job that a route's `{job}` names, if it is visible to the request. It is looked up before the body is read, so
+/// that a request cannot distinguish a hidden job from a missing one.
 #[derive(Debug)]
 pub(crate) struct VisibleJob(pub(crate) JobRecord);
 

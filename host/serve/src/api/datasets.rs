@@ -1,4 +1,4 @@
-//! `/api/v1/datasets`: versions, and uploads in chunks that can be cut off and gone on with.
+//! `/api/v1/datasets`: dataset versions, and resumable uploads in chunks.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl JsonBody for DatasetFromJobRequest {
     const EXAMPLE: &'static str = r#"{"job": "digits-1", "path": "predictions.safetensors"}"#;
 }
 
-/// `GET /api/v1/datasets`.
+/// Handles `GET /api/v1/datasets`.
 pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let rights = sight.rights().clone();
     let list = move |parts: &crate::AppParts| {
@@ -66,21 +66,21 @@ pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Re
     Ok(Json(json!({ "datasets": all })))
 }
 
-/// A version, and the projects that its dataset belongs to.
+/// A dataset version, and the projects that its dataset belongs to.
 struct DatasetWithProjects {
     info: DatasetInfo,
     projects: Vec<String>,
 }
 
 impl DatasetWithProjects {
-    /// Blocks.
+    /// Reads the projects of the dataset. Blocks.
     fn load(parts: &crate::AppParts, info: DatasetInfo) -> Result<DatasetWithProjects, ApiError> {
         let projects = parts.dataset_projects().recorded_projects(&info.name)?.unwrap_or_default();
         Ok(DatasetWithProjects { info, projects })
     }
 }
 
-/// `DELETE /api/v1/datasets/{name}/{version}`: refused while a job that is not over mounts it.
+/// Handles `DELETE /api/v1/datasets/{name}/{version}`. Refused while an unfinished job mounts the version.
 pub(crate) async fn remove(
     State(app): State<AppState>,
     Path((name, version)): Path<(String, String)>,
@@ -93,7 +93,7 @@ pub(crate) async fn remove(
     Ok(Json(json!({ "freed_bytes": removed? })))
 }
 
-/// Removes a version that nobody needs; how many bytes it had.
+/// Removes a version that no unfinished job mounts and returns its size in bytes.
 async fn remove_unused_version(app: &AppState, sight: &ProjectScope, reference: String) -> Result<u64, ApiError> {
     let resolved = reference.clone();
     let _turn = app.reference_lock().write().await;
@@ -106,7 +106,7 @@ async fn remove_unused_version(app: &AppState, sight: &ProjectScope, reference: 
     let mounting = users.active_jobs(&info);
     if !mounting.is_empty() {
         let mounting = sight.visible_job_names(mounting.iter().map(DatasetUser::project_and_name));
-        let reason = format!("jobs that are not over mount it: {mounting}");
+        let reason = format!("unfinished jobs mount it: {mounting}");
         return Err(ApiError::Conflict { what: format!("dataset {reference}"), reason });
     }
     let bytes = info.bytes;
@@ -119,7 +119,7 @@ async fn remove_unused_version(app: &AppState, sight: &ProjectScope, reference: 
     Ok(bytes)
 }
 
-/// `POST /api/v1/datasets/{name}/from-job`: what a job wrote, as a version.
+/// Handles `POST /api/v1/datasets/{name}/from-job`: stores a job's output as a dataset version.
 pub(crate) async fn create_from_job(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -144,22 +144,28 @@ pub(crate) async fn create_from_job(
     app.audit().record(&actor, AuditAction::DatasetPush, &name, &from, &listed);
     let listed = listed?;
     let info = &listed.info;
-    tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken from a job");
+    tracing::info!(
+        dataset = info.name,
+        version = info.version,
+        items = info.items,
+        "dataset created from a job's output"
+    );
     Ok(created(dataset_json(&listed, &DatasetUsers::load(&app).await?, &sight)))
 }
 
-/// One number over all of them: it is only read where datasets came or went.
+/// Sets the metric to the bytes of all datasets together. Called only after a dataset was added or removed, since it
+/// lists all of them.
 fn update_dataset_bytes_metric(parts: &crate::AppParts) -> Result<(), DatasetError> {
     let bytes: u64 = parts.datasets.list()?.iter().map(|info| info.bytes).sum();
     parts.metrics.families.dataset_bytes.with_label_values::<&str>(&[]).set(bytes as f64);
     Ok(())
 }
 
-/// Jobs by the versions of datasets that they mount.
+/// Jobs by the dataset versions that they mount.
 struct DatasetUsers {
-    /// Those that are not over.
+    /// Unfinished jobs.
     active: UsersByVersion,
-    /// The newest of those that are.
+    /// The newest finished jobs.
     finished: UsersByVersion,
 }
 
@@ -184,12 +190,12 @@ impl DatasetUsers {
         Ok(DatasetUsers { active, finished: group_by_version(app.jobs().newest_finished_jobs().await?) })
     }
 
-    /// The jobs that are not over and mount a version.
+    /// Returns the unfinished jobs that mount a version.
     fn active_jobs(&self, info: &DatasetInfo) -> &[DatasetUser] {
         DatasetUsers::lookup(&self.active, info)
     }
 
-    /// The newest jobs that are over and mounted it.
+    /// Returns the newest finished jobs that mounted a version.
     fn finished_jobs(&self, info: &DatasetInfo) -> &[DatasetUser] {
         DatasetUsers::lookup(&self.finished, info)
     }
@@ -214,7 +220,7 @@ fn group_by_version(jobs: Vec<(JobRecord, JobSpec)>) -> UsersByVersion {
     users
 }
 
-/// `POST /api/v1/datasets`: announces an upload and answers which chunks are missing.
+/// Handles `POST /api/v1/datasets`: announces an upload and returns which chunks are missing.
 pub(crate) async fn begin_upload(
     State(app): State<AppState>,
     sight: ProjectScope,
@@ -222,7 +228,7 @@ pub(crate) async fn begin_upload(
 ) -> Result<Json<Value>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.body_reader().read(&parts, body, UPLOAD_MANIFEST_BYTES_MAX).await?;
-    // An announcement may be long: reading it would keep the executor's other tasks waiting.
+    // An announcement can be long: parsing it on the executor would delay other tasks.
     let begin = move |parts: &crate::AppParts| {
         let DatasetUploadRequest { name, files } = json_body::parse_body(&body.bytes)?;
         resource_access::check_push(parts, sight.rights(), &name)?;
@@ -236,7 +242,7 @@ pub(crate) async fn begin_upload(
     Ok(Json(answer))
 }
 
-/// `PUT /api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}`.
+/// Handles `PUT /api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}`.
 pub(crate) async fn put_chunk(
     State(app): State<AppState>,
     Path((_, id, sha256)): Path<(String, String, String)>,
@@ -249,7 +255,7 @@ pub(crate) async fn put_chunk(
     Ok(no_content())
 }
 
-/// `POST /api/v1/datasets/{name}/uploads/{id}/commit`.
+/// Handles `POST /api/v1/datasets/{name}/uploads/{id}/commit`.
 pub(crate) async fn commit_upload(
     State(app): State<AppState>,
     Path((name, id)): Path<(String, String)>,
@@ -271,7 +277,7 @@ pub(crate) async fn commit_upload(
     app.audit().record(&actor, AuditAction::DatasetPush, &name, &detail, &listed);
     let listed = listed?;
     let info = &listed.info;
-    tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken in");
+    tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset uploaded");
     Ok(Json(dataset_json(&listed, &DatasetUsers::load(&app).await?, &sight)).into_response())
 }
 

@@ -1,4 +1,4 @@
-//! `GET /api/v1/devices`: what this machine computes with.
+//! `GET /api/v1/devices`: the compute devices of this machine.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use crate::limits::DEVICE_LIST_TIME_MAX;
 /// A device of this machine.
 #[derive(Clone, Debug)]
 pub struct MachineDevice {
-    /// What it is.
+    /// Name, type and memory of the device.
     pub info: DeviceInfo,
     /// Whether models predict on it.
     pub serves: bool,
-    /// Jobs that may run on it at once.
+    /// The number of jobs that can run on it at once.
     pub job_slots: usize,
 }
 
-/// The devices of this machine. Finding them takes a while, for which the server's start does not wait, but whoever asks
-/// for them does.
+/// The devices of this machine. Enumerating them takes a while: the server's start does not wait for it, but requests
+/// that need the list do.
 #[derive(Debug)]
 pub struct DeviceInventory(watch::Sender<DeviceSearch>);
 
@@ -35,22 +35,22 @@ struct DeviceSearch {
 }
 
 impl DeviceInventory {
-    /// The names of all of them.
+    /// Returns the names of all devices.
     pub(crate) async fn names(&self) -> Vec<String> {
         self.list().await.into_iter().map(|device| device.info.name).collect()
     }
 
-    /// All of them.
+    /// Creates an inventory that is complete.
     pub fn new(devices: Vec<MachineDevice>) -> DeviceInventory {
         DeviceInventory(watch::Sender::new(DeviceSearch { found: devices, is_finished: true }))
     }
 
-    /// Those that are known before the search for all of them is over.
+    /// Creates an inventory of the devices known before enumeration has finished.
     pub fn with_search_pending(known: Vec<MachineDevice>) -> DeviceInventory {
         DeviceInventory(watch::Sender::new(DeviceSearch { found: known, is_finished: false }))
     }
 
-    /// The search is over, and found these; where it found nothing, those that were known are all.
+    /// Ends the enumeration with the devices found. If `devices` is empty, the devices already known are kept.
     pub fn finish_search(&self, devices: Vec<MachineDevice>) {
         self.0.send_modify(|search| {
             search.is_finished = true;
@@ -60,7 +60,7 @@ impl DeviceInventory {
         });
     }
 
-    /// What was found, when the search is over or has taken too long.
+    /// Returns the devices once the enumeration has finished or has taken longer than `DEVICE_LIST_TIME_MAX`.
     async fn list(&self) -> Vec<MachineDevice> {
         let mut search = self.0.subscribe();
         let _ = timeout(DEVICE_LIST_TIME_MAX, search.wait_for(|search| search.is_finished)).await;
@@ -68,7 +68,7 @@ impl DeviceInventory {
     }
 }
 
-/// `GET /api/v1/devices`.
+/// Handles `GET /api/v1/devices`.
 pub(crate) async fn list(State(app): State<AppState>) -> Json<Value> {
     let device = |device: &MachineDevice| {
         let info = &device.info;

@@ -1,5 +1,5 @@
-//! Places among the streams of events: each looks at the records for itself, so there are only so many, and nobody has
-//! more than a share of them.
+//! Permits for event streams. Every stream polls the records separately, so their number is limited in total and for
+//! each holder.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,10 +14,10 @@ use crate::connection::{ConnectionActivity, PeerAddress};
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAMS_EACH_MAX, EVENT_STREAMS_MAX};
 
-/// Whose streams are counted together.
+/// The party whose streams are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StreamHolder {
-    /// Whoever has the key of this name.
+    /// Clients with the key of this name.
     Key(Arc<str>),
     /// A machine that needs no key.
     Peer(PeerAddress),
@@ -43,17 +43,17 @@ impl<S: Sync> FromRequestParts<S> for StreamHolder {
     }
 }
 
-/// The streams that are open. Clones share them.
+/// The counts of open streams. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventStreams {
     open: Arc<Mutex<HashMap<StreamHolder, usize>>>,
 }
 
 impl EventStreams {
-    /// A place, which is held as long as the stream lasts.
+    /// Reserves a permit, which is held for as long as the stream lasts.
     ///
     /// # Errors
-    /// `StreamsFull` where the holder, or everybody together, has as many as there may be.
+    /// Returns `StreamsFull` if the holder, or all holders together, have reached the limit.
     pub(crate) fn open(&self, holder: StreamHolder) -> Result<EventStreamPermit, ApiError> {
         let mut open = self.lock();
         let full = |streams_max, whose| Err(ApiError::StreamsFull { streams_max, whose });
@@ -72,7 +72,7 @@ impl EventStreams {
     }
 }
 
-/// A place among the streams.
+/// Permission for one open stream; dropping it releases the place.
 #[derive(Debug)]
 pub(crate) struct EventStreamPermit {
     streams: EventStreams,

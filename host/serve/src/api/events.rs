@@ -1,9 +1,10 @@
-//! `GET /api/v1/events`: jobs as they change, and what happens to them, as server-sent events.
+//! `GET /api/v1/events`: job changes and job events as server-sent events.
 //!
-//! A stream begins with a `job` for each job that it follows and then `ready`; after that come a `job` for each that
-//! changed, `take_removed_jobs` for one that was deleted, and a `job_event_json`, with its number, for each event of a job. It looks at the
-//! records when `Jobs::subscribe_changes` says that something changed, at most every [`EVENT_STREAM_POLL`], and only when its client has
-//! taken what there was, so that a slow client costs nothing but its own news. Source of the form: WHATWG HTML.
+//! A stream begins with one `job` event for each job that it follows, then `ready`. After that it sends `job` for each
+//! job that changed, `gone` for each job that was deleted, and `note`, with its number, for each event of a job. It
+//! polls the records when `Jobs::subscribe_changes` reports a change, at most every [`EVENT_STREAM_POLL`], and only
+//! after the client has taken everything already sent, so a slow client delays only its own events. Source of the
+//! format: WHATWG HTML.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,12 +29,12 @@ use crate::connection::wait_for_shutdown;
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAM_HEARTBEAT, EVENT_STREAM_POLL, JOBS_FOLLOWED_MAX};
 
-/// The header by which a client that was cut off says what it read last.
+/// The header in which a reconnecting client sends the id of the last event it read.
 pub(super) const LAST_EVENT_ID: &str = "last-event-id";
-/// What a stream says when it has nothing to say, so that either side notices when the other is gone.
+/// The comment sent on an idle stream, so that either side notices a broken connection.
 pub(super) const KEEP_ALIVE_COMMENT: &str = ": still here\n\n";
 
-/// `GET /api/v1/events?follow=1&job=&project=`. Without `follow` it ends after `ready`.
+/// Handles `GET /api/v1/events?follow=1&job=&project=`. Without `follow`, the stream ends after `ready`.
 pub(crate) async fn events(
     State(app): State<AppState>,
     (sight, pass, holder): (ProjectScope, StreamAuthorization, StreamHolder),
@@ -71,7 +72,7 @@ pub(crate) async fn events(
         match follower.next().await {
             Ok(text) => text.map(|text| (Ok(text), follower)),
             Err(error) => {
-                // The head is out already: the answer ends here, and the client asks again.
+                // The response head is already sent: end the response here, and the client reconnects.
                 tracing::error!(%error, "following jobs failed");
                 follower.is_finished = true;
                 Some((Err(error), follower))
@@ -90,7 +91,7 @@ fn bad_event_id(id: &HeaderValue) -> ApiError {
     ApiError::Parameter { name: "Last-Event-ID", expected: "the number of an event", got }
 }
 
-/// An answer of server-sent events.
+/// Returns a response of type `text/event-stream`.
 pub(super) fn event_stream_response(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -98,14 +99,14 @@ pub(super) fn event_stream_response(body: Body) -> Response {
     response
 }
 
-/// An event as text. `data` has no line breaks.
+/// Formats one server-sent event. `data` contains no line breaks.
 pub(super) fn format_event(id: Option<&str>, name: &str, data: &str) -> String {
     debug_assert!(!data.contains(['\n', '\r']), "one line of data");
     let id = id.map_or_else(String::new, |id| format!("id: {id}\n"));
     format!("{id}event: {name}\ndata: {data}\n\n")
 }
 
-/// A job as it was when its client was told of it.
+/// A job as it was when it was last sent to the client.
 struct SentJob {
     job: JobRecord,
     wait: Option<QueueWait>,
@@ -114,21 +115,21 @@ struct SentJob {
 
 struct JobEventFollower {
     app: AppState,
-    /// What the client may see.
+    /// The projects that the client can see.
     sight: ProjectScope,
     pass: StreamAuthorization,
-    /// The identifier of the only job that is followed, where there is one.
+    /// The identifier of the followed job, or `None` to follow all.
     job: Option<String>,
     project: Option<String>,
     follow: bool,
-    /// The sequence of the last event that was sent.
+    /// The sequence number of the last event sent.
     after: u64,
-    /// What the client knows, by identifier.
+    /// The jobs as last sent to the client, by identifier.
     sent: HashMap<String, SentJob>,
     polled_at: Option<Instant>,
-    /// When the client was told something.
+    /// When something was last sent to the client.
     last_sent_at: Instant,
-    /// Whether one look did not show all events.
+    /// Whether the last poll left events unread.
     has_more_events: bool,
     is_finished: bool,
     changes: watch::Receiver<u64>,
@@ -137,7 +138,7 @@ struct JobEventFollower {
 }
 
 impl JobEventFollower {
-    /// The next events; none at the end.
+    /// Returns the next events, or `None` at the end of the stream.
     async fn next(&mut self) -> Result<Option<String>, ApiError> {
         loop {
             if self.is_finished || (self.polled_at.is_some() && !self.follow && !self.has_more_events) {
@@ -147,7 +148,7 @@ impl JobEventFollower {
             if let Some(looked) = self.polled_at.filter(|_| !self.has_more_events) {
                 tokio::select! {
                     changed = self.changes.changed() => if changed.is_err() { return Ok(None) },
-                    // What changes may be nothing to this client: it hears something all the same.
+                    // The change may not concern this client: send a heartbeat anyway.
                     () = sleep_until(self.last_sent_at + EVENT_STREAM_HEARTBEAT) => quiet = true,
                     () = wait_for_shutdown(&mut self.shutdown) => return Ok(None),
                 }
@@ -159,7 +160,7 @@ impl JobEventFollower {
             if !self.pass.is_still_valid(self.app.now_ms()) {
                 return Ok(None);
             }
-            // Before looking: a change that comes in between is then noticed after it.
+            // Before reading, so that a change during the read triggers another poll.
             self.changes.mark_unchanged();
             let mut news = self.collect_changes().await?;
             self.polled_at = Some(Instant::now());
@@ -173,7 +174,7 @@ impl JobEventFollower {
         }
     }
 
-    /// What is new since the last look.
+    /// Returns the text of everything that changed since the last poll.
     async fn collect_changes(&mut self) -> Result<String, ApiError> {
         let first = self.polled_at.is_none();
         let mut news = String::new();
@@ -189,7 +190,7 @@ impl JobEventFollower {
         for (id, name) in self.take_removed_jobs(&jobs, cursor) {
             news += &format_event(None, "gone", &json!({ "id": id, "name": name }).to_string());
         }
-        // The only one that is followed may have been deleted before it was looked at once.
+        // The only followed job may have been deleted before the first poll.
         self.is_finished |= self.job.is_some() && jobs.is_empty();
         if first {
             news += &format_event(None, "ready", &json!({ "jobs": jobs.len(), "cursor": cursor }).to_string());
@@ -202,7 +203,7 @@ impl JobEventFollower {
         self.app.jobs().queue_waits(|project| self.sight.contains_project(project)).await
     }
 
-    /// The jobs that are followed, newest first, and the cursor of the oldest where there may be more.
+    /// Returns the followed jobs, newest first, and the cursor of the oldest if there may be more.
     async fn followed_jobs(&self) -> Result<(Vec<JobRecord>, Option<u64>), ApiError> {
         if let Some(id) = &self.job {
             return match self.sight.find_job(self.app.jobs(), id).await {
@@ -219,7 +220,7 @@ impl JobEventFollower {
         Ok((jobs, cursor))
     }
 
-    /// What showing the jobs takes of which there may be news.
+    /// Reads the details of the jobs that may have changed.
     async fn changed_job_details(
         &self,
         jobs: &[JobRecord],
@@ -227,20 +228,20 @@ impl JobEventFollower {
     ) -> Result<HashMap<String, JobDetails>, JobError> {
         let is_same = |sent: &SentJob, job: &JobRecord| sent.job == *job && sent.wait.as_ref() == waits.get(&job.id);
         let is_known = |job: &JobRecord| self.sent.get(&job.id).is_some_and(|sent| is_same(sent, job));
-        // What a job at work reports is not in its record alone.
+        // The progress of a running job is not in its record alone.
         let changed = jobs.iter().filter(|job| job.state.is_active() || !is_known(job));
         let ids: Vec<String> = changed.map(|job| job.id.clone()).collect();
         if ids.is_empty() { Ok(HashMap::new()) } else { self.app.jobs().details(ids).await }
     }
 
-    /// The job as JSON, where it is not as the client knows it.
+    /// Returns the job as JSON if it differs from what was last sent to the client.
     fn changed_job_json(
         &mut self,
         job: &JobRecord,
         wait: Option<&QueueWait>,
         details: &HashMap<String, JobDetails>,
     ) -> Option<String> {
-        // None where nothing changed, and where it was deleted meanwhile: the next look says so.
+        // Without details the job was deleted meanwhile: the next poll reports it.
         let json = views::job_json(&self.app, job, wait, details.get(&job.id)?).to_string();
         let is_news = self.sent.get(&job.id).is_none_or(|sent| sent.json != json);
         let sent = SentJob { job: job.clone(), wait: wait.cloned(), json: json.clone() };
@@ -248,8 +249,8 @@ impl JobEventFollower {
         is_news.then_some(json)
     }
 
-    /// Jobs, by identifier and name, that the client knows and that are no more. Those that are older than what a stream
-    /// follows are not followed any more either.
+    /// Returns identifier and name of the jobs that were sent to the client and have been deleted, and forgets them.
+    /// Jobs older than `oldest` are forgotten without being returned, since the stream no longer follows them.
     fn take_removed_jobs(&mut self, jobs: &[JobRecord], oldest: Option<u64>) -> Vec<(String, String)> {
         let there: HashSet<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
         let mut gone = Vec::new();
@@ -263,7 +264,7 @@ impl JobEventFollower {
         gone
     }
 
-    /// Adds the events of the jobs that are followed.
+    /// Appends the events of the followed jobs.
     async fn push_job_events(&mut self, news: &mut String) -> Result<(), ApiError> {
         let events = match &self.job {
             Some(id) => self.app.jobs().events(id, self.after).await,
@@ -276,7 +277,7 @@ impl JobEventFollower {
         self.has_more_events = events.len() >= EVENTS_LISTED_MAX as usize;
         for one in events {
             self.after = one.sequence;
-            // Of jobs that are not followed nothing is told.
+            // Events of jobs that are not followed are left out.
             if let Some(sent) = self.sent.get(&one.job) {
                 *news += &format_event(Some(&one.sequence.to_string()), "note", &job_event_json(&sent.job.name, &one));
             }
@@ -291,7 +292,7 @@ fn job_event_json(job: &str, event: &JobEvent) -> String {
     json.to_string()
 }
 
-/// Whether the job is not there, or not any more.
+/// Returns whether the error means that the job does not exist or was deleted.
 fn is_missing(error: &JobError) -> bool {
     matches!(error, JobError::NotFound { .. })
 }

@@ -1,4 +1,4 @@
-//! `GET /api/v1/datasets/{name}/{version}/export`: a version as a tar archive, read from its columns as the client takes it.
+//! `GET /api/v1/datasets/{name}/{version}/export`: a version as a tar archive, streamed from its columns.
 
 use axum::extract::{Path, State};
 use axum::http::header;
@@ -10,7 +10,7 @@ use crate::access::{ProjectScope, resource_access};
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// The archive. A version that is removed meanwhile is answered to its end.
+/// Returns the archive. If the version is removed meanwhile, the response is still completed.
 pub(crate) async fn tar(
     State(app): State<AppState>,
     Path((name, version)): Path<(String, String)>,
@@ -26,7 +26,7 @@ pub(crate) async fn tar(
     let headers = [
         (header::CONTENT_TYPE, "application/x-tar".to_owned()),
         (header::CONTENT_LENGTH, export.tar_bytes().to_string()),
-        // The name is that of a dataset which there is, so it has no quotation mark.
+        // An existing dataset's name contains no quotation mark.
         (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file}\"")),
     ];
     let bytes = export.tar_bytes();

@@ -1,4 +1,4 @@
-//! Probes, the version and the metrics page.
+//! Health probes, the version and the metrics page.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,12 +13,13 @@ use crate::error::{ApiError, not_ready};
 use crate::models::model_state::Residency;
 use crate::models::{ModelStatus, VersionState};
 
-/// `GET /healthz`, `GET /livez`: the process answers.
+/// Handles `GET /healthz` and `GET /livez`: liveness.
 pub(crate) async fn livez() -> &'static str {
     "ok"
 }
 
-/// `GET /readyz`: whether every model that is meant to be up has a version that serves, and the server is not stopping.
+/// Handles `GET /readyz`: ready if every model that should be loaded has a serving version, and the server is not
+/// stopping.
 pub(crate) async fn readyz(State(app): State<AppState>, parameters: QueryParameters) -> Response {
     let reasons = unready_reasons(&app);
     let ready = reasons.is_empty();
@@ -32,7 +33,7 @@ pub(crate) async fn readyz(State(app): State<AppState>, parameters: QueryParamet
     if ready { Json(body).into_response() } else { not_ready(body) }
 }
 
-/// Why the server is not ready; empty where it is. A model that sleeps or that a user unloaded is as it is meant to be.
+/// Returns why the server is not ready; empty if it is. Models that sleep or were unloaded by a user do not count.
 pub(crate) fn unready_reasons(app: &AppState) -> Vec<String> {
     let is_missing = |model: &&ModelStatus| model.serving.is_none() && model.residency == Residency::Awake;
     let mut reasons: Vec<String> = app.models().list().iter().filter(is_missing).map(unready_reason).collect();
@@ -52,13 +53,13 @@ fn unready_reason(model: &ModelStatus) -> String {
     format!("model {} does not serve{detail}", model.name)
 }
 
-/// `GET /version`.
+/// Handles `GET /version`.
 pub(crate) async fn version() -> Json<Value> {
     Json(json!({ "name": "saggar", "version": env!("CARGO_PKG_VERSION") }))
 }
 
-/// `GET /metrics`: OpenMetrics 1.0 where the client asks for it, else Prometheus text format 0.0.4; compressed where the
-/// client takes that.
+/// Handles `GET /metrics`: OpenMetrics 1.0 if the client accepts it, else Prometheus text format 0.0.4; compressed if
+/// the client accepts that.
 pub(crate) async fn metrics(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
     let shared = app.clone();
     let is_openmetrics = prefers_openmetrics(&headers);
@@ -78,7 +79,8 @@ pub(crate) async fn metrics(State(app): State<AppState>, headers: HeaderMap) -> 
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Whether the client names OpenMetrics 1.0, or no version of it, and likes it at least as much as plain text.
+/// Returns whether the client accepts OpenMetrics 1.0, or OpenMetrics without a version, at a quality not below that of
+/// plain text.
 fn prefers_openmetrics(headers: &HeaderMap) -> bool {
     let (mut openmetrics, mut plain) = (0.0, 0.0);
     let lines = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());

@@ -1,4 +1,4 @@
-//! `POST /api/v1/models/{model}/import`: a model version of an ONNX file.
+//! `POST /api/v1/models/{model}/import`: creates a model version from an ONNX file.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -16,8 +16,8 @@ use crate::limits::{EXTERNAL_FILES_MAX, IMPORT_BYTES_MAX};
 use crate::models::{ImportError, ModelFiles};
 use crate::multipart_form::{self, FormField, media_type};
 
-/// The body is the file, or a form of the file and of those that it keeps tensors in; `options`, a JSON object, is the
-/// plugin's that reads it. The answer names the version, which then comes up like any other.
+/// Imports a model. The body is the ONNX file, or a form with that file and its external data files; `options`, a JSON
+/// object, is passed to the plugin that reads it. The response names the version, which is then loaded like any other.
 pub(crate) async fn import(
     State(app): State<AppState>,
     Path(model): Path<String>,
@@ -34,7 +34,7 @@ pub(crate) async fn import(
     let body = app.body_reader().read(&parts, body, IMPORT_BYTES_MAX).await?;
     let declared = parts.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let declared = declared.unwrap_or_default().into_owned();
-    // The form's fields, and the archive that is made of them.
+    // The form's fields, and the archive built from them.
     let mut copies = body.new_charge();
     let fields = if media_type(&declared) == "multipart/form-data" {
         copies.resize(2 * body.bytes.len() as u64, None).await?;
@@ -63,19 +63,20 @@ fn missing_file(name: &str) -> Result<Bytes, ImportError> {
     Err(ImportError::MissingFile { name: name.to_owned() })
 }
 
-/// The model is the field `model`, or the file whose name ends in `.onnx`; the others are the files that it names.
+/// Finds the model file in the form: the field `model`, or the file whose name ends in `.onnx`. The others are its
+/// external data files.
 fn model_files_from_form(mut fields: Vec<FormField>) -> Result<ModelFiles, ApiError> {
     let is_onnx = |field: &FormField| field.file_name.as_ref().is_some_and(|name| name.ends_with(".onnx"));
     let at = fields.iter().position(|field| field.name == "model").or_else(|| fields.iter().position(is_onnx));
     let Some(at) = at else {
         let reason =
-            "no field is the model: expected one called `model`, or a file whose name ends in .onnx".to_owned();
+            "no field is the model: expected a field named `model`, or a file whose name ends in .onnx".to_owned();
         return Err(ApiError::Form { reason });
     };
     let model = fields.remove(at).bytes;
     let mut used = vec![false; fields.len()];
     let files = ModelFiles::read_with(model, |name| {
-        // Clients send a file's last name only, and may name the field as the model does.
+        // Clients send only the last component of a file's name, and may name the field by its path in the model.
         let base = name.rsplit('/').next();
         let named = |field: &FormField| field.name == name || field.file_name.as_deref() == Some(name);
         let found = fields.iter().position(named);

@@ -1,4 +1,4 @@
-//! `GET /`: what this server is and has, for programs as JSON, for people as the console.
+//! `GET /`: an index of this server, as JSON for programs and as the console for browsers.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::app::AppState;
 use crate::console;
 
-/// `GET /`. A client that names HTML gets the console, every other one the JSON.
+/// Handles `GET /`. A client that accepts HTML gets the console, any other the JSON.
 pub(crate) async fn index(State(app): State<AppState>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     if accept.contains("text/html") {
@@ -17,7 +17,7 @@ pub(crate) async fn index(State(app): State<AppState>, headers: HeaderMap) -> Re
     }
     let models: Vec<_> = app.models().list().iter().map(super::models::model_summary_json).collect();
     let version = env!("CARGO_PKG_VERSION");
-    // The status is what KServe's client of protocol V1 asks for.
+    // KServe's client of protocol V1 expects this `status`.
     let index = json!({ "name": "saggar", "status": "alive", "version": version, "routes": AppState::route_paths(), "models": models });
     ([(header::VARY, HeaderValue::from_static("accept"))], Json(index)).into_response()
 }

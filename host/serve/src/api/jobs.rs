@@ -1,5 +1,5 @@
-//! `/api/v1/jobs`: listing and watching. Submitting is in [`submit`], what else users tell jobs in [`commands`], their numbers
-//! in [`metrics`].
+//! `/api/v1/jobs`: listing and watching jobs. Submission is in [`submit`], other commands in [`commands`], metrics in
+//! [`metrics`].
 
 pub(crate) mod checkpoints;
 pub(crate) mod commands;
@@ -21,13 +21,13 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{EVENTS_SHOWN_MAX, JOBS_LISTED_DEFAULT};
 
-/// `GET /api/v1/jobs?state=&project=&experiment=&limit=&cursor=`. Several states are separated by commas.
+/// Handles `GET /api/v1/jobs?state=&project=&experiment=&limit=&cursor=`. Several states are separated by commas.
 pub(crate) async fn list(
     State(app): State<AppState>,
     sight: ProjectScope,
     parameters: QueryParameters,
 ) -> Result<Json<Value>, ApiError> {
-    let expected = "job states, as in RUNNING,QUEUED";
+    let expected = "job states separated by commas, such as RUNNING,QUEUED";
     let refuse = |state: &str| ApiError::Parameter { name: "state", expected, got: state.chars().take(80).collect() };
     let state = |state: &str| state.trim().to_ascii_uppercase().parse::<JobState>().map_err(|_| refuse(state));
     let states = parameters.get("state").unwrap_or_default().split(',').filter(|state| !state.is_empty());
@@ -38,7 +38,7 @@ pub(crate) async fn list(
         projects: sight.projects(),
         experiment: parameters.get("experiment").map(str::to_owned),
         limit: limit.clamp(1, saggar_store::limits::JOBS_LISTED_MAX),
-        before: parameters.parse("cursor", "the cursor of the answer before")?,
+        before: parameters.parse("cursor", "the cursor of the previous response")?,
     };
     let limit = filter.limit as usize;
     let jobs = app.jobs().list(filter).await?;
@@ -51,10 +51,10 @@ pub(crate) async fn list(
     Ok(Json(json!({ "jobs": listed, "cursor": cursor })))
 }
 
-/// The kinds of the events of which a job's phases and publications are told.
+/// The kinds of events that report a job's phases and published versions.
 const PHASE_AND_PUBLICATION_KINDS: [&str; 3] = [phases::EVENT_KINDS[0], phases::EVENT_KINDS[1], views::PUBLISHED];
 
-/// `GET /api/v1/jobs/{job}`, by name or identifier. Of its events it has the newest.
+/// Handles `GET /api/v1/jobs/{job}`, by name or identifier. The response contains the newest events.
 pub(crate) async fn get(
     State(app): State<AppState>,
     sight: ProjectScope,
@@ -73,7 +73,7 @@ pub(crate) async fn get(
     Ok(Json(answer))
 }
 
-/// `GET /api/v1/jobs/{job}/attempts`.
+/// Handles `GET /api/v1/jobs/{job}/attempts`.
 pub(crate) async fn attempts(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
@@ -82,7 +82,7 @@ pub(crate) async fn attempts(
     Ok(Json(json!({ "attempts": attempts.iter().map(views::attempt_json).collect::<Vec<Value>>() })))
 }
 
-/// `GET /api/v1/jobs/{job}/events?after=`.
+/// Handles `GET /api/v1/jobs/{job}/events?after=`.
 pub(crate) async fn events(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,

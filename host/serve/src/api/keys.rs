@@ -1,4 +1,4 @@
-//! `/api/v1/keys`: making, listing and ending keys, for who has the scope `admin`.
+//! `/api/v1/keys`: creating, listing and revoking keys. Requires the scope `admin`.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -12,7 +12,7 @@ use crate::audit::AuditAction;
 use crate::error::{ApiError, created, no_content};
 use crate::json_body::JsonBody;
 
-/// `GET /api/v1/keys`. Nothing in the answer opens anything.
+/// Handles `GET /api/v1/keys`. The response contains no secrets.
 pub(crate) async fn list(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     let keys = app.run_blocking(|parts| {
         parts.access.reload_keys();
@@ -26,7 +26,8 @@ impl JsonBody for NewKey {
     const EXAMPLE: &'static str = r#"{"name": "ci", "scopes": ["jobs:write"], "projects": ["digits"]}"#;
 }
 
-/// `POST /api/v1/keys`: `{"name", "scopes", "rate"?, "quota"?, "expires_ms"?}`. The answer's `key` is shown this once.
+/// Handles `POST /api/v1/keys`: `{"name", "scopes", "rate"?, "quota"?, "expires_ms"?}`. The response's `key` is shown
+/// only once.
 pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
     let actor = Actor::from_extensions(request.extensions());
     let new: NewKey = app.body_reader().read_json(request).await?;
@@ -45,7 +46,7 @@ pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Res
     Ok(created(answer))
 }
 
-/// `DELETE /api/v1/keys/{name}`: the key opens nothing from now on.
+/// Handles `DELETE /api/v1/keys/{name}`: the key is refused from now on.
 pub(crate) async fn revoke(
     State(app): State<AppState>,
     Path(name): Path<String>,

@@ -1,7 +1,7 @@
-//! `GET /api/v1/jobs/{job}/logs`: an attempt's lines, or all attempts' one after the other, as they come.
+//! `GET /api/v1/jobs/{job}/logs`: the log lines of one attempt, or of all attempts in sequence, as they are written.
 //!
-//! As server-sent events, where the client accepts those, each line is numbered by its attempt and the offset after it, so
-//! that a client that was cut off goes on where it was. Then `end_event` says that there is no more.
+//! If the client accepts server-sent events, each line has an id of its attempt and the offset after the line, so that
+//! a reconnecting client resumes at that position. The stream ends with an `end` event.
 
 use std::str::FromStr;
 
@@ -25,12 +25,12 @@ use crate::error::ApiError;
 use crate::limits::{EVENT_STREAM_HEARTBEAT, EVENT_STREAM_POLL, LOG_PIECE_BYTES, LOG_TAIL_MAX};
 use crate::predict;
 
-/// What `since` takes.
+/// The values that `since` accepts.
 const SINCE_EXPECTED: &str =
-    "how long ago such as 10m, a time such as 2026-11-21T12:03:13Z, or milliseconds since 1970";
+    "a duration before now such as 10m, a time such as 2026-11-21T12:03:13Z, or milliseconds since 1970";
 
-/// `GET /api/v1/jobs/{job}/logs?attempt=N&follow=1&since=TIME&tail=N&timestamps=1&prefix=1`. With `follow` it ends when the job
-/// does, or the server.
+/// Handles `GET /api/v1/jobs/{job}/logs?attempt=N&follow=1&since=TIME&tail=N&timestamps=1&prefix=1`. With `follow`, the
+/// response ends when the job ends or the server stops.
 pub(crate) async fn logs(
     State(app): State<AppState>,
     (VisibleJob(job), pass, holder): (VisibleJob, StreamAuthorization, StreamHolder),
@@ -76,7 +76,7 @@ pub(crate) async fn logs(
         match reader.next().await {
             Ok(text) => text.map(|text| (Ok(text), reader)),
             Err(error) => {
-                // The head is out already: the answer ends here, and visibly unfinished.
+                // The response head is already sent: end the response here, so that the client sees it is incomplete.
                 tracing::error!(job = reader.job, %error, "reading a log failed");
                 reader.is_finished = true;
                 Some((Err(error), reader))
@@ -90,7 +90,7 @@ pub(crate) async fn logs(
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
-/// A place between two lines of a job's logs, written `ATTEMPT:OFFSET`.
+/// A position between two lines of a job's logs, written `ATTEMPT:OFFSET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LogPosition {
     attempt: u32,
@@ -112,44 +112,44 @@ struct JobLogReader {
     pass: StreamAuthorization,
     job: String,
     at: LogPosition,
-    /// Whether that attempt alone is wanted.
+    /// Whether only one attempt was requested.
     single_attempt: bool,
     follow: bool,
-    /// The stamp of the first line that is wanted, where older ones are not.
+    /// The minimum timestamp of the lines, or `None` for all lines.
     since: Option<String>,
     timestamps: bool,
-    /// The job's name, where each line is to say where it comes from.
+    /// The job's name, if each line is prefixed with it.
     prefix: Option<String>,
     changes: watch::Receiver<u64>,
     shutdown: watch::Receiver<bool>,
-    /// Text read ahead, as it goes out.
+    /// Formatted text that was read ahead.
     first: Option<String>,
     is_finished: bool,
-    /// When the client was told something.
+    /// When something was last sent to the client.
     last_sent_at: Instant,
-    /// Whether it is a stream of events, and not a text.
+    /// Whether the response is a stream of events rather than plain text.
     as_events: bool,
-    /// The place among the streams, where it is one or may last as long.
+    /// The permit of an event stream, or of a text that follows the log.
     _permit: Option<EventStreamPermit>,
 }
 
-/// What reading on gives.
+/// The result of one read.
 enum LogReadStep {
-    /// Whole lines, from this place on.
+    /// Whole lines, and the position after them.
     Text(String, LogPosition),
-    /// Nothing new, but there may be.
+    /// No new lines yet.
     Wait,
     End,
 }
 
 impl JobLogReader {
-    /// The next lines; none at the end.
+    /// Returns the next lines, or `None` at the end of the log.
     async fn next(&mut self) -> Result<Option<String>, JobError> {
         if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Ok(Some(first));
         }
         while !self.is_finished {
-            // Before reading: a change that comes in between is then noticed after it.
+            // Before reading, so that a change during the read triggers another one.
             self.changes.mark_unchanged();
             match self.read_step().await? {
                 _ if !self.pass.is_still_valid(self.app.now_ms()) => return Ok(None),
@@ -175,16 +175,17 @@ impl JobLogReader {
         Ok(None)
     }
 
-    /// The last event of a stream of them; a text just ends.
+    /// Returns the last event of an event stream; plain text ends without one.
     fn end_event(&mut self) -> Option<String> {
         self.is_finished = true;
         self.as_events.then(|| events::format_event(None, "end", "{}"))
     }
 
-    /// Waits until there may be more. Events leave some time between them, since every change of any job is heard here.
+    /// Waits until there may be more lines. Event streams limit how often they wake up, since they are notified of
+    /// changes of any job.
     async fn wait_for_change(&mut self) -> LogWakeup {
         let is_stream = self.as_events;
-        // What changes may be another job's: this one's reader hears something all the same.
+        // The change may concern another job: send a heartbeat anyway.
         let quiet = async {
             if is_stream {
                 sleep_until(self.last_sent_at + EVENT_STREAM_HEARTBEAT).await
@@ -222,14 +223,14 @@ impl JobLogReader {
             }
             let job = self.jobs.get(&self.job).await?;
             if self.at.attempt >= job.attempts {
-                // Between two attempts there is nothing to read, and more to come.
+                // Between two attempts there is nothing to read, but more will follow.
                 return Ok(if job.state.is_final() { LogReadStep::End } else { LogReadStep::Wait });
             }
             self.at = LogPosition { attempt: self.at.attempt + 1, offset: 0 };
         }
     }
 
-    /// Goes on after the line of which a client says that it read it last.
+    /// Resumes after the line that the client reports as the last one it read.
     async fn resume_after(&mut self, last: &str, attempt: Option<u32>) -> Result<(), ApiError> {
         let expected = "the number of an event of this log";
         let got = || last.chars().take(80).collect();
@@ -239,7 +240,8 @@ impl JobLogReader {
             return Err(refused());
         }
         if let Some(before) = place.offset.checked_sub(1) {
-            // The number came from outside: where no line ends there, the text may not even be one.
+            // The id comes from the client: the offset may not be at the end of a line, or not even within a character
+            // boundary.
             let ends = self.jobs.read_log(&self.job, place.attempt, before, LOG_PIECE_BYTES).await;
             if !ends.is_ok_and(|piece| piece.text.starts_with('\n')) {
                 return Err(refused());
@@ -249,8 +251,8 @@ impl JobLogReader {
         Ok(())
     }
 
-    /// The last lines there are now, as they go out; reading goes on after them. They are looked for from the end, so those
-    /// before them cost nothing.
+    /// Returns the last lines of the log, formatted; reading continues after them. The log is read backwards, so
+    /// earlier lines cost nothing.
     async fn read_tail(&mut self, lines: usize) -> Result<String, JobError> {
         if !self.single_attempt {
             self.at.attempt = self.jobs.get(&self.job).await?.attempts.max(1);
@@ -258,7 +260,7 @@ impl JobLogReader {
         let end_of = |attempt| LogPosition { attempt, offset: u64::MAX };
         let newest = end_of(self.at.attempt);
         let mut back = newest;
-        // The last one first.
+        // In reverse order.
         let mut shown: Vec<String> = Vec::new();
         'back: loop {
             let (text, range) =
@@ -286,7 +288,7 @@ impl JobLogReader {
         Ok(shown.concat())
     }
 
-    /// Lines from a place on, as they go out.
+    /// Formats the lines that start at a position.
     fn format_lines(&self, text: &str, from: LogPosition) -> String {
         if self.timestamps && self.prefix.is_none() && !self.as_events && self.since.is_none() {
             return text.to_owned();
@@ -295,12 +297,12 @@ impl JobLogReader {
         wanted.map(|(place, line)| self.format_line(line, place)).collect()
     }
 
-    /// Whether a stored line is young enough.
+    /// Returns whether a stored line is recent enough for `since`.
     fn is_recent_enough(&self, line: &str) -> bool {
         self.since.as_deref().is_none_or(|since| line.get(..since.len()).is_none_or(|stamp| stamp >= since))
     }
 
-    /// A line as it goes out; `place` is the one after it.
+    /// Formats one line; `place` is the position after it.
     fn format_line(&self, line: &str, place: LogPosition) -> String {
         let shown = if self.timestamps { line } else { line.get(TIMESTAMP_BYTES..).unwrap_or(line) };
         let shown = match &self.prefix {
@@ -315,14 +317,14 @@ impl JobLogReader {
     }
 }
 
-/// Why waiting is over.
+/// Why waiting ended.
 enum LogWakeup {
     Change,
     Nothing,
     End,
 }
 
-/// Lines, each with the place after it.
+/// Returns the lines, each with the position after it.
 fn lines_with_positions(text: &str, from: LogPosition) -> impl Iterator<Item = (LogPosition, &str)> {
     let mut at = from;
     text.split_inclusive('\n').map(move |line| {

@@ -1,5 +1,5 @@
-//! `/api/v1/models/{model}/...`: loading, promoting, rolling back, aliases, shares, shadows, settings. Each answers with the
-//! model as it stands after.
+//! `/api/v1/models/{model}/...`: loading, promotion, rollback, aliases, traffic shares, shadows, settings. Each
+//! response contains the model's new state.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::models::desired_state::ShadowPolicy;
 
 type ModelCommandResult = Result<Json<Value>, ApiError>;
 
-/// The answer to what `actor` did, or was refused, which is written down.
+/// Returns the response to a command and records the command, or its refusal, in the audit log.
 fn audited_model_response(
     app: &AppState,
     actor: &Actor,
@@ -33,12 +33,12 @@ fn audited_model_response(
     Ok(Json(super::models::model_json(&status?)))
 }
 
-/// A version as the audit log has it, or what stands for none.
+/// Returns a version as text for the audit log, or `none` if there is no version.
 fn version_detail(version: Option<u64>, none: &str) -> String {
     version.map_or_else(|| none.to_owned(), |version| format!("version {version}"))
 }
 
-/// `{"version": 3}`, or nothing.
+/// `{"version": 3}`, or an empty body.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OptionalVersionRequest {
@@ -59,7 +59,7 @@ async fn read_optional_version(app: &AppState, request: Request) -> Result<Optio
     Ok(maybe.version)
 }
 
-/// `POST /api/v1/models/{model}/load`, of a version or of those that are needed.
+/// Handles `POST /api/v1/models/{model}/load`, for one version or for all that are needed.
 pub(crate) async fn load(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -72,7 +72,7 @@ pub(crate) async fn load(
     audited_model_response(&app, &actor, AuditAction::ModelLoad, (&name, &version_detail(version, "")), done)
 }
 
-/// `POST /api/v1/models/{model}/unload`, of a version or of all.
+/// Handles `POST /api/v1/models/{model}/unload`, for one version or for all.
 pub(crate) async fn unload(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -85,14 +85,14 @@ pub(crate) async fn unload(
     audited_model_response(&app, &actor, AuditAction::ModelUnload, (&name, &version_detail(version, "")), done)
 }
 
-/// `POST /api/v1/models/{model}/warm`.
+/// Handles `POST /api/v1/models/{model}/warm`.
 pub(crate) async fn warm(State(app): State<AppState>, Path(name): Path<String>, actor: Actor) -> ModelCommandResult {
     let work = app.lifecycle().warm_up(&name);
     let done = change_model(&app, &actor.rights, AccessAction::LoadModel, &name, work).await;
     audited_model_response(&app, &actor, AuditAction::ModelWarm, (&name, ""), done)
 }
 
-/// A version, or `newest`.
+/// A version number, or `newest`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum PromotionTarget {
@@ -110,7 +110,7 @@ impl JsonBody for PromoteRequest {
     const EXAMPLE: &'static str = r#"{"version": 3}"#;
 }
 
-/// `POST /api/v1/models/{model}/promote` with `{"version": 3}` or `{"version": "newest"}`.
+/// Handles `POST /api/v1/models/{model}/promote` with `{"version": 3}` or `{"version": "newest"}`.
 pub(crate) async fn promote(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -131,7 +131,7 @@ pub(crate) async fn promote(
     audited_model_response(&app, &actor, AuditAction::ModelPromote, (&name, &version_detail(version, "newest")), done)
 }
 
-/// `POST /api/v1/models/{model}/rollback`.
+/// Handles `POST /api/v1/models/{model}/rollback`.
 pub(crate) async fn roll_back(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -152,7 +152,7 @@ impl JsonBody for SetAliasRequest {
     const EXAMPLE: &'static str = r#"{"version": 3}"#;
 }
 
-/// `PUT /api/v1/models/{model}/aliases/{alias}` with `{"version": 3}`.
+/// Handles `PUT /api/v1/models/{model}/aliases/{alias}` with `{"version": 3}`.
 pub(crate) async fn set_alias(
     State(app): State<AppState>,
     Path((name, alias)): Path<(String, String)>,
@@ -171,7 +171,7 @@ pub(crate) async fn set_alias(
     )
 }
 
-/// `DELETE /api/v1/models/{model}/aliases/{alias}`.
+/// Handles `DELETE /api/v1/models/{model}/aliases/{alias}`.
 pub(crate) async fn remove_alias(
     State(app): State<AppState>,
     Path((name, alias)): Path<(String, String)>,
@@ -186,7 +186,7 @@ impl JsonBody for BTreeMap<String, u32> {
     const EXAMPLE: &'static str = r#"{"stable": 90, "canary": 10}"#;
 }
 
-/// `PUT /api/v1/models/{model}/traffic` with `{"stable": 90, "canary": 10}`.
+/// Handles `PUT /api/v1/models/{model}/traffic` with `{"stable": 90, "canary": 10}`.
 pub(crate) async fn set_traffic(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -204,7 +204,7 @@ impl JsonBody for ShadowPolicy {
     const EXAMPLE: &'static str = r#"{"to": "canary", "percent": 10}"#;
 }
 
-/// `PUT /api/v1/models/{model}/shadow` with `{"to": "canary", "percent": 10}`.
+/// Handles `PUT /api/v1/models/{model}/shadow` with `{"to": "canary", "percent": 10}`.
 pub(crate) async fn set_shadow(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -218,7 +218,7 @@ pub(crate) async fn set_shadow(
     audited_model_response(&app, &actor, AuditAction::ModelShadow, (&name, &detail), done)
 }
 
-/// `DELETE /api/v1/models/{model}/shadow`.
+/// Handles `DELETE /api/v1/models/{model}/shadow`.
 pub(crate) async fn remove_shadow(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -229,12 +229,12 @@ pub(crate) async fn remove_shadow(
     audited_model_response(&app, &actor, AuditAction::ModelShadow, (&name, "none"), done)
 }
 
-/// `GET /api/v1/models/{model}/config`.
+/// Handles `GET /api/v1/models/{model}/config`.
 pub(crate) async fn get_config(State(app): State<AppState>, Path(name): Path<String>) -> ModelCommandResult {
     Ok(Json(json!(super::models::config_json(&app.models().status(&name)?))))
 }
 
-/// `PUT /api/v1/models/{model}/config`: replaces `model.json`.
+/// Handles `PUT /api/v1/models/{model}/config`: replaces `model.json`.
 pub(crate) async fn replace_config(
     State(app): State<AppState>,
     Path(name): Path<String>,

@@ -13,7 +13,7 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::models::RemovedVersions;
 
-/// Refused while a job that is not over reads the version.
+/// Removes a version. Refused while an unfinished job reads it.
 pub(crate) async fn remove_version(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
@@ -26,7 +26,7 @@ pub(crate) async fn remove_version(
     Ok(removal_response(&model, &removed?))
 }
 
-/// Refused while a job that is not over reads one of its versions.
+/// Removes a model. Refused while an unfinished job reads one of its versions.
 pub(crate) async fn remove_model(
     State(app): State<AppState>,
     Path(model): Path<String>,
@@ -60,14 +60,14 @@ async fn remove(
     };
     check_model(app, &actor.rights, AccessAction::DeleteModel, model).await?;
     let version = version.map(number).transpose()?;
-    // Jobs that are being submitted have looked their versions up and are recorded, or look after this.
+    // Jobs being submitted have either been recorded, or resolve their versions after this lock is released.
     let _turn = app.reference_lock().write().await;
     let unfinished = app.jobs().unfinished_jobs().await?;
     let readers: Vec<_> = unfinished.iter().filter(|(_, spec)| reads_model(spec, model, version)).collect();
     if !readers.is_empty() {
         let readers = sight.visible_job_names(readers.iter().map(|(job, _)| (job.project.as_str(), job.name.as_str())));
         let what = version.map_or_else(|| model.to_owned(), |version| format!("{model}@{version}"));
-        let reason = format!("jobs that are not over read it: {readers}; `saggar stop JOB` ends one");
+        let reason = format!("unfinished jobs read it: {readers}; `saggar stop JOB` ends one");
         return Err(ApiError::Conflict { what, reason });
     }
     match version {
@@ -76,7 +76,7 @@ async fn remove(
     }
 }
 
-/// Whether a job reads this version of a model, or any where none is given.
+/// Returns whether a job reads this version of a model, or any version if `version` is `None`.
 fn reads_model(spec: &JobSpec, model: &str, version: Option<u64>) -> bool {
     let origin = match &spec.init_from {
         Some(InitFrom::Model { model, version }) => Some((model, *version)),

@@ -1,4 +1,4 @@
-//! `GET /api/v1/models`: models, their versions, and what they take and give.
+//! `GET /api/v1/models`: models, their versions and their signatures.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::models::model_config::KeepAlive;
 use crate::models::model_state::{Residency, VersionSwap};
 use crate::models::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
 
-/// `GET /api/v1/models`.
+/// Handles `GET /api/v1/models`.
 pub(crate) async fn list(State(app): State<AppState>) -> Json<Value> {
     let models: Vec<Value> = app.models().list().iter().map(model_summary_json).collect();
     Json(json!({ "models": models }))
 }
 
-/// `GET /api/v1/models/{model}`.
+/// Handles `GET /api/v1/models/{model}`.
 pub(crate) async fn get(State(app): State<AppState>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
     Ok(Json(model_json(&app.models().status(&name)?)))
 }
 
-/// A model with its signature.
+/// Returns a model with its signature.
 pub(crate) fn model_json(status: &ModelStatus) -> Value {
     let mut model = model_summary_json(status);
     if let Some(serving) = &status.serving {
@@ -35,7 +35,7 @@ pub(crate) fn model_json(status: &ModelStatus) -> Value {
     model
 }
 
-/// What a model takes and gives, item by item.
+/// Returns a model's inputs and outputs, per item.
 pub(crate) fn signature_json(signature: &ModelSignature) -> Value {
     let ports = |ports: &[ModelPort]| ports.iter().map(port_json).collect::<Vec<Value>>();
     json!({
@@ -45,7 +45,7 @@ pub(crate) fn signature_json(signature: &ModelSignature) -> Value {
     })
 }
 
-/// A model without its signature.
+/// Returns a model without its signature.
 pub(crate) fn model_summary_json(model: &ModelStatus) -> Value {
     let stable = model.serving.as_ref().map(|serving| serving.version);
     let mut aliases = model.desired.aliases.clone();
@@ -69,7 +69,7 @@ pub(crate) fn model_summary_json(model: &ModelStatus) -> Value {
     })
 }
 
-/// The model's state in a word, and why, where there is something to explain.
+/// Returns the model's state and, if it needs explaining, the reason.
 fn model_state(model: &ModelStatus) -> (&'static str, String) {
     let newest = model.versions.last();
     let detail = || newest.map(|version| version.reason.clone()).unwrap_or_default();
@@ -94,7 +94,7 @@ fn swap_json(swap: &VersionSwap) -> Value {
     })
 }
 
-/// How the model is served: what was set, and what holds where nothing was.
+/// Returns how the model is served: the configured values, and the defaults for the others.
 pub(crate) fn config_json(model: &ModelStatus) -> Value {
     let settings = &model.config;
     let largest = model.serving.as_ref().map(|serving| serving.policy().batch.items_max);

@@ -1,4 +1,4 @@
-//! `GET /api/v1/jobs/{job}/output`: the files that a job wrote, listed and one by one.
+//! `GET /api/v1/jobs/{job}/output`: lists and returns the files that a job wrote.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -13,14 +13,14 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::OUTPUTS_NAMED_MAX;
 
-/// `GET /api/v1/jobs/{job}/output`.
+/// Handles `GET /api/v1/jobs/{job}/output`.
 pub(crate) async fn list(State(app): State<AppState>, VisibleJob(job): VisibleJob) -> Result<Json<Value>, ApiError> {
     let files = app.jobs().list_outputs(&job.id).await?;
     let file = |file: &OutputFile| json!({ "path": file.path, "bytes": file.bytes });
     Ok(Json(json!({ "files": files.iter().map(file).collect::<Vec<Value>>() })))
 }
 
-/// `GET /api/v1/jobs/{job}/output/{path}`: the file as it was when the answer began.
+/// Handles `GET /api/v1/jobs/{job}/output/{path}`: the file as it was when the response began.
 pub(crate) async fn download(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
@@ -34,13 +34,13 @@ pub(crate) async fn download(
     let headers = [
         (header::CONTENT_TYPE, content_type(&path).to_owned()),
         (header::CONTENT_LENGTH, bytes.to_string()),
-        // What a plugin wrote is never taken for a page of this server.
+        // A browser must not treat a file that a plugin wrote as a page of this server.
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
     ];
     Ok((headers, file_stream::stream_body(file, bytes)).into_response())
 }
 
-/// `job digits-1 wrote confusion.csv, target-003.png`
+/// Returns a hint such as `job digits-1 wrote confusion.csv, target-003.png`.
 fn known_files_hint(job: &str, files: &[OutputFile]) -> String {
     let named: Vec<&str> = files.iter().take(OUTPUTS_NAMED_MAX).map(|file| file.path.as_str()).collect();
     match files.len() - named.len() {

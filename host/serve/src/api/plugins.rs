@@ -1,4 +1,4 @@
-//! `/api/v1/plugins`: components, checked when they come and named by their content.
+//! `/api/v1/plugins`: WebAssembly components, checked at upload and addressed by their content.
 
 pub(crate) mod resume;
 
@@ -20,28 +20,28 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::PLUGIN_BYTES_MAX;
 
-/// What is known of a plugin.
+/// The facts known of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PluginFacts {
-    /// Its digest.
+    /// The component's digest.
     pub digest: Digest,
-    /// Whether it trains.
+    /// Whether it supports training.
     pub trains: bool,
-    /// Whether it predicts.
+    /// Whether it supports prediction.
     pub predicts: bool,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// What it declares of its parameters and its data.
+    /// The parameters and data that it declares.
     #[serde(default, skip_serializing_if = "PluginDeclarations::is_empty")]
     pub declares: PluginDeclarations,
 }
 
-/// Looks into plugins.
+/// Inspects plugins.
 pub trait PluginInspector: Debug + Send + Sync {
-    /// Checks a component as if it were to run. Called from a thread that may block, once for each upload.
+    /// Checks a component as if it were to run. Called from a thread that can block, once for each upload.
     ///
     /// # Errors
-    /// Why it can never run here.
+    /// Returns why the component can never run here.
     fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError>;
 }
 
@@ -54,14 +54,14 @@ impl PluginInspector for PluginEngine {
     }
 }
 
-/// `POST /api/v1/plugins`.
+/// Handles `POST /api/v1/plugins`.
 pub(crate) async fn upload(State(app): State<AppState>, request: Request) -> Result<Json<PluginFacts>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.body_reader().read(&parts, body, PLUGIN_BYTES_MAX).await?;
     Ok(Json(store_plugin(&app, body.bytes.clone()).await?))
 }
 
-/// `GET /api/v1/plugins`.
+/// Handles `GET /api/v1/plugins`.
 pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let objects = &app.parts().objects;
     let mut plugins = Vec::new();
@@ -74,16 +74,16 @@ pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Re
                 plugins.push(shown);
             }
             Ok(None) => {}
-            Err(error) => tracing::warn!(object = object.name, %error, "plugin left out"),
+            Err(error) => tracing::warn!(object = object.name, %error, "plugin left out of the list"),
         }
     }
     Ok(Json(json!({ "plugins": plugins })))
 }
 
-/// The facts of a plugin that was uploaded.
+/// Returns the facts of an uploaded plugin.
 ///
 /// # Errors
-/// `NotFound`; `PluginRefused` where it can no longer run here.
+/// Returns `NotFound` if it was not uploaded, and `PluginRefused` if it can no longer run here.
 pub(crate) async fn facts(app: &AppState, digest: &Digest) -> Result<PluginFacts, ApiError> {
     let objects = &app.parts().objects;
     if let Some(facts) = load_facts(objects, &facts_object_name(digest)).await? {
@@ -100,20 +100,20 @@ pub(crate) async fn facts(app: &AppState, digest: &Digest) -> Result<PluginFacts
     }
 }
 
-/// Where facts are kept, each under its plugin's digest.
+/// The folder of the facts, each stored under its plugin's digest.
 const FACTS_FOLDER: &str = "plugins";
 
 fn facts_object_name(digest: &Digest) -> String {
     format!("{FACTS_FOLDER}/{digest}.json")
 }
 
-/// Checks a component and keeps it: the bytes first, so that what is listed is there.
+/// Checks and stores a component. The bytes are stored before the facts, so that every listed plugin exists.
 async fn store_plugin(app: &AppState, wasm: Bytes) -> Result<PluginFacts, ApiError> {
     let bytes = wasm.clone();
     let inspect = move |parts: &crate::AppParts| parts.inspector.inspect(&bytes).map_err(ApiError::PluginRefused);
     let facts = app.run_blocking(inspect).await?;
     let objects = &app.parts().objects;
-    // What is kept already takes no more room: a full store must not refuse a plugin that it has.
+    // A plugin that is already stored needs no space: a full store must not refuse it.
     if load_facts(objects, &facts_object_name(&facts.digest)).await?.is_none() {
         let bytes = facts.bytes;
         app.run_blocking(move |parts| parts.check_storage_quota(bytes)).await?;
@@ -125,7 +125,7 @@ async fn store_plugin(app: &AppState, wasm: Bytes) -> Result<PluginFacts, ApiErr
     Ok(facts)
 }
 
-/// The facts in an object; none where there is no such object, or it holds something else.
+/// Reads the facts from an object. Returns `None` if the object does not exist or holds something else.
 async fn load_facts(objects: &ObjectStorage, name: &str) -> Result<Option<PluginFacts>, StoreError> {
     match objects.get(name).await {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),

@@ -1,4 +1,5 @@
-//! `PUT /api/v1/models/{model}/projects` and `/api/v1/datasets/{name}/projects`: which projects a thing belongs to.
+//! `PUT /api/v1/models/{model}/projects` and `/api/v1/datasets/{name}/projects`: assigns models and datasets to
+//! projects.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -13,19 +14,19 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
-/// The routes of this module.
+/// Returns the routes of this module.
 pub(crate) fn routes() -> [(&'static str, MethodRouter<AppState>); 2] {
     [("/api/v1/models/{model}/projects", put(assign_model)), ("/api/v1/datasets/{name}/projects", put(assign_dataset))]
 }
 
-/// `{"projects": ["digits"]}`; an empty list has it belong to none.
+/// `{"projects": ["digits"]}`; an empty list removes it from all projects.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AssignProjectsRequest {
     projects: Vec<String>,
 }
 
-/// `PUT /api/v1/models/{model}/projects`.
+/// Handles `PUT /api/v1/models/{model}/projects`.
 async fn assign_model(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -38,7 +39,7 @@ impl JsonBody for AssignProjectsRequest {
     const EXAMPLE: &'static str = r#"{"projects": ["digits"]}"#;
 }
 
-/// `PUT /api/v1/datasets/{name}/projects`.
+/// Handles `PUT /api/v1/datasets/{name}/projects`.
 async fn assign_dataset(
     State(app): State<AppState>,
     Path(name): Path<String>,

@@ -1,4 +1,4 @@
-//! Parameters of a query string, and of a path.
+//! Parameters of query strings and paths.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -8,13 +8,13 @@ use saggar_store::digest::Digest;
 
 use crate::error::ApiError;
 
-/// A digest in a path; `name` is what is wrong where it is none.
+/// Parses a digest in a path; `name` is the parameter that errors report.
 pub(crate) fn parse_digest(name: &'static str, text: &str) -> Result<Digest, ApiError> {
     let expected = "64 lower-case hexadecimal digits";
     text.parse().map_err(|_| ApiError::Parameter { name, expected, got: text.chars().take(80).collect() })
 }
 
-/// The parameters, in order. The last of a name counts.
+/// The parameters, in order. If a name is repeated, the last value counts.
 #[derive(Debug)]
 pub(crate) struct QueryParameters(Vec<(String, String)>);
 
@@ -33,13 +33,13 @@ impl<S: Send + Sync> FromRequestParts<S> for QueryParameters {
 }
 
 impl QueryParameters {
-    /// The value of a parameter, if it is there and not empty.
+    /// Returns the value of a parameter if it is present and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// A parameter as a number, or another type.
+    /// Parses a parameter as a number or another type.
     pub(crate) fn parse<T: FromStr>(&self, name: &'static str, expected: &'static str) -> Result<Option<T>, ApiError> {
         let parse = |value: &str| {
             let got = value.chars().take(80).collect();
@@ -48,7 +48,7 @@ impl QueryParameters {
         self.get(name).map(parse).transpose()
     }
 
-    /// Whether a flag is set: `?follow`, `?follow=1`, `?follow=true`.
+    /// Returns whether a flag is set: `?follow`, `?follow=1`, `?follow=true`.
     pub(crate) fn flag(&self, name: &str) -> bool {
         let found = self.0.iter().rev().find(|(key, _)| key == name);
         found.is_some_and(|(_, value)| !matches!(value.as_str(), "0" | "false" | "no"))

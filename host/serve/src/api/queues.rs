@@ -1,4 +1,4 @@
-//! `GET /api/v1/queues`: pools, who has their slots, and who waits for them.
+//! `GET /api/v1/queues`: pools, the jobs that hold their slots, and the jobs that wait.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,7 +8,7 @@ use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// `GET /api/v1/queues`.
+/// Handles `GET /api/v1/queues`.
 pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let layout = app.jobs().scheduler_config();
     let running = app.jobs().running_jobs().await?;
@@ -31,7 +31,7 @@ pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Re
             "device": pool.device,
             "slots": slots(pool.slots_milli),
             "used": slots(held().map(|job| job.demand.slots_milli).sum()),
-            // Slots that others hold are taken for everybody; whose jobs have them is not.
+            // Every client sees how many slots are used, but only the jobs of the projects it can see.
             "jobs": held().filter(|job| sight.contains_project(&job.project)).map(|job| job.name.as_str()).collect::<Vec<_>>(),
         })
     });

@@ -1,4 +1,4 @@
-//! `GET /api/v1/quota`: what is stored by kind, and what jobs of each project and key took and may take.
+//! `GET /api/v1/quota`: storage by kind, and the usage and limits of the jobs of each project and key.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// `GET /api/v1/quota`.
+/// Handles `GET /api/v1/quota`.
 pub(crate) async fn quota(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let usage = app.run_blocking(crate::AppParts::count_storage).await?;
     let spent = app.jobs().resource_usage().await?;
@@ -51,7 +51,7 @@ pub(crate) async fn quota(State(app): State<AppState>, sight: ProjectScope) -> R
     })))
 }
 
-/// What some jobs took, and may take.
+/// Returns the usage and the limits of a group of jobs.
 fn usage_row(
     spent: &[UsageTotal],
     running: &[ActiveJob],

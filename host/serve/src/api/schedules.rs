@@ -1,4 +1,4 @@
-//! `/api/v1/schedules`: jobs that are submitted at times of a clock.
+//! `/api/v1/schedules`: jobs that are submitted at the times of a cron expression.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -16,7 +16,7 @@ use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
 
-/// A schedule to set.
+/// The request to create or replace a schedule.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SetScheduleRequest {
@@ -29,17 +29,17 @@ impl JsonBody for SetScheduleRequest {
     const EXAMPLE: &'static str = r#"{"name": "nightly", "cron": "0 3 * * *", "spec": {"project": "digits", "plugin": "SHA-256 of a plugin, as POST /api/v1/plugins answers it"}}"#;
 }
 
-/// `POST /api/v1/schedules`.
+/// Handles `POST /api/v1/schedules`.
 pub(crate) async fn set(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
     let (actor, sight) =
         (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
     let SetScheduleRequest { name, cron, mut spec } = app.body_reader().read_json(request).await?;
     let asked = spec.clone();
-    // What it refers to must be there; each job then means what is newest at its time.
+    // Its references must exist now; each scheduled job resolves them again when it is due.
     submit::pin_spec(&app, &sight, &mut spec).await?;
     let _turn = app.reference_lock().write().await;
     let set = match is_hidden(&app, &sight, &name).await? {
-        // Names are of the whole server: one that is taken cannot be had, and what has it stays.
+        // Names are unique on the server: a hidden schedule of this name is not replaced.
         true => {
             let reason = "the name is taken; choose another one".to_owned();
             Err(ApiError::Conflict { what: format!("schedule {name}"), reason })
@@ -52,7 +52,7 @@ pub(crate) async fn set(State(app): State<AppState>, request: Request) -> Result
     Ok(created(schedule_json(&set, next.and_then(|(_, next)| next))))
 }
 
-/// `GET /api/v1/schedules`.
+/// Handles `GET /api/v1/schedules`.
 pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let schedules = app.jobs().schedules().await?;
     let seen = schedules.iter().filter(|(schedule, _)| sight.contains_project(&schedule_project(schedule)));
@@ -60,7 +60,7 @@ pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Re
     Ok(Json(json!({ "schedules": schedules })))
 }
 
-/// `DELETE /api/v1/schedules/{name}`.
+/// Handles `DELETE /api/v1/schedules/{name}`.
 pub(crate) async fn remove(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -77,7 +77,7 @@ pub(crate) async fn remove(
     Ok(Json(json!({ "name": name })))
 }
 
-/// Whether there is a schedule of this name that is not there for who asks.
+/// Returns whether a schedule of this name exists that the client cannot see.
 async fn is_hidden(app: &AppState, sight: &ProjectScope, name: &str) -> Result<bool, ApiError> {
     let schedules = app.jobs().schedules().await?;
     Ok(schedules
@@ -85,7 +85,8 @@ async fn is_hidden(app: &AppState, sight: &ProjectScope, name: &str) -> Result<b
         .any(|(schedule, _)| schedule.name == name && !sight.contains_project(&schedule_project(schedule))))
 }
 
-/// The project that a schedule submits jobs to; none that anybody is limited to where that cannot be read.
+/// Returns the project that a schedule submits jobs to, or an empty name, which no key is limited to, if it cannot be
+/// read.
 fn schedule_project(schedule: &JobSchedule) -> String {
     serde_json::from_str::<JobSpec>(&schedule.spec).map(|spec| spec.project).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/secrets`: names of secrets that jobs may be granted. Values come in and are never shown.
+//! `/api/v1/secrets`: names of secrets that jobs can be granted. Values are accepted and never returned.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -11,7 +11,7 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
-/// A secret's value, and the projects whose keys may have jobs read it. Left out, those stay as they are.
+/// A secret's value, and the projects whose keys can grant it to jobs. If `projects` is omitted, it is not changed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SetSecretRequest {
@@ -24,14 +24,14 @@ impl JsonBody for SetSecretRequest {
     const EXAMPLE: &'static str = r#"{"value": "a value of some length", "projects": ["digits"]}"#;
 }
 
-/// `GET /api/v1/secrets`: those that who asks may use.
+/// Handles `GET /api/v1/secrets`: the secrets that the client can use.
 pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let secrets = app.run_blocking(move |parts| parts.home.secrets().names(sight.rights())).await?;
     let names: Vec<&String> = secrets.keys().collect();
     Ok(Json(json!({ "secrets": names, "projects": secrets })))
 }
 
-/// `PUT /api/v1/secrets/{name}`.
+/// Handles `PUT /api/v1/secrets/{name}`.
 pub(crate) async fn set(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -47,7 +47,7 @@ pub(crate) async fn set(
     Ok(Json(json!({ "name": name })))
 }
 
-/// `DELETE /api/v1/secrets/{name}`.
+/// Handles `DELETE /api/v1/secrets/{name}`.
 pub(crate) async fn remove(
     State(app): State<AppState>,
     Path(name): Path<String>,

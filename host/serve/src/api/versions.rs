@@ -1,4 +1,5 @@
-//! `POST /api/v1/models/{model}/versions`: a version of what the server has already.
+//! `POST /api/v1/models/{model}/versions`: creates a version from a plugin, weights or a checkpoint that the server
+//! stores.
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -23,15 +24,15 @@ use crate::models::WeightsSource;
 #[derive(Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 enum PublishVersionRequest {
-    /// Another plugin with the weights of a version.
+    /// A plugin with the weights of an existing version.
     Plugin {
         /// The component's digest.
         plugin: Digest,
-        /// Whose weights and configuration it gets; the newest's where it is left out.
+        /// The version whose weights and configuration are used; by default the newest.
         #[serde(default)]
         from_version: Option<u64>,
     },
-    /// What a job had learnt, with its plugin.
+    /// The weights of a job's checkpoint, with the job's plugin.
     Checkpoint {
         /// The checkpoint.
         from: InitFrom,
@@ -42,7 +43,7 @@ impl JsonBody for PublishVersionRequest {
     const EXAMPLE: &'static str = r#"{"from": "job:digits-7/checkpoint@1200"}"#;
 }
 
-/// The answer names the version and tells whether it serves, or why it was refused.
+/// Publishes a version. The response names it and states whether it serves, or why it was refused.
 pub(crate) async fn publish(
     State(app): State<AppState>,
     Path(model): Path<String>,
@@ -82,7 +83,7 @@ pub(crate) async fn publish(
     Ok(created(answer))
 }
 
-/// The plugin of a job, and what a model ships of one of its checkpoints.
+/// Returns a job's plugin, and the weights and files to publish from one of its checkpoints.
 async fn checkpoint_weights(
     app: &AppState,
     sight: &ProjectScope,
@@ -90,7 +91,11 @@ async fn checkpoint_weights(
 ) -> Result<(Digest, WeightsSource), ApiError> {
     let InitFrom::Checkpoint { job, which } = from else {
         let got = from.to_string();
-        return Err(ApiError::Parameter { name: "from", expected: "such as job:mnist-7/checkpoint@1200", got });
+        return Err(ApiError::Parameter {
+            name: "from",
+            expected: "a job's checkpoint, such as job:mnist-7/checkpoint@1200",
+            got,
+        });
     };
     let job = sight.find_job(app.jobs(), &job).await?;
     let info = submit::find_checkpoint(app, &job, which).await?;

@@ -1,24 +1,24 @@
-//! Why a request about predictions is refused.
+//! Errors of requests to the predictions interface.
 
 use thiserror::Error;
 
-/// Why a request about predictions is refused.
+/// The reason for which a request to the predictions interface is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PredictionError {
-    /// A body of another form.
+    /// The body does not have the expected form.
     #[error("body: {reason}")]
     Body {
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// An identifier that cannot be one.
+    /// The identifier is invalid.
     #[error("id: expected 1 to 128 letters, digits, `-`, `_` and `.`, got {got:?}")]
     Id {
-        /// What was sent.
+        /// The identifier that was sent.
         got: String,
     },
-    /// No such prediction.
-    #[error("no prediction {id}; it is over for some time, or never was")]
+    /// The prediction does not exist.
+    #[error("no prediction {id}: it has expired or never existed")]
     NotFound {
         /// Its identifier.
         id: String,
@@ -29,16 +29,16 @@ pub enum PredictionError {
         /// Its identifier.
         id: String,
     },
-    /// More predictions than are kept running.
-    #[error("{running} predictions are running, the most there may be")]
+    /// Too many predictions are running.
+    #[error("{running} predictions are running, which is the limit")]
     TooMany {
-        /// How many.
+        /// The number of running predictions.
         running: usize,
     },
-    /// An address that events are not sent to.
+    /// The webhook's URL is not allowed.
     #[error("webhook: {reason}")]
     Webhook {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
 }

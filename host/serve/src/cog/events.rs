@@ -1,5 +1,5 @@
-//! A prediction as server-sent events: what has happened already, and then everything as it comes. Each event has a
-//! number, so that a client that was cut off can go on where it was. Source: WHATWG HTML, server-sent events.
+//! A prediction as server-sent events: past events first, then new ones as they occur. Events are numbered, so that a
+//! client can resume after a disconnect. Source: WHATWG HTML, server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use futures::stream;
 use super::execution::CancelPredictionOnDrop;
 use super::prediction::CogPrediction;
 
-/// Events after the one of number `after`, up to the end. `guard` is held as long as the client reads.
+/// Streams the events after number `after` up to the end. Holds `guard` until the client stops reading.
 pub(super) fn stream_events(
     prediction: Arc<CogPrediction>,
     after: usize,
@@ -29,7 +29,7 @@ pub(super) fn stream_events(
     response
 }
 
-/// An event as text. JSON that was sent in several lines goes out in several, which are put together again.
+/// Formats an event. JSON with line breaks is sent as several data lines, which the client joins.
 fn format_event(id: usize, name: &str, json: &str) -> String {
     let data: String = json.split(['\n', '\r']).map(|line| format!("data: {line}\n")).collect();
     format!("id: {id}\nevent: {name}\n{data}\n")

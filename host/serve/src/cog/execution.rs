@@ -1,4 +1,4 @@
-//! Computing a prediction in a task of its own, which goes on without the request that began it.
+//! Computes a prediction in a separate task, which outlives the request that started it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::predict::decode::PredictionInputs;
 use crate::predict::prediction_call::PredictionCall;
 use crate::predict::{encode, event_stream};
 
-/// Computes `inputs` as `prediction`. With `pieces`, parts of outputs become events as they come.
+/// Computes `inputs` as `prediction`. With `pieces`, chunks of outputs become events as they are produced.
 pub(super) fn spawn_prediction(
     app: &AppState,
     prediction: &Arc<CogPrediction>,
@@ -68,7 +68,7 @@ async fn run_streaming(
     Ok(CogPredictionOutcome::Succeeded(event_stream::wait_for_response(work).await?.json, began.elapsed()))
 }
 
-/// Cancels a prediction when it is dropped: nobody else knows of it, so nobody would read what it gives.
+/// Cancels a prediction when it is dropped. It is used if no other client can read the result.
 #[derive(Debug)]
 pub(super) struct CancelPredictionOnDrop {
     prediction: Arc<CogPrediction>,

@@ -8,18 +8,18 @@ use axum::http::request::Parts;
 
 use crate::access::ProjectScope;
 
-/// The identifier of the key that a prediction was asked for with, or `None` where no key was needed. A key that is made later
-/// under the name of a revoked one has another identifier.
+/// The identifier of the key that requested a prediction, or `None` if no key was required. A later key with the name
+/// of a revoked one has a different identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PredictionOwner(Option<String>);
 
 impl PredictionOwner {
-    /// The owner of what the request with these extensions makes.
+    /// Returns the owner of predictions that the request with these extensions creates.
     pub(super) fn from_extensions(extensions: &Extensions) -> PredictionOwner {
         PredictionOwner(ProjectScope::from_extensions(extensions).rights().key_id().map(str::to_owned))
     }
 
-    /// The map key of a prediction of this owner. No identifier of a key or a prediction has a `/`.
+    /// Returns the map key of a prediction of this owner. Identifiers of keys and predictions never contain a `/`.
     pub(super) fn store_key(&self, id: &str) -> String {
         format!("{}/{id}", self.0.as_deref().unwrap_or_default())
     }

@@ -1,6 +1,6 @@
 //! One prediction from its request to its end: its state, and the events that clients read.
 //!
-//! It ends once: whatever comes after succeeding, failing or being canceled changes nothing.
+//! It ends once: after it has succeeded, failed or been cancelled, nothing changes it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use super::owner::PredictionOwner;
 use crate::limits::{PREDICTION_EVENTS_BYTES_MAX, PREDICTION_INPUT_BYTES_MAX};
 
-/// Where a prediction stands.
+/// The status of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CogPredictionStatus {
     Starting,
@@ -41,21 +41,21 @@ impl CogPredictionStatus {
     }
 }
 
-/// How a prediction ended.
+/// The outcome of a prediction.
 #[derive(Debug)]
 pub(super) enum CogPredictionOutcome {
-    /// With outputs, as JSON, computed in this time.
+    /// The outputs as JSON, and the compute time.
     Succeeded(String, Duration),
-    /// With this error.
+    /// The error message.
     Failed(String),
     Canceled,
 }
 
-/// What a client that reads events is told.
+/// An event that is sent to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CogPredictionEvent {
     Start,
-    /// A piece of an output, as JSON.
+    /// A chunk of an output, as JSON.
     Output(Arc<str>),
     Metric,
     Completed,
@@ -66,16 +66,16 @@ pub(super) enum CogPredictionEvent {
 pub(super) struct CogPrediction {
     pub(super) owner: PredictionOwner,
     pub(super) id: String,
-    /// The model that computes it.
+    /// The name of the model that computes it.
     model: String,
     version: u64,
-    /// Of what was asked for.
+    /// The digest of the request, or `None` if the server chose the identifier.
     digest: Option<Digest>,
-    /// The input as it was sent, where it is small.
+    /// The input as it was sent, if it is small.
     input: Option<Bytes>,
     created_ms: u64,
     state: Mutex<CogPredictionState>,
-    /// How many events there are.
+    /// The number of events.
     events: watch::Sender<usize>,
 }
 
@@ -93,7 +93,7 @@ struct CogPredictionState {
 }
 
 impl CogPrediction {
-    /// A prediction of this owner, by this version of a model.
+    /// Creates a prediction of this owner by this version of a model.
     pub(super) fn new(
         (owner, id): (PredictionOwner, String),
         (model, version): (String, u64),
@@ -101,7 +101,7 @@ impl CogPrediction {
         input: &Bytes,
         now_ms: u64,
     ) -> CogPrediction {
-        // A copy, so that the rest of the request's body is let go.
+        // A copy, so that the rest of the request's body is freed.
         let input = (input.len() <= PREDICTION_INPUT_BYTES_MAX).then(|| Bytes::copy_from_slice(input));
         let state = CogPredictionState {
             status: CogPredictionStatus::Starting,
@@ -128,12 +128,13 @@ impl CogPrediction {
         }
     }
 
-    // A panic while the lock is held leaves the state whole: each change is made at once.
+    // A panic while the lock is held leaves the state consistent: each change is a single step.
     fn lock_state(&self) -> MutexGuard<'_, CogPredictionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is what was asked for. One whose identifier the server chose is never asked for again.
+    /// Returns whether the request with this digest is the same. A prediction whose identifier the server chose matches
+    /// no request.
     pub(super) fn matches_request(&self, digest: &Digest) -> bool {
         self.digest.as_ref() == Some(digest)
     }
@@ -142,7 +143,7 @@ impl CogPrediction {
         self.lock_state().status
     }
 
-    /// Bytes of it that are kept.
+    /// Returns the bytes that it occupies in the store.
     pub(super) fn stored_bytes(&self) -> usize {
         let state = self.lock_state();
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -154,13 +155,13 @@ impl CogPrediction {
             + state.events.len() * size_of::<CogPredictionEvent>()
     }
 
-    /// It is being computed, by `task`, unless somebody canceled it in the meantime.
+    /// Sets the task that computes it. Aborts the task if the prediction was cancelled in the meantime.
     pub(super) fn set_task(&self, task: AbortHandle) {
         let mut state = self.lock_state();
         if state.status.is_terminal() { task.abort() } else { state.task = Some(task) }
     }
 
-    /// Its turn has come.
+    /// Marks the prediction as started.
     pub(super) fn mark_started(&self, now_ms: u64) {
         let mut state = self.lock_state();
         if !state.status.is_terminal() {
@@ -169,7 +170,7 @@ impl CogPrediction {
         }
     }
 
-    /// Adds a piece of an output, while there is room: the whole output has it too.
+    /// Adds an event with a chunk of an output if there is space. The final output contains it too.
     pub(super) fn push_output_piece(&self, json: &str) {
         let mut state = self.lock_state();
         let bytes = json.len() + size_of::<CogPredictionEvent>();
@@ -181,7 +182,7 @@ impl CogPrediction {
         self.events.send_replace(state.events.len());
     }
 
-    /// Ends it, unless it is over. Gives whether it was not.
+    /// Ends the prediction unless it has ended. Returns whether it did.
     pub(super) fn finish(&self, end: CogPredictionOutcome, now_ms: u64) -> bool {
         let mut state = self.lock_state();
         if state.status.is_terminal() {
@@ -211,16 +212,16 @@ impl CogPrediction {
         true
     }
 
-    /// Waits until it is over.
+    /// Waits until it has finished.
     pub(super) async fn wait_until_finished(&self) {
         let mut events = self.events.subscribe();
         while !self.status().is_terminal() {
-            // The sender lives as long as this prediction does.
+            // The sender lives as long as this prediction, so this never fails.
             let _ = events.changed().await;
         }
     }
 
-    /// The event of this number, from 0, once it is there; none after the last.
+    /// Waits for the event of index `at`, starting at 0. Returns `None` after the last.
     pub(super) async fn wait_for_event(&self, at: usize) -> Option<CogPredictionEvent> {
         let mut events = self.events.subscribe();
         loop {
@@ -237,7 +238,7 @@ impl CogPrediction {
         }
     }
 
-    /// An event's name and data.
+    /// Returns an event's name and data.
     pub(super) fn event_payload(&self, event: &CogPredictionEvent) -> (&'static str, String) {
         match event {
             CogPredictionEvent::Start => ("start", self.to_json_as(Some(CogPredictionStatus::Starting))),
@@ -250,12 +251,13 @@ impl CogPrediction {
         }
     }
 
-    /// It as JSON.
+    /// Returns the prediction as JSON.
     pub(super) fn to_json(&self) -> String {
         self.to_json_as(None)
     }
 
-    /// It as JSON; as it was when it was made, where that is asked for. The input and the output are text already.
+    /// Returns the prediction as JSON, with the earlier status if one is given. The input and the output are stored as
+    /// text.
     fn to_json_as(&self, earlier: Option<CogPredictionStatus>) -> String {
         let state = self.lock_state();
         let is_earlier = earlier.is_some();

@@ -1,4 +1,4 @@
-//! What a client asks for: the body of a prediction, and the headers that say how it waits.
+//! Parses prediction requests: the body, and the headers that specify how the client waits.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use crate::limits::PREDICTION_WAIT_MAX;
 use crate::predict::json_tokenizer::{JsonSyntaxError, JsonToken, JsonTokenizer};
 use crate::predict::model_reference::ModelReference;
 
-/// `{"input": ..., "model"?, "webhook"?, "webhook_events_filter"?}`; what else there is, is not looked at.
+/// The body `{"input": ..., "model"?, "webhook"?, "webhook_events_filter"?}`. Other keys are ignored.
 #[derive(Debug)]
 pub(super) struct CogPredictionRequest {
     /// The input as it was sent.
     pub(super) input: Bytes,
-    /// The model that was named.
+    /// The model, if one is named.
     pub(super) model: Option<ModelReference>,
-    /// Where events go.
+    /// The URL that events are sent to.
     pub(super) webhook: Option<String>,
-    /// Which of them.
+    /// The events that are sent.
     pub(super) webhook_filter: WebhookEventFilter,
 }
 
 impl CogPredictionRequest {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// `JsonBodyVisitor`; `Parameter` where the model's name can be none.
+    /// Returns `Body`, or `Parameter` if the model's name is invalid.
     pub(super) fn parse(body: &Bytes) -> Result<CogPredictionRequest, ApiError> {
         let syntax = |error: JsonSyntaxError| body_error(error.to_string());
         let mut json = JsonTokenizer::new(body);
@@ -67,10 +67,10 @@ impl CogPredictionRequest {
         Ok(asked)
     }
 
-    /// A digest of what is computed: the same for the same model and input, however they are written.
+    /// Returns a digest of the computation: equal for the same model and input, whatever their JSON formatting.
     ///
     /// # Errors
-    /// `JsonBodyVisitor` where the input is no JSON.
+    /// Returns `Body` if the input is not JSON.
     pub(super) fn digest(&self) -> Result<Digest, PredictionError> {
         let mut input: Value =
             json_body::parse_json(&self.input).map_err(|reason| body_error(format!("input: {reason}")))?;
@@ -91,20 +91,20 @@ fn parse_string(name: &str, value: &[u8]) -> Result<String, PredictionError> {
     serde_json::from_slice(value).map_err(|_| body_error(format!("{name}: expected a string")))
 }
 
-/// How a client waits for the end.
+/// How a client waits for the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitPreference {
-    /// Until it comes.
+    /// It waits until the prediction has finished.
     UntilFinished,
-    /// For this long at most; then it asks again.
+    /// It waits for at most this time, and then polls.
     UpTo(Duration),
-    /// It reads events as they come, from the one after this number.
+    /// It reads events as they occur, starting after this number.
     Events(usize),
 }
 
 impl WaitPreference {
-    /// `Accept: text/event-stream` for events, where `Last-CogPredictionEvent-ID` says which was read last; else `Prefer: respond-async`
-    /// and `Prefer: wait=SECONDS`. Source: RFC 7240, and WHATWG HTML for events.
+    /// Reads the preference: `Accept: text/event-stream` for events, with `Last-Event-ID` as the last event read; else
+    /// `Prefer: respond-async` and `Prefer: wait=SECONDS`. Source: RFC 7240, and WHATWG HTML for events.
     pub(super) fn from_headers(headers: &HeaderMap) -> WaitPreference {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
         if crate::predict::wants_events(headers) {
@@ -126,7 +126,7 @@ impl WaitPreference {
     }
 }
 
-/// Whether the request's body is said to be JSON, or nothing in particular.
+/// Returns whether the request's content type is JSON or unspecific.
 pub(super) fn is_json_content_type(headers: &HeaderMap) -> bool {
     let declared = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let declared = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -134,10 +134,10 @@ pub(super) fn is_json_content_type(headers: &HeaderMap) -> bool {
         || declared.ends_with("+json")
 }
 
-/// An identifier that a client chose.
+/// Validates an identifier chosen by a client.
 ///
 /// # Errors
-/// `Id`.
+/// Returns `Id`.
 pub(super) fn parse_id(text: &str) -> Result<String, PredictionError> {
     let takes = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || text.len() > 128 || !text.bytes().all(takes) {

@@ -1,5 +1,5 @@
-//! The predictions that are running, and those that ended a short while ago. Both are bounded; the oldest that ended go
-//! first. How long ago that was is told by a clock that only goes forward: one that is set takes nobody's answer away.
+//! The running and recently finished predictions. Both sets are bounded, and the oldest finished predictions are
+//! evicted first. Their age is measured with a monotonic clock, so that setting the system time evicts nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use crate::limits::{
     PREDICTIONS_KEPT_BYTES_MAX, PREDICTIONS_KEPT_MAX, PREDICTIONS_KEPT_TIME_MAX, PREDICTIONS_RUNNING_MAX,
 };
 
-/// All predictions by owner and identifier.
+/// All predictions, by owner and identifier.
 #[derive(Debug, Default)]
 pub(super) struct CogPredictionStore(Mutex<CogStoreState>);
 
 #[derive(Debug, Default)]
 struct CogStoreState {
-    /// By [`PredictionOwner::store_key`].
+    /// Predictions by [`PredictionOwner::store_key`].
     by_id: HashMap<String, Arc<CogPrediction>>,
     running: usize,
-    /// Those that ended, in the order in which they did.
+    /// Finished predictions, in order of their end.
     finished: VecDeque<FinishedPrediction>,
     finished_bytes: usize,
 }
@@ -39,17 +39,17 @@ impl CogPredictionStore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The owner's prediction of this identifier.
+    /// Returns the owner's prediction of this identifier.
     pub(super) fn get(&self, owner: &PredictionOwner, id: &str, now: Instant) -> Option<Arc<CogPrediction>> {
         let mut held = self.lock_state();
         held.evict_finished(now);
         held.by_id.get(&owner.store_key(id)).cloned()
     }
 
-    /// Adds a prediction that is running.
+    /// Adds a running prediction.
     ///
     /// # Errors
-    /// `TooMany`; `Conflict` where the owner has one of this identifier.
+    /// Returns `TooMany`, or `Conflict` if the owner has one of this identifier.
     pub(super) fn add(&self, prediction: CogPrediction, now: Instant) -> Result<Arc<CogPrediction>, PredictionError> {
         let mut held = self.lock_state();
         held.evict_finished(now);
@@ -66,7 +66,7 @@ impl CogPredictionStore {
         Ok(prediction)
     }
 
-    /// The prediction has ended.
+    /// Records that the prediction has finished.
     pub(super) fn mark_finished(&self, prediction: &Arc<CogPrediction>, now: Instant) {
         let bytes = prediction.stored_bytes();
         let mut held = self.lock_state();
@@ -78,7 +78,7 @@ impl CogPredictionStore {
 }
 
 impl CogStoreState {
-    /// Lets go of what is over its time or past what is kept.
+    /// Evicts finished predictions that are too old or exceed the limits.
     fn evict_finished(&mut self, now: Instant) {
         while let Some(FinishedPrediction { prediction, bytes, at }) = self.finished.front() {
             let is_old = now.saturating_duration_since(*at) > PREDICTIONS_KEPT_TIME_MAX;

@@ -1,8 +1,8 @@
-//! Telling another server how a prediction goes. Off, unless the operator names addresses: a request must not make this
-//! server call whatever it can reach. So only what begins as an allowed address is called, redirects are not followed, no
-//! proxy is asked, and what the other server answers is dropped unread.
+//! Webhooks: report the progress of a prediction to another server. Disabled unless the operator allows URL prefixes,
+//! because a request must not make this server call arbitrary hosts. Only URLs with an allowed prefix are called,
+//! redirects are not followed, no proxy is used, and the response body is dropped unread.
 //!
-//! An event goes out once its forerunner has; the last is tried several times.
+//! An event is sent after the previous one. The last one is retried several times.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,8 @@ use crate::limits::{
     CONCURRENT_WEBHOOKS_MAX, WEBHOOK_ADDRESS_BYTES_MAX, WEBHOOK_BACKOFF, WEBHOOK_TIME_MAX, WEBHOOK_TRIES_MAX,
 };
 
-/// The beginning of addresses that may be called: `https://example.com/hooks`, whose path ends at a `/` of theirs.
+/// An allowed prefix of webhook URLs, such as `https://example.com/hooks`. It matches URLs whose path continues with a
+/// `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookPrefix {
     https: bool,
@@ -26,7 +27,7 @@ pub struct WebhookPrefix {
     path: String,
 }
 
-/// Why a text is no address to call.
+/// The reason for which a text is not a valid webhook URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WebhookAddressError(&'static str);
@@ -41,15 +42,15 @@ impl FromStr for WebhookPrefix {
 }
 
 impl WebhookPrefix {
-    /// The parts of an address by which it is allowed.
+    /// Parses the parts of a URL that are compared with the allowed prefixes.
     fn parse_prefix(text: &str) -> Result<WebhookPrefix, WebhookAddressError> {
         if text.len() > WEBHOOK_ADDRESS_BYTES_MAX {
             return Err(WebhookAddressError("the address is too long"));
         }
         if text.contains(['\\', '#']) || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(WebhookAddressError("the address has a character that no address has"));
+            return Err(WebhookAddressError("the address contains a character that is not allowed in a URL"));
         }
-        let uri: Uri = text.parse().map_err(|_| WebhookAddressError("it is no address"))?;
+        let uri: Uri = text.parse().map_err(|_| WebhookAddressError("it is not a valid URL"))?;
         let https = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
@@ -62,7 +63,7 @@ impl WebhookPrefix {
         let host = authority.host().to_ascii_lowercase();
         let port = authority.port_u16().unwrap_or(if https { 443 } else { 80 });
         let path = uri.path().to_owned();
-        // `..` and what a server may decode to it would lead out of an allowed path.
+        // `..` and encoded characters that a server could decode to it would leave the allowed path.
         let lower = path.to_ascii_lowercase();
         let climbs = lower.split('/').any(|part| matches!(part, "." | ".."));
         if host.is_empty() || climbs || ["%2e", "%2f", "%5c", "%00"].iter().any(|code| lower.contains(code)) {
@@ -80,7 +81,7 @@ impl WebhookPrefix {
     }
 }
 
-/// Without what may be secret: paths and queries.
+/// Formats the URL without path and query, which can contain secrets.
 impl fmt::Display for WebhookPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (host, port) = &self.host;
@@ -88,7 +89,7 @@ impl fmt::Display for WebhookPrefix {
     }
 }
 
-/// The events that go to a webhook.
+/// The events that are sent to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WebhookEventFilter {
     pub(super) start: bool,
@@ -102,7 +103,8 @@ impl Default for WebhookEventFilter {
 }
 
 impl WebhookEventFilter {
-    /// A list of events. Those for pieces and logs may be named, and there are none: a webhook is told the whole.
+    /// Parses a list of events. Events for chunks and logs are accepted but never sent: a webhook receives whole
+    /// predictions.
     pub(super) fn parse(value: &[u8]) -> Result<WebhookEventFilter, PredictionError> {
         if value == b"null" {
             return Ok(WebhookEventFilter::default());
@@ -118,7 +120,7 @@ impl WebhookEventFilter {
     }
 }
 
-/// The addresses that may be called, and the client that calls them.
+/// The allowed URL prefixes, and the client that calls webhooks.
 #[derive(Debug)]
 pub(super) struct WebhookClient {
     allowed: Vec<WebhookPrefix>,
@@ -126,7 +128,7 @@ pub(super) struct WebhookClient {
     call_permits: Arc<Semaphore>,
 }
 
-/// Where one prediction's events go. When it is dropped, what was told is still sent.
+/// The webhook of one prediction. Events that are queued when it is dropped are still sent.
 #[derive(Debug)]
 pub(super) struct PredictionWebhook {
     filter: WebhookEventFilter,
@@ -146,10 +148,10 @@ impl WebhookClient {
         WebhookClient { allowed, agent: ureq::Agent::new_with_config(config.build()), call_permits: at_once }
     }
 
-    /// Whether events may be sent to this address.
+    /// Checks that events can be sent to this URL.
     ///
     /// # Errors
-    /// `PredictionWebhook`.
+    /// Returns `Webhook`.
     pub(super) fn check(&self, address: &str) -> Result<(), PredictionError> {
         let refuse = |reason| PredictionError::Webhook { reason };
         if self.allowed.is_empty() {
@@ -162,15 +164,15 @@ impl WebhookClient {
         Ok(())
     }
 
-    /// Sends events to an address that was checked.
+    /// Starts sending events to a URL that was checked.
     pub(super) fn start(&self, address: String, filter: WebhookEventFilter) -> PredictionWebhook {
-        // A prediction has two events, so there is always room.
+        // A prediction has two events, so the queue is never full.
         let (queue, mut events) = mpsc::channel::<String>(2);
         let (agent, at_once) = (self.agent.clone(), Arc::clone(&self.call_permits));
         tokio::spawn(async move {
             let shown = WebhookPrefix::parse_prefix(&address).map(|address| address.to_string()).unwrap_or_default();
             while let Some(body) = events.recv().await {
-                // The last event is worth trying again, and holds nothing up.
+                // Only the last event is retried, because it delays no other.
                 let tries = if events.is_closed() && events.is_empty() { WEBHOOK_TRIES_MAX } else { 1 };
                 if let Err(reason) = deliver(&agent, &at_once, &address, &body, tries).await {
                     tracing::warn!(to = shown, reason, "webhook not delivered");
@@ -188,7 +190,7 @@ impl PredictionWebhook {
         }
     }
 
-    /// The last event.
+    /// Sends the last event.
     pub(super) fn send_completed(self, prediction: impl FnOnce() -> String) {
         if self.filter.completed {
             let _ = self.queue.try_send(prediction());
@@ -196,7 +198,7 @@ impl PredictionWebhook {
     }
 }
 
-/// Posts `body`, again after growing pauses where the other server cannot take it now.
+/// Posts `body`. Retries with increasing pauses if the other server is temporarily unavailable.
 async fn deliver(
     agent: &ureq::Agent,
     at_once: &Arc<Semaphore>,
@@ -229,7 +231,7 @@ async fn deliver(
     Ok(())
 }
 
-/// What went wrong, without the address, which may hold a secret.
+/// Describes the error without the URL, which can contain a secret.
 fn error_kind(error: &ureq::Error) -> &'static str {
     match error {
         ureq::Error::Timeout(_) => "it did not answer in time",

@@ -1,4 +1,4 @@
-//! What one connection does, for those who choose which one has to go when there are as many as there may be.
+//! The activity of one connection, by which connections are chosen for eviction when the limit is reached.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Bits of an IPv6 address that one site has: whoever has one of its addresses has all of them (RFC 6177).
+/// The prefix length of an IPv6 site: a host with one of its addresses has all of them (RFC 6177).
 const SITE_BITS: u32 = 64;
 
-/// Whose connections are counted together: an IPv4 address, or the IPv6 addresses of one site.
+/// A peer whose connections are counted together: an IPv4 address, or the IPv6 addresses of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PeerAddress(IpAddr);
 
 impl PeerAddress {
-    /// The peer that has this address.
+    /// Returns the peer with this address.
     pub(crate) fn from_ip(address: IpAddr) -> PeerAddress {
         PeerAddress(match address.to_canonical() {
             IpAddr::V6(address) if !address.is_loopback() => {
@@ -26,29 +26,29 @@ impl PeerAddress {
         })
     }
 
-    /// Whether it is this machine.
+    /// Returns whether the peer is this machine.
     pub(crate) fn is_loopback(self) -> bool {
         self.0.is_loopback()
     }
 }
 
-/// The requests of a connection, and who it comes from. Each request carries it as an extension.
+/// The requests of a connection, and its peer. Each request carries it as an extension.
 #[derive(Debug)]
 pub(crate) struct ConnectionActivity {
     peer: Option<PeerAddress>,
     opened: Instant,
     begun: AtomicUsize,
     running: AtomicUsize,
-    /// Milliseconds from `opened` until the last request began or ended.
+    /// Milliseconds from `opened` until the last request started or ended.
     changed_ms: AtomicU64,
-    /// Whether a request was let in by a key, or none is asked for.
+    /// Whether a request was authenticated by a key, or no key is required.
     known: AtomicBool,
     evicted: AtomicBool,
     eviction: Notify,
 }
 
 impl ConnectionActivity {
-    /// Of a connection that is opened now. `guarded` says whether a key is asked for.
+    /// Creates the activity of a connection opened now. `guarded` means that a key is required.
     pub(super) fn new(peer: Option<PeerAddress>, guarded: bool) -> ConnectionActivity {
         ConnectionActivity {
             peer,
@@ -62,12 +62,12 @@ impl ConnectionActivity {
         }
     }
 
-    /// Who is at the other end; `None` of a socket file.
+    /// Returns the peer, or `None` for a socket file.
     pub(crate) fn peer(&self) -> Option<PeerAddress> {
         self.peer
     }
 
-    /// A request was let in by its key.
+    /// Records that a request was authenticated by its key.
     pub(crate) fn mark_authenticated(&self) {
         self.known.store(true, Ordering::Relaxed);
     }
@@ -76,17 +76,17 @@ impl ConnectionActivity {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Requests since it was opened.
+    /// Returns the number of requests since the connection was opened.
     pub(super) fn requests_started(&self) -> usize {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Requests whose answers are not sent to their end.
+    /// Returns the number of requests whose responses have not been sent completely.
     pub(super) fn requests_running(&self) -> usize {
         self.running.load(Ordering::Acquire)
     }
 
-    /// When its last request began or ended, or when it was opened.
+    /// Returns when the last request started or ended, or when the connection was opened.
     pub(super) fn last_activity(&self) -> Instant {
         self.opened + Duration::from_millis(self.changed_ms.load(Ordering::Relaxed))
     }
@@ -96,7 +96,7 @@ impl ConnectionActivity {
         self.changed_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Tells the connection to make room for another one. Returns whether it is the first time.
+    /// Asks the connection to close in favor of another one. Returns whether this is the first time.
     pub(super) fn evict(&self) -> bool {
         let first = !self.evicted.swap(true, Ordering::AcqRel);
         if first {
@@ -109,13 +109,13 @@ impl ConnectionActivity {
         self.evicted.load(Ordering::Acquire)
     }
 
-    /// Waits until the connection has to make room. One task waits, and hears it once.
+    /// Waits until the connection is evicted. Only one task may wait, and it is notified once.
     pub(super) async fn wait_for_eviction(&self) {
         self.eviction.notified().await;
     }
 }
 
-/// A request whose answer is not sent to its end.
+/// A request whose response has not been sent completely.
 #[derive(Debug)]
 pub(super) struct RunningRequest(Arc<ConnectionActivity>);
 

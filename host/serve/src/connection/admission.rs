@@ -1,8 +1,8 @@
-//! Which connections are let in, and which one goes when there are as many as there may be.
+//! Connection admission: which connections are accepted, and which one is evicted when the limit is reached.
 //!
-//! Every listener has some connections of its own; the others are for whoever comes first. No peer can have more than a
-//! share of all. Where there is none left, one that does nothing makes room: first one that never showed a key and needed
-//! one, the longest idle of those. Connections with a request that runs are left alone, unless it is a stranger's.
+//! Each listener has some reserved connections; all listeners share the rest. No peer can have more than its share of
+//! all connections. At the limit, an idle connection is evicted: first those that need a key and never showed one, the
+//! longest idle first. Connections with a running request are not evicted, unless they are unauthenticated.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::limits::{EVICTION_PAUSE, UNAUTHENTICATED_REQUEST_TIME_MAX};
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionAdmission {
     shared: Arc<AdmissionState>,
-    /// Connections that each listener has of its own.
+    /// The number of connections reserved for each listener.
     own: usize,
 }
 
@@ -33,14 +33,14 @@ struct AdmissionState {
 struct OpenConnections {
     next: u64,
     connections: HashMap<u64, ConnectionEntry>,
-    /// Connections of each peer that were not told to go.
+    /// The number of connections of each peer that were not evicted.
     peers: HashMap<PeerAddress, usize>,
 }
 
 #[derive(Debug)]
 struct ConnectionEntry {
     activity: Arc<ConnectionActivity>,
-    /// The listener whose own place it has; `None` for one of those that all share.
+    /// The listener whose reserved place it has; `None` for a shared place.
     own_of: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl OpenConnections {
         }
     }
 
-    /// Tells one of those that `may_go` says to make room. Returns whether there was one.
+    /// Evicts one of the connections that `may_go` accepts. Returns whether there was one.
     fn evict(&mut self, may_go: impl Fn(&ConnectionEntry) -> bool) -> bool {
         let candidates = self.connections.values().filter(|entry| !entry.activity.is_evicted() && may_go(entry));
         let ranked = candidates
@@ -69,7 +69,7 @@ impl OpenConnections {
     }
 }
 
-/// In which order connections go; `None` of one that stays.
+/// Returns the order in which connections are evicted, or `None` if the connection must stay.
 fn eviction_rank(activity: &ConnectionActivity) -> Option<u8> {
     match (activity.requests_running() == 0, activity.is_authenticated()) {
         (true, false) => Some(0),
@@ -80,7 +80,7 @@ fn eviction_rank(activity: &ConnectionActivity) -> Option<u8> {
 }
 
 impl ConnectionAdmission {
-    /// For a server with so many listeners.
+    /// Creates the admission for a server with `listeners` listeners.
     pub(super) fn new(capacity: ConnectionCapacity, listeners: usize) -> ConnectionAdmission {
         let own = capacity.reserved_per_listener(listeners);
         let shared = AdmissionState {
@@ -91,13 +91,13 @@ impl ConnectionAdmission {
         ConnectionAdmission { shared: Arc::new(shared), own }
     }
 
-    /// The way in by the listener of this number. `lock_open` is held by each connection as long as it lasts.
+    /// Returns the admission of listener number `listener`. Each connection holds `open` for as long as it lasts.
     pub(super) fn for_listener(&self, listener: usize, guarded: bool, open: mpsc::Sender<()>) -> ListenerAdmission {
         let (shared, own) = (Arc::clone(&self.shared), Arc::new(Semaphore::new(self.own)));
         ListenerAdmission { shared, listener, guarded, own, open }
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     pub(super) fn count(&self) -> usize {
         self.shared.lock_open().connections.len()
     }
@@ -109,7 +109,7 @@ impl AdmissionState {
     }
 }
 
-/// The way in by one listener.
+/// The admission of one listener.
 #[derive(Debug)]
 pub(super) struct ListenerAdmission {
     shared: Arc<AdmissionState>,
@@ -120,8 +120,8 @@ pub(super) struct ListenerAdmission {
 }
 
 impl ListenerAdmission {
-    /// Lets a connection in as soon as there is room, or returns `None` if its peer has as many as it may and all of them
-    /// are busy.
+    /// Admits a connection as soon as there is room, or returns `None` if its peer has reached its limit and all its
+    /// connections are busy.
     pub(super) async fn admit(&self, peer: Option<PeerAddress>) -> Option<AdmittedConnection> {
         let counted = self.count_peer(peer)?;
         let (permit, own_of) = self.acquire_permit().await;
@@ -135,12 +135,12 @@ impl ListenerAdmission {
         Some(AdmittedConnection { activity, shared, number, _permit: permit, _open: open })
     }
 
-    /// Counts one more of the peer's, for which one of its idle ones may have to go.
+    /// Counts one more connection of the peer. At the peer's limit, evicts one of its idle connections.
     fn count_peer(&self, peer: Option<PeerAddress>) -> Option<PeerCountGuard<'_>> {
         if let Some(peer) = peer {
             let mut open = self.shared.lock_open();
             let many = open.peers.get(&peer).is_some_and(|count| *count >= self.shared.peer_connections_max);
-            // A proxy on this machine speaks for everybody.
+            // A proxy on this machine carries the connections of many clients.
             if many && !peer.is_loopback() && !open.evict(|entry| entry.activity.peer() == Some(peer)) {
                 return None;
             }
@@ -157,7 +157,7 @@ impl ListenerAdmission {
             if let Ok(permit) = Arc::clone(&self.shared.pool).try_acquire_owned() {
                 return (permit, None);
             }
-            // What another listener has of its own would not help.
+            // Evicting a connection in another listener's reserve would not help.
             self.shared.lock_open().evict(|entry| entry.own_of.is_none_or(|listener| listener == self.listener));
             tokio::select! {
                 Ok(permit) = Arc::clone(&self.own).acquire_owned() => return (permit, Some(self.listener)),
@@ -168,14 +168,15 @@ impl ListenerAdmission {
     }
 }
 
-/// A peer that one connection more is counted for. Dropping it, as when the server stops meanwhile, takes that back.
+/// A peer with one connection counted in advance. Dropping it undoes the count, for example if the server stops
+/// meanwhile.
 struct PeerCountGuard<'a> {
     shared: &'a AdmissionState,
     peer: Option<PeerAddress>,
 }
 
 impl PeerCountGuard<'_> {
-    /// From now on the connection counts.
+    /// Keeps the count, since the connection exists now.
     fn disarm(mut self) {
         self.peer = None;
     }
@@ -189,7 +190,7 @@ impl Drop for PeerCountGuard<'_> {
     }
 }
 
-/// A connection that was let in. It makes room when it is dropped.
+/// An admitted connection. Dropping it frees its place.
 #[derive(Debug)]
 pub(super) struct AdmittedConnection {
     activity: Arc<ConnectionActivity>,
@@ -209,7 +210,7 @@ impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         let mut open = self.shared.lock_open();
         open.connections.remove(&self.number);
-        // One that was told to go is not counted any more.
+        // An evicted connection is no longer counted.
         if !self.activity.is_evicted() {
             open.release_peer(self.activity.peer());
         }
@@ -229,25 +230,25 @@ mod tests {
         Some(PeerAddress::from_ip(std::net::Ipv4Addr::new(192, 0, 2, last).into()))
     }
 
-    /// The ways in by so many listeners that ask for keys.
+    /// Returns the admissions of `N` listeners that require keys.
     fn listener_admissions<const N: usize>(connections_max: usize) -> [ListenerAdmission; N] {
         let admission = ConnectionAdmission::new(ConnectionCapacity::from_connections(connections_max), N);
         let (open, _) = mpsc::channel(1);
         std::array::from_fn(|number| admission.for_listener(number, true, open.clone()))
     }
 
-    /// Connections of these peers, one after the other.
+    /// Admits connections of these peers, one after the other.
     async fn admit(entrance: &ListenerAdmission, peers: impl IntoIterator<Item = u8>) -> Vec<AdmittedConnection> {
         let mut admitted = Vec::new();
         for last in peers {
             admitted.push(entrance.admit(peer(last)).await.unwrap());
-            // A moment of its own for each.
+            // So that each one has a different start time.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         admitted
     }
 
-    /// Whether one more is let in soon. Whoever is told to go does.
+    /// Returns whether one more connection is admitted soon. Connections that are evicted close.
     async fn is_admitted(entrance: &ListenerAdmission, others: &mut Vec<AdmittedConnection>, last: u8) -> bool {
         let mut waiting = Box::pin(entrance.admit(peer(last)));
         for _ in 0..5 {
@@ -283,7 +284,7 @@ mod tests {
     #[tokio::test]
     async fn each_listener_has_reserved_connections() {
         let [first, second] = listener_admissions(8);
-        // Two of its own and four that both share.
+        // Two of the listener's reserve and four shared ones.
         let mut open = admit(&first, 1..=6).await;
         let _running: Vec<_> = open.iter().map(|one| RunningRequest::begin(&one.activity)).collect();
         assert!(!is_admitted(&first, &mut open, 7).await);
@@ -302,7 +303,7 @@ mod tests {
         let more = entrance.admit(peer(1)).await.unwrap();
         running.push(RunningRequest::begin(&more.activity));
         assert!(open[1].activity.is_evicted());
-        assert!(entrance.admit(peer(1)).await.is_none(), "it counts for the one that goes");
+        assert!(entrance.admit(peer(1)).await.is_none(), "the evicted connection's place is counted already");
         drop(open);
         assert!(entrance.admit(peer(1)).await.is_some());
     }

@@ -1,15 +1,15 @@
-//! How many connections there may be: each takes a file descriptor, and the server needs some for its own files.
+//! The maximum number of connections: each uses a file descriptor, and the server needs some for its own files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DESCRIPTORS_WANTED_MAX, LISTENER_CONNECTIONS_OWN};
 
-/// How many connections there may be.
+/// The maximum number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionCapacity {
-    /// Of all listeners and peers together.
+    /// For all listeners and peers together.
     pub(crate) connections_max: usize,
-    /// Of one peer.
+    /// For one peer.
     pub(crate) peer_connections_max: usize,
 }
 
@@ -20,30 +20,30 @@ impl Default for ConnectionCapacity {
 }
 
 impl ConnectionCapacity {
-    /// That of a process which may have so many files open.
+    /// Returns the capacity of a process that can have `descriptors` files open.
     pub(crate) fn from_descriptors(descriptors: usize) -> ConnectionCapacity {
         let for_connections = descriptors.saturating_sub(DESCRIPTORS_RESERVED).max(descriptors / 4);
         ConnectionCapacity::from_connections(for_connections.clamp(1, CONNECTIONS_MAX))
     }
 
-    /// A peer can have half of them.
+    /// Returns a capacity in which one peer can have half of all connections.
     pub(crate) fn from_connections(connections_max: usize) -> ConnectionCapacity {
         ConnectionCapacity { connections_max, peer_connections_max: connections_max.div_ceil(2) }
     }
 
-    /// How many each of so many listeners has of its own.
+    /// Returns how many connections are reserved for each of `listeners` listeners.
     pub(super) fn reserved_per_listener(self, listeners: usize) -> usize {
         LISTENER_CONNECTIONS_OWN.min(self.connections_max / (2 * listeners.max(1)))
     }
 }
 
-/// Returns how many connections this process may have at once, after it was allowed as many open files as the system lets it
-/// have, up to `DESCRIPTORS_WANTED_MAX`.
+/// Returns how many connections this process can have at once. First raises its limit of open files as far as the
+/// system allows, up to `DESCRIPTORS_WANTED_MAX`.
 pub fn connections_max() -> usize {
     for_this_process().connections_max
 }
 
-/// Raises how many files this process may have open, and returns what that allows.
+/// Raises the limit of open files of this process and returns the resulting capacity.
 pub(crate) fn for_this_process() -> ConnectionCapacity {
     let descriptors = raise_descriptor_limit();
     let capacity = descriptors.map_or_else(ConnectionCapacity::default, ConnectionCapacity::from_descriptors);
@@ -51,7 +51,7 @@ pub(crate) fn for_this_process() -> ConnectionCapacity {
     capacity
 }
 
-/// How many files may be open after that; `None` if there is no limit.
+/// Raises the limit and returns it, or `None` if there is no limit.
 fn raise_descriptor_limit() -> Option<usize> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(DESCRIPTORS_WANTED_MAX, |most| most.min(DESCRIPTORS_WANTED_MAX));

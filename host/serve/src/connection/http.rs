@@ -1,4 +1,4 @@
-//! HTTP/1.1 and HTTP/2 over a stream that is open.
+//! HTTP/1.1 and HTTP/2 over an open stream.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -29,7 +29,7 @@ use crate::limits::{
 
 pub(super) type ConnectionResult = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// What a connection speaks.
+/// The HTTP version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HttpVersion {
     /// HTTP/1.0 and 1.1.
@@ -38,7 +38,7 @@ pub(super) enum HttpVersion {
     Two,
 }
 
-/// What a connection is served with.
+/// The context of serving a connection.
 #[derive(Debug)]
 pub(super) struct HttpSession {
     pub(super) router: Router,
@@ -52,7 +52,7 @@ pub(super) struct HttpSession {
 pub(super) enum ConnectionEnd {
     /// The server stops.
     Stop,
-    /// Another connection needs the room.
+    /// Another connection needs the place.
     Eviction,
 }
 
@@ -66,7 +66,7 @@ impl HttpSession {
     }
 }
 
-/// Follows a connection that was told to end.
+/// Waits for a connection that was asked to end.
 async fn finish_connection(
     connection: impl Future<Output = hyper::Result<()>>,
     ending: ConnectionEnd,
@@ -77,7 +77,7 @@ async fn finish_connection(
         if let Ok(ended) = timeout(EVICTED_CONNECTION_TIME_MAX, connection.as_mut()).await {
             return Ok(ended?);
         }
-        // What it asked for a moment ago it gets, unless it is a stranger.
+        // A request that was just received is still answered, unless its client is unauthenticated.
         if session.activity.requests_running() == 0 || !session.activity.is_authenticated() {
             return Ok(());
         }
@@ -85,21 +85,21 @@ async fn finish_connection(
     Ok(connection.await?)
 }
 
-/// Serves what the client begins to speak.
+/// Detects the HTTP version and serves the connection.
 pub(super) async fn serve<S>(mut stream: PeekableStream<S>, mut session: HttpSession) -> ConnectionResult
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let begun = tokio::select! {
         begun = timeout(session.patience.head, stream.begins_http2()) => begun??,
-        // Nothing was asked yet.
+        // No request has arrived yet.
         _ = session.wait_for_end() => return Ok(()),
     };
     let version = if begun { HttpVersion::Two } else { HttpVersion::One };
     serve_version(version, stream, session).await
 }
 
-/// Serves one version.
+/// Serves a connection of one HTTP version.
 pub(super) async fn serve_version<S>(version: HttpVersion, stream: S, session: HttpSession) -> ConnectionResult
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -119,8 +119,8 @@ where
     let service = service_fn(move |mut request: Request<Incoming>| {
         let pending = TrackedResponse::begin(&activity);
         request.extensions_mut().insert(Arc::clone(&activity));
-        // The parser drops a length beside a chunked body, as it may if the connection ends with the answer (RFC 9112,
-        // 6.3): what a proxy in front took for the next request would be another.
+        // The parser drops Content-Length if the body is chunked, which RFC 9112, 6.3 allows only if the connection
+        // ends with the response: a proxy in front can disagree about where the next request begins.
         let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
         let answer = router.call(request);
         async move {
@@ -142,8 +142,8 @@ where
     finish_connection(connection, ending, &session).await
 }
 
-/// The protocol has no end to idleness of its own, nor to answers that nobody takes: both are looked after here. A
-/// connection without a request for the patience of heads is told to end.
+/// Serves HTTP/2. The protocol does not limit idle connections or unread responses, so both are handled here: a
+/// connection without a request for the head timeout is asked to end.
 async fn serve_http2<S>(stream: S, mut session: HttpSession) -> ConnectionResult
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -172,7 +172,7 @@ where
             }
             () = sleep(pause) => {}
         }
-        // Time in which this process did not run is nobody's fault.
+        // Time in which this process was suspended is not charged to clients.
         let elapsed = looked.elapsed().min(2 * pause);
         looked = Instant::now();
         if answers.charge(elapsed, patience.response) {

@@ -1,4 +1,4 @@
-//! Where connections come from: TCP ports and socket files.
+//! Listeners for TCP ports and socket files.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use super::tls::TlsCertificates;
 use crate::access::{Exposure, ListenPolicy};
 use crate::limits::CONNECTIONS_MAX;
 
-/// Who may open a socket file: its owner.
+/// The file mode of a socket file: only its owner can open it.
 const SOCKET_MODE: u32 = 0o600;
 
-/// Something that connections come from.
+/// A listener for connections.
 #[derive(Debug)]
 pub struct ServerListener {
     socket: ListenerSocket,
@@ -30,7 +30,7 @@ enum ListenerSocket {
     Unix(UnixListener, SocketFile),
 }
 
-/// A connection that came.
+/// An accepted connection.
 #[derive(Debug)]
 pub(super) enum AcceptedConnection {
     Tcp(TcpStream, PeerAddress),
@@ -38,7 +38,7 @@ pub(super) enum AcceptedConnection {
 }
 
 impl AcceptedConnection {
-    /// Who is at the other end; `None` of a socket file, which only its owner opens.
+    /// Returns the peer, or `None` for a socket file, which only its owner can open.
     pub(super) fn peer(&self) -> Option<PeerAddress> {
         match self {
             AcceptedConnection::Tcp(_, peer) => Some(*peer),
@@ -48,11 +48,11 @@ impl AcceptedConnection {
 }
 
 impl ServerListener {
-    /// Listens on a port; 0 takes a free one. With certificates, TLS alone is spoken there. A key is needed where
-    /// `requires_key` says so.
+    /// Listens on a port; 0 selects a free one. With certificates, the port accepts only TLS. `requires_key` determines
+    /// whether requests need a key.
     ///
     /// # Errors
-    /// Where the system refuses, because the port is taken for instance.
+    /// Returns the system's error, for example if the port is taken.
     pub async fn tcp(
         address: SocketAddr,
         certificates: Option<TlsCertificates>,
@@ -67,12 +67,12 @@ impl ServerListener {
         })
     }
 
-    /// Listens on a socket file, which only this user may open. One that a dead server left is replaced. The file goes
-    /// with the listener.
+    /// Listens on a socket file that only this user can open. The file of a server that has exited is replaced. The
+    /// file is removed with the listener.
     ///
     /// # Errors
-    /// `AddrInUse` where a server answers there, `AlreadyExists` where something else lies there, and what the system
-    /// refuses.
+    /// Returns `AddrInUse` if a server answers on the file, `AlreadyExists` if the path is not a socket, and the
+    /// system's errors.
     pub fn unix(path: &Path, guarded: bool) -> io::Result<ServerListener> {
         let bound = match bind_socket(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -89,17 +89,17 @@ impl ServerListener {
         })
     }
 
-    /// Where requests come in.
+    /// Returns the policy for requests of this listener.
     pub(crate) fn listen_policy(&self) -> ListenPolicy {
         self.door
     }
 
-    /// The certificates of a listener that speaks TLS.
+    /// Returns the certificates if the listener uses TLS.
     pub(crate) fn certificates(&self) -> Option<&TlsCertificates> {
         self.certificates.as_ref()
     }
 
-    /// What clients call it: `http://127.0.0.1:5000`, `unix:/run/saggar.sock`.
+    /// Returns the URL of the listener: `http://127.0.0.1:5000`, `unix:/run/saggar.sock`.
     pub fn url(&self) -> String {
         match &self.socket {
             ListenerSocket::Tcp(listener) => {
@@ -126,29 +126,29 @@ impl ServerListener {
 
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     let socket = UnixSocket::new_stream()?;
-    // Linux makes the file with the socket's own mode: nobody else can open it at any time. Other systems refuse this,
-    // and there the file is closed to others a moment after it is made.
+    // Linux creates the file with the socket's own mode, so no other user can ever open it. Other systems refuse this
+    // call; there the file's mode is restricted just after it is created.
     let _ = rustix::fs::fchmod(&socket, Mode::from_raw_mode(SOCKET_MODE as _));
     socket.bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
     socket.listen(u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX))
 }
 
-/// Removes the socket file of a server that is no more.
+/// Removes the socket file of a server that has exited.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let taken = |kind, what: &str| Err(io::Error::new(kind, format!("{}: {what}", path.display())));
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
-        return taken(io::ErrorKind::AlreadyExists, "something that is no socket lies there");
+        return taken(io::ErrorKind::AlreadyExists, "the path exists and is not a socket");
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(_) => taken(io::ErrorKind::AddrInUse, "a server answers there"),
+        Ok(_) => taken(io::ErrorKind::AddrInUse, "a server is running on this socket"),
     }
 }
 
-/// A socket file that is ours. It is removed with this value, unless another has taken its place.
+/// A socket file created by this process. Dropping it removes the file, unless another one has replaced it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let taken = ServerListener::unix(&path, false).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
-        assert!(path.exists(), "a living server's file stays");
+        assert!(path.exists(), "the file of a running server stays");
         drop(listener);
         assert!(!path.exists());
     }
@@ -196,7 +196,7 @@ mod tests {
     async fn a_stale_socket_is_replaced_and_other_files_are_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
-        // A listener of the standard library leaves its file, as a killed server does.
+        // A listener of the standard library leaves its file behind, like a killed server.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         drop(ServerListener::unix(&path, false).unwrap());

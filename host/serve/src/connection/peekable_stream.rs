@@ -1,5 +1,4 @@
-//! The bytes of a connection: the first ones can be looked at before they are read, and a client that takes none of what
-//! it is sent is given up.
+//! A stream whose first bytes can be peeked at, and whose writes fail if the client stops reading.
 
 use std::io;
 use std::pin::Pin;
@@ -11,25 +10,25 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::response_tracking::time_allowance;
 
-/// How an HTTP/2 connection begins when the client knows that the server speaks it (RFC 9113, 3.4).
+/// The preface of an HTTP/2 connection with prior knowledge (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A stream whose first bytes were looked at.
+/// A stream that can buffer its first bytes.
 #[derive(Debug)]
 pub(super) struct PeekableStream<S> {
     inner: S,
-    /// What was looked at, from `read_from` to `peeked_bytes`.
+    /// The peeked bytes, from `read_from` to `peeked_bytes`.
     peek_buffer: [u8; PREFACE.len()],
     read_from: usize,
     peeked_bytes: usize,
-    /// How long writes may wait, beyond what the bytes that are taken are worth.
+    /// How long writes may be blocked, in addition to the time that the bytes taken allow.
     patience: Duration,
-    /// How long they have waited, less that.
+    /// How long writes have been blocked beyond that allowance.
     debt: Duration,
     waiting: Option<BlockedWrite>,
 }
 
-/// A write that waits.
+/// A blocked write.
 #[derive(Debug)]
 struct BlockedWrite {
     began: Instant,
@@ -37,8 +36,8 @@ struct BlockedWrite {
 }
 
 impl<S: AsyncRead + Unpin> PeekableStream<S> {
-    /// Gives a client up that keeps writes waiting for `patience` longer than what it takes is worth
-    /// (`ANSWER_BYTES_PER_SECOND_MIN`): one that takes nothing, or a byte now and then.
+    /// Creates a stream that fails if writes are blocked for `patience` longer than the bytes taken allow
+    /// (`ANSWER_BYTES_PER_SECOND_MIN`), because the client reads nothing or very slowly.
     pub(super) fn new(inner: S, patience: Duration) -> PeekableStream<S> {
         PeekableStream {
             inner,
@@ -51,7 +50,7 @@ impl<S: AsyncRead + Unpin> PeekableStream<S> {
         }
     }
 
-    /// Whether it begins as HTTP/2 does. Waits until that is certain.
+    /// Returns whether the stream begins with the HTTP/2 preface. Waits until this is certain.
     pub(super) async fn begins_http2(&mut self) -> io::Result<bool> {
         loop {
             let seen = &self.peek_buffer[..self.peeked_bytes];
@@ -70,15 +69,15 @@ impl<S: AsyncRead + Unpin> PeekableStream<S> {
 }
 
 impl<S> PeekableStream<S> {
-    /// What a write comes to that cannot go on now.
+    /// Polls the timeout of a write that is blocked.
     fn poll_write_timeout(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let left = self.patience.saturating_sub(self.debt);
         let begin = || BlockedWrite { began: Instant::now(), end: Box::pin(sleep(left)) };
         ready!(self.waiting.get_or_insert_with(begin).end.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little of its answer")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads its response too slowly")))
     }
 
-    /// The outcome of a write, and no more waiting where there is one.
+    /// Returns the result of a write; if it completed, updates the debt and clears the blocked write.
     fn settle_write(&mut self, outcome: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Poll::Ready(result) = outcome else { return self.poll_write_timeout(context) };
         let waited = self.waiting.take().map_or(Duration::ZERO, |wait| wait.began.elapsed());
@@ -181,7 +180,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    /// Takes 30 pieces of so many bytes, twenty in the patience. Returns whether all was written.
+    /// Reads 30 chunks of `piece_bytes`, twenty of them within the patience. Returns whether everything was written.
     async fn read_slowly(piece_bytes: usize) -> bool {
         let (mut client, server) = tokio::io::duplex(piece_bytes);
         let patience = Duration::from_secs(1);

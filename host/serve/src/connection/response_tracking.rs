@@ -1,10 +1,10 @@
-//! The answers of a connection on their way to its client.
+//! Tracks the responses of an HTTP/2 connection until the client has received them.
 //!
-//! HTTP/2 lets a client take nothing of an answer while its connection is as lively as any: it gives a stream no window,
-//! and answers pings. So each answer is charged for the time in which something of it waits for the client, and credited
-//! for the bytes that were sent ([`ANSWER_BYTES_PER_SECOND_MIN`]). One that owes more than the client may be quiet for is
-//! reset. Bodies go out in pieces, and each piece knows when it is sent: the protocol's own queue is a part of the way.
-//! An answer that has nothing to say, as a stream of events often does, is charged for nothing.
+//! In HTTP/2, a client can leave a response unread while its connection stays active: it does not extend the stream's
+//! window, but still answers pings. So each response is charged for the time in which part of it waits for the client,
+//! and credited for the bytes sent ([`ANSWER_BYTES_PER_SECOND_MIN`]). A response whose debt exceeds the maximum idle
+//! time is reset. Bodies are sent in chunks, and each chunk records when it is sent, since the protocol's own queue is
+//! part of the path. A response without pending data, such as an idle event stream, is not charged.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,10 +23,10 @@ use tokio::sync::Notify;
 use super::activity::{ConnectionActivity, RunningRequest};
 use crate::limits::{ANSWER_BYTES_PER_SECOND_MIN, ANSWER_PIECE_BYTES, HTTP2_STREAMS_MAX};
 
-/// Answers that are kept before those that are sent are looked for.
+/// The number of tracked responses at which completed ones are first removed from the list.
 const PRUNE_AT_MIN: usize = 2 * HTTP2_STREAMS_MAX as usize;
 
-/// The answers of one connection.
+/// The responses of one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionResponses {
     list: Mutex<ResponseList>,
@@ -35,7 +35,7 @@ pub(super) struct ConnectionResponses {
 #[derive(Debug)]
 struct ResponseList {
     answers: Vec<Weak<TrackedResponse>>,
-    /// How many there are before those that are sent are dropped.
+    /// The number of responses at which completed ones are next removed.
     prune_at: usize,
 }
 
@@ -46,7 +46,7 @@ impl Default for ConnectionResponses {
 }
 
 impl ConnectionResponses {
-    /// The answer to a request that begins now.
+    /// Tracks the response to a request that starts now.
     pub(super) fn begin(&self, activity: &Arc<ConnectionActivity>) -> Arc<TrackedResponse> {
         let answer = TrackedResponse::begin(activity);
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,8 +58,9 @@ impl ConnectionResponses {
         answer
     }
 
-    /// Charges every answer for `elapsed`, the time since the last call, and resets those that owe more than `quiet_max`.
-    /// Returns whether the connection has to end: a reset did not help, because the answer is out of hyper's hands.
+    /// Charges every response for `elapsed`, the time since the last call, and resets those whose debt exceeds
+    /// `quiet_max`. Returns whether the connection must end, because a reset had no effect on a response that hyper has
+    /// already handed over.
     pub(super) fn charge(&self, elapsed: Duration, quiet_max: Duration) -> bool {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let owed = list.answers.iter().filter_map(Weak::upgrade).map(|answer| {
@@ -73,24 +74,24 @@ impl ConnectionResponses {
     }
 }
 
-/// One answer, from its request's head until the last of its bytes is sent.
+/// One response, from its request's head until its last byte is sent.
 #[derive(Debug)]
 pub(super) struct TrackedResponse {
     _running: RunningRequest,
-    /// Whether the body is there, and there may be something in it that nobody has asked for.
+    /// Whether the body may have data that hyper has not polled for.
     ready: AtomicBool,
-    /// Who asks the body.
+    /// The task that polls the body.
     task: AtomicWaker,
-    /// Bytes of pieces that are not sent.
+    /// The bytes of chunks not yet sent.
     queued_bytes: AtomicUsize,
-    /// Bytes of pieces that were sent since the last charge.
+    /// The bytes of chunks sent since the last charge.
     sent_bytes: AtomicUsize,
     debt: Mutex<Duration>,
     reset: Notify,
 }
 
 impl TrackedResponse {
-    /// The answer to a request that begins now.
+    /// Creates the response to a request that starts now.
     pub(super) fn begin(activity: &Arc<ConnectionActivity>) -> Arc<TrackedResponse> {
         Arc::new(TrackedResponse {
             _running: RunningRequest::begin(activity),
@@ -103,7 +104,7 @@ impl TrackedResponse {
         })
     }
 
-    /// Returns what it owes.
+    /// Charges for `elapsed` and returns the debt.
     fn charge(&self, elapsed: Duration) -> Duration {
         let sent = self.sent_bytes.swap(0, Ordering::AcqRel);
         let waits = self.queued_bytes.load(Ordering::Acquire) > 0 || self.ready.load(Ordering::Acquire);
@@ -113,7 +114,7 @@ impl TrackedResponse {
     }
 }
 
-/// How long a client may take for so many bytes.
+/// Returns how long a client may take for `bytes` bytes.
 pub(super) fn time_allowance(bytes: usize) -> Duration {
     Duration::from_secs_f64(bytes as f64 / ANSWER_BYTES_PER_SECOND_MIN as f64)
 }
@@ -129,24 +130,24 @@ impl Wake for TrackedResponse {
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub(super) struct TrackedBody {
     body: Body,
     answer: Arc<TrackedResponse>,
-    /// What is left of a frame that was longer than a piece.
+    /// The rest of a frame that was longer than a chunk.
     rest: Bytes,
     piece_bytes_max: usize,
 }
 
 impl TrackedBody {
-    /// One whose pieces are charged for: small ones, so that one that is sent says something.
+    /// Wraps a body whose chunks are charged; they are small, so that the sending of each is informative.
     pub(super) fn chunked(body: Body, answer: Arc<TrackedResponse>) -> TrackedBody {
         answer.ready.store(true, Ordering::Release);
         TrackedBody { body, answer, rest: Bytes::new(), piece_bytes_max: ANSWER_PIECE_BYTES }
     }
 
-    /// One that only makes its request run until it is sent.
+    /// Wraps a body that only keeps its request running until it is sent.
     pub(super) fn unchunked(body: Body, answer: Arc<TrackedResponse>) -> TrackedBody {
         TrackedBody { body, answer, rest: Bytes::new(), piece_bytes_max: usize::MAX }
     }
@@ -156,7 +157,7 @@ impl TrackedBody {
             return Pin::new(&mut self.body).poll_frame(context);
         }
         self.answer.task.register(context.waker());
-        // Before it is asked: what wakes meanwhile is then not forgotten.
+        // Before polling, so that a wake-up during the poll is not lost.
         self.answer.ready.store(false, Ordering::Release);
         let waker = Waker::from(Arc::clone(&self.answer));
         let polled = Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(&waker));
@@ -219,7 +220,7 @@ impl HttpBody for TrackedBody {
     }
 }
 
-/// Bytes that say when they are sent: they are dropped then.
+/// A chunk that records that it was sent when it is dropped.
 struct TrackedChunk {
     bytes: Bytes,
     answer: Arc<TrackedResponse>,
@@ -238,16 +239,16 @@ impl Drop for TrackedChunk {
     }
 }
 
-/// Runs what hyper makes of each request of an HTTP/2 connection, until it is done or its answer is reset: hyper resets a
-/// stream whose future is dropped, and drops what is queued of it.
+/// An executor of hyper's future for each request of an HTTP/2 connection. It drops the future if the response is
+/// reset: hyper then resets the stream and discards what is queued of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamExecutor {
-    /// The answer of the request whose future comes next: hyper calls the service and hands over its future at once.
+    /// The response of the future that comes next: hyper calls the service and submits its future immediately after.
     next: Arc<Mutex<Option<Arc<TrackedResponse>>>>,
 }
 
 impl StreamExecutor {
-    /// The future that comes next is this answer's.
+    /// Assigns the next future to this response.
     pub(super) fn expect_response(&self, answer: &Arc<TrackedResponse>) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(answer));
     }
@@ -294,7 +295,7 @@ mod tests {
         frame.map(|frame| frame.unwrap().into_data().unwrap())
     }
 
-    /// What an answer owes after a second more.
+    /// Charges one more second and returns the debt.
     fn debt_after_a_second(answer: &TrackedResponse) -> Duration {
         answer.charge(SECOND)
     }
@@ -306,7 +307,7 @@ mod tests {
         let bytes = Bytes::from(vec![7; 5 * ANSWER_PIECE_BYTES / 2]);
         let mut body = TrackedBody::chunked(Body::from(bytes.clone()), Arc::clone(&answer));
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
-        assert_eq!(debt_after_a_second(&answer), SECOND, "nobody asks for it");
+        assert_eq!(debt_after_a_second(&answer), SECOND, "the body is not polled");
         let pieces: Vec<Bytes> = std::iter::from_fn(|| next(&mut body)).collect();
         assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [16 << 10, 16 << 10, 8 << 10]);
         assert_eq!(pieces.concat(), bytes);
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(debt_after_a_second(&answer), 2 * SECOND, "all of it is queued");
         let mut pieces = pieces.into_iter();
         drop(pieces.next());
-        assert_eq!(debt_after_a_second(&answer), 2 * SECOND, "a second more, less what a piece is worth");
+        assert_eq!(debt_after_a_second(&answer), 2 * SECOND, "one more second, less the allowance of one chunk");
         drop(pieces);
         assert_eq!(debt_after_a_second(&answer), Duration::ZERO);
     }
@@ -324,13 +325,13 @@ mod tests {
     fn an_idle_event_stream_accrues_no_debt() {
         let answers = ConnectionResponses::default();
         let answer = begin(&answers);
-        assert_eq!(debt_after_a_second(&answer), Duration::ZERO, "it is computed");
+        assert_eq!(debt_after_a_second(&answer), Duration::ZERO, "the body has no data yet");
         let (sender, receiver) = mpsc::unbounded::<Result<Bytes, std::io::Error>>();
         let mut body = TrackedBody::chunked(Body::from_stream(receiver), Arc::clone(&answer));
         assert!(next(&mut body).is_none());
         assert_eq!(debt_after_a_second(&answer), Duration::ZERO);
         sender.unbounded_send(Ok(Bytes::from_static(b"news"))).unwrap();
-        assert_eq!(debt_after_a_second(&answer), SECOND, "there is news that nobody asks for");
+        assert_eq!(debt_after_a_second(&answer), SECOND, "the body has data and is not polled");
         drop(next(&mut body).unwrap());
         assert!(next(&mut body).is_none());
         assert_eq!(debt_after_a_second(&answer), Duration::ZERO);

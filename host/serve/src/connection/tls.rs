@@ -1,8 +1,8 @@
-//! TLS: certificates that are followed while the server runs, and handshakes.
+//! TLS: handshakes, and certificates that are reloaded while the server runs.
 //!
-//! A pair of files counts as new when its bytes are other ones than before, however they came there: written in place,
-//! renamed, or behind a symbolic link that was swapped. It is taken up when it was the same at two looks, so that one that
-//! is half written is not judged.
+//! A pair of files counts as changed when its bytes differ, whether the files were written in place, renamed, or
+//! replaced behind a symbolic link. It is loaded once two successive polls read the same bytes, so that half-written
+//! files are not judged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,34 +35,34 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file that is no PEM, or has not in it what it must.
+    /// A file that is not PEM, or lacks the required item.
     #[error("{}: no {what} in PEM form: {reason}", path.display())]
     Pem {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What it must have.
+        /// The required item.
         what: &'static str,
         /// What is wrong.
         reason: String,
     },
-    /// A certificate and a key that cannot be used, or not with each other.
+    /// A certificate and key that cannot be used, or do not match.
     #[error("{} and {}: {source}", certificate.display(), key.display())]
     Refused {
-        /// The file of certificates.
+        /// The path of the certificates.
         certificate: PathBuf,
-        /// The file of the key.
+        /// The path of the key.
         key: PathBuf,
-        /// What is wrong.
+        /// The error of rustls.
         source: rustls::Error,
     },
 }
 
-/// A certificate with its key, followed in their files. Clones share them.
+/// A certificate and its key, reloaded when their files change. Clones share them.
 #[derive(Clone, Debug)]
 pub struct TlsCertificates {
     shared: Arc<CertificateState>,
@@ -82,17 +82,17 @@ struct CertificateState {
     loaded: RwLock<Digest>,
 }
 
-/// The bytes of both files.
+/// The contents of both files.
 struct CertificateFiles {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
 impl TlsCertificates {
-    /// Reads a certificate, with those that vouch for it after it, and its key, both in PEM form.
+    /// Loads a certificate chain, the server's certificate first, and its key, both in PEM form.
     ///
     /// # Errors
-    /// Whatever is wrong with them.
+    /// Returns an error if a file cannot be read or used.
     pub fn load(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<TlsCertificates, TlsError> {
         let (certificate, key) = (certificate.into(), key.into());
         let pair = CertificateFiles::read(&certificate, &key)?;
@@ -105,7 +105,8 @@ impl TlsCertificates {
         Arc::clone(&self.shared.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes up new files until the server stops. What cannot be used is told of once, and what was before stays.
+    /// Loads new files until the server stops. Files that cannot be used are logged once, and the previous certificate
+    /// stays in use.
     pub(crate) async fn watch_files(self, shutdown: watch::Receiver<bool>) {
         self.watch_files_every(CERTIFICATE_POLL, shutdown).await;
     }
@@ -124,18 +125,18 @@ impl TlsCertificates {
                 look.poll(&certificates);
                 look
             });
-            // A look that panicked is told of by the hook of panics; the next begins anew.
+            // A poll that panicked is logged by the panic hook; the next one starts from the default state.
             look = looked.await.unwrap_or_default();
         }
     }
 }
 
-/// What was seen before.
+/// The state of watching the files.
 #[derive(Debug, Default)]
 struct CertificateWatch {
-    /// What the last look saw.
+    /// The digest of the files at the last poll.
     last: Option<Digest>,
-    /// What was told of.
+    /// The error logged last.
     reported: Option<String>,
 }
 
@@ -160,7 +161,7 @@ impl CertificateWatch {
                 *shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 *shared.loaded.write().unwrap_or_else(PoisonError::into_inner) = digest;
                 self.reported = None;
-                tracing::info!(certificate = %shared.certificate.display(), "new TLS certificate taken up");
+                tracing::info!(certificate = %shared.certificate.display(), "new TLS certificate loaded");
             }
             Err(error) => self.report_once(&error),
         }
@@ -169,7 +170,7 @@ impl CertificateWatch {
     fn report_once(&mut self, error: &TlsError) {
         let text = error.to_string();
         if self.reported.as_ref() != Some(&text) {
-            tracing::error!(error = text, "the new TLS certificate is refused; the one before stays");
+            tracing::error!(error = text, "the new TLS certificate is refused; the previous one stays in use");
             self.reported = Some(text);
         }
     }
@@ -197,7 +198,7 @@ impl CertificateFiles {
             .collect::<Result<_, _>>()
             .map_err(|error| bad(certificate, "certificate", error.to_string()))?;
         if chain.is_empty() {
-            return Err(bad(certificate, "certificate", "there is none".to_owned()));
+            return Err(bad(certificate, "certificate", "the file contains none".to_owned()));
         }
         let private =
             PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| bad(key, "private key", error.to_string()))?;
@@ -213,7 +214,8 @@ impl CertificateFiles {
     }
 }
 
-/// Does the handshake, and tells which HTTP was agreed on; nothing where the client speaks plain HTTP and was told.
+/// Does the handshake and returns the negotiated HTTP version, or `None` if the client speaks plain HTTP, which is
+/// answered with an error.
 pub(super) async fn accept_tls(
     stream: TcpStream,
     certificates: &TlsCertificates,
@@ -222,7 +224,7 @@ pub(super) async fn accept_tls(
     set_no_delay(&stream)?;
     let mut first = [0];
     let looked = stream.peek(&mut first).await?;
-    // A handshake begins with 22, a request with its method.
+    // A handshake begins with byte 22, a request with its method.
     if looked == 1 && first[0].is_ascii_alphabetic() {
         return reject_plain_http(stream).await.map(|()| None);
     }
@@ -235,7 +237,7 @@ pub(super) async fn accept_tls(
 async fn reject_plain_http(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(&plain_http_on_tls_response()).await?;
     stream.shutdown().await?;
-    // A connection that is closed with bytes unread is reset, and the answer lost.
+    // Closing a connection with unread bytes resets it, and the response would be lost.
     let mut dropped = vec![0; HEAD_BYTES_MAX];
     while timeout(Duration::from_secs(1), stream.read(&mut dropped)).await.is_ok_and(|read| read.is_ok_and(|n| n > 0)) {
     }

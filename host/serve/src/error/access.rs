@@ -1,4 +1,4 @@
-//! What clients are told who are not let in.
+//! Error responses for requests that are not authenticated or not allowed.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use saggar_store::keys::KeyError;
@@ -40,7 +40,7 @@ pub(super) fn map_access_error(error: &AccessError) -> ErrorMapping {
         AccessError::VersionSkew { client, server } => {
             let older = if client < server { "the command" } else { "the server" };
             let hint =
-                format!("minor versions may differ by one: {older} is the older one; build it anew with `make build`");
+                format!("minor versions may differ by one: {older} is the older one; rebuild it with `make build`");
             of(StatusCode::BAD_REQUEST, "version_skew", &hint)
         }
         AccessError::BadHost => of(StatusCode::BAD_REQUEST, "bad_host", ""),
@@ -48,7 +48,7 @@ pub(super) fn map_access_error(error: &AccessError) -> ErrorMapping {
     }
 }
 
-/// The headers that belong to the answer.
+/// Adds the headers that an access error requires.
 pub(super) fn insert_access_headers(error: &AccessError, headers: &mut HeaderMap) {
     let challenge = match error {
         AccessError::NoKey => Some("Bearer realm=\"saggar\"".to_owned()),
@@ -63,7 +63,7 @@ pub(super) fn insert_access_headers(error: &AccessError, headers: &mut HeaderMap
             None
         }
         AccessError::BadHost | AccessError::TransferEncoding => {
-            // What else comes on such a connection may be meant for somebody else.
+            // Later data on this connection may be intended for another server.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             None
         }
@@ -80,7 +80,7 @@ pub(super) fn insert_access_headers(error: &AccessError, headers: &mut HeaderMap
     }
 }
 
-/// Something that the rights of a key do not allow.
+/// Maps an operation that the rights of a key do not allow.
 fn map_refusal(error: &AccessDenied) -> ErrorMapping {
     let code = match error {
         AccessDenied::Scope { .. } => "missing_scope",
@@ -131,7 +131,7 @@ pub(super) fn map_key_error(error: &KeyError) -> ErrorMapping {
     }
 }
 
-/// The whole answer to a client that speaks plain HTTP where TLS is spoken.
+/// Returns the complete response to a client that sends plain HTTP to a TLS port.
 pub(crate) fn plain_http_on_tls_response() -> Vec<u8> {
     let status = StatusCode::BAD_REQUEST;
     let body = super::ErrorBody {

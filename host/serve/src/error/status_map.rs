@@ -1,4 +1,4 @@
-//! What failures of the floors below are to a client: of plugins, imports, jobs and datasets.
+//! Maps errors of the lower crates to HTTP: plugins, imports, jobs and datasets.
 
 use axum::http::StatusCode;
 use saggar_jobs::JobError;
@@ -9,7 +9,7 @@ use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
 use super::{ErrorMapping, internal_mapping, retryable};
 use crate::models::ImportError;
 
-/// A file that did not become a model.
+/// Maps an import error.
 pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
     let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     match error {
@@ -22,7 +22,7 @@ pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
         ImportError::Plugin(PluginError::CompilerStopped) => retryable("stopping"),
         ImportError::MissingFile { name } => {
             let hint = format!(
-                "send both in one form: curl -F model=@MODEL.onnx -F data=@{name}; `saggar import` sends them by itself"
+                "send both in one form: curl -F model=@MODEL.onnx -F data=@{name}; `saggar import` sends them automatically"
             );
             of(StatusCode::UNPROCESSABLE_ENTITY, "missing_file", &hint)
         }
@@ -37,7 +37,7 @@ pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
     }
 }
 
-/// A plugin that was uploaded and is refused.
+/// Maps the refusal of an uploaded plugin.
 pub(super) fn map_uploaded_plugin_error(error: &PluginError) -> ErrorMapping {
     match error {
         PluginError::CompilerBusy { .. } => compiler_busy(),
@@ -46,13 +46,13 @@ pub(super) fn map_uploaded_plugin_error(error: &PluginError) -> ErrorMapping {
     }
 }
 
-/// More is being compiled and imported than may be at a time.
+/// Returns the response if too many plugins are being compiled or models imported.
 fn compiler_busy() -> ErrorMapping {
     let hint = "try again a little later".to_owned();
     ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code: "compiler_busy", hint }
 }
 
-/// A plugin's failure while it predicts.
+/// Maps a plugin's failure during a prediction.
 pub(super) fn map_plugin_error(error: &PluginError) -> ErrorMapping {
     let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     match error {
@@ -73,7 +73,7 @@ pub(super) fn map_plugin_error(error: &PluginError) -> ErrorMapping {
     }
 }
 
-/// A job that cannot be had, or not so.
+/// Maps a job error.
 pub(super) fn map_job_error(error: &JobError) -> ErrorMapping {
     let of = |status, code| ErrorMapping { status, code, hint: String::new() };
     match error {
@@ -91,19 +91,19 @@ pub(super) fn map_job_error(error: &JobError) -> ErrorMapping {
     }
 }
 
-/// More than may be stored.
+/// Returns the response if a storage quota is exceeded.
 pub(super) fn quota_exceeded() -> ErrorMapping {
     ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: "quota_exceeded", hint: String::new() }
 }
 
-/// No room on the server's disk.
+/// Returns the response if the server's disk is full.
 pub(super) fn disk_full() -> ErrorMapping {
     let hint =
         "make room on the server's disk, with `saggar gc` or by removing other files, then send it again".to_owned();
     ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: "disk_full", hint }
 }
 
-/// A secret that cannot be kept.
+/// Maps a secret error.
 pub(super) fn map_secret_error(error: &SecretError) -> ErrorMapping {
     let of = |status, code| ErrorMapping { status, code, hint: String::new() };
     match error {
@@ -114,7 +114,7 @@ pub(super) fn map_secret_error(error: &SecretError) -> ErrorMapping {
     }
 }
 
-/// A dataset that cannot be had, or not so.
+/// Maps a dataset error.
 pub(super) fn map_dataset_error(error: &DatasetError) -> ErrorMapping {
     let of = |status, code| ErrorMapping { status, code, hint: String::new() };
     match error {

@@ -1,5 +1,5 @@
-//! Running a batch: the requests' tensors put together, computed once, and taken apart again. Where that fails, each
-//! request is computed alone, so that only those fail that are at fault.
+//! Execution of a batch: concatenates the requests' tensors, computes them once, and splits the outputs. If that fails,
+//! each request is computed alone, so that only the faulty requests fail.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::live_version::LiveVersion;
 use crate::limits::IN_PLACE_BATCH_TIME_MAX;
 use crate::predict::decode::PredictionTensor;
 
-/// Runs a batch: on this thread where batches of its size are quick and call no driver, while another thread serves its
-/// connections, else on one that may block.
+/// Runs a batch. Runs it on this thread if batches of its size are quick and call no driver, while another thread
+/// serves this thread's connections. Otherwise runs it on a blocking thread.
 pub(super) fn start_batch(lane: BatchSlot, batch: Vec<QueuedPrediction>) {
     let items = batch.iter().map(|waiting| waiting.items).sum();
     let serving = lane.live_version();
@@ -29,7 +29,7 @@ pub(super) fn start_batch(lane: BatchSlot, batch: Vec<QueuedPrediction>) {
             run_each(lane.live_version(), rest);
         });
     };
-    // A panic must not take along the request whose task gathered the batch: like the others, it is told.
+    // A panic must not cancel the request whose task gathered the batch. It is answered like the others.
     let quickly = || {
         catch_unwind(AssertUnwindSafe(|| run_together(lane.live_version(), batch, Some(IN_PLACE_BATCH_TIME_MAX))))
             .unwrap_or_default()
@@ -40,15 +40,15 @@ pub(super) fn start_batch(lane: BatchSlot, batch: Vec<QueuedPrediction>) {
     }
 }
 
-/// Computes the requests together, and answers those for which that succeeds. `limit` is how long this thread may be kept;
-/// none where it may block. The others are given back.
+/// Computes the requests together and answers those that succeed. Returns the others. `limit` is the longest time that
+/// this thread can be occupied, or `None` if it can block.
 fn run_together(
     serving: &Arc<LiveVersion>,
     batch: Vec<QueuedPrediction>,
     limit: Option<Duration>,
 ) -> Vec<QueuedPrediction> {
     let now = Instant::now();
-    // Of those whose time is over, the waiting side says so.
+    // Requests past their deadline are answered by the waiting side.
     let batch: Vec<QueuedPrediction> =
         batch.into_iter().filter(|it| !it.is_cancelled() && it.request.until > now).collect();
     if batch.is_empty() || (batch.len() == 1 && limit.is_none()) {
@@ -57,7 +57,7 @@ fn run_together(
     let counts: Vec<usize> = batch.iter().map(|waiting| waiting.items).collect();
     let items = counts.iter().sum();
     let soonest = batch.iter().map(|waiting| waiting.request.until).min().unwrap_or(now);
-    // One that never ends must leave the others the time to be computed alone.
+    // A batch that never ends must leave time to compute its requests alone.
     let left = soonest.saturating_duration_since(now);
     let company = if batch.len() == 1 { left } else { left / 2 };
     let gone: Vec<_> = batch.iter().map(|waiting| Arc::clone(&waiting.cancelled)).collect();
@@ -75,7 +75,7 @@ fn run_together(
             }
             Vec::new()
         }
-        // The device is no request's fault, and it would only fail again.
+        // A device error is not caused by a request, and a retry would fail again.
         Err(error @ PluginError::Device(_)) if error.reason() != "OUT_OF_MEMORY" => {
             fail_all(batch, &error);
             Vec::new()
@@ -97,7 +97,7 @@ fn fail_all(batch: Vec<QueuedPrediction>, error: &PluginError) {
     }
 }
 
-/// Computes each request alone, on this thread, which may block.
+/// Computes each request alone on this thread, which can block.
 fn run_each(serving: &Arc<LiveVersion>, batch: Vec<QueuedPrediction>) {
     for mut waiting in batch {
         let now = Instant::now();
@@ -122,7 +122,7 @@ fn run_each(serving: &Arc<LiveVersion>, batch: Vec<QueuedPrediction>) {
     }
 }
 
-/// Runs `predict`, and counts and remembers how long it took.
+/// Runs `predict`, and counts it and records its duration.
 fn predict_timed(
     serving: &LiveVersion,
     items: usize,
@@ -140,7 +140,7 @@ fn predict_timed(
     Ok((outputs, time))
 }
 
-/// The inputs of all requests as one batch. Each request's are in the signature's order.
+/// Returns the inputs of all requests as one batch. Each request's inputs are in the signature's order.
 fn merge_inputs(serving: &LiveVersion, batch: &[QueuedPrediction]) -> Vec<PredictionTensor> {
     if let [only] = batch {
         return only.request.inputs.tensors.clone();
@@ -155,14 +155,14 @@ fn merge_inputs(serving: &LiveVersion, batch: &[QueuedPrediction]) -> Vec<Predic
                 bytes.extend_from_slice(&part.bytes);
             }
             let dims = [&[items], port.item.shape.dims()].concat();
-            // Its items fit a batch of the model, whose shape was checked when it was loaded.
+            // The items fit a batch of the model, whose shape was checked when it was loaded.
             let shape = Shape::new(dims).unwrap_or_else(|_| port.item.shape.clone());
             PredictionTensor { name: port.name.clone(), descriptor: Descriptor::new(port.item.dtype, shape), bytes }
         })
         .collect()
 }
 
-/// The outputs of one batch as those of its requests.
+/// Splits the outputs of one batch into those of its requests.
 fn split_outputs(outputs: Vec<PredictionTensor>, counts: &[usize]) -> Result<Vec<Vec<PredictionTensor>>, PluginError> {
     if counts.len() == 1 {
         return Ok(vec![outputs]);

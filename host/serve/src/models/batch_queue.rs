@@ -1,11 +1,11 @@
-//! The queue of one model version: predictions wait here for company and go to the model in batches.
+//! The batch queue of one model version: predictions wait here to be grouped and run in batches.
 //!
-//! A request that finds nobody gathering a batch gathers one itself: it steps back once, so that requests which have
-//! arrived meanwhile join, and runs what is there. While the model is idle nobody waits longer than that. While it is busy,
-//! a batch may wait for company until it is full, the model is idle, `max_delay` has passed, or half of the time that one of
-//! its requests has.
+//! The first request that finds no leader becomes the leader: it yields once, so that requests which have already
+//! arrived can join, and then runs the queued requests as a batch. While the model is idle no request waits longer than
+//! that. While it is busy, the batch window stays open until the batch is full, the model is idle, `delay_max` has
+//! passed, or half of the time to the deadline of one of its requests has passed.
 //!
-//! How a batch is run is in [`batch`](super::batch).
+//! The execution of a batch is in [`batch_executor`](super::batch_executor).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,27 +26,27 @@ use crate::error::ApiError;
 use crate::predict::decode::{PredictionInputs, PredictionTensor};
 use crate::request_memory::MemoryCharge;
 
-/// How batches are formed.
+/// The policy by which batches are formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPolicy {
-    /// Items that go together at most. A request with more goes alone.
+    /// Maximum number of items of a batch. A request with more items runs alone.
     pub items_max: usize,
-    /// How long a request may wait for company while the model is busy.
+    /// Maximum time that a request waits for others to join its batch while the model is busy.
     pub delay_max: Duration,
-    /// Batches that run at once.
+    /// Number of batches that can run at the same time.
     pub slots: usize,
 }
 
-/// Why a batch went when it did, for the metrics.
+/// The reason for which a batch was dispatched, as a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DispatchTrigger {
-    /// No more items would have fitted.
+    /// The batch was full.
     Full,
-    /// One of its requests had waited for long enough.
+    /// The batch window of one of its requests had ended.
     Deadline,
-    /// The model had nothing else to do.
+    /// The model was idle.
     Idle,
-    /// The version is making way for another.
+    /// The version is being replaced.
     Draining,
 }
 
@@ -67,45 +67,45 @@ impl DispatchTrigger {
 /// A prediction to be computed.
 pub(crate) struct PredictionRequest {
     pub(crate) inputs: PredictionInputs,
-    /// When its client gives up, and how long it gave.
+    /// The client's deadline, and its duration from the start of the request.
     pub(crate) until: Instant,
     pub(crate) limit: Duration,
-    /// Where pieces of its outputs go. Such a request goes alone.
+    /// Receives chunks of the outputs. A request with a sink runs alone.
     pub(crate) sink: Option<Arc<dyn PieceSink>>,
     pub(crate) lease: Arc<VersionLease>,
-    /// The memory of its inputs and outputs.
+    /// The memory charge of its inputs and outputs.
     pub(crate) charge: MemoryCharge,
 }
 
-/// What was computed for a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) struct ComputedPrediction {
-    /// In the signature's order.
+    /// The outputs in the signature's order.
     pub(crate) tensors: Vec<PredictionTensor>,
-    /// How long it waited.
+    /// Time in the queue.
     pub(crate) queue: Duration,
-    /// How long its batch took.
+    /// Duration of the batch.
     pub(crate) compute: Duration,
 }
 
-/// What a request gets: what was computed, with the charge that came with it.
+/// The result of a request, with the memory charge that came with it.
 type PredictionResult = Result<(ComputedPrediction, MemoryCharge), PluginError>;
 
-/// A request in the queue, or in a batch.
+/// A request in the queue or in a batch.
 pub(super) struct QueuedPrediction {
     pub(super) request: PredictionRequest,
     pub(super) items: usize,
     pub(super) since: Instant,
-    /// Set when nobody waits for the answer any more.
+    /// Set when the client no longer waits for the result.
     pub(super) cancelled: Arc<AtomicBool>,
     reply: oneshot::Sender<PredictionResult>,
     ticket: u64,
-    /// Until it is taken into a batch.
+    /// Counts it as queued until it is taken into a batch.
     queued: Option<GaugeGuard>,
 }
 
 impl QueuedPrediction {
-    /// Whether it must not be computed with others.
+    /// Returns whether the request must not share a batch with others.
     fn is_alone(&self) -> bool {
         let signature = self.request.lease.live_version().predictor().signature();
         self.request.sink.is_some() || signature.batch_sizes.is_empty()
@@ -115,22 +115,22 @@ impl QueuedPrediction {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Answers it, and lets go of the version.
+    /// Sends the result and releases the version.
     pub(super) fn reply(self, result: Result<ComputedPrediction, PluginError>) {
         let QueuedPrediction { request, reply, .. } = self;
-        // One that is gone is not told.
+        // The receiver is gone if the client no longer waits.
         let _ = reply.send(result.map(|computed| (computed, request.charge)));
     }
 }
 
-/// Requests that wait, and batches that run.
+/// Queued requests and running batches.
 #[derive(Debug)]
 pub(crate) struct BatchQueue {
     policy: BatchPolicy,
     state: Mutex<BatchQueueState>,
-    /// How many bulk requests may run at once: all lanes but one, so that others go on beside them.
+    /// Maximum number of concurrent bulk requests: all slots but one, so that other requests can run beside them.
     bulk_slots: usize,
-    /// Tells whoever waits for company that there is no more reason to.
+    /// Wakes the leader when its reason to wait has ended.
     batch_window_closed: Notify,
     pub(crate) latency: LatencyEstimator,
     runtime: Handle,
@@ -140,14 +140,14 @@ pub(crate) struct BatchQueue {
 struct BatchQueueState {
     waiting: VecDeque<QueuedPrediction>,
     turns: ClientFairQueue,
-    /// Bulk requests among those that wait, and among those that run.
+    /// Bulk requests that are queued, and those that run.
     bulk_waiting: usize,
     bulk_running: usize,
     items: usize,
     tickets: u64,
-    /// Batches that run.
+    /// Number of running batches.
     batches_running: usize,
-    /// Whether somebody is about to take a batch.
+    /// Whether a leader is about to take a batch.
     has_leader: bool,
     draining: bool,
 }
@@ -162,7 +162,7 @@ impl std::fmt::Debug for BatchQueueState {
 }
 
 impl BatchQueue {
-    /// An empty queue. To be called within a runtime, which drives it.
+    /// Creates an empty queue. Call it within a runtime, which drives it.
     pub(super) fn new(rules: BatchPolicy) -> BatchQueue {
         let rules = BatchPolicy { items_max: rules.items_max.max(1), slots: rules.slots.max(1), ..rules };
         let bulk_lanes = (rules.slots - 1).max(1);
@@ -176,26 +176,26 @@ impl BatchQueue {
         }
     }
 
-    /// Nothing waits for company any more.
+    /// Closes the batch window for all requests.
     pub(super) fn drain(&self) {
         self.lock_state().draining = true;
         self.batch_window_closed.notify_one();
     }
 
-    /// How long a prediction takes that has so many before it, by how long batches took lately: none where it need not
-    /// wait for any of them, or nothing is known.
+    /// Returns the estimated time until a prediction with `before` predictions ahead of it is done, from the duration
+    /// of recent batches. Returns `None` if it need not wait for any of them or nothing is known.
     pub(super) fn estimate_completion(&self, before: usize) -> Option<Duration> {
         let rounds = u32::try_from(before / self.policy.slots).unwrap_or(u32::MAX);
         let each = self.latency.best_time_per_item(self.policy.items_max).filter(|_| rounds > 0)?;
         Some(each.saturating_mul(rounds.saturating_add(1)))
     }
 
-    // Every change is whole between any two statements that hold the lock.
+    // The state is consistent between any two statements that hold the lock.
     fn lock_state(&self) -> MutexGuard<'_, BatchQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a request, and says whether its task is to gather the next batch.
+    /// Queues a request. Returns the receiver of its result, its ticket, and whether its task must lead the next batch.
     fn enqueue(
         &self,
         request: PredictionRequest,
@@ -231,19 +231,20 @@ impl BatchQueue {
         (answer, ticket, gathers)
     }
 
-    /// Whether somebody must gather a batch.
+    /// Returns whether a leader is needed.
     fn needs_leader(&self, line: &BatchQueueState) -> bool {
         let quick = line.waiting.len() - line.bulk_waiting;
         let can_run = quick > 0 || (line.bulk_waiting > 0 && line.bulk_running < self.bulk_slots);
         !line.has_leader && can_run && line.batches_running < self.policy.slots
     }
 
-    /// Whether a request of so many items is a bulk request: more than one batch, which are computed one after the other.
+    /// Returns whether a request of `items` items is a bulk request: larger than one batch, so that it runs as several
+    /// in sequence.
     fn is_bulk(&self, items: usize) -> bool {
         items > self.policy.items_max
     }
 
-    /// Takes the next request out whose turn it is, of those that may run now.
+    /// Removes and returns the next request by fair queueing among those that can run now.
     fn pop_next(
         &self,
         line: &mut BatchQueueState,
@@ -258,7 +259,7 @@ impl BatchQueue {
         self.remove(line, at, true)
     }
 
-    /// Takes a request out, to be computed or because it was withdrawn.
+    /// Removes a request, because it is computed or because it was withdrawn.
     fn remove(&self, line: &mut BatchQueueState, at: usize, is_computed: bool) -> Option<QueuedPrediction> {
         let waiting = line.waiting.remove(at)?;
         line.items -= waiting.items;
@@ -267,24 +268,24 @@ impl BatchQueue {
         Some(waiting)
     }
 
-    /// Takes a request out that has not been computed yet. False where it has.
+    /// Removes a request that is still queued. Returns false if it is not.
     fn withdraw(&self, ticket: u64) -> bool {
         let mut line = self.lock_state();
         let Some(at) = line.waiting.iter().position(|waiting| waiting.ticket == ticket) else { return false };
         let waiting = self.remove(&mut line, at, false);
         drop(line);
-        // Lets go of the version, which takes a lock of its own.
+        // Dropping it releases the version, which takes a separate lock.
         drop(waiting);
         true
     }
 
-    /// Until when a request waits for company: the rest of its time is for computing it.
+    /// Returns the end of a request's batch window. The rest of its time is reserved for computing it.
     fn batch_window_end(&self, waiting: &QueuedPrediction) -> Instant {
         let time = waiting.request.until.saturating_duration_since(waiting.since);
         waiting.since + self.policy.delay_max.min(time / 2)
     }
 
-    /// Waits for company while the model is busy and there is room for some.
+    /// Waits for more requests while the model is busy and the batch is not full.
     async fn wait_for_batch_window(&self) {
         if self.policy.delay_max.is_zero() {
             return;
@@ -304,7 +305,7 @@ impl BatchQueue {
         }
     }
 
-    /// The next batch, and why it goes.
+    /// Removes and returns the next batch and the reason for its dispatch.
     fn take_batch(&self, line: &mut BatchQueueState) -> Option<(Vec<QueuedPrediction>, DispatchTrigger)> {
         let first = self.pop_next(line, |_| true)?;
         let items_max = self.policy.items_max;
@@ -329,11 +330,11 @@ impl BatchQueue {
     }
 }
 
-/// The duty to take the next batch. Where it is dropped without, as when the request that had it was given up, another
-/// task gets it.
+/// The duty to take the next batch. If it is dropped before that, for example because its request was cancelled,
+/// another task takes over.
 struct LeaderGuard {
     serving: Option<Arc<LiveVersion>>,
-    /// Whether it is a task's own, which is given up with the runtime alone.
+    /// Whether a spawned task has the duty, which ends only with the runtime.
     handed_over: bool,
 }
 
@@ -342,9 +343,9 @@ impl LeaderGuard {
         LeaderGuard { serving: Some(Arc::clone(serving)), handed_over: false }
     }
 
-    /// Gathers a batch and starts it. Runs it at once, in the place of this task, where that is known to be quick.
+    /// Gathers a batch and starts it. Runs it in place, in this task, if it is known to be quick.
     async fn run_leader(mut self) {
-        // Whoever is ready to ask joins first: the runtime polls them, and their connections, before this goes on.
+        // Requests that are ready join first: the runtime polls them and their connections before this task continues.
         tokio::task::yield_now().await;
         if let Some(serving) = &self.serving {
             serving.queue().wait_for_batch_window().await;
@@ -367,7 +368,7 @@ impl LeaderGuard {
         batch_executor::start_batch(BatchSlot { serving: Arc::clone(&serving), is_bulk }, batch);
     }
 
-    /// Has another task do it.
+    /// Continues in a new task.
     fn spawn_leader(mut self) {
         self.handed_over = true;
         if let Some(serving) = &self.serving {
@@ -385,7 +386,7 @@ impl Drop for LeaderGuard {
     }
 }
 
-/// A batch that runs. When it is dropped, the next one may.
+/// The slot of a running batch. Dropping it lets the next batch run.
 pub(super) struct BatchSlot {
     serving: Arc<LiveVersion>,
     is_bulk: bool,
@@ -396,7 +397,7 @@ impl BatchSlot {
         &self.serving
     }
 
-    /// Runs `work` on a thread that may block.
+    /// Runs `work` on a blocking thread.
     pub(super) fn spawn_blocking(self, work: impl FnOnce(BatchSlot) + Send + 'static) {
         let runtime = self.serving.queue().runtime.clone();
         guest_threads::spawn(&runtime, move || work(self));
@@ -422,7 +423,7 @@ impl Drop for BatchSlot {
     }
 }
 
-/// Says that nobody waits any more, however that came about.
+/// Marks the request as cancelled when it is dropped, whatever the reason.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -431,11 +432,11 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Waits for a request's turn and its result. Dropping the future withdraws the request: at once where it waits, at the
-/// next dispatch where it is computed alone.
+/// Queues a request and waits for its result. Dropping the future withdraws the request: immediately if it is queued,
+/// at the next dispatch if it is computed alone.
 ///
 /// # Errors
-/// `DeadlineQueued` and `Plugin(PredictionDeadline)` where the time is over; whatever the plugin does wrong.
+/// Returns `DeadlineQueued` or `Plugin(Deadline)` if the deadline has passed, and the errors of the plugin.
 pub(crate) async fn enqueue_and_wait(
     request: PredictionRequest,
 ) -> Result<(ComputedPrediction, MemoryCharge), ApiError> {
@@ -453,7 +454,7 @@ pub(crate) async fn enqueue_and_wait(
             withdrawing.disarm();
             result.map_err(ApiError::from)
         }
-        // A batch lets go of those whose time is over, which may be a moment before this side's clock wakes it.
+        // A batch drops expired requests, possibly a moment before this side's timer fires.
         Ok(Err(_)) if Instant::now() >= until => Err(ApiError::DeadlineQueued { limit }),
         Ok(Err(_)) => Err(ApiError::Internal { cause: "predicting panicked".to_owned() }),
         Err(_) if serving.queue().withdraw(ticket) => Err(ApiError::DeadlineQueued { limit }),
@@ -464,7 +465,7 @@ pub(crate) async fn enqueue_and_wait(
     }
 }
 
-/// Takes a request out of the queue whose client went away.
+/// Removes the request of a client that disconnected from the queue.
 struct WithdrawOnDrop<'s> {
     serving: &'s Arc<LiveVersion>,
     ticket: Option<u64>,

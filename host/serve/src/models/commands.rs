@@ -1,5 +1,5 @@
-//! What users tell the lifecycle: load, unload, promote, roll back, aliases, shares, shadow, settings. Each returns when it
-//! is done, or says why it cannot be.
+//! Commands of users to the lifecycle: load, unload, promote, roll back, aliases, traffic, shadow and configuration.
+//! Each returns when it is done or has failed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use crate::predict::model_reference::{ModelReference, VersionSelector};
 use crate::predict::prediction_call::PredictionDeadline;
 
 impl ModelLifecycle {
-    /// The model's memory, for this command alone, with a plan that was read.
+    /// Locks the model's record for one command, after a rescan of the models directory.
     pub(super) async fn lock_for_command(
         self: &Arc<ModelLifecycle>,
         name: &str,
     ) -> Result<OwnedMutexGuard<ModelRecord>, ApiError> {
-        // What was published a moment ago counts, although no event has told of it yet.
+        // The rescan finds a version that was just published, although no file event has arrived yet.
         self.rescan().await;
         self.router.status(name)?;
         Ok(self.model_record(name).lock_owned().await)
     }
 
-    /// Settles the model, and shows how it stands.
+    /// Reconciles the model and returns its status.
     pub(super) async fn finish_command(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -42,25 +42,25 @@ impl ModelLifecycle {
         self.save_desired_state(name, memory).await;
         self.reconcile(name, memory, cause).await;
         if memory.config.ensemble.is_none() {
-            // Not waited for: ensembles wait for this model where they are being changed themselves.
+            // Not awaited: a command on an ensemble can be waiting for this model.
             let lifecycle = Arc::clone(self);
             tokio::spawn(async move { lifecycle.reconcile_ensembles().await });
         }
         self.router.status(name)
     }
 
-    /// Whether there is such a model, now.
+    /// Checks that the model exists now.
     ///
     /// # Errors
-    /// `NoModel`.
+    /// Returns `NoModel`.
     pub(super) async fn check_model_exists(self: &Arc<ModelLifecycle>, name: &str) -> Result<(), ApiError> {
         self.lock_for_command(name).await.map(drop)
     }
 
-    /// Looks at the model anew, brings up what should be, and shows how it stands then.
+    /// Rescans the model, loads what should be loaded, and returns its status.
     ///
     /// # Errors
-    /// `NoModel`.
+    /// Returns `NoModel`.
     pub(super) async fn reconcile_now(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -73,11 +73,11 @@ impl ModelLifecycle {
     /// Loads a model, or one of its versions, which then stays loaded. Returns when it is ready.
     ///
     /// # Errors
-    /// `NoModel`; `LoadFailed` with the reason; then what served before serves on.
+    /// Returns `NoModel`, or `LoadFailed` with the reason. A version that was serving before continues to serve.
     pub async fn load(self: &Arc<ModelLifecycle>, name: &str, version: Option<u64>) -> Result<ModelStatus, ApiError> {
         let mut memory = self.lock_for_command(name).await?;
         memory.desired.unloaded = false;
-        // What was refused is tried again: a user who asks may know more.
+        // Rejected versions are retried: the user can have fixed the cause.
         memory.refused.clear();
         memory.persisted_failures.clear();
         if let Some(version) = version {
@@ -99,10 +99,10 @@ impl ModelLifecycle {
         Err(load_failed_error(&status, version))
     }
 
-    /// Unloads a model, or one of its versions, and returns when all that it held is free.
+    /// Unloads a model, or one of its versions, and returns when its memory is free.
     ///
     /// # Errors
-    /// `NoModel`; `InUse` for a version that an alias, a share or default requests need.
+    /// Returns `NoModel`, or `Conflict` for a version that an alias, a share or default requests need.
     pub async fn unload(self: &Arc<ModelLifecycle>, name: &str, version: Option<u64>) -> Result<ModelStatus, ApiError> {
         let mut memory = self.lock_for_command(name).await?;
         match version {
@@ -130,11 +130,11 @@ impl ModelLifecycle {
         self.router.status(name)
     }
 
-    /// Makes a version the default, and keeps it so; none has the default follow the newest version again. Ends a canary,
-    /// and a shadow of the version that it promotes or takes the place of.
+    /// Makes a version the default and pins it. `None` makes the default follow the newest version again. Ends a
+    /// canary, and a shadow of the promoted or the replaced version.
     ///
     /// # Errors
-    /// `NoModel`; `LoadFailed`, and then nothing has changed.
+    /// Returns `NoModel`, or `LoadFailed`, in which case nothing has changed.
     pub async fn promote(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -150,7 +150,8 @@ impl ModelLifecycle {
                 memory.desired.set_alias(STABLE, version)?;
             }
             None if self.follow == FollowPolicy::Promoted => {
-                // Nothing follows the newest version: the one that is it now is promoted.
+                // Under this policy the default never follows the newest version, so the current newest one is
+                // promoted.
                 if let Some(newest) = self.newest_complete(name) {
                     memory.refused.remove(&newest);
                     memory.desired.set_alias(STABLE, newest)?;
@@ -172,10 +173,10 @@ impl ModelLifecycle {
         Err(load_failed_error(&status, version))
     }
 
-    /// Makes the version the default that was it before, and keeps it so. Ends a canary, and a shadow of either version.
+    /// Makes the previous default version the default again and pins it. Ends a canary, and a shadow of either version.
     ///
     /// # Errors
-    /// `NoModel`; `Conflict` where there was none; `LoadFailed`.
+    /// Returns `NoModel`, `Conflict` if there is no previous default, or `LoadFailed`.
     pub async fn roll_back(self: &Arc<ModelLifecycle>, name: &str) -> Result<ModelStatus, ApiError> {
         let mut memory = self.lock_for_command(name).await?;
         let there = self.scanned_versions(name);
@@ -207,7 +208,7 @@ impl ModelLifecycle {
     /// Points an alias at a version that is ready.
     ///
     /// # Errors
-    /// `NoModel`; `Conflict` where the version is not ready; `DesiredStateError`.
+    /// Returns `NoModel`, `Conflict` if the version is not ready, or `DesiredStateError`.
     pub async fn set_alias(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -220,10 +221,10 @@ impl ModelLifecycle {
         self.finish_command(name, &mut memory, ReconcileCause::new("PROMOTED")).await
     }
 
-    /// Takes an alias away.
+    /// Removes an alias.
     ///
     /// # Errors
-    /// `NoModel`; `NotFound` where there is no such alias.
+    /// Returns `NoModel`, or `NotFound` if the alias does not exist.
     pub async fn remove_alias(self: &Arc<ModelLifecycle>, name: &str, alias: &str) -> Result<ModelStatus, ApiError> {
         let mut memory = self.lock_for_command(name).await?;
         if !memory.desired.remove_alias(alias) {
@@ -233,10 +234,10 @@ impl ModelLifecycle {
         self.finish_command(name, &mut memory, ReconcileCause::new("PROMOTED")).await
     }
 
-    /// Shares default requests out among versions that are ready; no shares send all to the default.
+    /// Splits default requests among versions that are ready. An empty map sends all to the default.
     ///
     /// # Errors
-    /// `NoModel`; `DesiredStateError`; `NotFound` for an alias; `Conflict` for a version that is not ready.
+    /// Returns `NoModel`, `DesiredStateError`, `NotFound` for an alias, or `Conflict` for a version that is not ready.
     pub async fn set_traffic(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -251,10 +252,10 @@ impl ModelLifecycle {
         self.finish_command(name, &mut memory, ReconcileCause::new("PROMOTED")).await
     }
 
-    /// Has a version that is ready repeat a share of the requests; none ends it.
+    /// Makes a version that is ready repeat a share of the requests. `None` ends the shadow.
     ///
     /// # Errors
-    /// As [`ModelLifecycle::set_traffic`].
+    /// Returns the errors of [`ModelLifecycle::set_traffic`].
     pub async fn set_shadow(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -272,10 +273,10 @@ impl ModelLifecycle {
         self.finish_command(name, &mut memory, ReconcileCause::new("PROMOTED")).await
     }
 
-    /// Brings the model up where it sleeps, and predicts its warm-up samples.
+    /// Loads the model if it is asleep, and predicts its warm-up samples.
     ///
     /// # Errors
-    /// `NoModel`; `NotReady`; `LoadFailed` with what a sample failed with.
+    /// Returns `NoModel`, `NotReady`, or `LoadFailed` with the error of a sample.
     pub async fn warm_up(self: &Arc<ModelLifecycle>, name: &str) -> Result<ModelStatus, ApiError> {
         let until = PredictionDeadline::starting_at(Instant::now(), crate::limits::DEADLINE_MAX).until();
         let lease = self.router.lease(Some(&ModelReference::default_version_of(name)), until).await?;
@@ -293,10 +294,10 @@ impl ModelLifecycle {
         self.router.status(name)
     }
 
-    /// Replaces how a model is served.
+    /// Replaces a model's configuration.
     ///
     /// # Errors
-    /// `NoModel`; `ModelConfigError`; `ModelState` where it cannot be written down.
+    /// Returns `NoModel`, `ModelConfigError`, or `ModelState` if it cannot be saved.
     pub async fn configure(self: &Arc<ModelLifecycle>, name: &str, text: &[u8]) -> Result<ModelStatus, ApiError> {
         let settings = ModelConfig::parse(text)?;
         let mut memory = self.lock_for_command(name).await?;
@@ -316,7 +317,7 @@ impl ModelLifecycle {
     }
 
     /// # Errors
-    /// `VersionNotServing` where there are no such files.
+    /// Returns `VersionNotServing` if the version's files do not exist.
     pub(super) fn check_version_exists(&self, name: &str, version: u64) -> Result<(), ApiError> {
         if self.scanned_versions(name).contains_key(&version) {
             return Ok(());
@@ -326,7 +327,7 @@ impl ModelLifecycle {
     }
 
     /// # Errors
-    /// `Conflict`; `VersionNotServing` where there is no such version.
+    /// Returns `Conflict`, or `VersionNotServing` if the version does not exist.
     fn check_version_ready(&self, name: &str, version: u64) -> Result<(), ApiError> {
         if self.router.ready_version(name, version).is_some() {
             return Ok(());
@@ -338,7 +339,7 @@ impl ModelLifecycle {
         Err(ApiError::Conflict { what: format!("{name}@{version}"), reason })
     }
 
-    /// Checks that an alias or a version is one of those that are ready.
+    /// Checks that an alias or a version refers to a version that is ready.
     fn check_target_ready(&self, name: &str, target: &str, memory: &ModelRecord) -> Result<(), ApiError> {
         let default = self.router.default_version(name).map(|serving| serving.version);
         match (memory.desired.resolve_version(target, default), VersionSelector::parse(target)?) {
@@ -351,7 +352,7 @@ impl ModelLifecycle {
     }
 }
 
-/// Why a version did not come up.
+/// Returns the error with the reason for which a version was not loaded.
 fn load_failed_error(status: &ModelStatus, version: Option<u64>) -> ApiError {
     let tried = status.versions.iter().rev();
     let tried = tried.filter(|it| version.is_none_or(|version| it.version == version));

@@ -1,5 +1,5 @@
-//! What users decided about a model's versions: aliases, traffic, shadow, what is loaded besides and what is not. Kept in
-//! `models/NAME/serving.json`, so that it outlives the server.
+//! The desired state of a model, set by users: aliases, traffic, shadow, and versions to keep loaded or unloaded.
+//! Stored in `models/NAME/serving.json`, so that it survives a restart of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,50 +12,50 @@ use crate::predict::model_reference::{VersionSelector, is_alias};
 /// The file's name in a model's directory.
 pub const PLAN_FILE: &str = "serving.json";
 
-/// The alias of the version that default requests get. Where nobody set it, it follows the newest version.
+/// The alias of the version that default requests get. If it is not set, it follows the newest version.
 pub const STABLE: &str = "stable";
 
-/// The alias that `saggar models canary` gives the version that it sends a share of the requests to.
+/// The alias that `saggar models canary` gives the version that receives a share of the requests.
 pub const CANARY: &str = "canary";
 
-/// What users decided.
+/// The desired state of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DesiredState {
-    /// Versions by their aliases. Without `stable`, the newest version is the default.
+    /// Versions by alias. Without `stable`, the newest version is the default.
     pub aliases: BTreeMap<String, u64>,
-    /// Shares of default requests in percent, by alias or version; empty: all go to the default.
+    /// Shares of default requests in percent, by alias or version. If empty, all requests go to the default.
     pub traffic: BTreeMap<String, u32>,
-    /// The version that repeats a share of the requests, whose answers nobody gets.
+    /// The version that repeats a share of the requests. Its answers are only compared.
     pub shadow: Option<ShadowPolicy>,
-    /// Versions that are loaded although nothing points to them.
+    /// Versions that are kept loaded although nothing refers to them.
     pub held: BTreeSet<u64>,
-    /// Whether a user had the model unloaded.
+    /// Whether a user unloaded the model.
     pub unloaded: bool,
-    /// Versions that were the default before, oldest first.
+    /// Former default versions, oldest first.
     pub former: Vec<u64>,
-    /// The version that was the default last. It stays so where only promoted versions are served.
+    /// The latest default version. It stays the default if only promoted versions are served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_default: Option<u64>,
 }
 
-/// A shadow.
+/// A shadow: a version that repeats a share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShadowPolicy {
     /// An alias or a version.
     pub to: String,
-    /// The share of requests that it repeats.
+    /// The share of requests that it repeats, in percent.
     pub percent: u32,
 }
 
-/// Why a plan makes no sense.
+/// The reason for which a desired state is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DesiredStateError(pub String);
 
 impl DesiredState {
-    /// The version that an alias or a number stands for; `newest` is what `stable` follows where nobody set it.
+    /// Returns the version that an alias or a number refers to. `newest` is the version of `stable` if that is not set.
     pub fn resolve_version(&self, name: &str, newest: Option<u64>) -> Option<u64> {
         match VersionSelector::parse(name) {
             Ok(VersionSelector::Version(version)) => Some(version),
@@ -65,12 +65,12 @@ impl DesiredState {
         }
     }
 
-    /// The version that a user made the default, or none where the newest is.
+    /// Returns the version that a user promoted, or `None` if the default follows the newest version.
     pub fn promoted_version(&self) -> Option<u64> {
         self.aliases.get(STABLE).copied()
     }
 
-    /// The version that stays the default whatever is published, or none where the newest is the default.
+    /// Returns the version that stays the default whatever is published, or `None` if the newest is the default.
     pub fn fixed_default(&self, follow: FollowPolicy) -> Option<u64> {
         match follow {
             FollowPolicy::Newest => self.promoted_version(),
@@ -78,14 +78,14 @@ impl DesiredState {
         }
     }
 
-    /// The versions that must be up beside the default.
+    /// Returns the versions that must be loaded in addition to the default.
     pub fn required_versions(&self) -> BTreeSet<u64> {
         let named = self.traffic.keys().chain(self.shadow.as_ref().map(|shadow| &shadow.to));
         let named = named.filter_map(|name| self.resolve_version(name, None));
         self.aliases.values().chain(&self.held).copied().chain(named).collect()
     }
 
-    /// Forgets versions that are gone for good, and what pointed to them. Says whether there were any.
+    /// Removes versions that no longer exist, and everything that refers to them. Returns whether there were any.
     pub fn forget_missing(&mut self, there: impl Fn(u64) -> bool) -> bool {
         let before = self.clone();
         self.aliases.retain(|_, version| there(*version));
@@ -98,7 +98,7 @@ impl DesiredState {
             Ok(VersionSelector::Alias(alias)) => alias == STABLE || aliases.contains_key(&alias),
             Ok(VersionSelector::Default) | Err(_) => false,
         };
-        // Shares that no longer make a whole would send requests nowhere.
+        // Shares that no longer add up to 100 would send requests nowhere.
         if !self.traffic.keys().all(|name| stands(name)) {
             self.traffic = BTreeMap::new();
         }
@@ -106,7 +106,7 @@ impl DesiredState {
         before != *self
     }
 
-    /// Remembers the default that another one takes the place of.
+    /// Records a former default that was replaced.
     pub fn push_former_default(&mut self, version: u64) {
         self.former.retain(|&former| former != version);
         self.former.push(version);
@@ -118,7 +118,7 @@ impl DesiredState {
     /// Points an alias at a version.
     ///
     /// # Errors
-    /// `DesiredStateError` for a name that none can have, or one too many.
+    /// Returns `DesiredStateError` for an invalid alias, or one too many.
     pub fn set_alias(&mut self, alias: &str, version: u64) -> Result<(), DesiredStateError> {
         if !is_alias(alias) {
             let rule = "1 to 63 lower-case letters, digits, _ and -, beginning with a letter";
@@ -131,7 +131,7 @@ impl DesiredState {
         Ok(())
     }
 
-    /// Takes an alias away, and the shares that it had.
+    /// Removes an alias and its traffic share. Returns whether the alias existed.
     pub fn remove_alias(&mut self, alias: &str) -> bool {
         let was_there = self.aliases.remove(alias).is_some();
         if alias != STABLE && self.traffic.contains_key(alias) {
@@ -141,24 +141,24 @@ impl DesiredState {
         was_there
     }
 
-    /// Ends a canary, and a shadow of one of `versions`: from now on the default gets all default requests. The alias
-    /// `canary` goes with the shares that it had, as it does when a user ends them; other aliases stay where they point.
+    /// Ends a canary, and a shadow of one of `versions`: the default then gets all default requests. The alias `canary`
+    /// is removed together with its shares, as when a user ends them. Other aliases are unchanged.
     pub fn end_canary_and_shadow(&mut self, versions: &[u64]) {
         if self.traffic.contains_key(CANARY) {
             self.aliases.remove(CANARY);
         }
         self.traffic = BTreeMap::new();
         let repeated = self.shadow.as_ref().map(|shadow| &shadow.to);
-        // A name that no longer stands for anything has nobody repeat requests either.
+        // A shadow whose name no longer resolves ends too.
         if repeated.is_some_and(|to| self.resolve_version(to, None).is_none_or(|version| versions.contains(&version))) {
             self.shadow = None;
         }
     }
 
-    /// Checks shares: of something that is there, and a hundred together.
+    /// Checks that the shares add up to 100 or the map is empty.
     ///
     /// # Errors
-    /// `DesiredStateError`.
+    /// Returns `DesiredStateError`.
     pub fn check_traffic(traffic: &BTreeMap<String, u32>) -> Result<(), DesiredStateError> {
         let sum: u64 = traffic.values().map(|&share| u64::from(share)).sum();
         if traffic.is_empty() || sum == 100 {

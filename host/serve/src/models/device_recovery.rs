@@ -1,6 +1,6 @@
-//! What happens when the driver gives up the device that models run on: requests that reach it are refused as `device_lost`
-//! and told to come again, another device is opened, and every model that was up comes up on it. A driver that gives this
-//! process no other device has the server begin anew ([`DeviceRecovery::Impossible`]).
+//! Recovery from device loss. Requests that reach the lost device are refused as `device_lost` and can be retried.
+//! Another device is opened, and every model that was loaded is loaded on it. If the driver gives this process no other
+//! device, the server restarts ([`DeviceRecovery::Impossible`]).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,17 +13,17 @@ use super::model_state::Residency;
 use crate::connection::wait_for_shutdown;
 use crate::limits::{DEVICE_LOSS_POLL, DEVICE_RECOVERY_RETRY_PAUSE, DEVICE_RECOVERY_TIME_MAX};
 
-/// How looking after the device ended.
+/// The reason for which device recovery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceRecovery {
     /// The server shuts down.
     ShuttingDown,
-    /// The device is lost, and the driver gives this process no other: a new process may get one.
+    /// The device is lost, and the driver gives this process no other. A new process can get one.
     Impossible,
 }
 
 impl ModelLifecycle {
-    /// Brings up anew what a lost device took along, as often as one is lost, until `shutdown` is true.
+    /// Reloads the models of a lost device, each time one is lost, until `shutdown` is true.
     pub async fn recover_lost_devices(
         self: Arc<ModelLifecycle>,
         mut shutdown: watch::Receiver<bool>,
@@ -38,7 +38,7 @@ impl ModelLifecycle {
             tracing::error!(device, reason, "the device is lost; another one is opened");
             let began = Instant::now();
             if tokio::time::timeout(DEVICE_RECOVERY_TIME_MAX, self.reopen_device()).await.is_err() {
-                tracing::error!("no other device is to be had in this process");
+                tracing::error!("no other device can be opened in this process");
                 return DeviceRecovery::Impossible;
             }
             self.reload_models(began).await;
@@ -46,7 +46,7 @@ impl ModelLifecycle {
         }
     }
 
-    /// Opens another device, as soon as one is to be had.
+    /// Opens another device, and retries until the time limit is over.
     async fn reopen_device(&self) {
         loop {
             let host = Arc::clone(&self.host);
@@ -59,11 +59,11 @@ impl ModelLifecycle {
         }
     }
 
-    /// Brings up what was up, several models at a time. Requests that come meanwhile wait for theirs.
+    /// Reloads the models that were loaded, several at a time. Requests that arrive meanwhile wait for their model.
     async fn reload_models(self: &Arc<ModelLifecycle>, began: Instant) {
         let mut models = JoinSet::new();
         for status in self.router.list() {
-            // An ensemble has nothing on a device but its steps.
+            // An ensemble holds nothing on a device except its steps.
             if status.config.ensemble.is_some() {
                 continue;
             }
@@ -72,7 +72,7 @@ impl ModelLifecycle {
                 let name = status.name;
                 let entry = lifecycle.model_record(&name);
                 let mut memory = entry.lock().await;
-                // What was refused for the device's sake was never wrong.
+                // Versions that were refused because of the lost device are not at fault.
                 memory.refused.retain(|_, (_, reason)| !reason.starts_with("DEVICE_LOST"));
                 if lifecycle.router.status(&name).is_ok_and(|status| status.residency == Residency::Awake) {
                     lifecycle.take_out_of_service(&name, &mut memory, Residency::Asleep("DEVICE"), "DEVICE");

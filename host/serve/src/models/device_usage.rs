@@ -1,4 +1,4 @@
-//! A model version whose use of its device shows in the metrics: what it holds, and what it took.
+//! Device usage of a model version in the metrics: memory held, dispatches and transferred bytes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use saggar_plugin::{LoadedModel, ModelSignature, PluginError, PredictionOptions}
 use super::predictor::{LoadedVersion, ModelPredictor};
 use crate::predict::decode::PredictionTensor;
 
-/// The owner that models are in `saggar_gpu_memory_bytes`.
+/// The owner label of models in `saggar_gpu_memory_bytes`.
 const MEMORY_OWNER_LABEL: &str = "models";
 
-/// What was told the metrics so far.
+/// The usage that has been added to the metrics.
 #[derive(Debug, Default)]
 struct ReportedDeviceUsage {
     bytes: u64,
@@ -24,7 +24,8 @@ struct ReportedDeviceUsage {
     read_bytes: u64,
 }
 
-/// A meter, and what the metrics were told of it. Where versions share one, its use is told once.
+/// A meter and the usage that has been added to the metrics. Versions that share a meter share the account, so that the
+/// usage is counted once.
 #[derive(Debug)]
 pub struct DeviceUsageAccount {
     meter: Meter,
@@ -32,17 +33,18 @@ pub struct DeviceUsageAccount {
 }
 
 impl DeviceUsageAccount {
-    /// An account of what the meter counts.
+    /// Creates an account of the meter's usage.
     pub fn new(meter: Meter) -> DeviceUsageAccount {
         DeviceUsageAccount { meter, reported: Mutex::default() }
     }
 
-    /// Device bytes held now.
+    /// Returns the device bytes that are held now.
     pub fn bytes(&self) -> u64 {
         self.meter.bytes()
     }
 
-    /// Adds to the metrics what changed since they were told last. Nothing where another thread is about it.
+    /// Adds the usage since the last report to the metrics. Without `wait`, does nothing if another thread is
+    /// reporting.
     fn report(&self, metrics: &MetricsRegistry, device: &str, wait: bool) {
         let mut told = if wait {
             self.reported.lock().unwrap_or_else(PoisonError::into_inner)
@@ -56,7 +58,7 @@ impl DeviceUsageAccount {
         let (written_bytes, read_bytes) = (meter.written_bytes(), meter.read_bytes());
         let families = &metrics.families;
         if bytes != told.bytes {
-            // Versions share the series, so each adds its own part.
+            // Versions share the series, so each adds its own difference.
             families.gpu_memory.with_label_values(&[device, MEMORY_OWNER_LABEL]).add(bytes as f64 - told.bytes as f64);
         }
         if dispatches != told.dispatches {
@@ -76,10 +78,10 @@ impl DeviceUsageAccount {
     }
 }
 
-/// Tells the metrics after each batch and when the version is freed.
+/// A predictor that reports its device usage after each batch and when the version is freed.
 #[derive(Debug)]
 pub(super) struct MeteredPredictor {
-    /// None only while it is dropped.
+    /// `None` only while it is dropped.
     predictor: Option<Arc<dyn ModelPredictor>>,
     signature: ModelSignature,
     device_usage: Vec<Arc<DeviceUsageAccount>>,
@@ -130,7 +132,7 @@ impl ModelPredictor for MeteredPredictor {
         inputs: Vec<PredictionTensor>,
         terms: &PredictionOptions,
     ) -> Result<Vec<PredictionTensor>, PluginError> {
-        let predictor = self.predictor.as_ref().expect("it is taken when this is dropped, which nobody calls after");
+        let predictor = self.predictor.as_ref().expect("it is only taken when this is dropped");
         let outputs = predictor.predict(inputs, terms);
         self.report(false);
         outputs

@@ -1,5 +1,5 @@
-//! A model made of models: each step's outputs are the next ones' inputs, on the device all the way. It has no weights and
-//! no versions of its own; its steps are whatever answers to their names when a batch is computed.
+//! Ensembles: models composed of other models. The outputs of each step are inputs of later steps and stay on the
+//! device. An ensemble has no weights or versions. Its steps are resolved by name when a batch is computed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use super::router::ModelRouter;
 use crate::predict::decode::PredictionTensor;
 use crate::predict::model_reference::ModelReference;
 
-/// Steps that fit together.
+/// The connected steps of an ensemble.
 #[derive(Debug)]
 pub(super) struct EnsembleModel {
     router: Weak<ModelRouter>,
@@ -23,7 +23,7 @@ pub(super) struct EnsembleModel {
     signature: ModelSignature,
 }
 
-/// A step, and which wires its ports are connected to, in the order of its signature.
+/// A step, and the wires that its ports are connected to, in the order of its signature.
 #[derive(Debug)]
 struct ConnectedStep {
     reference: ModelReference,
@@ -32,7 +32,7 @@ struct ConnectedStep {
     outputs: Vec<String>,
 }
 
-/// Why steps make no model.
+/// The reason for which steps cannot be connected.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("ensemble: {0}")]
 pub(super) struct EnsembleError(String);
@@ -41,7 +41,7 @@ impl EnsembleModel {
     /// Connects the steps by the names of their ports.
     ///
     /// # Errors
-    /// `EnsembleError` where a step is not ready, or gives what a later one does not take.
+    /// Returns `EnsembleError` if a step is not ready or its outputs do not match a later step's inputs.
     pub(super) fn new(
         router: &Arc<ModelRouter>,
         name: &str,
@@ -115,7 +115,7 @@ impl EnsembleModel {
         Ok(EnsembleModel { router: Arc::downgrade(router), steps, signature })
     }
 
-    /// The versions that answer to the steps' names now, none of which is freed before the leases are back.
+    /// Leases the versions that the steps' names resolve to now. None of them is freed before the leases are dropped.
     fn lease_steps(&self) -> Result<Vec<VersionLease>, PluginError> {
         let gone = |reason: String| PluginError::Engine { reason };
         let router = self.router.upgrade().ok_or_else(|| gone("the server is stopping".to_owned()))?;
@@ -133,7 +133,8 @@ impl EnsembleModel {
         self.steps.iter().map(lease).collect()
     }
 
-    /// The batch sizes that every step has programs for; the smallest of all where there is none yet.
+    /// Returns the batch sizes that every step has programs for, or only the smallest of all if there is no such size
+    /// yet.
     fn common_batch_sizes(&self, models: &[&LoadedModel], items: usize) -> Vec<usize> {
         let ready: Vec<Vec<usize>> = models.iter().map(|model| model.batch_sizes_for(items)).collect();
         let all = &self.signature.batch_sizes;
@@ -142,7 +143,7 @@ impl EnsembleModel {
         if common.is_empty() { all.iter().take(1).copied().collect() } else { common }
     }
 
-    /// One part of a batch through all steps, on the device.
+    /// Runs one part of a batch through all steps on the device.
     fn predict_on_device(
         &self,
         models: &[&LoadedModel],
@@ -165,7 +166,7 @@ impl EnsembleModel {
         first.download(outputs, until, terms)
     }
 
-    /// A whole batch through all steps, for steps that keep their tensors elsewhere.
+    /// Runs a whole batch through all steps, for steps that cannot keep their tensors on the device.
     fn predict_through_host(
         &self,
         leases: &[VersionLease],
@@ -212,7 +213,7 @@ impl ModelPredictor for EnsembleModel {
         terms: &PredictionOptions,
     ) -> Result<Vec<PredictionTensor>, PluginError> {
         let until = Instant::now() + terms.deadline;
-        // Steps have no client of their own to send pieces to.
+        // Steps have no client to which chunks could be sent.
         let terms = PredictionOptions { sink: None, ..terms.clone() };
         let leases = self.lease_steps()?;
         let models: Option<Vec<&LoadedModel>> =

@@ -1,4 +1,4 @@
-//! The one version of an ensemble: it stands for the steps as they are, and comes up again where those change.
+//! The single version of an ensemble. It is replaced when its steps change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::predictor::{LoadKind, ModelPredictor};
 const ENSEMBLE_VERSION: u64 = 1;
 
 impl ModelLifecycle {
-    /// Connects the steps of an ensemble anew where they are others, or take or give something else, than before.
+    /// Reconnects the steps of an ensemble if the steps or their signatures have changed.
     pub(super) fn reconcile_ensemble(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -44,7 +44,7 @@ impl ModelLifecycle {
         if is_up && memory.loaded.get(&ENSEMBLE_VERSION) == Some(&digest) {
             return;
         }
-        // It was never published: a request that names no model gets it only where its settings say so.
+        // A time of 0: an ensemble is never published, so it is the default model only if its configuration says so.
         let origin = VersionOrigin {
             plugin: digest,
             weights: digest,

@@ -1,9 +1,9 @@
-//! Whose request is next: clients take turns by the items that were computed for them, so that one that sends many does
-//! not keep another waiting behind all of them. Source: Goyal, Vin and Cheng, Start-time fair queueing, SIGCOMM 1996.
+//! Fair queueing between clients: they take turns by the number of items computed for them, so that a client with many
+//! requests does not block another. Source: Goyal, Vin and Cheng, Start-time fair queueing, SIGCOMM 1996.
 
 use crate::request_memory::ClientId;
 
-/// The clients with requests in a queue. There are few at a time, mostly one.
+/// The clients with requests in a queue. There are few at a time, usually one.
 #[derive(Debug, Default)]
 pub(super) struct ClientFairQueue(Vec<ClientQueueShare>);
 
@@ -11,12 +11,12 @@ pub(super) struct ClientFairQueue(Vec<ClientQueueShare>);
 struct ClientQueueShare {
     id: ClientId,
     waiting: usize,
-    /// Items computed for it since it began to wait, on top of the fewest that another client had then.
+    /// Items computed for this client since it entered the queue, plus the minimum over the other clients at that time.
     items: u64,
 }
 
 impl ClientFairQueue {
-    /// A request of this client waits.
+    /// Records that a request of this client is queued.
     pub(super) fn add_request(&mut self, id: ClientId) {
         match self.0.iter_mut().find(|client| client.id == id) {
             Some(client) => client.waiting += 1,
@@ -27,7 +27,8 @@ impl ClientFairQueue {
         }
     }
 
-    /// A request of this client no longer waits; `items` of it are computed, or 0 where it was withdrawn.
+    /// Records that a request of this client has left the queue. `items` is its number of items, or 0 if it was
+    /// withdrawn.
     pub(super) fn remove_request(&mut self, id: ClientId, items: usize) {
         let Some(at) = self.0.iter().position(|client| client.id == id) else { return };
         let client = &mut self.0[at];
@@ -38,7 +39,7 @@ impl ClientFairQueue {
         }
     }
 
-    /// The position of the request that is next, among positions with their clients in the order of their arrival.
+    /// Returns the position of the next request. `requests` yields positions and clients in arrival order.
     pub(super) fn next_position(&self, mut requests: impl Iterator<Item = (usize, ClientId)>) -> Option<usize> {
         if self.0.len() <= 1 {
             return requests.next().map(|(at, _)| at);

@@ -1,9 +1,9 @@
-//! The threads that the code of models runs on: threads that may block, never one that serves connections meanwhile.
+//! The threads that run the code of models. They can block, so they never serve connections at the same time.
 //!
-//! A batch that is known to be quick stays on the thread that gathered it, once another thread has taken over that one's
-//! connections ([`tokio::task::block_in_place`]): its answer then needs no thread to be woken. Every other batch goes to a
-//! thread of the runtime's blocking pool. Both are bounded below the size of that pool, from which the threads that take
-//! connections over come too: models that answer late, however many, leave it threads.
+//! A batch that is known to be quick runs on the thread that gathered it, after another thread has taken over that
+//! thread's connections ([`tokio::task::block_in_place`]), so that its answer needs no thread to be woken. Every other
+//! batch runs on a thread of the runtime's blocking pool. Both numbers are bounded below the size of that pool, because
+//! the threads that take over connections come from it too. Slow models therefore never exhaust the pool.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -14,15 +14,15 @@ use crate::limits::{GUEST_THREADS_MAX, IN_PLACE_BATCHES_MAX};
 static IN_PLACE: Semaphore = Semaphore::const_new(IN_PLACE_BATCHES_MAX);
 static BLOCKING: Semaphore = Semaphore::const_new(GUEST_THREADS_MAX);
 
-/// The right to run a batch on the current thread.
+/// The permit to run a batch on the current thread.
 #[derive(Debug)]
 pub(super) struct InPlacePermit {
     _permit: SemaphorePermit<'static>,
 }
 
 impl InPlacePermit {
-    /// Returns `None` if `IN_PLACE_BATCHES_MAX` batches run in place already, or if the runtime has no other thread that
-    /// could serve this one's connections.
+    /// Returns `None` if `IN_PLACE_BATCHES_MAX` batches run in place already, or if the runtime has no other thread to
+    /// serve this one's connections.
     pub(super) fn acquire() -> Option<InPlacePermit> {
         let has_threads = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
         let permit = has_threads.then(|| IN_PLACE.try_acquire().ok()).flatten();
@@ -47,11 +47,11 @@ pub(super) fn spawn(runtime: &Handle, work: impl FnOnce() + Send + 'static) {
 /// Runs `work` as [`spawn`] does, and waits for it.
 ///
 /// # Errors
-/// It panicked, or the runtime ends.
+/// Returns an error if `work` panicked or the runtime shuts down.
 pub(super) async fn spawn_and_wait<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
-    // Nobody closes the semaphore.
+    // The semaphore is never closed.
     let permit = BLOCKING.acquire().await;
     tokio::task::spawn_blocking(move || run_holding(permit, work)).await
 }

@@ -1,7 +1,8 @@
-//! Models made of ONNX files: sent by a client, or dropped into the models directory as they are.
+//! Import of ONNX models that were uploaded by a client or copied into the models directory.
 //!
-//! The reference plugin `onnx` reads the file in the sandbox. What it makes of it is published as a model version like a
-//! training's, and comes up by the loader's one way. The same file with the same options makes the same version once.
+//! The reference plugin `onnx` reads the file in the sandbox. The result is published as a model version like that of a
+//! training, and loaded in the same way. The same file with the same options results in the same version, which is
+//! published once.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -23,40 +24,40 @@ use thiserror::Error;
 use super::model_files::{ModelFiles, external_names};
 use crate::limits::{DROPPED_BYTES_MAX, IMPORT_OPTIONS_BYTES_MAX};
 
-/// Makes model versions of files.
+/// Imports model versions from files.
 pub trait ModelImporter: Debug + Send + Sync {
-    /// Publishes what becomes of `model_files` as a version of `model`. `read_options` is a JSON object for the plugin that reads it.
-    /// Called from a thread that may block.
+    /// Imports `files` and publishes the result as a version of `model`. `options` is a JSON object for the plugin that
+    /// reads the files. Called from a blocking thread.
     ///
     /// # Errors
-    /// [`ImportError`]; then nothing was published.
+    /// Returns [`ImportError`], in which case nothing was published.
     fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<PublishedVersion, ImportError>;
 }
 
-/// Why a file did not become a model.
+/// The reason for which a file was not imported.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// The plugin that reads such files is not here.
+    /// The plugin that reads such files is not installed.
     #[error("the plugin that reads ONNX files is not here")]
     NoPlugin {
-        /// Where it was looked for, which is for the log.
+        /// The paths that were searched, for the log.
         looked: String,
     },
-    /// A file that the model keeps tensors in is not there.
+    /// A file in which the model stores tensors is missing.
     #[error("the model keeps tensors in the file `{name}`, which is not with it")]
     MissingFile {
-        /// The name, as the model says it.
+        /// The name in the model.
         name: String,
     },
-    /// A file that the model keeps tensors in lies elsewhere.
+    /// A file in which the model stores tensors is outside the model's folder.
     #[error(
         "the model keeps tensors in the file `{name}`: expected a relative path in the model's folder of at most 99 bytes"
     )]
     BadFileName {
-        /// The name, as the model says it.
+        /// The name in the model.
         name: String,
     },
-    /// A file was sent that the model does not name.
+    /// A file was sent that the model does not refer to.
     #[error("the file `{name}` is not one that the model keeps tensors in; it names {names}")]
     UnknownFile {
         /// The file.
@@ -64,18 +65,18 @@ pub enum ImportError {
         /// The names that the model uses.
         names: String,
     },
-    /// The model keeps its tensors in too many files.
+    /// The model stores its tensors in too many files.
     #[error("the model keeps tensors in {found} files; at most {most} are read")]
     TooManyFiles {
-        /// How many it names.
+        /// Number of files that the model names.
         found: usize,
-        /// How many there may be.
+        /// Maximum number of files.
         most: usize,
     },
-    /// The model and its files are larger than may be imported.
+    /// The model and its files are larger than the limit for imports.
     #[error("the model and the files with its tensors are larger than {bytes_max} bytes")]
     TooLarge {
-        /// Bytes that they may have.
+        /// The limit in bytes.
         bytes_max: u64,
     },
     /// A file cannot be read.
@@ -83,7 +84,7 @@ pub enum ImportError {
     Unreadable {
         /// The file.
         name: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         reason: String,
     },
     /// The plugin refused the file, or failed.
@@ -94,20 +95,20 @@ pub enum ImportError {
     Model(#[from] ModelError),
 }
 
-/// Imports with the plugin `onnx`.
+/// An importer that uses the plugin `onnx`.
 #[derive(Debug)]
 pub struct OnnxImporter {
-    /// Compiles and runs it, or has a child do so.
+    /// Compiles and runs the plugin, in this process or in a child process.
     pub host: PluginEngine,
-    /// Where it runs, unless a child runs it.
+    /// The device that the plugin runs on if no child process runs it.
     pub device: Arc<RecoverableDevice>,
-    /// Where versions go.
+    /// The registry that versions are published to.
     pub models: ModelRegistry,
-    /// Where the component may be; the first that is there counts.
+    /// Candidate paths of the component. The first that exists is used.
     pub plugin_paths: Vec<PathBuf>,
-    /// When versions are made.
+    /// The clock for creation times of versions.
     pub clock: Arc<dyn Clock>,
-    /// How long an import may take.
+    /// Maximum duration of an import.
     pub time: Duration,
 }
 
@@ -138,36 +139,37 @@ impl ModelImporter for OnnxImporter {
     }
 }
 
-/// Files in the models directory that are models yet to be made: `NAME.onnx` and `NAME/ANY.onnx`. The files that such a
-/// model keeps tensors in lie beside it, and options may, under its name with `.json` added. They may come in any order.
+/// Watches the models directory for models that are not imported yet: `NAME.onnx` and `NAME/ANY.onnx`. External files
+/// are in the same folder, and an options file, if any, has the model's name with `.json` added. The files can be
+/// created in any order.
 #[derive(Debug)]
 pub struct DroppedFiles {
     dir: PathBuf,
     importer: Arc<dyn ModelImporter>,
-    /// Models that were tried, as they were then.
+    /// The latest import attempt of each model file.
     attempts: BTreeMap<PathBuf, ImportAttempt>,
 }
 
-/// A model's files as they were when it was last tried.
+/// The stamps of a model's files at the latest import attempt.
 #[derive(Debug)]
 struct ImportAttempt {
     /// The model and its options.
     own: [ImportFileStamp; 2],
-    /// The files with its tensors.
+    /// The external files.
     external: Vec<(PathBuf, ImportFileStamp)>,
 }
 
-/// What a file looks like without reading it: its size and time; `None` where it is not there.
+/// The size and modification time of a file, or `None` if the file does not exist.
 type ImportFileStamp = Option<(u64, Option<SystemTime>)>;
 
 impl DroppedFiles {
-    /// Files in `dir`, imported by `importer`.
+    /// Watches `dir` and imports with `importer`.
     pub fn new(dir: impl Into<PathBuf>, importer: Arc<dyn ModelImporter>) -> DroppedFiles {
         DroppedFiles { dir: dir.into(), importer, attempts: BTreeMap::new() }
     }
 
-    /// Imports what is new or has changed. A model that is refused, such as one that is still being copied or whose other
-    /// files are not there yet, is tried again when one of its files changes. Blocks.
+    /// Imports new and changed models. A refused model, for example one that is still being copied or whose external
+    /// files are missing, is retried when one of its files changes. Blocks.
     pub fn import_changed(&mut self) {
         let files = self.model_files();
         self.attempts.retain(|path, _| files.iter().any(|(_, file)| file == path));
@@ -180,7 +182,7 @@ impl DroppedFiles {
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let read = regular_file::read(&path, DROPPED_BYTES_MAX);
             let names = read.as_ref().ok().and_then(|model| external_names(model).ok()).unwrap_or_default();
-            // Looked at before they are read: what changes meanwhile is tried again.
+            // Taken before the files are read, so that a change during the import causes a retry.
             let external =
                 names.iter().map(|name| folder.join(name)).map(|path| (path.clone(), file_stamp(&path))).collect();
             self.attempts.insert(path.clone(), ImportAttempt { own, external });
@@ -195,11 +197,11 @@ impl DroppedFiles {
             match imported {
                 Ok(_) => {}
                 Err(reason @ ImportError::MissingFile { .. }) => {
-                    tracing::info!(model, file, %reason, "file waits for another one");
+                    tracing::info!(model, file, %reason, "the model waits for an external file");
                 }
                 Err(reason) => {
                     if matches!(reason, ImportError::Plugin(PluginError::CompilerBusy { .. })) {
-                        // Nothing is wrong with the file: the next look tries it again.
+                        // The file is not at fault: the next scan retries it.
                         self.attempts.remove(&path);
                     }
                     tracing::warn!(model, file, %reason, "file refused; it is tried again when it changes");
@@ -208,7 +210,7 @@ impl DroppedFiles {
         }
     }
 
-    /// Models' names and files, in order.
+    /// Returns the models' names and files, in order.
     fn model_files(&self) -> Vec<(String, PathBuf)> {
         let mut files = Vec::new();
         for path in directory_entries(&self.dir) {
@@ -225,7 +227,7 @@ impl DroppedFiles {
     }
 }
 
-/// What a directory holds, sorted; a directory that cannot be read holds nothing yet.
+/// Returns the entries of a directory, sorted. A directory that cannot be read is treated as empty.
 fn directory_entries(dir: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
@@ -241,7 +243,7 @@ fn options_path(path: &Path) -> PathBuf {
     path.with_added_extension("json")
 }
 
-/// The options in a file; none if there is no file.
+/// Returns the options in a file, or `{}` if the file does not exist.
 fn read_options(path: &Path) -> Result<String, ImportError> {
     match regular_file::read_to_string(path, IMPORT_OPTIONS_BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok("{}".to_owned()),
@@ -253,7 +255,7 @@ fn read_options(path: &Path) -> Result<String, ImportError> {
 }
 
 impl ImportAttempt {
-    /// Whether no file of the model has changed since; `own` is how the model and its options look now.
+    /// Returns whether no file of the model has changed since. `own` is the current stamp of the model and its options.
     fn is_unchanged(&self, own: [ImportFileStamp; 2]) -> bool {
         self.own == own && self.external.iter().all(|(path, then)| file_stamp(path) == *then)
     }
@@ -269,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    /// Remembers what it was given, and refuses files that begin with `bad`.
+    /// An importer that records its calls and refuses files that begin with `bad`.
     #[derive(Debug, Default)]
     struct RecordingImporter(Mutex<Vec<(String, Vec<u8>, String)>>);
 
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_dropped_model_is_retried_when_its_external_files_arrive() {
-        // A model of one initializer that lies in `m.data`: fields 7, 5, 13 and 14.
+        // A model with one initializer stored in `m.data`: fields 7, 5, 13 and 14.
         let model = b"\x3a\x18\x2a\x16\x6a\x12\x0a\x08location\x12\x06m.data\x70\x01";
         let dir = tempfile::tempdir().unwrap();
         let recorder = Arc::new(RecordingImporter::default());

@@ -1,35 +1,35 @@
-//! How long batches of a version take, by size: what decides on which thread the next one runs, and
-//! whether a request would have its turn in time.
+//! Estimates of batch duration by batch size. They decide on which thread the next batch runs and whether a queued
+//! request would meet its deadline.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::limits::{QUICK_BATCH_TIME_MAX, SLOW_BATCH_TIME_MIN};
 
-/// Sizes are told apart by their powers of two.
+/// Batch sizes are grouped by powers of two.
 const SIZE_CLASSES: usize = 17;
-/// The estimate moves by one in so many with each batch.
+/// Each batch moves the estimate by 1 / `SMOOTHING_DIVISOR`.
 const SMOOTHING_DIVISOR: u64 = 8;
 
-/// The times that batches took, in nanoseconds, by size; 0 where nothing is known.
+/// Estimated durations of batches by size class, in nanoseconds. 0 means unknown.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyEstimator([LatencyEstimate; SIZE_CLASSES]);
 
 #[derive(Debug, Default)]
 struct LatencyEstimate {
-    /// A running median: what one more batch is likely to take. Threads that were kept from running for a while do not
-    /// move it far; what is slow beyond doubt counts at once.
+    /// A running median: the likely duration of one more batch. A thread that was descheduled for a while moves it
+    /// little, but a clearly slow batch counts at once.
     median: AtomicU64,
-    /// A running mean: what many more will take, each.
+    /// A running mean: the expected duration per batch over many.
     mean: AtomicU64,
 }
 
 impl LatencyEstimator {
-    /// Remembers how long a batch of so many items took.
+    /// Records the duration of a batch of `items` items.
     pub(crate) fn record(&self, items: usize, time: Duration) {
         let now = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         let times = &self.0[size_class(items)];
-        // Two batches at a time may lose one of their times, which the next ones bring again.
+        // Concurrent batches can lose one of their updates, which later batches make up for.
         let before = times.median.load(Ordering::Relaxed);
         let step = before / SMOOTHING_DIVISOR;
         let median = match () {
@@ -45,12 +45,13 @@ impl LatencyEstimator {
         times.mean.store(mean.max(1), Ordering::Relaxed);
     }
 
-    /// Whether a batch of so many items is known to be so quick that it may keep a thread from serving connections.
+    /// Returns whether a batch of `items` items is known to be short enough to occupy a thread that serves connections.
     pub(super) fn is_quick(&self, items: usize) -> bool {
         nonzero_duration(&self.0[size_class(items)].median).is_some_and(|time| time <= QUICK_BATCH_TIME_MAX)
     }
 
-    /// What each of many items costs in batches of up to `most`, of the size that is best; none where nothing is known.
+    /// Returns the time per item in batches of up to `most` items, at the best batch size, or `None` if nothing is
+    /// known.
     pub(super) fn best_time_per_item(&self, most: usize) -> Option<Duration> {
         let sizes = 0..=size_class(most);
         sizes.filter_map(|size| Some(nonzero_duration(&self.0[size].mean)? / (1 << size))).min()

@@ -1,10 +1,11 @@
-//! What decides which versions are up: it looks at the models directory and at what users decided, brings up what is
-//! missing, and lets go of what nothing needs. One model's changes happen one after the other, those of several models at
-//! the same time.
+//! The model lifecycle: reconciles the loaded versions with the models directory and the desired state. Loads missing
+//! versions and unloads those that nothing needs. Changes of one model run in sequence, those of different models in
+//! parallel.
 //!
-//! What serves goes on serving whatever happens to other versions. A version whose files are half there is waited for; one
-//! that is refused is tried again when its files change; one whose directory is removed gives way to the one before it.
-//! What users tell it is in [`commands`](super::commands), sleeping and waking in [`residency`](super::residency).
+//! Serving versions continue to serve whatever happens to other versions. An incomplete version is waited for. A
+//! refused version is retried when its files change. If a version's directory is removed, the previous version takes
+//! its place. Commands of users are in [`commands`](super::commands), sleeping and waking in
+//! [`residency`](super::residency).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,32 +29,32 @@ use super::version_load::{VersionLoad, load_and_warm};
 use super::version_scan::{FingerprintedVersion, VersionFingerprint, redact_directory, scan_models};
 use crate::limits::LOAD_TRIES_MAX;
 
-/// What is remembered of a model between looks.
+/// The state of a model that is kept between reconciliations.
 #[derive(Debug, Default)]
 pub(super) struct ModelRecord {
     pub(super) desired: DesiredState,
     pub(super) config: ModelConfig,
-    /// The settings file as it was read last.
+    /// The text of the configuration file as last read.
     pub(super) config_text: Option<Vec<u8>>,
     pub(super) desired_read: bool,
-    /// The files of versions that are up, as they were when they were loaded.
+    /// Loaded versions, with the fingerprints of their files at load time.
     pub(super) loaded: BTreeMap<u64, VersionFingerprint>,
-    /// Versions that were refused: their files then, and why.
+    /// Refused versions: the fingerprint of their files then, and the reason.
     pub(super) refused: BTreeMap<u64, (VersionFingerprint, String)>,
-    /// Versions that a server before this one could not bring up, as far as this one did not try them.
+    /// Versions that an earlier server process could not load and this one has not tried yet.
     pub(super) persisted_failures: BTreeMap<u64, LoadFailure>,
-    /// What was written down of both last.
+    /// The failures that were last saved.
     pub(super) failures_saved: BTreeMap<u64, LoadFailure>,
-    /// Versions that are up because requests named them, the one that was loaded last at the end.
+    /// Versions that are loaded because requests named them, in loading order.
     pub(super) on_demand: Vec<u64>,
-    /// The newest version of which the log says that it is stored and not served.
+    /// The newest version that was logged as stored and not served.
     newest_logged: u64,
-    /// When it was last brought up or asked for.
+    /// Time at which the model was last loaded or requested.
     pub(super) last_woken: Option<Instant>,
 }
 
 impl ModelRecord {
-    /// Every version that could not be brought up.
+    /// Returns every version that could not be loaded.
     pub(super) fn failures(&self) -> BTreeMap<u64, LoadFailure> {
         let failure = |(version, (fingerprint, reason)): (&u64, &(VersionFingerprint, String))| {
             (*version, LoadFailure { fingerprint: *fingerprint, reason: reason.clone() })
@@ -64,7 +65,7 @@ impl ModelRecord {
     }
 }
 
-/// Decides which versions are up.
+/// Decides which versions are loaded.
 #[derive(Debug)]
 pub struct ModelLifecycle {
     pub(super) models: ModelRegistry,
@@ -72,24 +73,24 @@ pub struct ModelLifecycle {
     pub(super) router: Arc<ModelRouter>,
     pub(super) metrics: Arc<MetricsRegistry>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Device bytes that all versions may hold together.
+    /// Device bytes that all versions can hold together.
     pub(super) bytes_max: u64,
-    /// How models are served that have no settings of their own.
+    /// Configurations of models that have no configuration file.
     default_configs: BTreeMap<String, ModelConfig>,
     pub(super) follow: FollowPolicy,
     records: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<ModelRecord>>>>,
     scanned: Mutex<BTreeMap<String, BTreeMap<u64, FingerprintedVersion>>>,
     load_limiter: LoadLimiter,
-    /// What was wrong with the last look, so that it is logged once.
+    /// The error of the last scan, so that it is logged once.
     last_scan_error: Mutex<Option<String>>,
 }
 
-/// Why a model is looked at anew.
+/// The reason for a reconciliation of a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReconcileCause {
-    /// `NEWEST`, `PROMOTED`, ... as [`VersionSwap::reason`].
+    /// `NEWEST`, `PROMOTED` and so on, as in [`VersionSwap::reason`].
     pub(super) reason: &'static str,
-    /// Whether it brings up a model that is not.
+    /// Whether it loads a model that is asleep.
     pub(super) wakes: bool,
     pub(super) began: Instant,
 }
@@ -101,8 +102,8 @@ impl ReconcileCause {
 }
 
 impl ModelLifecycle {
-    /// One that brings up versions in `models` by `host`, to serve through `router`; together they may hold `bytes_max` of
-    /// device memory.
+    /// Creates a lifecycle that loads versions in `models` with `host` and serves them through `router`. Together they
+    /// can hold `bytes_max` bytes of device memory.
     pub fn new(
         models: ModelRegistry,
         host: Arc<dyn ModelHost>,
@@ -127,19 +128,19 @@ impl ModelLifecycle {
         }
     }
 
-    /// With settings for models, by name, that have no file of their own that says how to serve them.
+    /// Sets the configurations, by name, of models without a configuration file.
     #[must_use]
     pub fn with_default_configs(self, settings: BTreeMap<String, ModelConfig>) -> ModelLifecycle {
         ModelLifecycle { default_configs: settings, ..self }
     }
 
-    /// Which version the default is where no user promoted one.
+    /// Sets the default version of models for which no user promoted one.
     #[must_use]
     pub fn with_follow_policy(self, follow: FollowPolicy) -> ModelLifecycle {
         ModelLifecycle { follow, ..self }
     }
 
-    /// How a model is served that does not say so itself.
+    /// Returns the configuration of a model without a configuration file.
     pub(super) fn default_config(&self, name: &str) -> ModelConfig {
         self.default_configs.get(name).cloned().unwrap_or_default()
     }
@@ -159,12 +160,12 @@ impl ModelLifecycle {
         self.scanned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The versions of a model, as the last look found them.
+    /// Returns the versions of a model as of the last scan.
     pub(super) fn scanned_versions(&self, name: &str) -> BTreeMap<u64, FingerprintedVersion> {
         self.lock_scanned().get(name).cloned().unwrap_or_default()
     }
 
-    /// Looks at the models directory once and brings up what is new, several models at a time.
+    /// Scans the models directory once and loads new versions, several models at a time.
     pub async fn reconcile_all(self: &Arc<ModelLifecycle>) {
         let began = Instant::now();
         if !self.rescan().await {
@@ -185,7 +186,7 @@ impl ModelLifecycle {
         self.reconcile_ensembles().await;
     }
 
-    /// Settles ensembles, whose steps may have come up or changed.
+    /// Reconciles ensembles, whose steps can have been loaded or replaced.
     pub(super) async fn reconcile_ensembles(self: &Arc<ModelLifecycle>) {
         let ensembles = self.router.list().into_iter().filter(|status| status.config.ensemble.is_some());
         for status in ensembles {
@@ -196,7 +197,7 @@ impl ModelLifecycle {
         }
     }
 
-    /// Looks which versions there are. False where that cannot be said.
+    /// Scans the directory for versions. Returns false if it cannot be read.
     pub(super) async fn rescan(self: &Arc<ModelLifecycle>) -> bool {
         self.metrics.families.watch_rescans.with_label_values::<&str>(&[]).inc();
         let models = self.models.clone();
@@ -204,7 +205,7 @@ impl ModelLifecycle {
         let found = match scanned {
             Ok(Ok(found)) => found,
             Ok(Err(error)) => return self.log_scan_error(error.to_string()),
-            Err(_) => return self.log_scan_error("looking at the models panicked".to_owned()),
+            Err(_) => return self.log_scan_error("scanning the models directory panicked".to_owned()),
         };
         *self.last_scan_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.records.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| found.contains_key(name));
@@ -217,7 +218,7 @@ impl ModelLifecycle {
         true
     }
 
-    /// Says once, not at every tick, that the models cannot be looked at; what serves goes on.
+    /// Logs a scan error once, not at every tick. Loaded versions continue to serve. Returns false.
     fn log_scan_error(&self, trouble: String) -> bool {
         let mut last = self.last_scan_error.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref() != Some(&trouble) {
@@ -227,7 +228,7 @@ impl ModelLifecycle {
         false
     }
 
-    /// The versions of a model as clients are told of them.
+    /// Returns the versions of a model as shown to clients.
     async fn list_versions(
         &self,
         name: &str,
@@ -242,7 +243,7 @@ impl ModelLifecycle {
                 memory.persisted_failures.retain(|version, failure| same(version, &failure.fingerprint));
                 memory.failures().into_iter().map(|(version, failure)| (version, failure.reason)).collect()
             }
-            // A model that is being changed is shown as it was, as far as its files are the same.
+            // A model that is being changed is listed as before, for versions whose files are the same.
             Err(_) => {
                 let before = self.scanned_versions(name);
                 let was_same = |version: &u64| before.get(version).is_some_and(|was| same(version, &was.fingerprint));
@@ -265,7 +266,7 @@ impl ModelLifecycle {
         versions.iter().map(list).collect()
     }
 
-    /// Makes what is up what should be, as far as it can be.
+    /// Reconciles the model with its desired state as far as possible.
     pub(super) async fn reconcile(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -278,7 +279,7 @@ impl ModelLifecycle {
         self.log_unserved_version(name, memory);
     }
 
-    /// Says in the log, once, that a version which was published is not served, and why.
+    /// Logs once that a published version is not served, and why.
     fn log_unserved_version(&self, name: &str, memory: &mut ModelRecord) {
         let Ok(status) = self.router.status(name) else { return };
         let Some(newest) = status.versions.last().filter(|newest| newest.version > memory.newest_logged) else {
@@ -300,7 +301,7 @@ impl ModelLifecycle {
     ) {
         let versions = self.scanned_versions(name);
         if memory.desired.forget_missing(|version| versions.contains_key(&version)) {
-            tracing::info!(model = name, "what pointed to versions that are gone is forgotten");
+            tracing::info!(model = name, "removed references to versions that no longer exist");
             self.save_desired_state(name, memory).await;
         }
         self.publish_desired_state(name, memory);
@@ -323,7 +324,7 @@ impl ModelLifecycle {
             None if self.follow == FollowPolicy::Promoted => (None, None),
             None => self.load_newest(name, &versions, memory).await,
         };
-        // What cannot come up leaves in service what is.
+        // If the new default cannot be loaded, the old one stays in service.
         let default = default.or(before.filter(|version| self.router.ready_version(name, *version).is_some()));
         let mut keep: BTreeSet<u64> = default.into_iter().collect();
         let needed = memory.desired.required_versions();
@@ -353,7 +354,7 @@ impl ModelLifecycle {
         self.free_device_memory(name, memory);
     }
 
-    /// Keeps in mind, beyond this server's life, which version is the default now, and which was it before.
+    /// Saves the current and the former default version, so that they survive a restart.
     async fn remember_default(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -370,7 +371,7 @@ impl ModelLifecycle {
         }
     }
 
-    /// Says in the log what the new default's training measured beside the old one's.
+    /// Logs the training metrics of the new default and of the one that it replaces.
     fn log_swap(&self, name: &str, swap: Option<&VersionSwap>) {
         let Some(VersionSwap { from: Some(from), to: Some(to), reason, .. }) = swap else { return };
         let (Some(old), Some(new)) = (self.router.ready_version(name, *from), self.router.ready_version(name, *to))
@@ -401,19 +402,20 @@ impl ModelLifecycle {
         }
     }
 
-    /// Has requests served as it was decided.
+    /// Applies the desired state to the routing of requests.
     pub(super) fn publish_desired_state(self: &Arc<ModelLifecycle>, name: &str, memory: &ModelRecord) {
         self.router.set_desired_state(name, &memory.desired, &memory.config, self.follow);
     }
 
-    /// Brings up the newest version of a model that can be, unless that one is up already. Gives it, and how it came up.
+    /// Loads the newest version of a model that can be loaded, unless it is loaded already. Returns the version and how
+    /// it was loaded.
     async fn load_newest(
         self: &Arc<ModelLifecycle>,
         name: &str,
         versions: &BTreeMap<u64, FingerprintedVersion>,
         memory: &mut ModelRecord,
     ) -> (Option<u64>, Option<LoadKind>) {
-        // As long as its directory is there, nothing older than what serves is of interest.
+        // While the serving version's directory exists, older versions are not considered.
         let serving = self.router.default_version(name).map(|serving| serving.version);
         let oldest = serving.filter(|version| versions.contains_key(version)).unwrap_or(0);
         let mut tries = 0;
@@ -435,7 +437,8 @@ impl ModelLifecycle {
         !refused && on_disk.found.state == VersionCompleteness::Complete
     }
 
-    /// Sees to it that a version is up with the files it has now. None where it cannot be; how it came up where it was not.
+    /// Ensures that a version is loaded with its current files. Returns `None` if it cannot be loaded, and the kind of
+    /// load if it was not loaded before.
     async fn ensure_loaded(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -449,7 +452,7 @@ impl ModelLifecycle {
             return Some(None);
         }
         if !self.can_load(version, on_disk, memory) {
-            // One that serves does so until there is something to take its place.
+            // A serving version stays until it can be replaced.
             return ready.map(|_| None);
         }
         match self.load_version(name, version, on_disk, memory).await {
@@ -458,7 +461,7 @@ impl ModelLifecycle {
         }
     }
 
-    /// Brings a version up. None where that fails, which is remembered.
+    /// Loads a version. Returns `None` if that fails, and records the failure.
     async fn load_version(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -503,7 +506,7 @@ impl ModelLifecycle {
                 tracing::info!(model = name, version, kind = kind.name(), %weights, device, seconds, "version is ready");
                 Some(kind)
             }
-            // Removed a moment ago: the next look finds what there is.
+            // The version was just removed. The next scan finds what exists.
             Err(LoadError::Files(ModelError::NotFound { .. })) => None,
             Err(error) => {
                 self.record_load_failure(name, version, on_disk, memory, &error);
@@ -523,7 +526,7 @@ impl ModelLifecycle {
         let reason = format!("{}: {}", error.reason(), redact_directory(&error.to_string(), &on_disk.found));
         let result = if error.is_rejection() { "rejected" } else { "failed" };
         self.router.count_reload(name, ["full", result, error.reason()]);
-        tracing::warn!(model = name, version, reason, "version refused; what served before goes on serving");
+        tracing::warn!(model = name, version, reason, "version refused; the previous version continues to serve");
         memory.refused.insert(version, (on_disk.fingerprint, reason.clone()));
         self.router.set_load_failed(name, version, reason);
     }

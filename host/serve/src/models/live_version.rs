@@ -1,4 +1,4 @@
-//! A version that serves, and the leases by which requests hold on to it.
+//! Loaded versions that serve, and the leases that requests hold on them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use super::response_cache::ResponseCache;
 use super::statistics::VersionStatistics;
 use super::version_metrics::VersionMetrics;
 
-/// Measurements of a version that people are shown.
+/// Number of measurements in a summary.
 const MEASUREMENTS_SHOWN: usize = 3;
 
-/// Where a version stands.
+/// The state of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionState {
-    /// It is being brought up.
+    /// It is being loaded.
     Loading,
     /// It serves.
     Ready,
-    /// Another one serves; requests that came before finish here.
+    /// Another version has replaced it. Earlier requests finish here.
     Draining,
-    /// Its files are there, and nothing else.
+    /// Its files exist and it is not loaded.
     Unloaded,
-    /// It could not be brought up, and is not tried again until its files change.
+    /// It could not be loaded, and is not retried until its files change.
     Failed,
 }
 
@@ -44,7 +44,7 @@ impl VersionState {
         VersionState::Failed,
     ];
 
-    /// The name users see.
+    /// Returns the state's public name.
     pub const fn name(self) -> &'static str {
         match self {
             VersionState::Loading => "LOADING",
@@ -56,24 +56,24 @@ impl VersionState {
     }
 }
 
-/// What a manifest says about where a version comes from.
+/// The origin of a version as recorded in its manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VersionOrigin {
     /// Digest of the plugin.
     pub plugin: Digest,
     /// Digest of the weights.
     pub weights: Digest,
-    /// When it was published.
+    /// Time of publication in milliseconds since 1970.
     pub created_ms: u64,
     /// The job that published it, or empty.
     pub source_job: String,
-    /// What the job had measured when it published: the latest value of each of its series.
+    /// The latest value of each of the job's metric series at publication.
     pub metrics: BTreeMap<String, f64>,
 }
 
 impl VersionOrigin {
-    /// Returns the measurements that matter most, for people: accuracies, then losses, then others, of each kind those on
-    /// data that was held out first. Empty where there are none.
+    /// Returns the most important measurements as text for people: accuracies, then losses, then others, in each group
+    /// those on held-out data first. Returns an empty string if there are no measurements.
     pub fn summarize_metrics(&self) -> String {
         let mut metrics: Vec<(&String, &f64)> = self.metrics.iter().collect();
         metrics.sort_by_key(|(name, _)| (!is_accuracy(name), !name.contains("loss"), !is_held_out(name)));
@@ -81,7 +81,8 @@ impl VersionOrigin {
         shown.map(|(name, value)| format!("{name} {}", format_significant(*value))).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether this version reached less than `other` in an accuracy that both measured: on held-out data, if they did so.
+    /// Returns whether this version has a lower accuracy than `other` in a series that both have, preferably one on
+    /// held-out data.
     pub fn is_less_accurate_than(&self, other: &VersionOrigin) -> bool {
         let both = self.metrics.iter().filter_map(|(name, value)| Some((name, value, other.metrics.get(name)?)));
         let accuracy = both.filter(|(name, ..)| is_accuracy(name)).min_by_key(|(name, ..)| !is_held_out(name));
@@ -97,32 +98,32 @@ fn is_held_out(series: &str) -> bool {
     ["val", "test", "eval"].iter().any(|prefix| series.starts_with(prefix))
 }
 
-/// A number with four digits after the point, or with an exponent where that would show too few of its digits.
+/// Formats a number with four decimals, or with an exponent if that would show too few significant digits.
 fn format_significant(value: f64) -> String {
     if value == 0.0 || (1e-3..1e6).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
-/// How a version serves.
+/// The serving policy of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServingPolicy {
     /// How batches are formed.
     pub batch: BatchPolicy,
-    /// Predictions that wait or are computed at once; further ones are refused.
+    /// Predictions that can be queued or computed at the same time. Further ones are refused.
     pub capacity: usize,
-    /// The time that a prediction gets where its client names none.
+    /// The deadline of a prediction if its client sets none.
     pub deadline: Duration,
-    /// Bytes of answers that are kept for requests that come again; 0 keeps none.
+    /// Bytes of the response cache. 0 disables it.
     pub cache_bytes: usize,
 }
 
-/// A version that serves, or did until a moment ago.
+/// A version that serves, or is draining.
 #[derive(Debug)]
 pub struct LiveVersion {
     /// The model.
     pub model: String,
     /// The version.
     pub version: u64,
-    /// Where it comes from.
+    /// The version's origin.
     pub origin: VersionOrigin,
     /// The device it runs on.
     pub device: String,
@@ -135,20 +136,20 @@ pub struct LiveVersion {
     metrics: VersionMetrics,
     statistics: Arc<VersionStatistics>,
     headers: VersionHeaders,
-    /// By the time of day, to be shown.
+    /// Wall-clock time in milliseconds since 1970, for display.
     last_used_ms: AtomicU64,
     created: Instant,
-    /// Milliseconds after `created`.
+    /// Monotonic time in milliseconds after `created`.
     last_used_after_ms: AtomicU64,
 }
 
-/// The headers that say which version answered.
+/// The response headers that name the version.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionHeaders([(HeaderName, HeaderValue); 3]);
 
 impl VersionHeaders {
     fn new(model: &str, version: u64, origin: &VersionOrigin, device: &str) -> VersionHeaders {
-        // Names of models and devices are plain text; a device's that is not is left out.
+        // Names of models and devices are plain text. A device name that is not is omitted.
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
         VersionHeaders([
             (HeaderName::from_static("x-saggar-model"), value(format!("{model}@{version}"))),
@@ -157,7 +158,7 @@ impl VersionHeaders {
         ])
     }
 
-    /// Adds them to an answer's.
+    /// Adds the headers to a response's headers.
     pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.0 {
             headers.insert(name, value.clone());
@@ -168,13 +169,13 @@ impl VersionHeaders {
 /// The right to use a version until this is dropped. The version is not freed before.
 #[derive(Debug)]
 pub struct VersionLease {
-    // Dropped first: the permit that comes back last tells the drain that nobody else holds the version.
+    // Dropped first: when the last permit is returned, the drain can rely on the version having no other owner.
     serving: Arc<LiveVersion>,
     _place: OwnedSemaphorePermit,
 }
 
 impl LiveVersion {
-    /// A version that is up. To be called within a runtime.
+    /// Creates a serving version. Call it within a runtime.
     pub fn new(
         model: &str,
         version: u64,
@@ -203,7 +204,7 @@ impl LiveVersion {
         }
     }
 
-    /// The same version with other terms: new requests are served by them.
+    /// Returns the same version with another policy, which applies to new requests.
     pub(super) fn with_policy(&self, terms: ServingPolicy, metrics: &MetricsRegistry) -> LiveVersion {
         let LiveVersion { model, version, origin, device, predictor, .. } = self;
         let new =
@@ -211,12 +212,12 @@ impl LiveVersion {
         LiveVersion { statistics: Arc::clone(&self.statistics), ..new }
     }
 
-    /// The model itself.
+    /// Returns the model.
     pub fn predictor(&self) -> &dyn ModelPredictor {
         &*self.predictor
     }
 
-    /// How it serves.
+    /// Returns the serving policy.
     pub fn policy(&self) -> ServingPolicy {
         self.policy
     }
@@ -229,7 +230,7 @@ impl LiveVersion {
         &self.metrics
     }
 
-    /// What it did since it was brought up.
+    /// Returns the statistics since the version was loaded.
     pub fn statistics(&self) -> &VersionStatistics {
         &self.statistics
     }
@@ -242,13 +243,13 @@ impl LiveVersion {
         &self.headers
     }
 
-    /// When a prediction last began or ended, in milliseconds since 1970.
+    /// Returns when a prediction last started or ended, in milliseconds since 1970.
     pub fn last_used_ms(&self) -> u64 {
         self.last_used_ms.load(Ordering::Relaxed)
     }
 
-    /// Since when nobody has asked for it: since it came up, where nobody ever has. Told by a clock that only goes forward,
-    /// so that one that is set neither puts models to sleep nor keeps them awake.
+    /// Returns the time since which the version is idle: its last use, or its load if it was never used. Uses a
+    /// monotonic clock, so that setting the system time neither unloads models nor keeps them loaded.
     pub(crate) fn idle_since(&self) -> Instant {
         self.created + Duration::from_millis(self.last_used_after_ms.load(Ordering::Relaxed))
     }
@@ -259,27 +260,27 @@ impl LiveVersion {
         self.last_used_after_ms.fetch_max(after_ms, Ordering::Relaxed);
     }
 
-    /// Whether any prediction waits or is computed.
+    /// Returns whether any prediction is queued or computed.
     pub(super) fn is_busy(&self) -> bool {
         self.queue_permits.available_permits() < self.policy.capacity
     }
 
-    /// How many predictions a new one, which has its place already, would have to wait for in vain: they and itself take
-    /// more than two thirds of its time, which leaves a third for what nobody foresees. To compute it would only make
-    /// others late, too. None where it has time, or need not wait.
+    /// Returns the number of queued predictions ahead of one that already holds a permit if it would miss its deadline,
+    /// that is, if they and itself take more than two thirds of its time. The last third is a reserve for unforeseen
+    /// delays. Computing it would only delay others. Returns `None` if it has time or need not wait.
     pub(super) fn queue_length_if_late(&self, until: Instant) -> Option<usize> {
         let before = self.policy.capacity.saturating_sub(self.queue_permits.available_permits() + 1);
         let time = self.queue.estimate_completion(before)?;
         (time + time / 2 > until.saturating_duration_since(Instant::now())).then_some(before)
     }
 
-    /// A place in the version's queue, if one is free.
+    /// Returns a lease if the version's queue has a free permit.
     pub fn try_lease(self: &Arc<LiveVersion>) -> Option<VersionLease> {
         let place = Arc::clone(&self.queue_permits).try_acquire_owned().ok()?;
         Some(VersionLease { serving: Arc::clone(self), _place: place })
     }
 
-    /// Waits until every lease is back, and lets no new one out.
+    /// Waits until all leases are dropped, and grants no new ones.
     pub(super) async fn drain(&self) {
         self.queue.drain();
         let all = u32::try_from(self.policy.capacity).unwrap_or(u32::MAX);
@@ -290,7 +291,7 @@ impl LiveVersion {
 }
 
 impl VersionLease {
-    /// The version.
+    /// Returns the version.
     pub fn live_version(&self) -> &Arc<LiveVersion> {
         &self.serving
     }

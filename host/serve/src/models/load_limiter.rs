@@ -1,4 +1,5 @@
-//! Turns of versions that come up: few at a time, so that each is quick, but none that takes long holds up other models.
+//! Limits the number of versions that are loaded at the same time. Few load at once so that each is quick, but a slow
+//! load does not block other models.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,12 +9,12 @@ use tokio::time::timeout;
 
 use crate::limits::{LOAD_TURN_TIME_MAX, LOADS_MAX, SLOW_LOADS_MAX};
 
-/// Gives turns to loads, in the order in which they ask.
+/// Grants turns to loads, in order of request.
 #[derive(Debug)]
 pub(super) struct LoadLimiter {
-    /// Loads within their turn.
+    /// Permits of loads within their turn.
     turn_permits: Semaphore,
-    /// These, and those whose turn is over.
+    /// Permits of all running loads, including those whose turn has ended.
     load_permits: Semaphore,
     turn_time: Duration,
 }
@@ -24,8 +25,8 @@ impl LoadLimiter {
         LoadLimiter { turn_permits: turns, load_permits: all, turn_time: LOAD_TURN_TIME_MAX }
     }
 
-    /// Waits for a turn, then runs `load` to its end. After `LOAD_TURN_TIME_MAX` the next load has its turn beside it, as
-    /// long as fewer than `SLOW_LOADS_MAX` go on. Returns `None` if there are no turns any more.
+    /// Waits for a turn, then runs `load` to its end. After `LOAD_TURN_TIME_MAX` the next load gets its turn in
+    /// parallel, as long as fewer than `SLOW_LOADS_MAX` are running. Returns `None` if the semaphores are closed.
     pub(super) async fn run<T>(&self, load: impl Future<Output = T>) -> Option<T> {
         let _place = self.load_permits.acquire().await.ok()?;
         let turn = self.turn_permits.acquire().await.ok()?;
@@ -55,7 +56,7 @@ mod tests {
         .await;
     }
 
-    /// Whether a load gets a turn within `patience` beside `stuck` loads that never end.
+    /// Returns whether a load gets a turn within `patience` beside `stuck` loads that never end.
     async fn gets_turn_beside_endless_loads(stuck: usize, patience: Duration) -> bool {
         let turns = LoadLimiter { turn_time: Duration::from_millis(1), ..LoadLimiter::new() };
         tokio::select! {

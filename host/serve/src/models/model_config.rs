@@ -1,5 +1,5 @@
-//! How a model is to be served: `models/NAME/model.json`, which a user writes, or nobody. What it leaves out has a default;
-//! what it must not have is an error that names the key.
+//! The optional configuration of a model: `models/NAME/model.json`. Missing keys have defaults. Unknown keys and
+//! invalid values are errors that name the key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,30 +20,30 @@ use crate::limits::{
 /// The file's name in a model's directory.
 pub const SETTINGS_FILE: &str = "model.json";
 
-/// What `model.json` says. The keys are those of a model's table in a project file.
+/// The content of `model.json`. The keys are those of a model's table in a project file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelConfig {
-    /// Whether requests that name no model get this one.
+    /// Whether requests that name no model use this one.
     #[serde(skip_serializing_if = "is_false")]
     pub default: bool,
-    /// How requests are put together.
+    /// How requests are batched.
     pub batch: BatchConfig,
-    /// How many wait, and how long.
+    /// The capacity and timeout of the queue.
     pub queue: QueueConfig,
-    /// How long it stays loaded when nobody asks.
+    /// Idle time after which the model is put to sleep.
     pub keep_alive: KeepAlive,
-    /// Whether it stays loaded where others need the memory.
+    /// Whether it stays loaded even if other models need the memory.
     #[serde(skip_serializing_if = "is_false")]
     pub pin: bool,
-    /// Calls at a time.
+    /// Maximum number of concurrent calls.
     pub instances_max: InstanceLimit,
-    /// Answers kept for requests that come again.
+    /// The cache of responses to repeated requests.
     pub cache: ResponseCacheConfig,
-    /// Inputs that are predicted before a version is ready: files beside this one, or the inputs themselves, as `/predict`
-    /// takes them.
+    /// Inputs that are predicted before a version is ready: names of files beside this one, or the inputs themselves in
+    /// the form of `/predict`.
     pub warmup: Vec<serde_json::Value>,
-    /// The models that this one is made of, where it has no versions of its own.
+    /// The steps, if this model is an ensemble.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ensemble: Option<EnsembleConfig>,
 }
@@ -52,23 +52,23 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// How requests are put together.
+/// How requests are batched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BatchConfig {
-    /// Items of a batch; none means as many as the model has a graph for.
+    /// Maximum number of items of a batch. `None` is the largest batch size of the model.
     pub max_items: Option<usize>,
-    /// How long a request may wait for company while the model is busy.
+    /// Maximum time that a request waits for others to join its batch while the model is busy.
     pub max_delay: ConfigDuration,
 }
 
-/// How many predictions wait, and how long.
+/// The capacity and timeout of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueConfig {
-    /// Predictions that wait or are computed.
+    /// Maximum number of queued and running predictions.
     pub capacity: usize,
-    /// The time a prediction gets where its client names none.
+    /// The deadline of a prediction if its client sets none.
     pub timeout: ConfigDuration,
 }
 
@@ -78,71 +78,71 @@ impl Default for QueueConfig {
     }
 }
 
-/// Calls at a time.
+/// Maximum number of concurrent calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InstanceLimit(pub usize);
 
 impl Default for InstanceLimit {
     fn default() -> InstanceLimit {
-        // More than there are cores would share those, and each holds memory of its own. One alone would have every
-        // request wait for the slowest.
+        // More instances than cores would compete for the cores, and each holds memory. With a single one every request
+        // would wait for the slowest.
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         InstanceLimit(cores.clamp(INSTANCES_MIN, INSTANCES_DEFAULT))
     }
 }
 
-/// Answers kept for requests that come again.
+/// The cache of responses to repeated requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResponseCacheConfig {
-    /// Bytes; 0 keeps none.
+    /// Maximum size in bytes. 0 disables the cache.
     pub max_bytes: usize,
 }
 
-/// A time with its unit, as in a project file: `2ms`, `5m`, `1.5h`.
+/// A duration with its unit, as in a project file: `2ms`, `5m`, `1.5h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfigDuration(pub Duration);
 
-/// How long a model stays loaded when nobody asks: a time, or `forever`.
+/// Idle time after which a model is put to sleep: a duration, or `forever`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepAlive {
     /// It is never put to sleep.
     #[default]
     Forever,
-    /// It sleeps after so long without a request.
+    /// It is put to sleep after this time without a request.
     For(Duration),
 }
 
-/// A model made of models.
+/// The configuration of an ensemble, a model composed of models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnsembleConfig {
-    /// Computed one after the other.
+    /// The steps, computed in order.
     pub steps: Vec<EnsembleStep>,
 }
 
-/// One model of an ensemble, and where its tensors come from and go.
+/// One model of an ensemble, and the connections of its tensors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnsembleStep {
     /// `name`, `name@version` or `name@alias`.
     pub model: String,
-    /// The ensemble's name for each of the model's inputs; one that is left out keeps its own.
+    /// The ensemble's name for each of the model's inputs. An omitted input keeps its name.
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
-    /// The ensemble's name for each of the model's outputs; one that is left out keeps its own.
+    /// The ensemble's name for each of the model's outputs. An omitted output keeps its name.
     #[serde(default)]
     pub outputs: BTreeMap<String, String>,
 }
 
-/// Why a model's settings cannot be followed: the key, and what was expected of it.
+/// The reason for which a configuration is invalid: the key, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("model.json: {0}")]
 pub struct ModelConfigError(pub String);
 
 impl KeepAlive {
-    /// Whether a model that is kept for this long sleeps sooner than one that is kept for `other`.
+    /// Returns whether a model with this setting sleeps sooner than one with `other`.
     pub(crate) fn is_shorter_than(self, other: KeepAlive) -> bool {
         match (self, other) {
             (KeepAlive::Forever, _) => false,
@@ -153,20 +153,20 @@ impl KeepAlive {
 }
 
 impl ModelConfig {
-    /// What the file says.
+    /// Parses the file.
     ///
     /// # Errors
-    /// `ModelConfigError` with the place and what was expected.
+    /// Returns `ModelConfigError` with the path of the key and what was expected.
     pub fn parse(text: &[u8]) -> Result<ModelConfig, ModelConfigError> {
         let settings: ModelConfig = json_body::parse_json(text).map_err(ModelConfigError)?;
         settings.validate()?;
         Ok(settings)
     }
 
-    /// Checks what their types leave open.
+    /// Checks the values beyond their types.
     ///
     /// # Errors
-    /// `ModelConfigError` with the key and what was expected.
+    /// Returns `ModelConfigError` with the key and what was expected.
     pub fn validate(&self) -> Result<(), ModelConfigError> {
         let within = |key: &str, value: usize, most: usize| match value {
             value if (1..=most).contains(&value) => Ok(()),
@@ -193,7 +193,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// The terms of a version whose largest graph takes so many items.
+    /// Returns the policy of a version whose largest batch size is `largest`.
     pub(super) fn serving_policy(&self, largest: usize) -> ServingPolicy {
         let rules = BatchPolicy {
             items_max: self.batch.max_items.unwrap_or(largest).max(1),

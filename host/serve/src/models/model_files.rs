@@ -1,8 +1,8 @@
-//! An ONNX model and the other files that it keeps tensors in.
+//! An ONNX model and its external files, in which it stores tensors.
 //!
-//! PyTorch's exporter writes `x.onnx` and `x.onnx.data`. The plugin that imports reads one file, so a model with others
-//! is sent to it as a tar archive, the model first. Only the names of the files are looked for here; everything else in
-//! the model is the plugin's to read. Source: onnx's ExternalData.md.
+//! PyTorch's exporter writes `x.onnx` and `x.onnx.data`. The importing plugin reads one file, so a model with external
+//! files is passed to it as a tar archive with the model first. Only the names of external files are read here. The
+//! plugin reads everything else. Source: onnx's ExternalData.md.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use saggar_store::regular_file;
 use super::import::ImportError;
 use crate::limits::{EXTERNAL_FILES_MAX, EXTERNAL_NAME_BYTES_MAX};
 
-/// A model and its external files, by the names that the model uses.
+/// A model and its external files, by their names in the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelFiles {
     model: Bytes,
@@ -25,10 +25,10 @@ pub struct ModelFiles {
 }
 
 impl ModelFiles {
-    /// The model in `model_with_external_files`, and its external files, each read by `read`.
+    /// Returns `model` with its external files, each read by `read`.
     ///
     /// # Errors
-    /// As [`external_names`]; whatever `read` answers.
+    /// Returns the errors of [`external_names`] and of `read`.
     pub fn read_with(
         model: impl Into<Bytes>,
         mut read: impl FnMut(&str) -> Result<Bytes, ImportError>,
@@ -39,10 +39,11 @@ impl ModelFiles {
         Ok(ModelFiles { external: external.collect::<Result<_, _>>()?, model })
     }
 
-    /// The model at `path`, and its external files as [`ModelFiles::read_external`] finds them: `bytes_max` bytes together.
+    /// Reads the model at `path` and its external files as [`ModelFiles::read_external`] does, of at most `bytes_max`
+    /// bytes together.
     ///
     /// # Errors
-    /// `Unreadable`; as [`ModelFiles::read_external`].
+    /// Returns `Unreadable` and the errors of [`ModelFiles::read_external`].
     pub fn read(path: &Path, bytes_max: u64) -> Result<ModelFiles, ImportError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let model = regular_file::read(path, bytes_max).map_err(|error| read_error(&name, bytes_max, &error))?;
@@ -50,12 +51,12 @@ impl ModelFiles {
         ModelFiles::read_external(model, folder, bytes_max)
     }
 
-    /// A model that was in `folder`, and its external files, which lie there or in folders below: `bytes_max` bytes
-    /// together.
+    /// Returns a model that was read from `folder` with its external files, which are in that folder or below, of at
+    /// most `bytes_max` bytes together.
     ///
     /// # Errors
-    /// `MissingFile`; `Unreadable`, among others for links that lead out of the folder; `BadFileName`; `TooManyFiles`;
-    /// `TooLarge`.
+    /// Returns `MissingFile`, `Unreadable` (also for links that lead out of the folder), `BadFileName`, `TooManyFiles`
+    /// or `TooLarge`.
     pub fn read_external(model: Vec<u8>, folder: &Path, bytes_max: u64) -> Result<ModelFiles, ImportError> {
         let mut left = bytes_max.saturating_sub(model.len() as u64);
         ModelFiles::read_with(model, |name| {
@@ -69,10 +70,10 @@ impl ModelFiles {
         })
     }
 
-    /// What the plugin is given: the model itself, or where there are other files an archive.
+    /// Returns the payload for the plugin: the model itself, or an archive if there are external files.
     ///
     /// # Errors
-    /// `BadFileName` for a name that an archive cannot hold.
+    /// Returns `BadFileName` for a name that does not fit an archive header.
     pub fn plugin_payload(&self) -> Result<Cow<'_, [u8]>, ImportError> {
         if self.external.is_empty() {
             return Ok(Cow::Borrowed(&self.model));
@@ -83,7 +84,7 @@ impl ModelFiles {
         for (name, bytes) in std::iter::once(model).chain(self.external.iter().map(|(name, bytes)| (&**name, bytes))) {
             let refused = |_: io::Error| ImportError::BadFileName { name: name.to_owned() };
             let mut header = tar::Header::new_ustar();
-            // The field of 100 bytes alone: the plugin reads no other.
+            // The name must fit the field of 100 bytes, because the plugin reads no extensions.
             let field = &mut header.as_old_mut().name;
             let fits = field.get_mut(..name.len()).ok_or_else(|| refused(io::Error::other("too long")))?;
             fits.copy_from_slice(name.as_bytes());
@@ -96,29 +97,29 @@ impl ModelFiles {
         Ok(Cow::Owned(archive))
     }
 
-    /// The model's file.
+    /// Returns the content of the model file.
     pub fn model(&self) -> &[u8] {
         &self.model
     }
 
-    /// The external files' names and content, in order of their names.
+    /// Returns the names and contents of the external files, in order of their names.
     pub fn external(&self) -> &[(String, Bytes)] {
         &self.external
     }
 
-    /// Bytes of all files.
+    /// Returns the total bytes of all files.
     pub fn bytes(&self) -> usize {
         self.model.len() + self.external.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
     }
 }
 
-/// The model's name in an archive.
+/// The model's entry name in an archive.
 const MODEL_ENTRY: &str = "model.onnx";
 
-/// The names of the other files that a model keeps tensors in, in order. None for bytes that are no ONNX file.
+/// Returns the names of a model's external files, in order. Returns an empty list for bytes that are not an ONNX file.
 ///
 /// # Errors
-/// `BadFileName` for a name that leads out of the model's folder or is too long; `TooManyFiles`.
+/// Returns `BadFileName` for a name that leads out of the model's folder or is too long, or `TooManyFiles`.
 pub(super) fn external_names(model: &[u8]) -> Result<Vec<String>, ImportError> {
     let Ok(model) = ModelNames::decode(model) else { return Ok(Vec::new()) };
     let mut names = BTreeSet::new();
@@ -135,7 +136,7 @@ pub(super) fn external_names(model: &[u8]) -> Result<Vec<String>, ImportError> {
     }
 }
 
-/// Whether a name is a relative path that stays in its folder.
+/// Returns whether a name is a relative path that stays in its folder.
 fn is_relative_inside(name: &str) -> bool {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     !name.is_empty()
@@ -151,7 +152,7 @@ fn read_error(name: &str, bytes_max: u64, error: &io::Error) -> ImportError {
     }
 }
 
-/// The path of a file in `folder`, unless links lead out of it.
+/// Returns the path of a file in `folder`, or an error if links lead out of it.
 fn resolve_inside(folder: &Path, name: &str) -> Result<PathBuf, ImportError> {
     let path = folder.join(name);
     match (fs::canonicalize(folder), fs::canonicalize(&path)) {
@@ -163,8 +164,8 @@ fn resolve_inside(folder: &Path, name: &str) -> Result<PathBuf, ImportError> {
     }
 }
 
-// The parts of an ONNX file in which names of other files are; everything else is skipped by the decoder, tensors' elements
-// too. Field numbers are those of `onnx.proto3`.
+// The parts of an ONNX file that can contain names of external files. The decoder skips everything else, including
+// tensor data. Field numbers are those of `onnx.proto3`.
 
 #[derive(Clone, PartialEq, Message)]
 struct ModelNames {
@@ -218,7 +219,7 @@ struct ExternalEntry {
     value: String,
 }
 
-/// `TensorProto.data_location` of tensors whose elements are in another file.
+/// `TensorProto.data_location` of tensors stored in an external file.
 const EXTERNAL: i32 = 1;
 
 impl GraphNames {
@@ -255,7 +256,8 @@ impl TensorNames {
 mod tests {
     use super::*;
 
-    /// A model with a tensor in each of these files: one an initializer, the others constants of nodes.
+    /// Returns a model with a tensor in each of these files: the first is an initializer, the others are constants of
+    /// nodes.
     fn model_with_external_files(names: &[&str]) -> Vec<u8> {
         let tensor = |name: &&str| {
             let entry = ExternalEntry { key: "location".to_owned(), value: (*name).to_owned() };

@@ -1,5 +1,5 @@
-//! Metric series that carry a model's version: they are removed some time after the version is unloaded, so that a
-//! model that is trained anew every minute does not fill `/metrics`.
+//! Metric series with a model's version as a label. They are removed some time after the version is unloaded, so that
+//! frequent retraining of a model does not fill `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,9 +16,9 @@ use crate::predict::outcome::{PHASES, PredictionOutcome};
 #[derive(Debug, Default)]
 struct ExportedModelSeries {
     states: BTreeMap<u64, VersionState>,
-    /// Unloaded versions whose series are still there, oldest first.
+    /// Unloaded versions whose series still exist, oldest first.
     unloaded: VecDeque<u64>,
-    /// Labels under which reloads were counted.
+    /// Label values under which reloads were counted.
     reloads: BTreeSet<[&'static str; 3]>,
 }
 
@@ -33,7 +33,7 @@ impl ModelMetrics {
         ModelMetrics { metrics, models: Mutex::default() }
     }
 
-    /// Sets `saggar_model_state` for the versions of a model. Those that are merely files have no series.
+    /// Sets `saggar_model_state` for the versions of a model. Versions that are only stored have no series.
     pub(super) fn set_version_states(&self, model: &str, states: &BTreeMap<u64, VersionState>) {
         let mut models = self.lock_models();
         let shown = models.entry(model.to_owned()).or_default();
@@ -41,7 +41,7 @@ impl ModelMetrics {
         next.retain(|_, state| *state != VersionState::Unloaded);
         for version in shown.states.keys().filter(|version| !next.contains_key(version)) {
             for state in VersionState::ALL {
-                // A series that is gone already is no error.
+                // The series can already be removed, which is not an error.
                 let labels = [model, &version.to_string(), state.name()];
                 let _ = self.metrics.families.model_state.remove_label_values(&labels);
             }
@@ -55,19 +55,19 @@ impl ModelMetrics {
         shown.states = next;
     }
 
-    /// Counts an attempt at a version: kind, result and reason.
+    /// Counts an attempt to load a version: kind, result and reason.
     pub(super) fn count_reload(&self, model: &str, labels: [&'static str; 3]) {
         let [kind, result, reason] = labels;
         self.metrics.families.model_reloads.with_label_values(&[model, kind, result, reason]).inc();
         self.lock_models().entry(model.to_owned()).or_default().reloads.insert(labels);
     }
 
-    /// The version serves: its series stay.
+    /// Keeps the series of a version that serves.
     pub(super) fn keep_version_series(&self, model: &str, version: u64) {
         self.lock_models().entry(model.to_owned()).or_default().unloaded.retain(|&unloaded| unloaded != version);
     }
 
-    /// The version was unloaded: its series go when enough others were unloaded after it.
+    /// Schedules the series of an unloaded version for removal, after a number of further versions were unloaded.
     pub(super) fn expire_version_series(&self, model: &str, version: u64) {
         let mut models = self.lock_models();
         let shown = models.entry(model.to_owned()).or_default();
@@ -80,7 +80,7 @@ impl ModelMetrics {
         }
     }
 
-    /// The model is gone, and its series with it.
+    /// Removes the series of a model that was removed.
     pub(super) fn remove_model(&self, model: &str) {
         let Some(shown) = self.lock_models().remove(model) else { return };
         for version in shown.unloaded {

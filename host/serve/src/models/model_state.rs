@@ -1,4 +1,4 @@
-//! Where one model stands: which of its versions are up, what points to them, and what is known of the others.
+//! The state of one model: its loaded versions, the references to them, and the known facts about its other versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,68 +8,69 @@ use super::live_version::{LiveVersion, VersionOrigin, VersionState};
 use super::model_config::{KeepAlive, ModelConfig};
 use super::unserved_reason::{FollowPolicy, UnservedReason};
 
-/// A version whose files were found.
+/// A version that is stored on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedVersion {
-    /// Where it comes from, as far as its manifest can be read.
+    /// Its origin, if its manifest can be read.
     pub origin: Option<VersionOrigin>,
-    /// Why it cannot be loaded, or not yet.
+    /// The reason for which it cannot be loaded, or not yet.
     pub reason: String,
-    /// Whether it was tried.
+    /// Whether loading it failed.
     pub failed: bool,
 }
 
-/// A version as clients see it.
+/// A version as shown to clients.
 #[derive(Clone, Debug)]
 pub struct VersionStatus {
     /// Its number.
     pub version: u64,
-    /// Where it stands.
+    /// Its state.
     pub state: VersionState,
-    /// Why, where there is something to explain.
+    /// The reason for that state, or empty.
     pub reason: String,
-    /// Why it is not up although it is whole and was not refused.
+    /// The reason for which it is not loaded although it is complete and was not refused.
     pub unserved: Option<UnservedReason>,
-    /// Where it comes from, as far as that is known.
+    /// Its origin, if known.
     pub origin: Option<VersionOrigin>,
-    /// The version itself, where it is ready.
+    /// The version itself, if it is ready.
     pub serving: Option<Arc<LiveVersion>>,
-    /// The names that point to it.
+    /// The aliases that point to it.
     pub aliases: Vec<String>,
-    /// Its share of default requests.
+    /// Its share of default requests in percent.
     pub traffic_percent: u32,
 }
 
-/// A model as clients see it.
+/// A model as shown to clients.
 #[derive(Clone, Debug)]
 pub struct ModelStatus {
     /// Its name.
     pub name: String,
     /// The version that default requests get.
     pub serving: Option<Arc<LiveVersion>>,
-    /// Every version that is there, oldest first.
+    /// Every existing version, oldest first.
     pub versions: Vec<VersionStatus>,
-    /// Whether it is up, and why not.
+    /// Whether it is loaded, and if not, why.
     pub residency: Residency,
-    /// What users decided.
+    /// The desired state set by users.
     pub desired: DesiredState,
-    /// How it is served.
+    /// Its configuration.
     pub config: ModelConfig,
     /// The last change of the default.
     pub last_swap: Option<VersionSwap>,
-    /// How long a request asked for it to be kept.
+    /// The keep-alive time that a request set.
     pub requested_keep_alive: Option<KeepAlive>,
-    /// Which version the default is where no user promoted one.
+    /// The default version if no user promoted one.
     pub follow: FollowPolicy,
 }
 
 impl ModelStatus {
-    /// Whether a version that is published becomes the default by itself.
+    /// Returns whether a published version becomes the default automatically.
     pub fn follows_newest(&self) -> bool {
         self.desired.fixed_default(self.follow).is_none() && self.follow == FollowPolicy::Newest
     }
 
-    /// Says that versions that are published are not served by themselves, and what helps; empty where they are.
+    /// Returns a notice that published versions are not served automatically and how to change that. Returns an empty
+    /// string if they are.
     pub fn promotion_notice(&self) -> String {
         let name = &self.name;
         match (self.desired.promoted_version(), self.follow) {
@@ -91,26 +92,27 @@ impl ModelStatus {
         }
     }
 
-    /// How long it stays loaded when nobody asks: as the last request said that said so, else as it is set.
+    /// Returns the idle time after which the model sleeps: the value of the last request that set one, else the
+    /// configured one.
     pub fn keep_alive(&self) -> KeepAlive {
         self.requested_keep_alive.unwrap_or(self.config.keep_alive)
     }
 }
 
-/// Whether a model is up.
+/// Whether a model is loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Residency {
-    /// As far as its versions can be.
+    /// Its versions are loaded as far as possible.
     #[default]
     Awake,
-    /// Not until somebody asks for it; the reason says why: `IDLE`, `MEMORY`, `DEVICE`.
+    /// It is loaded at the next request. The reason is one of `IDLE`, `MEMORY`, `DEVICE`.
     Asleep(&'static str),
-    /// Not until a user loads it.
+    /// It is not loaded until a user loads it.
     Unloaded,
 }
 
 impl Residency {
-    /// Whether a request brings it up.
+    /// Returns whether a request loads it.
     pub fn wakes_on_request(&self) -> bool {
         matches!(self, Residency::Asleep(_))
     }
@@ -119,30 +121,30 @@ impl Residency {
 /// A change of the version that default requests get.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VersionSwap {
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub at_ms: u64,
-    /// What was the default before.
+    /// The previous default.
     pub from: Option<u64>,
-    /// What is now.
+    /// The new default.
     pub to: Option<u64>,
-    /// `full`, `weights`, or `resolve_alias` where the version was up already, or `unload`.
+    /// `full`, `weights`, `alias` if the version was already loaded, or `unload`.
     pub kind: &'static str,
     /// `NEWEST`, `PROMOTED`, `ROLLED_BACK`, `LOADED`, `WOKEN`, `UNLOADED`, `IDLE`, `MEMORY`,
     /// `DEVICE` (it was lost), `REMOVED`.
     pub reason: &'static str,
-    /// From the reason to the first possible answer.
+    /// Seconds from the cause to the first possible answer.
     pub seconds: f64,
 }
 
-/// A model.
+/// The state of one model.
 #[derive(Debug, Default)]
 pub(super) struct ModelState {
     pub(super) ready: BTreeMap<u64, Arc<LiveVersion>>,
-    /// The one of them that default requests get.
+    /// The version among `ready` that default requests get.
     pub(super) default: Option<u64>,
     pub(super) loading: Option<u64>,
     pub(super) draining: Vec<u64>,
-    /// Taken out of service and not draining yet.
+    /// Versions taken out of service that are not draining yet.
     pub(super) retired: Vec<Arc<LiveVersion>>,
     pub(super) listed: BTreeMap<u64, ListedVersion>,
     pub(super) desired: DesiredState,
@@ -158,7 +160,7 @@ impl ModelState {
         self.config.ensemble.is_some()
     }
 
-    /// When the version that is, or would be, the default was published. None where nothing can serve.
+    /// Returns when the current or expected default version was published, or `None` if no version can serve.
     pub(super) fn published_ms(&self) -> Option<u64> {
         if let Some(serving) = self.default.and_then(|version| self.ready.get(&version)) {
             return Some(serving.origin.created_ms);
@@ -168,7 +170,7 @@ impl ModelState {
         wakes.map(|origin| origin.created_ms)
     }
 
-    /// The version that an alias points to.
+    /// Returns the version that an alias points to.
     pub(super) fn resolve_alias(&self, alias: &str) -> Option<u64> {
         if alias == STABLE {
             return self.desired.promoted_version().or(self.default);
@@ -176,7 +178,7 @@ impl ModelState {
         self.desired.aliases.get(alias).copied()
     }
 
-    /// The version that would be the default if the model were awake.
+    /// Returns the version that would be the default if the model were awake.
     fn expected_default(&self) -> Option<u64> {
         let newest = || {
             let mut whole = self.listed.iter().rev().filter(|(_, listed)| !listed.failed);
@@ -189,20 +191,21 @@ impl ModelState {
         }
     }
 
-    /// The versions that would be up if the model were awake.
+    /// Returns the versions that would be loaded if the model were awake.
     pub(super) fn desired_versions(&self) -> BTreeSet<u64> {
         let mut wanted = self.desired.required_versions();
         wanted.extend(self.expected_default());
         wanted
     }
 
-    /// Whether a version is whole, was not refused, and may be loaded.
+    /// Returns whether a version is complete, was not refused, and can be loaded.
     pub(super) fn is_loadable(&self, version: u64) -> bool {
         let listed = self.listed.get(&version);
         self.residency != Residency::Unloaded && listed.is_some_and(|listed| !listed.failed && listed.reason.is_empty())
     }
 
-    /// Why a version that is stored is not up; none where it is, was refused, or is not whole.
+    /// Returns the reason for which a stored version is not loaded. Returns `None` if it is loaded, was refused, or is
+    /// incomplete.
     fn unserved_reason(&self, version: u64) -> Option<UnservedReason> {
         let listed = self.listed.get(&version)?;
         if !listed.reason.is_empty() || self.version_state(version) != Some(VersionState::Unloaded) {
@@ -221,7 +224,7 @@ impl ModelState {
         })
     }
 
-    /// Takes the versions out of service that are not to be kept.
+    /// Takes all versions out of service for which `keep` is false.
     pub(super) fn retire_except(&mut self, keep: impl Fn(u64) -> bool) {
         let versions: Vec<u64> = self.ready.keys().copied().filter(|&version| !keep(version)).collect();
         self.retired.extend(versions.into_iter().filter_map(|version| self.ready.remove(&version)));

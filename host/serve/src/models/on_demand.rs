@@ -1,5 +1,5 @@
-//! Versions that are up because requests named them: loaded by the first one, and given up when nobody asks for them, when a
-//! model has too many of them, or when memory is short.
+//! On-demand versions: loaded by the first request that names them, and unloaded when they are idle, when a model has
+//! too many of them, or when memory is short.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use super::lifecycle::{ModelLifecycle, ModelRecord, ReconcileCause};
 use super::model_state::{ModelStatus, Residency};
 use crate::limits::{ON_DEMAND_IDLE_MAX, ON_DEMAND_VERSIONS_MAX};
 
-/// What a request waits for.
+/// The model or version that a request waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WakeRequest {
     /// The model.
     pub(super) model: String,
-    /// The version that it named; none where it gets the default.
+    /// The version that the request named, or `None` for the default.
     pub(super) version: Option<u64>,
 }
 
 impl ModelLifecycle {
-    /// Brings up what a request waits for, unless another request had it brought up already.
+    /// Loads the model or version that a request waits for, unless it was loaded for another request already.
     pub(super) async fn handle_wake_request(self: Arc<ModelLifecycle>, wake: WakeRequest) {
         let name = &wake.model;
         let entry = self.model_record(name);
@@ -36,7 +36,7 @@ impl ModelLifecycle {
                 if self.router.ready_version(name, version).is_none() {
                     memory.on_demand.retain(|it| *it != version);
                     drop(memory);
-                    // What was removed a moment ago is no longer offered then.
+                    // A version whose files were just removed is then no longer listed.
                     self.rescan().await;
                 } else {
                     memory.last_woken = Some(Instant::now());
@@ -49,20 +49,20 @@ impl ModelLifecycle {
         }
     }
 
-    /// Gives up the version that was used longest ago, where one more would be too many.
+    /// Removes the least recently used on-demand version if one more would exceed the limit.
     fn retire_least_recently_used_on_demand(&self, name: &str, memory: &mut ModelRecord) {
         let idle_since = |version: &u64| self.router.ready_version(name, *version).map(|serving| serving.idle_since());
         while memory.on_demand.len() >= ON_DEMAND_VERSIONS_MAX {
             let Some(at) = (0..memory.on_demand.len()).min_by_key(|at| idle_since(&memory.on_demand[*at])) else {
                 return;
             };
-            // The change that follows takes it out of service.
+            // The following reconciliation takes it out of service.
             memory.on_demand.remove(at);
         }
     }
 
-    /// Takes one version of the model out of service that only requests had brought up. The one that was loaded last goes
-    /// only where `all` are to go. False where there is none.
+    /// Takes one on-demand version of the model out of service. The one that was loaded last is only taken if `all` is
+    /// true. Returns false if no version was taken.
     pub(super) fn retire_one_on_demand(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -78,10 +78,10 @@ impl ModelLifecycle {
         true
     }
 
-    /// Takes versions out of service that only requests had brought up, and that nobody has asked for since.
+    /// Takes idle on-demand versions out of service.
     pub(super) fn retire_idle_on_demand(self: &Arc<ModelLifecycle>, status: &ModelStatus) {
         let entry = self.model_record(&status.name);
-        // One that is being changed is looked at the next time.
+        // A model that is being changed is checked at the next poll.
         let Ok(mut memory) = entry.try_lock() else { return };
         let is_idle = |version: &u64| {
             let serving = self.router.ready_version(&status.name, *version);
@@ -100,10 +100,10 @@ impl ModelLifecycle {
     fn retire_versions(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord, versions: &BTreeSet<u64>) {
         memory.loaded.retain(|version, _| !versions.contains(version));
         self.router.update_model(name, |model| model.retire_except(|version| !versions.contains(&version)));
-        tracing::info!(model = name, ?versions, "versions that requests had brought up are put down");
+        tracing::info!(model = name, ?versions, "on-demand versions are unloaded");
     }
 
-    /// Refuses the version that was loaded last for requests: it does not fit beside the others.
+    /// Refuses the on-demand version that was loaded last, because it does not fit beside the others.
     pub(super) fn refuse_last_on_demand(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) {
         let Some(version) = memory.on_demand.last().copied() else { return };
         let Some(on_disk) = self.scanned_versions(name).remove(&version) else { return };

@@ -1,5 +1,5 @@
-//! The small files beside a model's versions: how it is served, what users decided, and which versions could not be brought
-//! up. They outlive the server.
+//! The small files beside a model's versions, which survive a restart of the server: its configuration, its desired
+//! state, and its load failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use super::lifecycle::{ModelLifecycle, ModelRecord};
 use super::model_config::{ModelConfig, SETTINGS_FILE};
 use super::version_scan::{FingerprintedVersion, VersionFingerprint};
 
-/// The file that says which versions could not be brought up.
+/// The file of load failures.
 pub(super) const FAILURES_FILE: &str = "failures.json";
 
-/// A version that could not be brought up.
+/// A version that could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LoadFailure {
-    /// Its files then.
+    /// The fingerprint of its files at the time.
     pub(super) fingerprint: VersionFingerprint,
-    /// Why.
+    /// The reason.
     pub(super) reason: String,
 }
 
 impl ModelLifecycle {
-    /// Reads the files beside the versions that say how to serve them.
+    /// Reads the configuration, the desired state and the load failures of a model.
     pub(super) async fn read_persisted_state(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) {
         let (models, model, read_plan) = (self.models.clone(), name.to_owned(), !memory.desired_read);
         let read = tokio::task::spawn_blocking(move || {
@@ -33,14 +33,14 @@ impl ModelLifecycle {
         });
         let Ok((settings, plan, failures)) = read.await else { return };
         if read_plan {
-            // A file that cannot be read costs reasons alone: what is wanted is tried again anyway.
+            // An unreadable file loses only the reasons: required versions are retried anyway.
             let failures = failures.ok().flatten().and_then(|text| serde_json::from_slice(&text).ok());
             self.restore_failures(name, memory, failures.unwrap_or_default());
         }
         memory.desired_read = true;
         match plan.map(|text| text.map(|text| serde_json::from_slice(&text))) {
             Ok(Some(Ok(plan))) => memory.desired = plan,
-            Ok(Some(Err(error))) => tracing::error!(model = name, %error, "{PLAN_FILE} is not as it was written"),
+            Ok(Some(Err(error))) => tracing::error!(model = name, %error, "{PLAN_FILE} is invalid"),
             Ok(None) => {}
             Err(error) => tracing::error!(model = name, %error, "{PLAN_FILE} cannot be read"),
         }
@@ -50,7 +50,7 @@ impl ModelLifecycle {
                 memory.config_text = text;
                 match parsed {
                     Ok(settings) => self.apply_config(name, memory, settings),
-                    Err(error) => tracing::error!(model = name, %error, "the model is served as before"),
+                    Err(error) => tracing::error!(model = name, %error, "the previous configuration is kept"),
                 }
             }
             Ok(_) => {}
@@ -58,7 +58,7 @@ impl ModelLifecycle {
         }
     }
 
-    /// Serves the versions that are up as these settings say; where that takes other instances, they come up anew.
+    /// Applies the configuration to the loaded versions. If it needs other instances, they are reloaded.
     fn apply_config(&self, name: &str, memory: &mut ModelRecord, settings: ModelConfig) {
         let again = settings.instances_max != memory.config.instances_max
             || settings.warmup != memory.config.warmup
@@ -76,8 +76,8 @@ impl ModelLifecycle {
         memory.config = settings;
     }
 
-    /// Shows versions as failed that another server could not bring up. They are tried again where they are wanted: this
-    /// one may know more.
+    /// Lists versions as failed that an earlier server process could not load. They are retried if they are required,
+    /// because the cause can be gone.
     fn restore_failures(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -98,7 +98,7 @@ impl ModelLifecycle {
         }
     }
 
-    /// Writes down which versions could not be brought up, where that is something else than before.
+    /// Saves the load failures if they have changed.
     pub(super) async fn save_failures(&self, name: &str, memory: &mut ModelRecord) {
         let failures = memory.failures();
         if memory.failures_saved == failures || memory.config.ensemble.is_some() {
@@ -109,11 +109,11 @@ impl ModelLifecycle {
         memory.failures_saved = failures;
         let save = move || models.write_note(&model, FAILURES_FILE, &text);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(save).await {
-            tracing::warn!(model = name, %error, "why versions do not come up is known until the server ends");
+            tracing::warn!(model = name, %error, "load failures cannot be saved and will be lost at a restart");
         }
     }
 
-    /// Writes down what users decided.
+    /// Saves the desired state.
     pub(super) async fn save_desired_state(&self, name: &str, memory: &ModelRecord) {
         let (models, model, plan) = (self.models.clone(), name.to_owned(), memory.desired.clone());
         let save = move || {
@@ -121,7 +121,7 @@ impl ModelLifecycle {
             models.write_note(&model, PLAN_FILE, &text)
         };
         if let Ok(Err(error)) = tokio::task::spawn_blocking(save).await {
-            tracing::error!(model = name, %error, "what was decided about the model holds until the server ends");
+            tracing::error!(model = name, %error, "the desired state cannot be saved and will be lost at a restart");
         }
     }
 }

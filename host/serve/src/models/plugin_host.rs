@@ -1,4 +1,4 @@
-//! Brings model versions up as plugins on a device.
+//! Loads model versions as plugins on a device.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,18 +23,18 @@ use crate::predict::decode::PredictionTensor;
 pub struct PluginHost {
     host: PluginEngine,
     device: Arc<RecoverableDevice>,
-    /// Device memory of one version.
+    /// Maximum device memory of one version.
     device_bytes_max: u64,
-    /// How long a version may take to load.
+    /// Maximum duration of loading a version.
     load_time: Duration,
     metrics: Arc<MetricsRegistry>,
-    /// The plugins compiled last, newest at the end: new weights for one of them need no compiling.
+    /// The plugins compiled last, newest at the end, so that new weights for one of them need no compilation.
     compiled: Mutex<VecDeque<CompiledPlugin>>,
-    /// The version of each model that came up last, as long as it serves.
+    /// The version of each model that was loaded last, while it serves.
     last_loaded: Mutex<BTreeMap<String, LastLoadedModel>>,
 }
 
-/// A version that is up, and the account that its instances are charged to.
+/// A loaded version, and the account that its instances are charged to.
 #[derive(Debug)]
 struct LastLoadedModel {
     model: Weak<LoadedModel>,
@@ -43,8 +43,8 @@ struct LastLoadedModel {
 }
 
 impl PluginHost {
-    /// Models run on `device`, take at most `device_bytes_max` of its memory each, and load within `load_time`: a version
-    /// that never ends must not keep others of its model waiting.
+    /// Creates a host that runs models on `device`. Each version can use at most `device_bytes_max` of its memory and
+    /// must load within `load_time`, so that a version that never finishes loading does not block others of its model.
     pub fn new(
         host: PluginEngine,
         device: Arc<RecoverableDevice>,
@@ -81,7 +81,7 @@ impl PluginHost {
         self.last_loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The version that is up and differs from this candidate in its weights alone.
+    /// Returns the loaded version that differs from this candidate only in its weights, if there is one.
     fn find_same_plugin_model(
         &self,
         it: VersionCandidate<'_>,
@@ -93,7 +93,7 @@ impl PluginHost {
         model.is_compatible(plugin, &it.files.manifest.config, it.variables).then_some((model, account))
     }
 
-    /// A version with instances of its own, warm.
+    /// Loads a version with new instances and warms it up.
     fn load_model(
         &self,
         it: VersionCandidate<'_>,
@@ -150,7 +150,7 @@ impl ModelHost for PluginHost {
             }
         };
         lap(LoadPhase::Load);
-        // The programs of a relative are warm; whether these weights can be computed with, one call tells.
+        // With shared programs, one call is enough to verify that these weights can be computed with.
         match kind {
             LoadKind::Full => model.warm_up(self.load_time.saturating_sub(started.elapsed()))?,
             LoadKind::Weights => model.predict_defaults_once(self.load_time.saturating_sub(started.elapsed()))?,
@@ -175,7 +175,7 @@ impl ModelHost for PluginHost {
 
     fn reopen_device(&self) -> Result<(), LoadError> {
         self.device.reopen().map_err(|error| LoadError::Plugin(error.into()))?;
-        // What is up has its programs on the lost device.
+        // The loaded versions have their programs on the lost device.
         self.lock_last_loaded().clear();
         Ok(())
     }

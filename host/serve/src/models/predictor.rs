@@ -1,4 +1,5 @@
-//! What the server needs of a model version and of whoever brings one up. Tests put models of their own here.
+//! The traits that the server requires of a model version and of the host that loads versions. Tests implement them
+//! with test models.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,34 +14,36 @@ use thiserror::Error;
 use super::device_usage::DeviceUsageAccount;
 use crate::predict::decode::PredictionTensor;
 
-/// A model version that is up. Shared by every thread that predicts; dropping it frees all that it holds.
+/// A loaded model version. It is shared by all threads that predict. Dropping it frees all that it holds.
 pub trait ModelPredictor: Debug + Send + Sync {
-    /// What it takes and gives.
+    /// Returns its inputs and outputs.
     fn signature(&self) -> &ModelSignature;
 
-    /// Device bytes that it holds.
+    /// Returns the device bytes that it holds.
     fn device_bytes(&self) -> u64;
 
-    /// Whether [`ModelPredictor::predict`] calls a device's driver, from which it may never return. Such a prediction runs on a
-    /// thread of the blocking pool, however quick it usually is, so that its request can be answered at its deadline.
+    /// Returns whether [`ModelPredictor::predict`] calls a device driver, which can block forever. Such a prediction
+    /// runs on a thread of the blocking pool, however quick it usually is, so that its request can be answered at its
+    /// deadline.
     fn calls_driver(&self) -> bool {
         false
     }
 
-    /// The model on its device, where it is one that can be given tensors there.
+    /// Returns the model on its device if it accepts tensors there, else `None`.
     fn device_model(&self) -> Option<&LoadedModel> {
         None
     }
 
-    /// To be called after calls of what [`ModelPredictor::device_model`] gave, which go past [`ModelPredictor::predict`].
+    /// Reports device usage. Called after direct calls of the model that [`ModelPredictor::device_model`] returned,
+    /// which bypass [`ModelPredictor::predict`].
     fn report_device_use(&self) {}
 
-    /// Predicts one batch of any size: one tensor for each input, in the signature's order. Called from threads that may
-    /// block, or where it is known to be quick; several at once, at most as many as the model has lanes. What is known of
-    /// the outputs early goes to the terms' sink, which is let go before it returns.
+    /// Predicts one batch of any size, with one tensor per input in the signature's order. Called from threads that can
+    /// block, or if it is known to be quick. Concurrent calls are limited to the number of the model's batch slots.
+    /// Early chunks of the outputs go to the sink of the options, which is released before this returns.
     ///
     /// # Errors
-    /// `PredictionDeadline` where it takes longer than the terms give; `Cancelled`; whatever else a plugin can do wrong.
+    /// Returns `Deadline` if it takes longer than the options allow, `Cancelled`, and any other error of the plugin.
     fn predict(
         &self,
         inputs: Vec<PredictionTensor>,
@@ -48,21 +51,21 @@ pub trait ModelPredictor: Debug + Send + Sync {
     ) -> Result<Vec<PredictionTensor>, PluginError>;
 }
 
-/// A part of bringing a version up.
+/// A phase of loading a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadPhase {
-    /// Reading files and checking their digests.
+    /// Reading files and verifying their digests.
     Verify,
-    /// Compiling the component, or finding it compiled.
+    /// Compiling the component, or finding it in the cache.
     Compile,
-    /// Making the first instance: graphs, weights, the device's programs.
+    /// Creating the first instance: graphs, weights, and the device's programs.
     Load,
     /// Predicting once for each batch size.
     Warmup,
 }
 
 impl LoadPhase {
-    /// The phase as a metric's label.
+    /// Returns the phase as a metric's label.
     pub const fn name(self) -> &'static str {
         match self {
             LoadPhase::Verify => "verify",
@@ -73,17 +76,17 @@ impl LoadPhase {
     }
 }
 
-/// How a version came up.
+/// How a version was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadKind {
-    /// With instances and programs of its own.
+    /// With new instances and programs.
     Full,
-    /// With those of a version that differs in its weights alone.
+    /// With the instances and programs of a version that differs only in its weights.
     Weights,
 }
 
 impl LoadKind {
-    /// The kind as users and metrics name it.
+    /// Returns the kind as users and metrics name it.
     pub const fn name(self) -> &'static str {
         match self {
             LoadKind::Full => "full",
@@ -92,82 +95,82 @@ impl LoadKind {
     }
 }
 
-/// A version just brought up.
+/// A version that was just loaded.
 #[derive(Debug)]
 pub struct LoadedVersion {
     /// The model.
     pub predictor: Arc<dyn ModelPredictor>,
     /// The device it runs on.
     pub device: String,
-    /// What it holds of the device and takes from it. Versions that share instances share an account.
+    /// The accounts of its device usage. Versions that share instances share an account.
     pub device_usage: Vec<Arc<DeviceUsageAccount>>,
-    /// How it came up.
+    /// How it was loaded.
     pub kind: LoadKind,
 }
 
-/// A version to be brought up.
+/// A version to be loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct VersionCandidate<'a> {
     /// The model.
     pub model: &'a str,
-    /// Its files, which were verified.
+    /// Its verified files.
     pub files: &'a VersionFiles,
-    /// Its weights, as they were read when they were verified.
+    /// Its weights, as read for the verification.
     pub variables: &'a [SavedVariable],
-    /// Calls at a time.
+    /// Maximum number of concurrent calls.
     pub instances_max: usize,
 }
 
-/// Brings versions up.
+/// Loads versions.
 pub trait ModelHost: Debug + Send + Sync {
-    /// Loads and warms a version, telling `phase` how long each part took. Called from a thread that may block.
+    /// Loads and warms up a version, and reports the duration of each phase to `phase`. Called from a blocking thread.
     ///
     /// # Errors
-    /// [`LoadError`]; the version is not tried again until its files change.
+    /// Returns [`LoadError`]. The version is not retried until its files change.
     fn load_version(
         &self,
         it: VersionCandidate<'_>,
         phase: &mut dyn FnMut(LoadPhase, Duration),
     ) -> Result<LoadedVersion, LoadError>;
 
-    /// The device that versions run on and why its driver gave it up, where it did: what came up before is lost then. Asked
-    /// several times a second; does not wait.
+    /// Returns the device that versions run on and the driver's reason if the device was lost, else `None`. A lost
+    /// device also loses all versions that were loaded before. Polled several times a second. Does not block.
     fn lost_device(&self) -> Option<(String, String)> {
         None
     }
 
-    /// Takes another device in place of a lost one. Called from a thread that may block.
+    /// Opens another device to replace a lost one. Called from a blocking thread.
     ///
     /// # Errors
-    /// Why there is none; it may be tried again.
+    /// Returns an error if no device can be opened. It can be retried.
     fn reopen_device(&self) -> Result<(), LoadError> {
         Ok(())
     }
 }
 
-/// Why a version cannot be brought up.
+/// The reason for which a version cannot be loaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Its files are not as its manifest says.
+    /// Its files do not match its manifest.
     #[error(transparent)]
     Files(#[from] ModelError),
     /// Its plugin is refused, or fails.
     #[error(transparent)]
     Plugin(PluginError),
-    /// Its plugin takes longer than loading may take.
-    #[error("{error}, which is the time for loading: `saggar serve --load-timeout` gives more")]
+    /// Its plugin exceeds the load timeout.
+    #[error("{error}: this is the load timeout, which `saggar serve --load-timeout` changes")]
     TimedOut {
-        /// Where the plugin was.
+        /// The plugin's error, which names the phase.
         error: PluginError,
     },
     /// A warm-up sample of its model cannot be predicted.
     #[error("warm-up: {reason}")]
     Warmup {
-        /// Which, and why.
+        /// The sample, and the error.
         reason: String,
     },
-    /// A fault of ours.
+    /// A bug in the server.
     #[error("loading it panicked; the server's log has the details")]
     Panicked,
 }
@@ -182,7 +185,7 @@ impl From<PluginError> for LoadError {
 }
 
 impl LoadError {
-    /// The reason, from a closed set.
+    /// Returns the reason, from a closed set.
     pub fn reason(&self) -> &'static str {
         match self {
             LoadError::Files(ModelError::Incomplete { .. }) => "DAMAGED",
@@ -193,7 +196,7 @@ impl LoadError {
         }
     }
 
-    /// Whether the version itself is at fault, rather than this machine.
+    /// Returns whether the version itself is at fault, rather than this machine.
     pub fn is_rejection(&self) -> bool {
         match self {
             LoadError::Files(_) | LoadError::Warmup { .. } => true,

@@ -1,5 +1,5 @@
-//! A version made of parts that are here: another plugin with the weights of a version there is. What users do who change a
-//! model's code and want to see it answer before it is trained anew.
+//! Publishes a version from existing parts: another plugin with the weights of an existing version or checkpoint. Users
+//! who change a model's code can thus try it without retraining.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,31 +15,32 @@ use super::unserved_reason::{FollowPolicy, UnservedReason};
 use super::version_scan;
 use crate::error::ApiError;
 
-/// The weights of a version that is made here.
+/// The source of the weights of a version that is published here.
 #[derive(Debug)]
 pub enum WeightsSource {
-    /// Those of a version, or of the newest that is whole.
+    /// A version, or the newest complete one if `None`.
     Version(Option<u64>),
-    /// What a job had learnt at a checkpoint.
+    /// A checkpoint of a job.
     Checkpoint {
         /// Parameters and statistics.
         variables: Vec<SavedVariable>,
         /// The job's name.
         job: String,
-        /// What the job had measured then.
+        /// The job's metrics at the checkpoint.
         metrics: BTreeMap<String, f64>,
     },
 }
 
 impl ModelLifecycle {
-    /// Makes a version of `plugin` with these weights, and the configuration of the version that they are of, or of the newest
-    /// that is whole: what a predictor is given, its training alone knows, and says when it publishes for the first time.
-    /// Returns when it serves or was refused: the status says which and why, and what served before serves on. The same again
-    /// is the version that is there.
+    /// Publishes a version of `plugin` with these weights. It gets the configuration of the version that the weights
+    /// are from, or of the newest complete one, because only a training knows the configuration of a predictor, and
+    /// passes it when it first publishes. Returns when the version serves or was refused; the status says which and
+    /// why. A version that was serving before continues to serve. Publishing the same content again returns the
+    /// existing version.
     ///
     /// # Errors
-    /// `NoModel`; `NotFound` where there is no such version; `LoadFailed` where its files are damaged; what `room` says of the
-    /// bytes that it would take.
+    /// Returns `NoModel`, `NotFound` if the version does not exist, `LoadFailed` if its files are damaged, and the
+    /// error of `room`, which checks the additional bytes.
     pub async fn publish(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -82,8 +83,8 @@ impl ModelLifecycle {
 }
 
 impl ModelLifecycle {
-    /// What there is to say of a version that a job has just published: what its training measured beside the version
-    /// that serves, and why it will not serve itself where that is so. Reads the version's manifest.
+    /// Returns notes about a version that a job has just published: its training metrics beside those of the serving
+    /// version, and the reason for which it will not be served, if so. Reads the version's manifest.
     pub fn publication_notes(&self, model: &str, version: u64) -> Vec<String> {
         let status = self.router.status(model).ok();
         let serving = status.as_ref().and_then(|status| status.serving.as_ref()).filter(|it| it.version != version);

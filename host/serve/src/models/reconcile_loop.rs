@@ -1,5 +1,5 @@
-//! The one loop that looks at the models directory: at every tick it takes in files that models are made of, and has the
-//! lifecycle look at the versions.
+//! The reconciliation loop: at every tick it imports new model files from the models directory and reconciles the
+//! models.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,17 +10,17 @@ use super::import::DroppedFiles;
 use super::lifecycle::ModelLifecycle;
 use crate::connection::wait_for_shutdown;
 
-/// Looks whenever something may have changed.
+/// Reconciles models whenever something can have changed.
 #[derive(Debug)]
 pub struct ReconcileLoop {
     lifecycle: Arc<ModelLifecycle>,
-    /// Files that models are made of, where such are watched for.
+    /// Files to import, if the directory is watched for them.
     dropped: Arc<Mutex<Option<DroppedFiles>>>,
 }
 
-/// What wakes the loader.
+/// The source of ticks of the reconciliation loop.
 pub trait ReconcileTriggers: Send {
-    /// Waits for the next reason to look; none where there will be no more.
+    /// Waits for the next trigger. Returns `None` if there will be no more.
     fn next_trigger(&mut self) -> impl Future<Output = Option<()>> + Send;
 }
 
@@ -31,19 +31,19 @@ impl ReconcileTriggers for saggar_plugin::ModelWatch {
 }
 
 impl ReconcileLoop {
-    /// A loop around the lifecycle.
+    /// Creates a loop around the lifecycle.
     pub fn new(lifecycle: Arc<ModelLifecycle>) -> ReconcileLoop {
         ReconcileLoop { lifecycle, dropped: Arc::default() }
     }
 
-    /// Makes models of files that are dropped beside the versions, too.
+    /// Also imports model files that are copied into the models directory.
     #[must_use]
     pub fn with_dropped(self, dropped: DroppedFiles) -> ReconcileLoop {
         ReconcileLoop { dropped: Arc::new(Mutex::new(Some(dropped))), ..self }
     }
 
-    /// Looks at once, and then at every tick, until `shutdown` is true or there are no more ticks. A version that takes
-    /// long to come up holds up its own model alone, and a file that takes long to import holds up other files alone.
+    /// Reconciles immediately and then at every tick, until `shutdown` is true or there are no more ticks. A slow load
+    /// delays only its own model, and a slow import delays only other imports.
     pub async fn run(self, mut ticks: impl ReconcileTriggers, mut shutdown: watch::Receiver<bool>) {
         let mut importing = Some(self.import_dropped());
         let mut ticked_meanwhile = false;
@@ -66,17 +66,17 @@ impl ReconcileLoop {
         }
     }
 
-    /// Looks once.
+    /// Imports and reconciles once.
     pub async fn run_once(&self) {
         join_if_running(&mut Some(self.import_dropped())).await;
         self.lifecycle.reconcile_all().await;
     }
 
-    /// Imports dropped files on a thread that may block.
+    /// Imports dropped files on a blocking thread.
     fn import_dropped(&self) -> JoinHandle<()> {
         let dropped = Arc::clone(&self.dropped);
         let take_in = move || {
-            // Where taking in panics, the panic is logged and files are no longer looked for.
+            // If the import panics, the panic is logged and the directory is no longer watched for files.
             let taken = dropped.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(mut files) = taken {
                 files.import_changed();
@@ -87,7 +87,7 @@ impl ReconcileLoop {
     }
 }
 
-/// Waits until the task has ended, for ever where there is none.
+/// Waits until the task has ended, or forever if there is no task.
 async fn join_if_running(task: &mut Option<JoinHandle<()>>) {
     match task {
         Some(running) => {

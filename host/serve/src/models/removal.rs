@@ -1,4 +1,4 @@
-//! Removing versions and models from the disk, once nothing serves from them.
+//! Removal of versions and models from disk, after they have been taken out of service.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use super::model_state::Residency;
 use crate::error::ApiError;
 use crate::predict::model_reference::ModelReference;
 
-/// What was removed.
+/// The result of a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemovedVersions {
-    /// The versions.
+    /// The removed versions.
     pub(crate) versions: Vec<u64>,
-    /// The bytes that they had.
+    /// The bytes that were freed.
     pub(crate) bytes: u64,
 }
 
@@ -20,8 +20,8 @@ impl ModelLifecycle {
     /// Takes a version out of service and removes it.
     ///
     /// # Errors
-    /// `NoModel`; `VersionNotServing` where there is no such version; `Conflict` where default requests, an alias, a share or a
-    /// shadow needs it; `ModelState` where it cannot be removed.
+    /// Returns `NoModel`, `VersionNotServing` if the version does not exist, `Conflict` if default requests, an alias,
+    /// a traffic share or a shadow need it, and `ModelState` if it cannot be removed.
     pub(crate) async fn remove_version(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -30,7 +30,7 @@ impl ModelLifecycle {
         let mut memory = self.lock_for_command(name).await?;
         self.check_version_exists(name, version)?;
         let default = self.router.default_version(name).map(|serving| serving.version);
-        // That somebody had it loaded keeps nobody from removing it.
+        // A version that a user loaded explicitly can still be removed.
         let was_held = memory.desired.held.remove(&version);
         if memory.desired.required_versions().contains(&version) || default == Some(version) {
             let reason = format!(
@@ -50,10 +50,10 @@ impl ModelLifecycle {
         Ok(RemovedVersions { versions: vec![version], bytes })
     }
 
-    /// Takes a model out of service and removes it with its versions and settings.
+    /// Takes a model out of service and removes it with its versions and configuration.
     ///
     /// # Errors
-    /// `NoModel`; `Conflict` where an ensemble has it as a step; `ModelState` where not all of it can be removed.
+    /// Returns `NoModel`, `Conflict` if an ensemble has it as a step, and `ModelState` if not all of it can be removed.
     pub(crate) async fn remove_model(self: &Arc<ModelLifecycle>, name: &str) -> Result<RemovedVersions, ApiError> {
         let mut memory = self.lock_for_command(name).await?;
         let is_step = |text: &str| ModelReference::parse(text).is_ok_and(|step| step.model == name);
@@ -64,7 +64,7 @@ impl ModelLifecycle {
                 return Err(ApiError::Conflict { what: name.to_owned(), reason });
             }
         }
-        // Requests must not wake it while its files go.
+        // Requests must not wake it during the removal.
         memory.desired.unloaded = true;
         self.take_out_of_service(name, &mut memory, Residency::Unloaded, "UNLOADED");
         self.publish_desired_state(name, &memory);

@@ -1,5 +1,5 @@
-//! Which models stay loaded: those that nobody asks for sleep after a while, the one that was not asked for longest makes
-//! room where memory is short, and a request wakes what sleeps.
+//! Residency: which models stay loaded. Idle models are put to sleep, the least recently used model is evicted if
+//! memory is short, and a request wakes a sleeping model.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use super::model_state::{Residency, VersionSwap};
 use crate::connection::wait_for_shutdown;
 use crate::limits::IDLE_MODEL_POLL;
 
-/// Reasons of `saggar_model_evictions_total`.
+/// The reasons of `saggar_model_evictions_total`.
 pub(crate) const EVICTION_REASONS: [&str; 4] = ["lru", "idle", "device", "manual"];
 
 impl ModelLifecycle {
-    /// Wakes models that requests wait for and puts idle ones to sleep, until `shutdown` is true.
+    /// Wakes models that requests wait for and evicts idle ones, until `shutdown` is true.
     pub async fn run_residency_loop(self: Arc<ModelLifecycle>, mut shutdown: watch::Receiver<bool>) {
         let Some(mut wakes) = self.router.take_wake_receiver() else { return };
         let mut idle = interval(IDLE_MODEL_POLL);
@@ -30,7 +30,7 @@ impl ModelLifecycle {
                 },
                 _ = idle.tick() => {
                     self.evict_idle_models();
-                    // Models grow by batch sizes that are built after they came up.
+                    // Models grow by programs for further batch sizes that are built after loading.
                     while self.device_bytes_held() > self.bytes_max && self.evict_least_recently_used("") {}
                 }
                 () = wait_for_shutdown(&mut shutdown) => return,
@@ -38,7 +38,7 @@ impl ModelLifecycle {
         }
     }
 
-    /// Has models sleep that nobody has asked for as long as they are to be kept.
+    /// Puts models to sleep whose keep-alive time has passed.
     fn evict_idle_models(self: &Arc<ModelLifecycle>) {
         for status in self.router.list() {
             self.retire_idle_on_demand(&status);
@@ -48,7 +48,7 @@ impl ModelLifecycle {
                 continue;
             }
             let entry = self.model_record(&status.name);
-            // One that is being changed is not idle.
+            // A model that is being changed is not idle.
             let Ok(mut memory) = entry.try_lock() else { continue };
             let idle_since = up.iter().map(|serving| serving.idle_since()).max().max(memory.last_woken);
             if idle_since.is_some_and(|since| since.elapsed() >= keep) {
@@ -57,7 +57,7 @@ impl ModelLifecycle {
         }
     }
 
-    /// Takes a model's versions out of service. What they hold is freed when their last requests are done.
+    /// Takes a model's versions out of service. Their memory is freed when their last requests are done.
     pub(super) fn take_out_of_service(
         self: &Arc<ModelLifecycle>,
         name: &str,
@@ -86,13 +86,12 @@ impl ModelLifecycle {
             };
             debug_assert!(EVICTION_REASONS.contains(&label), "{label}");
             self.metrics.families.model_evictions.with_label_values(&[label]).inc();
-            tracing::info!(model = name, reason, "model put down");
+            tracing::info!(model = name, reason, "model taken out of service");
         }
     }
 
-    /// Puts down versions of this model that only requests brought up, and then has other models sleep, until what is up
-    /// fits the memory that there is for them. A version that was brought up for a request gives way where that is not
-    /// enough.
+    /// Retires on-demand versions of this model, then puts other models to sleep, until the loaded versions fit the
+    /// memory limit. If that is not enough, refuses the version that was loaded for a request.
     pub(super) fn free_device_memory(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) {
         let is_full = || self.device_bytes_held() > self.bytes_max;
         while is_full() && (self.retire_one_on_demand(name, memory, false) || self.evict_least_recently_used(name)) {}
@@ -101,13 +100,13 @@ impl ModelLifecycle {
         }
     }
 
-    /// Device bytes that all versions hold.
+    /// Returns the device bytes that all versions hold.
     fn device_bytes_held(&self) -> u64 {
         self.router.ready_versions().iter().map(|serving| serving.predictor().device_bytes()).sum()
     }
 
-    /// Puts down a version of this model that only requests brought up, or has the model sleep that was not asked for
-    /// longest, and waits until its memory is free.
+    /// Retires an on-demand version of this model, or puts the least recently used other model to sleep, and waits
+    /// until its memory is free. Returns false if there is nothing to evict.
     pub(super) async fn evict_one(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) -> bool {
         if !self.retire_one_on_demand(name, memory, false) && !self.evict_least_recently_used(name) {
             return false;
@@ -116,7 +115,7 @@ impl ModelLifecycle {
         true
     }
 
-    /// Has the model sleep that was not asked for longest, but not the one of this name; an empty name is no model's.
+    /// Puts the least recently used model to sleep, except `name`. An empty name excludes no model.
     fn evict_least_recently_used(self: &Arc<ModelLifecycle>, name: &str) -> bool {
         let mut candidates = Vec::new();
         for status in self.router.list() {

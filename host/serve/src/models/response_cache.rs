@@ -1,5 +1,5 @@
-//! Answers of one version kept for requests that come again, oldest use first out. It goes with its version, so no answer
-//! outlives the version that gave it. Off unless a model asks for it.
+//! A cache of one version's responses to repeated requests, with LRU eviction. It is dropped with its version, so that
+//! no response outlives the version that gave it. Disabled unless a model's configuration enables it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use saggar_store::digest::{Digest, Sha256Hasher};
 
 use crate::predict::decode::{PredictionInputs, PredictionTensor};
 
-/// What a request is known by: the SHA-256 of its inputs, which strangers choose.
+/// The key of a request: the SHA-256 of its inputs, because the inputs are untrusted.
 pub(crate) type ResponseCacheKey = Digest;
 
-/// Bytes that an entry takes beside its tensors' elements, roughly.
+/// Approximate bytes of an entry beside its tensors' elements.
 const ENTRY_OVERHEAD_BYTES: usize = 512;
 
-/// Answers by their inputs, within a number of bytes.
+/// Responses by the key of their inputs, within a limit in bytes.
 #[derive(Debug)]
 pub(crate) struct ResponseCache {
     bytes_max: usize,
@@ -24,7 +24,7 @@ pub(crate) struct ResponseCache {
 #[derive(Debug, Default)]
 struct ResponseCacheEntries {
     by_key: HashMap<ResponseCacheKey, CachedResponse>,
-    /// Keys by when they were last used.
+    /// Keys by the time of their last use.
     by_use: BTreeMap<u64, ResponseCacheKey>,
     uses: u64,
     bytes: usize,
@@ -42,18 +42,18 @@ impl ResponseCache {
         ResponseCache { bytes_max, entries: Mutex::default() }
     }
 
-    /// What these inputs are known by.
+    /// Returns the key of these inputs.
     pub(crate) fn key(inputs: &PredictionInputs) -> ResponseCacheKey {
         let mut hasher = Sha256Hasher::new();
         hasher.update_u64(inputs.items.map_or(0, |items| items as u64 + 1));
-        // In the signature's order, each of a known type and shape but for the number of items.
+        // The tensors are in the signature's order. Their types and shapes are fixed except for the number of items.
         for tensor in &inputs.tensors {
             hasher.update_field(&tensor.bytes);
         }
         hasher.finish()
     }
 
-    /// The answer to these inputs, if it was given before and is still there.
+    /// Returns the cached response to these inputs, if there is one.
     pub(crate) fn get(&self, key: &ResponseCacheKey) -> Option<Arc<Vec<PredictionTensor>>> {
         let mut entries = self.lock_entries();
         let ResponseCacheEntries { by_key, by_use, uses, .. } = &mut *entries;
@@ -65,7 +65,7 @@ impl ResponseCache {
         Some(Arc::clone(&entry.tensors))
     }
 
-    /// Keeps an answer, and forgets those that were not used for the longest time where there is no room.
+    /// Inserts a response, and evicts the least recently used ones if there is no space.
     pub(crate) fn insert(&self, key: ResponseCacheKey, tensors: &[PredictionTensor]) {
         let bytes = ENTRY_OVERHEAD_BYTES + tensors.iter().map(|tensor| tensor.bytes.len()).sum::<usize>();
         if bytes > self.bytes_max {
@@ -89,7 +89,7 @@ impl ResponseCache {
         }
     }
 
-    // Every change is whole before the lock is given back.
+    // Every change is complete before the lock is released.
     fn lock_entries(&self) -> MutexGuard<'_, ResponseCacheEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

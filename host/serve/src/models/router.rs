@@ -1,5 +1,5 @@
-//! From what a request names to the version that answers. Swapping is one assignment: every request gets the old version
-//! or the new one whole, and the old one is freed when its last request is done.
+//! Routes a request to the version that answers it. Replacing a version is one assignment: every request is served by
+//! either the old or the new version, and the old one is freed when its last request is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,33 +24,33 @@ use crate::predict::decode::PredictionInputs;
 use crate::predict::model_reference::{ModelReference, VersionSelector};
 use crate::request_memory::MemoryCharge;
 
-/// All models.
+/// The state of all models, and the routing of requests.
 #[derive(Debug)]
 pub struct ModelRouter {
     models: RwLock<BTreeMap<String, ModelState>>,
     model_metrics: ModelMetrics,
     metrics: Arc<MetricsRegistry>,
-    /// Counts changes, for those who wait for one.
+    /// A change counter, for tasks that wait for a change.
     changes: watch::Sender<u64>,
     wake_requests: mpsc::Sender<WakeRequest>,
-    /// Taken by the one that wakes models.
+    /// The receiver of wake requests, until the residency loop takes it.
     wake_receiver: std::sync::Mutex<Option<mpsc::Receiver<WakeRequest>>>,
     draw_count: AtomicU64,
-    /// Whether a request for a version that is stored has it loaded.
+    /// Whether a request for a stored version loads it.
     loads_on_demand: bool,
 }
 
-/// Where a request goes.
+/// The target of a request.
 enum RouteTarget {
     Live(Arc<LiveVersion>),
-    /// The model sleeps, or is being woken.
+    /// The model is asleep or being woken.
     Wake(String),
-    /// The version is stored and not up.
+    /// The version is stored and not loaded.
     Load(String, u64),
 }
 
 impl ModelRouter {
-    /// A router without models.
+    /// Creates a router without models.
     pub fn new(metrics: Arc<MetricsRegistry>) -> ModelRouter {
         let (wakes, woken) = mpsc::channel(WAKE_REQUESTS_MAX);
         ModelRouter {
@@ -65,30 +65,30 @@ impl ModelRouter {
         }
     }
 
-    /// Has a request for a version that is stored, and not up, wait until it is loaded.
+    /// Enables on-demand loading: a request for a version that is only stored waits until it is loaded.
     #[must_use]
     pub fn with_on_demand_loading(self) -> ModelRouter {
         ModelRouter { loads_on_demand: true, ..self }
     }
 
-    /// The names of models that requests wait for; none where somebody else has them already.
+    /// Returns the receiver of wake requests, or `None` if it was taken already.
     pub(super) fn take_wake_receiver(&self) -> Option<mpsc::Receiver<WakeRequest>> {
         self.wake_receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether there is such a model and version, awake or not: what can be said before a request's body is read.
+    /// Checks that the model and version exist, awake or not. This can be decided before a request's body is read.
     ///
     /// # Errors
-    /// `NoModel`; `NotFound` for an alias; `VersionNotServing`; `NotReady`; `NothingReady`.
+    /// Returns `NoModel`, `NotFound` for an alias, `VersionNotServing`, `NotReady`, or `NothingReady`.
     pub fn check(&self, reference: Option<&ModelReference>) -> Result<(), ApiError> {
         self.route(reference).map(|_| ())
     }
 
-    /// The version for `reference`, as long as it is awake; none means the default model, which is the one that says so,
-    /// or else the one whose default version was published last.
+    /// Returns the version for `reference` if it is loaded. `None` refers to the default model: the one whose
+    /// configuration says so, or else the one whose default version was published last.
     ///
     /// # Errors
-    /// `NoModel`; `NotFound` for an alias; `VersionNotServing`; `NotReady`; `NothingReady`.
+    /// Returns `NoModel`, `NotFound` for an alias, `VersionNotServing`, `NotReady`, or `NothingReady`.
     pub fn find_live(&self, reference: Option<&ModelReference>) -> Result<Arc<LiveVersion>, ApiError> {
         match self.route(reference)? {
             RouteTarget::Live(serving) => Ok(serving),
@@ -103,7 +103,7 @@ impl ModelRouter {
         let models = self.read_models();
         let Some(ModelReference { model: name, version: which }) = reference else {
             let named = models.iter().max_by_key(|(_, model)| (model.config.default, model.published_ms()));
-            // A model of which nothing can serve is nobody's default.
+            // A model without a version that can serve cannot be the default.
             let (name, model) =
                 named.filter(|(_, model)| model.published_ms().is_some()).ok_or(ApiError::NothingReady)?;
             return self.route_to_version(name, model, &VersionSelector::Default);
@@ -155,13 +155,14 @@ impl ModelRouter {
         }
     }
 
-    /// The version that a default request gets by the model's shares: over a hundred requests in a row, exactly those. None
-    /// where there are no shares, or the version is not up: its requests go to the default.
+    /// Returns the version that a default request gets by the model's traffic shares, which are exact over any hundred
+    /// consecutive requests. Returns `None` if there are no shares or the version is not loaded, so that the request
+    /// goes to the default.
     fn draw_traffic_version(&self, model: &ModelState) -> Option<u64> {
         if model.desired.traffic.is_empty() {
             return None;
         }
-        // 61 has no factor in common with 100: the shares are mixed, and each hundred is whole.
+        // 61 and 100 are coprime: the versions are interleaved, and each hundred is complete.
         let draw = (self.draw_count.fetch_add(1, Ordering::Relaxed) % 100) * 61 % 100;
         let mut below = 0;
         let mut shares = model.desired.traffic.iter();
@@ -173,10 +174,11 @@ impl ModelRouter {
         model.ready.contains_key(&version).then_some(version)
     }
 
-    /// A place in the queue of the version for `reference`. Waits until then where its model must be woken first.
+    /// Leases the version for `reference`. Waits until the time `until` if its model must be woken first.
     ///
     /// # Errors
-    /// As [`ModelRouter::find_live`]; `QueueFull`; `NoTimeLeft`; `NotReady` where it does not wake in time.
+    /// Returns the errors of [`ModelRouter::find_live`], `QueueFull`, `NoTimeLeft`, or `NotReady` if it does not wake
+    /// in time.
     pub async fn lease(&self, reference: Option<&ModelReference>, until: Instant) -> Result<VersionLease, ApiError> {
         let mut changes = None;
         loop {
@@ -191,7 +193,7 @@ impl ModelRouter {
                         None if self.is_current(&serving) => {
                             return Err(ApiError::QueueFull { model, waiting: serving.policy().capacity });
                         }
-                        // One that was swapped out a moment ago lets nobody in, and then there is another one.
+                        // The version was just replaced and grants no more leases. The next attempt finds the new one.
                         None => continue,
                     }
                 }
@@ -199,11 +201,12 @@ impl ModelRouter {
                 RouteTarget::Load(model, version) => WakeRequest { model, version: Some(version) },
             };
             let Some(changes) = &mut changes else {
-                // Subscribed before the next look: a change between the two is not missed.
+                // Subscribed before the next attempt, so that a change between the two is not missed.
                 changes = Some(self.changes.subscribe());
                 continue;
             };
-            // A queue that is full of wakes holds one for this model, or will be asked again at the next change.
+            // If the channel is full, it contains a request for this model already, or the loop retries at the next
+            // change.
             let _ = self.wake_requests.try_send(wake.clone());
             if timeout_at(until.into(), changes.changed()).await.is_err() {
                 let what = wake.version.map_or_else(|| "it".to_owned(), |version| format!("version {version}"));
@@ -219,7 +222,7 @@ impl ModelRouter {
         ready.is_some_and(|ready| Arc::ptr_eq(ready, serving))
     }
 
-    /// The version that is to repeat this prediction, if one is.
+    /// Returns the shadow prediction that repeats this one, if it was drawn for the shadow.
     pub(crate) fn draw_shadow(
         &self,
         serving: &Arc<LiveVersion>,
@@ -238,17 +241,17 @@ impl ModelRouter {
         ShadowPrediction::try_new(shadow, inputs, charge.empty_charge(), &self.metrics)
     }
 
-    /// Every model, by name.
+    /// Returns the status of every model, ordered by name.
     pub fn list(&self) -> Vec<ModelStatus> {
         self.read_models().iter().map(|(name, model)| model.status(name)).collect()
     }
 
-    /// The models whose code runs now, and what for, to be logged.
+    /// Returns the models whose code runs now and what it does, for the log.
     pub fn running_models(&self) -> Vec<String> {
         let mut running = Vec::new();
         for (name, model) in &*self.read_models() {
             if let Some(version) = model.loading {
-                running.push(format!("version {version} of model {name} comes up"));
+                running.push(format!("version {version} of model {name} is being loaded"));
             }
             let busy = model.ready.iter().filter(|(_, serving)| serving.is_busy());
             running.extend(busy.map(|(version, _)| format!("version {version} of model {name} predicts")));
@@ -256,10 +259,10 @@ impl ModelRouter {
         running
     }
 
-    /// One model.
+    /// Returns the status of one model.
     ///
     /// # Errors
-    /// `NoModel`.
+    /// Returns `NoModel`.
     pub fn status(&self, name: &str) -> Result<ModelStatus, ApiError> {
         let models = self.read_models();
         let known = || models.keys().cloned().collect();
@@ -267,24 +270,24 @@ impl ModelRouter {
         Ok(model.status(name))
     }
 
-    /// The version of a model that default requests get.
+    /// Returns the version of a model that default requests get.
     pub fn default_version(&self, name: &str) -> Option<Arc<LiveVersion>> {
         let models = self.read_models();
         let model = models.get(name)?;
         model.ready.get(&model.default?).cloned()
     }
 
-    /// A version of a model, if it is ready.
+    /// Returns a version of a model if it is ready.
     pub fn ready_version(&self, name: &str, version: u64) -> Option<Arc<LiveVersion>> {
         self.read_models().get(name)?.ready.get(&version).cloned()
     }
 
-    /// Every version that is ready.
+    /// Returns every version that is ready.
     pub(super) fn ready_versions(&self) -> Vec<Arc<LiveVersion>> {
         self.read_models().values().flat_map(|model| model.ready.values().cloned()).collect()
     }
 
-    /// Changes a model, and shows what became of it. One of which nothing is left goes.
+    /// Changes a model, then updates its metrics and notifies waiters. A model that is empty afterwards is removed.
     pub(super) fn update_model<T>(self: &Arc<ModelRouter>, name: &str, change: impl FnOnce(&mut ModelState) -> T) -> T {
         let mut models = self.write_models();
         let model = models.entry(name.to_owned()).or_default();
@@ -303,7 +306,7 @@ impl ModelRouter {
         result
     }
 
-    /// Takes over what was found on disk: the versions of every model. A model of which nothing is left is unloaded.
+    /// Replaces the listed versions of every model by those found on disk. A model without any is unloaded.
     pub(super) fn set_listed_versions(self: &Arc<ModelRouter>, found: BTreeMap<String, BTreeMap<u64, ListedVersion>>) {
         let known: BTreeSet<String> = self.read_models().keys().chain(found.keys()).cloned().collect();
         let mut found = found;
@@ -319,12 +322,12 @@ impl ModelRouter {
         }
     }
 
-    /// Says that a version is being brought up, or none is any more.
+    /// Sets the version that is being loaded, or `None`.
     pub(super) fn set_loading(self: &Arc<ModelRouter>, name: &str, version: Option<u64>) {
         self.update_model(name, |model| model.loading = version);
     }
 
-    /// Records why a version could not be brought up.
+    /// Records why a version could not be loaded.
     pub(super) fn set_load_failed(self: &Arc<ModelRouter>, name: &str, version: u64, reason: String) {
         self.update_model(name, |model| {
             if let Some(listed) = model.listed.get_mut(&version) {
@@ -334,12 +337,12 @@ impl ModelRouter {
         });
     }
 
-    /// Counts an attempt at a version: kind, result and reason.
+    /// Counts an attempt to load a version: kind, result and reason.
     pub(super) fn count_reload(&self, name: &str, labels: [&'static str; 3]) {
         self.model_metrics.count_reload(name, labels);
     }
 
-    /// What users decided about the model, and how it is served, as far as requests are concerned.
+    /// Sets the desired state and the configuration of a model for the routing of requests.
     pub(super) fn set_desired_state(
         self: &Arc<ModelRouter>,
         name: &str,
@@ -354,7 +357,7 @@ impl ModelRouter {
         });
     }
 
-    /// Has `new` answer from now on for its version; what answered for it before drains and is freed.
+    /// Puts `new` into service. A previous instance of the same version drains and is freed.
     pub(super) fn add_version(self: &Arc<ModelRouter>, new: LiveVersion) {
         let (name, version) = (new.model.clone(), new.version);
         self.model_metrics.keep_version_series(&name, version);
@@ -366,7 +369,7 @@ impl ModelRouter {
         });
     }
 
-    /// Makes a version that is ready the default, and lets go of those that nothing needs.
+    /// Makes a version that is ready the default, and retires those that are no longer needed.
     pub(super) fn set_default_version(
         self: &Arc<ModelRouter>,
         name: &str,
@@ -381,19 +384,19 @@ impl ModelRouter {
         });
     }
 
-    /// A request says how long its model is to be kept when nobody asks for it.
+    /// Sets the keep-alive time of a model as a request asked for.
     pub(crate) fn set_keep_alive(self: &Arc<ModelRouter>, name: &str, keep: KeepAlive) {
         if self.read_models().get(name).is_some_and(|model| model.requested_keep_alive != Some(keep)) {
             self.update_model(name, |model| model.requested_keep_alive = Some(keep));
         }
     }
 
-    /// Waits until nothing is draining any more.
+    /// Waits until no version is draining.
     pub(super) async fn wait_until_drained(&self) {
         self.wait_until(|models| models.values().all(|model| model.draining.is_empty())).await;
     }
 
-    /// Waits until a version of the model, or none of them, is draining any more.
+    /// Waits until the given version of the model is not draining, or none of its versions if `None`.
     pub(super) async fn wait_until_version_drained(&self, name: &str, version: Option<u64>) {
         let drains = |model: &ModelState| match version {
             Some(version) => model.draining.contains(&version),
@@ -402,7 +405,7 @@ impl ModelRouter {
         self.wait_until(|models| !models.get(name).is_some_and(drains)).await;
     }
 
-    /// Waits for it, at most as long as any request may take.
+    /// Waits until `done` returns true, for at most the longest deadline of a request.
     async fn wait_until(&self, done: impl Fn(&BTreeMap<String, ModelState>) -> bool) {
         let mut changes = self.changes.subscribe();
         let wait = async {
@@ -415,7 +418,7 @@ impl ModelRouter {
         let _ = timeout(DEADLINE_MAX, wait).await;
     }
 
-    /// Waits for the version's last request and frees it, on a thread that may take long over it.
+    /// Waits for the version's last request, then frees it on a blocking thread.
     fn spawn_drain(self: &Arc<ModelRouter>, old: Arc<LiveVersion>) {
         let router = Arc::clone(self);
         tokio::spawn(async move {
@@ -440,7 +443,7 @@ impl ModelRouter {
         tracing::info!(model = name, version, "version unloaded");
     }
 
-    // A panic while the lock is held leaves the map whole: every change is one assignment.
+    // A panic while the lock is held leaves the map consistent: every change is one assignment.
     fn read_models(&self) -> RwLockReadGuard<'_, BTreeMap<String, ModelState>> {
         self.models.read().unwrap_or_else(PoisonError::into_inner)
     }

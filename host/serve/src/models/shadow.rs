@@ -1,4 +1,4 @@
-//! A shadow: a version that repeats predictions of another one. Nobody gets its answers; they are compared and counted.
+//! Shadow traffic: a version repeats predictions of another one. Its answers are only compared and counted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::live_version::{LiveVersion, VersionLease};
 use crate::predict::decode::{PredictionInputs, PredictionTensor};
 use crate::request_memory::{MemoryCharge, prediction_bytes_max};
 
-/// A prediction that is to be repeated, with a place in the shadow's queue.
+/// A prediction to be repeated, with a lease of the shadow version.
 #[derive(Debug)]
 pub(crate) struct ShadowPrediction {
     lease: Arc<VersionLease>,
@@ -20,8 +20,8 @@ pub(crate) struct ShadowPrediction {
 }
 
 impl ShadowPrediction {
-    /// A repetition by `live_version`; none where its signature does not take these inputs, or its queue is full, or the
-    /// client has no memory left for it in `charge`: shadows never hold up anybody.
+    /// Creates a repetition on `serving`. Returns `None` if its signature does not accept these inputs, its queue is
+    /// full, or the client's memory share is exhausted, so that shadows never delay a client.
     pub(super) fn try_new(
         serving: &Arc<LiveVersion>,
         inputs: &PredictionInputs,
@@ -49,7 +49,7 @@ impl ShadowPrediction {
         }
     }
 
-    /// Repeats the prediction, which gave `expected`, in the background.
+    /// Repeats the prediction in the background and compares the result with `expected`.
     pub(crate) fn spawn_and_compare(self, until: Instant, limit: Duration, expected: &[PredictionTensor]) {
         let ShadowPrediction { lease, inputs, charge, metrics } = self;
         let expected = expected.to_vec();
@@ -65,12 +65,12 @@ impl ShadowPrediction {
     }
 }
 
-/// Results of `saggar_shadow_requests_total`.
+/// The results of `saggar_shadow_requests_total`.
 pub(super) const SHADOW_RESULTS: [&str; 4] = ["same", "different", "failed", "dropped"];
 
 fn count_shadow_result(metrics: &MetricsRegistry, serving: &LiveVersion, result: &'static str) {
     let version = serving.version.to_string();
-    // A shadow is one by its model's settings, so its counters begin together, with its first prediction.
+    // A version can become a shadow at any time, so its counters are created together at its first prediction.
     let counters =
         SHADOW_RESULTS.map(|it| metrics.families.shadow_requests.with_label_values(&[&serving.model, &version, it]));
     if let Some(at) = SHADOW_RESULTS.iter().position(|it| *it == result) {

@@ -1,25 +1,25 @@
-//! What a version did since it was brought up, counted without a lock: requests, executions, and what they took.
+//! Statistics of a version since it was loaded, counted without a lock: requests, executions and their durations.
 //!
-//! A request's times are its own; an execution's belong to however many requests were computed together.
+//! Durations of requests are per request. An execution is shared by all requests of its batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::limits::BATCHES_COUNTED_MAX;
 
-/// How often something happened, and how long it took together.
+/// A count of events and the sum of their durations.
 #[derive(Debug, Default)]
 pub struct DurationCounter {
     count: AtomicU64,
     nanoseconds: AtomicU64,
 }
 
-/// A [`DurationCounter`] as it stood.
+/// A snapshot of a [`DurationCounter`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DurationSum {
-    /// How often.
+    /// Number of events.
     pub count: u64,
-    /// How long together.
+    /// Sum of their durations in nanoseconds.
     pub nanoseconds: u64,
 }
 
@@ -29,50 +29,50 @@ impl DurationCounter {
         self.nanoseconds.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the current values.
     pub fn snapshot(&self) -> DurationSum {
         DurationSum { count: self.count.load(Ordering::Relaxed), nanoseconds: self.nanoseconds.load(Ordering::Relaxed) }
     }
 }
 
-/// What the parts of an answered request took.
+/// Durations of the phases of an answered request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTimings {
-    /// All of it.
+    /// The whole request.
     pub total: Duration,
-    /// Waiting for its turn.
+    /// Time in the queue.
     pub queue: Duration,
-    /// Making tensors of its body.
+    /// Decoding the body into tensors.
     pub decode: Duration,
-    /// The model.
+    /// Computing the model.
     pub compute: Duration,
-    /// Making a body of tensors.
+    /// Encoding tensors into a body.
     pub encode: Duration,
 }
 
 /// The statistics of one version.
 #[derive(Debug)]
 pub struct VersionStatistics {
-    /// Answered requests, cached ones too.
+    /// Answered requests, including cached ones.
     pub success: DurationCounter,
-    /// Requests that failed after their model took them.
+    /// Requests that failed after the model had accepted them.
     pub fail: DurationCounter,
-    /// Waiting, of answered requests.
+    /// Queueing time of answered requests.
     pub queue: DurationCounter,
-    /// Decoding, of requests that were computed.
+    /// Decoding time of computed requests.
     pub compute_input: DurationCounter,
-    /// Computing, of requests that were computed.
+    /// Compute time of computed requests.
     pub compute_infer: DurationCounter,
-    /// Encoding, of requests that were computed.
+    /// Encoding time of computed requests.
     pub compute_output: DurationCounter,
-    /// Looking up answers that were in the cache.
+    /// Lookups of cached responses.
     pub cache_hit: DurationCounter,
-    /// Looking up and keeping answers that were not.
+    /// Lookups and insertions of responses that were not cached.
     pub cache_miss: DurationCounter,
     items: AtomicU64,
     executions: AtomicU64,
     last_ms: AtomicU64,
-    /// An open table by batch size; a size of 0 is a free place.
+    /// An open-addressing hash table by batch size. A size of 0 is a free slot.
     batches: Box<[BatchSizeCounter]>,
 }
 
@@ -103,11 +103,12 @@ impl Default for VersionStatistics {
 }
 
 impl VersionStatistics {
-    /// Counts a request of `items` that was answered: from the cache, by computing although there is one, or without one.
+    /// Counts an answered request of `items` items. `cached` is whether it was served from the cache, or `None` without
+    /// a cache.
     pub fn record_success(&self, items: usize, parts: RequestTimings, cached: Option<bool>) {
         self.success.add(parts.total);
         self.queue.add(parts.queue);
-        // All that a request does besides is to look into the cache.
+        // The remaining time is spent on the cache lookup.
         let lookup = || parts.total.saturating_sub(parts.decode + parts.queue + parts.compute + parts.encode);
         match cached {
             Some(true) => self.cache_hit.add(lookup()),
@@ -128,7 +129,7 @@ impl VersionStatistics {
         self.fail.add(total);
     }
 
-    /// Counts one execution of the model over `items`, whatever requests they came from.
+    /// Counts one execution of the model over `items` items from any number of requests.
     pub fn record_execution(&self, items: usize, compute: Duration) {
         self.executions.fetch_add(1, Ordering::Relaxed);
         if let Some(batch) = self.batch_counter(items as u64) {
@@ -136,7 +137,7 @@ impl VersionStatistics {
         }
     }
 
-    /// The place of a batch size; none where there are too many different ones.
+    /// Returns the counter of a batch size, or `None` if there are too many different sizes.
     fn batch_counter(&self, items: u64) -> Option<&BatchSizeCounter> {
         let start = usize::try_from(items).unwrap_or(0) % BATCHES_COUNTED_MAX;
         let places = (0..BATCHES_COUNTED_MAX).map(|step| &self.batches[(start + step) % BATCHES_COUNTED_MAX]);
@@ -152,22 +153,22 @@ impl VersionStatistics {
         self.last_ms.fetch_max(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Items of requests that were answered by computing.
+    /// Returns the items of requests that were computed.
     pub fn items(&self) -> u64 {
         self.items.load(Ordering::Relaxed)
     }
 
-    /// Executions of the model.
+    /// Returns the number of executions of the model.
     pub fn executions(&self) -> u64 {
         self.executions.load(Ordering::Relaxed)
     }
 
-    /// When a request was last answered, in milliseconds since 1970; 0 where none was.
+    /// Returns when a request was last answered, in milliseconds since 1970, or 0 if none was.
     pub fn last_request_ms(&self) -> u64 {
         self.last_ms.load(Ordering::Relaxed)
     }
 
-    /// Executions by batch size, ascending; of the first `limits::BATCHES_COUNTED_MAX` different sizes.
+    /// Returns the executions by batch size, ascending, for the first `limits::BATCHES_COUNTED_MAX` different sizes.
     pub fn executions_by_batch_size(&self) -> Vec<(u64, DurationSum)> {
         let batch = |batch: &BatchSizeCounter| (batch.items.load(Ordering::Relaxed), batch.compute.snapshot());
         let mut batches: Vec<_> = self.batches.iter().map(batch).filter(|(items, _)| *items > 0).collect();
@@ -186,7 +187,7 @@ mod tests {
         let ms = Duration::from_millis;
         let parts = RequestTimings { total: ms(10), queue: ms(1), decode: ms(2), compute: ms(3), encode: ms(4) };
         assert_eq!(statistics.last_request_ms(), 0);
-        // Two requests that were merged.
+        // Two requests that ran in one batch.
         statistics.record_success(1, parts, None);
         statistics.record_success(8, RequestTimings { total: ms(12), ..parts }, Some(false));
         statistics.record_execution(9, ms(3));

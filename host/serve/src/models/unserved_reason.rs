@@ -1,23 +1,24 @@
-//! Why a version that is stored does not serve: a word for programs, and a sentence for people that says what helps.
+//! The reason for which a stored version is not served: a code for programs, and a sentence for people that says how to
+//! change it.
 
-/// Which version default requests get where no user promoted one.
+/// The version that default requests get if no user promoted one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FollowPolicy {
     /// The newest one, as soon as it is published.
     #[default]
     Newest,
-    /// The one that served before. A version that is published is served once it is promoted.
+    /// The previous default. A published version is served once it is promoted.
     Promoted,
 }
 
-/// Why a version that is stored and whole does not serve.
+/// The reason for which a stored and complete version is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnservedReason {
     /// A user unloaded the model.
     ModelUnloaded,
-    /// The model sleeps, for the reason in [`Rest::Asleep`](super::state::Rest::Asleep).
+    /// The model is asleep, for the reason in [`Residency::Asleep`](super::model_state::Residency::Asleep).
     Asleep(&'static str),
-    /// The default is another version until this one is promoted; `None` where there is no default yet.
+    /// The default is another version until this one is promoted. `None` if no version is the default yet.
     NotPromoted {
         /// The default.
         default: Option<u64>,
@@ -27,12 +28,12 @@ pub enum UnservedReason {
         /// The default.
         default: u64,
     },
-    /// It is brought up at the next look.
+    /// It is loaded at the next reconciliation.
     Pending,
 }
 
 impl UnservedReason {
-    /// The reason in a word.
+    /// Returns the reason's code.
     pub const fn code(self) -> &'static str {
         match self {
             UnservedReason::ModelUnloaded => "MODEL_UNLOADED",
@@ -43,7 +44,7 @@ impl UnservedReason {
         }
     }
 
-    /// The reason for people, of version `version` of `model`.
+    /// Returns the reason for version `version` of `model` as a sentence for people.
     pub fn message(self, model: &str, version: u64) -> String {
         match self {
             UnservedReason::ModelUnloaded => {
@@ -51,7 +52,7 @@ impl UnservedReason {
             }
             UnservedReason::Asleep(cause) => {
                 let cause = match cause {
-                    "IDLE" => "nobody asked for it",
+                    "IDLE" => "no request used it",
                     "MEMORY" => "other models needed its memory",
                     "DEVICE" => "its device was lost",
                     other => other,

@@ -1,4 +1,5 @@
-//! Bringing one version up: verified, loaded, warmed with the samples that its model names, and only then ready.
+//! Loading of one version: its files are verified, it is loaded, warmed up with its model's samples, and only then
+//! ready.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::predictor::{LoadError, LoadPhase, LoadedVersion, ModelHost, ModelPred
 use super::version_scan::origin_from_manifest;
 use crate::predict::body_decoder;
 
-/// A version that is to come up.
+/// A version to be loaded.
 #[derive(Clone, Debug)]
 pub(super) struct VersionLoad {
     pub(super) host: Arc<dyn ModelHost>,
@@ -27,10 +28,10 @@ pub(super) struct VersionLoad {
     pub(super) settings: ModelConfig,
 }
 
-/// Loads and warms it, on a thread that may block.
+/// Loads and warms up a version on a blocking thread.
 ///
 /// # Errors
-/// Whatever is wrong with it; `Panicked` where loading did.
+/// Returns the error of loading, or `Panicked` if loading panicked.
 pub(super) async fn load_and_warm(it: VersionLoad) -> Result<(VersionOrigin, LoadedVersion), LoadError> {
     tokio::task::spawn_blocking(move || it.load()).await.unwrap_or(Err(LoadError::Panicked))
 }
@@ -41,7 +42,7 @@ impl VersionLoad {
             self.metrics.families.cold_start.with_label_values(&[&self.model, phase.name()]).observe(seconds);
         };
         let began = Instant::now();
-        // Read once: to read and hash a second time what was just checked would double the time of a wake.
+        // Read once: reading and hashing the files again after the verification would double the time of a wake.
         let (files, variables) = models::load(&self.dir)?;
         observe(LoadPhase::Verify, began.elapsed().as_secs_f64());
         let (model, instances_max) = (self.model.as_str(), self.settings.instances_max.0);
@@ -51,7 +52,7 @@ impl VersionLoad {
         Ok((origin_from_manifest(files.manifest), loaded))
     }
 
-    /// Predicts the samples that the model's settings name.
+    /// Predicts the warm-up samples of the model's configuration.
     fn warm_up(&self, loaded: &LoadedVersion) -> Result<(), LoadError> {
         for (at, it) in self.settings.warmup.iter().enumerate() {
             let refuse = |reason: String| LoadError::Warmup { reason: format!("sample {at}: {reason}") };
@@ -61,7 +62,7 @@ impl VersionLoad {
         Ok(())
     }
 
-    /// The version, ready to serve. To be called within a runtime.
+    /// Returns the version, ready to serve. Call it within a runtime.
     pub(super) fn live_version(&self, version: u64, origin: VersionOrigin, loaded: LoadedVersion) -> LiveVersion {
         let device = loaded.device.clone();
         let metered = MeteredPredictor::new(loaded, Arc::clone(&self.metrics));
@@ -71,7 +72,7 @@ impl VersionLoad {
     }
 }
 
-/// A warm-up sample: the file of that name beside the settings, or the inputs themselves.
+/// Returns a warm-up sample: the file of that name beside the configuration, or the inputs themselves.
 pub(super) fn read_warmup_sample(models: &ModelRegistry, model: &str, sample: &Value) -> Result<Vec<u8>, String> {
     match sample {
         Value::String(file) => {
@@ -82,7 +83,7 @@ pub(super) fn read_warmup_sample(models: &ModelRegistry, model: &str, sample: &V
     }
 }
 
-/// Predicts a sample, whose answer nobody reads.
+/// Predicts a sample and discards the result.
 pub(super) fn predict_warmup_sample(
     predictor: &dyn ModelPredictor,
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! The metric series of one version, looked up once: a prediction touches a dozen of them.
+//! The metric handles of one version, looked up once, because each prediction updates a dozen series.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use saggar_metrics::{Histogram, IntCounter, IntCounterVec, IntGauge, MetricsRegi
 use super::batch_queue::DispatchTrigger;
 use crate::predict::outcome::{PHASES, PredictionOutcome, PredictionPhase};
 
-/// Results of `saggar_cache_requests_total`, by whether the answer was there.
+/// The results of `saggar_cache_requests_total`, indexed by whether the response was cached.
 pub(super) const CACHE_RESULTS: [&str; 2] = ["miss", "hit"];
 
-/// Handles of a version's series. All are made with it, so that counters begin at 0, and a late event of a version whose
-/// series were removed does not bring them back.
+/// Handles of a version's series. All are created together, so that counters start at 0 and a late event of a version
+/// whose series were removed does not create them again.
 #[derive(Debug)]
 pub(crate) struct VersionMetrics {
     outcomes: [IntCounter; PredictionOutcome::ALL.len()],
@@ -23,7 +23,7 @@ pub(crate) struct VersionMetrics {
     queue_length: IntGauge,
     batch_items: Histogram,
     dispatches: [IntCounter; DispatchTrigger::ALL.len()],
-    /// Misses and hits, where the version has a cache.
+    /// Misses and hits, if the version has a cache.
     cache_results: Option<[IntCounter; 2]>,
 }
 
@@ -48,48 +48,48 @@ impl VersionMetrics {
         }
     }
 
-    /// A prediction ended, so long after it was asked for.
+    /// Records the outcome of a prediction and its total duration.
     pub(crate) fn record_outcome(&self, outcome: PredictionOutcome, time: Duration) {
         self.outcomes[outcome as usize].inc();
         self.duration.observe(time.as_secs_f64());
     }
 
-    /// A part of a prediction took so long.
+    /// Records the duration of a phase of a prediction.
     pub(crate) fn observe_phase(&self, phase: PredictionPhase, time: Duration) {
         self.phases[phase as usize].observe(time.as_secs_f64());
     }
 
-    /// A batch of so many items went to the model.
+    /// Records the dispatch of a batch of `items` items.
     pub(super) fn record_dispatch(&self, release: DispatchTrigger, items: usize) {
         self.dispatches[release as usize].inc();
         self.batch_items.observe(items as f64);
     }
 
-    /// A batch was computed.
+    /// Records the execution of a batch of `items` items.
     pub(super) fn record_execution(&self, items: usize) {
         self.items.inc_by(items as u64);
         self.executions.inc();
     }
 
-    /// The answer was in the cache, or was not.
+    /// Records a cache hit or miss.
     pub(crate) fn record_cache_result(&self, hit: bool) {
         if let Some(cached) = &self.cache_results {
             cached[usize::from(hit)].inc();
         }
     }
 
-    /// Counts requests as being computed until the result is dropped.
+    /// Counts requests as in flight until the returned guard is dropped.
     pub(super) fn track_in_flight(&self, requests: usize) -> GaugeGuard {
         GaugeGuard::new(&self.in_flight, requests)
     }
 
-    /// Counts a request as waiting until the result is dropped.
+    /// Counts a request as queued until the returned guard is dropped.
     pub(super) fn track_queued(&self) -> GaugeGuard {
         GaugeGuard::new(&self.queue_length, 1)
     }
 }
 
-/// A gauge that goes down when this is dropped.
+/// Decrements a gauge when it is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard(IntGauge, i64);
 

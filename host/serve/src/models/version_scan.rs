@@ -1,4 +1,4 @@
-//! Versions as they lie on the disk.
+//! Scanning of the versions on disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use saggar_store::regular_file;
 
 use super::live_version::VersionOrigin;
 
-/// What a directory's files look like without reading them: names, sizes, times and inodes, links followed.
+/// A fingerprint of a directory's files without reading them: names, sizes, times and inodes. Links are followed.
 pub(super) type VersionFingerprint = Digest;
 
 /// A version on disk.
@@ -24,7 +24,7 @@ pub(super) struct FingerprintedVersion {
     pub(super) origin: Option<VersionOrigin>,
 }
 
-/// Every model with a directory, and its versions.
+/// Returns every model that has a directory, with its versions.
 pub(super) fn scan_models(
     models: &ModelRegistry,
 ) -> Result<BTreeMap<String, BTreeMap<u64, FingerprintedVersion>>, ModelError> {
@@ -41,13 +41,14 @@ pub(super) fn scan_models(
     Ok(all)
 }
 
-/// Where a version comes from.
+/// Returns a version's origin from its manifest.
 pub(super) fn origin_from_manifest(manifest: ModelManifest) -> VersionOrigin {
     let ModelManifest { plugin, weights, created_ms, source_job, metrics, .. } = manifest;
     VersionOrigin { plugin, weights, created_ms, source_job, metrics }
 }
 
-/// A directory or file that cannot be looked at counts as empty: it looks different once it can be.
+/// Returns the fingerprint of a directory. Unreadable directories and files count as empty, so that the fingerprint
+/// changes once they can be read.
 fn directory_fingerprint(dir: &Path) -> VersionFingerprint {
     let mut files: Vec<_> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     files.sort();
@@ -63,7 +64,7 @@ fn directory_fingerprint(dir: &Path) -> VersionFingerprint {
     hasher.finish()
 }
 
-/// A message without the path of the version's directory, which is this machine's own matter.
+/// Removes the path of the version's directory from a message, because clients must not see this machine's paths.
 pub(super) fn redact_directory(message: &str, found: &ScannedVersion) -> String {
     message.replace(&format!("{}/", found.dir.display()), "")
 }

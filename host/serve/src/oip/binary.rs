@@ -1,6 +1,6 @@
-//! The binary tensor extension: dense elements behind the JSON, in the order in which inputs and outputs stand there.
+//! The binary tensor extension: dense elements after the JSON, in the order of the inputs or outputs in the JSON.
 //!
-//! A text is its length in 4 bytes, little-endian, and then its bytes.
+//! A text is its length in 4 bytes, little-endian, followed by its bytes.
 
 use axum::http::HeaderMap;
 use saggar_plugin::ModelPort;
@@ -10,26 +10,26 @@ use super::tensor_data::TensorElements;
 use crate::limits::INFER_BYTES_MAX;
 use crate::predict::text_codec;
 
-/// The header that says how many bytes of the body are JSON.
+/// The header with the number of bytes of the body that are JSON.
 pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// Where the JSON of this body ends; none where all of it is JSON.
+/// Returns the length of the JSON in the body, or `None` if all of it is JSON.
 ///
 /// # Errors
-/// `HeaderLength`.
+/// Returns `HeaderLength` if the header is not a number of bytes within the body.
 pub(super) fn header_length(headers: &HeaderMap, body: &[u8]) -> Result<Option<usize>, InferError> {
     let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
     let text = String::from_utf8_lossy(value.as_bytes());
-    // Digits alone: Rust would take a plus sign too.
+    // Digits alone: Rust's `parse` would accept a plus sign too.
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let length = text.parse().ok().filter(|&length: &usize| digits && length <= body.len());
     let refuse = || InferError::HeaderLength { bytes_max: body.len(), got: text.chars().take(40).collect() };
     length.map(Some).ok_or_else(refuse)
 }
 
-/// The binary part of a body while inputs take theirs from it.
+/// A reader of the binary part of a body, which is split among the inputs.
 pub(super) struct BinaryInputReader<'b> {
-    /// None where the request does not say where it begins.
+    /// The unread bytes, or `None` if the request does not state where the binary part begins.
     bytes: Option<&'b [u8]>,
 }
 
@@ -38,10 +38,10 @@ impl<'b> BinaryInputReader<'b> {
         BinaryInputReader { bytes }
     }
 
-    /// The bytes of the next input.
+    /// Returns the bytes of the next input.
     ///
     /// # Errors
-    /// `NoHeader`; `BinaryShort`.
+    /// Returns `NoHeader` if the request has no binary part, and `BinaryShort` if it is too short.
     pub(super) fn take_input(&mut self, name: &str, bytes: u64) -> Result<&'b [u8], InferError> {
         let left = self.bytes.ok_or_else(|| InferError::NoHeader { name: name.to_owned() })?;
         match usize::try_from(bytes).ok().and_then(|length| left.split_at_checked(length)) {
@@ -53,8 +53,10 @@ impl<'b> BinaryInputReader<'b> {
         }
     }
 
+    /// Checks that the inputs used all of the binary part.
+    ///
     /// # Errors
-    /// `BinaryLeft` where inputs did not take all.
+    /// Returns `BinaryLeft` if bytes are left.
     pub(super) fn expect_end(self) -> Result<(), InferError> {
         match self.bytes {
             Some(left) if !left.is_empty() => Err(InferError::BinaryLeft { bytes: left.len() }),
@@ -63,10 +65,10 @@ impl<'b> BinaryInputReader<'b> {
     }
 }
 
-/// `count` elements of a port.
+/// Reads `count` elements of a port.
 ///
 /// # Errors
-/// `BinarySize`; `Texts`; `TooLarge`; those of texts.
+/// Returns `BinarySize`, `Texts` or `TooLarge`, or the errors of decoding texts.
 pub(super) fn read_elements(port: &ModelPort, count: usize, bytes: &[u8]) -> Result<TensorElements, InferError> {
     if let Some(bytes_max) = port.text_bytes_max() {
         return read_texts(port, bytes_max, count, bytes);
@@ -85,7 +87,7 @@ fn read_texts(
     mut bytes: &[u8],
 ) -> Result<TensorElements, InferError> {
     let refuse = |reason| InferError::Texts { name: port.name.clone(), reason };
-    // Each element has four bytes at least, so this bounds what is made by what came.
+    // Each element has at least four bytes, so this bounds the allocation by the bytes received.
     if count > bytes.len() / 4 || count.saturating_mul(bytes_max) > INFER_BYTES_MAX {
         let short = count > bytes.len() / 4;
         return Err(if short {
@@ -113,10 +115,11 @@ fn text_element(port: &ModelPort, bytes_max: usize, at: usize, element: &[u8]) -
     Ok(text_codec::encode_text_item(&format!("{}[{at}]", port.name), bytes_max, text)?)
 }
 
-/// A bare body as the one item of a model's only input. Of a text, the body is all of it.
+/// Reads a body without JSON as one item of a model's only input. For a text input, the whole body is the text.
 ///
 /// # Errors
-/// `Raw`; `BinarySize`; those of texts.
+/// Returns `Raw` if the model has several inputs, `BinarySize` if the length does not fit, or the errors of decoding
+/// texts.
 pub(super) fn read_raw_body<'s>(
     ports: &'s [ModelPort],
     body: &[u8],
@@ -138,7 +141,7 @@ pub(super) fn push_texts(into: &mut Vec<u8>, bytes_max: usize, output: &[u8]) {
     }
 }
 
-/// Bytes of the texts of a port's output.
+/// Returns the encoded size in bytes of the texts of a port's output.
 pub(super) fn texts_wire_bytes(bytes_max: usize, output: &[u8]) -> usize {
     output.chunks_exact(bytes_max).map(|item| 4 + text_codec::text_bytes(item).len()).sum()
 }

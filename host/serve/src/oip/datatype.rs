@@ -1,15 +1,15 @@
-//! Data types by the names that the protocol has for them.
+//! Data types and their names in the protocol.
 
 use saggar_plugin::ModelPort;
 use saggar_tensor::DType;
 
-/// The types that ports of models have. The protocol's others (`FP64`, `BF16`) are those of no port.
+/// The data types of models' ports. The protocol's other types, such as `FP64` and `BF16`, are not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OipDatatype {
     Number(DType),
-    /// A truth value: a byte that is 1 or 0.
+    /// A boolean: a byte that is 1 or 0.
     Bool,
-    /// A text: as many bytes as each has.
+    /// A text of variable length.
     Bytes,
 }
 
@@ -24,14 +24,14 @@ impl OipDatatype {
         }
     }
 
-    /// Whether an input of this type takes data that a client says is of type `name`. Truth values and bytes are the same
-    /// on the wire, and models from before there were truth values declare bytes for them.
+    /// Returns whether an input of this type accepts data declared as `name`. `BOOL` and `UINT8` are interchangeable:
+    /// they are the same in the binary form, and older models declare bytes for booleans.
     pub(super) fn accepts(self, name: &str) -> bool {
         let either = matches!(self, OipDatatype::Bool | OipDatatype::Number(DType::U8));
         self.name() == name || either && ["BOOL", "UINT8"].contains(&name)
     }
 
-    /// The protocol's name.
+    /// Returns the protocol's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             OipDatatype::Number(DType::F32) => "FP32",
@@ -47,12 +47,12 @@ impl OipDatatype {
         }
     }
 
-    /// Whether JSON has a form for it. Half floats are exchanged in binary only.
+    /// Returns whether the type can be exchanged as JSON. Half floats are exchanged in binary only.
     pub(super) fn has_json(self) -> bool {
         self != OipDatatype::Number(DType::F16)
     }
 
-    /// The name in a model's configuration.
+    /// Returns the name used in a model's configuration.
     pub(super) fn config_name(self) -> String {
         match self {
             OipDatatype::Bytes => "TYPE_STRING".to_owned(),
@@ -61,7 +61,7 @@ impl OipDatatype {
     }
 }
 
-/// An item's shape in the protocol's eyes: a text is one element.
+/// Returns an item's shape as the protocol describes it: a text is one element.
 pub(super) fn item_dims(port: &ModelPort) -> &[usize] {
     if port.text_bytes_max().is_some() { &[1] } else { port.item.shape.dims() }
 }

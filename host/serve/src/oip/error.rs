@@ -1,183 +1,183 @@
-//! What can be wrong with an inference request.
+//! Errors of inference requests.
 
 use thiserror::Error;
 
 use crate::limits::{INFER_BYTES_MAX, JSON_DEPTH_MAX};
 use crate::predict::decode::DecodeError;
 
-/// Why a request is not one for the model. All are the client's to mend.
+/// Why an inference request is invalid. All of these are client errors.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum InferError {
-    /// The header that says where the JSON ends.
+    /// The header with the length of the JSON is invalid.
     #[error(
         "Inference-Header-Content-Length: expected a whole number of at most {bytes_max}, the body's length, got {got:?}"
     )]
     HeaderLength {
-        /// Bytes of the body.
+        /// The body's length in bytes.
         bytes_max: usize,
-        /// What came.
+        /// The value received.
         got: String,
     },
-    /// Not JSON, or not of the request's form.
+    /// The body is not JSON, or not in the form of a request.
     #[error("request: {reason}")]
     Syntax {
-        /// The parser's words.
+        /// The parser's message.
         reason: String,
     },
-    /// A parameter that cannot have this value.
+    /// A parameter with an invalid value.
     #[error("{place}: parameter {name}: expected {expected}")]
     Parameter {
-        /// `request`, or the tensor.
+        /// `request`, or the tensor's name.
         place: String,
-        /// The parameter.
+        /// The parameter's name.
         name: String,
-        /// What it takes.
+        /// The accepted values.
         expected: &'static str,
     },
-    /// A parameter that asks for what is not offered.
+    /// A parameter that requests an unsupported feature.
     #[error("{place}: parameter {name} is refused: {reason}")]
     Refused {
-        /// `request`, or the tensor.
+        /// `request`, or the tensor's name.
         place: String,
-        /// The parameter.
+        /// The parameter's name.
         name: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// Something the request needs is not there.
+    /// A required key is missing.
     #[error("{place}: {key:?} is missing")]
     Missing {
-        /// `request`, `inputs[0]`, or the tensor.
+        /// `request`, `inputs[0]`, or the tensor's name.
         place: String,
-        /// The key.
+        /// The missing key.
         key: &'static str,
     },
-    /// A type that is not the model's.
+    /// The datatype differs from the model's.
     #[error("{name}: expected datatype {expected}, got {got:?}")]
     Datatype {
-        /// The input.
+        /// The input's name.
         name: String,
-        /// The model's.
+        /// The model's datatype.
         expected: &'static str,
-        /// What came.
+        /// The value received.
         got: String,
     },
-    /// The wrong shape.
+    /// The shape does not match the model's.
     #[error("{name}: expected shape {expected}, got {got:?}")]
     Shape {
-        /// The input.
+        /// The input's name.
         name: String,
-        /// The model's, with -1 for the batch.
+        /// The model's shape, with -1 for the batch.
         expected: String,
-        /// What came.
+        /// The value received.
         got: Vec<u64>,
     },
-    /// Another number of elements than the shape says.
+    /// The number of elements differs from that of the shape.
     #[error("{name}: shape {shape:?} has {expected} elements, the data has {got}")]
     Elements {
-        /// The input.
+        /// The input's name.
         name: String,
-        /// Its shape.
+        /// The input's shape.
         shape: Vec<u64>,
-        /// Elements of that.
+        /// The number of elements of that shape.
         expected: usize,
-        /// What came.
+        /// The value received.
         got: usize,
     },
-    /// An element that its type cannot hold.
+    /// An element that its type cannot represent.
     #[error("{name}: element {at}: expected {expected}, got {got}")]
     Element {
-        /// The input.
+        /// The input's name.
         name: String,
-        /// Its place in row-major order.
+        /// The element's index in row-major order.
         at: usize,
-        /// What the type holds.
+        /// The values that the type can represent.
         expected: &'static str,
-        /// What came.
+        /// The value received.
         got: String,
     },
-    /// Arrays in arrays in arrays.
+    /// Arrays nested too deeply.
     #[error("{name}: arrays are nested deeper than {JSON_DEPTH_MAX}")]
     TooDeep {
-        /// The input.
+        /// The input's name.
         name: String,
     },
-    /// More data than an input takes.
+    /// More data than an input accepts.
     #[error("{name}: more than {INFER_BYTES_MAX} bytes of elements")]
     TooLarge {
-        /// The input.
+        /// The input's name.
         name: String,
     },
     /// Neither data nor its size, or both.
     #[error("{name}: expected exactly one of \"data\" and the parameter binary_data_size")]
     Data {
-        /// The input.
+        /// The input's name.
         name: String,
     },
     /// Half floats in JSON.
     #[error("{name}: {datatype} has no form in JSON; exchange it as binary data")]
     NoJson {
-        /// The tensor.
+        /// The tensor's name.
         name: String,
-        /// Its type.
+        /// The tensor's datatype.
         datatype: &'static str,
     },
-    /// Binary data that nothing says the beginning of.
+    /// Binary data without the header that states where it begins.
     #[error("{name}: binary data needs the header Inference-Header-Content-Length")]
     NoHeader {
-        /// The input.
+        /// The input's name.
         name: String,
     },
-    /// The body ends too early.
+    /// The body ends before the data of all inputs.
     #[error("unexpected size for input {name}, expecting {missing} additional bytes")]
     BinaryShort {
-        /// The input.
+        /// The input's name.
         name: String,
-        /// How many bytes are missing.
+        /// The number of missing bytes.
         missing: u64,
     },
-    /// The body goes on.
+    /// The body continues after the data of all inputs.
     #[error("unexpected additional input data: {bytes} bytes follow the last input")]
     BinaryLeft {
-        /// How many.
+        /// The number of additional bytes.
         bytes: usize,
     },
-    /// Binary data of the wrong length.
+    /// Binary data whose length does not match the shape.
     #[error("input byte size mismatch for input {name}: expected {expected} bytes, got {got}")]
     BinarySize {
-        /// The input.
+        /// The input's name.
         name: String,
-        /// Bytes of its shape.
+        /// The number of bytes of the input's shape.
         expected: usize,
-        /// What came.
+        /// The value received.
         got: usize,
     },
-    /// Lengths of texts that do not add up.
+    /// Lengths of texts that are inconsistent with the data.
     #[error("{name}: {reason}")]
     Texts {
-        /// The input.
+        /// The input's name.
         name: String,
-        /// What does not fit.
+        /// The inconsistency.
         reason: &'static str,
     },
-    /// An output the model does not have.
+    /// The model does not have the requested output.
     #[error("{name}: the model has no such output; it gives {known}")]
     UnknownOutput {
-        /// The name.
+        /// The requested name.
         name: String,
-        /// The model's outputs.
+        /// The names of the model's outputs.
         known: String,
     },
-    /// An output asked for twice.
+    /// An output requested twice.
     #[error("{name}: asked for twice")]
     OutputTwice {
-        /// The output.
+        /// The output's name.
         name: String,
     },
-    /// A bare body for a model that needs to be told more.
+    /// A body without JSON for a model that has more than one input or none.
     #[error("a raw request is for a model of exactly one input; this one has {inputs}")]
     Raw {
-        /// How many it has.
+        /// The number of the model's inputs.
         inputs: usize,
     },
     /// The inputs do not fit the model, or each other.

@@ -20,7 +20,7 @@ use crate::predict::model_reference::ModelReference;
 use crate::predict::prediction_call::{CompletedPrediction, PredictionCall, PredictionDeadline, count_rejection};
 use crate::request_body::BufferedBody;
 
-/// `POST /v2/models/{model}/infer`: the version that default requests get.
+/// Handles `POST /v2/models/{model}/infer`, with the version that default requests use.
 pub(super) async fn infer_default_version(
     State(app): State<AppState>,
     Path(model): Path<String>,
@@ -29,7 +29,7 @@ pub(super) async fn infer_default_version(
     infer(&app, &super::parse_reference(&model, None)?, request).await
 }
 
-/// `POST /v2/models/{model}/versions/{version}/infer`.
+/// Handles `POST /v2/models/{model}/versions/{version}/infer`.
 pub(super) async fn infer_version(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
@@ -42,11 +42,11 @@ async fn infer(app: &AppState, reference: &ModelReference, request: Request) -> 
     let (parts, body) = request.into_parts();
     let (deadline, keep) =
         (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
-    // A model that is not there is said to be so before its input is read.
+    // A missing model is reported before the input is read.
     app.models().check(Some(reference)).inspect_err(|error| count_rejection(app.metrics(), error))?;
     let body = app.body_reader().read_decompressed(&parts, body, INFER_BYTES_MAX).await;
     let body = body.inspect_err(|error| count_rejection(app.metrics(), error))?;
-    // Never by the content type: clients in use send none.
+    // The content type is not considered: some clients in use send none.
     let json_bytes = header_length(&parts.headers, &body.bytes)?;
     let mut call = PredictionCall::begin(app, Some(reference), deadline, keep, &body).await?;
     let InferRequest { inputs, outputs, id, limit } = read_request(&mut call, body, json_bytes).await?;
@@ -71,7 +71,7 @@ async fn infer(app: &AppState, reference: &ModelReference, request: Request) -> 
     compress_response(response, ContentEncoding::from_accept_encoding(&parts.headers)).await
 }
 
-/// Reads the request where it arrived, or, where it has much JSON, on a thread that may take long.
+/// Parses the request on the executor, or on a blocking thread if it has much JSON.
 async fn read_request(
     call: &mut PredictionCall,
     body: BufferedBody,

@@ -1,4 +1,4 @@
-//! What the server is, whether it and its models are ready, and what a model takes and gives.
+//! Metadata and readiness of the server and of its models.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -14,30 +14,30 @@ use crate::error::{ApiError, not_ready};
 use crate::models::VersionState;
 use crate::predict::model_reference::ModelReference;
 
-/// What of the protocol is optional and offered.
+/// The optional extensions of the protocol that are supported.
 const EXTENSIONS: [&str; 4] = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];
 
-/// What runs every model, in the protocol's form `project_format`.
+/// The platform of every model, in the protocol's form `project_format`.
 pub(super) const PLATFORM: &str = "saggar_wasm";
 
-/// `GET /v2`.
+/// Handles `GET /v2`.
 pub(super) async fn server_metadata() -> Json<Value> {
     Json(json!({ "name": "saggar", "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
 }
 
-/// `GET /v2/health/live`: the process answers.
+/// Handles `GET /v2/health/live`: liveness.
 pub(super) async fn server_live() -> Json<Value> {
     Json(json!({ "live": true }))
 }
 
-/// `GET /v2/health/ready`: whether every model is, and the server is not stopping.
+/// Handles `GET /v2/health/ready`: ready if every model is ready and the server is not stopping.
 pub(super) async fn server_ready(State(app): State<AppState>) -> Response {
     let ready = unready_reasons(&app).is_empty();
     let body = json!({ "ready": ready });
     if ready { Json(body).into_response() } else { not_ready(body) }
 }
 
-/// `GET /v2/models/{model}`.
+/// Handles `GET /v2/models/{model}`.
 pub(super) async fn model_metadata(
     State(app): State<AppState>,
     Path(model): Path<String>,
@@ -45,7 +45,7 @@ pub(super) async fn model_metadata(
     describe(&app, &super::parse_reference(&model, None)?).await
 }
 
-/// `GET /v2/models/{model}/versions/{version}`.
+/// Handles `GET /v2/models/{model}/versions/{version}`.
 pub(super) async fn version_metadata(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
@@ -53,12 +53,12 @@ pub(super) async fn version_metadata(
     describe(&app, &super::parse_reference(&model, Some(&version))?).await
 }
 
-/// `GET /v2/models/{model}/ready`.
+/// Handles `GET /v2/models/{model}/ready`.
 pub(super) async fn model_ready(State(app): State<AppState>, Path(model): Path<String>) -> Result<Response, ApiError> {
     ready_response(&app, &super::parse_reference(&model, None)?)
 }
 
-/// `GET /v2/models/{model}/versions/{version}/ready`.
+/// Handles `GET /v2/models/{model}/versions/{version}/ready`.
 pub(super) async fn version_ready(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
@@ -68,7 +68,7 @@ pub(super) async fn version_ready(
 
 fn ready_response(app: &AppState, reference: &ModelReference) -> Result<Response, ApiError> {
     let body = |ready: bool| json!({ "name": reference.model, "ready": ready });
-    // One that sleeps is ready: a request wakes it.
+    // A sleeping model is ready: a request loads it.
     match app.models().check(Some(reference)) {
         Ok(_) => Ok(Json(body(true)).into_response()),
         Err(ApiError::NotReady { .. }) => Ok(not_ready(body(false))),

@@ -1,4 +1,4 @@
-//! A model's configuration in the words of Triton's `ModelConfig`, as far as they have a meaning here.
+//! A model's configuration in the fields of Triton's `ModelConfig` that have an equivalent here.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -12,12 +12,12 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::predict::model_reference::ModelReference;
 
-/// `GET /v2/models/{model}/config`.
+/// Handles `GET /v2/models/{model}/config`.
 pub(super) async fn by_name(State(app): State<AppState>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
     describe_config(&app, &super::parse_reference(&model, None)?).await
 }
 
-/// `GET /v2/models/{model}/versions/{version}/config`.
+/// Handles `GET /v2/models/{model}/versions/{version}/config`.
 pub(super) async fn by_version(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
@@ -39,12 +39,12 @@ async fn describe_config(app: &AppState, reference: &ModelReference) -> Result<J
         "name": serving.model,
         "platform": PLATFORM,
         "backend": "saggar",
-        // Larger batches are taken too, and computed in parts.
+        // Larger batches are accepted too, and computed in parts.
         "max_batch_size": if is_batched(signature) { rules.items_max } else { 0 },
         "dynamic_batching": { "max_queue_delay_microseconds": u64::try_from(rules.delay_max.as_micros()).unwrap_or(u64::MAX) },
         "input": signature.inputs.iter().map(input).collect::<Vec<Value>>(),
         "output": signature.outputs.iter().map(tensor_config).collect::<Vec<Value>>(),
-        // What a load takes as its `config_json`.
+        // The text that a load accepts as its `config`.
         "parameters": { "saggar": { "string_value": settings.to_string() } },
     })))
 }

@@ -1,4 +1,4 @@
-//! Parameters: flat maps beside requests and tensors. What is not known is ignored, as the protocol has it.
+//! Parameters: flat maps in requests and tensors. Unknown ones are ignored, as the protocol requires.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use super::error::InferError;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ParameterValue {
     Truth(bool),
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     Whole(u64),
     Text(String),
-    /// Another number.
+    /// Any other number.
     Other,
 }
 
@@ -55,8 +55,10 @@ impl Visitor<'_> for ParameterValueVisitor {
 }
 
 impl ParameterValue {
+    /// Returns the value as a boolean.
+    ///
     /// # Errors
-    /// `Parameter` where it is no truth value.
+    /// Returns `Parameter` if it is not a boolean.
     pub(super) fn as_bool(&self, place: &str, name: &str) -> Result<bool, InferError> {
         match self {
             ParameterValue::Truth(truth) => Ok(*truth),
@@ -66,8 +68,10 @@ impl ParameterValue {
         }
     }
 
+    /// Returns the value as a non-negative integer.
+    ///
     /// # Errors
-    /// `Parameter` where it is no whole number from 0 on.
+    /// Returns `Parameter` if it is not one.
     pub(super) fn as_u64(&self, place: &str, name: &str) -> Result<u64, InferError> {
         match self {
             ParameterValue::Whole(number) => Ok(*number),
@@ -78,12 +82,12 @@ impl ParameterValue {
     }
 }
 
-/// The refusal of a parameter's value.
+/// Returns the error for a parameter with an invalid value.
 pub(super) fn bad_value(place: &str, name: &str, expected: &'static str) -> InferError {
     InferError::Parameter { place: place.to_owned(), name: name.chars().take(80).collect(), expected }
 }
 
-/// The refusal of a parameter, whatever its value.
+/// Returns the error for a parameter that is refused with any value.
 pub(super) fn unsupported_parameter(place: &str, name: &str, reason: &'static str) -> InferError {
     InferError::Refused { place: place.to_owned(), name: name.chars().take(80).collect(), reason }
 }

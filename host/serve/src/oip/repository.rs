@@ -1,7 +1,7 @@
-//! The repository extension: what models there are, and having them loaded and unloaded.
+//! The repository extension: lists, loads and unloads models.
 //!
-//! A load's `config` is the model's settings as `GET /api/v1/models/NAME/config` shows them, and stays until it is replaced.
-//! Files cannot be sent with a load: a version is published whole, with its digests, or not at all.
+//! A load's `config` is the model's settings as `GET /api/v1/models/NAME/config` returns them, and is kept until it is
+//! replaced. Files cannot be sent with a load: a version is always published as a whole, with its digests.
 
 use std::collections::BTreeMap;
 
@@ -23,17 +23,17 @@ use crate::json_body;
 use crate::limits::BODY_BYTES_MAX;
 use crate::models::{ModelStatus, VersionState, VersionStatus};
 
-/// Where parameters of commands stand.
+/// The location that errors about command parameters report.
 const PLACE: &str = "request";
 
-/// `{"ready": true}`, or nothing.
+/// `{"ready": true}`, or an empty body.
 #[derive(Debug, Default, Deserialize)]
 struct IndexRequest {
     #[serde(default)]
     ready: bool,
 }
 
-/// `POST /v2/repository/index`: every version of every model.
+/// Handles `POST /v2/repository/index`: every version of every model.
 pub(super) async fn index(State(app): State<AppState>, request: Request) -> Result<Json<Value>, ApiError> {
     let IndexRequest { ready } = read_json_body(&app, request).await?;
     let models = app.models().list();
@@ -59,20 +59,20 @@ fn index_item(model: &ModelStatus, version: &VersionStatus) -> Value {
         VersionState::Unloaded => ("UNAVAILABLE", "unloaded"),
         VersionState::Failed => ("UNAVAILABLE", "failed"),
     };
-    // Of what is whole and not up, Triton's clients know these words.
+    // For intact versions that are not loaded, Triton's clients know the default reasons.
     let reason = if version.reason.is_empty() || version.unserved.is_some() { default } else { &version.reason };
     json!({ "name": model.name, "version": version.version.to_string(), "state": state, "reason": reason })
 }
 
-/// `{"parameters": {...}}`, or nothing.
+/// `{"parameters": {...}}`, or an empty body.
 #[derive(Debug, Default, Deserialize)]
 struct RepositoryCommand {
     #[serde(default)]
     parameters: Option<BTreeMap<String, parameter::ParameterValue>>,
 }
 
-/// `POST /v2/repository/models/{model}/load`: answers when the model is ready, or why it cannot be; then what served before
-/// serves on.
+/// Handles `POST /v2/repository/models/{model}/load`. Responds once the model is ready, or with the reason why it
+/// cannot be; in that case the version that served before continues to serve.
 pub(super) async fn load(
     State(app): State<AppState>,
     Path(model): Path<String>,
@@ -90,7 +90,7 @@ pub(super) async fn load(
                     unsupported_parameter(PLACE, file, "files cannot be sent; publish a version instead").into()
                 );
             }
-            // What clients say for themselves.
+            // Other parameters are for the client's own use.
             _ => {}
         }
     }
@@ -107,8 +107,8 @@ pub(super) async fn load(
     Ok(Json(json!({ "name": model, "load": true })))
 }
 
-/// `POST /v2/repository/models/{model}/unload`: answers when all that the model held is free. A model that is not there is
-/// unloaded already.
+/// Handles `POST /v2/repository/models/{model}/unload`. Responds once all memory of the model is freed. A missing model
+/// counts as unloaded.
 pub(super) async fn unload(
     State(app): State<AppState>,
     Path(model): Path<String>,
@@ -128,7 +128,7 @@ pub(super) async fn unload(
     }
 }
 
-/// The body's JSON; an empty body stands for an empty object.
+/// Parses the body as JSON; an empty body means an empty object.
 async fn read_json_body<T: DeserializeOwned + Default>(app: &AppState, request: Request) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
     let whole = app.body_reader().read_decompressed(&parts, body, BODY_BYTES_MAX).await?;

@@ -1,7 +1,7 @@
-//! From an inference request to a model's inputs and the outputs that are wanted.
+//! Converts an inference request to a model's inputs and the requested outputs.
 //!
-//! [`reading`](super::reading) takes the JSON apart; here its parts, and the binary data behind it, are checked against
-//! the signature and each other.
+//! [`request_parser`](super::request_parser) parses the JSON; this module checks its parts, and the binary data after
+//! it, against the signature and each other.
 
 use std::time::Duration;
 
@@ -15,32 +15,32 @@ use super::tensor_data::TensorElements;
 use crate::limits::INFER_BYTES_MAX;
 use crate::predict::decode::{PredictionInput, PredictionInputs};
 
-/// An output that is wanted.
+/// A requested output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestedOutput {
-    /// Its place in the signature.
+    /// Its index in the signature.
     pub(super) port: usize,
-    /// Whether it is wanted as binary data.
+    /// Whether to return it as binary data.
     pub(super) is_binary: bool,
 }
 
-/// What a request asks for.
+/// A parsed and checked inference request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct InferRequest {
     pub(super) inputs: PredictionInputs,
-    /// In the order of the answer.
+    /// The outputs, in the order of the response.
     pub(super) outputs: Vec<RequestedOutput>,
-    /// The client's name for the request.
+    /// The client's identifier for the request.
     pub(super) id: Option<String>,
-    /// How long it may take.
+    /// The time limit.
     pub(super) limit: Option<Duration>,
 }
 
-/// Reads a body whose first `json_bytes` are JSON; none means all of it. None of it means that it is one item of the only
-/// input, and that answers are wanted as binary data.
+/// Reads a body whose first `json_bytes` bytes are JSON; `None` means all of it. With `Some(0)`, the body is one item
+/// of the only input, and the outputs are returned as binary data.
 ///
 /// # Errors
-/// Whatever does not fit the model, or itself.
+/// Returns an error if the request is inconsistent or does not fit the model.
 pub(super) fn read_request(
     signature: &ModelSignature,
     body: &[u8],
@@ -81,13 +81,15 @@ fn read_raw_request(signature: &ModelSignature, body: &[u8]) -> Result<InferRequ
     Ok(InferRequest { inputs: PredictionInputs::new(signature, vec![input])?, outputs, id: None, limit: None })
 }
 
-/// Whether the model takes batches, so that every tensor's first dimension counts items.
+/// Returns whether the model has batches, so that every tensor's first dimension is the number of items.
 pub(super) fn is_batched(signature: &ModelSignature) -> bool {
     !signature.batch_sizes.is_empty()
 }
 
+/// Checks that the port's data type can be exchanged as JSON.
+///
 /// # Errors
-/// `NoJson`.
+/// Returns `NoJson` if it cannot.
 fn check_json_datatype(port: &ModelPort) -> Result<(), InferError> {
     let datatype = OipDatatype::from_port(port);
     if datatype.has_json() {
@@ -106,7 +108,7 @@ fn check_input(
     let ParsedInput { shape, data, binary_bytes, .. } = given;
     let items = batch_items(signature, port, &shape)?;
     let count = items.unwrap_or(1).checked_mul(item_dims(port).iter().product());
-    // What a text takes here is more than its element.
+    // A text occupies more memory here than its one element.
     let bytes = items.unwrap_or(1).checked_mul(port.item.bytes());
     let (Some(count), Some(0..=INFER_BYTES_MAX)) = (count, bytes) else {
         return Err(InferError::TooLarge { name: name() });
@@ -126,12 +128,12 @@ fn check_input(
     Ok(PredictionInput::new(port, &[items.as_slice(), port.item.shape.dims()].concat(), bytes)?)
 }
 
-/// The number of items in a tensor of this shape; none for a model without batches.
+/// Returns the number of items in a tensor of this shape, or `None` for a model without batches.
 fn batch_items(signature: &ModelSignature, port: &ModelPort, shape: &[u64]) -> Result<Option<usize>, InferError> {
     let item = item_dims(port);
     let is_item =
         |dims: &[u64]| dims.iter().map(|&dim| usize::try_from(dim).ok()).eq(item.iter().map(|&dim| Some(dim)));
-    // A text is a scalar as well as a vector of one.
+    // A text can be sent as a scalar or as a vector of one element.
     let fits = |dims: &[u64]| is_item(dims) || port.text_bytes_max().is_some() && dims.is_empty();
     let refuse =
         || InferError::Shape { name: port.name.clone(), expected: shape_text(signature, port), got: shape.to_vec() };
@@ -145,7 +147,7 @@ fn batch_items(signature: &ModelSignature, port: &ModelPort, shape: &[u64]) -> R
     usize::try_from(items).map(Some).map_err(|_| InferError::TooLarge { name: port.name.clone() })
 }
 
-/// The shape that the model's metadata has.
+/// Returns the shape as in the model's metadata.
 fn shape_text(signature: &ModelSignature, port: &ModelPort) -> String {
     let batch = is_batched(signature).then(|| "-1".to_owned());
     let dims: Vec<String> = batch.into_iter().chain(item_dims(port).iter().map(usize::to_string)).collect();

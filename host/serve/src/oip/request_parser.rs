@@ -1,7 +1,8 @@
-//! The JSON of an inference request, taken apart in one pass: elements go straight into dense bytes of their input's type.
+//! Parses the JSON of an inference request in one pass: elements are written directly to dense bytes of their input's
+//! type.
 //!
-//! An input's elements can be read once its name is known. Where "data" comes before "name" they are passed over, and the
-//! request is read a second time with what was learnt in the first.
+//! An input's elements can be parsed only once its name is known. If "data" comes before "name", the data is skipped,
+//! and the request is parsed a second time with the names learned in the first pass.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,32 +20,34 @@ use crate::json_body;
 use crate::limits::{DEADLINE_MAX, JSON_DEPTH_MAX};
 use crate::predict::{decode, nonfinite};
 
-/// An input as it was given; not yet checked against its shape.
+/// A parsed input, not yet checked against its shape.
 #[derive(Debug)]
 pub(super) struct ParsedInput {
-    /// Its place in the signature.
+    /// Its index in the signature.
     pub(super) port: usize,
     pub(super) shape: Vec<u64>,
     pub(super) data: Option<TensorElements>,
     pub(super) binary_bytes: Option<u64>,
 }
 
-/// A request's parts.
+/// The parts of a request.
 #[derive(Debug, Default)]
 pub(super) struct ParsedInferRequest {
     pub(super) id: Option<String>,
     pub(super) inputs: Vec<ParsedInput>,
-    /// Places in the signature, and whether each was said to be binary; none where no outputs are named.
+    /// The requested outputs: each output's index in the signature, and its `binary_data` parameter if given. `None` if
+    /// the request has no list of outputs.
     pub(super) outputs: Option<Vec<(usize, Option<bool>)>>,
-    /// Whether outputs are binary of which it is not said.
+    /// Whether outputs without `binary_data` are returned as binary data.
     pub(super) binary_output: bool,
     pub(super) limit: Option<Duration>,
 }
 
-/// Reads the JSON.
+/// Parses the JSON.
 ///
 /// # Errors
-/// What is wrong with it; not whether data, shapes and the body's binary part fit each other.
+/// Returns the first syntax or signature error. Does not check that data, shapes and the body's binary part are
+/// consistent.
 pub(super) fn parse_request(signature: &ModelSignature, json: &[u8]) -> Result<ParsedInferRequest, InferError> {
     let request = parse_with_known_ports(signature, json, false);
     if let Err(InferError::Syntax { .. }) = request
@@ -70,15 +73,15 @@ fn parse_with_known_ports(
     Ok(reading.request)
 }
 
-/// A request while it is read. What is wrong with it is kept here, because serde's errors carry text only.
+/// The state of parsing a request. Errors are kept here, because serde's errors carry text only.
 struct RequestParser<'s> {
     signature: &'s ModelSignature,
-    /// Which inputs the request gives, where it was read before.
+    /// The indices of the request's inputs, if an earlier pass found them.
     ports: Vec<usize>,
-    /// Whether strings may stand for numbers that JSON has no word for.
+    /// Whether strings such as `"NaN"` are accepted for numbers that JSON cannot represent.
     accepts_nonfinite: bool,
     request: ParsedInferRequest,
-    /// Whether data was passed over because nothing said yet whose it is.
+    /// Whether data was skipped because its input's name was not known yet.
     is_late: bool,
     has_inputs: bool,
     error: Option<InferError>,
@@ -121,7 +124,7 @@ impl<'s> RequestParser<'s> {
     }
 }
 
-/// A text that is not copied where it can be used as it stands.
+/// A string that borrows from the source if it contains no escapes.
 #[derive(Deserialize)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -172,17 +175,17 @@ impl<'de> Visitor<'de> for RequestVisitor<'_, '_> {
 }
 
 impl ParsedInferRequest {
-    /// Takes a parameter of the request.
+    /// Applies a parameter of the request.
     fn set_parameter(&mut self, name: &str, value: &ParameterValue) -> Result<(), InferError> {
         const PLACE: &str = "request";
         match name {
             "binary_data_output" => self.binary_output = value.as_bool(PLACE, name)?,
-            // Microseconds; 0 is the server's own limit.
+            // Microseconds; 0 means the server's own limit.
             "timeout" => {
                 let limit = Duration::from_micros(value.as_u64(PLACE, name)?).min(DEADLINE_MAX);
                 self.limit = Some(limit).filter(|limit| !limit.is_zero());
             }
-            // Every request has the same.
+            // Accepted and ignored: all requests have the same priority.
             "priority" => drop(value.as_u64(PLACE, name)?),
             _ if name.starts_with("triton_") => {
                 return Err(unsupported_parameter(PLACE, name, "names that begin with triton_ are reserved"));
@@ -193,7 +196,7 @@ impl ParsedInferRequest {
     }
 }
 
-/// What a list is of.
+/// The kind of tensors in a list.
 #[derive(Clone, Copy)]
 enum TensorRole {
     Input,
@@ -274,7 +277,7 @@ impl RequestParser<'_> {
                 TensorKey::Name => {
                     let BorrowedText(name) = map.next_value()?;
                     let found = self.signature.inputs.iter().position(|port| port.name == name);
-                    // The refusal of a name that is not there names those that are.
+                    // The error for an unknown name lists the known ones.
                     let unknown = || decode::find_input(self.signature, &name).err().map(InferError::from);
                     if let (None, Some(error)) = (found, unknown()) {
                         return Err(self.fail(error));
@@ -319,7 +322,7 @@ impl RequestParser<'_> {
         map: &mut A,
     ) -> Result<TensorElements, A::Error> {
         let port = &self.signature.inputs[port];
-        // A hint only, for an array of this many elements; whoever lies about it gets one that grows as it is filled.
+        // Only a hint, and capped: a shape that overstates the data wastes little memory.
         let hint = shape.map_or(0, |shape| shape.iter().fold(1, |count: u64, &dim| count.saturating_mul(dim)));
         let items = port.item.shape.elements().max(1);
         let count = usize::try_from(hint).unwrap_or(usize::MAX).min(items.saturating_mul(ITEMS_EXPECTED_MAX));
@@ -368,7 +371,7 @@ impl RequestParser<'_> {
     }
 }
 
-/// Items of an array of elements that room is made for before any has come.
+/// The maximum number of items for which memory is allocated before any data has arrived.
 const ITEMS_EXPECTED_MAX: usize = 64;
 
 const SHARED_MEMORY: &str = "shared memory is not offered";
@@ -386,7 +389,7 @@ fn set_output_parameter(name: &str, value: &ParameterValue, is_binary: &mut Opti
     match name {
         "binary_data" => *is_binary = Some(value.as_bool("outputs", name)?),
         "shared_memory_region" => return Err(unsupported_parameter("outputs", name, SHARED_MEMORY)),
-        // Left out silently, it would have the client take probabilities for labels.
+        // Ignoring it would make the client mistake probabilities for labels.
         "classification" => {
             return Err(unsupported_parameter("outputs", name, "the classification extension is not offered"));
         }
@@ -395,7 +398,7 @@ fn set_output_parameter(name: &str, value: &ParameterValue, is_binary: &mut Opti
     Ok(())
 }
 
-/// A map of parameters, each given to `set_parameter`.
+/// A map of parameters; each one is passed to `take`.
 struct ParametersSeed<'e, F> {
     error: &'e mut Option<InferError>,
     take: F,
@@ -432,7 +435,7 @@ impl<'de, F: FnMut(&str, ParameterValue) -> Result<(), InferError>> Visitor<'de>
     }
 }
 
-/// A shape, of which no more is read than any tensor has.
+/// A shape; parsing stops past the maximum number of dimensions.
 struct ShapeDims(Vec<u64>);
 
 impl<'de> Deserialize<'de> for ShapeDims {

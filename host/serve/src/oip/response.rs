@@ -1,4 +1,4 @@
-//! From a model's outputs to an inference response: JSON, and behind it the outputs that were asked for as binary data.
+//! Encodes a model's outputs as an inference response: JSON, followed by the outputs requested as binary data.
 
 use std::fmt::{Display, Write};
 
@@ -12,12 +12,12 @@ use crate::predict::decode::PredictionTensor;
 use crate::predict::encode::{EncodeError, checked_output, push_string};
 use crate::predict::text_codec;
 
-/// Which version answers which request.
+/// The model, version and request that a response belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResponseSource<'a> {
     pub(super) model: &'a str,
     pub(super) version: u64,
-    /// The client's name for the request.
+    /// The client's identifier for the request.
     pub(super) id: Option<&'a str>,
 }
 
@@ -25,14 +25,14 @@ pub(super) struct ResponseSource<'a> {
 #[derive(Debug, PartialEq)]
 pub(super) struct EncodedResponse {
     pub(super) bytes: Vec<u8>,
-    /// How many of them are JSON, where others follow.
+    /// The length of the JSON in bytes, if binary data follows it.
     pub(super) json_bytes: Option<usize>,
 }
 
-/// The response with the wanted outputs of `items` items.
+/// Encodes the requested outputs of `items` items.
 ///
 /// # Errors
-/// Where outputs are missing or of another type or shape than the signature promises.
+/// Returns an error if an output is missing or its type or shape differs from the signature.
 pub(super) fn encode(
     signature: &ModelSignature,
     outputs: &[PredictionTensor],
@@ -111,7 +111,7 @@ fn append_binary_outputs(json: String, given: &[(RequestedOutput, &ModelPort, &P
 }
 
 fn push_formatted(json: &mut String, text: std::fmt::Arguments<'_>) {
-    json.write_fmt(text).expect("a string takes whatever is written");
+    json.write_fmt(text).expect("writing to a String cannot fail");
 }
 
 fn push_list(json: &mut String, values: impl IntoIterator<Item = impl Display>) {
@@ -122,7 +122,7 @@ fn push_list(json: &mut String, values: impl IntoIterator<Item = impl Display>) 
     }
 }
 
-/// The elements of an output in row-major order.
+/// Appends the elements of an output in row-major order.
 fn push_elements(json: &mut String, port: &ModelPort, bytes: &[u8]) {
     if let Some(bytes_max) = port.text_bytes_max() {
         for (at, item) in bytes.chunks_exact(bytes_max).enumerate() {
@@ -138,7 +138,7 @@ fn push_elements(json: &mut String, port: &ModelPort, bytes: &[u8]) {
     }
     match port.item.dtype {
         DType::F32 => push_list(json, decode_elements(bytes).map(|e| JsonFloat(f32::from_le_bytes(e)))),
-        // Requests for half floats in JSON are refused before they are computed.
+        // Requests for half floats as JSON are refused before the prediction.
         DType::F16 => {}
         DType::I64 => push_list(json, decode_elements(bytes).map(i64::from_le_bytes)),
         DType::U64 => push_list(json, decode_elements(bytes).map(u64::from_le_bytes)),
@@ -153,7 +153,8 @@ fn decode_elements<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]
     bytes.as_chunks().0.iter().copied()
 }
 
-/// A float with as many digits as bring the same one back. What JSON has no word for is written as Triton writes it.
+/// A float in the shortest form that parses to the same value. Values that JSON cannot represent are written like
+/// Triton writes them.
 struct JsonFloat(f32);
 
 impl Display for JsonFloat {
@@ -161,7 +162,7 @@ impl Display for JsonFloat {
         match self.0 {
             f32::INFINITY => f.write_str("Infinity"),
             f32::NEG_INFINITY => f.write_str("-Infinity"),
-            // `Debug` is the shortest form, with an exponent where that is shorter; of a NaN it is the word.
+            // `Debug` is the shortest form, with an exponent if that is shorter; for NaN it is `NaN`.
             value => write!(f, "{value:?}"),
         }
     }

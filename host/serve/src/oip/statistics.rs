@@ -1,4 +1,4 @@
-//! `GET /v2/models[/{model}[/versions/{version}]]/stats`: what versions did since they were brought up.
+//! `GET /v2/models[/{model}[/versions/{version}]]/stats`: statistics of versions since they were loaded.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -9,12 +9,12 @@ use crate::error::ApiError;
 use crate::models::statistics::DurationSum;
 use crate::models::{LiveVersion, ModelStatus};
 
-/// `GET /v2/models/stats`: every version that is ready.
+/// Handles `GET /v2/models/stats`: every version that is ready.
 pub(super) async fn all_statistics(State(app): State<AppState>) -> Json<Value> {
     statistics_response(app.models().list().iter().flat_map(ready_version_statistics))
 }
 
-/// `GET /v2/models/{model}/stats`: every version of a model that is ready.
+/// Handles `GET /v2/models/{model}/stats`: every ready version of a model.
 pub(super) async fn model_statistics(
     State(app): State<AppState>,
     Path(model): Path<String>,
@@ -22,7 +22,7 @@ pub(super) async fn model_statistics(
     Ok(statistics_response(ready_version_statistics(&app.models().status(&model)?)))
 }
 
-/// `GET /v2/models/{model}/versions/{version}/stats`.
+/// Handles `GET /v2/models/{model}/versions/{version}/stats`.
 pub(super) async fn version_statistics(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
@@ -42,7 +42,7 @@ fn ready_version_statistics(model: &ModelStatus) -> Vec<Value> {
 fn version_statistics_json(serving: &LiveVersion) -> Value {
     let statistics = serving.statistics();
     let batch = |(size, compute): (u64, DurationSum)| {
-        // Requests are decoded and encoded by themselves, whatever batch they are computed in.
+        // Each request is decoded and encoded separately, whatever batch it is computed in.
         json!({ "batch_size": size, "compute_input": duration_json(DurationSum::default()), "compute_infer": duration_json(compute), "compute_output": duration_json(DurationSum::default()) })
     };
     json!({

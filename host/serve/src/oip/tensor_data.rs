@@ -1,5 +1,6 @@
-//! The "data" of an input: numbers or texts in arrays nested as its shape, in part or not at all, read into dense bytes in
-//! one pass without a tree in between. Their number is checked against the shape when both are known.
+//! Parses the "data" of an input: numbers or texts in arrays, nested like the shape, partly nested or flat, written to
+//! dense bytes in one pass without an intermediate tree. The number of elements is checked against the shape once both
+//! are known.
 
 use std::fmt;
 
@@ -20,11 +21,11 @@ pub(super) struct TensorElements {
     pub(super) count: usize,
 }
 
-/// Elements while they are read. What is wrong with them is kept here, because serde's errors carry text only.
+/// A collector of parsed elements. Errors are kept here, because serde's errors carry text only.
 pub(super) struct ElementCollector<'p> {
     port: &'p ModelPort,
     text_bytes_max: Option<usize>,
-    /// Whether strings may stand for numbers that JSON has no word for.
+    /// Whether strings such as `"NaN"` are accepted for numbers that JSON cannot represent.
     accepts_nonfinite: bool,
     elements: TensorElements,
     depth: usize,
@@ -32,7 +33,7 @@ pub(super) struct ElementCollector<'p> {
 }
 
 impl<'p> ElementCollector<'p> {
-    /// For an input of which about `count` elements are expected.
+    /// Creates a collector for an input of about `count` expected elements.
     pub(super) fn new(port: &'p ModelPort, count: usize, words: bool) -> ElementCollector<'p> {
         let text_bytes_max = port.text_bytes_max();
         let bytes = text_bytes_max.unwrap_or(port.item.dtype.bytes()).saturating_mul(count);
@@ -90,14 +91,14 @@ impl<'p> ElementCollector<'p> {
         }
     }
 
-    /// A number that JSON has no word for.
+    /// Adds a number that JSON cannot represent.
     fn push_nonfinite<E: Error>(&mut self, value: f64) -> Result<(), E> {
         if self.elements.bytes.len() >= INFER_BYTES_MAX {
             let name = self.port.name.clone();
             return Err(self.fail(InferError::TooLarge { name }));
         }
         match self.port.item.dtype {
-            // Half floats have no form in JSON at all.
+            // Half floats cannot be exchanged as JSON.
             DType::F32 => self.elements.bytes.extend_from_slice(&(value as f32).to_le_bytes()),
             _ => return Err(self.unexpected_element(value)),
         }
@@ -106,7 +107,7 @@ impl<'p> ElementCollector<'p> {
     }
 }
 
-/// Reads one value into it.
+/// A seed that parses one value into the collector.
 pub(super) struct ElementSeed<'f, 'p>(pub(super) &'f mut ElementCollector<'p>);
 
 impl<'de> DeserializeSeed<'de> for ElementSeed<'_, '_> {

@@ -1,8 +1,8 @@
-//! From the short form of the files to OpenAPI's own.
+//! Expands the short form of the files to OpenAPI.
 
 use serde_json::{Map, Value, json};
 
-/// All methods of a path.
+/// Expands all methods of a path.
 pub(super) fn expand_path(path: &str, methods: &Value, tag: &str) -> Value {
     let mut item = Map::new();
     let parameters: Vec<Value> = path_parameter_names(path)
@@ -17,7 +17,7 @@ pub(super) fn expand_path(path: &str, methods: &Value, tag: &str) -> Value {
     Value::Object(item)
 }
 
-/// The parameters in a path's template.
+/// Returns the names of the parameters in a path's template.
 fn path_parameter_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split('}').next())
 }
@@ -58,7 +58,7 @@ fn operation(path: &str, method: &str, short: &Value, tag: &str) -> Value {
         responses.insert(status.clone(), response);
     }
     for status in short["errors"].as_array().into_iter().flatten() {
-        // A status may have an answer of its own.
+        // The response of a status can be overridden.
         responses.entry(status.to_string()).or_insert_with(|| json!({ "$ref": "#/components/responses/Error" }));
     }
     operation["responses"] = Value::Object(responses);
@@ -77,19 +77,19 @@ fn expand_schema(short: &Value) -> Value {
     }
 }
 
-/// The body of every error.
+/// Returns the schema of every error's body.
 pub(super) fn error_schema() -> Value {
     let text = |description: &str| json!({ "type": "string", "description": description });
     json!({
-        "description": "Why there is no answer.",
+        "description": "An error.",
         "content": { "application/json": { "schema": {
             "type": "object",
             "required": ["error", "code", "hint", "request_id"],
             "properties": {
-                "error": text("What is wrong, in words."),
+                "error": text("What is wrong, as text."),
                 "code": text("What is wrong, from a closed set."),
-                "hint": text("What may help; empty where nothing is known."),
-                "request_id": text("The request, as the server's log names it."),
+                "hint": text("How to fix it; can be empty."),
+                "request_id": text("The request's identifier, which the server's log contains too."),
             },
         } } },
     })

@@ -1,4 +1,4 @@
-//! What a model takes and gives, as schemas: each item alone, or a batch of items.
+//! A model's inputs and outputs as JSON schemas, for single items and for batches.
 
 use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_tensor::DType;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::expand;
 
-/// A model's part of the document: schemas by name, and its path.
+/// A model's part of the document: its schemas by name, and its path.
 pub(super) struct ModelOpenApi {
     pub(super) input: (String, Value),
     pub(super) output: (String, Value),
@@ -18,7 +18,7 @@ pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOp
     let (input, output) = (format!("model.{model}.input"), format!("model.{model}.output"));
     let (path, mut item) = (format!("/models/{model}/predict"), Map::new());
     let get = json!({
-        "summary": format!("What {model} takes and gives, and a body to begin with"),
+        "summary": format!("The inputs and outputs of {model}, and an example body"),
         "answers": { "200": { "application/json": "Description" } },
         "errors": [400, 404, 503],
     });
@@ -45,7 +45,7 @@ impl ModelOpenApi {
     fn with_outputs(mut self, ports: &[ModelPort]) -> ModelOpenApi {
         let open = |batch| {
             let mut object = object_schema(ports, batch);
-            // Names of classes come beside their numbers, and what is no number is null.
+            // Class names are returned besides class numbers, and NaN and infinities as null.
             object["additionalProperties"] = json!(true);
             object
         };
@@ -77,7 +77,7 @@ fn port_schema(port: &ModelPort, batch: bool) -> Value {
         value = json!({ "type": "array", "items": value, "minItems": 1 });
     }
     if let Some(default) = port.default {
-        value["description"] = json!(format!("Left out, every element is {default}."));
+        value["description"] = json!(format!("If omitted, every element is {default}."));
     }
     if let (Some(semantics), Value::Object(value)) = (&port.semantics, &mut value) {
         value.insert("x-semantics".to_owned(), json!(semantics));
@@ -87,7 +87,7 @@ fn port_schema(port: &ModelPort, batch: bool) -> Value {
 
 fn element_schema(dtype: DType) -> Value {
     let integer = |min: i128, max: i128| {
-        // Past 53 bits JSON's readers differ, so the bounds are left out there.
+        // JSON parsers differ beyond 53 bits, so larger bounds are omitted.
         if max < 1 << 53 {
             json!({ "type": "integer", "minimum": min as i64, "maximum": max as i64 })
         } else {

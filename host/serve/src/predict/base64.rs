@@ -1,4 +1,4 @@
-//! Base64 as JSON carries bytes. Source: RFC 4648, section 4; padding may be left out.
+//! Base64 decoding and encoding for bytes in JSON. Source: RFC 4648, section 4. Padding can be omitted.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -7,20 +7,20 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 const PADDED: GeneralPurpose = engine(DecodePaddingMode::RequireCanonical);
 const UNPADDED: GeneralPurpose = engine(DecodePaddingMode::RequireNone);
 
-/// A text's last digit may have bits that are no byte's: other decoders take them too.
+/// The last digit can contain bits beyond the last byte, which other decoders accept too.
 const fn engine(padding: DecodePaddingMode) -> GeneralPurpose {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(padding);
     GeneralPurpose::new(&STANDARD, config.with_decode_allow_trailing_bits(true))
 }
 
-/// The bytes that `text` stands for; none where it is no base64.
+/// Decodes `text`. Returns `None` if it is not valid base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    // Some padding, but not all of it, is a text that was cut.
+    // Incomplete padding means that the text was truncated.
     let engine = if text.ends_with('=') { PADDED } else { UNPADDED };
     engine.decode(text).ok()
 }
 
-/// `bytes` in base64, padded.
+/// Encodes `bytes` with padding.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     PADDED.encode(bytes)
 }
@@ -29,7 +29,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The vectors of RFC 4648, section 10, and what is none.
+    /// The vectors of RFC 4648, section 10, and invalid texts.
     #[test]
     fn the_test_vectors_of_rfc_4648_round_trip() {
         let vectors = [

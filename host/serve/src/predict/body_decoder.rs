@@ -1,4 +1,4 @@
-//! From a request's body, in any of the forms that are taken, to a model's inputs.
+//! Decodes a request's body, in any of the supported formats, into a model's inputs.
 
 use axum::http::{HeaderMap, header};
 use saggar_plugin::{ModelPort, ModelSignature};
@@ -10,10 +10,10 @@ use crate::limits::{FORM_FIELDS_MAX, INLINE_BYTES_MAX};
 use crate::multipart_form::{self, FormField, media_type};
 use crate::request_body::BufferedBody;
 
-/// The inputs in a body of this content type.
+/// Decodes a body of the content type in `headers`.
 ///
 /// # Errors
-/// Whatever is wrong with it, as data of [`ApiError`].
+/// Returns the problem with the body as [`ApiError`].
 pub(super) async fn decode_body(
     signature: &ModelSignature,
     headers: &HeaderMap,
@@ -43,10 +43,10 @@ pub(super) async fn decode_body(
     decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })?
 }
 
-/// The inputs in a file or value that nobody declared a type for: a PNG or JPEG, or JSON.
+/// Decodes a file or value without a declared type: a PNG or JPEG, or JSON.
 ///
 /// # Errors
-/// As [`decode_body`].
+/// Returns the errors of [`decode_body`].
 pub(crate) fn decode_untyped(signature: &ModelSignature, bytes: &[u8]) -> Result<PredictionInputs, ApiError> {
     if image::is_image(bytes) {
         decode_image_body(signature, bytes)
@@ -64,7 +64,7 @@ fn decode_by_media_type(
     let refuse = || ApiError::MediaType { got: declared.chars().take(80).collect(), expected };
     match media_type(declared).as_str() {
         "application/json" => Ok(decode::decode_json(signature, bytes)?),
-        // What clients say that were not told better: `curl -d`, `curl --data-binary`.
+        // The default content types of clients such as `curl -d` and `curl --data-binary`.
         "" | "text/plain" | "application/x-www-form-urlencoded" if image::is_image(bytes) => {
             decode_image_body(signature, bytes)
         }
@@ -97,7 +97,7 @@ fn decode_image_body(signature: &ModelSignature, bytes: &[u8]) -> Result<Predict
     Ok(PredictionInputs::new(signature, vec![input])?)
 }
 
-/// The item of a picture, and what is to be said of it.
+/// Decodes an image into an item, with a warning if it lost information.
 fn image_input(port: &ModelPort, bytes: &[u8]) -> Result<PredictionInput, ApiError> {
     let image::ImageItem { bytes, warning } = image::decode_image(port, bytes)?;
     Ok(PredictionInput::from_raw_bytes(port, bytes)?.with_warning(warning))
@@ -107,7 +107,7 @@ fn takes_images(port: &ModelPort) -> bool {
     image::image_geometry(port).is_some()
 }
 
-/// An item's bytes; of a text, as many as it has.
+/// Returns an input of raw bytes. For a text port, any length up to the maximum is accepted.
 fn raw_input(port: &ModelPort, bytes: &[u8]) -> Result<PredictionInput, DecodeError> {
     match port.text_bytes_max() {
         Some(bytes_max) if bytes.len() != bytes_max => PredictionInput::from_text(port, bytes_max, bytes),
@@ -115,7 +115,7 @@ fn raw_input(port: &ModelPort, bytes: &[u8]) -> Result<PredictionInput, DecodeEr
     }
 }
 
-/// The input that is meant where none is named.
+/// Returns the input that an unnamed value is for.
 fn sole_input(signature: &ModelSignature) -> Result<&ModelPort, ApiError> {
     signature.only_input().ok_or_else(|| {
         let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
@@ -133,7 +133,7 @@ fn decode_form(signature: &ModelSignature, fields: &[FormField]) -> Result<Predi
     for field in fields {
         let port = match (decode::find_input(signature, &field.name), signature.only_input()) {
             (Ok(port), _) => port,
-            // A file of any name is meant for the only input that is needed.
+            // A file under any field name is for the only required input.
             (Err(_), Some(port)) if field.file_name.is_some() => port,
             (Err(error), _) => return Err(error.into()),
         };
@@ -142,7 +142,7 @@ fn decode_form(signature: &ModelSignature, fields: &[FormField]) -> Result<Predi
     Ok(PredictionInputs::new(signature, inputs)?)
 }
 
-/// Whether this is a JSON string or array, and nothing else.
+/// Returns whether this is a single JSON string or array.
 fn is_json_string_or_array(bytes: &[u8]) -> bool {
     let begins = bytes.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| b"[\"".contains(byte));
     begins && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
@@ -158,7 +158,7 @@ fn decode_form_field(port: &ModelPort, field: &FormField) -> Result<PredictionIn
         return Ok(match field.media_type.as_str() {
             "application/octet-stream" => raw_input(port, &field.bytes)?,
             "application/json" => PredictionInput::from_json(port, &field.bytes)?,
-            // Of a field that does not say what it is, whole JSON that could be the input is taken for that.
+            // In a field without a content type, valid JSON that can be the input is decoded as JSON.
             "" if is_json_string_or_array(&field.bytes) => PredictionInput::from_json(port, &field.bytes)?,
             _ => PredictionInput::from_text(port, bytes_max, &field.bytes)?,
         });
@@ -167,7 +167,7 @@ fn decode_form_field(port: &ModelPort, field: &FormField) -> Result<PredictionIn
         return Ok(PredictionInput::from_raw_bytes(port, field.bytes.to_vec())?);
     }
     if field.file_name.is_some() && takes_images(port) && !looks_like_json(&field.bytes) {
-        // Says what the file is instead.
+        // This returns an error that names the file's format.
         return image_input(port, &field.bytes);
     }
     Ok(PredictionInput::from_json(port, &field.bytes)?)

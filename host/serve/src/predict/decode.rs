@@ -1,7 +1,8 @@
-//! From a request's JSON to inputs of a model: an object keyed by input, or a bare value where one input is needed.
+//! Decodes JSON into a model's inputs: an object keyed by input, or a bare value if a single input is required.
 //!
-//! A value of the item's shape is one item; with one dimension more it is a batch, and then every input is one. A string
-//! stands for a text's bytes. Inputs that are left out have their default, where they have one.
+//! A value of the item's shape is one item. With one more leading dimension it is a batch, and then all inputs are
+//! batches of the same size. A string is the bytes of a text. Omitted inputs have their default value, if they declare
+//! one.
 
 use std::fmt;
 
@@ -16,12 +17,12 @@ use crate::json_body;
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 use saggar_plugin::{ModelPort as Port, ModelSignature};
 
-/// A tensor on its way into or out of a model.
+/// An input or output tensor of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionTensor {
     /// The port's name.
     pub name: String,
-    /// Data type and shape, the batch first.
+    /// Data type and shape, with the batch dimension first.
     pub descriptor: Descriptor,
     /// Dense little-endian elements.
     pub bytes: Vec<u8>,
@@ -31,35 +32,35 @@ pub struct PredictionTensor {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionInput {
     tensor: PredictionTensor,
-    /// The number of items, or none for one item without a batch around it.
+    /// The number of items, or `None` for one item without a batch dimension.
     items: Option<usize>,
-    /// What the client should know of how it was read.
+    /// A warning to the client about how it was decoded.
     warning: Option<String>,
 }
 
-/// A request's inputs, in the signature's order.
+/// The inputs of a request, in the signature's order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionInputs {
-    /// One for each port, `[batch, item...]`.
+    /// One tensor per port, of shape `[batch, item...]`.
     pub tensors: Vec<PredictionTensor>,
-    /// The number of items, or none where the client sent one item without a batch around it.
+    /// The number of items, or `None` if the client sent one item without a batch dimension.
     pub items: Option<usize>,
-    /// What the client should know of how they were read: a header of the answer says it.
+    /// Warnings to the client about how the inputs were decoded, sent in a response header.
     pub warnings: Vec<String>,
 }
 
-/// Why a request's body is not what the model takes.
+/// The reason for which a request's body does not match the model's inputs.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum DecodeError {
-    /// Not JSON.
+    /// The text is not JSON.
     #[error("{place}: {reason}")]
     Syntax {
         /// The input, or `body`.
         place: String,
-        /// The parser's words.
+        /// The parser's message.
         reason: String,
     },
-    /// JSON, but not of this form.
+    /// The JSON does not have the expected form.
     #[error("{place}: expected {expected}, got {got}")]
     Unexpected {
         /// `image[3][2]`, or `body`.
@@ -69,69 +70,69 @@ pub enum DecodeError {
         /// What was found.
         got: String,
     },
-    /// Arrays of several lengths side by side.
+    /// Arrays of different lengths at the same level.
     #[error("{place}: expected {expected} values, as in the array before it, got {got}")]
     Ragged {
         /// The array.
         place: String,
-        /// The length of those before.
+        /// The length of the arrays before it.
         expected: usize,
         /// Its length.
         got: usize,
     },
-    /// Arrays in arrays in arrays.
+    /// Arrays are nested too deeply.
     #[error("{place}: arrays are nested deeper than {JSON_DEPTH_MAX}")]
     TooDeep {
-        /// Where.
+        /// The position.
         place: String,
     },
-    /// The wrong shape.
+    /// The shape is wrong.
     #[error("{name}: expected shape {item}, or {} for a batch, got {}", batch(item), dims(got))]
     Shape {
         /// The input.
         name: String,
-        /// Its item's shape.
+        /// The shape of an item.
         item: Shape,
-        /// The shape that came.
+        /// The shape that was sent.
         got: Vec<usize>,
     },
-    /// A row of the wrong shape, where a request is a list of rows.
+    /// A row has the wrong shape, in a request that is a list of rows.
     #[error("{name}: expected rows of shape {item}, got rows of shape {}", dims(got))]
     Row {
         /// The input.
         name: String,
-        /// Its item's shape.
+        /// The shape of an item.
         item: Shape,
-        /// The shape of the rows that came.
+        /// The shape of the rows that were sent.
         got: Vec<usize>,
     },
-    /// A batch of nothing.
+    /// The batch is empty.
     #[error("{name}: the batch is empty; expected at least one item of shape {item}")]
     Empty {
         /// The input.
         name: String,
-        /// Its item's shape.
+        /// The shape of an item.
         item: Shape,
     },
-    /// More data than any input takes.
+    /// More data than any input accepts.
     #[error("{name}: more than {INPUT_BYTES_MAX} bytes of elements")]
     TooLarge {
         /// The input.
         name: String,
     },
-    /// Inputs of different batches.
+    /// Inputs of different batch sizes.
     #[error("{name}: expected {}, as in {other}, got {}", count(*expected), count(*got))]
     Batch {
         /// The input.
         name: String,
         /// Another input.
         other: String,
-        /// Its items.
+        /// The number of items of the other input, or `None` without a batch dimension.
         expected: Option<usize>,
-        /// This input's items.
+        /// The number of items of this input, or `None` without a batch dimension.
         got: Option<usize>,
     },
-    /// An input the model does not have.
+    /// An input that the model does not have.
     #[error("{name}: the model has no such input; it takes {known}")]
     Unknown {
         /// The name.
@@ -139,15 +140,15 @@ pub enum DecodeError {
         /// The model's inputs.
         known: String,
     },
-    /// An input left out.
+    /// A required input is missing.
     #[error("{name}: missing; expected {item}")]
     Missing {
         /// The input.
         name: String,
-        /// What it takes.
+        /// The expected item.
         item: Descriptor,
     },
-    /// An input given twice.
+    /// An input is given twice.
     #[error("{name}: given twice")]
     Twice {
         /// The input.
@@ -158,11 +159,11 @@ pub enum DecodeError {
     Text {
         /// `prompt`, or `prompt[3]` in a batch.
         place: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: &'static str,
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
-        /// The longest that is taken.
+        /// The maximum length in bytes.
         bytes_max: usize,
     },
     /// Raw bytes of the wrong length.
@@ -170,11 +171,11 @@ pub enum DecodeError {
     Bytes {
         /// The input.
         name: String,
-        /// What it takes.
+        /// The expected item.
         item: Descriptor,
         /// Bytes of an item.
         expected: usize,
-        /// Bytes that came.
+        /// Bytes that were sent.
         got: usize,
     },
 }
@@ -193,10 +194,10 @@ fn count(items: Option<usize>) -> String {
 }
 
 impl PredictionInput {
-    /// An input of this shape.
+    /// Returns an input of shape `dims`.
     ///
     /// # Errors
-    /// `PlainArrayShape`, `Empty`; `TooLarge`.
+    /// Returns `Shape`, `Empty` or `TooLarge`.
     pub fn new(port: &Port, dims: &[usize], bytes: Vec<u8>) -> Result<PredictionInput, DecodeError> {
         let item = port.item.shape.dims();
         let items = if dims == item {
@@ -220,10 +221,10 @@ impl PredictionInput {
         })
     }
 
-    /// One item given as dense bytes.
+    /// Returns an input of one item from its dense bytes.
     ///
     /// # Errors
-    /// `Bytes` where their number is another than the item's.
+    /// Returns `Bytes` if their number differs from the item's.
     pub fn from_raw_bytes(port: &Port, bytes: Vec<u8>) -> Result<PredictionInput, DecodeError> {
         let expected = port.item.bytes();
         if bytes.len() != expected {
@@ -233,10 +234,10 @@ impl PredictionInput {
         PredictionInput::new(port, port.item.shape.dims(), bytes)
     }
 
-    /// One item given as a text, for a port whose texts have at most `bytes_max` bytes.
+    /// Returns an input of one text item, for a port whose texts have at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// `Text`; `Unexpected` where it is not UTF-8.
+    /// Returns `Text`, or `Unexpected` if `bytes` is not UTF-8.
     pub fn from_text(port: &Port, bytes_max: usize, bytes: &[u8]) -> Result<PredictionInput, DecodeError> {
         let Ok(text) = std::str::from_utf8(bytes) else {
             let (place, got) = (port.name.clone(), format!("{} bytes that are not", bytes.len()));
@@ -245,10 +246,10 @@ impl PredictionInput {
         PredictionInput::new(port, port.item.shape.dims(), text_codec::encode_text_item(&port.name, bytes_max, text)?)
     }
 
-    /// One input's value as JSON text.
+    /// Parses the value of one input from JSON text.
     ///
     /// # Errors
-    /// As [`json`].
+    /// Returns the errors of [`decode_json`].
     pub fn from_json(port: &Port, text: &[u8]) -> Result<PredictionInput, DecodeError> {
         let mut dense = DenseArrayReader::new(port);
         let mut json = serde_json::Deserializer::from_slice(text);
@@ -265,10 +266,11 @@ impl PredictionInput {
 }
 
 impl PredictionInputs {
-    /// The inputs of a request, in any order. Those that are left out have their default in every item.
+    /// Returns the inputs of a request, which can be in any order. Omitted inputs get their default value in every
+    /// item.
     ///
     /// # Errors
-    /// `Missing`; `Twice`; `Batch`; `TooLarge`; `Unexpected` where a truth value is neither 0 nor 1.
+    /// Returns `Missing`, `Twice`, `Batch`, `TooLarge`, or `Unexpected` if a boolean is neither 0 nor 1.
     pub fn new(signature: &ModelSignature, inputs: Vec<PredictionInput>) -> Result<PredictionInputs, DecodeError> {
         let mut inputs: Vec<Option<PredictionInput>> = inputs.into_iter().map(Some).collect();
         let mut ordered: Vec<Option<PredictionInput>> = Vec::with_capacity(inputs.len());
@@ -301,11 +303,11 @@ impl PredictionInputs {
 }
 
 impl PredictionInputs {
-    /// These inputs, which are those of `signature` without the given ones, and the given ones: one item of each, the same
-    /// for every item of the batch.
+    /// Returns these inputs, which are those of `signature` without the given ones, combined with the given ones. A
+    /// given input is one item, which is repeated for every item of the batch.
     ///
     /// # Errors
-    /// `Missing`; `TooLarge`.
+    /// Returns `Missing` or `TooLarge`.
     pub fn with_given_inputs(
         self,
         signature: &ModelSignature,
@@ -328,18 +330,18 @@ impl PredictionInputs {
 }
 
 impl PredictionInput {
-    /// The same, of which the client should know something.
+    /// Returns the same input with a warning to the client.
     pub(super) fn with_warning(self, warning: Option<String>) -> PredictionInput {
         PredictionInput { warning, ..self }
     }
 
-    /// Its elements.
+    /// Returns its elements.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.tensor.bytes
     }
 }
 
-/// Refuses a truth value that is neither 0 nor 1: operators would take it for a number.
+/// Refuses a boolean that is neither 0 nor 1, because operators would treat it as a number.
 fn check_boolean(port: &Port, input: Option<&PredictionInput>) -> Result<(), DecodeError> {
     let bytes = input.filter(|_| port.is_boolean()).map_or(&[][..], |input| &input.tensor.bytes);
     match bytes.iter().position(|&byte| byte > 1) {
@@ -351,7 +353,7 @@ fn check_boolean(port: &Port, input: Option<&PredictionInput>) -> Result<(), Dec
     }
 }
 
-/// The default of `find_input` for each item, or for one without a batch.
+/// Returns the default value of `port` for each item, or for one item without a batch dimension.
 fn default_input(port: &Port, items: Option<usize>) -> Result<PredictionInput, DecodeError> {
     let item = port.default_item().unwrap_or_default();
     let count = items.unwrap_or(1);
@@ -362,10 +364,10 @@ fn default_input(port: &Port, items: Option<usize>) -> Result<PredictionInput, D
     PredictionInput::new(port, &dims, item.repeat(count))
 }
 
-/// The input of this name.
+/// Returns the input of this name.
 ///
 /// # Errors
-/// `Unknown`.
+/// Returns `Unknown`.
 pub fn find_input<'s>(signature: &'s ModelSignature, name: &str) -> Result<&'s Port, DecodeError> {
     let found = signature.inputs.iter().find(|port| port.name == name);
     found.ok_or_else(|| {
@@ -374,15 +376,15 @@ pub fn find_input<'s>(signature: &'s ModelSignature, name: &str) -> Result<&'s P
     })
 }
 
-/// The inputs in a JSON body.
+/// Decodes the inputs in a JSON body.
 ///
 /// # Errors
-/// [`DecodeError`], naming the place, what was expected and what was found.
+/// Returns [`DecodeError`] with the position, the expected and the actual value.
 pub fn decode_json(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, DecodeError> {
     json_fast_path::decode_plain_json(signature, body).map_or_else(|| decode_json_slow_path(signature, body), Ok)
 }
 
-/// The inputs in a JSON body, plain or not.
+/// Decodes the inputs in a JSON body without the fast path.
 pub(super) fn decode_json_slow_path(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, DecodeError> {
     let mut reading = JsonInputReader { signature, inputs: Vec::new(), error: None, place: "body".to_owned() };
     let mut json = serde_json::Deserializer::from_slice(body);
@@ -396,12 +398,12 @@ pub(super) fn decode_json_slow_path(signature: &ModelSignature, body: &[u8]) -> 
     }
 }
 
-/// A body while it is read; as with [`DenseArrayReader`], what is wrong is kept here.
+/// A body that is being read. As with [`DenseArrayReader`], the error is stored here.
 struct JsonInputReader<'s> {
     signature: &'s ModelSignature,
     inputs: Vec<PredictionInput>,
     error: Option<DecodeError>,
-    /// Where the parser stopped, for errors of its own.
+    /// The position at which the parser stopped, for syntax errors.
     place: String,
 }
 
@@ -417,7 +419,7 @@ impl<'s> JsonInputReader<'s> {
         self.fail(DecodeError::Unexpected { place: "body".to_owned(), expected, got: got.into() })
     }
 
-    /// Reads the value of `find_input` with `read`.
+    /// Reads the value of `port` with `read`.
     fn read_input<E: Error>(
         &mut self,
         port: &'s Port,
@@ -436,7 +438,7 @@ impl<'s> JsonInputReader<'s> {
         Ok(())
     }
 
-    /// The input that is meant by a bare value.
+    /// Returns the input that a bare value is for.
     fn sole_input<E: Error>(&mut self, got: &str) -> Result<&'s Port, E> {
         match self.signature.only_input() {
             Some(port) => Ok(port),

@@ -1,4 +1,4 @@
-//! Nested JSON arrays of numbers, or texts, as dense bytes, read in one pass without a tree in between.
+//! Reads nested JSON arrays of numbers or texts into dense bytes in one pass, without an intermediate tree.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
@@ -8,16 +8,16 @@ use super::text_codec;
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 use saggar_plugin::ModelPort as Port;
 
-/// One input while its value is read. What is wrong with it is kept here, because serde's errors carry text only.
+/// One input while its value is read. The error is stored here, because serde's errors contain only text.
 pub(super) struct DenseArrayReader<'p> {
     port: &'p Port,
-    /// Indices of the place that is read.
+    /// Indices of the current position.
     path: Vec<usize>,
-    /// The length that arrays at each depth have, once one has ended.
+    /// The length of the arrays at each depth, once one has ended.
     dims: Vec<usize>,
-    /// Lengths are set from the inside out; these are the depths that have one.
+    /// Whether each depth has a length. Lengths are set from the innermost array outward.
     has_length: [bool; JSON_DEPTH_MAX],
-    /// How deep numbers stand, once there was one.
+    /// The depth of the numbers, once one was read.
     depth: Option<usize>,
     bytes: Vec<u8>,
     error: Option<DecodeError>,
@@ -36,18 +36,18 @@ impl<'p> DenseArrayReader<'p> {
         }
     }
 
-    /// What is wrong with the value, where something is.
+    /// Takes the error, if there was one.
     pub(super) fn take_error(&mut self) -> Option<DecodeError> {
         self.error.take()
     }
 
-    /// The place that is read: `image[3][2]`.
+    /// Returns the current position, such as `image[3][2]`.
     pub(super) fn current_place(&self) -> String {
         let indices: String = self.path.iter().map(|index| format!("[{index}]")).collect();
         format!("{}{indices}", self.port.name)
     }
 
-    /// The input, where the value has the item's shape, or is a batch of such.
+    /// Returns the input if the value has the item's shape or is a batch of items.
     pub(super) fn finish(self) -> Result<PredictionInput, DecodeError> {
         let rank = self.has_length.iter().take_while(|&&set| set).count();
         match (PredictionInput::new(self.port, &self.dims[..rank], self.bytes), self.port.text_bytes_max()) {
@@ -85,7 +85,7 @@ impl<'p> DenseArrayReader<'p> {
             || self.unexpected(expected_range(self.port.item.dtype), got.to_string())
     }
 
-    /// A string as the innermost array of a port whose texts have at most `bytes_max` bytes.
+    /// Appends a string as the innermost array of a port whose texts have at most `bytes_max` bytes.
     fn push_text(&mut self, bytes_max: usize, text: &str) -> bool {
         if self.depth.is_some_and(|numbers| numbers == self.path.len()) {
             return self.unexpected("a number, as beside it", "a string");
@@ -133,11 +133,11 @@ impl<'p> DenseArrayReader<'p> {
     }
 }
 
-/// Reads one value into it.
+/// Reads one value into the reader.
 pub(super) struct DenseValueSeed<'d, 'p>(pub(super) &'d mut DenseArrayReader<'p>);
 
 impl DenseValueSeed<'_, '_> {
-    /// Ends the parse where something is wrong; the reason is in [`DenseArrayReader`].
+    /// Aborts the parse if `ok` is false. The error is in [`DenseArrayReader`].
     fn ok_or_abort<E: Error>(ok: bool) -> Result<(), E> {
         if ok { Ok(()) } else { Err(E::custom("refused")) }
     }

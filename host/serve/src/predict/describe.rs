@@ -1,5 +1,5 @@
-//! `GET` where predictions are posted: what the model takes and gives, and inputs to begin with, for whoever opens the
-//! address that `saggar run --mode serve` prints.
+//! `GET` on the prediction routes: describes the model's inputs and outputs with an example body, for people who open
+//! the URL that `saggar run --mode serve` prints.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::limits::EXAMPLE_ELEMENTS_MAX;
 use crate::models::LiveVersion;
 
-/// `GET /predict`: the default model.
+/// `GET /predict`: describes the default model.
 pub(crate) async fn describe_default(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     Ok(Json(describe_version(&*app.models().find_live(None)?)))
 }
@@ -37,7 +37,7 @@ fn describe_version(serving: &LiveVersion) -> Value {
     })
 }
 
-/// A body that can be posted: defaults, empty texts, and zeros. Null where that would be long.
+/// Returns an example body of defaults, empty texts and zeros, or null if it would be long.
 fn example_body(signature: &ModelSignature) -> Value {
     let elements = signature.inputs.iter().fold(0usize, |sum, port| sum.saturating_add(port.item.shape.elements()));
     if elements > EXAMPLE_ELEMENTS_MAX {

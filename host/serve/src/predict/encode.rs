@@ -1,4 +1,4 @@
-//! From a model's outputs to JSON: a flat object by output name, without a tree in between.
+//! Encodes a model's outputs as JSON: a flat object keyed by output name, without an intermediate tree.
 
 use std::fmt::Write;
 
@@ -10,25 +10,26 @@ use super::decode::PredictionTensor;
 use super::text_codec;
 use saggar_plugin::{ModelPort as Port, ModelSignature};
 
-/// A model answered something that its signature does not promise.
+/// An output of a model that does not match its signature.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("output {name}: expected {expected}, the plugin gave {got}")]
 pub struct EncodeError {
     /// The output.
     pub name: String,
-    /// What the signature says.
+    /// The output in the signature.
     pub expected: String,
-    /// What came.
+    /// The output that the plugin returned.
     pub got: String,
 }
 
-/// The outputs as a JSON object. `items` is the batch that was asked for, or none for one item.
+/// Encodes the outputs as a JSON object. `items` is the requested batch size, or `None` for one item without a batch
+/// dimension.
 ///
-/// Floats are printed with as many digits as bring the same float back; what JSON has no word for is `null`. A `class`
-/// output whose classes have names of their own gets a second entry, `<name>_name`. A `text` output is a string.
+/// Floats are printed with the fewest digits that parse to the same float. NaN and infinities become `null`. A `class`
+/// output with named classes gets a second entry, `<name>_name`. A `text` output is a string.
 ///
 /// # Errors
-/// Where outputs are missing or of another type or shape than the signature promises.
+/// Returns `EncodeError` if outputs are missing or their type or shape differs from the signature.
 pub fn encode_json(
     signature: &ModelSignature,
     outputs: &[PredictionTensor],
@@ -44,7 +45,7 @@ pub fn encode_json(
         }
         push_string(&mut text, &port.name);
         text.push(':');
-        // Without a batch around the item the leading dimension, which is 1, is left out.
+        // Without a batch dimension in the request, the leading dimension of 1 is omitted.
         let dims = &output.descriptor.shape.dims()[usize::from(items.is_none())..];
         if let Some(bytes_max) = port.text_bytes_max() {
             let item = |at: usize| &output.bytes[at * bytes_max..][..bytes_max];
@@ -74,9 +75,10 @@ pub fn encode_json(
     Ok(text)
 }
 
-/// A piece of an output as a JSON object: its name and its elements, and the item's number where a batch was asked for.
+/// Encodes a chunk of an output as a JSON object with its name and elements, and the item's number if a batch was
+/// requested.
 ///
-/// Numbers have the shape that the plugin gave them.
+/// The elements have the shape that the plugin passed.
 pub(super) fn encode_piece(port: &Port, item: Option<usize>, shape: &Shape, bytes: &[u8]) -> String {
     let elements = ElementReader { dtype: port.item.dtype, bytes };
     let push =
@@ -84,7 +86,7 @@ pub(super) fn encode_piece(port: &Port, item: Option<usize>, shape: &Shape, byte
     encode_piece_with(port, item, push)
 }
 
-/// A piece of a text, as [`encode_piece`].
+/// Encodes a chunk of a text as [`encode_piece`] does.
 pub(super) fn encode_text_piece(port: &Port, item: Option<usize>, text: &str) -> String {
     encode_piece_with(port, item, |json| push_string(json, text))
 }
@@ -101,7 +103,7 @@ fn encode_piece_with(port: &Port, item: Option<usize>, push: impl FnOnce(&mut St
     json
 }
 
-/// The output of a port, if it has the type and shape that `items` items have by the signature.
+/// Returns the output of a port if its type and shape match the signature for `items` items.
 pub(crate) fn checked_output<'o>(
     port: &Port,
     output: Option<&'o PredictionTensor>,
@@ -118,7 +120,7 @@ pub(crate) fn checked_output<'o>(
     Ok(output)
 }
 
-/// Whether the classes have names that say more than their numbers.
+/// Returns whether the classes have names other than their numbers.
 fn has_class_names(port: &Port) -> bool {
     let is_number = |(at, class): (usize, &String)| *class == at.to_string();
     port.semantics.as_deref() == Some("class")
@@ -126,7 +128,7 @@ fn has_class_names(port: &Port) -> bool {
         && !port.classes.iter().enumerate().all(is_number)
 }
 
-/// Writes elements from `element_bytes` on, in brackets by `dims`.
+/// Writes elements starting at `at`, nested in brackets by `dims`.
 fn push_nested(text: &mut String, dims: &[usize], at: &mut usize, push: &mut impl FnMut(&mut String, usize)) {
     let Some((&length, inner)) = dims.split_first() else {
         push(text, *at);
@@ -172,7 +174,7 @@ impl ElementReader<'_> {
         written.expect("a string takes whatever is written");
     }
 
-    /// The element as an index; past every list where it is negative.
+    /// Returns the element as an index. Negative values map to an index beyond any list.
     fn element_as_index(self, at: usize) -> usize {
         let index = match self.dtype {
             DType::F32 | DType::F16 => None,
@@ -189,7 +191,7 @@ impl ElementReader<'_> {
 
 fn push_float(text: &mut String, value: f32) {
     if value.is_finite() {
-        // `Debug` is the shortest form that reads back as the same float, with an exponent where that is shorter.
+        // `Debug` prints the shortest text that parses to the same float, with an exponent if that is shorter.
         write!(text, "{value:?}").expect("a string takes whatever is written");
     } else {
         text.push_str("null");
@@ -197,7 +199,7 @@ fn push_float(text: &mut String, value: f32) {
 }
 
 pub(crate) fn push_string(text: &mut String, string: &str) {
-    // Names, mostly: nothing in them to escape.
+    // The fast path for strings without escapes, such as names.
     if string.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         text.push('"');
         text.push_str(string);

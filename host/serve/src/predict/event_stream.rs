@@ -1,9 +1,9 @@
-//! Answers that go out in pieces, as server-sent events: `piece` for what a plugin sends ahead, then `done` with the whole
-//! answer, or `error`.
+//! Streaming responses as server-sent events: `piece` for each chunk that the plugin sends early, then `done` with the
+//! whole response, or `error`.
 //!
-//! The head goes out with the first piece, so a prediction that fails before it is answered with its status like any
-//! other. Events wait in a bounded queue: while it is full the plugin waits, until its deadline. Once the client is gone
-//! the plugin is told so. Source of the form: WHATWG HTML, server-sent events.
+//! The response head is sent with the first chunk, so a prediction that fails before that gets an error status like any
+//! other. Events wait in a bounded queue. While it is full the plugin blocks, until its deadline. When the client
+//! disconnects, the plugin is notified. Source of the format: WHATWG HTML, server-sent events.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -34,10 +34,10 @@ use crate::request_middleware::RequestId;
 
 const EVENT_STREAM_TYPE: &str = "text/event-stream";
 
-/// Computes, and answers with events once there is a first one.
+/// Computes the prediction and responds with events once there is a first one.
 ///
 /// # Errors
-/// Whatever goes wrong before it.
+/// Returns any error that occurs before the first event.
 pub(super) async fn respond_with_events(
     call: PredictionCall,
     inputs: PredictionInputs,
@@ -47,7 +47,7 @@ pub(super) async fn respond_with_events(
     let warnings = inputs.warnings.clone();
     let (mut pieces, working) = spawn_streaming(call, inputs);
     let mut charge_later = None;
-    // There are pieces until the work lets go of their queue.
+    // The channel yields chunks until the task drops its sender.
     let body = match pieces.recv().await {
         Some(first) => event_body(first, pieces, working, id),
         None => {
@@ -68,7 +68,7 @@ pub(super) async fn respond_with_events(
     Ok(response)
 }
 
-/// Computes in a task of its own: pieces as JSON until it is done, and the task.
+/// Computes in a separate task. Returns the channel of chunks as JSON, and the task.
 pub(crate) fn spawn_streaming(
     call: PredictionCall,
     inputs: PredictionInputs,
@@ -82,37 +82,38 @@ pub(crate) fn spawn_streaming(
         queue,
         runtime: Handle::current(),
     };
-    // With the set goes its task: where nobody reads the answer any more, nobody computes it either.
+    // Dropping the set aborts its task: if nothing reads the response, the computation stops.
     let mut working = JoinSet::new();
     working.spawn(run_streaming(call, inputs, Arc::new(sink)));
     (pieces, working)
 }
 
-/// What computes; it gives the whole answer as JSON.
+/// The computing task. It returns the whole response as JSON.
 pub(crate) type StreamingTask = JoinSet<Result<EncodedPrediction, ApiError>>;
 
-/// The whole answer as JSON, and the memory that is charged for it.
+/// The whole response as JSON, and its memory charge.
 #[derive(Debug)]
 pub(crate) struct EncodedPrediction {
     pub(crate) json: String,
     charge: MemoryCharge,
 }
 
-/// The whole answer.
+/// Waits for the whole response.
 ///
 /// # Errors
-/// Whatever went wrong.
+/// Returns the error of the task.
 pub(crate) async fn wait_for_response(mut work: StreamingTask) -> Result<EncodedPrediction, ApiError> {
     let lost = |cause: String| ApiError::Internal { cause: format!("predicting: {cause}") };
     let ended = work.join_next().await.ok_or_else(|| lost("the task is gone".to_owned()))?;
     ended.map_err(|error| lost(error.to_string()))?
 }
 
-/// Every piece as it comes, and the end. Dropping it, as when the client is gone, tells the plugin to give up.
+/// Returns a body that streams every chunk and the final event. Dropping it, as when the client disconnects, cancels
+/// the plugin's call.
 fn event_body(first: String, mut pieces: mpsc::Receiver<String>, work: StreamingTask, id: RequestId) -> Body {
     let later = stream::poll_fn(move |context| pieces.poll_recv(context));
     let pieces = stream::iter([first]).chain(later).map(|json| format_event("piece", &json));
-    // Kept until the stream is dropped: the client may take its time for the last event.
+    // Held until the stream is dropped, because the client can read the last event slowly.
     let kept = Arc::new(Mutex::new(None));
     let charge_of_end = Arc::clone(&kept);
     let end = stream::once(async move {
@@ -121,7 +122,7 @@ fn event_body(first: String, mut pieces: mpsc::Receiver<String>, work: Streaming
                 *charge_of_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(charge);
                 format_event("done", &json)
             }
-            // The head is out already, so the status has nowhere to go.
+            // The head is already sent, so the status cannot be reported.
             Err(error) => format_event("error", &error.body().json(&id.0)),
         }
     });
@@ -131,12 +132,12 @@ fn event_body(first: String, mut pieces: mpsc::Receiver<String>, work: Streaming
     }))
 }
 
-/// JSON has no line breaks outside of its strings, and escapes those inside.
+/// Formats an event. JSON has no line breaks outside strings, and escapes those inside.
 fn format_event(name: &str, json: &str) -> String {
     format!("event: {name}\ndata: {json}\n\n")
 }
 
-/// Computes and encodes. Whether the client is still there shows at the next piece, which tells the plugin.
+/// Computes and encodes. A disconnected client is detected at the next chunk, which notifies the plugin.
 async fn run_streaming(
     call: PredictionCall,
     inputs: PredictionInputs,
@@ -150,27 +151,27 @@ async fn run_streaming(
     Ok(EncodedPrediction { json, charge })
 }
 
-/// Makes events of pieces, on the thread that predicts.
+/// A sink that converts chunks to events, on the thread that predicts.
 #[derive(Debug)]
 struct PieceEventSink {
     serving: Arc<LiveVersion>,
-    /// The batch that was asked for, or none for one item.
+    /// The requested batch size, or `None` for one item without a batch dimension.
     items: Option<usize>,
-    /// When the answer must be whole.
+    /// The deadline of the whole response.
     until: Instant,
-    /// Characters that have not come to their end, by output and item.
+    /// Incomplete characters at the end of chunks, by output and item.
     texts: Mutex<BTreeMap<(usize, usize), Utf8StreamDecoder>>,
     queue: mpsc::Sender<String>,
     runtime: Handle,
 }
 
 impl PieceEventSink {
-    /// The number of an item as clients see it: none where there is no batch.
+    /// Returns the item number as clients see it, or `None` without a batch dimension.
     fn client_item_number(&self, item: usize) -> Option<usize> {
         self.items.map(|_| item)
     }
 
-    /// Queues an event, and waits for room until then.
+    /// Queues an event. Waits for space in the queue until `until`.
     fn send_event(&self, json: String, until: Instant) -> Result<(), SendPieceError> {
         match self.queue.try_send(json) {
             Ok(()) => Ok(()),
@@ -186,7 +187,7 @@ impl PieceEventSink {
         }
     }
 
-    /// Sends what is left of texts that ended within a character.
+    /// Sends the rest of texts that ended within a character.
     async fn send_remaining_text(&self) {
         let texts = std::mem::take(&mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner));
         let outputs = &self.serving.predictor().signature().outputs;
@@ -195,7 +196,7 @@ impl PieceEventSink {
             let Some(port) = outputs.get(output).filter(|_| !rest.is_empty()) else { continue };
             let json = encode::encode_text_piece(port, self.client_item_number(item), &rest);
             if timeout_at(self.until.into(), self.queue.send(json)).await.is_err() {
-                // The whole answer has it too.
+                // The final response contains it too.
                 return;
             }
         }

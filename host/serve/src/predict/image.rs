@@ -1,8 +1,8 @@
-//! Pictures: PNG and JPEG to the item of an `image` port, and an item of one to PNG.
+//! Conversion of images: PNG and JPEG to an item of an `image` port, and such an item to PNG.
 //!
-//! Colours become grey by ITU-R BT.601 weights, grey becomes three equal channels, transparent pixels are laid on
-//! black, 16 bits become 8. A picture of another size is resized, each axis by itself: shrunk by the mean over the area
-//! of each pixel, enlarged by linear interpolation between pixel centres.
+//! Colours are converted to grey with ITU-R BT.601 weights, and grey to three equal channels. Transparent pixels are
+//! composited over black, and 16 bits are reduced to 8. An image of another size is resized per axis: shrunk by
+//! averaging over the area of each pixel, enlarged by linear interpolation between pixel centres.
 
 use png::{BitDepth, ColorType};
 use saggar_store::image_decoder::{self, DecodedImage, ImageDecodeError, ImageFormat};
@@ -14,35 +14,35 @@ use saggar_plugin::{ModelPort as Port, ModelSignature};
 
 use super::decode::PredictionTensor;
 
-/// Bytes of a picture's pixels in memory: four channels each.
+/// Bytes of an image's decoded pixels, with four channels each.
 const PIXELS_BYTES_MAX: usize = 4 * IMAGE_PIXELS_MAX as usize;
-/// How many times as long as the model's a side of a picture may be before its client is told that it was shrunk.
+/// Ratio of an image's side to the model's from which on the client is warned that the image was shrunk.
 const SHRINK_FACTOR_MAX: usize = 4;
-/// How many times as wide, compared to its height, a picture may be as the model's, or the other way round.
+/// Ratio between the aspect ratios of an image and the model's input from which on the client is warned.
 const STRETCH_FACTOR_MAX: f64 = 1.5;
 
-/// Why a picture cannot be taken.
+/// The reason for which an image cannot be used.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ImageError {
-    /// Another format.
+    /// The format is not supported.
     #[error("{name}: expected a PNG or a JPEG, got {got}")]
     NotPicture {
         /// The input.
         name: String,
-        /// What the bytes look like.
+        /// The detected format.
         got: &'static str,
     },
-    /// A file that cannot be read to its end.
+    /// The file cannot be decoded completely.
     #[error("{name}: the {format} cannot be read: {reason}")]
     Broken {
         /// The input.
         name: String,
-        /// What it begins like.
+        /// The format of its first bytes.
         format: ImageFormat,
-        /// The decoder's words.
+        /// The decoder's message.
         reason: String,
     },
-    /// Too many pixels.
+    /// The image has too many pixels.
     #[error("{name}: the picture has {width} x {height} pixels, at most {IMAGE_PIXELS_MAX} are taken")]
     TooLarge {
         /// The input.
@@ -52,7 +52,7 @@ pub enum ImageError {
         /// Its height.
         height: usize,
     },
-    /// A batch of pictures where a PNG holds one.
+    /// A batch of several images, while a PNG holds only one.
     #[error("{name}: a PNG holds one picture, and the batch has {items}; ask for JSON, or for one at a time")]
     OneAtATime {
         /// The output.
@@ -60,25 +60,26 @@ pub enum ImageError {
         /// Items of the batch.
         items: usize,
     },
-    /// The input takes no pictures.
+    /// The input does not accept images.
     #[error("{name}: takes {item}, not a picture")]
     NotImage {
         /// The input.
         name: String,
-        /// What it takes.
+        /// The expected item.
         item: String,
     },
 }
 
-/// The first output that is a picture.
+/// Returns the first output that is an image.
 pub(super) fn image_output(signature: &ModelSignature) -> Option<&Port> {
     signature.outputs.iter().find(|port| image_geometry(port).is_some())
 }
 
-/// The picture that a model made, as a PNG. `items` is the batch that was asked for, or none for one item.
+/// Encodes a model's image output as a PNG. `items` is the requested batch size, or `None` for one item without a batch
+/// dimension.
 ///
 /// # Errors
-/// `OneAtATime` for a batch of several; `Broken` where the plugin's output is none.
+/// Returns `OneAtATime` for a batch of several items, or `Broken` if the plugin's output is not an image.
 pub(super) fn encode_png(
     signature: &ModelSignature,
     outputs: &[PredictionTensor],
@@ -107,12 +108,12 @@ pub(super) fn encode_png(
     Ok(file)
 }
 
-/// Whether these are the first bytes of a picture that is read.
+/// Returns whether these are the first bytes of a supported image format.
 pub fn is_image(bytes: &[u8]) -> bool {
     ImageFormat::detect(bytes).is_some()
 }
 
-/// Height, width and channels of a port that takes pictures.
+/// Returns height, width and channels of a port that accepts images, else `None`.
 pub fn image_geometry(port: &Port) -> Option<(usize, usize, usize)> {
     if port.semantics.as_deref() != Some("image") || port.item.dtype != DType::U8 {
         return None;
@@ -124,19 +125,19 @@ pub fn image_geometry(port: &Port) -> Option<(usize, usize, usize)> {
     }
 }
 
-/// An item made of a picture.
+/// An item decoded from an image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageItem {
-    /// As the port takes it.
+    /// The bytes as the port expects them.
     pub bytes: Vec<u8>,
-    /// What its client should know about how it was made: that most of the picture was lost, or its proportions.
+    /// A warning to the client that most of the image's detail or its proportions were lost.
     pub warning: Option<String>,
 }
 
-/// The pixels of a PNG or JPEG as an item of `port`.
+/// Decodes a PNG or JPEG into an item of `port`.
 ///
 /// # Errors
-/// [`ImageError`]. No more than `IMAGE_PIXELS_MAX` pixels are ever decoded, whatever the file says.
+/// Returns [`ImageError`]. Never decodes more than `IMAGE_PIXELS_MAX` pixels, whatever the file declares.
 pub fn decode_image(port: &Port, bytes: &[u8]) -> Result<ImageItem, ImageError> {
     let name = || port.name.clone();
     let Some((height, width, channels)) = image_geometry(port) else {
@@ -164,7 +165,7 @@ pub fn decode_image(port: &Port, bytes: &[u8]) -> Result<ImageItem, ImageError> 
     Ok(ImageItem { bytes, warning })
 }
 
-/// What to say of a picture of this width and height that the model takes in another one.
+/// Returns a warning if resizing an image of width and height `from` to `to` loses much.
 fn resize_warning(name: &str, from: (usize, usize), to: (usize, usize)) -> Option<String> {
     let is_shrunk = from.0 > SHRINK_FACTOR_MAX * to.0 || from.1 > SHRINK_FACTOR_MAX * to.1;
     let stretching = (from.0 * to.1) as f64 / (from.1 * to.0).max(1) as f64;
@@ -191,7 +192,7 @@ fn guess_format(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Pixels, row by row, channels side by side, 0 to 255.
+/// Pixels in row-major order with interleaved channels, values 0 to 255.
 struct FloatPixels {
     channels: usize,
     values: Vec<f32>,
@@ -210,7 +211,7 @@ fn composite_over_black(samples: &[u8], colours: usize) -> Vec<f32> {
 }
 
 impl FloatPixels {
-    /// Transparent pixels are laid on black.
+    /// Converts an image to floats. Transparent pixels are composited over black.
     fn from_picture(picture: &DecodedImage) -> FloatPixels {
         let (channels, values) = match picture.channels {
             2 => (1, composite_over_black(&picture.pixels, 1)),
@@ -254,7 +255,7 @@ fn resample(values: &[f32], from: usize, inner: usize, outer: usize, to: usize) 
     resized
 }
 
-/// Which of `from` pixels make up pixel `at` of `to`, and how much of it each; the sum is 1.
+/// Returns the pixels of `from` that contribute to pixel `at` of `to`, with weights whose sum is 1.
 fn resample_weights(from: usize, to: usize, at: usize) -> Vec<(usize, f32)> {
     let scale = from as f64 / to as f64;
     if scale <= 1.0 {

@@ -1,7 +1,7 @@
-//! Plain JSON, read fast: arrays of short decimal numbers, straight into a tensor's bytes.
+//! The fast path for plain JSON: arrays of short decimal numbers are parsed directly into a tensor's bytes.
 //!
-//! What is plain is read here as [`decode`](super::decode) would read it, bit for bit, in a fraction of the time. Whatever
-//! is not — escapes, long numbers, mistakes — is not read at all, and goes the other way, which says what is wrong with it.
+//! Plain JSON is decoded to the same bits as by [`decode`](super::decode) in a fraction of the time. Anything else —
+//! escapes, long numbers, errors — is rejected here and decoded by the slow path, which reports errors.
 
 use saggar_plugin::ModelSignature;
 use saggar_tensor::DType;
@@ -12,13 +12,14 @@ use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 /// A rectangular array of numbers, or one number.
 #[derive(Debug, PartialEq)]
 struct PlainNumberArray {
-    /// Lengths from the outermost in; empty for a number.
+    /// Lengths from the outermost dimension inward. Empty for a number.
     dims: Vec<usize>,
     /// Dense little-endian elements.
     bytes: Vec<u8>,
 }
 
-/// The inputs in a body that is plain throughout: an object keyed by input, or the value of the one input that is needed.
+/// Decodes a body that is plain throughout: an object keyed by input, or the value of the only required input. Returns
+/// `None` if it is not plain.
 pub(super) fn decode_plain_json(signature: &ModelSignature, body: &[u8]) -> Option<PredictionInputs> {
     let mut text = PlainJsonReader { bytes: body, at: 0 };
     text.skip_whitespace();
@@ -50,11 +51,11 @@ struct PlainJsonReader<'t> {
     at: usize,
 }
 
-/// The shape of an array while it is read. Lengths are set from the inside out.
+/// The shape of an array while it is read. Lengths are set from the innermost array outward.
 #[derive(Default)]
 struct PlainArrayShape {
     dims: [usize; JSON_DEPTH_MAX],
-    /// How deep numbers stand, once there was one.
+    /// The depth of the numbers, once one was read.
     depth: Option<usize>,
 }
 
@@ -76,7 +77,7 @@ impl<'t> PlainJsonReader<'t> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// Whether the next byte is this one, which then is read. None at the end.
+    /// Consumes the next byte if it is `byte`. Returns whether it was, or `None` at the end.
     #[inline]
     fn consume_if(&mut self, byte: u8) -> Option<bool> {
         let is = self.peek()? == byte;
@@ -84,7 +85,7 @@ impl<'t> PlainJsonReader<'t> {
         Some(is)
     }
 
-    /// A string without escapes.
+    /// Reads a string without escapes.
     fn read_plain_string(&mut self) -> Option<&'t [u8]> {
         self.expect(b'"')?;
         let rest = &self.bytes[self.at..];
@@ -140,7 +141,7 @@ impl<'t> PlainJsonReader<'t> {
         loop {
             self.skip_whitespace();
             if shape.depth == Some(depth + 1) {
-                // Where numbers are known to stand, anything else ends it.
+                // At the known depth of numbers, anything else ends the fast path.
                 bytes.extend_from_slice(&element(self.read_number()?)?);
             } else {
                 self.read_nested(shape, depth + 1, bytes, element)?;
@@ -160,7 +161,7 @@ impl<'t> PlainJsonReader<'t> {
         Some(())
     }
 
-    /// A number of at most 19 digits, without an exponent.
+    /// Reads a number of at most 19 digits, without an exponent.
     #[inline]
     fn read_number(&mut self) -> Option<ShortDecimal> {
         let negative = self.consume_if(b'-')?;
@@ -210,14 +211,14 @@ struct ShortDecimal {
     fraction: usize,
 }
 
-/// Powers of ten that a double holds exactly.
+/// Powers of ten that a double represents exactly.
 const POWERS_OF_TEN: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
 
 impl ShortDecimal {
-    /// The nearest double: both numbers are held exactly, so dividing them rounds once (Clinger, 1990).
+    /// Returns the nearest double: both operands are exact, so the division rounds once (Clinger, 1990).
     #[inline]
     fn to_f64(self) -> Option<f64> {
         if self.digits >= 1 << 53 {
@@ -227,7 +228,7 @@ impl ShortDecimal {
         Some(if self.negative { -magnitude } else { magnitude })
     }
 
-    /// The number, where it has no fraction and is no negative zero.
+    /// Returns the number if it has no fraction and is not negative zero.
     #[inline]
     fn to_i64(self) -> Option<i64> {
         if self.fraction > 0 || (self.negative && self.digits == 0) {
@@ -265,7 +266,7 @@ mod tests {
     const TYPES: [DType; 8] =
         [DType::F32, DType::F16, DType::I64, DType::U64, DType::I32, DType::U32, DType::I8, DType::U8];
 
-    /// What is read is what the other way reads; gives whether it was read.
+    /// Returns whether the fast path accepted the body. Asserts that it then agrees with the slow path.
     fn agrees_with_slow_path(dtype: DType, dims: &[usize], body: &str) -> bool {
         let signature = signature(dtype, dims);
         let Some(inputs) = decode_plain_json(&signature, body.as_bytes()) else { return false };

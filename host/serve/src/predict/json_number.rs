@@ -1,9 +1,9 @@
-//! One number of JSON as one element of a tensor.
+//! Conversion of one JSON number to one element of a tensor.
 
 use saggar_tensor::DType;
 use saggar_tensor::interp::float16;
 
-/// A number as JSON writes it. A truth value counts as 0 or 1.
+/// A JSON number. A boolean counts as 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum JsonNumber {
     Integer(i128),
@@ -11,8 +11,8 @@ pub(crate) enum JsonNumber {
 }
 
 impl JsonNumber {
-    /// Appends the number as an element of `dtype`, little-endian. False where the type cannot hold it: out of its
-    /// range, or a fraction for a type of whole numbers. A whole number may be written as a float: `3.0`.
+    /// Appends the number as a little-endian element of `dtype`. Returns false if the type cannot hold it: out of
+    /// range, or a fraction for an integer type. An integer can be written as a float: `3.0`.
     pub(crate) fn push_element(self, dtype: DType, bytes: &mut Vec<u8>) -> bool {
         match dtype {
             DType::F32 => {
@@ -44,7 +44,7 @@ impl JsonNumber {
     fn push_integer<T: TryFrom<i128>, const N: usize>(self, bytes: &mut Vec<u8>, to_bytes: fn(T) -> [u8; N]) -> bool {
         let number = match self {
             JsonNumber::Integer(number) => number,
-            // 2^64 and beyond is past every type, so the cast's saturation is refused below.
+            // 2^64 and beyond exceeds every type, so a saturated cast is refused below.
             JsonNumber::Float(number) if number.fract() == 0.0 => number as i128,
             JsonNumber::Float(_) => return false,
         };
@@ -55,7 +55,7 @@ impl JsonNumber {
     }
 }
 
-/// What an element of this type may be, in words.
+/// Describes the valid range of an element of this type.
 pub(crate) fn expected_range(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "a number within ±3.4e38",

@@ -1,7 +1,7 @@
-//! JSON read piece by piece from its bytes, without a tree in between: for bodies whose numbers are many, and for finding
-//! the bytes of a part. Takes `NaN`, `Infinity` and `-Infinity` beside JSON's own numbers.
+//! A JSON tokenizer without an intermediate tree, for bodies with many numbers and for locating the bytes of a value.
+//! It accepts `NaN`, `Infinity` and `-Infinity` in addition to standard JSON numbers.
 //!
-//! Nothing here recurses, and nesting is bounded. What the values mean is elsewhere.
+//! Nothing here recurses, and nesting is bounded. The interpretation of the values is elsewhere.
 
 use std::borrow::Cow;
 
@@ -9,25 +9,25 @@ use thiserror::Error;
 
 use super::json_number::JsonNumber;
 
-/// Nesting that is skipped over; deeper than any input can be.
+/// Maximum nesting of a skipped value, which is deeper than any valid input.
 const SKIP_DEPTH_MAX: usize = 100;
 
-/// Where the bytes stop being JSON.
+/// A JSON syntax error.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("{reason} at offset: {offset}")]
 pub(crate) struct JsonSyntaxError {
-    /// What is wrong.
+    /// The problem.
     pub(crate) reason: &'static str,
-    /// The byte.
+    /// The byte offset.
     pub(crate) offset: usize,
 }
 
-/// A value, or the beginning of one.
+/// A value, or the start of one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum JsonToken<'b> {
-    /// `{`; its keys are to be read with [`JsonTokenizer::next_key`].
+    /// `{`. Its keys are read with [`JsonTokenizer::next_key`].
     Object,
-    /// `[`; its elements are announced by [`JsonTokenizer::next_element`].
+    /// `[`. Its elements are announced by [`JsonTokenizer::next_element`].
     Array,
     String(Cow<'b, str>),
     Number(JsonNumber),
@@ -35,12 +35,12 @@ pub(crate) enum JsonToken<'b> {
     Null,
 }
 
-/// A place in JSON text. Copies are places to come back to.
+/// A position in JSON text. A copy is a position to return to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JsonTokenizer<'b> {
     bytes: &'b [u8],
     at: usize,
-    /// Whether an object or array was just opened, so that no comma comes before what follows.
+    /// Whether an object or array was just opened, so that no comma precedes the next element.
     opened: bool,
 }
 
@@ -49,12 +49,12 @@ impl<'b> JsonTokenizer<'b> {
         JsonTokenizer { bytes, at: 0, opened: false }
     }
 
-    /// The byte that is read next.
+    /// Returns the offset of the next byte.
     pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
-    /// The bytes from `from` up to here.
+    /// Returns the bytes from `from` up to the current position.
     pub(crate) fn bytes_since(&self, from: usize) -> &'b [u8] {
         &self.bytes[from..self.at]
     }
@@ -63,7 +63,7 @@ impl<'b> JsonTokenizer<'b> {
         Err(JsonSyntaxError { reason, offset: self.at })
     }
 
-    /// The first byte of what comes next, white space aside.
+    /// Skips white space and returns the next byte.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         while let Some(&byte) = self.bytes.get(self.at) {
@@ -75,7 +75,7 @@ impl<'b> JsonTokenizer<'b> {
         None
     }
 
-    /// Reads a value, or the opening of an object or array.
+    /// Reads a value, or the start of an object or array.
     pub(crate) fn next_token(&mut self) -> Result<JsonToken<'b>, JsonSyntaxError> {
         match self.peek() {
             Some(b'{') => {
@@ -95,7 +95,7 @@ impl<'b> JsonTokenizer<'b> {
         }
     }
 
-    /// Whether another element of the array comes; reads the comma before it, or the array's end.
+    /// Returns whether the array has another element. Consumes the comma before it, or the array's end.
     #[inline]
     pub(crate) fn next_element(&mut self) -> Result<bool, JsonSyntaxError> {
         let first = std::mem::take(&mut self.opened);
@@ -113,7 +113,7 @@ impl<'b> JsonTokenizer<'b> {
         }
     }
 
-    /// The object's next key, up to its colon; none at the object's end.
+    /// Reads the object's next key and its colon. Returns `None` at the object's end.
     pub(crate) fn next_key(&mut self) -> Result<Option<Cow<'b, str>>, JsonSyntaxError> {
         let first = std::mem::take(&mut self.opened);
         match self.peek() {
@@ -136,11 +136,11 @@ impl<'b> JsonTokenizer<'b> {
         Ok(Some(key))
     }
 
-    /// Skips the next value and gives its bytes.
+    /// Skips the next value and returns its bytes.
     pub(crate) fn skip_value(&mut self) -> Result<&'b [u8], JsonSyntaxError> {
         self.peek();
         let from = self.at;
-        // One bit a level: whether it is an array.
+        // One entry per level: whether it is an array.
         let mut open: Vec<bool> = Vec::new();
         loop {
             match self.next_token()? {
@@ -169,7 +169,7 @@ impl<'b> JsonTokenizer<'b> {
         Ok(token)
     }
 
-    /// Reads a string, whose quote is next.
+    /// Reads a string. Its opening quote is the next byte.
     fn read_string(&mut self) -> Result<Cow<'b, str>, JsonSyntaxError> {
         let from = self.at + 1;
         let plain = self.bytes[from..].iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20);
@@ -183,7 +183,7 @@ impl<'b> JsonTokenizer<'b> {
             self.at = from + length + 1;
             return Ok(Cow::Borrowed(text));
         }
-        // Escapes are rare: the end is found, and serde reads them.
+        // Escapes are rare: the end is located here, and serde decodes them.
         let mut end = from + length;
         while self.bytes.get(end).is_some_and(|&byte| byte != b'"') {
             end += if self.bytes[end] == b'\\' { 2 } else { 1 };
@@ -199,8 +199,9 @@ impl<'b> JsonTokenizer<'b> {
 
     /// Reads a number.
     ///
-    /// Up to 19 digits are gathered in an integer. A fraction whose digits and power of ten are both exact in `f64` is their
-    /// exact quotient, rounded once; every other one is left to the standard library. Source: Clinger 1990, the fast path.
+    /// Up to 19 digits are accumulated in an integer. If the digits and the power of ten of a fraction are both exact
+    /// in `f64`, the result is their quotient, rounded once. All other numbers are parsed by the standard library.
+    /// Source: Clinger 1990, the fast path.
     pub(crate) fn read_number(&mut self) -> Result<JsonNumber, JsonSyntaxError> {
         const EXACT: [f64; 23] = [
             1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
@@ -232,11 +233,11 @@ impl<'b> JsonTokenizer<'b> {
             self.at += usize::from(matches!(self.bytes.get(self.at), Some(b'+' | b'-')));
             self.read_digits(&mut 0)?;
         }
-        // Past 19 digits the integer has wrapped around.
+        // Beyond 19 digits the integer has overflowed.
         let held = whole + decimals <= 19;
         if held && !exponent && decimals == 0 {
             let number = i128::from(digits);
-            // A negative zero is a float's.
+            // A negative zero is a float.
             if !(negative && digits == 0) {
                 return Ok(JsonNumber::Integer(if negative { -number } else { number }));
             }
@@ -255,7 +256,7 @@ impl<'b> JsonTokenizer<'b> {
         text.parse().map(JsonNumber::Float).or_else(|_| self.syntax_error("Invalid value."))
     }
 
-    /// At least one digit, added to those before.
+    /// Reads at least one digit and appends it to the previous ones.
     #[inline]
     fn read_digits(&mut self, digits: &mut u64) -> Result<(), JsonSyntaxError> {
         let begin = self.at;
@@ -321,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Every float that is printed is read back.
+    /// Every printed float parses to the same value.
     #[test]
     fn printed_floats_are_read_back() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;

@@ -1,7 +1,7 @@
-//! `X-Saggar-Keep-Alive`: how long the model of a prediction is to stay loaded when nobody asks for it.
+//! `X-Saggar-Keep-Alive`: the idle time for which the model of a prediction stays loaded.
 //!
-//! Whoever may predict may have a model stay longer. To have it unloaded sooner than its settings say is to unload it, and
-//! takes the rights to do that.
+//! Every client that can predict can extend the time. A time shorter than the model's configuration amounts to
+//! unloading the model, and requires that right.
 
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
@@ -14,10 +14,10 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::models::model_config::KeepAlive;
 
-/// The header.
+/// The header's name.
 const KEEP_ALIVE: &str = "x-saggar-keep-alive";
 
-/// What a client says of how long a model stays, and who says it.
+/// The keep-alive time that a client requests, and the client.
 #[derive(Debug)]
 pub(crate) struct KeepAliveOverride {
     time: KeepAlive,
@@ -25,19 +25,20 @@ pub(crate) struct KeepAliveOverride {
 }
 
 impl KeepAliveOverride {
-    /// What the head of a request says, or `None` where it has no such header.
+    /// Reads the header of a request. Returns `None` if it is absent.
     ///
     /// # Errors
-    /// `Parameter` where the header has no time.
+    /// Returns `Parameter` if the header is not a valid time.
     pub(crate) fn from_request(parts: &Parts) -> Result<Option<KeepAliveOverride>, ApiError> {
         let Some(value) = parts.headers.get(KEEP_ALIVE) else { return Ok(None) };
         Ok(Some(KeepAliveOverride { time: parse_keep_alive(value)?, actor: Actor::from_extensions(&parts.extensions) }))
     }
 
-    /// Has the model stay for that long from now on.
+    /// Sets the model's keep-alive time.
     ///
     /// # Errors
-    /// `Refused` where that is shorter than the model's settings say and who asks may not unload it.
+    /// Returns `Refused` if the time is shorter than the configured one and the client has no right to unload the
+    /// model.
     pub(crate) async fn apply(self, app: &AppState, model: &str) -> Result<(), ApiError> {
         let KeepAliveOverride { time, actor } = self;
         if time.is_shorter_than(app.models().status(model)?.config.keep_alive) {

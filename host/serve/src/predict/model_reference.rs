@@ -1,21 +1,21 @@
-//! Which model a request means, and which of its versions.
+//! References to a model and one of its versions in requests.
 
 use std::fmt;
 
 use crate::error::ApiError;
 
-/// A version of a model, as a client names it.
+/// A version of a model, as named by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersionSelector {
-    /// The one that default requests get.
+    /// The version that default requests get.
     Default,
-    /// This one.
+    /// The version of this number.
     Version(u64),
-    /// The one that this name points to: `stable`, `canary`.
+    /// The version that this alias points to, such as `stable` or `canary`.
     Alias(String),
 }
 
-/// A model and one of its versions, as a client names them: `digits`, `digits@3`, `digits@canary`.
+/// A model and one of its versions, as named by a client: `digits`, `digits@3`, `digits@canary`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelReference {
     /// The model.
@@ -25,15 +25,15 @@ pub struct ModelReference {
 }
 
 impl ModelReference {
-    /// The version of `model` that default requests get.
+    /// Returns a reference to the default version of `model`.
     pub fn default_version_of(model: &str) -> ModelReference {
         ModelReference { model: model.to_owned(), version: VersionSelector::Default }
     }
 
-    /// `name`, `name@version` or `name@alias`.
+    /// Parses `name`, `name@version` or `name@alias`.
     ///
     /// # Errors
-    /// `Parameter` where what follows the `@` can be neither a version nor an alias.
+    /// Returns `Parameter` if the part after `@` is neither a version nor a valid alias.
     pub fn parse(text: &str) -> Result<ModelReference, ApiError> {
         let Some((model, which)) = text.split_once('@') else { return Ok(ModelReference::default_version_of(text)) };
         Ok(ModelReference { model: model.to_owned(), version: VersionSelector::parse(which)? })
@@ -41,10 +41,10 @@ impl ModelReference {
 }
 
 impl VersionSelector {
-    /// A version's number, or else an alias.
+    /// Parses a version number or an alias.
     ///
     /// # Errors
-    /// `Parameter` where it can be neither.
+    /// Returns `Parameter` if it is neither.
     pub fn parse(text: &str) -> Result<VersionSelector, ApiError> {
         if let Ok(version) = text.parse() {
             return Ok(VersionSelector::Version(version));
@@ -57,8 +57,8 @@ impl VersionSelector {
     }
 }
 
-/// Whether this may name an alias: 1 to 63 lower-case letters, digits, `_` and `-`, beginning with a letter. So no alias
-/// looks like a version.
+/// Returns whether this is a valid alias: 1 to 63 lower-case letters, digits, `_` and `-`, starting with a letter, so
+/// that no alias looks like a version.
 pub fn is_alias(text: &str) -> bool {
     let rest = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     text.len() <= 63 && text.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && text.bytes().all(rest)

@@ -1,5 +1,5 @@
-//! Paths that models declare: `POST /models/NAME/dim/0.5`, or `POST /dim/0.5` where the model is the default one. What
-//! stands in the path, and what the route gives by itself, are inputs like those of the body.
+//! Routes that models declare: `POST /models/NAME/dim/0.5`, or `POST /dim/0.5` for the default model. Values in the
+//! path and fixed values of the route are inputs, like those of the body.
 
 use axum::extract::{Path, Request, State};
 use axum::http::{Method, Uri};
@@ -13,12 +13,12 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::models::LiveVersion;
 
-/// A request by one of the model's own paths.
+/// The inputs of a request to a route that the model declares.
 #[derive(Debug)]
 pub(super) struct PathInputs {
-    /// The model's inputs but those that the path gives.
+    /// The signature without the inputs that the path sets.
     pub(super) rest: ModelSignature,
-    /// One item of each input that the path gives.
+    /// One item of each input that the path sets.
     pub(super) given: Vec<(String, Vec<u8>)>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) async fn predict_named_by_path(
     predict_by_path(&app, Some(&reference), &path, request).await
 }
 
-/// Any other path, which the default model may declare.
+/// Any other path, which the default model can declare.
 pub(crate) async fn predict_default_by_path(
     State(app): State<AppState>,
     request: Request,
@@ -43,7 +43,7 @@ pub(crate) async fn predict_default_by_path(
     }
     let decoded = text_codec::percent_decode(uri.path()).ok_or_else(|| no_route_error(&uri))?;
     let path = decoded.strip_prefix('/').unwrap_or(&decoded).to_owned();
-    // Where no model is ready, nobody declares anything.
+    // If no model is ready, no routes are declared.
     let Ok(serving) = app.models().find_live(None) else { return Err(no_route_error(&uri)) };
     if find_route(&serving, &path).is_none() {
         return Err(no_route_error(&uri));
@@ -75,10 +75,10 @@ async fn predict_by_path(
 }
 
 impl PathInputs {
-    /// What a request by `path` gives.
+    /// Returns the inputs that a request to `path` sets.
     ///
     /// # Errors
-    /// `NoRoute` where the model does not declare the path; whatever is wrong with a value in it.
+    /// Returns `NoRoute` if the model does not declare the path, or the error of a value in it.
     pub(super) fn from_path(serving: &LiveVersion, path: &str) -> Result<PathInputs, ApiError> {
         let signature = serving.predictor().signature();
         let segments = path_segments(path);
@@ -97,21 +97,21 @@ impl PathInputs {
         Ok(PathInputs { rest, given })
     }
 
-    /// Whether a request needs no body.
+    /// Returns whether a request needs no body.
     pub(super) fn needs_no_body(&self) -> bool {
         self.rest.inputs.iter().all(|port| port.default.is_some())
     }
 
-    /// The inputs of a request without a body.
+    /// Returns the inputs of a request without a body.
     ///
     /// # Errors
-    /// `Missing` for an input that the path does not give.
+    /// Returns `Missing` for an input that the path does not set.
     pub(super) fn without_body(&self) -> Result<PredictionInputs, ApiError> {
         Ok(PredictionInputs::new(&self.rest, Vec::new())?)
     }
 }
 
-/// An item of the port, as it stands in a path.
+/// Decodes an item of the port from a path segment.
 fn decode_path_item(port: &ModelPort, value: &str) -> Result<Vec<u8>, ApiError> {
     let input = match port.text_bytes_max() {
         Some(bytes_max) => PredictionInput::from_text(port, bytes_max, value.as_bytes())?,

@@ -1,6 +1,7 @@
-//! Numbers that JSON has no word for and that clients send all the same: `NaN`, `Infinity`, `-Infinity`.
+//! Non-finite numbers, which JSON does not support but clients send: `NaN`, `Infinity`, `-Infinity`.
 
-/// The text with such words in quotes, for a reader that takes them as strings; none where it has none outside of strings.
+/// Returns the text with such words in quotes, for a reader that accepts them as strings, or `None` if it contains none
+/// outside strings.
 pub(crate) fn quote_nonfinite(json: &[u8]) -> Option<Vec<u8>> {
     let mut quoted: Option<Vec<u8>> = None;
     let mut copied = 0;
@@ -30,7 +31,7 @@ pub(crate) fn quote_nonfinite(json: &[u8]) -> Option<Vec<u8>> {
 
 const NONFINITE_WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
 
-/// The number that a word stands for.
+/// Returns the number that a word denotes.
 pub(crate) fn parse_nonfinite(word: &str) -> Option<f64> {
     match word {
         "NaN" => Some(f64::NAN),
@@ -40,7 +41,7 @@ pub(crate) fn parse_nonfinite(word: &str) -> Option<f64> {
     }
 }
 
-/// The place after the string that begins at `at`.
+/// Returns the offset after the string that starts at `at`.
 fn string_end(json: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while at < json.len() && json[at] != b'"' {

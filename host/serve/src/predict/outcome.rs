@@ -1,4 +1,4 @@
-//! How predictions end, and how long their parts take, in metrics.
+//! Metrics of predictions: outcomes and durations of phases.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::error::ApiError;
 use crate::models::live_version::{LiveVersion, VersionLease};
 use crate::models::statistics::RequestTimings;
 
-/// A part of a prediction.
+/// A phase of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PredictionPhase {
     Decode,
@@ -19,10 +19,10 @@ pub(crate) enum PredictionPhase {
     Encode,
 }
 
-/// The names of the parts, in their order.
+/// The names of the phases, in their order.
 pub(crate) const PHASES: [&str; 4] = ["decode", "queue", "compute", "encode"];
 
-/// How a prediction ended.
+/// The outcome of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PredictionOutcome {
     Success,
@@ -71,14 +71,14 @@ impl PredictionOutcome {
     }
 }
 
-/// Counts one prediction when it is dropped: as cancelled, unless it was told another end. Holds its version until then, so
-/// that nothing counts for one that is drained.
+/// Counts one prediction when it is dropped, as cancelled unless another outcome was set. Holds its version until then,
+/// so that nothing is counted for a version that has been drained.
 #[derive(Debug)]
 pub(crate) struct PredictionRecord {
     lease: Arc<VersionLease>,
     began: Instant,
     outcome: PredictionOutcome,
-    /// Whether its inputs were fit for the model.
+    /// Whether its inputs were accepted and the model was called.
     is_computing: bool,
     timings: RequestTimings,
     items: usize,
@@ -106,7 +106,7 @@ impl PredictionRecord {
         &self.lease
     }
 
-    /// Observes how long a part took.
+    /// Observes the duration of a phase.
     pub(crate) fn observe_phase(&mut self, phase: PredictionPhase, time: Duration) {
         self.live_version().metrics().observe_phase(phase, time);
         match phase {
@@ -117,27 +117,27 @@ impl PredictionRecord {
         }
     }
 
-    /// Says that the model is asked: from now on it is a failure of its own where there is no answer.
+    /// Marks the prediction as computing. From now on, a missing answer counts as a failure.
     pub(crate) fn set_computing(&mut self) {
         self.is_computing = true;
     }
 
-    /// Says what was answered: how many items, and whether from the cache, where there is one.
+    /// Records the number of items in the answer, and whether it came from the cache if there is one.
     pub(crate) fn set_answer(&mut self, items: usize, cached: Option<bool>) {
         (self.items, self.cached) = (items, cached);
     }
 
-    /// Says how it ended.
+    /// Records the outcome.
     pub(crate) fn finish<T>(&mut self, metrics: &MetricsRegistry, result: &Result<T, ApiError>) {
         self.outcome = result.as_ref().map_or_else(PredictionOutcome::from_error, |_| PredictionOutcome::Success);
         if let Err(ApiError::Plugin(error)) = result {
-            // Enough of the digest to tell plugins apart, short enough for a label.
+            // Long enough a prefix of the digest to distinguish plugins, short enough for a label.
             count_plugin_fault(metrics, &self.live_version().origin.plugin.hex()[..12], error);
         }
     }
 }
 
-/// Counts a plugin's fault under its plugin.
+/// Counts a plugin's fault by plugin and kind.
 fn count_plugin_fault(metrics: &MetricsRegistry, plugin: &str, error: &PluginError) {
     let families = &metrics.families;
     let (family, kind) = match error.reason() {

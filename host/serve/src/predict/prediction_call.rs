@@ -1,5 +1,5 @@
-//! One prediction, whatever protocol asked for it: a place in a version's queue, a turn to compute, an answer with its
-//! times. Protocols decode their inputs by its signature and encode its outputs; everything between is here.
+//! One prediction, independent of the protocol: it leases a version, waits in its queue, computes, and returns the
+//! outputs with timings. Protocols decode inputs and encode outputs by the version's signature.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,25 +23,25 @@ use crate::models::response_cache::ResponseCache;
 use crate::request_body::BufferedBody;
 use crate::request_memory::{MemoryCharge, ResponseCharge, decode_bytes_max, prediction_bytes_max};
 
-/// The header by which a client says how many milliseconds a prediction may take.
+/// The request header with the deadline of a prediction in milliseconds.
 const DEADLINE_HEADER: &str = "x-saggar-deadline-ms";
 
-/// The header that says what a client should know of how its inputs were read; several where there is more than one thing.
+/// The response header with a warning about how the inputs were decoded. There can be several.
 const WARNING_HEADER: &str = "x-saggar-warning";
 
-/// When a prediction must be over.
+/// The deadline of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PredictionDeadline {
     began: Instant,
-    /// The time that the client gave, or none.
+    /// The time that the client allows, or `None` for the default.
     limit: Option<Duration>,
 }
 
 impl PredictionDeadline {
-    /// The time that the client gives, or the default, from now on. To be called when the request has arrived.
+    /// Returns the deadline that the client sets, or the default, starting now. Call it when the request has arrived.
     ///
     /// # Errors
-    /// `Parameter` where the header has no positive number.
+    /// Returns `Parameter` if the header is not a positive number.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Result<PredictionDeadline, ApiError> {
         let began = Instant::now();
         let Some(value) = headers.get(DEADLINE_HEADER) else { return Ok(PredictionDeadline { began, limit: None }) };
@@ -54,12 +54,12 @@ impl PredictionDeadline {
         Ok(PredictionDeadline::starting_at(began, Duration::from_millis(milliseconds)))
     }
 
-    /// So long after `began`, for clients that say it in another way.
+    /// Returns the deadline `limit` after `began`, for protocols that set it in another way.
     pub(crate) fn starting_at(began: Instant, limit: Duration) -> PredictionDeadline {
         PredictionDeadline { began, limit: Some(limit.min(DEADLINE_MAX)) }
     }
 
-    /// With this limit, where the client gave none.
+    /// Returns the deadline with this limit if the client set none.
     fn or_default_limit(self, limit: Duration) -> PredictionDeadline {
         PredictionDeadline { limit: Some(self.limit.unwrap_or(limit)), ..self }
     }
@@ -68,31 +68,30 @@ impl PredictionDeadline {
         self.limit.unwrap_or(DEADLINE_DEFAULT)
     }
 
-    /// When that is.
+    /// Returns the time of the deadline.
     pub(crate) fn until(&self) -> Instant {
         self.began + self.limit()
     }
 }
 
-/// A prediction that holds a place in its version's queue.
+/// A prediction that holds a lease of its version.
 #[derive(Debug)]
 pub(crate) struct PredictionCall {
     app: AppState,
     record: PredictionRecord,
     deadline: PredictionDeadline,
-    /// The memory that it takes: for decoding, then for inputs, outputs and the answer's text.
+    /// The memory that it takes: for decoding, then for inputs, outputs and the encoded response.
     charge: MemoryCharge,
 }
 
 impl PredictionCall {
-    /// Takes a place for a prediction by the version that `reference` means; none means the default model. A model that
-    /// sleeps is woken, and the request waits meanwhile. To be called once the body is whole: a slow client must not keep a
-    /// version from draining. `keep` is what the client says of how long the model stays loaded. Memory for decoding the body
-    /// is charged.
+    /// Leases the version that `reference` refers to, or the default model if `None`. A sleeping model is woken, and
+    /// the request waits for it. Call it once the body is complete, because a slow client must not keep a version from
+    /// draining. `keep` is the keep-alive time that the client requests. Charges the memory for decoding the body.
     ///
     /// # Errors
-    /// Where there is no such model or version, it is not ready, or its queue is full; what [`KeepAliveOverride::apply`] refuses;
-    /// `MemoryFull`, `MemoryShare`.
+    /// Returns an error if the model or version does not exist or is not ready or its queue is full, the errors of
+    /// [`KeepAliveOverride::apply`], `MemoryFull` or `MemoryShare`.
     pub(crate) async fn begin(
         app: &AppState,
         reference: Option<&ModelReference>,
@@ -113,30 +112,30 @@ impl PredictionCall {
         Ok(PredictionCall { app: app.clone(), record: PredictionRecord::new(Arc::new(lease)), deadline, charge })
     }
 
-    /// What the version takes and gives.
+    /// Returns the inputs and outputs of the version.
     pub(crate) fn signature(&self) -> &ModelSignature {
         self.live_version().predictor().signature()
     }
 
-    /// The version.
+    /// Returns the version.
     pub(crate) fn live_version(&self) -> &Arc<LiveVersion> {
         self.record.live_version()
     }
 
-    /// When it must be over.
+    /// Returns the deadline.
     pub(crate) fn deadline(&self) -> PredictionDeadline {
         self.deadline
     }
 
-    /// Gives the prediction no more time than `limit`, counted from its request's arrival.
+    /// Limits the deadline to `limit` after the request's arrival.
     pub(crate) fn cap_deadline(&mut self, limit: Duration) {
         self.deadline.limit = Some(self.deadline.limit().min(limit));
     }
 
-    /// Runs `decode`, which makes inputs of a body, and counts its time and its failure.
+    /// Runs `decode`, which decodes a body into inputs. Records its duration and failure.
     ///
     /// # Errors
-    /// Those of `decode`.
+    /// Returns the errors of `decode`.
     pub(crate) fn decode<T, E: Into<ApiError>>(
         &mut self,
         decode: impl FnOnce(&ModelSignature) -> Result<T, E>,
@@ -146,7 +145,7 @@ impl PredictionCall {
         self.record_decode(began, result)
     }
 
-    /// As [`PredictionCall::decode`], for inputs that were decoded since `began`.
+    /// Records the result of decoding that started at `began`, as [`PredictionCall::decode`] does.
     pub(crate) fn record_decode<T>(&mut self, began: Instant, result: Result<T, ApiError>) -> Result<T, ApiError> {
         self.record.observe_phase(PredictionPhase::Decode, began.elapsed());
         if result.is_err() {
@@ -155,15 +154,15 @@ impl PredictionCall {
         result
     }
 
-    /// Computes. Dropping the future gives the prediction up.
+    /// Computes the prediction. Dropping the future cancels it.
     ///
     /// # Errors
-    /// `DeadlineQueued`; `MemoryFull`, `MemoryShare`; whatever the plugin does wrong.
+    /// Returns `DeadlineQueued`, `MemoryFull`, `MemoryShare`, or the plugin's error.
     pub(crate) async fn run(self, inputs: PredictionInputs) -> Result<CompletedPrediction, ApiError> {
         self.run_with_sink(inputs, None).await
     }
 
-    /// As [`PredictionCall::run`]; what the plugin sends of its outputs before it is done goes to `sink`.
+    /// Computes as [`PredictionCall::run`] does. Chunks that the plugin sends early go to `sink`.
     pub(crate) async fn run_with_sink(
         mut self,
         mut inputs: PredictionInputs,
@@ -185,7 +184,7 @@ impl PredictionCall {
         Ok(CompletedPrediction { tensors, items, warnings, timings: times, cached, call: self })
     }
 
-    /// From the cache where the model has one and knows the answer, else computed.
+    /// Returns the cached answer if the model has a cache that contains it, else computes.
     async fn find_cached_or_compute(
         &mut self,
         inputs: PredictionInputs,
@@ -219,7 +218,7 @@ impl PredictionCall {
         self.charge.resize(prediction_bytes_max(self.signature(), &inputs), Some(until)).await?;
         let lease = Arc::clone(self.record.lease());
         let shadow = self.app.models().draw_shadow(self.live_version(), &inputs, &self.charge);
-        // It goes with the inputs: they may outlive this side, which gives up at its deadline.
+        // The charge moves with the inputs, which can outlive this call if its deadline passes.
         let charge = self.charge.take();
         let (computed, charge) =
             batch_queue::enqueue_and_wait(batch_queue::PredictionRequest { inputs, until, limit, sink, lease, charge })
@@ -251,44 +250,44 @@ pub(crate) fn count_rejection(metrics: &MetricsRegistry, error: &ApiError) {
     metrics.families.requests_rejected.with_label_values(&[reason]).inc();
 }
 
-/// How long the parts of a prediction took.
+/// Durations of the phases of a prediction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ComputeTimings {
     pub(crate) queue: Duration,
     pub(crate) compute: Duration,
 }
 
-/// What a prediction gave.
+/// The result of a prediction.
 #[derive(Debug)]
 pub(crate) struct CompletedPrediction {
-    /// The outputs in the signature's order, `[items, item...]`; one item where no batch was asked for.
+    /// The outputs in the signature's order, of shape `[items, item...]`; one item if no batch was requested.
     pub(crate) tensors: Vec<PredictionTensor>,
-    /// The batch that was asked for, or none for one item without a batch.
+    /// The requested batch size, or `None` for one item without a batch dimension.
     pub(crate) items: Option<usize>,
-    /// What the client should know of how its inputs were read.
+    /// Warnings to the client about how the inputs were decoded.
     warnings: Vec<String>,
-    /// What it took.
+    /// The durations.
     pub(crate) timings: ComputeTimings,
-    /// Whether it came from the model's cache; none where there is no such.
+    /// Whether it came from the model's cache, or `None` if it has no cache.
     cached: Option<bool>,
     call: PredictionCall,
 }
 
 impl CompletedPrediction {
-    /// What the version takes and gives.
+    /// Returns the inputs and outputs of the version.
     pub(crate) fn signature(&self) -> &ModelSignature {
         self.call.signature()
     }
 
-    /// The version that answered.
+    /// Returns the version that answered.
     pub(crate) fn live_version(&self) -> &Arc<LiveVersion> {
         self.call.live_version()
     }
 
-    /// Runs `encode`, and counts its time and its failure.
+    /// Runs `encode`. Records its duration and failure.
     ///
     /// # Errors
-    /// Those of `encode`.
+    /// Returns the errors of `encode`.
     pub(crate) fn encode<T, E: Into<ApiError>>(
         &mut self,
         encode: impl FnOnce(&CompletedPrediction) -> Result<T, E>,
@@ -302,19 +301,19 @@ impl CompletedPrediction {
         encoded
     }
 
-    /// The charge of the encoded answer, of `bytes` where they are known. The outputs go.
+    /// Returns the charge of the encoded response, of `bytes` if known. Drops the outputs.
     pub(crate) fn take_response_charge(&mut self, bytes: Option<u64>) -> MemoryCharge {
         self.tensors = Vec::new();
         let mut charge = self.call.charge.take();
-        // Where the text is longer than was foreseen, it is there already.
+        // A text that is longer than estimated is already allocated, so a failed charge is ignored.
         let _ = charge.try_resize(bytes.unwrap_or(charge.bytes()));
         charge
     }
 
-    /// Encodes, and answers with the headers that say where it comes from.
+    /// Encodes the result into a response with the headers that name the version.
     ///
     /// # Errors
-    /// Those of `encode`.
+    /// Returns the errors of `encode`.
     pub(crate) fn respond<B: Into<Body>, E: Into<ApiError>>(
         mut self,
         content_type: &'static str,
@@ -338,7 +337,7 @@ impl CompletedPrediction {
     }
 }
 
-/// Says what the client should know of how its inputs were read.
+/// Adds the warnings about how the inputs were decoded to the headers.
 pub(super) fn add_warnings(warnings: &[String], headers: &mut HeaderMap) {
     for value in warnings.iter().filter_map(|warning| HeaderValue::from_bytes(warning.as_bytes()).ok()) {
         headers.append(WARNING_HEADER, value);

@@ -1,11 +1,11 @@
-//! Texts as inputs and outputs: UTF-8 in the elements of a `text` port, with zeros after it.
+//! Encoding of texts as inputs and outputs: UTF-8 in the elements of a `text` port, padded with zeros.
 
 use super::decode::DecodeError;
 
-/// An item of `bytes_max` bytes that holds `text`, for the value at `place`.
+/// Returns an item of `bytes_max` bytes that holds `text`. `place` is the position for errors.
 ///
 /// # Errors
-/// `Text` where it is longer, or has a zero byte: nobody could tell where it ends.
+/// Returns `Text` if the text is longer, or contains a zero byte, which would be read as its end.
 pub(crate) fn encode_text_item(place: &str, bytes_max: usize, text: &str) -> Result<Vec<u8>, DecodeError> {
     let (place, bytes) = (place.to_owned(), text.len());
     if bytes > bytes_max {
@@ -20,26 +20,26 @@ pub(crate) fn encode_text_item(place: &str, bytes_max: usize, text: &str) -> Res
     Ok(item)
 }
 
-/// The text in an item: what stands before the zeros at its end. What is no UTF-8 becomes U+FFFD.
+/// Returns the text in an item, without the zeros at its end. Invalid UTF-8 becomes U+FFFD.
 pub(crate) fn decode_text_item(item: &[u8]) -> String {
     String::from_utf8_lossy(text_bytes(item)).into_owned()
 }
 
-/// As [`decode_text_item`], in the plugin's own bytes.
+/// Returns the unmodified bytes of the text that [`decode_text_item`] decodes.
 pub(crate) fn text_bytes(item: &[u8]) -> &[u8] {
     let length = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     &item[..length]
 }
 
-/// A text that comes in pieces, cut anywhere.
+/// Decodes a text that arrives in chunks, which can end within a character.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8StreamDecoder {
-    /// The beginning of a character whose end has not come yet: at most 3 bytes.
+    /// The first bytes of an incomplete character: at most 3.
     incomplete: Vec<u8>,
 }
 
 impl Utf8StreamDecoder {
-    /// The whole characters up to the end of this piece. What is no UTF-8 becomes U+FFFD.
+    /// Returns the complete characters up to the end of this chunk. Invalid UTF-8 becomes U+FFFD.
     pub(crate) fn decode_piece(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.incomplete);
         bytes.extend_from_slice(piece);
@@ -48,13 +48,13 @@ impl Utf8StreamDecoder {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What is left when nothing more comes.
+    /// Returns the remaining bytes at the end of the text.
     pub(crate) fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.incomplete)).into_owned()
     }
 }
 
-/// How many bytes at the end begin a character that further bytes could complete.
+/// Returns the number of bytes at the end that start a character which further bytes could complete.
 fn incomplete_suffix_length(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last();
     let invalid = last.map_or(&[][..], |chunk| chunk.invalid());
@@ -62,7 +62,7 @@ fn incomplete_suffix_length(bytes: &[u8]) -> usize {
     if could_go_on { invalid.len() } else { 0 }
 }
 
-/// A path with its `%41` as the bytes they stand for; none where one is cut off, or they are not UTF-8.
+/// Decodes the `%41` escapes of a path. Returns `None` if an escape is truncated or the bytes are not UTF-8.
 pub(super) fn percent_decode(path: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -104,7 +104,7 @@ mod tests {
         check(b"a\xffb\xc3\0", "a\u{fffd}b\u{fffd}");
     }
 
-    /// However a text is cut, its pieces make up what the whole is.
+    /// However a text is split, its chunks decode to the same text as the whole.
     #[test]
     fn streamed_text_is_split_only_between_characters() {
         for text in

@@ -1,5 +1,6 @@
-//! What nobody read of a request's body is taken and dropped. An answer may be there before the body is, as where there is
-//! no such model; a connection that is closed with bytes unread is reset, and the client loses the answer, or the next one.
+//! Reads and drops the unread rest of a request's body. A response can be sent before the body has arrived, for example
+//! if the model does not exist. Closing a connection with unread bytes resets it, and the client loses that response or
+//! the next one.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,8 +15,8 @@ use tokio::time::timeout;
 
 use crate::limits::REFUSED_TIME_MAX;
 
-/// The request with a body of which up to `bytes_max` are taken when it is dropped before its end. One whose client waits
-/// to be told to go on stays as it is: reading would tell it.
+/// Wraps the request's body so that up to `bytes_max` of it are read if it is dropped before its end. A request with
+/// `Expect: 100-continue` is left as it is, because reading would make the client send its body.
 pub(crate) fn drain_on_drop(request: Request, bytes_max: u64) -> Request {
     if request.headers().contains_key(header::EXPECT) || request.body().is_end_stream() {
         return request;
@@ -23,9 +24,9 @@ pub(crate) fn drain_on_drop(request: Request, bytes_max: u64) -> Request {
     request.map(|body| Body::new(DrainOnDrop { body: Some(body), bytes_max }))
 }
 
-/// A body that may not be read to its end.
+/// A body whose rest is read when it is dropped.
 struct DrainOnDrop {
-    /// None when there is no more of it.
+    /// `None` after the end of the body.
     body: Option<Body>,
     bytes_max: u64,
 }
@@ -58,7 +59,7 @@ impl HttpBody for DrainOnDrop {
 impl Drop for DrainOnDrop {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
-        // None in a process that ends.
+        // There is no runtime while the process exits.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(timeout(REFUSED_TIME_MAX, drain_body(body, self.bytes_max)));
         }

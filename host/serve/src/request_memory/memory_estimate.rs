@@ -1,4 +1,4 @@
-//! How much memory a prediction takes, by its model's signature: bounds that hold before anything is allocated.
+//! Upper bounds for the memory of a prediction, derived from the model's signature before anything is allocated.
 
 use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_store::image_decoder::ImageFormat;
@@ -8,17 +8,17 @@ use crate::limits::{IMAGE_PIXELS_MAX, INFER_BYTES_MAX, INPUT_BYTES_MAX};
 use crate::predict::decode::PredictionInputs;
 use crate::predict::image;
 
-/// The most that one input's elements take, by any protocol.
+/// The most bytes of one input's elements under any protocol.
 const TENSOR_BYTES_MAX: u64 = if INPUT_BYTES_MAX > INFER_BYTES_MAX { INPUT_BYTES_MAX } else { INFER_BYTES_MAX } as u64;
 
 /// The first bytes of PNG and JPEG files.
 const IMAGE_FIRST_BYTES: [u8; 2] = [0x89, 0xff];
 
-/// Bytes that decoding a picture takes for each pixel: up to 12 of a progressive JPEG's coefficients or 4 of samples, 12 of
-/// colours as floats, 12 of a copy that is resampled.
+/// Bytes per pixel for decoding an image: up to 12 for a progressive JPEG's coefficients or 4 for samples, 12 for
+/// colours as floats, 12 for a resampled copy.
 const DECODE_BYTES_PER_PIXEL: u64 = 40;
 
-/// The most bytes that decoding `body` can take beside the body itself.
+/// Returns the most bytes that decoding `body` can take in addition to the body.
 pub(crate) fn decode_bytes_max(signature: &ModelSignature, body: &[u8]) -> u64 {
     let body_bytes = body.len() as u64;
     let items = |port: &ModelPort| body_bytes / body_bytes_per_item(port).max(1) + 1;
@@ -32,7 +32,7 @@ pub(crate) fn decode_bytes_max(signature: &ModelSignature, body: &[u8]) -> u64 {
     tensors.saturating_add(image_decode_bytes_max(signature, body))
 }
 
-/// The fewest bytes of a body that one item can be written in: two characters for each number or text in JSON, the
+/// Returns the fewest bytes of a body that can encode one item: two characters for each number or text in JSON, the
 /// elements themselves in binary form.
 fn body_bytes_per_item(port: &ModelPort) -> u64 {
     match port.text_bytes_max() {
@@ -41,7 +41,7 @@ fn body_bytes_per_item(port: &ModelPort) -> u64 {
     }
 }
 
-/// The most bytes that the pictures in `body` take while the largest of them is decoded.
+/// Returns the most bytes that the images in `body` take while the largest of them is decoded.
 fn image_decode_bytes_max(signature: &ModelSignature, body: &[u8]) -> u64 {
     let Some(item_bytes) = signature
         .inputs
@@ -60,7 +60,7 @@ fn image_decode_bytes_max(signature: &ModelSignature, body: &[u8]) -> u64 {
         let Some(format) = ImageFormat::detect(file) else { continue };
         pictures += 1;
         let pixels = format.dimensions(file).map_or(0, |(height, width)| height as u64 * width as u64);
-        // Larger ones are refused before they are decoded.
+        // Larger images are refused before they are decoded.
         if pixels <= IMAGE_PIXELS_MAX {
             pixels_max = pixels_max.max(pixels);
         }
@@ -68,8 +68,8 @@ fn image_decode_bytes_max(signature: &ModelSignature, body: &[u8]) -> u64 {
     pictures.saturating_mul(item_bytes as u64).saturating_add(pixels_max * DECODE_BYTES_PER_PIXEL)
 }
 
-/// The most bytes that computing `inputs` and writing the answer takes: inputs and outputs, each once more on their way
-/// into a batch and out of it, and the answer's text.
+/// Returns the most bytes that computing `inputs` and encoding the response takes: inputs and outputs, a second copy of
+/// both for merging into a batch and splitting, and the response's text.
 pub(crate) fn prediction_bytes_max(signature: &ModelSignature, inputs: &PredictionInputs) -> u64 {
     let items = inputs.items.unwrap_or(1) as u64;
     let given: u64 = inputs.tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum();
@@ -80,10 +80,10 @@ pub(crate) fn prediction_bytes_max(signature: &ModelSignature, inputs: &Predicti
     signature.outputs.iter().map(output).fold(given.saturating_mul(2), u64::saturating_add)
 }
 
-/// The most characters of one item as JSON.
+/// Returns the most characters of one item as JSON.
 fn json_bytes_max(port: &ModelPort) -> u64 {
     if let Some(bytes) = port.text_bytes_max() {
-        // A control character is written `\u0001`.
+        // A control character is encoded as `\u0001`.
         return 6 * bytes as u64 + 3;
     }
     let number = match port.item.dtype {
@@ -93,6 +93,6 @@ fn json_bytes_max(port: &ModelPort) -> u64 {
         DType::F16 | DType::F32 => 17,
         DType::U64 | DType::I64 => 21,
     };
-    // Each number may have brackets of its own.
+    // Each number can be in a separate list.
     (number + 2) * port.item.shape.elements() as u64 + 2
 }

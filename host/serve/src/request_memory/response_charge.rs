@@ -1,4 +1,5 @@
-//! Answers keep their charge until the client has taken them: a client that takes nothing holds its own share alone.
+//! Responses keep their memory charge until the client has read them, so that a client that reads nothing holds only
+//! its own share.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +14,12 @@ use super::MemoryCharge;
 use crate::error::ApiError;
 use crate::limits::ANSWER_UNCHARGED_BYTES_MAX;
 
-/// The charge of an answer's body, handed on in the response's extensions. Taken once.
+/// The charge of a response's body, passed in the response's extensions. It can be taken once.
 #[derive(Clone, Debug)]
 pub(crate) struct ResponseCharge(Arc<Mutex<Option<MemoryCharge>>>);
 
 impl ResponseCharge {
-    /// Hands `charge` on.
+    /// Wraps `charge`.
     pub(crate) fn new(charge: MemoryCharge) -> ResponseCharge {
         ResponseCharge(Arc::new(Mutex::new(Some(charge))))
     }
@@ -28,11 +29,11 @@ impl ResponseCharge {
     }
 }
 
-/// The response with its body charged: to the charge that came with it, or else to the one that `empty` makes. A body that
-/// comes in pieces has no length and is not charged; its pieces wait in bounded queues.
+/// Charges the response's body: to the charge in its extensions, or else to the one that `empty` creates. A streamed
+/// body has no length and is not charged, because its chunks wait in bounded queues.
 ///
 /// # Errors
-/// `MemoryFull` where the client holds too much already.
+/// Returns `MemoryFull` if the client already holds too much.
 pub(crate) fn charge_response(
     mut response: Response,
     empty: impl FnOnce() -> MemoryCharge,

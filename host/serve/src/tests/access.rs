@@ -1,4 +1,4 @@
-//! Doors: what each route asks for, keys and their limits, and web pages of other sites.
+//! Access: the requirements of each route, keys and their limits, and requests from other sites' pages.
 
 use axum::Router;
 use axum::body::Body;
@@ -45,10 +45,10 @@ fn create_key(
     format!("Bearer {}", fixture.home.keys().create(new, fixture.app.now_ms()).unwrap().1)
 }
 
-/// Routes that take every method and tell apart themselves.
+/// Routes that accept every method and distinguish methods themselves.
 const ANY_METHOD_ROUTES: [&str; 3] = ["/v1/", "/v1/{*path}", "/V1/{*path}"];
 
-/// The methods of a route, as a request with another one is told.
+/// Returns the methods of a route, from the response to an unsupported method.
 async fn allowed_methods(router: &Router, path: &str) -> Vec<Method> {
     if ANY_METHOD_ROUTES.contains(&path) {
         let of = RouteScopes::all_routes().filter(|(route, _)| *route == path);
@@ -74,14 +74,14 @@ async fn every_route_has_a_required_scope() {
         for method in allowed_methods(&fixture.router, path).await {
             match needs.find(path, &method) {
                 None => missing.push(format!("{method} {path}")),
-                // `HEAD` goes with `GET`.
+                // `HEAD` is included in `GET`.
                 Some(_) => found += usize::from(method != Method::HEAD),
             }
         }
     }
-    assert!(missing.is_empty(), "host/serve/src/access/route_scopes.rs does not say what is needed for {missing:?}");
+    assert!(missing.is_empty(), "host/serve/src/access/route_scopes.rs has no requirement for {missing:?}");
     let listed: Vec<String> = RouteScopes::all_routes().map(|(path, method)| format!("{method} {path}")).collect();
-    assert_eq!(found, listed.len(), "a route of the table is gone, or there twice: {listed:#?}");
+    assert_eq!(found, listed.len(), "a route of the table does not exist, or is listed twice: {listed:#?}");
     assert_eq!(
         needs.requirement(Some("/no/such/route"), &Method::GET),
         RouteRequirement::Effect(AccessAction::Administer)
@@ -120,7 +120,7 @@ async fn without_a_key_only_probes_and_the_console_page_answer() {
     assert_eq!(ask(&router, "GET", "/", &[("accept", "text/html")]).await.status, 200, "the console's page");
     let page = fixture.get("/metrics").await.text();
     let mut predictions = page.lines().filter(|line| line.starts_with("saggar_predict_requests_total{"));
-    assert!(predictions.all(|line| line.ends_with(" 0")), "nothing reached a model: {page}");
+    assert!(predictions.all(|line| line.ends_with(" 0")), "no request reached a model: {page}");
     let missing = fixture.metric(r#"saggar_auth_failures_total{reason="missing"}"#).await;
     assert!(missing.is_some_and(|count| count > 20.0), "{missing:?}");
 }
@@ -213,15 +213,15 @@ async fn rate_limits_and_quotas_of_keys_are_enforced() {
         let refused = ask(&router, "POST", "/predict", &[("authorization", key)]).await;
         assert_eq!((refused.error().0, refused.error().1.as_str()), (429, code));
         let seconds: u64 = refused.header("retry-after").parse().unwrap();
-        // Half an hour until the rate has the next, less what has passed; a month at most until the quota is anew.
+        // The rate allows the next request within half an hour; the quota is reset within a month.
         let longest = if reason == "rate" { 1800 } else { 31 * 86_400 };
         assert!((1..=longest).contains(&seconds), "{seconds}");
         let line = format!(r#"saggar_requests_rejected_total{{reason="{reason}"}}"#);
         assert_eq!(fixture.metric(&line).await, Some(1.0));
     }
     let free = ask(&router, "GET", "/healthz", &[("authorization", &slow)]).await;
-    assert_eq!(free.status, 200, "what needs no key counts for none");
-    // What was used outlives the server, as it was last saved.
+    assert_eq!(free.status, 200, "requests without a key are not counted");
+    // The usage survives a restart, as of when it was last saved.
     fixture.app.access().save_key_usage();
     let parts = fixture.app.parts();
     let again = crate::AccessControl::new(
@@ -263,7 +263,7 @@ async fn cross_site_requests_to_an_open_listener_are_refused() {
     let page = [("origin", "https://evil.example")];
     let answer = ask(&open, "POST", "/api/v1/jobs", &page).await;
     assert_eq!((answer.error().0, answer.error().1.as_str()), (403, "cross_site"));
-    assert_eq!(answer.header("access-control-allow-origin"), "", "and nothing of a read can be seen by the page");
+    assert_eq!(answer.header("access-control-allow-origin"), "", "the page cannot read the response either");
     let own = [("origin", "http://localhost:5000"), ("sec-fetch-site", "same-origin")];
     assert_eq!(ask(&open, "POST", "/predict", &own).await.status, 200, "the console's own requests");
     let insecure = fixture.app.router_for(ListenPolicy { exposure: Exposure::Network, requires_key: false });

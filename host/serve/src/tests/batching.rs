@@ -1,4 +1,4 @@
-//! Predictions in batches: together where they can be, alone where one is at fault.
+//! Predictions in batches: computed together if possible, separately if one of them fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::models::batch_queue;
 use crate::predict::body_decoder;
 
-/// Asks for all pictures at once.
+/// Requests predictions for all images concurrently.
 async fn predict_concurrently(fixture: &ServerFixture, firsts: &[u8]) -> Vec<TestResponse> {
     let ask = |&first: &u8| async move {
         let request = Request::post("/predict").body(Body::from(image_json(first))).unwrap();
@@ -31,7 +31,7 @@ async fn concurrent_requests_are_batched() {
     let fixture = ServerFixture::with_digits_serving().await;
     let answers = predict_concurrently(&fixture, &[1, 2, 3, 4, 5, 6, 7]).await;
     for (first, answer) in (1..).zip(&answers) {
-        assert_eq!(answer.json()["sum"], f64::from(first + 2 + 3 + 4), "each gets its own");
+        assert_eq!(answer.json()["sum"], f64::from(first + 2 + 3 + 4), "each request gets its own result");
     }
     assert_eq!(metric(&fixture, "saggar_predict_items_total").await, 7.0);
     let executions = metric(&fixture, "saggar_predict_executions_total").await;
@@ -40,7 +40,7 @@ async fn concurrent_requests_are_batched() {
     assert_eq!(metric(&fixture, "saggar_predict_queue_length").await, 0.0);
 }
 
-/// On the one thread that serves connections: it must have handed them over before the model is called.
+/// The runtime has one thread for all connections: it must hand over the requests before the model is called.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_stalled_fast_model_does_not_block_other_connections() {
     let fixture = Arc::new(ServerFixture::with_digits_serving().await);
@@ -49,7 +49,7 @@ async fn a_stalled_fast_model_does_not_block_other_connections() {
         let answer = tokio::spawn(async move { asking.predict(1).await }).await.unwrap();
         assert_eq!(answer.status, 200);
     }
-    // Ends the test where nothing else does.
+    // Ends the test if nothing else does.
     let gate = Arc::clone(&fixture.host.gate);
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(30));
@@ -68,7 +68,7 @@ async fn a_stalled_fast_model_does_not_block_other_connections() {
     assert_eq!(stalled.await.unwrap().status, 200);
 }
 
-/// A driver that hangs keeps the thread that called it. The request's own task must not be on that thread.
+/// A driver that hangs blocks the thread that called it. The request's task must not be on that thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_fast_model_with_a_hung_driver_times_out_at_the_deadline() {
     let fixture = Arc::new(ServerFixture::new());
@@ -79,7 +79,7 @@ async fn a_fast_model_with_a_hung_driver_times_out_at_the_deadline() {
         let answer = tokio::spawn(async move { asking.predict(1).await }).await.unwrap();
         assert_eq!(answer.status, 200);
     }
-    // Ends the test where the request is not answered.
+    // Ends the test if the request is not answered.
     let gate = Arc::clone(&fixture.host.gate);
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(30));
@@ -134,7 +134,7 @@ async fn a_disconnected_clients_queued_request_is_cancelled() {
     fixture.metric_becomes(cancelled, Some(1.0)).await;
     fixture.host.gate.open();
     assert_eq!(blocked.await.unwrap().unwrap().status(), 200);
-    assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 1.0, "nobody computed the other");
+    assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 1.0, "the other was not computed");
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_deadline_shorter_than_max_delay_dispatches_the_batch_early() {
     fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(1.0)).await;
     assert_eq!(ask(1, "2000").await.unwrap().unwrap().status(), 200, "alone");
 
-    // One that has less time than the one that waits already takes that one along.
+    // A request with less time than the one already waiting dispatches both.
     let patient = ask(1, "600000");
     fixture.metric_becomes(r#"saggar_predict_queue_length{model="digits",version="1"}"#, Some(1.0)).await;
     let hasty = ask(2, "2000");
@@ -161,14 +161,14 @@ async fn a_deadline_shorter_than_max_delay_dispatches_the_batch_early() {
     let deadline = r#"saggar_batch_releases_total{model="digits",reason="deadline",version="1"}"#;
     assert_eq!(fixture.metric(deadline).await, Some(2.0));
 
-    // Where there is no time to compute it at all, it is refused when its time is over.
+    // If there is no time to compute it, it is refused at its deadline.
     let late = TestResponse::from_response(ask(1, "1").await.unwrap().unwrap()).await;
     assert!(matches!(late.error().1.as_str(), "deadline_queued" | "deadline"), "{}", late.text());
     fixture.host.gate.open();
     assert_eq!(blocked.await.unwrap().unwrap().status(), 200);
 }
 
-/// A batch lets go of a request whose time is over before the request's own side has noticed.
+/// A batch drops a request whose deadline has passed before the request's task has noticed.
 #[tokio::test]
 async fn a_request_that_expires_before_its_batch_fails_with_deadline_queued() {
     let fixture = ServerFixture::with_digits_serving().await;
@@ -211,5 +211,5 @@ async fn a_request_that_cannot_meet_its_deadline_is_refused_at_once() {
     assert!(message.contains("has 100 predictions waiting or running, which leave no time"), "{message}");
     assert_eq!(ask("600000").await.status(), 200);
     drop(before);
-    assert_eq!(ask("20000").await.status(), 200, "nothing is before it");
+    assert_eq!(ask("20000").await.status(), 200, "the queue is empty");
 }

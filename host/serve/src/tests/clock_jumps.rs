@@ -1,4 +1,4 @@
-//! A clock that jumps back an hour and forward a day under a server: what depends on the time of day, and what does not.
+//! Clock jumps of an hour back and a day forward: which behavior depends on the time of day, and which does not.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
 /// 2026-11-21T12:00:00Z.
 const NOON: u64 = 1_795_262_400_000;
-/// Where the clock goes, from noon.
+/// The times to which the clock jumps, starting from noon.
 const JUMPS: [u64; 6] = [NOON - HOUR, NOON + DAY, NOON, NOON - DAY, HOUR, NOON];
 
-/// A server at noon that serves version 1 of `digits`.
+/// Returns a server at noon that serves version 1 of `digits`.
 async fn serving_at_noon() -> (ServerFixture, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(NOON));
     let options = ServingOptions { clock: Arc::<ManualClock>::clone(&clock), ..ServingOptions::default() };
@@ -90,13 +90,13 @@ async fn clock_jumps_do_not_change_when_an_idle_model_sleeps() {
         assert_eq!(model().await["state"], Value::from("READY"), "at {now_ms}");
         let answer = fixture.post_json("/models/digits/predict", &image_json(1)).await;
         assert_eq!((answer.status.as_u16(), answer.json()["mark"].clone()), (200, json!(1)), "at {now_ms}");
-        // Longer than two looks at who is idle.
+        // Longer than two polls for idle models.
         tokio::time::sleep(2 * IDLE_MODEL_POLL).await;
         let left = model().await["versions"][0]["expires_in_ms"].as_u64().unwrap();
         assert!((300_000..=600_000).contains(&left), "at {now_ms}: {left} ms");
     }
     assert_eq!(fixture.metric(r#"saggar_model_evictions_total{reason="idle"}"#).await, Some(0.0));
-    // It was asked for a day from now, by the clock of then: that keeps nobody awake.
+    // A keep-alive requested when the clock was a day ahead does not keep the model loaded.
     keep("0s").await;
     while model().await["state"] != "ASLEEP" {
         tokio::task::yield_now().await;

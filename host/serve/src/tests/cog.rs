@@ -1,4 +1,4 @@
-//! Predictions as things of their own: waiting, asking again, events, canceling, and everything that is refused.
+//! Asynchronous predictions: waiting, repeated requests, events, cancellation, and everything that is refused.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -31,7 +31,7 @@ async fn ask(
     TestResponse::from_response(send(fixture, method, path, headers, body).await).await
 }
 
-/// Asks until the prediction has this status.
+/// Polls until the prediction has this status.
 async fn wait_for_status(fixture: &ServerFixture, id: &str, status: &str) -> Value {
     loop {
         let found = fixture.get(&format!("/predictions/{id}")).await.json();
@@ -42,7 +42,7 @@ async fn wait_for_status(fixture: &ServerFixture, id: &str, status: &str) -> Val
     }
 }
 
-/// Events as text: number, name and data of each.
+/// Parses events to the number, name and data of each.
 fn parse_events(text: &str) -> Vec<(usize, String, Value)> {
     let event = |event: &str| {
         let (id, rest) = event.strip_prefix("id: ").unwrap().split_once("\nevent: ").unwrap();
@@ -109,7 +109,7 @@ async fn a_repeated_put_with_the_same_id_creates_one_prediction() {
     let body = json!({ "input": prediction_input(BLOCK), "model": "digits" });
     let first = ask(&fixture, "PUT", "/predictions/mine", &[ASYNC], &body).await;
     assert_eq!((first.status.as_u16(), &first.json()["id"]), (202, &json!("mine")));
-    // Written otherwise, it is the same.
+    // The same input, formatted differently.
     let again = json!({ "model": "digits", "webhook": null, "input": prediction_input(BLOCK) });
     assert_eq!(ask(&fixture, "PUT", "/predictions/mine", &[ASYNC], &again).await.status, 202);
     for other in
@@ -118,7 +118,7 @@ async fn a_repeated_put_with_the_same_id_creates_one_prediction() {
         let refused = ask(&fixture, "PUT", "/predictions/mine", &[], &other).await.error();
         assert_eq!((refused.0, refused.2.as_str()), (409, "prediction mine has another input or model"));
     }
-    // One that waits and goes away does not end it: another may come back to it.
+    // A waiting client that disconnects does not cancel the prediction: another one can still wait for it.
     let waiting = tokio::spawn({
         let (router, body) = (fixture.router.clone(), body.to_string());
         async move {
@@ -146,7 +146,7 @@ async fn a_running_prediction_can_be_cancelled() {
     assert_eq!((canceled.status.as_u16(), &canceled.json()["status"]), (200, &json!("canceled")));
     let line = r#"saggar_predict_requests_total{model="digits",outcome="cancelled",version="1"}"#;
     fixture.metric_becomes(line, Some(1.0)).await;
-    // It stays so, and canceling what is over changes nothing.
+    // It stays canceled, and canceling a finished prediction changes nothing.
     fixture.host.gate.open();
     let after = ask(&fixture, "POST", "/predictions/mine/cancel", &[], &Value::Null).await.json();
     assert_eq!((&after["status"], &after["output"]), (&json!("canceled"), &Value::Null));
@@ -155,7 +155,7 @@ async fn a_running_prediction_can_be_cancelled() {
     assert_eq!(ask(&fixture, "POST", &path, &[], &Value::Null).await.json()["status"], "succeeded");
 }
 
-/// Nobody knows its identifier, so nobody could ask for it.
+/// Its identifier is unknown to every client, so no one could request the result.
 #[tokio::test]
 async fn a_synchronous_prediction_is_cancelled_when_its_client_disconnects() {
     let fixture = ServerFixture::with_digits_serving().await;

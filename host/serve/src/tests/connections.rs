@@ -1,4 +1,4 @@
-//! Over real sockets: bodies that are too long, clients that are too slow, and a server that stops.
+//! Over real sockets: bodies that are too long, clients that are too slow, and shutdown.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::connection::file_descriptors::ConnectionCapacity;
 use crate::connection::{self, ConnectionTimeouts};
 use crate::{ServerListener, TlsCertificates};
 
-/// A server on a port of its own.
+/// A server on a separate port.
 pub(super) struct LoopbackServer {
     pub(super) fixture: ServerFixture,
     pub(super) address: SocketAddr,
@@ -20,12 +20,12 @@ pub(super) struct LoopbackServer {
 }
 
 impl LoopbackServer {
-    /// One whose requests pass no door.
+    /// Starts a server without access checks.
     pub(super) async fn start(patience: ConnectionTimeouts) -> LoopbackServer {
         LoopbackServer::start_with(patience, None, false).await
     }
 
-    /// One that lets requests in as the real one does on this machine, where no keys are required.
+    /// Starts a server with the listen policy of a loopback listener that requires no keys.
     pub(super) async fn with_listen_policy() -> LoopbackServer {
         LoopbackServer::start_with(ConnectionTimeouts::default(), None, true).await
     }
@@ -57,15 +57,16 @@ impl LoopbackServer {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends bytes and reads until the server closes, or `patience` is over; then what came and whether it closed.
+    /// Sends bytes and reads until the server closes or `patience` has passed. Returns what was read and whether the
+    /// connection was closed.
     pub(super) async fn exchange(&self, bytes: &[u8]) -> (String, bool) {
         let mut stream = self.connect().await;
-        // The server may hang up in the middle of it.
+        // The server may close the connection before everything is sent.
         let _ = stream.write_all(bytes).await;
         read_to_close(&mut stream).await
     }
 
-    /// Checks that it still serves others.
+    /// Asserts that the server still answers other requests.
     pub(super) async fn assert_still_serves(&self) {
         let mut stream = self.connect().await;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -73,7 +74,8 @@ impl LoopbackServer {
     }
 }
 
-/// Reads until the server closes, and tells whether it did within two seconds of silence.
+/// Reads until the server closes, or is silent for two seconds. Returns what was read and whether the connection was
+/// closed.
 pub(super) async fn read_to_close(stream: &mut TcpStream) -> (String, bool) {
     let (mut read, mut piece) = (Vec::new(), [0; 4096]);
     let closed = loop {
@@ -91,7 +93,7 @@ pub(super) fn predict_request(body: &str) -> String {
     format!("{head}content-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Reads until the answer's end is there.
+/// Reads until the end of the response has arrived.
 pub(super) async fn read_response(stream: &mut TcpStream, end: &str) -> String {
     let mut read = Vec::new();
     while !String::from_utf8_lossy(&read).contains(end) {
@@ -115,7 +117,7 @@ async fn a_connection_serves_several_requests_in_turn() {
     }
 }
 
-/// 100 MB are refused when their length is, and a client that sends them all the same reads the answer.
+/// 100 MB are refused once their length is known, and a client that sends them anyway reads the response.
 #[tokio::test]
 async fn a_body_sent_after_its_response_does_not_close_the_connection() {
     let server = LoopbackServer::start(ConnectionTimeouts::default()).await;
@@ -129,7 +131,7 @@ async fn a_body_sent_after_its_response_does_not_close_the_connection() {
         stream.write_all(b"{}").await.unwrap();
     }
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    assert!(read_response(&mut stream, "ok").await.starts_with("HTTP/1.1 200 "), "the same connection goes on");
+    assert!(read_response(&mut stream, "ok").await.starts_with("HTTP/1.1 200 "), "the same connection stays open");
 }
 
 #[tokio::test]
@@ -198,7 +200,7 @@ async fn invalid_http_closes_only_its_own_connection() {
     for nonsense in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", &[b'x'; 100_000]]
     {
         let mut stream = server.connect().await;
-        // The server may have hung up in the middle of it, and then reading is reset.
+        // The server may already have closed the connection, so that reading fails with a reset.
         let _ = stream.write_all(nonsense).await;
         let _ = stream.read_to_end(&mut Vec::new()).await;
     }
@@ -244,7 +246,7 @@ async fn a_request_past_the_drain_timeout_does_not_delay_shutdown() {
 
 const HEALTH_REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// Connections that asked something, and may ask more.
+/// Opens connections that have sent a request and stay open.
 async fn open_idle_connections(server: &LoopbackServer, count: usize) -> Vec<TcpStream> {
     let mut idle = Vec::new();
     for _ in 0..count {
@@ -265,7 +267,7 @@ async fn idle_connections_are_evicted_and_busy_ones_are_not() {
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
     server.fixture.metric_becomes(in_flight, Some(1.0)).await;
     let mut idle = open_idle_connections(&server, 5).await;
-    // All of them are taken, and one after the other goes for a client that comes.
+    // All places are taken, and each new client evicts one connection.
     for (at, mut stream) in std::iter::zip(0.., idle.drain(..4)) {
         let mut late = server.connect().await;
         late.write_all(HEALTH_REQUEST).await.unwrap();
@@ -278,7 +280,7 @@ async fn idle_connections_are_evicted_and_busy_ones_are_not() {
     assert!(read_response(&mut busy, "}").await.starts_with("HTTP/1.1 200 OK"));
 }
 
-/// Heads that never end take places too, until another needs them.
+/// Incomplete request heads hold places too, until another connection needs them.
 #[tokio::test]
 async fn connections_without_a_complete_request_are_evicted() {
     let capacity = ConnectionCapacity::from_connections(4);

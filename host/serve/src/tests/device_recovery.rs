@@ -1,4 +1,4 @@
-//! A device that is lost, and what is brought up anew after that.
+//! Device loss, and the reloading of models after it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::fixture::ServerFixture;
 use crate::models::DeviceRecovery;
 
-/// Two models that are up and one that a user put down, on a device that is looked after.
+/// Returns a server with two loaded models and one that a user unloaded, with device recovery running.
 async fn two_loaded_models() -> ServerFixture {
     let fixture = ServerFixture::new();
     for (mark, name) in ["a", "b", "unloaded"].iter().enumerate() {
@@ -24,7 +24,7 @@ async fn loaded_models_are_reloaded_on_another_device() {
     let fixture = two_loaded_models().await;
     let keeping = tokio::spawn(Arc::clone(fixture.app.lifecycle()).recover_lost_devices(fixture.stop.subscribe()));
     let tries = fixture.host.load_attempts.load(Ordering::SeqCst);
-    // The first try to get another one fails.
+    // The first attempt to renew the device fails.
     fixture.host.renew_failures.store(1, Ordering::SeqCst);
     fixture.host.lost.store(true, Ordering::SeqCst);
     for name in ["a", "b"] {
@@ -38,7 +38,11 @@ async fn loaded_models_are_reloaded_on_another_device() {
         };
         assert_eq!((&model["state"], &model["serving"]), (&json!("READY"), &json!(1)), "{model}");
     }
-    assert_eq!(fixture.host.load_attempts.load(Ordering::SeqCst), tries + 2, "what a user put down stays down");
+    assert_eq!(
+        fixture.host.load_attempts.load(Ordering::SeqCst),
+        tries + 2,
+        "a model that a user unloaded is not reloaded"
+    );
     assert_eq!(fixture.metric(r#"saggar_gpu_device_lost_total{device="cpu"}"#).await, Some(1.0));
     fixture.stop.send_replace(true);
     assert_eq!(keeping.await.unwrap(), DeviceRecovery::ShuttingDown);

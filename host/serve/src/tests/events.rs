@@ -23,7 +23,7 @@ impl ReceivedEvent {
         serde_json::from_str(&self.data).unwrap()
     }
 
-    /// What it says of a job: its name and state, or an event's kind.
+    /// Returns the event's text for comparison: a job's name and state, or the kind of a job event.
     fn summary(&self) -> String {
         let json = self.json();
         let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
@@ -49,7 +49,7 @@ fn summaries(told: &[ReceivedEvent]) -> Vec<String> {
     told.iter().map(ReceivedEvent::summary).collect()
 }
 
-/// A job of this project, queued.
+/// Submits a job of this project, which is queued.
 async fn submit(fixture: &ServerFixture, project: &str) -> Value {
     let plugin = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains").await.json();
     let spec = json!({ "project": project, "plugin": plugin["digest"] });
@@ -67,11 +67,11 @@ async fn open_stream(fixture: &ServerFixture, path: &str, last: Option<&str>) ->
     fixture.send(request.body(Body::empty()).unwrap()).await
 }
 
-/// What a stream tells until `enough`.
+/// Reads a stream until `enough` returns true.
 async fn read_until(stream: &mut BodyDataStream, enough: impl Fn(&[ReceivedEvent]) -> bool) -> Vec<ReceivedEvent> {
     let mut text = String::new();
     while !enough(&parse_events(&text)) {
-        let piece = stream.next().await.expect("the stream goes on").unwrap();
+        let piece = stream.next().await.expect("the stream has not ended").unwrap();
         text += std::str::from_utf8(&piece).unwrap();
     }
     parse_events(&text)
@@ -112,7 +112,7 @@ async fn a_following_stream_sends_only_changes_and_their_events() {
     let seen: u64 = told[1].id.as_deref().unwrap().parse().unwrap();
     assert_eq!(told[1].json()["sequence"], seen);
 
-    // The job behind moves up with it.
+    // The job behind it moves up in the queue.
     stop(&fixture, "digits-1").await;
     let is_over = |told: &[ReceivedEvent]| told.iter().any(|one| one.summary() == "note digits-1 CANCELLED");
     let told = read_until(&mut stream, is_over).await;
@@ -167,15 +167,15 @@ async fn streams_per_client_are_limited() {
         let refused = refused.error();
         assert_eq!((refused.0, &*refused.1), (429, "streams_full"), "{path}");
     }
-    // Nor is there a way around it as a text.
+    // The limit also applies to logs followed as plain text.
     assert_eq!(fixture.get("/api/v1/jobs/digits-1/logs?follow=1").await.error().1, "streams_full");
-    // A log as text is no stream of events.
+    // A log that is not followed is not a stream.
     assert_eq!(fixture.get("/api/v1/jobs/digits-1/logs").await.status.as_u16(), 200);
     streams.pop();
     assert_eq!(open_stream(&fixture, "/api/v1/events", None).await.status().as_u16(), 200);
 }
 
-/// A job whose log has these lines.
+/// Submits a job whose log has these lines.
 async fn job_with_log(fixture: &ServerFixture, lines: &[&str]) -> LogWriter {
     let id = submit(fixture, "digits").await["id"].as_str().unwrap().to_owned();
     let mut log = LogWriter::open(&fixture.home.jobs(), &id, 1).unwrap();
@@ -214,7 +214,7 @@ async fn log_events_are_numbered_and_resume_after_last_event_id() {
         let refused = TestResponse::from_response(open_stream(&fixture, path, Some(last)).await).await.error();
         assert_eq!(refused.0, 400, "{last}");
     }
-    // Text is as it was.
+    // The plain text is unchanged.
     assert_eq!(fixture.get(path).await.text(), "one\nzwölf\n\n");
 }
 
@@ -243,7 +243,7 @@ async fn since_omits_older_log_lines() {
     for bad in ["yesterday", "10x", "2026-13-01T00:00:00Z"] {
         let (status, code, message) = fixture.get(&format!("{path}?since={bad}")).await.error();
         assert_eq!((status, code.as_str()), (400, "bad_parameter"), "{message}");
-        assert!(message.starts_with("since: expected how long ago such as 10m"), "{message}");
+        assert!(message.starts_with("since: expected a duration before now such as 10m"), "{message}");
     }
 }
 

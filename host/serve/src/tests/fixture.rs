@@ -1,4 +1,4 @@
-//! A server over a directory of its own, whose models do as their input says.
+//! A server in a temporary directory, whose models behave as their input says.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -51,7 +51,7 @@ pub(super) const SLOW: u8 = 203;
 pub(super) const PANIC: u8 = 204;
 pub(super) const BAD_OUTPUT: u8 = 205;
 
-/// What each model holds of its device.
+/// The bytes that each model occupies on its device.
 pub(super) const MODEL_BYTES: u64 = 4096;
 
 pub(super) struct ServerFixture {
@@ -71,7 +71,7 @@ impl ServerFixture {
         ServerFixture::in_directory(Arc::new(tempfile::tempdir().unwrap()), ServingOptions::default())
     }
 
-    /// Whose models hold at most so many bytes of their device.
+    /// Returns a server whose models occupy at most `bytes_max` bytes of their device.
     pub(super) fn with_model_memory(bytes_max: u64) -> ServerFixture {
         let memory = ServingOptions { models_bytes: bytes_max, ..ServingOptions::default() };
         ServerFixture::in_directory(Arc::new(tempfile::tempdir().unwrap()), memory)
@@ -81,12 +81,12 @@ impl ServerFixture {
         ServerFixture::in_directory(Arc::new(tempfile::tempdir().unwrap()), options)
     }
 
-    /// As [`ServerFixture::restarted`], with other options.
+    /// Like [`ServerFixture::restarted`], with other options.
     pub(super) fn restarted_with(&self, options: ServingOptions) -> ServerFixture {
         ServerFixture::in_directory(Arc::clone(&self.directory), options)
     }
 
-    /// Another server over the same directory, as after a restart.
+    /// Returns another server in the same directory, as after a restart.
     pub(super) fn restarted(&self) -> ServerFixture {
         ServerFixture::in_directory(Arc::clone(&self.directory), ServingOptions::default())
     }
@@ -140,13 +140,13 @@ impl ServerFixture {
         ServerFixture { directory, home, records, models, loader, host, app, router, stop }
     }
 
-    /// With version 1 of `digits` serving, whose requests hold at most so many bytes of memory.
+    /// Returns a server with version 1 of `digits` serving, whose requests hold at most `bytes_max` bytes of memory.
     pub(super) async fn with_request_memory(bytes_max: u64) -> ServerFixture {
         let memory = ServingOptions { requests_bytes: bytes_max, ..ServingOptions::default() };
         ServerFixture::in_directory(Arc::new(tempfile::tempdir().unwrap()), memory).publish_digits().await
     }
 
-    /// With version 1 of `digits` serving.
+    /// Returns a server with version 1 of `digits` serving.
     pub(super) async fn with_digits_serving() -> ServerFixture {
         ServerFixture::new().publish_digits().await
     }
@@ -158,13 +158,13 @@ impl ServerFixture {
         fixture
     }
 
-    /// Claims the job whose turn it is.
+    /// Claims the job that is next in the queue.
     pub(super) fn claim(&self, now_ms: u64) -> ClaimedJob {
         let id = self.records.queued_jobs().unwrap().remove(0).id;
         self.records.claim(&id, "any", now_ms).unwrap().unwrap()
     }
 
-    /// Publishes a version whose outputs carry `mark`. The plugin's text says how it loads.
+    /// Publishes a version whose outputs contain `mark`. The plugin's text determines how it loads.
     pub(super) fn publish(&self, model: &str, plugin: &str, mark: i32) -> u64 {
         let bias = SavedVariable {
             name: "mark".to_owned(),
@@ -205,7 +205,7 @@ impl ServerFixture {
         self.post(path, "application/json", body.to_owned()).await
     }
 
-    /// A prediction for a picture that begins with `first`.
+    /// Requests a prediction for an image whose first pixel is `first`.
     pub(super) async fn predict(&self, first: u8) -> TestResponse {
         self.post_json("/predict", &image_json(first)).await
     }
@@ -215,7 +215,7 @@ impl ServerFixture {
         text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
     }
 
-    /// Waits until a line of the metrics has a value.
+    /// Waits until a metric has this value.
     pub(super) async fn metric_becomes(&self, line: &str, value: Option<f64>) {
         while self.metric(line).await != value {
             tokio::task::yield_now().await;
@@ -227,7 +227,7 @@ pub(super) fn image_json(first: u8) -> String {
     format!("{{\"image\": [[{first}, 2], [3, 4]]}}")
 }
 
-/// An answer, read to its end.
+/// A response, read completely.
 #[derive(Debug)]
 pub(super) struct TestResponse {
     pub(super) status: StatusCode,
@@ -253,7 +253,7 @@ impl TestResponse {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The error's status, code and text, after checking that its form is whole.
+    /// Returns the error's status, code and text, after checking that its form is complete.
     #[track_caller]
     pub(super) fn error(&self) -> (u16, String, String) {
         let body = self.json();
@@ -289,7 +289,7 @@ impl WorkerLauncher for PanickingLauncher {
     }
 }
 
-/// Judges plugins by their text.
+/// Inspects plugins by their text.
 #[derive(Debug)]
 struct TextPluginInspector;
 
@@ -300,29 +300,29 @@ impl PluginInspector for TextPluginInspector {
             return Err(PluginError::NotComponent { reason: "it does not begin as one".to_owned() });
         }
         let (trains, predicts) = (text.contains("trains"), text.contains("predicts"));
-        // What is behind a bar is what it declares.
+        // The text after a bar is the plugin's declarations.
         let declares = text.split_once('|').map(|(_, declared)| serde_json::from_str(declared).unwrap());
         let declares = declares.unwrap_or_default();
         Ok(PluginFacts { digest: Digest::of(wasm), trains, predicts, bytes: wasm.len() as u64, declares })
     }
 }
 
-/// Brings up models that do as their input says.
+/// Loads models that behave as their input says.
 #[derive(Debug, Default)]
 pub(super) struct FakeModelHost {
     pub(super) gate: Arc<PredictionGate>,
-    /// Models that are not freed yet.
+    /// The number of models not freed yet.
     pub(super) alive: Arc<AtomicUsize>,
-    /// Versions brought up or refused.
+    /// The number of versions loaded or refused.
     pub(super) load_attempts: AtomicUsize,
-    /// Whether the device is lost, and how often no other one is to be had.
+    /// Whether the device is lost, and how many attempts to renew it fail.
     pub(super) lost: AtomicBool,
     pub(super) renew_failures: AtomicUsize,
-    /// The plugin of each model that came up last.
+    /// The plugin text of each model's most recently loaded version.
     plugins: Mutex<BTreeMap<String, String>>,
 }
 
-/// Holds predictions back until it is opened.
+/// Blocks predictions until it is opened.
 #[derive(Debug, Default)]
 pub(super) struct PredictionGate {
     open: Mutex<bool>,
@@ -357,7 +357,7 @@ impl ModelHost for FakeModelHost {
             "refused" | "plugin refused" => {
                 return Err(PluginError::NotComponent { reason: "it is text".to_owned() }.into());
             }
-            "panics" => panic!("as it was told"),
+            "panics" => panic!("as the test requested"),
             _ => {}
         }
         let mark = it.variables[0].bytes.as_ref().try_into().map(i32::from_le_bytes).unwrap();
@@ -385,7 +385,7 @@ impl ModelHost for FakeModelHost {
     }
 
     fn lost_device(&self) -> Option<(String, String)> {
-        self.lost.load(Ordering::SeqCst).then(|| ("cpu".to_owned(), "as a test wants it".to_owned()))
+        self.lost.load(Ordering::SeqCst).then(|| ("cpu".to_owned(), "simulated by a test".to_owned()))
     }
 
     fn reopen_device(&self) -> Result<(), LoadError> {
@@ -423,7 +423,7 @@ fn image_signature() -> ModelSignature {
     }
 }
 
-/// Answers the sum of the pixels and the mark of its weights.
+/// Returns the sum of the pixels and the mark of its weights.
 #[derive(Debug)]
 struct EchoPredictor {
     _charge: MeterCharge,
@@ -464,7 +464,7 @@ impl ModelPredictor for EchoPredictor {
             }
             BLOCK => self.gate.wait(),
             SLOW => return Err(PluginError::Deadline { during, limit_ms: limit.as_millis() as u64 }),
-            PANIC => panic!("as it was told"),
+            PANIC => panic!("as the test requested"),
             BAD_OUTPUT => return Ok(Vec::new()),
             _ => {}
         }
@@ -485,7 +485,7 @@ impl Drop for EchoPredictor {
     }
 }
 
-/// Imports nothing: the plugin that would is not here.
+/// An importer that always fails, like a server without the ONNX plugin.
 #[derive(Debug)]
 struct UnavailableImporter;
 

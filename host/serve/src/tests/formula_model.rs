@@ -1,4 +1,4 @@
-//! Models that compute a formula, with signatures of several forms.
+//! Models that compute a formula, with various signatures.
 
 use saggar_plugin::{ModelPort, ModelSignature, PluginError, PredictionOptions};
 use saggar_tensor::{DType, Descriptor, Shape};
@@ -11,7 +11,7 @@ use crate::predict::decode::PredictionTensor;
 ///
 /// - `half_plus_two`: `y = x / 2 + 2`;
 /// - `above`: whether `x` is above 0, as a class and as probabilities 0.25 and 0.75;
-/// - `scale`: `scaled = vector * factor`, where the factor is 2 unless it is given, and `name_bytes`, the name as it came.
+/// - `scale`: `scaled = vector * factor`, where the factor defaults to 2, and `name_bytes`, the input name unchanged.
 #[derive(Debug)]
 pub(super) struct FormulaPredictor {
     name: String,

@@ -1,4 +1,4 @@
-//! HTTP/2 on the same port: requests side by side, stopping, idleness, and clients that mean harm.
+//! HTTP/2 on the same port: concurrent requests, shutdown, idle connections, and malicious clients.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn the_body_limit_applies_to_http2() {
     let long = Body::from_stream(futures::stream::iter(pieces));
     let answer = sender.send_request(request.body(long).unwrap()).await.unwrap();
     assert_eq!(answer.status(), 413);
-    assert_eq!(get(&mut sender, "/healthz").await.0, 200, "the connection goes on");
+    assert_eq!(get(&mut sender, "/healthz").await.0, 200, "the connection stays open");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
     let (mut sender, idle) = connect(&server).await;
     assert_eq!(get(&mut sender, "/healthz").await.0, 200);
     idle.await.unwrap().unwrap();
-    // A client that says hello and nothing more, or less than that.
+    // A client that sends only the preface, a part of it, or nothing.
     for hello in [HTTP2_PREFACE, &HTTP2_PREFACE[..10], &[]] {
         let mut stream = server.connect().await;
         stream.write_all(hello).await.unwrap();
@@ -119,7 +119,7 @@ async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
     assert_eq!(blocked.await.unwrap().unwrap().status(), 200);
 }
 
-/// A frame: its length, type, flags and stream.
+/// Returns a frame: its length, type, flags, stream and payload.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -136,13 +136,13 @@ const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
-/// Sends frames and reads until the server closes; returns the error of its farewell.
+/// Sends frames and reads until the server closes. Returns the error code of its GOAWAY frame.
 async fn read_goaway_error(server: &LoopbackServer, frames: &[u8]) -> Option<u32> {
     let mut stream = server.connect().await;
     let (mut reader, mut writer) = stream.split();
     let hello = [HTTP2_PREFACE, &frame(SETTINGS, 0, 0, &[]), frames].concat();
     let mut read = Vec::new();
-    // The server may hang up in the middle of it.
+    // The server may close the connection before everything is sent.
     let (_, _) = tokio::join!(writer.write_all(&hello), reader.read_to_end(&mut read));
     let mut rest = &read[..];
     while rest.len() >= 9 {
@@ -173,7 +173,7 @@ async fn rapid_resets_close_the_connection() {
 #[tokio::test]
 async fn endless_continuation_frames_close_the_connection() {
     let server = LoopbackServer::with_listen_policy().await;
-    // A field of 16,000 bytes, again and again, in a head that is never whole.
+    // A field of 16,000 bytes, repeated in a head that never ends.
     let mut field = vec![0x40, 1, b'x', 0x7f];
     field.extend([0x81, 0x7c]);
     field.extend(vec![b'a'; 16_000]);
@@ -202,25 +202,25 @@ async fn invalid_frames_after_the_preface_close_the_connection() {
     server.assert_still_serves().await;
 }
 
-/// A head that asks for `path`.
+/// Returns a head that requests `path`.
 fn get_head(path: &str) -> Vec<u8> {
     let length = u8::try_from(path.len()).unwrap();
     [&[0x82, 0x86, 0x41, 1, b'x', 0x44, length], path.as_bytes()].concat()
 }
 
-/// The hello of a client that lets each stream send so many bytes.
+/// Returns the preface of a client that lets each stream send `window` bytes.
 fn client_preface(window: u32) -> Vec<u8> {
     let settings = [&4_u16.to_be_bytes()[..], &window.to_be_bytes()].concat();
     [HTTP2_PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()
 }
 
-/// Reads frames until `enough` says so of the kind and the stream of one; false if the connection ends before. The client
-/// goes on pinging all the while.
+/// Reads frames until `enough` accepts the type and stream of one, sending pings all the while. Returns false if the
+/// connection ends first.
 async fn ping_until(stream: &mut TcpStream, enough: impl Fn(u8, u32) -> bool) -> bool {
     let (mut reader, mut writer) = stream.split();
     let ping = async {
         loop {
-            // The server may hang up in the middle of it.
+            // The server may close the connection before everything is sent.
             let _ = writer.write_all(&frame(PING, 0, 0, &[0; 8])).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -240,7 +240,7 @@ async fn ping_until(stream: &mut TcpStream, enough: impl Fn(u8, u32) -> bool) ->
     };
     tokio::select! {
         () = ping => unreachable!(),
-        found = tokio::time::timeout(Duration::from_secs(60), read) => found.expect("it goes on for ever"),
+        found = tokio::time::timeout(Duration::from_secs(60), read) => found.expect("it does not end"),
     }
 }
 
@@ -252,7 +252,7 @@ fn short_timeouts() -> ConnectionTimeouts {
 #[tokio::test]
 async fn unread_responses_are_reset_and_the_connection_continues() {
     let server = LoopbackServer::start(short_timeouts()).await;
-    // Nothing at all, and a part of what is more than a piece.
+    // A window of zero bytes, and one smaller than a chunk.
     for window in [0, 10] {
         let mut stream = server.connect().await;
         let asked = [client_preface(window), frame(HEADERS, 0x5, 1, &get_head("/openapi.json"))].concat();
@@ -263,7 +263,7 @@ async fn unread_responses_are_reset_and_the_connection_continues() {
     }
 }
 
-/// Of a short answer nothing is left to reset once it is queued.
+/// Once a short response is queued completely, it can no longer be reset.
 #[tokio::test]
 async fn a_connection_with_unread_queued_responses_is_closed() {
     let server = LoopbackServer::start(short_timeouts()).await;
@@ -309,7 +309,7 @@ async fn floods_of_control_frames_do_not_keep_a_connection_open() {
                 _ = drop_all => {}
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), ended).await.expect("it goes on for ever");
+        tokio::time::timeout(Duration::from_secs(60), ended).await.expect("it does not end");
         server.assert_still_serves().await;
     }
 }

@@ -1,4 +1,4 @@
-//! What a job did, where there is much of it: events, attempts' logs, numbers.
+//! Long job histories: events, attempts' logs, metrics.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::fixture::{ServerFixture, TestResponse};
 use crate::limits::{EVENTS_SHOWN_MAX, LOG_PIECE_BYTES};
 
-/// Submits a job of the project `digits`; its identifier.
+/// Submits a job of the project `digits` and returns its identifier.
 async fn submit(fixture: &ServerFixture) -> String {
     let plugin = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains").await.json();
     let spec = json!({ "project": "digits", "plugin": plugin["digest"] });
@@ -37,7 +37,7 @@ async fn a_job_shows_its_newest_events_and_older_ones_can_be_listed() {
     assert!(newest.is_sorted());
     assert_eq!(job["events"][0]["text"], most.to_string());
     assert_eq!(job["events"].as_array().unwrap().last().unwrap()["text"], (2 * most - 1).to_string());
-    // These are told of events that are not shown.
+    // These come from events that are not among those shown.
     assert_eq!(job["published"], json!([{ "model": "digits", "version": 3 }]));
     let phases: Vec<&str> =
         job["phases"].as_array().unwrap().iter().filter_map(|phase| phase["name"].as_str()).collect();
@@ -100,7 +100,7 @@ async fn a_metric_series_requested_twice_is_returned_once() {
     assert_eq!(fixture.get("/api/v1/jobs/digits-1/metrics?series=none").await.json()["series"][0]["points"], json!([]));
 }
 
-/// Attempts whose logs are of several pieces, and one that wrote nothing.
+/// Writes attempts whose logs have several chunks each, and one without lines.
 async fn long_logs(fixture: &ServerFixture) -> (String, LogWriter) {
     let id = submit(fixture).await;
     let line = "x".repeat(1000);
@@ -138,11 +138,11 @@ async fn a_log_tail_spans_attempts_and_can_be_followed() {
     let told = fixture.get(&format!("{path}?attempt=2&tail=10000")).await.text();
     assert!(told.split_inclusive('\n').eq(second.iter().map(|line| **line)));
     assert_eq!(fixture.get(&format!("{path}?attempt=3&tail=9")).await.text(), "");
-    // From the 500th of the second attempt's lines on.
+    // Starting at the 500th line of the second attempt.
     let since = fixture.get(&format!("{path}?since=2000500&tail=10000")).await.text();
     let at = lines.iter().position(|line| line.starts_with("2 500 ")).unwrap();
     assert!(since == lines[at..].concat());
-    // The events have the places after their lines, so a client goes on without a gap.
+    // The event ids are the positions after the lines, so that a client resumes without a gap.
     let events = |last: Option<String>, query: &str| {
         let request = Request::get(format!("{path}{query}")).header("accept", "text/event-stream");
         let request = last.iter().fold(request, |request, last| request.header("last-event-id", last));
@@ -153,7 +153,7 @@ async fn a_log_tail_spans_attempts_and_can_be_followed() {
     let first = told.lines().next().unwrap().strip_prefix("id: ").unwrap().to_owned();
     let rest = events(Some(first), "").await;
     assert!(told.split_once("\n\n").unwrap().1 == rest);
-    // Reading goes on right after the last line there was.
+    // Reading continues after the last existing line.
     let follow = Request::get(format!("{path}?tail=1&follow=1")).body(Body::empty()).unwrap();
     let mut stream = fixture.send(follow).await.into_body().into_data_stream();
     assert_eq!(stream.next().await.unwrap().unwrap(), *lines.last().unwrap());

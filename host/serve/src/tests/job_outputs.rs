@@ -1,9 +1,9 @@
-//! Files that jobs wrote.
+//! The files that jobs write.
 
 use super::fixture::ServerFixture;
 use serde_json::{Value, json};
 
-/// A job, queued, as the server describes it.
+/// Submits a job and returns it as JSON. It is queued.
 async fn submit_queued_job(fixture: &ServerFixture) -> Value {
     let plugin = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains").await.json();
     let spec = json!({ "project": "digits", "plugin": plugin["digest"] });

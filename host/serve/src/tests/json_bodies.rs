@@ -1,4 +1,4 @@
-//! What is said of JSON bodies that are none, on every route that takes one.
+//! Errors for invalid JSON bodies, on every route that accepts JSON.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{ServerFixture, TestResponse};
 
-/// Words of the parser, and of this program's types.
+/// Words of the parser, and of this program's types, that must not appear in errors.
 const PARSER_WORDS: [&str; 12] = [
     "struct ", "enum ", "tuple ", "line 1", "column ", "sequence", "untagged", "u32", "u64", "f64", "usize", "newtype",
 ];

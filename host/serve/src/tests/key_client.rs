@@ -1,4 +1,4 @@
-//! A client with a key, at a listener that requires one.
+//! A client with a key, for a listener that requires one.
 
 use axum::Router;
 use axum::body::Body;
@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use super::fixture::{ServerFixture, TestResponse};
 use crate::access::{Exposure, ListenPolicy};
 
-/// Sends requests with its key.
+/// A client that sends requests with its key.
 pub(super) struct KeyClient {
     pub(super) router: Router,
     pub(super) bearer: String,
@@ -37,31 +37,32 @@ impl KeyClient {
         }
     }
 
-    /// A request for JSON with the key, to be completed by a body.
+    /// Returns a builder for a JSON request with the key.
     pub(super) fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
         let request = Request::builder().method(method).uri(path).header("host", "localhost");
         request.header("content-type", "application/json").header("authorization", &self.bearer)
     }
 
-    /// Sends it and reads the answer to its end.
+    /// Sends the request and reads the whole response.
     pub(super) async fn send(&self, request: Request<Body>) -> TestResponse {
         TestResponse::from_response(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
-    /// Sends JSON, or no body where `body` is null.
+    /// Sends JSON, or no body if `body` is null.
     pub(super) async fn send_json(&self, method: &str, path: &str, body: &Value) -> TestResponse {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         self.send(self.request(method, path).body(body).unwrap()).await
     }
 
-    /// Gets JSON, and expects success.
+    /// Gets JSON, and asserts success.
     pub(super) async fn get_json(&self, path: &str) -> Value {
         let answer = self.send_json("GET", path, &Value::Null).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.json()
     }
 
-    /// Returns status, code, text and hint of an error. `name` is replaced, so that errors about different names compare.
+    /// Returns status, code, text and hint of an error. `name` is replaced, so that errors about different names can be
+    /// compared.
     pub(super) async fn error_without_name(
         &self,
         method: &str,
@@ -70,7 +71,7 @@ impl KeyClient {
         name: &str,
     ) -> (u16, String, String, String) {
         let answer = self.send_json(method, path, body).await;
-        assert!(!answer.status.is_success(), "{method} {path} is no refusal: {}", answer.text());
+        assert!(!answer.status.is_success(), "{method} {path} was not refused: {}", answer.text());
         let hint = answer.json()["hint"].to_string();
         let (status, code, text) = answer.error();
         (status, code, text.replace(name, "NAME"), hint)

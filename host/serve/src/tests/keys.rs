@@ -1,4 +1,4 @@
-//! `/api/v1/keys`, and what the audit log says of it.
+//! `/api/v1/keys`, and its entries in the audit log.
 
 use axum::body::Body;
 use axum::http::Request;

@@ -1,4 +1,4 @@
-//! Over real sockets: requests that mean harm by their heads, their framing or their pace.
+//! Over real sockets: requests with malicious heads, framing or timing.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::error::ApiError;
 use crate::request_body::BodyReader;
 use crate::{RequestMemoryBudget, ServerListener, limits};
 
-/// What comes after a request that is ended wrongly: a request of its own, should the server see one.
+/// The bytes after a request whose end is ambiguous: a second request, if the server parses it as one.
 const SMUGGLED_REQUEST: &str = "GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 fn response_statuses(read: &str) -> Vec<u16> {
     read.match_indices("HTTP/1.1 ").map(|(at, _)| read[at + 9..at + 12].parse().unwrap()).collect()
 }
 
-/// Every request here can be read in two ways. It is refused, and nothing that follows on its connection is served.
+/// Every request here can be parsed in two ways. It is refused, and nothing after it on the connection is served.
 #[tokio::test]
 async fn ambiguous_framing_is_refused_and_closes_the_connection() {
     let server = LoopbackServer::with_listen_policy().await;
@@ -55,14 +55,14 @@ async fn ambiguous_framing_is_refused_and_closes_the_connection() {
         let (read, closed) = server.exchange(request.as_bytes()).await;
         let codes = response_statuses(&read);
         let trailing = head == "content-length: 5 ";
-        // White space after a value is no part of it (RFC 9112, 5): five bytes, and then another request.
+        // White space after a value is not part of it (RFC 9112, 5): five bytes, and then another request.
         let expected: &[u16] = if trailing { &[400, 200] } else { &[400] };
         assert!(codes == expected && closed != trailing, "{head:?}: {codes:?} closed {closed}\n{read}");
     }
     server.assert_still_serves().await;
 }
 
-/// Two lengths, of which the parser takes the chunks: as it must if it takes any, and then the connection ends.
+/// The parser uses chunked encoding and ignores the length. RFC 9112 permits that only if the connection then ends.
 #[tokio::test]
 async fn content_length_with_chunked_encoding_closes_the_connection() {
     let server = LoopbackServer::with_listen_policy().await;
@@ -77,8 +77,8 @@ async fn content_length_with_chunked_encoding_closes_the_connection() {
     }
 }
 
-/// Lines that end in a bare line feed mean the same with and without its carriage return (RFC 9112, 2.2): one request, and
-/// what follows it is the next.
+/// A line that ends in a bare line feed means the same as one with a carriage return (RFC 9112, 2.2): one request,
+/// followed by the next.
 #[tokio::test]
 async fn bare_line_feeds_end_header_lines_only() {
     let server = LoopbackServer::with_listen_policy().await;
@@ -86,7 +86,7 @@ async fn bare_line_feeds_end_header_lines_only() {
         "GET /healthz HTTP/1.1\nhost: localhost\ncontent-length: 4\n\nGET /".to_owned() + &SMUGGLED_REQUEST[5..];
     let (read, _) = server.exchange(request.as_bytes()).await;
     assert_eq!(response_statuses(&read)[0], 200, "{read}");
-    assert!(!read.contains("\"version\""), "the body's bytes are no request: {read}");
+    assert!(!read.contains("\"version\""), "the body is not parsed as a request: {read}");
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn oversized_request_heads_are_refused() {
     ] {
         let (read, closed) = server.exchange(head.as_bytes()).await;
         let codes = response_statuses(&read);
-        // A head that never fits is refused when that is known, before its line is whole.
+        // A head that is too long is refused once that is known, before its line is complete.
         let refused = codes == [code] || codes == [431] || codes.is_empty();
         assert!(closed && refused, "{code}: {read} {}", &head[..60]);
     }
@@ -164,7 +164,7 @@ async fn invalid_host_headers_are_refused() {
     assert!(closed && read.contains("\"version\""), "HTTP/1.0 needs no host: {read}");
 }
 
-/// A server of one route that reads its body, with a short patience.
+/// Starts a server with one route that reads its body, with a short idle timeout.
 async fn body_reading_server(quiet: Duration) -> (TcpStream, watch::Sender<bool>) {
     let memory = RequestMemoryBudget::new(limits::REQUEST_MEMORY_BYTES_DEFAULT);
     let bodies = BodyReader::with_idle_timeout(memory, quiet);
@@ -202,7 +202,7 @@ async fn a_body_in_tiny_chunks_is_refused_and_one_in_small_chunks_is_not() {
         let (mut reading, mut writing) = stream.into_split();
         let body = body(piece, pieces);
         let write = tokio::spawn(async move {
-            // The refusal may come before the end.
+            // The server may refuse the request before it is sent completely.
             let _ = writing.write_all(body.as_bytes()).await;
             writing
         });

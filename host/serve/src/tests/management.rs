@@ -15,7 +15,7 @@ use super::fixture::{ServerFixture, TestResponse};
 
 const WASM: &str = "application/wasm";
 
-/// The digest of a plugin that was uploaded.
+/// Uploads a plugin and returns its digest.
 async fn upload_plugin(fixture: &ServerFixture, plugin: &str) -> String {
     let answer = fixture.post("/api/v1/plugins", WASM, plugin.to_owned()).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -26,7 +26,7 @@ async fn submit(fixture: &ServerFixture, spec: &Value) -> TestResponse {
     fixture.post_json("/api/v1/jobs", &spec.to_string()).await
 }
 
-/// A job of the project `digits`, queued.
+/// Submits a job of the project `digits`. It is queued.
 async fn submit_queued_job(fixture: &ServerFixture) -> Value {
     let plugin = upload_plugin(fixture, "plugin trains").await;
     let answer = submit(fixture, &json!({ "project": "digits", "plugin": plugin })).await;
@@ -34,7 +34,7 @@ async fn submit_queued_job(fixture: &ServerFixture) -> Value {
     answer.json()
 }
 
-/// A dataset of three items, uploaded in chunks.
+/// Uploads a dataset of three items in chunks.
 async fn push_dataset(fixture: &ServerFixture) -> Value {
     let description = json!({
         "format": "csv", "file": "a.csv",
@@ -126,12 +126,15 @@ async fn a_job_with_unmet_requirements_is_refused_at_submission() {
         assert!(matches!(status, 400 | 404) && message.contains(words), "{status} {message}");
     }
     let (.., told) = submit(&fixture, &with("secrets", json!(["nope"]))).await.error();
-    assert!(told.contains("none is kept; keep one for digits: `saggar secret set nope --project digits`"), "{told}");
+    assert!(
+        told.contains("no secrets are stored; store one for digits: `saggar secret set nope --project digits`"),
+        "{told}"
+    );
     let fields = json!({ "data": { "/data": ["x", "image"] } });
     let plugin = upload_plugin(&fixture, &format!("plugin trains too|{fields}")).await;
     let (status, _, message) = submit(&fixture, &with("plugin", json!(plugin))).await.error();
     assert_eq!(status, 400);
-    assert!(message.contains("the field `image` of /data, and dataset points/1 has none; it has: "), "{message}");
+    assert!(message.contains("the field `image` of /data, but dataset points/1 lacks it; it has: "), "{message}");
     let listed = fixture.get("/api/v1/plugins").await.json();
     let plugins = listed["plugins"].as_array().unwrap();
     assert!(plugins.iter().any(|plugin| plugin["declares"] == declared), "{listed}");
@@ -169,13 +172,13 @@ async fn a_dataset_version_is_exported_and_removed() {
     }
     let over = fixture.get("/api/v1/datasets").await.json();
     let users = (&over["datasets"][0]["used_by"], &over["datasets"][0]["was_used_by"]);
-    assert_eq!(users, (&json!([]), &json!(["digits-2", "digits-1"])), "jobs that are over used it all the same");
+    assert_eq!(users, (&json!([]), &json!(["digits-2", "digits-1"])), "finished jobs are listed too");
     assert_eq!(delete(&fixture, "/api/v1/datasets/points/1").await.json(), json!({ "freed_bytes": 27 }));
     assert_eq!(fixture.get("/api/v1/datasets").await.json(), json!({ "datasets": [] }));
     assert_eq!(fixture.metric("saggar_dataset_bytes").await, Some(0.0));
     let audit = std::fs::read_to_string(fixture.home.audit_log()).unwrap();
     assert!(audit.lines().last().unwrap().contains(r#""action":"dataset.remove","dataset":"points/1""#), "{audit}");
-    assert_eq!(push_dataset(&fixture).await["version"], 2, "the number is not used again");
+    assert_eq!(push_dataset(&fixture).await["version"], 2, "the number is not reused");
 }
 
 #[tokio::test]
@@ -213,7 +216,7 @@ async fn a_submitted_job_pins_its_dataset_versions() {
     let job = job.json();
     assert_eq!(job["name"], "digits-1");
     assert_eq!((&job["state"], &job["position"], &job["attempts_max"]), (&json!("QUEUED"), &json!(1), &json!(3)));
-    // Not minus zero, which compares equal.
+    // Not -0.0, which compares equal.
     assert!(job["gpu_seconds"].as_f64().unwrap().is_sign_positive(), "{job}");
     assert_eq!(job["spec"]["data"][0]["version"], 1);
     assert_eq!(job["description"], "first");
@@ -228,7 +231,7 @@ async fn a_job_that_cannot_run_is_refused() {
     let cases = [
         (json!({ "project": "digits" }), 400, "body: `plugin` is missing"),
         (json!({ "project": "digits", "plugin": "x" }), 400, "plugin: expected the 64 hexadecimal digits"),
-        (json!({ "project": "Digits!", "plugin": plugin }), 400, "project: \"Digits!\" is no name"),
+        (json!({ "project": "Digits!", "plugin": plugin }), 400, "project: invalid name \"Digits!\""),
         (
             json!({ "project": "digits", "plugin": plugin, "nonsense": 1 }),
             400,
@@ -253,7 +256,7 @@ async fn an_idempotency_key_makes_one_job_of_two_requests() {
     let plugin = upload_plugin(&fixture, "plugin trains").await;
     let spec = |plugin: &str| json!({ "project": "digits", "plugin": plugin }).to_string();
     let mut names = Vec::new();
-    // Asked for the third time, what it refers to is gone: the job is there all the same.
+    // On the third request, what the job refers to no longer exists; the existing job is returned anyway.
     for spec in [spec(&plugin), spec(&plugin), spec(&"0".repeat(64))] {
         let request = Request::post("/api/v1/jobs").header("idempotency-key", "k").body(Body::from(spec.clone()));
         let answer = TestResponse::from_response(fixture.send(request.unwrap()).await).await;
@@ -375,9 +378,9 @@ async fn a_followed_log_ends_with_the_job_or_the_server() {
     let mut stream = fixture.send(follow()).await.into_body().into_data_stream();
     assert_eq!(stream.next().await.unwrap().unwrap(), "first\n");
     let silent = tokio::time::timeout(Duration::from_millis(20), stream.next()).await;
-    assert!(silent.is_err(), "nothing more was written");
+    assert!(silent.is_err(), "no lines were added");
     log.write_line(now as i64, "second").unwrap();
-    // Any change of any job makes followers look: this one is another job's.
+    // A change of any job wakes the followers: this one is of another job.
     submit_queued_job(&fixture).await;
     assert_eq!(stream.next().await.unwrap().unwrap(), "second\n");
     let mut other = fixture.send(follow()).await.into_body().into_data_stream();

@@ -1,4 +1,4 @@
-//! What requests may hold in memory: bodies, inputs that wait, answers that nobody takes.
+//! Request memory: bodies, inputs that wait, responses that clients do not read.
 
 use std::io::Write;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::fixture::{BLOCK, ServerFixture, TestResponse};
 
 const INFER: &str = "/v2/models/digits/infer";
 
-/// A request for `items` pictures as compressed binary data, all but the first pixel zero.
+/// Returns a request for `items` images as compressed binary data, all zero but the first pixel.
 fn decompression_bomb(first: u8, items: usize) -> Request<Body> {
     let parameters = json!({ "binary_data_size": 4 * items });
     let input = json!({ "name": "image", "shape": [items, 2, 2], "datatype": "UINT8", "parameters": parameters });
@@ -42,7 +42,8 @@ fn memory_used_bytes(fixture: &ServerFixture) -> u64 {
 async fn queued_inputs_of_many_small_bodies_stay_within_the_budget() {
     let limit_bytes = 8 << 20;
     let fixture = ServerFixture::with_request_memory(limit_bytes).await;
-    // 64 kB of inputs and 800 kB of outputs each, of which some hundred bytes arrive: 50 MB if all of them waited.
+    // Each request has 64 kB of inputs and 800 kB of outputs, but sends only some hundred bytes: 50 MB if all were
+    // queued.
     let attack = join_all((0..60).map(|_| fixture.send(decompression_bomb(BLOCK, 16_000))));
     let watch = async {
         let mut most = 0;
@@ -63,7 +64,7 @@ async fn queued_inputs_of_many_small_bodies_stay_within_the_budget() {
     let (_, code, _) = TestResponse::from_response(refusal).await.error();
     assert_eq!(code, "memory_full");
     drop(fixture.predict(1).await);
-    assert_eq!(memory_used_bytes(&fixture), 0, "everything is given back");
+    assert_eq!(memory_used_bytes(&fixture), 0, "all memory is released");
 }
 
 #[tokio::test]
@@ -88,14 +89,14 @@ async fn unread_responses_are_charged_until_they_are_dropped() {
             break response;
         }
         held.push(response);
-        assert!(held.len() < 1_000, "answers are not counted");
+        assert!(held.len() < 1_000, "responses are not counted");
     };
     assert_eq!(refused.status(), 503);
     let bytes = memory_used_bytes(&fixture);
     assert!(bytes > 1 << 20 && bytes <= 4 << 20, "{bytes} bytes of {} answers", held.len());
     let taken = held.pop().unwrap();
     let length = to_bytes(taken.into_body(), usize::MAX).await.unwrap().len() as u64;
-    assert_eq!(memory_used_bytes(&fixture), bytes - length, "an answer that was taken is given back");
+    assert_eq!(memory_used_bytes(&fixture), bytes - length, "a response that was read is released");
     drop(held);
     assert_eq!(memory_used_bytes(&fixture), 0);
     assert_eq!(fixture.send(decompression_bomb(1, 20_000)).await.status(), 200);
@@ -120,6 +121,6 @@ async fn a_body_is_charged_as_it_arrives_not_by_content_length() {
     tokio::task::yield_now().await;
     assert_eq!(memory_used_bytes(&fixture), 0, "nothing has arrived");
     let large = ServerFixture::send(&fixture, decompression_bomb(1, 200_000)).await;
-    assert_eq!(large.status(), 200, "nobody waits for those who only announce");
+    assert_eq!(large.status(), 200, "an announced length reserves no memory");
     slow.iter().for_each(|task| task.abort());
 }

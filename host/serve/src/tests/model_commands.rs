@@ -1,4 +1,4 @@
-//! What users tell the models: promotion and rollback, aliases, shares, shadows, loading, settings, sleep.
+//! Model commands: promotion and rollback, aliases, traffic shares, shadows, loading, settings, sleep.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{MODEL_BYTES, ServerFixture, TestResponse, image_json};
 
-/// With versions 1 to `count` of `digits` on disk, the newest of which is up.
+/// Returns a server with versions 1 to `count` of `digits` on disk, the newest loaded.
 async fn with_versions(count: i32) -> ServerFixture {
     let fixture = ServerFixture::new();
     for mark in 1..=count {
@@ -89,7 +89,7 @@ async fn a_version_that_fails_to_load_is_not_promoted() {
     assert_eq!((status, code.as_str()), (422, "load_failed"));
     assert!(error.contains("BAD_PLUGIN"), "{error}");
     let model = model_json(&fixture).await;
-    assert_eq!((&model["serving"], &model["follows_newest"]), (&json!(1), &json!(true)), "nothing has changed");
+    assert_eq!((&model["serving"], &model["follows_newest"]), (&json!(1), &json!(true)), "the model is unchanged");
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn aliases_can_only_point_to_ready_versions() {
     assert_eq!(answering_mark(&fixture, "digits@canary").await, "not_found");
     assert_eq!(ask(&fixture, "DELETE", "/api/v1/models/digits/aliases/canary", Value::Null).await.error().0, 404);
     send_command(&fixture, "POST", "unload", json!({"version": 1})).await;
-    assert_eq!(fixture.host.alive.load(Ordering::SeqCst), 1, "it is freed when the answer comes");
+    assert_eq!(fixture.host.alive.load(Ordering::SeqCst), 1, "it is freed before the response");
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn traffic_shares_are_exact() {
     let shares: Vec<_> = model["versions"].as_array().unwrap().iter().map(|it| it["traffic_percent"].clone()).collect();
     assert_eq!(shares, [json!(10), json!(90)]);
     let mut marks: BTreeMap<i64, usize> = BTreeMap::new();
-    // The check before the body and the answer draw one after the other, so every second draw counts.
+    // Each request draws twice, first to check the model and then to predict, so only every second draw counts.
     for _ in 0..200 {
         *marks.entry(answering_mark(&fixture, "digits").await.as_i64().unwrap()).or_default() += 1;
     }
@@ -152,7 +152,7 @@ async fn traffic_shares_are_exact() {
     assert_eq!(answering_mark(&fixture, "digits").await, 2);
 }
 
-/// How many of two hundred default requests each version answers.
+/// Counts how many of two hundred default requests each version answers.
 async fn answers_by_version(fixture: &ServerFixture) -> BTreeMap<i64, usize> {
     let mut marks = BTreeMap::new();
     for _ in 0..200 {
@@ -179,7 +179,7 @@ async fn promotion_and_rollback_end_a_canary_rollout() {
     assert_eq!(answers_by_version(&fixture).await, BTreeMap::from([(1, 200)]));
     canary().await;
     send_command(&fixture, "POST", "promote", json!({"version": 1})).await;
-    assert_eq!(answers_by_version(&fixture).await, BTreeMap::from([(1, 200)]), "of what serves already");
+    assert_eq!(answers_by_version(&fixture).await, BTreeMap::from([(1, 200)]), "of the versions that already serve");
     canary().await;
     send_command(&fixture, "PUT", "shadow", json!({"to": "2", "percent": 100})).await;
     let newest = send_command(&fixture, "POST", "promote", json!({"version": "newest"})).await;
@@ -194,7 +194,7 @@ async fn promotion_and_rollback_end_a_canary_rollout() {
     canary().await;
     let refused = ask(&fixture, "POST", "/api/v1/models/digits/promote", json!({"version": 3})).await.error();
     assert_eq!(refused.0, 422);
-    assert_eq!(answers_by_version(&fixture).await, BTreeMap::from([(1, 180), (2, 20)]), "nothing has changed");
+    assert_eq!(answers_by_version(&fixture).await, BTreeMap::from([(1, 180), (2, 20)]), "the shares are unchanged");
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn a_shadow_version_is_compared_but_never_answers() {
     send_command(&fixture, "POST", "load", json!({"version": 1})).await;
     send_command(&fixture, "PUT", "shadow", json!({"to": "1", "percent": 100})).await;
     assert_eq!(answering_mark(&fixture, "digits").await, 2);
-    // Their marks differ.
+    // The versions have different marks.
     let line = r#"saggar_shadow_requests_total{model="digits",result="different",version="1"}"#;
     fixture.metric_becomes(line, Some(1.0)).await;
     send_command(&fixture, "DELETE", "shadow", Value::Null).await;
@@ -235,11 +235,15 @@ async fn an_unloaded_model_stays_unloaded_and_frees_all_memory() {
     assert_eq!(fixture.metric(held).await, Some(MODEL_BYTES as f64));
     let model = send_command(&fixture, "POST", "unload", Value::Null).await;
     assert_eq!((&model["state"], &model["serving"]), (&json!("UNLOADED"), &Value::Null));
-    assert_eq!(fixture.metric(held).await, Some(0.0), "when the answer comes");
+    assert_eq!(fixture.metric(held).await, Some(0.0), "before the response");
     assert_eq!(fixture.host.alive.load(Ordering::SeqCst), 0);
     assert_eq!(answering_mark(&fixture, "digits").await, "not_ready");
     fixture.loader.run_once().await;
-    assert_eq!(answering_mark(&fixture, "digits").await, "not_ready", "looking brings nothing up that a user put down");
+    assert_eq!(
+        answering_mark(&fixture, "digits").await,
+        "not_ready",
+        "a poll does not load a model that a user unloaded"
+    );
     assert_eq!(send_command(&fixture, "POST", "load", Value::Null).await["state"], "READY");
     assert_eq!(answering_mark(&fixture, "digits").await, 1);
 }
@@ -255,7 +259,7 @@ async fn an_idle_model_sleeps_and_a_request_wakes_it() {
     let held = r#"saggar_gpu_memory_bytes{device="cpu",owner="models"}"#;
     fixture.metric_becomes(held, Some(0.0)).await;
     assert_eq!(fixture.metric(r#"saggar_model_evictions_total{reason="idle"}"#).await, Some(1.0));
-    // A request says that it is to be kept from now on, so that it cannot sleep again before the next look.
+    // The request asks to keep the model loaded, so that it cannot sleep again before the next poll.
     let request = Request::post("/models/digits/predict").header("x-saggar-keep-alive", "forever");
     let answer =
         TestResponse::from_response(fixture.send(request.body(Body::from(image_json(1))).unwrap()).await).await;
@@ -308,7 +312,7 @@ async fn model_settings_are_validated_stored_and_applied() {
     assert_eq!(
         (after.header("x-saggar-cache"), &after.json()["mark"]),
         ("miss", &json!(2)),
-        "it goes with its version"
+        "it is removed with its version"
     );
     let bad = ask(&fixture, "PUT", "/api/v1/models/digits/config", json!({"bach": {}})).await.error();
     assert_eq!(bad.0, 400);
@@ -332,7 +336,7 @@ async fn warm_up_samples_run_before_a_version_is_ready() {
     assert_eq!(answering_mark(&fixture, "digits").await, 1);
     assert_eq!(send_command(&fixture, "POST", "warm", Value::Null).await["state"], "READY");
     send_command(&fixture, "PUT", "config", json!({"warmup": ["../1/manifest.json"]})).await;
-    assert_eq!(answering_mark(&fixture, "digits").await, 1, "what serves goes on");
+    assert_eq!(answering_mark(&fixture, "digits").await, 1, "the serving version continues");
     let failed = ask(&fixture, "POST", "/api/v1/models/digits/warm", Value::Null).await.error();
     assert_eq!((failed.0, failed.1.as_str()), (422, "load_failed"));
 }

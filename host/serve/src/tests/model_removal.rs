@@ -1,4 +1,4 @@
-//! Models and versions that are removed for good.
+//! Permanent removal of models and versions.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -59,7 +59,7 @@ async fn removing_a_model_removes_its_versions_settings_and_metrics() {
     assert_eq!(fixture.predict(1).await.status.as_u16() / 100, 5, "nothing serves");
     let text = fixture.get("/metrics").await.text();
     assert!(!text.contains("digits"), "{text}");
-    // A training may make it again, under a number that nobody has seen.
+    // A training can create it again; its version numbers are not reused.
     assert_eq!(fixture.publish("digits", "plugin", 3), 3);
     fixture.loader.run_once().await;
     assert_eq!(fixture.predict(1).await.json()["mark"], 3);
@@ -102,6 +102,6 @@ async fn project_keys_remove_only_their_models_and_removals_are_audited() {
         (&last["action"], &last["who"], &last["result"]),
         (&json!("model.remove"), &json!("key:writes"), &json!("ok"))
     );
-    // A key without the scope does not come as far as that.
+    // The request of a key without the scope is refused earlier.
     assert_eq!(log.lines().filter(|line| line.contains("model.remove")).count(), 3, "refusals too: {log}");
 }

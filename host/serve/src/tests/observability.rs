@@ -1,4 +1,4 @@
-//! What every answer carries, probes, and the metrics page.
+//! Headers that every response has, probes, and the metrics page.
 
 use std::collections::BTreeSet;
 
@@ -146,7 +146,7 @@ async fn console_assets_are_immutable_in_caches() {
     assert_eq!(fixture.get(&path.replace("main.js", "..%2f..%2fCargo.toml")).await.status, 404);
 }
 
-/// The rules by which `promtool check metrics` judges, as far as a page can break them.
+/// The rules of `promtool check metrics`, as far as they can apply to the page.
 #[tokio::test]
 async fn the_metrics_page_is_well_formed() {
     let fixture = ServerFixture::with_digits_serving().await;
@@ -165,7 +165,7 @@ async fn the_metrics_page_is_well_formed() {
         } else if !line.starts_with("# HELP ") {
             let (series, value) = line.rsplit_once(' ').unwrap();
             assert!(value.parse::<f64>().is_ok(), "{line}");
-            assert!(seen.insert(series), "{series} is there twice");
+            assert!(seen.insert(series), "{series} appears twice");
             assert!(series.starts_with(family), "{series} stands under {family}");
         }
     }
@@ -195,7 +195,7 @@ async fn a_version_is_set_up_once_for_many_requests() {
     assert_eq!(setups, expected);
 }
 
-/// The metrics page, as a client asks that sends these headers.
+/// Returns the metrics page as sent to a client with these headers.
 async fn get_metrics(fixture: &ServerFixture, headers: &[(&str, &str)]) -> TestResponse {
     let request = headers.iter().fold(Request::get("/metrics"), |request, (name, value)| request.header(*name, *value));
     TestResponse::from_response(fixture.send(request.body(Body::empty()).unwrap()).await).await
@@ -205,7 +205,7 @@ async fn get_metrics(fixture: &ServerFixture, headers: &[(&str, &str)]) -> TestR
 async fn openmetrics_is_served_to_clients_that_prefer_it() {
     let fixture = ServerFixture::with_digits_serving().await;
     fixture.post_json("/predict", &image_json(1)).await;
-    // What Prometheus 2 and 3 send.
+    // The header that Prometheus 2 and 3 send.
     let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
                       text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
     for accept in [prometheus, "application/openmetrics-text", "application/openmetrics-text; version=\"1.0.0\""] {
@@ -265,7 +265,7 @@ async fn counters_with_known_labels_start_at_zero() {
     }
 }
 
-/// Every series costs the scraper memory, and there may be thousands of models.
+/// Every series uses memory in Prometheus, and a server can have thousands of models.
 #[tokio::test]
 async fn a_model_has_few_metric_series_and_none_after_removal() {
     let fixture = ServerFixture::with_digits_serving().await;

@@ -1,4 +1,4 @@
-//! The Open Inference Protocol as its clients speak it: metadata, inference in every form, and what must be refused.
+//! The Open Inference Protocol as its clients use it: metadata, inference in every form, and invalid requests.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::limits::INFER_BYTES_MAX;
 
 const INFER: &str = "/v2/models/digits/infer";
 
-/// Asks as tritonclient does: without a content type.
+/// Sends a request like tritonclient: without a content type.
 async fn infer(fixture: &ServerFixture, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> TestResponse {
     let mut request = Request::post(path);
     for (name, value) in headers {
@@ -24,13 +24,13 @@ async fn infer(fixture: &ServerFixture, path: &str, headers: &[(&str, &str)], bo
     TestResponse::from_response(fixture.send(request.body(body.into()).unwrap()).await).await
 }
 
-/// A request for pictures of four pixels.
+/// Returns a request for images of four pixels.
 fn image_input(first: u8, items: usize) -> Value {
     let data: Vec<u8> = [first, 2, 3, 4].repeat(items);
     json!({ "inputs": [{ "name": "image", "shape": [items, 2, 2], "datatype": "UINT8", "data": data }] })
 }
 
-/// The same as binary data: the body, and how many bytes of it are JSON.
+/// Returns the same request as binary data: the body, and the length of its JSON.
 fn binary_request(first: u8, items: usize, outputs: Value) -> (Vec<u8>, String) {
     let parameters = json!({ "binary_data_size": 4 * items });
     let input = json!({ "name": "image", "shape": [items, 2, 2], "datatype": "UINT8", "parameters": parameters });
@@ -128,10 +128,10 @@ async fn json_tensors_round_trip() {
     request["outputs"] = json!([{ "name": "mark" }, { "name": "sum" }]);
     let answer = infer(&fixture, "/v2/models/digits/versions/1/infer", &[], request.to_string()).await;
     let whole = json!({ "model_name": "digits", "model_version": "1", "outputs": [mark, sum] });
-    assert_eq!(answer.json(), whole, "in the order that was asked for, without an id");
+    assert_eq!(answer.json(), whole, "in the requested order, without an id");
     request["outputs"] = json!([{ "name": "mark" }]);
     assert_eq!(infer(&fixture, INFER, &[], request.to_string()).await.json()["outputs"], json!([mark]));
-    // The content type says nothing.
+    // The content type is ignored.
     let lies = [("content-type", "application/octet-stream")];
     assert_eq!(infer(&fixture, INFER, &lies, request.to_string()).await.status, 200);
 }
@@ -153,7 +153,7 @@ async fn binary_tensors_round_trip() {
     let sum = json!({ "name": "sum", "datatype": "FP32", "shape": [2], "data": [10.0, 10.0] });
     assert_eq!(json["outputs"], json!([mark, sum]));
     assert_eq!(rest, [1, 0, 0, 0, 1, 0, 0, 0]);
-    // A bare item: every output comes as binary data.
+    // A raw item: every output is returned as binary data.
     let answer = infer(&fixture, INFER, &[("inference-header-content-length", "0")], vec![1, 2, 3, 4]).await;
     let length: usize = answer.header("inference-header-content-length").parse().unwrap();
     assert_eq!(answer.body[length..], [&10f32.to_le_bytes()[..], &1i32.to_le_bytes()].concat());
@@ -214,7 +214,7 @@ async fn invalid_inference_requests_are_refused_without_harm() {
         assert_eq!((status, code.as_str()), (400, "bad_input"), "{text} for {:.200}", body);
         assert_healthy(&fixture).await;
     }
-    // Not known, and not in the way.
+    // Unknown keys and parameters are ignored.
     let ignored = with(&format!(r#""model_name":"x","more":{deep},"parameters":{{"mine":"x","priority":1}}"#));
     assert_eq!(infer(&fixture, INFER, &[], ignored).await.status, 200);
 }
@@ -274,7 +274,7 @@ async fn request_and_response_bodies_may_be_compressed() {
         let length: usize = answer.header("inference-header-content-length").parse().unwrap();
         assert_eq!(whole[length..], 10f32.to_le_bytes().repeat(600));
     }
-    // Too small to be worth it.
+    // Too small to be compressed.
     let small = infer(&fixture, INFER, &[("accept-encoding", "gzip")], image_input(1, 1).to_string()).await;
     assert_eq!((small.status.as_u16(), small.header("content-encoding")), (200, ""));
 }
@@ -306,7 +306,7 @@ async fn bodies_are_limited_and_may_be_chunked() {
     let pieces: Vec<Result<Vec<u8>, std::io::Error>> = body.chunks(3).map(|piece| Ok(piece.to_vec())).collect();
     let answer = infer(&fixture, INFER, &[], Body::from_stream(futures::stream::iter(pieces))).await;
     assert_eq!(answer.status, 200);
-    // More elements than bytes: a large tensor is refused for its shape before anything is made of it.
+    // More elements than bytes: a large tensor is refused by its shape before memory is allocated.
     let large = r#"{"inputs":[{"name":"image","shape":[20000000,2,2],"datatype":"UINT8","data":[1]}]}"#;
     assert_eq!(infer(&fixture, INFER, &[], large).await.error().0, 400);
 }
@@ -386,7 +386,7 @@ async fn the_repository_api_lists_loads_and_unloads_models() {
     assert_eq!((unloaded.status.as_u16(), unloaded.json()), (200, json!({ "name": "digits", "unload": true })));
     assert_eq!(post("index", "").await.json()[0], first("UNAVAILABLE", "unloaded"));
     assert_eq!(fixture.get("/v2/models/digits/ready").await.status, 503);
-    assert_eq!(fixture.get("/v2/health/ready").await.status, 200, "as it is meant to be");
+    assert_eq!(fixture.get("/v2/health/ready").await.status, 200, "the model is unloaded on purpose");
     assert_eq!(infer(&fixture, INFER, &[], image_input(1, 1).to_string()).await.error().0, 503);
     let loaded = post("models/digits/load", "").await;
     assert_eq!((loaded.status.as_u16(), loaded.json()), (200, json!({ "name": "digits", "load": true })));
@@ -431,7 +431,7 @@ async fn a_load_accepts_a_config_but_no_files() {
     let config = async || fixture.get("/v2/models/digits/config").await.json();
     assert_eq!(config().await["max_batch_size"], 4);
     let settings = config().await["parameters"]["saggar"]["string_value"].as_str().unwrap().to_owned();
-    assert_eq!(load(json!({ "config": settings })).await.status, 200, "what is shown can be loaded");
+    assert_eq!(load(json!({ "config": settings })).await.status, 200, "a returned configuration can be loaded");
     let long = format!("file:1/{}", "x".repeat(256));
     for bad in [
         json!({ "config": 1 }),

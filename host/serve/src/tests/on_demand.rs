@@ -11,7 +11,8 @@ use super::fixture::{MODEL_BYTES, ServerFixture, TestResponse, image_json};
 use super::serving_options::ServingOptions;
 use crate::limits::ON_DEMAND_VERSIONS_MAX;
 
-/// A server that loads what requests name, with versions 1 to `count` of `digits`, and the task that loads them.
+/// Returns a server that loads requested versions, with versions 1 to `count` of `digits`, and the task that loads
+/// them.
 async fn serving_on_demand(count: i32, models_bytes: u64) -> (ServerFixture, JoinHandle<()>) {
     let options = ServingOptions { models_bytes, loads_on_demand: true, ..ServingOptions::default() };
     let fixture = ServerFixture::with_options(options);
@@ -33,7 +34,7 @@ async fn answering_mark(fixture: &ServerFixture, reference: &str) -> Value {
     answer.json()["mark"].clone()
 }
 
-/// The versions that are up.
+/// Returns the loaded versions.
 async fn loaded_versions(fixture: &ServerFixture) -> Vec<u64> {
     let model = fixture.get("/api/v1/models/digits").await.json();
     let versions = model["versions"].as_array().unwrap().iter();
@@ -50,10 +51,10 @@ async fn a_request_for_a_stored_version_loads_it_once() {
     assert_eq!(fixture.host.load_attempts.load(Ordering::SeqCst), tries + 1, "for all of them");
     assert_eq!((answering_mark(&fixture, "digits").await, loaded_versions(&fixture).await), (json!(3), vec![1, 3]));
     fixture.loader.run_once().await;
-    assert_eq!(loaded_versions(&fixture).await, [1, 3], "looking does not put it down");
+    assert_eq!(loaded_versions(&fixture).await, [1, 3], "a poll does not unload it");
     let unknown = ask(&fixture, "digits@9").await;
     assert_eq!((unknown.error().0, unknown.error().1.as_str()), (404, "version_not_serving"));
-    // An unloaded model stays so.
+    // A model that a user unloaded is not loaded on demand.
     assert_eq!(fixture.post_json("/api/v1/models/digits/unload", "").await.status, 200);
     let unloaded = ask(&fixture, "digits@2").await;
     assert_eq!(unloaded.status, 404, "{}", unloaded.text());
@@ -92,7 +93,7 @@ async fn on_demand_versions_are_limited_in_number_and_memory() {
         (answering_mark(&fixture, "digits@1").await, answering_mark(&fixture, "digits@2").await),
         (json!(1), json!(2))
     );
-    assert_eq!(loaded_versions(&fixture).await, [2, 3], "there is no memory for a third");
+    assert_eq!(loaded_versions(&fixture).await, [2, 3], "memory suffices for two only");
     fixture.stop.send_replace(true);
     house.await.unwrap();
 

@@ -1,4 +1,4 @@
-//! The document of all routes against the routes themselves.
+//! The OpenAPI document compared with the route table.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::fixture::ServerFixture;
 use crate::AppState;
 
-/// The methods that the server says a route has.
+/// Returns the methods of a route as the server reports them.
 async fn allowed_methods(fixture: &ServerFixture, path: &str) -> BTreeSet<String> {
     let uri: String =
         path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect::<Vec<_>>().join("/");
@@ -19,7 +19,7 @@ async fn allowed_methods(fixture: &ServerFixture, path: &str) -> BTreeSet<String
     allow.split(',').filter(|method| !["", "HEAD"].contains(method)).map(str::to_ascii_lowercase).collect()
 }
 
-/// Routes that take every method and path below them, by what their paths begin with.
+/// Routes that accept every method and all paths below them, each with the prefix of its paths.
 const ANY_METHOD_ROUTES: [(&str, &str); 3] = [("/v1/", "/v1/"), ("/v1/{*path}", "/v1/"), ("/V1/{*path}", "/v1/")];
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn the_document_describes_exactly_the_routes() {
             continue;
         }
         let found = allowed_methods(&fixture, path).await;
-        assert!(!found.is_empty(), "{path} says no methods");
+        assert!(!found.is_empty(), "{path} allows no methods");
         routes.extend(found.into_iter().map(|method| (path.replace("{*", "{"), method)));
     }
     let missing: Vec<_> = routes.difference(&described).collect();
@@ -50,7 +50,7 @@ async fn the_document_describes_exactly_the_routes() {
     assert!(untrue.is_empty(), "described, but no routes: {untrue:?}");
 }
 
-/// Every reference leads somewhere, and no two operations share a name.
+/// Every reference resolves, and no two operations have the same name.
 #[tokio::test]
 async fn references_resolve_and_operation_names_are_unique() {
     fn references(value: &Value, found: &mut BTreeSet<String>) {

@@ -1,4 +1,4 @@
-//! Predictions: forms of input and output, and everything that can be wrong with them.
+//! Predictions: forms of input and output, and invalid requests.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ fn png(side: u32, value: u8) -> Vec<u8> {
     bytes
 }
 
-/// 8 x 8 grey pixels of 128 in a JPEG: quantization by 1, one code of one bit for each table, all coefficients 0.
+/// Returns a JPEG of 8 x 8 grey pixels of 128: quantization by 1, one code of one bit for each table, all coefficients
+/// 0.
 fn jpeg() -> Vec<u8> {
     let (quantizers, codes) = ([1; 64], [&[1][..], &[0; 16]].concat());
     let tables: [&[u8]; 9] = [
@@ -220,7 +221,7 @@ async fn a_full_queue_refuses_and_a_queued_request_can_time_out() {
     for lane in 1..=lanes {
         let (router, request) = (fixture.router.clone(), Request::post("/predict").body(Body::from(image_json(BLOCK))));
         blocked.push(tokio::spawn(tower::ServiceExt::oneshot(router, request.unwrap())));
-        // One after the other: together they would be one batch.
+        // One after the other: concurrent requests would form one batch.
         fixture.metric_becomes(in_flight, Some(lane as f64)).await;
     }
 

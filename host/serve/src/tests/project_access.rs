@@ -1,4 +1,4 @@
-//! Effects on things of projects, whichever way they come: models, datasets, secrets, predictions.
+//! Access to the models, datasets, secrets and predictions of projects, through every route.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::fixture::{BLOCK, ServerFixture, TestResponse, image_json};
 use super::key_client::KeyClient;
 use crate::access::route_scopes::{RouteRequirement, RouteScopes};
 
-/// A dataset that a client pushes; the answer to its announcement where that is refused.
+/// Pushes a dataset. Returns the response to the announcement if that is refused.
 async fn push_dataset(client: &KeyClient, name: &str, text: &str) -> TestResponse {
     let digest = Digest::of(text.as_bytes());
     let file = json!({ "path": "a.txt", "size": text.len(), "sha256": digest, "chunks": [digest] });
@@ -37,7 +37,7 @@ fn names(listed: &Value, of: &str) -> Vec<String> {
     listed[of].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Lines of the audit log: who, action, subject, result.
+/// Returns the lines of the audit log: principal, action, subject, result.
 fn audit_lines(fixture: &ServerFixture) -> Vec<[String; 4]> {
     let text = std::fs::read_to_string(fixture.home.audit_log()).unwrap_or_default();
     let line = |line: &str| {
@@ -76,7 +76,7 @@ fn every_route_of_a_resource_declares_an_effect_on_it() {
                 assert_eq!(effect.kind(), *kind, "{method} {path}");
                 named.insert(effect.name());
             }
-            // What a model is called, and how it is served, every key may read.
+            // Every key can read a model's name and how it is served.
             RouteRequirement::Key if *method == "GET" && *kind == ResourceKind::Model => {}
             need => panic!("{method} {path} asks for {need:?}"),
         }
@@ -95,7 +95,7 @@ async fn a_hidden_dataset_looks_missing_on_every_route() {
     let made = push_dataset(&b, "theirs", "to be or not").await;
     assert_eq!((made.status.as_u16(), &made.json()["version"]), (200, &json!(1)), "{}", made.text());
     assert_eq!(push_dataset(&all, "shared", "that is the question").await.status, 200);
-    // A walk over every route with a dataset and a version in its path.
+    // Visits every route with a dataset and a version in its path.
     let mut walked = 0;
     for (path, method) in RouteScopes::all_routes().filter(|(path, _)| path.contains("{name}/{version}")) {
         walked += 1;
@@ -103,10 +103,10 @@ async fn a_hidden_dataset_looks_missing_on_every_route() {
         let hidden = a.error_without_name(method.as_str(), &filled("theirs"), &Value::Null, "theirs").await;
         let none = a.error_without_name(method.as_str(), &filled("nothere"), &Value::Null, "nothere").await;
         assert_eq!((hidden.0, hidden.1.as_str()), (404, "not_found"), "{method} {path}");
-        assert_eq!(hidden, none, "{method} {path} tells a hidden dataset from none");
+        assert_eq!(hidden, none, "{method} {path} distinguishes a hidden dataset from a missing one");
     }
     assert!(walked >= 2, "{walked}");
-    // Its name is taken, and nothing is told of it otherwise.
+    // The name is taken, which is all that the client learns.
     let taken = push_dataset(&a, "theirs", "mine").await.error();
     assert_eq!((taken.0, taken.2.as_str()), (409, "dataset theirs: the name is taken; choose another one"));
     let listed = async |client: &KeyClient| {
@@ -117,7 +117,8 @@ async fn a_hidden_dataset_looks_missing_on_every_route() {
         (listed(&b).await, listed(&all).await),
         (vec!["shared".to_owned(), "theirs".into()], vec!["shared".to_owned(), "theirs".into()])
     );
-    // One that belongs to nobody is read and mounted, and changed by keys without a limit alone.
+    // A dataset without a project can be read and mounted by all keys, and changed only by keys without a project
+    // limit.
     assert_eq!(a.send_json("GET", "/api/v1/datasets/shared/1/export", &Value::Null).await.status, 200);
     for refused in [
         push_dataset(&a, "shared", "again").await,
@@ -137,7 +138,7 @@ async fn a_hidden_dataset_looks_missing_on_every_route() {
     let foreign = a.error_without_name("POST", "/api/v1/jobs", &job, "nothere").await;
     job["data"] = json!([{ "dataset": "theirs", "mount": "/data" }]);
     assert_eq!(a.error_without_name("POST", "/api/v1/jobs", &job, "theirs").await, foreign);
-    // Its own are its own.
+    // The key's own datasets stay accessible.
     assert_eq!(push_dataset(&b, "theirs", "a second").await.json()["version"], 2);
     assert_eq!(b.send_json("DELETE", "/api/v1/datasets/theirs/1", &Value::Null).await.status, 200);
     let log = audit_lines(&fixture);
@@ -207,10 +208,10 @@ async fn a_secret_is_usable_only_by_keys_of_its_projects() {
     assert!(none.iter().all(|(status, code, ..)| (*status, code.as_str()) == (404, "not_found")), "{none:?}");
     assert!(none[0].2.contains("saggar secret set NAME --project digits"), "{}", none[0].2);
     for secret in ["theirs", "nobodys"] {
-        assert_eq!(refused(secret).await, none, "{secret} is told from none");
+        assert_eq!(refused(secret).await, none, "{secret} is distinguished from a missing one");
     }
     assert_eq!(all.send_json("POST", "/api/v1/jobs", &with("nobodys")).await.status, 201);
-    // Who restarts a job acts with the rights of that one's own key.
+    // A restart of a job uses the rights of the key that restarts it.
     assert_eq!(limited.send_json("POST", "/api/v1/jobs/digits-2/restart", &Value::Null).await.error().0, 404);
     let log = audit_lines(&fixture);
     for line in [
@@ -236,7 +237,7 @@ async fn a_job_is_recorded_with_the_rights_of_its_key() {
     let on_time = json!({ "name": "s", "cron": "0 0 * * *", "spec": digits });
     assert_eq!(limited.send_json("POST", "/api/v1/schedules", &on_time).await.status, 201);
     assert_eq!(records.schedules().unwrap()[0].rights, AccessRights::from_key(&key));
-    // Nobody says for themselves what they may do.
+    // A client cannot set its own rights.
     digits["rights"] = Value::Null;
     assert_eq!(limited.send_json("POST", "/api/v1/jobs", &digits).await.error().0, 400);
     let open = fixture.post_json("/api/v1/jobs/digits-1/restart", "").await;
@@ -276,8 +277,8 @@ async fn a_key_cannot_change_a_model_of_another_project() {
     let configured = limited.send_json("POST", "/v2/repository/models/digits/load", &config).await;
     assert_eq!(configured.error().0, 403);
     let model = fixture.get("/api/v1/models/digits").await.json();
-    assert_eq!((&model["state"], &model["serving"]), (&json!("READY"), &json!(1)), "nothing happened to it");
-    // Once it belongs to the key's project, it may.
+    assert_eq!((&model["state"], &model["serving"]), (&json!("READY"), &json!(1)), "the model is unchanged");
+    // Once the model belongs to the key's project, the key can change it.
     let wanted = json!({ "projects": ["faces", "digits"] });
     assert_eq!(admin.send_json("PUT", "/api/v1/models/digits/projects", &wanted).await.status, 200);
     assert_eq!(limited.send_json("POST", "/api/v1/models/digits/unload", &Value::Null).await.status, 200);
@@ -290,7 +291,7 @@ async fn a_key_cannot_change_a_model_of_another_project() {
     ] {
         assert!(log.iter().any(|found| *found == line), "{line:?} of {log:?}");
     }
-    // Whoever may begin a training with its weights is of its projects too.
+    // A key that can start a training from its weights belongs to its projects too.
     let other = KeyClient::new(&fixture, "c", &WRITE, &["letters"]);
     let mut job = job_spec(&other, "letters").await;
     job["init_from"] = json!("model:digits");
@@ -340,7 +341,7 @@ async fn the_keep_alive_header_needs_models_write() {
     ] {
         assert!(log.iter().any(|found| *found == line), "{line:?} of {log:?}");
     }
-    // Where no key is asked for, everything is as it was.
+    // Without required keys, nothing is restricted.
     let request =
         Request::post("/predict").header("x-saggar-keep-alive", "0s").body(Body::from(image_json(1))).unwrap();
     assert_eq!(fixture.send(request).await.status(), 200);
@@ -357,7 +358,7 @@ async fn a_prediction_is_visible_only_to_its_key() {
     let input = json!({ "input": { "image": [[BLOCK, 2], [3, 4]] } });
     let request = a.request("PUT", "/predictions/mine").header("prefer", "respond-async");
     assert_eq!(a.send(request.body(Body::from(input.to_string())).unwrap()).await.status, 202);
-    // A walk over every route with a prediction in its path, besides the one that makes it.
+    // Visits every route with a prediction in its path, except the one that creates it.
     let mut walked = 0;
     for (path, method) in
         RouteScopes::all_routes().filter(|(path, method)| path.contains("/predictions/{id}") && *method != "PUT")
@@ -374,13 +375,13 @@ async fn a_prediction_is_visible_only_to_its_key() {
     assert!(walked >= 2, "{walked}");
     let events = b.request("GET", "/predictions/mine").header("accept", "text/event-stream").body(Body::empty());
     assert_eq!(b.send(events.unwrap()).await.status, 404);
-    assert_eq!(fixture.get("/predictions/mine").await.status, 404, "and not for who needs no key");
+    assert_eq!(fixture.get("/predictions/mine").await.status, 404, "also for clients that need no key");
     assert_eq!(
         a.send_json("GET", "/predictions/mine", &Value::Null).await.json()["status"],
         "processing",
-        "it goes on"
+        "it is still running"
     );
-    // The identifier is free for others, with other inputs.
+    // Other keys can use the identifier, with other inputs.
     let other = json!({ "input": { "image": [[1, 2], [3, 4]] } });
     let made = b.send_json("PUT", "/predictions/mine", &other).await;
     assert_eq!((made.status.as_u16(), &made.json()["output"]["sum"]), (200, &json!(10.0)));
@@ -388,7 +389,7 @@ async fn a_prediction_is_visible_only_to_its_key() {
     assert_eq!(a.send_json("GET", "/predictions/mine", &Value::Null).await.json()["status"], "processing");
     assert_eq!(a.send_json("POST", "/predictions/mine/cancel", &Value::Null).await.json()["status"], "canceled");
     fixture.host.gate.open();
-    // A key that comes later under the same name is another one.
+    // A key that is later created under the same name is a different key.
     fixture.home.keys().revoke("a").unwrap();
     let again = KeyClient::new(&fixture, "a", &[KeyScope::Predict], &[]);
     assert_eq!(again.send_json("GET", "/predictions/mine", &Value::Null).await.status, 404);

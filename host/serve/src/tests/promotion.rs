@@ -1,4 +1,4 @@
-//! What becomes of versions that are published while another one stays the default, and what is said of them.
+//! Versions that are published while another one stays the default: their states, and what users learn about them.
 
 use serde_json::{Value, json};
 
@@ -20,13 +20,13 @@ fn version(model: &Value, number: u64) -> &Value {
     model["versions"].as_array().unwrap().iter().find(|version| version["version"] == number).unwrap()
 }
 
-/// The state of a version, its reason in a word, and for people.
+/// Returns the state of a version, its reason code, and the explanation.
 fn version_reason(model: &Value, number: u64) -> (String, String, String) {
     let text = |key: &str| version(model, number)[key].as_str().unwrap_or_default().to_owned();
     (text("state"), text("reason_code"), text("reason"))
 }
 
-/// With these marks published, one after the other, and looked at.
+/// Returns a server with these marks published one after the other, each followed by a poll.
 async fn with_versions(marks: &[i32]) -> ServerFixture {
     let fixture = ServerFixture::new();
     for &mark in marks {
@@ -145,8 +145,8 @@ async fn load_failure_reasons_survive_a_restart() {
         }
     }
     again.loader.run_once().await;
-    assert_eq!(version_reason(&model_json(&again).await, 2).0, "FAILED", "at each look");
-    // Other files: nothing is known of them.
+    assert_eq!(version_reason(&model_json(&again).await, 2).0, "FAILED", "at each poll");
+    // The version with other files has no recorded failure.
     std::fs::remove_dir_all(fixture.version_dir("digits", 2)).unwrap();
     let other = fixture.publish("other", "plugin", 5);
     std::fs::rename(fixture.version_dir("other", other), fixture.version_dir("digits", 2)).unwrap();
@@ -154,7 +154,7 @@ async fn load_failure_reasons_survive_a_restart() {
     after.loader.run_once().await;
     assert_eq!(version_reason(&model_json(&after).await, 2).1, "SUPERSEDED");
     assert_eq!(version_reason(&model_json(&after).await, 3).0, "FAILED");
-    // A user who asks has it tried again.
+    // A user's request loads it again.
     let refused = after.post_json("/api/v1/models/digits/load", r#"{"version": 3}"#).await.error();
     assert_eq!(refused.0, 422);
     assert_eq!(version_reason(&model_json(&after).await, 3).0, "FAILED");

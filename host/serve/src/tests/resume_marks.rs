@@ -1,11 +1,12 @@
-//! Marks of plugins that resume: which pair is kept, and what it takes to be one.
+//! Resume marks of plugins: which pair of jobs is kept, and what a valid pair is.
 
 use saggar_store::records::{AttemptUsage, JobRecords, JobState, StateReason};
 use serde_json::{Value, json};
 
 use super::fixture::ServerFixture;
 
-/// A job of so many attempts, each but the first of which goes on from a checkpoint, that ended like this; its name.
+/// Creates a finished job with this number of attempts, each but the first resumed from a checkpoint, and returns its
+/// name.
 async fn finished_job(
     fixture: &ServerFixture,
     plugin: &str,
@@ -45,7 +46,7 @@ async fn resume_marks_compare_the_newest_version_of_each_model_and_keep_the_firs
     let whole = finished_job(&fixture, &plugin, 1, &[old, new], JobState::Succeeded).await;
     let interrupted = finished_job(&fixture, &plugin, 3, &[old, new], JobState::Succeeded).await;
     let again = finished_job(&fixture, &plugin, 2, &[new], JobState::Succeeded).await;
-    // Somebody made room meanwhile; nothing depends on that version.
+    // A version that nothing depends on was removed meanwhile.
     std::fs::remove_dir_all(fixture.version_dir("digits", old)).unwrap();
     let mark = async |whole: &str, interrupted: &str| {
         let pair = json!({ "whole": whole, "interrupted": interrupted }).to_string();
@@ -56,7 +57,7 @@ async fn resume_marks_compare_the_newest_version_of_each_model_and_keep_the_firs
     assert_eq!(told, (&json!(whole), &json!(interrupted), &json!(2)));
     let listed = async || -> Value { fixture.get("/api/v1/plugins").await.json()["plugins"][0]["resume_test"].clone() };
     assert_eq!(listed().await, first);
-    assert_eq!(mark(&whole, &again).await.json(), first, "one is enough, and that is the one which is kept");
+    assert_eq!(mark(&whole, &again).await.json(), first, "the first mark is kept");
     assert_eq!(listed().await, first);
 }
 
@@ -65,7 +66,7 @@ async fn an_unsuitable_job_is_refused_before_its_models_are_read() {
     let fixture = ServerFixture::new();
     let plugin = upload_plugin(&fixture, "plugin trains").await;
     let other = upload_plugin(&fixture, "plugin trains predicts").await;
-    // None of them has a version that could be read.
+    // None of these jobs has a version that could be read.
     let whole = finished_job(&fixture, &plugin, 1, &[7], JobState::Succeeded).await;
     let failed = finished_job(&fixture, &plugin, 2, &[7], JobState::Failed).await;
     let strange = finished_job(&fixture, &other, 2, &[7], JobState::Succeeded).await;

@@ -1,4 +1,4 @@
-//! What a server of these tests is told.
+//! Options of the test servers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use saggar_store::clock::{Clock, SystemClock};
 use crate::limits;
 use crate::models::FollowPolicy;
 
-/// What may be held, which versions are served, and what time it is.
+/// Memory limits, the versions that are served, and the clock.
 #[derive(Clone, Debug)]
 pub(super) struct ServingOptions {
     pub(super) models_bytes: u64,

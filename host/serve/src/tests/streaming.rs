@@ -1,4 +1,4 @@
-//! Texts, inputs that are left out, and answers that come in pieces.
+//! Texts, omitted inputs, and streamed responses.
 
 use axum::body::{Body, Bytes};
 use axum::http::Request;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::fixture::{ServerFixture, TestResponse};
 use crate::limits::PIECES_WAITING_MAX;
 
-/// With version 1 of `speaker` serving.
+/// Returns a server with version 1 of `speaker` serving.
 async fn serving_streaming_model() -> ServerFixture {
     let fixture = ServerFixture::new();
     fixture.publish("speaker", "plugin that speaks", 1);
@@ -25,7 +25,7 @@ async fn send_streaming(fixture: &ServerFixture, body: Value) -> Response {
     fixture.send(streaming_request().body(Body::from(body.to_string())).unwrap()).await
 }
 
-/// An answer's events, as name and data.
+/// Parses a response's events to name and data.
 fn parse_events(text: &str) -> Vec<(String, Value)> {
     let event = |event: &str| {
         let (name, data) = event.strip_prefix("event: ").unwrap().split_once("\ndata: ").unwrap();
@@ -93,7 +93,7 @@ async fn pieces_are_streamed_before_the_result() {
     assert_eq!((response.status().as_u16(), &*header("content-type")), (200, "text/event-stream"));
     assert_eq!((&*header("x-saggar-model"), &*header("cache-control")), ("speaker@1", "no-store"));
     let mut body = response.into_body().into_data_stream();
-    // The model goes on only after this has come; the character it has begun is held back.
+    // The model continues only after this has arrived; the incomplete character is held back.
     let first = body.next().await.unwrap().unwrap();
     assert_eq!(first, "event: piece\ndata: {\"said\":\"a\"}\n\n");
     fixture.host.gate.open();
@@ -143,7 +143,7 @@ async fn a_disconnected_client_cancels_the_streaming_model() {
     let mut body = send_streaming(&fixture, json!({ "prompt": "flood" })).await.into_body().into_data_stream();
     assert!(body.next().await.unwrap().is_ok());
     drop(body);
-    // It would go on for half a minute.
+    // It would continue for half a minute.
     fixture.metric_becomes(&format!("saggar_predict_in_flight{COUNTS}"), Some(0.0)).await;
     let cancelled = r#"saggar_predict_requests_total{model="speaker",outcome="cancelled",version="1"}"#;
     fixture.metric_becomes(cancelled, Some(1.0)).await;

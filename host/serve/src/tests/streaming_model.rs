@@ -1,4 +1,4 @@
-//! A model of texts that sends what it says piece by piece, and does as its prompt says.
+//! A text model that streams its output, and behaves as its prompt says.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,16 +10,16 @@ use super::fixture::{PredictionGate, test_port};
 use crate::models::ModelPredictor;
 use crate::predict::decode::PredictionTensor;
 
-/// Bytes of what it says.
+/// The maximum length of the output in bytes.
 const OUTPUT_BYTES: usize = 16;
 
-/// Says its prompt, a byte at a time, `times` times. Some prompts make it do something else:
+/// Outputs its prompt `times` times, one byte at a time. Some prompts change its behavior:
 ///
-/// - `wait`: it says `a` and the beginning of a euro sign, and the rest once the gate is open;
+/// - `wait`: it outputs `a` and the first byte of a euro sign, and the rest once the gate is open;
 /// - `cut`: it ends within a character;
 /// - `fail`: it fails after its first piece;
-/// - `refuse`: it fails before;
-/// - `flood`: it goes on until it is stopped.
+/// - `refuse`: it fails before its first piece;
+/// - `flood`: it continues until it is stopped.
 #[derive(Debug)]
 pub(super) struct StreamingPredictor {
     signature: ModelSignature,
@@ -40,7 +40,7 @@ impl StreamingPredictor {
         }
     }
 
-    /// What it says of one item, with every piece told to `say`.
+    /// Returns the output for one item, passing every piece to `tell`.
     fn emit_pieces(
         &self,
         prompt: &[u8],
@@ -48,7 +48,8 @@ impl StreamingPredictor {
         say: &mut dyn FnMut(&[u8]) -> Result<(), SendPieceError>,
     ) -> Result<Vec<u8>, PluginError> {
         let during = "predict";
-        let refused = |code| PluginError::Guest { during, code, message: "as it was told".to_owned(), place: None };
+        let refused =
+            |code| PluginError::Guest { during, code, message: "as the test requested".to_owned(), place: None };
         let mut said = Vec::new();
         let mut tell = |piece: &[u8]| {
             said.extend_from_slice(piece);
@@ -66,7 +67,7 @@ impl StreamingPredictor {
             b"cut" => tell(b"a\xe2\x82")?,
             b"fail" => {
                 tell(b"a")?;
-                return Err(PluginError::Trap { during, reason: "as it was told".to_owned() });
+                return Err(PluginError::Trap { during, reason: "as the test requested".to_owned() });
             }
             b"refuse" => return Err(refused("invalid-argument")),
             b"flood" => loop {

@@ -1,4 +1,4 @@
-//! TensorFlow Serving's interface, after the cases of its own handler's test and of its conversion of JSON.
+//! TensorFlow Serving's interface, based on the test cases of its HTTP handler and of its JSON conversion.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{ServerFixture, TRAP, TestResponse};
 
-/// With the formulas, the model of pictures and the speaker serving.
+/// Returns a server with the formula models, the image model and the streaming model.
 async fn serving_formulas() -> ServerFixture {
     let fixture = ServerFixture::with_digits_serving().await;
     for formula in ["half_plus_two", "above", "scale"] {
@@ -21,7 +21,7 @@ async fn ask(fixture: &ServerFixture, model: &str, body: &str) -> TestResponse {
     fixture.post_json(&format!("/v1/models/{model}:predict"), body).await
 }
 
-/// The answer's text, which is of status 200.
+/// Returns the response's text, after asserting status 200.
 async fn predict(fixture: &ServerFixture, model: &str, body: &str) -> String {
     let answer = ask(fixture, model, body).await;
     assert_eq!(answer.status, 200, "{body}: {answer:?}");
@@ -29,7 +29,7 @@ async fn predict(fixture: &ServerFixture, model: &str, body: &str) -> String {
     answer.text()
 }
 
-/// The words of a refusal of status 400.
+/// Returns the error text, after asserting status 400.
 async fn predict_error(fixture: &ServerFixture, model: &str, body: &str) -> String {
     let (status, _, error) = ask(fixture, model, body).await.error();
     assert_eq!(status, 400, "{body}: {error}");
@@ -164,7 +164,7 @@ async fn predict_in_rows_and_columns() {
     let fixture = serving_formulas().await;
     for model in ["half_plus_two", "HALF_PLUS_TWO", "half%5Fplus_two", "half_plus_two/versions/1"] {
         let answer = ask(&fixture, model, r#"{"instances": [1.0, 2.0, 5.0]}"#).await;
-        // Names keep their case, the words around them do not.
+        // Model names are case-sensitive, the words around them are not.
         assert_eq!(answer.status, if model == "HALF_PLUS_TWO" { 404 } else { 200 }, "{model}");
     }
     let answer = fixture.post_json("/V1/Models/half_plus_two/VERSIONS/1:Predict", r#"{"instances": [1]}"#).await;
@@ -179,9 +179,9 @@ async fn predict_in_rows_and_columns() {
     check(r#"{"inputs": [3.0, 4.0]}"#, r#"{"outputs":[3.5,4.0]}"#).await;
     check(r#"{"inputs": {"x": [3.0], "other": ["ignored"]}}"#, r#"{"outputs":[3.5]}"#).await;
     check(r#"{"inputs": 3}"#, r#"{"outputs":3.5}"#).await;
-    // What follows the first value is not looked at, nor is what nobody asked for.
+    // Anything after the first value is ignored, and so are unknown keys.
     check(r#"{"instances": [1], "more": {"a": [1, "b"]}} and so on"#, r#"{"predictions":[2.5]}"#).await;
-    // Numbers past a float's range, and what is no number.
+    // Numbers beyond a float's range, and non-finite ones.
     check(r#"{"instances": [1e39, -1e39, 1e-50]}"#, r#"{"predictions":[Infinity,-Infinity,2.0]}"#).await;
     check(r#"{"instances": [NaN, Infinity, -Infinity]}"#, r#"{"predictions":[NaN,Infinity,-Infinity]}"#).await;
     check(r#"{"instances": [1e30, 0.1]}"#, r#"{"predictions":[5e29,2.05]}"#).await;
@@ -194,7 +194,7 @@ async fn predict_with_several_named_tensors() {
         let answer: Value = serde_json::from_str(&predict(&fixture, "scale", &body.to_string()).await).unwrap();
         assert_eq!(answer, expected, "{body}");
     };
-    // A picture of [1, 2] each; `aGk=` is "hi".
+    // An image of [1, 2] each; `aGk=` is "hi".
     let row = |x: f32, name: &str| json!({ "scaled": [[x, 2.0 * x]], "name_bytes": { "b64": name } });
     check(
         &json!({ "instances": [
@@ -343,8 +343,8 @@ async fn classify() {
         assert_eq!((answer.0, answer.2.as_str()), (400, error), "{body}");
     }
     let refused = fixture.post_json("/v1/models/half_plus_two:classify", r#"{"examples": [{"x": 1}]}"#).await.error();
-    let reason = "model half_plus_two cannot classify: it has not exactly one with the semantics `probabilities` or `class` \
-                  among its outputs y (float32[])";
+    let reason = "model half_plus_two cannot classify: it does not have exactly one with the semantics `probabilities` \
+                  or `class` among its outputs y (float32[])";
     assert_eq!((refused.0, refused.2.as_str()), (400, reason));
 }
 
@@ -360,7 +360,7 @@ async fn regress() {
     let refused = fixture.post_json("/v1/models/above:regress", body).await.error();
     assert_eq!(refused.0, 400);
     assert!(refused.2.starts_with("model above cannot regress"), "{}", refused.2);
-    // A picture as a flat list of its pixels.
+    // An image as a flat list of its pixels.
     let flat = fixture.post_json("/v1/models/digits:regress", r#"{"examples": [{"image": [1, 2, 3, 4]}]}"#).await;
     assert_eq!(flat.text(), r#"{"results":[10.0]}"#);
 }

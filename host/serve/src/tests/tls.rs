@@ -1,4 +1,4 @@
-//! TLS: what is agreed on, certificates that change under the server, and clients that do not speak it.
+//! TLS: protocol negotiation, certificates that change while the server runs, and clients that do not use TLS.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::connections::{LoopbackServer, read_to_close};
 use crate::connection::ConnectionTimeouts;
 use crate::{TlsCertificates, TlsError};
 
-// Keys of the tests' own, which nothing else trusts.
+// Keys generated for these tests; nothing else trusts them.
 const FIRST: (&str, &str) = (include_str!("certificates/first.crt.pem"), include_str!("certificates/first.key.pem"));
 const SECOND: (&str, &str) = (include_str!("certificates/second.crt.pem"), include_str!("certificates/second.key.pem"));
 
@@ -37,7 +37,7 @@ async fn serve_tls(dir: &Path) -> (LoopbackServer, TlsCertificates) {
     (LoopbackServer::start_with(patience, Some(certificates.clone()), true).await, certificates)
 }
 
-/// A handshake of a client that trusts both certificates and offers `protocols`.
+/// Does the handshake as a client that trusts both certificates and offers `protocols`.
 async fn connect(server: &LoopbackServer, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for (pem, _) in [FIRST, SECOND] {
@@ -51,7 +51,7 @@ async fn connect(server: &LoopbackServer, protocols: &[&str]) -> std::io::Result
     TlsConnector::from(Arc::new(config)).connect(name, server.connect().await).await
 }
 
-/// Which of the two certificates the server shows.
+/// Returns which of the two certificates the server presents.
 async fn served_certificate(server: &LoopbackServer) -> &'static str {
     let stream = connect(server, &[]).await.unwrap();
     let found = &stream.get_ref().1.peer_certificates().unwrap()[0];
@@ -141,7 +141,8 @@ async fn replaced_certificates_are_reloaded_and_invalid_ones_are_not() {
     std::fs::rename(&dir, root.path().join("was")).unwrap();
     std::os::unix::fs::symlink(&other, &dir).unwrap();
     wait_for_certificate(&server, "second").await;
-    // A pair that does not fit, half of one, none: the one before stays, and a good one after it is taken up.
+    // A mismatched pair, half a certificate, empty files: the previous certificate stays, and a valid one is loaded
+    // after that.
     for bad in [(FIRST.0, SECOND.1), (&FIRST.0[..100], FIRST.1), ("", ""), (FIRST.0, "no key")] {
         write_certificate(&other, bad);
         assert!(load_certificates(&dir).is_err());
@@ -170,7 +171,7 @@ fn an_invalid_certificate_pair_names_its_fault() {
     load_certificates(dir.path()).unwrap();
 }
 
-/// Nobody writes to the pipe: whoever opened it would wait for ever, and so would a server that is to stop.
+/// Nothing writes to the pipe: opening it would block forever, and so would stopping the server.
 #[tokio::test]
 async fn a_pipe_is_refused_as_a_certificate_without_blocking() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Versions made of a component and another version's weights.
+//! Versions created from a component and another version's weights.
 
 use saggar_store::digest::Digest;
 use serde_json::{Value, json};

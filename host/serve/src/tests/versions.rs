@@ -1,4 +1,4 @@
-//! Taking up versions: whatever happens on disk, what serves goes on serving.
+//! Loading of versions: whatever happens on disk, the serving version continues to serve.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use tower::ServiceExt;
 use super::fixture::{BLOCK, MODEL_BYTES, ServerFixture, TestResponse, image_json};
 use crate::limits::UNLOADED_SERIES_MAX;
 
-/// The mark of the version that answers.
+/// Returns the mark of the version that answers.
 async fn answering_mark(fixture: &ServerFixture) -> i64 {
     let answer = fixture.predict(1).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -32,7 +32,7 @@ async fn version_state(fixture: &ServerFixture, number: u64) -> String {
     version_json(fixture, number).await["state"].as_str().unwrap_or("none").to_owned()
 }
 
-/// Waits for a version's last request to be gone.
+/// Waits until the last request of a version has finished and it is unloaded.
 async fn wait_until_unloaded(fixture: &ServerFixture, number: u64) {
     while ["DRAINING", "READY"].contains(&version_state(fixture, number).await.as_str()) {
         tokio::task::yield_now().await;
@@ -69,7 +69,7 @@ async fn a_newer_version_replaces_and_frees_the_old_one() {
         assert_eq!(fixture.metric(&line).await, Some(count), "{kind}");
     }
     assert_eq!(fixture.metric(r#"saggar_model_state{model="digits",state="READY",version="3"}"#).await, Some(1.0));
-    // Looking again does nothing.
+    // Another poll changes nothing.
     let tries = fixture.host.load_attempts.load(Ordering::SeqCst);
     fixture.loader.run_once().await;
     assert_eq!(fixture.host.load_attempts.load(Ordering::SeqCst), tries);
@@ -112,7 +112,7 @@ async fn a_refused_version_stays_refused_until_its_files_change() {
     assert_eq!(fixture.host.load_attempts.load(Ordering::SeqCst), 3);
     let line = r#"saggar_model_reloads_total{kind="full",model="digits",reason="BAD_PLUGIN",result="rejected"}"#;
     assert_eq!(fixture.metric(line).await, Some(1.0));
-    // The same number with good files: it is tried, and serves.
+    // The same number with valid files is loaded again, and serves.
     let good = fixture.publish("other", "plugin", 9);
     copy_directory(&fixture.version_dir("other", good), &fixture.version_dir("digits", 3));
     fixture.loader.run_once().await;
@@ -201,7 +201,7 @@ async fn a_version_keeps_serving_during_an_incomplete_replacement() {
     assert_eq!(version_state(&fixture, 1).await, "READY");
 }
 
-/// Ways in which people and systems put a version in place.
+/// The ways in which people and systems replace a version.
 #[tokio::test]
 async fn every_way_of_replacing_a_version_is_detected() {
     let fixture = ServerFixture::with_digits_serving().await;
@@ -280,10 +280,10 @@ async fn metrics_of_old_versions_are_removed() {
     let series = text.lines().filter(|line| line.starts_with("saggar_predict_items_total{")).count();
     assert_eq!(series, UNLOADED_SERIES_MAX + 1);
     let states = text.lines().filter(|line| line.starts_with("saggar_model_state{")).count();
-    assert_eq!(states, 5, "of the version that serves alone");
+    assert_eq!(states, 5, "only of the serving version");
 }
 
-/// Thirty swaps while clients ask without a pause: no request fails, and each client sees versions grow.
+/// Thirty swaps under continuous requests: no request fails, and each client sees increasing versions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn version_swaps_under_load_fail_no_request() {
     let fixture = ServerFixture::with_digits_serving().await;

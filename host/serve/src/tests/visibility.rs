@@ -1,4 +1,4 @@
-//! Keys that are limited to projects: what they name of others is answered like what there is not.
+//! Keys limited to projects: objects of other projects are reported like missing ones.
 
 use axum::body::Body;
 use futures::StreamExt;
@@ -11,16 +11,16 @@ use super::key_client::KeyClient;
 use crate::access::route_scopes::RouteScopes;
 use crate::app::AppState;
 
-/// What the keys of these tests may do.
+/// The scopes of the keys in these tests.
 const SCOPES: [KeyScope; 2] = [KeyScope::JobsWrite, KeyScope::ModelsWrite];
 
-/// The specification of a job of this project, whose plugin is there.
+/// Returns the specification of a job of this project, whose plugin has been uploaded.
 async fn job_spec(fixture: &ServerFixture, project: &str) -> Value {
     let plugin = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains").await.json();
     json!({ "project": project, "plugin": plugin["digest"] })
 }
 
-/// A job of this project, queued by somebody who may everything.
+/// Submits a job of this project with full rights. It is queued.
 async fn submit(fixture: &ServerFixture, project: &str) -> Value {
     let spec = job_spec(fixture, project).await;
     fixture.post_json("/api/v1/jobs", &spec.to_string()).await.json()
@@ -51,10 +51,10 @@ async fn a_hidden_job_looks_missing_on_every_route() {
         assert_eq!((unknown.0, unknown.1.as_str()), (404, "not_found"), "{method} {path}: {unknown:?}");
         for name in ["faces-1", hidden["id"].as_str().unwrap()] {
             let found = of(&limited, name).await;
-            let place = "a handler of host/serve/src/api takes `{job}` as a SeenJob";
-            assert_eq!(found, unknown, "{method} {path} tells a hidden job from none; {place}");
+            let place = "a handler of host/serve/src/api must extract `{job}` as a VisibleJob";
+            assert_eq!(found, unknown, "{method} {path} distinguishes a hidden job from a missing one; {place}");
         }
-        // Who may see it is told something else.
+        // A client that can see the job gets another response.
         let seen = submit(&fixture, "faces").await;
         let answer =
             of_faces.send_json(method.as_str(), &fill_path(path, seen["name"].as_str().unwrap()), &Value::Null).await;
@@ -63,7 +63,7 @@ async fn a_hidden_job_looks_missing_on_every_route() {
     let routes = AppState::route_paths().into_iter().filter(|path| path.contains("{job}")).count();
     assert!(walked >= routes && walked >= 13, "{walked} of {routes}");
     let after = fixture.get("/api/v1/jobs/faces-1").await.json();
-    assert_eq!((&after["id"], &after["state"]), (&hidden["id"], &json!("QUEUED")), "and nothing happened to it");
+    assert_eq!((&after["id"], &after["state"]), (&hidden["id"], &json!("QUEUED")), "the job is unchanged");
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_project_key_cannot_submit_to_another_project() {
     let letters = json!({ "overrides": { "project": "letters" } });
     assert_eq!(client.send_json("POST", "/api/v1/jobs/digits-1/restart", &letters).await.json()["name"], "letters-1");
 
-    // Somebody else's idempotency key brings up nothing of theirs.
+    // Another client's idempotency key does not return that client's job.
     let all = KeyClient::new(&fixture, "all", &SCOPES, &[]);
     let submit_once = async |client: &KeyClient, spec: &Value| {
         let request = client.request("POST", "/api/v1/jobs").header("idempotency-key", "k");
@@ -126,7 +126,7 @@ async fn a_project_key_cannot_submit_to_another_project() {
     assert_eq!(submit_once(&all, &faces).await, "faces-1");
     let digits = job_spec(&fixture, "digits").await;
     assert_eq!(submit_once(&client, &digits).await, "digits-2");
-    assert_eq!(submit_once(&client, &digits).await, "digits-2", "its own does");
+    assert_eq!(submit_once(&client, &digits).await, "digits-2", "the client's own key does");
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn schedules_of_other_projects_are_hidden() {
         taken.error(),
         (409, "conflict".to_owned(), "schedule theirs: the name is taken; choose another one".to_owned())
     );
-    assert_eq!(names(&all).await.len(), 2, "and it stays");
+    assert_eq!(names(&all).await.len(), 2, "the schedule stays");
     assert_eq!(client.send_json("DELETE", "/api/v1/schedules/own", &Value::Null).await.status, 200);
 }
 
@@ -185,7 +185,7 @@ async fn lists_and_streams_show_only_visible_projects() {
         let events = client.send_json("GET", &format!("/api/v1/events{query}"), &Value::Null).await.text();
         assert!(events.contains("event: ready") && !events.contains("faces"), "{events}");
     }
-    // What runs is counted for everybody and named to who sees it.
+    // Running jobs are counted for every client, but named only to those that can see them.
     assert_eq!(fixture.claim(1).job.name, "faces-2");
     let pool = async |client: &KeyClient| client.get_json("/api/v1/queues").await["pools"][0].clone();
     let (told, limited) = (pool(&all).await, pool(&client).await);
@@ -202,7 +202,7 @@ async fn a_followed_stream_omits_other_projects() {
     let mut heard = String::new();
     let mut submitted = false;
     while !heard.contains("event: note") {
-        heard += std::str::from_utf8(&stream.next().await.expect("it goes on").unwrap()).unwrap();
+        heard += std::str::from_utf8(&stream.next().await.expect("the stream has not ended").unwrap()).unwrap();
         if heard.contains("event: ready") && !submitted {
             submit(&fixture, "faces").await;
             submit(&fixture, "digits").await;
@@ -246,7 +246,7 @@ async fn quota_lists_only_visible_projects_and_keys() {
     let (faces, digits) = (job_spec(&fixture, "faces").await, job_spec(&fixture, "digits").await);
     for (client, spec) in [(&other, &faces), (&client, &digits)] {
         assert_eq!(client.send_json("POST", "/api/v1/jobs", spec).await.status, 201);
-        // A row is of what ran.
+        // A row appears only for jobs that ran.
         let claim = fixture.claim(1);
         let records: &dyn saggar_store::records::JobRecords = &*fixture.records;
         let reason = saggar_store::records::StateReason::default();
@@ -301,7 +301,7 @@ async fn an_event_stream_ends_when_its_key_is_revoked() {
     fixture.app.access().reload_keys();
     let job = job_spec(&fixture, "digits").await;
     fixture.post_json("/api/v1/jobs", &job.to_string()).await;
-    assert!(ends.next().await.is_none(), "it tells nothing of what happens after that");
+    assert!(ends.next().await.is_none(), "later events are not sent");
     let told = goes_on.next().await.unwrap().unwrap();
-    assert!(String::from_utf8_lossy(&told).contains("digits-1"), "another key's goes on");
+    assert!(String::from_utf8_lossy(&told).contains("digits-1"), "the stream of another key continues");
 }

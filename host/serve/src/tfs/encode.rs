@@ -1,5 +1,5 @@
-//! Answers of `:predict`. A float is printed with as many digits as bring the same float back, a whole one with `.0`, and
-//! what is no number as `NaN`, `Infinity` and `-Infinity`, which TensorFlow Serving writes too.
+//! Encodes the responses of `:predict`. Floats are printed in the shortest form that parses to the same value, integral
+//! ones with `.0`. Non-finite values are printed as `NaN`, `Infinity` and `-Infinity`, as TensorFlow Serving does.
 
 use std::fmt::Write;
 
@@ -12,10 +12,11 @@ use crate::predict::decode::PredictionTensor;
 use crate::predict::encode::{EncodeError, checked_output};
 use crate::predict::text_codec;
 
-/// The outputs in the form of the request. `items` is the batch that was asked for, or none for one item.
+/// Encodes the outputs in the format of the request. `items` is the requested batch size, or `None` for one item
+/// without a batch.
 ///
 /// # Errors
-/// Where outputs are not as the signature promises.
+/// Returns an error if the outputs do not match the signature.
 pub(super) fn encode_predictions(
     signature: &ModelSignature,
     outputs: &[PredictionTensor],
@@ -53,7 +54,7 @@ pub(super) fn encode_predictions(
     Ok(text)
 }
 
-/// The value of the only output bare, those of several by name.
+/// Writes the value of a single output directly, and the values of several outputs by name.
 fn push_outputs(text: &mut String, columns: &[OutputColumn<'_>], push: impl Fn(&mut String, &OutputColumn<'_>)) {
     if let [column] = columns {
         return push(text, column);
@@ -74,7 +75,7 @@ fn push_separator(text: &mut String, at: usize) {
     }
 }
 
-/// One output of all items.
+/// The values of one output for all items.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutputColumn<'o> {
     port: &'o ModelPort,
@@ -82,10 +83,10 @@ pub(super) struct OutputColumn<'o> {
 }
 
 impl<'o> OutputColumn<'o> {
-    /// The output of `port` among `outputs`.
+    /// Finds the output of `port` among `outputs`.
     ///
     /// # Errors
-    /// Where it is missing or not as the signature promises.
+    /// Returns an error if it is missing or does not match the signature.
     pub(super) fn find(
         port: &'o ModelPort,
         outputs: &'o [PredictionTensor],
@@ -96,7 +97,7 @@ impl<'o> OutputColumn<'o> {
         Ok(OutputColumn { port, bytes: &output.bytes })
     }
 
-    /// Writes the value of one item, with its lists.
+    /// Writes the value of one item as nested lists.
     pub(super) fn push_item(&self, text: &mut String, item: usize) {
         let size = self.port.item.bytes();
         let bytes = &self.bytes[item * size..][..size];
@@ -131,7 +132,7 @@ fn push_nested(text: &mut String, dims: &[usize], dtype: DType, elements: &mut s
 
 fn push_element(text: &mut String, dtype: DType, element: &[u8]) {
     fn at<const N: usize>(element: &[u8]) -> [u8; N] {
-        element.try_into().expect("an element has its type's bytes")
+        element.try_into().expect("an element has the size of its type")
     }
     let written = match dtype {
         DType::F32 => return push_float(text, f32::from_le_bytes(at(element))),
@@ -143,14 +144,14 @@ fn push_element(text: &mut String, dtype: DType, element: &[u8]) {
         DType::I8 => write!(text, "{}", i8::from_le_bytes(at(element))),
         DType::U8 => write!(text, "{}", element[0]),
     };
-    written.expect("a string takes whatever is written");
+    written.expect("writing to a String cannot fail");
 }
 
 fn push_float(text: &mut String, value: f32) {
     let word = match value {
         value if value.is_finite() => {
-            // `Debug` is the shortest form that reads back as the same float, with `.0` or an exponent.
-            return write!(text, "{value:?}").expect("a string takes whatever is written");
+            // `Debug` is the shortest form that parses to the same float, with `.0` or an exponent.
+            return write!(text, "{value:?}").expect("writing to a String cannot fail");
         }
         value if value.is_nan() => "NaN",
         value if value < 0.0 => "-Infinity",
@@ -159,14 +160,14 @@ fn push_float(text: &mut String, value: f32) {
     text.push_str(word);
 }
 
-/// A text as a string; of an output whose name ends in `_bytes`, its bytes as base64.
+/// Writes a text as a string; for an output whose name ends in `_bytes`, its bytes as base64.
 fn push_text(text: &mut String, name: &str, item: &[u8]) {
     if !name.ends_with("_bytes") {
         return push_string(text, &text_codec::decode_text_item(item));
     }
     let length = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     write!(text, "{{\"b64\":\"{}\"}}", crate::predict::base64::encode(&item[..length]))
-        .expect("a string takes whatever is written");
+        .expect("writing to a String cannot fail");
 }
 
 pub(super) fn push_string(text: &mut String, string: &str) {

@@ -1,11 +1,11 @@
-//! What TensorFlow Serving's clients are told. The words are those of its server, which clients match on.
+//! Errors of TensorFlow Serving's interface. The messages are those of TensorFlow Serving, which clients match on.
 
 use saggar_tensor::DType;
 use thiserror::Error;
 
 use crate::predict::json_tokenizer::JsonSyntaxError;
 
-/// Characters of a value that an error repeats.
+/// The maximum number of characters of a value that an error quotes.
 const EXCERPT_CHARS_MAX: usize = 200;
 
 /// Why a request under `/v1/` is refused.
@@ -16,62 +16,62 @@ pub enum TfsError {
     Malformed {
         /// The method.
         method: String,
-        /// The path as it was sent.
+        /// The path as sent.
         path: String,
     },
-    /// A version beyond 63 bits.
+    /// A version number beyond 63 bits.
     #[error("Failed to convert version: {version} to numeric.")]
     Version {
-        /// What was sent.
+        /// The text that was sent.
         version: String,
     },
-    /// No such model or version to predict with.
+    /// The model or version to predict with does not exist.
     #[error("Servable not found for request: {request}")]
     NoServable {
         /// `Latest(name)` or `Specific(name, 3)`.
         request: String,
     },
-    /// No such model or version to tell the status of.
+    /// The model or version whose status is requested does not exist.
     #[error("Could not find {what}")]
     NoVersions {
         /// `any versions of model name` or `version 3 of model name`.
         what: String,
     },
-    /// No such label.
+    /// The version label does not exist.
     #[error("Unrecognized servable version label: {label}")]
     Label {
         /// The label.
         label: String,
     },
-    /// A preflight request that names no page.
+    /// A preflight request without an origin.
     #[error("Origin header is missing in CORS preflight")]
     NoOrigin,
-    /// No body.
+    /// The body is empty.
     #[error("JSON Parse error: The document is empty")]
     Empty,
-    /// A body that is no JSON.
+    /// The body is not JSON.
     #[error("JSON Parse error: {reason} at offset: {offset}")]
     Syntax {
-        /// What is wrong.
+        /// The syntax error.
         reason: &'static str,
-        /// The byte.
+        /// The byte offset of the error.
         offset: usize,
     },
-    /// JSON that is not of the form this method takes.
+    /// JSON that is not in the form this method expects.
     #[error("JSON Value: {value} {reason}")]
     Form {
         /// The beginning of the value.
         value: String,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         reason: String,
     },
-    /// A body without any of the keys it needs.
+    /// A body without any of the required keys.
     #[error("Missing 'inputs' or 'instances' key")]
     NoInputs,
-    /// A signature that models here do not have.
+    /// A signature name that models here do not have.
     #[error("Serving signature name: \"{name}\" not found in signature def")]
     Signature {
-        /// Its name.
+        /// The name of the signature.
         name: String,
     },
     /// A value of another type than the input's.
@@ -79,61 +79,61 @@ pub enum TfsError {
     Type {
         /// The beginning of the value.
         value: String,
-        /// Its type.
+        /// The type of the value.
         kind: &'static str,
-        /// The input's.
+        /// The input's type.
         expected: &'static str,
     },
-    /// Base64 that is none.
+    /// Invalid base64.
     #[error("Unable to base64 decode")]
     Base64,
-    /// Lists that do not make up a tensor.
+    /// Nested lists that do not form a tensor.
     #[error("{0}")]
     Nesting(NestingError),
-    /// A row that is not like those before it.
+    /// A row whose size or shape differs from that of the rows before.
     #[error("Expecting {expected} but got: {got}")]
     Row {
-        /// The size or shape of those before.
+        /// The size or shape of the rows before.
         expected: String,
-        /// Its own.
+        /// The size or shape of this row.
         got: String,
     },
-    /// One element of `instances`.
+    /// An invalid element of `instances`.
     #[error("Failed to process element: {element}{key} of 'instances' list. Error: {error}")]
     Element {
-        /// Its number.
+        /// The element's index.
         element: usize,
-        /// ` key: name`, or nothing where elements are values.
+        /// ` key: name`, or empty if elements are plain values.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong with the element.
         error: Box<TfsError>,
     },
-    /// Values where several inputs must be named.
+    /// Plain values although several inputs must be named.
     #[error(
         "{key} is a plain {given}, but expecting {expected} as multiple input tensors required as per tensorinfo_map"
     )]
     Plain {
         /// `instances` or `inputs`.
         key: &'static str,
-        /// What it is.
+        /// What was sent.
         given: &'static str,
-        /// What it should be.
+        /// What was expected.
         expected: &'static str,
     },
-    /// Objects and values side by side.
+    /// Objects and plain values mixed in one list.
     #[error("Expecting {expected} but got {got} at item {item} of input list")]
     Mixed {
-        /// What the first element is.
+        /// The kind of the first element.
         expected: &'static str,
-        /// What this one is.
+        /// The kind of this element.
         got: &'static str,
-        /// Its number.
+        /// The element's index.
         item: usize,
     },
     /// A row with an input that the model does not have.
     #[error("JSON object: does not have named input: {name}")]
     NoNamed {
-        /// The name.
+        /// The name of the input.
         name: String,
     },
     /// A row without one of the model's inputs.
@@ -141,72 +141,72 @@ pub enum TfsError {
         "Failed to process element: {element} of 'instances' list. JSON object: {value} keys must be equal to: {names}"
     )]
     Keys {
-        /// Its number.
+        /// The row's index.
         element: usize,
-        /// The beginning of it.
+        /// The beginning of the row.
         value: String,
-        /// The model's inputs.
+        /// The names of the model's inputs.
         names: String,
     },
-    /// A column that is not there.
+    /// A missing column.
     #[error("Missing named input: {name} in 'inputs' object.")]
     NoColumn {
-        /// The input.
+        /// The input's name.
         name: String,
     },
-    /// An example that is none.
+    /// An example that is not an object.
     #[error("Example must be JSON object but got JSON {kind}")]
     Example {
-        /// What it is.
+        /// The type of the value.
         kind: &'static str,
     },
     /// A feature given twice.
     #[error("Feature: {name} is in both the example and the context, or twice in one of them")]
     Feature {
-        /// Its name.
+        /// The feature's name.
         name: String,
     },
-    /// A model that does not do what the method asks for.
+    /// A model that does not support the method.
     #[error("model {model} cannot {method}: {reason}")]
     Method {
-        /// The model.
+        /// The model's name.
         model: String,
         /// `classify` or `regress`.
         method: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// How lists fail to make up a tensor.
+/// Why nested lists do not form a tensor.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NestingError {
-    /// A value beside lists, or the other way round.
+    /// A value at the level of lists.
     #[error("JSON Value: {value} found at incorrect level: {level} in the JSON DOM. Expected at level: {rank}")]
     Value {
         /// The beginning of the value.
         value: String,
-        /// Where it stands, from 1.
+        /// The level of the value, from 1.
         level: usize,
-        /// Where values stand.
+        /// The level where values are expected.
         rank: usize,
     },
-    /// A list where values stand.
+    /// A list at the level of values.
     #[error("Encountered list at unexpected level: {level} expected < {rank}")]
     List {
-        /// Where it stands.
+        /// The level of the list.
         level: usize,
-        /// Where values stand.
+        /// The level where values are expected.
         rank: usize,
     },
-    /// A list of another length than those before it.
+    /// A list whose length differs from that of the lists before it.
     #[error("Encountered list at unexpected size: {size} at level: {level} expected size: {expected}")]
     Size {
-        /// Its length.
+        /// The length of the list.
         size: usize,
-        /// Where it stands.
+        /// The level of the list.
         level: usize,
-        /// The length of those before.
+        /// The length of the lists before.
         expected: usize,
     },
 }
@@ -218,30 +218,30 @@ impl From<JsonSyntaxError> for TfsError {
 }
 
 impl TfsError {
-    /// A body, or part of it, that has not the form it needs.
+    /// Returns the error for a body, or part of it, that is not in the expected form.
     pub(super) fn bad_form(value: &[u8], reason: impl Into<String>) -> TfsError {
         TfsError::Form { value: excerpt(value), reason: reason.into() }
     }
 
-    /// A value that cannot be an element of `dtype`.
+    /// Returns the error for a value that cannot be an element of `dtype`.
     pub(super) fn bad_type(value: &[u8], dtype: DType) -> TfsError {
         TfsError::Type { value: excerpt(value), kind: json_type_name(value), expected: tensorflow_type_name(dtype) }
     }
 
-    /// A value that cannot be a text.
+    /// Returns the error for a value that cannot be a text.
     pub(super) fn bad_text(value: &[u8]) -> TfsError {
         TfsError::Type { value: excerpt(value), kind: json_type_name(value), expected: "string" }
     }
 }
 
-/// The beginning of a value, for an error.
+/// Returns the beginning of a value, for an error.
 pub(super) fn excerpt(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(&value[..value.len().min(4 * EXCERPT_CHARS_MAX)]);
     let shown: String = text.chars().take(EXCERPT_CHARS_MAX).collect();
     if shown.len() < value.len() { format!("{shown}...") } else { shown }
 }
 
-/// The JSON type of a value.
+/// Returns the JSON type of a value.
 pub(super) fn json_type_name(value: &[u8]) -> &'static str {
     match value.first() {
         Some(b'{') => "Object",
@@ -254,7 +254,7 @@ pub(super) fn json_type_name(value: &[u8]) -> &'static str {
     }
 }
 
-/// The data type's name in errors: that of TensorFlow's.
+/// Returns TensorFlow's name of the data type, for errors.
 fn tensorflow_type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float",

@@ -1,7 +1,8 @@
-//! `:classify` and `:regress`: examples, each a set of features, and one list of classes or one number for each.
+//! `:classify` and `:regress`: a request has a list of examples, each a set of features; the response has one list of
+//! classes or one number for each.
 //!
-//! Features are a model's inputs, as single values or lists; a list has an input's elements in row-major order, whatever
-//! its shape, or is nested as the shape. A context has features that all examples share.
+//! Features are a model's inputs, as single values or lists. A list holds the input's elements flat in row-major order,
+//! or nested like the shape. A context contains features that all examples share.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ use crate::predict::decode::{DecodeError, PredictionInput, PredictionInputs};
 use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
 use crate::predict::prediction_call::CompletedPrediction;
 
-/// What is made of the outputs.
+/// The kind of results to compute from the outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExamplesMethod {
     Classify,
@@ -32,22 +33,22 @@ impl ExamplesMethod {
     }
 }
 
-/// Which outputs answer.
+/// The output from which results are computed, with its index in the signature.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExampleOutput {
     /// Scores of all classes.
     Scores(usize),
     /// The number of one class.
     Class(usize),
-    /// One number.
+    /// A single number.
     Number(usize),
 }
 
-/// Which outputs of `model` answer `method`: of a classification the only `probabilities`, else the only `class`; of a
-/// regression the only output that is one float.
+/// Selects the output of `model` for `method`: for classification the only `probabilities`, else the only `class`; for
+/// regression the only output that is a single float.
 ///
 /// # Errors
-/// `ExamplesMethod` where there is no such output, or there are several.
+/// Returns `Method` if there is no such output, or more than one.
 pub(super) fn select_output(
     model: &str,
     signature: &ModelSignature,
@@ -74,22 +75,22 @@ pub(super) fn select_output(
             match (find(&scores), find(&class)) {
                 ((Some(at), false), _) => Ok(ExampleOutput::Scores(at)),
                 ((None, _), (Some(at), false)) => Ok(ExampleOutput::Class(at)),
-                _ => Err(refuse("it has not exactly one with the semantics `probabilities` or `class`")),
+                _ => Err(refuse("it does not have exactly one with the semantics `probabilities` or `class`")),
             }
         }
         ExamplesMethod::Regress => {
             match find(&|port| port.semantics.is_none() && port.item.dtype.is_float() && one(port)) {
                 (Some(at), false) => Ok(ExampleOutput::Number(at)),
-                _ => Err(refuse("it has not exactly one that is a single float")),
+                _ => Err(refuse("it does not have exactly one that is a single float")),
             }
         }
     }
 }
 
-/// Reads a body.
+/// Parses a body.
 ///
 /// # Errors
-/// [`TfsError`] for the body's form; `DecodeError` where what it says does not fit the model.
+/// Returns [`TfsError`] if the body has the wrong form, or `DecodeError` if its values do not fit the model.
 pub(super) fn read_examples(
     signature: &ModelSignature,
     body: &[u8],
@@ -155,7 +156,7 @@ fn read_all_examples(
     Ok(count)
 }
 
-/// Reads the features of example number `example`. Those that are no inputs are not looked at.
+/// Reads the features of example number `example`. Features that are not inputs of the model are ignored.
 fn read_features(json: &mut JsonTokenizer<'_>, values: &mut [InputValues<'_>], example: usize) -> Result<(), ApiError> {
     json.peek();
     let mut opened = *json;
@@ -176,7 +177,7 @@ fn read_features(json: &mut JsonTokenizer<'_>, values: &mut [InputValues<'_>], e
         }
         let dims = values.read(json)?;
         let item = values.port.item.shape.dims();
-        // A text is a list of bytes already, and may stand in a list of one.
+        // A text is already a list of bytes, and can be in a list of one element.
         let is_flat = dims.len() <= 1 || values.port.text_bytes_max().is_some() && dims.len() == 2;
         if dims != item && !(is_flat && dims.iter().product::<usize>() == item.iter().product::<usize>()) {
             let (name, item) = (values.port.name.clone(), values.port.item.shape.clone());
@@ -187,10 +188,10 @@ fn read_features(json: &mut JsonTokenizer<'_>, values: &mut [InputValues<'_>], e
     Ok(())
 }
 
-/// The answer: `{"results": [...]}`, one for each example.
+/// Encodes the response: `{"results": [...]}`, with one result for each example.
 ///
 /// # Errors
-/// Where outputs are not as the signature promises.
+/// Returns an error if the outputs do not match the signature.
 pub(super) fn encode_results(answer: &CompletedPrediction, plan: ExampleOutput) -> Result<String, ApiError> {
     let (ExampleOutput::Scores(at) | ExampleOutput::Class(at) | ExampleOutput::Number(at)) = plan;
     let port = &answer.signature().outputs[at];

@@ -1,36 +1,36 @@
-//! Paths under `/v1/`: `models/NAME[/versions/N|/labels/L][:METHOD|/metadata]`. They are matched without regard to case,
-//! and a name is any text without `/` and `:`, percent-encoded where it must be.
+//! Parses paths under `/v1/`: `models/NAME[/versions/N|/labels/L][:METHOD|/metadata]`. Matching is case-insensitive; a
+//! name is any text without `/` and `:`, percent-encoded where necessary.
 
 use super::error::TfsError;
 
-/// The longest name that is looked up; none of ours is longer.
+/// The maximum length of a name; no model here has a longer one.
 const NAME_BYTES_MAX: usize = 256;
 
-/// What a path asks for.
+/// A request as determined by its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TfsRequest {
     /// The names of all models.
     Models,
     /// The status of a model's versions.
     Status(ServableTarget),
-    /// What a model takes and gives.
+    /// A model's signature.
     Metadata(ServableTarget),
     /// A prediction.
     Predict(ServableTarget),
-    /// A prediction, as classes with scores.
+    /// A prediction, returned as classes with scores.
     Classify(ServableTarget),
-    /// A prediction, as one number.
+    /// A prediction, returned as one number.
     Regress(ServableTarget),
 }
 
-/// A model, and which of its versions.
+/// A model and one of its versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServableTarget {
     pub(super) model: String,
     pub(super) which: ServableVersion,
 }
 
-/// Which version of a model.
+/// The requested version of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ServableVersion {
     Latest,
@@ -38,10 +38,10 @@ pub(super) enum ServableVersion {
     Label(String),
 }
 
-/// Reads a request's path, which begins with `/v1/`.
+/// Parses a request's path, which begins with `/v1/`.
 ///
 /// # Errors
-/// `Malformed`; `ProgramVersion` where a number is past 63 bits.
+/// Returns `Malformed` if the path is not one of this interface, and `Version` if a version number is beyond 63 bits.
 pub(super) fn parse_path(method: &str, path: &str) -> Result<TfsRequest, TfsError> {
     let shorten = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let malformed = || TfsError::Malformed { method: shorten(method, 40), path: shorten(path, 200) };
@@ -74,7 +74,7 @@ pub(super) fn parse_path(method: &str, path: &str) -> Result<TfsRequest, TfsErro
     Ok(TfsRequest::Status(parse_target(rest).ok_or_else(malformed)??))
 }
 
-/// `NAME`, `NAME versions N` or `NAME labels L`.
+/// Parses `NAME`, `NAME versions N` or `NAME labels L`.
 fn parse_target(parts: &[&str]) -> Option<Result<ServableTarget, TfsError>> {
     let (name, which) = match parts {
         [name] => (name, ServableVersion::Latest),
@@ -95,7 +95,7 @@ fn parse_target(parts: &[&str]) -> Option<Result<ServableTarget, TfsError>> {
     Some(Ok(ServableTarget { model: percent_decode(name)?, which }))
 }
 
-/// Text with its percent-encoded bytes decoded; none where it is empty, has a `:`, or decodes to no text.
+/// Decodes percent-encoded text. Returns `None` if it is empty, contains a `:`, or is not UTF-8 after decoding.
 fn percent_decode(text: &str) -> Option<String> {
     if text.is_empty() || text.contains(':') || text.len() > 3 * NAME_BYTES_MAX {
         return None;
@@ -148,7 +148,7 @@ mod tests {
         check("POST", "/v1/models/a%20b%2Fc%C3%A9:predict", TfsRequest::Predict(target("a b/cé", latest)));
     }
 
-    /// The calls that its own handler's test refuses, and some more.
+    /// The calls that the tests of TensorFlow Serving's handler refuse, and some more.
     #[test]
     fn unsupported_api_calls() {
         let calls = [

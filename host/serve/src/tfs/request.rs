@@ -1,4 +1,4 @@
-//! The body of `:predict`: `instances`, a list of rows, or `inputs`, a column for each input.
+//! Parses the body of `:predict`: `instances`, a list of rows, or `inputs`, a column for each input.
 
 use std::borrow::Cow;
 
@@ -10,22 +10,22 @@ use crate::error::ApiError;
 use crate::predict::decode::{DecodeError, PredictionInput, PredictionInputs};
 use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
 
-/// The one signature that models have here, as TensorFlow names it where none is named.
+/// The only signature name of models here; TensorFlow's default.
 pub(super) const SIGNATURE: &str = "serving_default";
 
-/// In which of its two forms a request came, and its answer goes.
+/// The format of a request, which its response shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PredictFormat {
-    /// `instances`, answered by `predictions`.
+    /// `instances`; the response has `predictions`.
     Rows,
-    /// `inputs`, answered by `outputs`.
+    /// `inputs`; the response has `outputs`.
     Columns,
 }
 
-/// Reads a body. What follows its first JSON value is not looked at.
+/// Parses a body. Anything after its first JSON value is ignored.
 ///
 /// # Errors
-/// [`TfsError`] for the body's form; `DecodeError` where what it says does not fit the model.
+/// Returns [`TfsError`] if the body has the wrong form, or `DecodeError` if its values do not fit the model.
 pub(super) fn read_predict_request(
     signature: &ModelSignature,
     body: &[u8],
@@ -46,7 +46,7 @@ pub(super) fn read_predict_request(
             }
         };
         match &found {
-            // The first of a name counts.
+            // If a key is repeated, the first one counts.
             Some((_, first)) if *first == form => {
                 json.skip_value().map_err(TfsError::from)?;
             }
@@ -61,7 +61,7 @@ pub(super) fn read_predict_request(
     found.ok_or_else(|| TfsError::NoInputs.into())
 }
 
-/// The body as an object, opened.
+/// Returns a tokenizer positioned after the opening brace of the body, which must be an object.
 pub(super) fn open_object(body: &[u8]) -> Result<JsonTokenizer<'_>, TfsError> {
     let mut json = JsonTokenizer::new(body);
     if json.peek().is_none() {
@@ -83,7 +83,7 @@ pub(super) fn read_signature_name(json: &mut JsonTokenizer<'_>, body: &[u8], kno
     }
 }
 
-/// Whether the next value is an object, and not one that stands for bytes.
+/// Returns whether the next value is an object other than one that encodes bytes as base64.
 fn is_object(json: &mut JsonTokenizer<'_>) -> bool {
     json.peek() == Some(b'{') && !matches!(read_base64_object(&mut json.clone()), Ok(Some(_)) | Err(TfsError::Base64))
 }
@@ -127,13 +127,13 @@ fn read_rows(
     Ok(PredictionInputs::new(signature, inputs)?)
 }
 
-/// The index of the input that is meant where none is named.
+/// Returns the index of the input that unnamed values are for, if the model has only one.
 fn single_input(signature: &ModelSignature) -> Option<usize> {
     let only = signature.only_input()?;
     signature.inputs.iter().position(|port| port.name == only.name)
 }
 
-/// Reads an object with a value for every input; those with a default may be left out.
+/// Reads an object with a value for each input; inputs with a default can be omitted.
 fn read_named_row(
     signature: &ModelSignature,
     values: &mut [InputValues<'_>],
@@ -163,7 +163,7 @@ fn read_named_row(
     if values.iter().all(complete) { Ok(()) } else { Err(keys(&start).into()) }
 }
 
-/// Says which element it was.
+/// Adds the element's index to an error.
 fn at_element(error: ApiError, element: usize, key: &str) -> ApiError {
     let ApiError::Tfs(
         error @ (TfsError::Type { .. }
@@ -180,7 +180,7 @@ fn at_element(error: ApiError, element: usize, key: &str) -> ApiError {
     TfsError::Element { element, key, error: Box::new(error) }.into()
 }
 
-/// Rows as a batch.
+/// Joins rows to a batch.
 fn stack_rows(values: InputValues<'_>, rows: usize) -> Result<PredictionInput, ApiError> {
     let (port, row) = (values.port, values.row_shape().unwrap_or_default().to_vec());
     if row != port.item.shape.dims() {
@@ -189,7 +189,7 @@ fn stack_rows(values: InputValues<'_>, rows: usize) -> Result<PredictionInput, A
     Ok(PredictionInput::new(port, &[&[rows], row.as_slice()].concat(), values.bytes)?)
 }
 
-/// A whole tensor for each input: `[batch, item...]`, or `[item...]` for one item without a batch.
+/// Reads a whole tensor for each input: `[batch, item...]`, or `[item...]` for one item without a batch.
 fn read_columns(signature: &ModelSignature, json: &mut JsonTokenizer<'_>) -> Result<PredictionInputs, ApiError> {
     let mut inputs: Vec<PredictionInput> = Vec::with_capacity(signature.inputs.len());
     let read = |at: usize, json: &mut JsonTokenizer<'_>| -> Result<PredictionInput, ApiError> {

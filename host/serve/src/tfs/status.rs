@@ -1,4 +1,4 @@
-//! What TensorFlow Serving's clients read of a model: the states of its versions, and its signature.
+//! Model status for TensorFlow Serving's clients: the states of a model's versions, and its signature.
 
 use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_tensor::DType;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::request::SIGNATURE;
 use crate::models::{LiveVersion, VersionState, VersionStatus};
 
-/// The status of versions: each `AVAILABLE`, or what stands in its way.
+/// Returns the status of versions: `AVAILABLE`, or the state and error of a version that is not.
 pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionStatus>) -> Value {
     let version = |version: &VersionStatus| {
         let (state, code) = match version.state {
@@ -17,7 +17,7 @@ pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionSta
             VersionState::Unloaded => ("END", "OK"),
             VersionState::Failed => ("END", "INTERNAL"),
         };
-        // Why a version is not up that could be is no error.
+        // A version that is intact but not loaded is not reported as an error.
         let message = if version.unserved.is_some() { "" } else { &version.reason };
         json!({
             "version": version.version.to_string(),
@@ -28,7 +28,7 @@ pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionSta
     json!({ "model_version_status": versions.map(version).collect::<Vec<Value>>() })
 }
 
-/// What a version takes and gives.
+/// Returns the inputs and outputs of a version.
 pub(super) fn signature_metadata(serving: &LiveVersion) -> Value {
     let signature = serving.predictor().signature();
     let batch = !signature.batch_sizes.is_empty();

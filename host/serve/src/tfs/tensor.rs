@@ -1,5 +1,5 @@
-//! One input while its values are read: nested lists of values as dense bytes. The first list of each level says how long
-//! all of that level are.
+//! Parses the values of one input: nested lists are written to dense bytes. The first list of each level defines the
+//! length of all lists of that level.
 
 use saggar_plugin::ModelPort;
 use saggar_tensor::DType;
@@ -14,17 +14,17 @@ use crate::predict::json_number::JsonNumber;
 use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
 use crate::predict::text_codec;
 
-/// Values of one input, row after row.
+/// The values of one input, row after row.
 #[derive(Debug)]
 pub(super) struct InputValues<'p> {
     pub(super) port: &'p ModelPort,
     /// Dense little-endian elements of all rows.
     pub(super) bytes: Vec<u8>,
-    /// The shape of the last value that was read.
+    /// The shape of the value read last.
     shape: ListLengths,
-    /// The shape that every row has, once there is one.
+    /// The shape that every row must have, known after the first row.
     row: Option<Vec<usize>>,
-    /// How many rows were read.
+    /// The number of rows read.
     pub(super) rows: usize,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct InputValues<'p> {
 #[derive(Clone, Debug, Default)]
 struct ListLengths {
     sizes: [usize; JSON_DEPTH_MAX + 1],
-    /// Levels whose length is known count from the inside, so each is marked.
+    /// Whether each level's length is known. Inner levels are known before outer ones.
     known: [bool; JSON_DEPTH_MAX + 1],
-    /// The level at which values stand, once one was read.
+    /// The level of the values, once one was read.
     rank: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ impl<'p> InputValues<'p> {
         InputValues { port, bytes, shape: ListLengths::default(), row: None, rows: 0 }
     }
 
-    /// Reads a value with all its lists; gives its shape. A text counts as the bytes it is held in.
+    /// Reads a value with all its lists and returns its shape. A text is a list of the bytes that hold it.
     pub(super) fn read(&mut self, json: &mut JsonTokenizer<'_>) -> Result<Vec<usize>, ApiError> {
         self.shape = ListLengths::default();
         self.read_value(json, 0)?;
@@ -54,7 +54,7 @@ impl<'p> InputValues<'p> {
         Ok(dims)
     }
 
-    /// Reads a value as the next row, which must have the shape of those before.
+    /// Reads a value as the next row, which must have the shape of the rows before.
     pub(super) fn read_row(&mut self, json: &mut JsonTokenizer<'_>) -> Result<(), ApiError> {
         let dims = self.read(json)?;
         match &self.row {
@@ -74,12 +74,12 @@ impl<'p> InputValues<'p> {
         Ok(())
     }
 
-    /// The shape of each row; none where there is no row.
+    /// Returns the shape of each row, or `None` if there are no rows.
     pub(super) fn row_shape(&self) -> Option<&[usize]> {
         self.row.as_deref()
     }
 
-    /// The value at `level`; as deep as an input can be, and no deeper.
+    /// Reads the value at `level`, up to the maximum depth of an input.
     fn read_value(&mut self, json: &mut JsonTokenizer<'_>, level: usize) -> Result<(), ApiError> {
         if json.peek() != Some(b'[') {
             return self.read_leaf(json, level);
@@ -125,7 +125,7 @@ impl<'p> InputValues<'p> {
         let (start, from) = (*json, json.offset());
         let number = match json.next_token().map_err(TfsError::from)? {
             JsonToken::Number(number) => number,
-            // There is no type of truth values here; those that take them are bytes.
+            // There is no boolean type here; models declare booleans as bytes.
             JsonToken::Bool(truth) if self.port.item.dtype == DType::U8 => JsonNumber::Integer(truth.into()),
             _ => {
                 *json = start;
@@ -139,7 +139,7 @@ impl<'p> InputValues<'p> {
         Err(TfsError::bad_type(json.bytes_since(from), self.port.item.dtype).into())
     }
 
-    /// A string, or `{"b64": ...}`.
+    /// Reads a string, or `{"b64": ...}`.
     fn read_text(&mut self, json: &mut JsonTokenizer<'_>, bytes_max: usize) -> Result<(), ApiError> {
         if self.bytes.len() + bytes_max > INPUT_BYTES_MAX {
             return Err(DecodeError::TooLarge { name: self.port.name.clone() }.into());
@@ -163,7 +163,7 @@ impl<'p> InputValues<'p> {
     }
 }
 
-/// The bytes of `{"b64": "..."}`, where that comes next; else nothing is read.
+/// Reads the bytes of `{"b64": "..."}`. If something else comes next, reads nothing and returns `None`.
 pub(super) fn read_base64_object(json: &mut JsonTokenizer<'_>) -> Result<Option<Vec<u8>>, TfsError> {
     let mut ahead = *json;
     if ahead.peek() != Some(b'{') {
@@ -181,8 +181,8 @@ pub(super) fn read_base64_object(json: &mut JsonTokenizer<'_>) -> Result<Option<
     base64::decode(&text).map(Some).ok_or(TfsError::Base64)
 }
 
-/// Appends a number as an element. What is past a float's range is infinite, and what is too small for it zero; a type of
-/// whole numbers takes no fraction and nothing that is written as one.
+/// Appends a number as an element. A number beyond a float's range becomes infinite, and one too small for it zero.
+/// Integer types accept no fractions, and no numbers written as fractions or with an exponent.
 #[inline]
 fn push_number(number: JsonNumber, dtype: DType, bytes: &mut Vec<u8>) -> bool {
     let float = || match number {

@@ -14,12 +14,12 @@ fn gz(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// An archive with entries of these kinds, whatever their names.
+/// Returns an archive with entries of these types and any names.
 fn tar(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, kind, content) in entries {
         let mut header = ::tar::Header::new_ustar();
-        // Written as bytes: `set_path` refuses what is to be refused here.
+        // Set as bytes, because `set_path` refuses the invalid names that these tests need.
         header.as_ustar_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_entry_type(*kind);
         header.set_size(content.len() as u64);
@@ -44,7 +44,7 @@ fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// Unpacks into `DIR/into`, with at most 1000 bytes. Whatever happens, nothing else is in `DIR` afterwards.
+/// Unpacks into `DIR/into`, with at most 1000 bytes, and checks that nothing else is in `DIR` afterwards.
 fn unpack_into_temp_dir(name: &str, bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DatasetError> {
     let directory = tempfile::tempdir().unwrap();
     let (path, into) = (directory.path().join("archive"), directory.path().join("into"));
@@ -178,7 +178,7 @@ fn entries_outside_the_target_folder_are_refused() {
 
 #[test]
 fn archives_with_false_sizes_or_truncated_data_are_refused() {
-    check("d.tar", &tar(&[("a", FILE, b"x"), ("a", FILE, b"y")]), expect!["d.tar/a: it is there twice"]);
+    check("d.tar", &tar(&[("a", FILE, b"x"), ("a", FILE, b"y")]), expect!["d.tar/a: the archive contains it twice"]);
     check("d.tar", &tar(&[("a", FILE, &[0; 2000])])[..1024], expect!["d.tar: unexpected EOF during skip"]);
     check(
         "d.tar",
@@ -190,7 +190,7 @@ fn archives_with_false_sizes_or_truncated_data_are_refused() {
     check(
         "d.zip",
         b"no archive at all, only words",
-        expect!["d.zip: no ZIP archive: invalid Zip archive: Could not find EOCD"],
+        expect!["d.zip: not a ZIP archive: invalid Zip archive: Could not find EOCD"],
     );
     check("d.zip", &zip(&[("a", &[0; 1001])]), expect!["d.zip: more than 1000 bytes unpacked"]);
     check("a.gz", &gz(&[0; 1 << 20]), expect!["a.gz: more than 1000 bytes unpacked"]);
@@ -222,7 +222,7 @@ fn long_entry_names_are_read_up_to_the_header_limit() {
             expect!["d.tar.gz: names and attributes of an entry take more than 262144 bytes"],
         );
     }
-    // What is left out is not counted as a name of what follows.
+    // The bytes of a skipped entry do not count as header bytes of the next one.
     let plain = tar(&[(".hidden", FILE, &vec![0; 1 << 20]), ("a", FILE, b"x")]);
     assert_eq!(unpack_into_temp_dir("d.tar", &plain).unwrap(), [("a".to_owned(), b"x".to_vec())]);
 }

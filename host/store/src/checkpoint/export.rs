@@ -1,8 +1,9 @@
-//! A checkpoint on its way out: one safetensors file, in pieces, while its job may be running.
+//! Exports a checkpoint as one safetensors file, in chunks, while its job can be running.
 //!
-//! The header comes first, so every offset follows from the manifest; each part is verified before a byte of it leaves, and
-//! two parts are in memory at most. Tensors lie as in a published version: those of wider elements first, then by name, so
-//! each is aligned. What is damaged ends the stream with an error: there is never a file that looks whole and is not.
+//! The header comes first, so every offset follows from the manifest. Each part is verified before any byte of it is
+//! sent, and at most two parts are in memory. The order of tensors is that of a published version: wider elements
+//! first, then by name, so that each is aligned. Damage ends the stream with an error, so a damaged file is never
+//! complete.
 //!
 //! Source: the format's description, <https://github.com/huggingface/safetensors>.
 
@@ -25,19 +26,19 @@ use crate::models::safetensors_dtype;
 use crate::objects::ObjectStorage;
 use crate::objects::files::ObjectPin;
 
-/// Which checkpoint is wanted.
+/// Selects a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckpointQuery {
-    /// That of a step; where several attempts saved it, the latest's.
+    /// The checkpoint of a step; if several attempts saved it, the latest attempt's.
     Step(u64),
-    /// The newest of which all parts are there.
+    /// The newest one whose parts all exist.
     Latest,
-    /// The best of which all parts are there.
+    /// The best one whose parts all exist.
     Best(BestMetric),
 }
 
-/// A checkpoint that is being read as one file. As long as it lives, [`CheckpointStore::prune`] leaves the checkpoint alone,
-/// in other processes too.
+/// A checkpoint that is being read as one file. While this exists, [`CheckpointStore::prune`] does not delete the
+/// checkpoint, in other processes either.
 #[derive(Debug)]
 pub struct CheckpointExport {
     info: CheckpointInfo,
@@ -46,17 +47,17 @@ pub struct CheckpointExport {
 }
 
 impl CheckpointExport {
-    /// Which checkpoint it is.
+    /// Returns the checkpoint's description.
     pub fn info(&self) -> &CheckpointInfo {
         &self.info
     }
 
-    /// Bytes of the whole file.
+    /// Returns the size of the whole file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The file, in pieces of any size. An error ends it; what came before is then no file.
+    /// Returns the file in chunks of any size. An error ends the stream; the chunks before it are not a valid file.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, CheckpointError>> + Send + 'static {
         futures::stream::try_unfold(self.reading, |mut reading| async move {
             Ok(reading.next_chunk().await?.map(|bytes| (bytes, reading)))
@@ -91,7 +92,7 @@ fn damaged_error(entry: &ManifestEntry, reason: String) -> CheckpointError {
     CheckpointError::Damaged { file: entry.file.clone(), reason }
 }
 
-/// What is still to be read.
+/// The rest of the file.
 #[derive(Debug)]
 struct CheckpointExportReader {
     objects: ObjectStorage,
@@ -100,13 +101,13 @@ struct CheckpointExportReader {
     parts: Vec<CheckpointPart>,
     header: Option<Bytes>,
     pieces: VecDeque<PartRange>,
-    /// The part that several variables share, of which one was read last, and its number.
+    /// The last part that was read and is shared by several variables, with its number.
     shared: Option<(usize, Bytes)>,
     _pin: ObjectPin,
 }
 
 impl CheckpointExportReader {
-    /// The next bytes of the file: small pieces together, or one large one.
+    /// Returns the next bytes of the file: several small ranges together, or one large range.
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, CheckpointError> {
         if let Some(header) = self.header.take() {
             return Ok(Some(header));
@@ -167,10 +168,10 @@ impl Serialize for ExportHeader<'_> {
     }
 }
 
-/// The entry that is no tensor.
+/// The one entry that is not a tensor.
 const METADATA: &str = "__metadata__";
 
-/// The header with its length before it, or why there can be none.
+/// Returns the header, preceded by its length, or why it cannot be encoded.
 fn encode_header(manifest: &CheckpointManifest, info: &CheckpointInfo) -> Result<Bytes, String> {
     if manifest.variables.iter().any(|variable| variable.name == METADATA) {
         return Err(format!("a variable is called {METADATA}, which safetensors files keep for themselves"));
@@ -183,7 +184,7 @@ fn encode_header(manifest: &CheckpointManifest, info: &CheckpointInfo) -> Result
     ]);
     let header = ExportHeader { about, variables: &manifest.variables };
     let mut text = serde_json::to_vec(&header).map_err(|error| error.to_string())?;
-    // Spaces, so that the tensors after it are aligned.
+    // Padding with spaces aligns the tensors after the header.
     text.resize(text.len().next_multiple_of(8), b' ');
     let length = text.len() as u64;
     if length > WEIGHTS_HEADER_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Reading: the newest checkpoint of which every byte is as it was written, or one that is named.
+//! Loads checkpoints: the newest intact one, or that of a step. Every byte is verified.
 
 use std::collections::{HashMap, hash_map};
 
@@ -20,7 +20,7 @@ use crate::limits::MANIFEST_BYTES_MAX;
 use crate::objects::ObjectStorage;
 use crate::objects::files::ObjectPin;
 
-/// A manifest's name, taken apart. Orders by epoch, then by step.
+/// The parsed name of a manifest. Orders by epoch, then by step.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ManifestEntry {
     pub(super) epoch: u64,
@@ -31,18 +31,18 @@ pub(super) struct ManifestEntry {
 }
 
 impl ManifestEntry {
-    /// The object name of a manifest.
+    /// Returns the object name of a manifest.
     pub(super) fn object_name(folder: &str, step: u64, epoch: u64) -> String {
         format!("{folder}/{step:020}-{epoch}.json")
     }
 
-    /// As a listing shows it.
+    /// Returns the entry for a listing.
     pub(super) fn info(&self, manifest: &CheckpointManifest, digest: Digest) -> CheckpointInfo {
         CheckpointInfo { written_ms: self.written_ms, ..manifest.info(digest, self.file.clone()) }
     }
 }
 
-/// The job's manifests, newest first.
+/// Returns the job's manifests, newest first.
 pub(super) async fn list_entries(
     checkpoints: &CheckpointStore,
     folder: &str,
@@ -66,7 +66,7 @@ pub(super) async fn list_entries(
     Ok(entries)
 }
 
-/// Why a checkpoint cannot be had.
+/// The reason why a checkpoint cannot be loaded.
 pub(super) enum CheckpointLoadError {
     Damage(String),
     Refusal(CheckpointError),
@@ -79,7 +79,7 @@ impl From<String> for CheckpointLoadError {
 }
 
 impl CheckpointLoadError {
-    /// As an error, where no other checkpoint will do.
+    /// Converts to an error, for when no other checkpoint can replace this one.
     pub(super) fn into_checkpoint_error(self, entry: &ManifestEntry) -> CheckpointError {
         match self {
             CheckpointLoadError::Refusal(error) => error,
@@ -108,7 +108,7 @@ pub(super) async fn latest(
     Ok(LatestCheckpoint { found: None, skipped })
 }
 
-/// The job's checkpoint of this step; that of the latest attempt, where several did it.
+/// Returns the job's checkpoint of this step; if several attempts saved it, the latest attempt's.
 pub(super) async fn find(
     checkpoints: &CheckpointStore,
     folder: &str,
@@ -123,7 +123,7 @@ fn not_found_error(job: &str, which: String) -> CheckpointError {
     CheckpointError::NotFound { job: job.to_owned(), which }
 }
 
-/// The checkpoint that is wanted, as far as manifests tell.
+/// Returns the selected checkpoint according to the manifests.
 pub(super) async fn select(
     checkpoints: &CheckpointStore,
     folder: &str,
@@ -169,7 +169,7 @@ pub(super) async fn load_step(
     load(checkpoints, &folder, job, &entry, plugin).await.map_err(|obstacle| obstacle.into_checkpoint_error(&entry))
 }
 
-/// The manifest that stands under a name, if it is that checkpoint's.
+/// Returns the manifest with this name if its job, step and epoch match the name.
 pub(super) async fn read_own_manifest(
     checkpoints: &CheckpointStore,
     job: &str,
@@ -242,7 +242,7 @@ async fn read_manifest(
     })
 }
 
-/// Reads an object, once more where the first try failed: a checkpoint is worth a second look.
+/// Reads an object, with one retry, because one failed read must not discard a checkpoint.
 pub(super) async fn read_with_retry(
     objects: &ObjectStorage,
     name: &str,
@@ -276,7 +276,7 @@ pub(super) async fn verify(
     job: &str,
 ) -> Result<Vec<CheckpointVerification>, CheckpointError> {
     let folder = checkpoint_folder(job)?;
-    // Checkpoints share parts; each is read once.
+    // Checkpoints share parts; read each once.
     let mut parts = HashMap::new();
     let mut verified = Vec::new();
     for entry in list_entries(checkpoints, &folder).await? {
@@ -292,7 +292,7 @@ pub(super) async fn verify(
     Ok(verified)
 }
 
-/// Reads a checkpoint part by part, keeping none. `parts` is what is known of parts so far.
+/// Verifies a checkpoint part by part, keeping no part in memory. `parts` caches the result for each part.
 async fn verify_one(
     checkpoints: &CheckpointStore,
     folder: &str,

@@ -1,13 +1,14 @@
-//! The manifest: one JSON object that carries a digest of itself.
+//! The checkpoint manifest: one JSON object that contains its own digest.
 //!
 //! ```json
 //! {"format":3,"sha256":"…","body":{"job":"…","step":100,…}}
 //! ```
-//! Format 2 is format 3 without the ways of kernels, and format 1 is format 2 without metrics; they are read, and not written
-//! any more.
 //!
-//! The digest is over the format's number and the body's text as it stands, so a flipped bit in
-//! either is damage, and a true other number is another format.
+//! Format 2 is format 3 without the autotuned kernel choices, and format 1 is format 2 without metrics. Both are read
+//! but no longer written.
+//!
+//! The digest covers the format's number and the body's text, so a flipped bit in either is detected as damage, and
+//! another number with a valid digest is another format.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -23,7 +24,7 @@ use crate::digest::{Digest, Sha256Hasher};
 
 /// The version of the format that this build writes.
 pub(super) const FORMAT: u64 = 3;
-/// The versions that it reads.
+/// The format versions that this build reads.
 const FORMATS_READ: RangeInclusive<u64> = 1..=FORMAT;
 
 #[derive(Serialize, Deserialize)]
@@ -34,7 +35,7 @@ struct ManifestEnvelope {
     body: Box<RawValue>,
 }
 
-/// One stored part.
+/// A stored part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckpointPart {
@@ -42,7 +43,7 @@ pub(super) struct CheckpointPart {
     pub(super) bytes: u64,
 }
 
-/// One variable, without its bytes.
+/// A variable without its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckpointVariable {
@@ -53,7 +54,7 @@ pub(super) struct CheckpointVariable {
     pub(super) pieces: Vec<PartRange>,
 }
 
-/// A checkpoint, without its bytes.
+/// A checkpoint without its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckpointManifest {
@@ -73,7 +74,7 @@ pub(super) struct CheckpointManifest {
     pub(super) ways: BTreeMap<String, String>,
 }
 
-/// Why text is no manifest of ours.
+/// The reason why a manifest cannot be decoded.
 #[derive(Debug, PartialEq)]
 pub(super) enum ManifestDecodeError {
     Damaged(String),
@@ -81,7 +82,7 @@ pub(super) enum ManifestDecodeError {
 }
 
 impl CheckpointManifest {
-    /// The manifest's text, and the digest in it.
+    /// Encodes the manifest, and returns the text and the digest in it.
     pub(super) fn encode(&self) -> Result<(Vec<u8>, Digest), serde_json::Error> {
         let body = serde_json::value::to_raw_value(self)?;
         let sha256 = body_digest(FORMAT, body.get());
@@ -90,7 +91,7 @@ impl CheckpointManifest {
         Ok((text, sha256))
     }
 
-    /// Reads a manifest's text.
+    /// Decodes a manifest's text and verifies its digest.
     pub(super) fn decode(text: &[u8]) -> Result<(CheckpointManifest, Digest), ManifestDecodeError> {
         let damaged = |error: serde_json::Error| ManifestDecodeError::Damaged(error.to_string());
         let envelope: ManifestEnvelope = serde_json::from_slice(text).map_err(damaged)?;
@@ -106,7 +107,7 @@ impl CheckpointManifest {
         Ok((manifest, found))
     }
 
-    /// Whether what it says of variables and parts fits together; else why not.
+    /// Checks that variables and parts are consistent; returns the first inconsistency.
     pub(super) fn validate(&self) -> Result<(), String> {
         let lengths = |pieces: &[PartRange]| {
             pieces.iter().try_fold(0u64, |sum, &(part, offset, length)| {
@@ -124,7 +125,7 @@ impl CheckpointManifest {
         Ok(())
     }
 
-    /// As a listing shows it.
+    /// Returns the entry for a listing.
     pub(super) fn info(&self, digest: Digest, file: String) -> CheckpointInfo {
         let pieces = self.variables.iter().flat_map(|it| &it.pieces).chain(&self.state);
         let bytes = pieces.fold(0u64, |sum, piece| sum.saturating_add(piece.2));
@@ -135,7 +136,7 @@ impl CheckpointManifest {
     }
 }
 
-/// Numbers to their last bit: what `serde_json` makes of a fraction may be its neighbour.
+/// Deserializes numbers exactly: `serde_json` can parse a fraction to the neighbouring float.
 fn exact_numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
     let texts = BTreeMap::<String, Box<RawValue>>::deserialize(deserializer)?;
     let exact = texts.into_iter().map(|(name, text)| Ok((name, text.get().parse().map_err(D::Error::custom)?)));
@@ -175,7 +176,7 @@ mod tests {
         let (text, digest) = sample_manifest().encode().unwrap();
         assert_eq!(CheckpointManifest::decode(&text), Ok((sample_manifest(), digest)));
         for at in 0..text.len() {
-            // Without its last line break it is the same manifest.
+            // The trailing line break is not part of the manifest.
             let cut = CheckpointManifest::decode(&text[..at]);
             assert_eq!(cut.is_ok(), at == text.len() - 1, "cut at {at}");
             for bit in 0..8 {

@@ -1,23 +1,23 @@
-//! How variables lie in parts: large ones alone, small ones together.
+//! Packs variables into parts: large ones get their own parts, small ones share parts.
 
 use bytes::Bytes;
 
 use crate::limits::{OWN_PART_BYTES_MIN, PART_BYTES_MAX, SHARED_PART_BYTES_MAX};
 
-/// Where bytes lie: the part's number, the offset in it, the length.
+/// A range of stored bytes: the part's number, the offset in it, the length.
 pub(super) type PartRange = (usize, u64, u64);
 
-/// Parts in the making.
+/// Packs variables into parts.
 #[derive(Default)]
 pub(super) struct PartPacker {
-    /// Each part, as the stretches that follow each other in it.
+    /// Each part, as a list of consecutive byte ranges.
     pub(super) parts: Vec<Vec<Bytes>>,
-    /// The shared part that still has room, and its size.
+    /// The number and size of the shared part that is not full yet.
     open: Option<(usize, usize)>,
 }
 
 impl PartPacker {
-    /// Adds bytes; says where they went.
+    /// Adds bytes and returns the ranges where they are stored.
     pub(super) fn add(&mut self, bytes: &Bytes) -> Vec<PartRange> {
         if bytes.is_empty() {
             return Vec::new();
@@ -46,7 +46,7 @@ impl PartPacker {
     }
 }
 
-/// The bytes of these pieces, or why they are none. Only bytes of several pieces are copied.
+/// Returns the bytes of these ranges, or why they are not valid. Copies only if there are several ranges.
 pub(super) fn unpack(parts: &[Bytes], pieces: &[PartRange]) -> Result<Bytes, String> {
     let stretch = |&(part, offset, length): &PartRange| {
         let found = parts.get(part).ok_or_else(|| format!("there is no part number {part}"))?;
@@ -77,7 +77,7 @@ mod tests {
         let variables: Vec<Bytes> = sizes.iter().enumerate().map(|(at, &size)| vec![at as u8; size].into()).collect();
         let mut packer = PartPacker::default();
         let pieces: Vec<_> = variables.iter().map(|bytes| packer.add(bytes)).collect();
-        // The four small ones share; the large ones take one part and two.
+        // The four small variables share a part; the large ones take one part and two parts.
         assert_eq!(packer.parts.len(), 4);
         let parts: Vec<Bytes> = packer.parts.iter().map(|part| part.concat().into()).collect();
         for (bytes, pieces) in variables.iter().zip(&pieces) {

@@ -1,5 +1,5 @@
-//! Which checkpoints stay: the newest, and the best by a metric. Taking away: manifests first, then parts, so that
-//! whatever cuts it off leaves whole checkpoints and parts that nobody uses.
+//! Checkpoint retention: keeps the newest checkpoints and the best by a metric. Manifests are deleted before parts, so
+//! an interruption leaves only intact checkpoints and unused parts.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -13,45 +13,45 @@ use super::{CheckpointInfo, CheckpointStore};
 use crate::error::{CheckpointError, StoreError};
 use crate::limits::CHECKPOINT_CACHE_ENTRIES_MAX;
 
-/// Which way a metric is better.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricMode {
-    /// The lower the better: a loss.
+    /// Lower is better, as for a loss.
     Min,
-    /// The higher the better: an accuracy.
+    /// Higher is better, as for an accuracy.
     Max,
 }
 
-/// By what a checkpoint is the best.
+/// The metric that decides which checkpoint is the best.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BestMetric {
-    /// The name of the series: `validation/loss`.
+    /// The name of the series, such as `validation/loss`.
     pub metric: String,
-    /// Which way it is better.
+    /// The direction in which it improves.
     pub mode: MetricMode,
 }
 
-/// Which checkpoints stay when the others are taken away.
+/// The checkpoints that pruning keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// So many of the newest whole ones; 0 counts as 1.
+    /// The number of newest intact checkpoints to keep; 0 counts as 1.
     pub keep_last: usize,
-    /// Besides, the best whole one by this.
+    /// Also keep the best intact checkpoint by this metric.
     pub keep_best: Option<BestMetric>,
 }
 
 impl Retention {
-    /// The newest `keep_last`, and no more.
+    /// Returns a retention of the newest `keep_last` only.
     pub fn last(keep_last: usize) -> Retention {
         Retention { keep_last, keep_best: None }
     }
 }
 
 impl BestMetric {
-    /// The best of these. A checkpoint without the metric, or of which it is no number, is never it; of equals, the
-    /// earlier is.
+    /// Returns the best of these. A checkpoint in which the metric is missing or NaN is never the best; of equal ones,
+    /// the earlier wins.
     pub fn select_best<'a>(&self, infos: impl IntoIterator<Item = &'a CheckpointInfo>) -> Option<&'a CheckpointInfo> {
         let value = |info: &CheckpointInfo| info.metrics.get(&self.metric).copied().filter(|value| !value.is_nan());
         let mut best: Option<(f64, &CheckpointInfo)> = None;
@@ -62,7 +62,7 @@ impl BestMetric {
                     MetricMode::Min => value < than,
                     MetricMode::Max => value > than,
                 };
-                // The same step in a later attempt is the one that a reader gets who names the step.
+                // Of one step, prefer the later attempt, which is also the one that a reader of that step gets.
                 let earlier =
                     info.step < there.step || info.step == there.step && info.fencing_epoch > there.fencing_epoch;
                 better || value == than && earlier
@@ -84,29 +84,29 @@ impl StoredParts {
         Ok(StoredParts(listed.into_iter().map(|part| (part.name, part.size)).collect()))
     }
 
-    /// Whether all parts of a manifest are there, as far as a glance shows.
+    /// Returns whether all parts of a manifest exist with the right size.
     fn contains_parts_of(&self, folder: &str, manifest: &ManifestSummary) -> bool {
         manifest.parts.iter().all(|part| self.0.get(&part_object_name(folder, &part.sha256)) == Some(&part.bytes))
     }
 }
 
-/// What is needed of a manifest here.
+/// The fields of a manifest that retention needs.
 #[derive(Debug)]
 struct ManifestSummary {
-    /// Bytes of its text.
+    /// Size of its text in bytes.
     size: u64,
     info: CheckpointInfo,
     parts: Vec<CheckpointPart>,
 }
 
 impl ManifestSummary {
-    /// What it takes in memory, in parts and metrics.
+    /// Returns its cost in the cache, as a number of parts and metrics.
     fn cached_entries(&self) -> usize {
         1 + self.parts.len() + self.info.metrics.len()
     }
 }
 
-/// Manifests that were read, by their object names.
+/// A cache of manifests by object name.
 #[derive(Debug, Default)]
 pub(super) struct ManifestCache {
     manifests: HashMap<String, Arc<ManifestSummary>>,
@@ -115,15 +115,15 @@ pub(super) struct ManifestCache {
 }
 
 impl ManifestCache {
-    /// The manifest, if it is the one that was read. Whether it was damaged since, its size and time tell, and else whoever
-    /// reads the checkpoint finds out.
+    /// Returns the cached manifest if its size and time are unchanged. Damage that changes neither is detected when the
+    /// checkpoint is read.
     fn get(&self, entry: &ManifestEntry) -> Option<Arc<ManifestSummary>> {
         let found = self.manifests.get(&entry.file)?;
         let is_same = (found.size, found.info.written_ms) == (entry.size, entry.written_ms);
         is_same.then(|| Arc::clone(found))
     }
 
-    /// Remembers a manifest, unless there are too many: such a one is read again.
+    /// Caches a manifest unless the cache is full; then it is read again.
     fn insert(&mut self, manifest: &Arc<ManifestSummary>) {
         self.remove(&manifest.info.file);
         if self.entries + manifest.cached_entries() <= CHECKPOINT_CACHE_ENTRIES_MAX {
@@ -138,7 +138,7 @@ impl ManifestCache {
         }
     }
 
-    /// Forgets the manifests in a folder, but for these.
+    /// Removes the manifests in a folder from the cache, except these.
     fn retain_in_folder(&mut self, folder: &str, files: &HashSet<&str>) {
         let prefix = format!("{folder}/");
         self.manifests.retain(|file, _| !file.starts_with(&prefix) || files.contains(file.as_str()));
@@ -150,7 +150,7 @@ fn lock_manifest_cache(checkpoints: &CheckpointStore) -> MutexGuard<'_, Manifest
     checkpoints.manifest_cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A manifest, or none where it is damaged or gone.
+/// Returns a manifest, or `None` if it is damaged or deleted.
 async fn read_manifest_summary(
     checkpoints: &CheckpointStore,
     entry: &ManifestEntry,
@@ -165,7 +165,8 @@ async fn read_manifest_summary(
     }
 }
 
-/// As [`read_manifest_summary`], from memory where it was read before. For the job's own writer, who prunes again and again.
+/// Returns the same as [`read_manifest_summary`], from the cache if possible. For the job's own writer, which prunes
+/// repeatedly.
 async fn cached_manifest_summary(
     checkpoints: &CheckpointStore,
     entry: &ManifestEntry,
@@ -181,7 +182,7 @@ async fn cached_manifest_summary(
     Ok(read)
 }
 
-/// The newest checkpoint of which all parts are there.
+/// Returns the newest checkpoint whose parts all exist.
 pub(super) async fn newest_complete(
     checkpoints: &CheckpointStore,
     folder: &str,
@@ -215,7 +216,7 @@ pub(super) async fn best(
     Ok(by.select_best(&whole).cloned())
 }
 
-/// As [`best`], for the job's own writer: the object name.
+/// Returns the object name of the checkpoint that [`best`] returns. For the job's own writer.
 async fn best_manifest_name(
     checkpoints: &CheckpointStore,
     folder: &str,
@@ -248,15 +249,14 @@ pub(super) async fn prune(
     let (mut kept, mut deleted) = (0, 0);
     for entry in &entries {
         let is_best = best.as_ref() == Some(&entry.file);
-        // One that somebody reads goes the next time.
+        // A pinned checkpoint is deleted the next time.
         let goes = kept >= retention.keep_last.max(1) && !is_best;
         if goes && objects.delete_unless_pinned(&entry.file).await? {
             deleted += 1;
             continue;
         }
         stay.insert(entry.file.as_str());
-        // Only what could be resumed from counts as kept. A damaged one newer than those stays,
-        // for people to look at.
+        // Only resumable checkpoints count as kept. A newer, damaged one stays so that it can be examined.
         let Some(manifest) = cached_manifest_summary(checkpoints, entry).await? else { continue };
         if parts.contains_parts_of(&folder, &manifest) {
             kept += 1;
@@ -265,7 +265,7 @@ pub(super) async fn prune(
     }
     lock_manifest_cache(checkpoints).retain_in_folder(&folder, &stay);
     if deleted > 0 {
-        // A manifest that came back without its parts would be listed, and of no use.
+        // After a power loss, a manifest without its parts would be listed but useless.
         objects.sync_folder(&folder)?;
     }
     for part in parts.0.keys().filter(|part| !used.contains(*part)) {
@@ -283,7 +283,7 @@ pub(super) async fn stored_bytes(checkpoints: &CheckpointStore, job: &str) -> Re
 pub(super) async fn remove_all(checkpoints: &CheckpointStore, job: &str) -> Result<u64, CheckpointError> {
     let folder = checkpoint_folder(job)?;
     let freed = stored_bytes(checkpoints, job).await?;
-    // Without its manifests a checkpoint is none: nobody finds one that is half gone.
+    // Deleting the manifests first makes a half-deleted checkpoint invisible.
     for entry in load::list_entries(checkpoints, &folder).await? {
         checkpoints.objects.delete(&entry.file).await?;
     }

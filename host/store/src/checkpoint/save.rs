@@ -1,4 +1,4 @@
-//! Writing: parts first, the manifest last.
+//! Saves checkpoints: parts first, the manifest last.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::PoisonError;
@@ -16,7 +16,7 @@ use crate::error::{CheckpointError, StoreError};
 use crate::limits::CHECKPOINT_METRICS_MAX;
 use crate::objects::PutOutcome;
 
-/// The folder of a job's checkpoints.
+/// Returns the folder of a job's checkpoints.
 pub(super) fn checkpoint_folder(job: &str) -> Result<String, CheckpointError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if job.is_empty() || job.len() > 128 || !job.bytes().all(plain) {
@@ -25,7 +25,7 @@ pub(super) fn checkpoint_folder(job: &str) -> Result<String, CheckpointError> {
     Ok(format!("checkpoints/{job}"))
 }
 
-/// The object name of a part.
+/// Returns the object name of a part.
 pub(super) fn part_object_name(folder: &str, digest: &Digest) -> String {
     format!("{folder}/parts/{digest}")
 }
@@ -38,11 +38,11 @@ pub(super) async fn claim(checkpoints: &CheckpointStore, job: &str, epoch: u64) 
         checkpoints.objects.sync(&name).await?;
     }
     checkpoints.objects.sweep(&folder)?;
-    // Two claims at once: the lower one learns of the higher here, or at its first save.
+    // Of two concurrent claims, the lower epoch detects the higher one here or at its first save.
     check_fencing_epoch(checkpoints, job, &folder, epoch).await
 }
 
-/// Refuses an epoch that is not the newest.
+/// Returns `Fenced` unless this epoch is the newest.
 async fn check_fencing_epoch(
     checkpoints: &CheckpointStore,
     job: &str,
@@ -96,20 +96,20 @@ pub(super) async fn save(
         metrics: finite_metrics(&checkpoint.metrics),
         ways: checkpoint.kernel_tuning.clone(),
     };
-    // Parts take long to write; somebody may have claimed the job meanwhile.
+    // Writing the parts takes long, and the job may have been claimed meanwhile.
     check_fencing_epoch(checkpoints, job, &folder, epoch).await?;
     let file = ManifestEntry::object_name(&folder, checkpoint.step, epoch);
     let digest = write_manifest(checkpoints, &file, &manifest).await?;
     Ok(manifest.info(digest, file))
 }
 
-/// The metrics that are numbers, as many as a manifest takes.
+/// Returns the finite metrics, up to the maximum of a manifest.
 fn finite_metrics(metrics: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let finite = metrics.iter().filter(|(name, value)| value.is_finite() && name.len() <= NAME_BYTES_MAX);
     finite.take(CHECKPOINT_METRICS_MAX).map(|(name, value)| (name.clone(), *value)).collect()
 }
 
-/// The variables by name, if each has the bytes of its descriptor and a name of its own.
+/// Returns the variables sorted by name, if each has the size of its descriptor and a unique name.
 fn validate_variables(variables: &[SavedVariable]) -> Result<Vec<&SavedVariable>, CheckpointError> {
     let mut sorted: Vec<_> = variables.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -151,7 +151,7 @@ async fn put_part(
     Ok(CheckpointPart { sha256, bytes })
 }
 
-/// The parts known to be whole and durable.
+/// Returns the parts that are known to be intact and durable.
 pub(super) fn lock_durable_parts(checkpoints: &CheckpointStore) -> std::sync::MutexGuard<'_, HashSet<String>> {
     checkpoints.durable_parts.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -173,7 +173,7 @@ async fn write_manifest(
     if there != text && CheckpointManifest::decode(&there).is_ok() {
         return Err(CheckpointError::AlreadySaved { file: file.to_owned() });
     }
-    // Ours, from a save whose answer was lost; or damaged, and of no use to anybody.
+    // The existing manifest is this one, from a save whose result was lost, or it is damaged and useless.
     objects.ensure(file, &Digest::of(&text), text.into()).await?;
     Ok(digest)
 }

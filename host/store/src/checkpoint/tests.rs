@@ -1,4 +1,4 @@
-//! Whatever happens to the files or to the store: the previous checkpoint or the new one, whole.
+//! Whatever happens to the files or the store, loading returns the previous checkpoint or the new one, intact.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn variable(name: &str, kind: VariableKind, bytes: Vec<u8>) -> SavedVariable {
     SavedVariable { name: name.to_owned(), kind, descriptor, bytes: bytes.into() }
 }
 
-/// A checkpoint of which every part differs from every other step's. Made once.
+/// Returns a checkpoint whose parts all differ from those of other steps. Cached.
 fn checkpoint(step: u64) -> Checkpoint {
     static MADE: Mutex<BTreeMap<u64, Checkpoint>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -55,7 +55,7 @@ fn open_store(directory: &Path) -> CheckpointStore {
     CheckpointStore::new(ObjectStorage::local(directory).unwrap())
 }
 
-/// A store with checkpoints of these steps, of epoch 1.
+/// Returns a store with checkpoints of these steps, all of epoch 1.
 async fn store_with_checkpoints(steps: &[u64]) -> (TempDir, CheckpointStore) {
     let directory = scratch();
     let checkpoints = open_store(directory.path());
@@ -74,7 +74,7 @@ async fn latest_step(checkpoints: &CheckpointStore) -> Option<u64> {
     })
 }
 
-/// Every file under a directory, with its content.
+/// Returns every file under a directory, with its content.
 fn files_below(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -114,7 +114,7 @@ async fn the_epoch_of_a_checkpoint_comes_from_its_dataset_positions() {
         let info = checkpoints.save(JOB, 3, &Checkpoint { positions, ..checkpoint(step) }).await.unwrap();
         assert_eq!((info.epoch, info.fencing_epoch), (epoch, 3));
     }
-    // The stream that is furthest counts: another may be for validation.
+    // The stream with the largest epoch counts: others can be for validation.
     let positions = vec![at(0, 4), at(7, 1), at(3, 0)];
     let info = checkpoints.save(JOB, 3, &Checkpoint { positions, ..checkpoint(9) }).await.unwrap();
     assert_eq!(info.epoch, Some(8));
@@ -160,7 +160,7 @@ async fn any_damage_falls_back_to_the_previous_checkpoint() {
             assert!(latest.skipped[0].file.ends_with("2-1.json"));
         };
         let size = content.len();
-        // Without its last line break, a manifest says the same.
+        // The trailing line break is not part of a manifest.
         let cuts = (0..size).step_by((size / 16).next_multiple_of(4096)).chain([1, size / 2, size - 2]);
         for cut in cuts {
             std::fs::write(&path, &content[..cut]).unwrap();
@@ -180,7 +180,7 @@ async fn any_damage_falls_back_to_the_previous_checkpoint() {
         if path.extension().is_none() {
             check("absence").await;
         } else {
-            // Parts without a manifest are no checkpoint, so there is nothing to skip.
+            // Parts without a manifest are not a checkpoint, so nothing is skipped.
             assert_eq!(latest_step(&checkpoints).await, Some(1));
         }
         std::fs::create_dir(&path).unwrap();
@@ -210,7 +210,7 @@ async fn if_all_checkpoints_are_damaged_each_is_reported_as_skipped() {
     let latest = checkpoints.latest(JOB, PLUGIN).await.unwrap();
     assert!(latest.found.is_none());
     assert_eq!(latest.skipped.len(), 2);
-    // A new process saves over the damage.
+    // A new process saves over the damaged checkpoint.
     let again = open_store(directory.path());
     again.save(JOB, 1, &checkpoint(2)).await.unwrap();
     assert_eq!(latest_step(&again).await, Some(2));
@@ -228,7 +228,7 @@ async fn the_checkpoint_with_the_newest_fencing_epoch_is_loaded() {
     fenced(checkpoints.claim(JOB, 1).await, 2);
     fenced(checkpoints.save(JOB, 1, &checkpoint(120)).await.map(drop), 2);
     assert_eq!(latest_step(&checkpoints).await, Some(110));
-    // The new attempt went back further; what it wrote counts all the same.
+    // The new attempt resumed from an earlier step; its checkpoints are still the newest.
     checkpoints.save(JOB, 2, &checkpoint(105)).await.unwrap();
     assert_eq!(latest_step(&checkpoints).await, Some(105));
     checkpoints.save(JOB, 4, &checkpoint(106)).await.unwrap();
@@ -277,17 +277,17 @@ async fn pruning_keeps_whole_checkpoints_and_their_parts() {
     let folder = directory.path().join("checkpoints").join(JOB);
     let oldest = folder.join(format!("{:020}-1.json", 1));
     let manifest = std::fs::read(&oldest).unwrap();
-    // The newest is damaged, so it does not count among the two that are kept.
+    // The newest is damaged, so it is not one of the two that are kept.
     std::fs::write(folder.join(format!("{:020}-1.json", 4)), "x").unwrap();
     assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 1);
     assert_eq!(latest_step(&checkpoints).await, Some(3));
     assert_eq!(files_below(&folder.join("parts")).len(), 4);
-    // A deleted manifest that comes back after a power loss changes nothing.
+    // A deleted manifest that reappears after a power loss changes nothing.
     std::fs::write(&oldest, manifest).unwrap();
     assert_eq!(latest_step(&checkpoints).await, Some(3));
     assert_eq!(checkpoints.prune(JOB, &Retention::last(0)).await.unwrap(), 2);
     assert_eq!(checkpoints.list(JOB).await.unwrap().len(), 1);
-    // Parts that were pruned and are needed again are written again.
+    // Pruned parts that are needed again are written again.
     checkpoints.save(JOB, 1, &checkpoint(2)).await.unwrap();
     checkpoints.save(JOB, 2, &Checkpoint { step: 9, ..checkpoint(1) }).await.unwrap();
     let found = checkpoints.latest(JOB, PLUGIN).await.unwrap().found.unwrap().1;

@@ -1,8 +1,9 @@
-//! Arrays whose first axis counts items, put side by side as the columns of a dataset: what `.npy`, `.npz` and
-//! `.safetensors` files hold.
+//! Imports arrays whose first axis counts items as the columns of a dataset: the content of `.npy`, `.npz` and
+//! `.safetensors` files.
 //!
-//! Where nothing says otherwise, names do: arrays called `x_train`, `y_train`, `x_test`, `y_test` are the fields `x` and
-//! `y` of two parts; so are the arrays `x` and `y` of files `train` and `test`. Everything else is one part, `train`.
+//! Without a description, names decide. Arrays named `x_train`, `y_train`, `x_test`, `y_test` become the fields `x` and
+//! `y` of two splits, and so do arrays `x` and `y` in files `train` and `test`. Everything else becomes one split,
+//! `train`.
 
 use std::collections::BTreeMap;
 
@@ -14,29 +15,29 @@ use super::staging::{StagedColumn, StagingArea};
 use crate::error::DatasetError;
 use crate::limits::DATASET_BYTES_MAX;
 
-/// The part that arrays are where no name says another.
+/// The split of arrays whose names contain no split.
 pub(super) const DEFAULT_SPLIT: &str = "train";
-/// What names of arrays may end in, after `_`, to say their part.
+/// Suffixes of array names, after `_`, that name a split.
 const SPLIT_SUFFIXES: [&str; 5] = ["train", "test", "val", "valid", "validation"];
 
-/// An array of a file: items one after the other, little-endian and row-major.
+/// An array of a file: consecutive items, little-endian and row-major.
 #[derive(Debug)]
 pub(super) struct StagedArray {
-    /// Where it comes from, for messages: `mnist.npz/x_train.npy`.
+    /// Its origin for messages, such as `mnist.npz/x_train.npy`.
     pub(super) file: String,
-    /// The field that it is of.
+    /// The field that it belongs to.
     pub(super) name: String,
     /// Length of the first axis.
     pub(super) items: u64,
-    /// What is behind the first axis.
+    /// Descriptor of one item: the other axes.
     pub(super) item: Descriptor,
     pub(super) data: StagedColumn,
 }
 
-/// For each part, its arrays.
+/// The arrays of each split.
 pub(super) type ArraysBySplit = BTreeMap<String, Vec<StagedArray>>;
 
-/// The items of an array of these dimensions, and the descriptor of one.
+/// Returns the number of items of an array with these dimensions, and the descriptor of one item.
 pub(super) fn item_layout(file: &str, dtype: DType, dims: &[u64]) -> Result<(u64, Descriptor), DatasetError> {
     let malformed = |reason: String| DatasetError::Malformed { file: file.to_owned(), reason };
     let Some((items, item)) = dims.split_first() else {
@@ -55,7 +56,8 @@ pub(super) fn item_layout(file: &str, dtype: DType, dims: &[u64]) -> Result<(u64
     Ok((*items, Descriptor::new(dtype, shape)))
 }
 
-/// The arrays of files that are parts by their names; an only file's arrays say their part themselves, or are one.
+/// Returns the arrays of several files as one split per file name. The arrays of a single file are split by their own
+/// names, or are one split.
 pub(super) fn split_by_file(mut files: ArraysBySplit) -> ArraysBySplit {
     match files.pop_first() {
         Some((_, arrays)) if files.is_empty() => split_by_array_name(arrays),
@@ -67,7 +69,7 @@ pub(super) fn split_by_file(mut files: ArraysBySplit) -> ArraysBySplit {
     }
 }
 
-/// The arrays by the parts that their names end in, if all do; else all as one part.
+/// Returns the arrays by the splits that their names end in, if all do; otherwise all as one split.
 pub(super) fn split_by_array_name(arrays: Vec<StagedArray>) -> ArraysBySplit {
     let split = |array: &StagedArray| {
         let (field, part) = array.name.rsplit_once('_')?;
@@ -83,7 +85,8 @@ pub(super) fn split_by_array_name(arrays: Vec<StagedArray>) -> ArraysBySplit {
     parts
 }
 
-/// The dataset of these parts, in their order. Each has the same fields, and a field the same items everywhere.
+/// Returns the dataset of these splits, in their order. All have the same fields, and a field has the same item
+/// descriptor in all.
 pub(super) fn build_draft(
     staging: &StagingArea<'_>,
     parts: ArraysBySplit,
@@ -111,7 +114,7 @@ pub(super) fn build_draft(
     Ok(DatasetDraft { columns, splits, items: count, description })
 }
 
-/// A column that begins with this array, and where it comes from.
+/// Returns a column that begins with this array, and the array's origin.
 fn start_column(array: StagedArray) -> (DraftColumn, String) {
     let column = DraftColumn { name: array.name, item: array.item, classes: Vec::new(), data: array.data };
     (column, array.file)
@@ -134,7 +137,7 @@ fn append_array(
     staging.append(&mut column.data, array.data)
 }
 
-/// The number of items, which all arrays of a part have.
+/// Returns the number of items, which all arrays of a split must share.
 fn item_count(arrays: &[StagedArray], part: &str) -> Result<u64, DatasetError> {
     let Some(first) = arrays.first() else { return Err(DatasetError::Empty { file: part.to_owned() }) };
     match arrays.iter().find(|array| array.items != first.items) {
@@ -148,7 +151,7 @@ fn item_count(arrays: &[StagedArray], part: &str) -> Result<u64, DatasetError> {
     }
 }
 
-/// Refuses a part that lacks a field of the first one, or has one more. Both are sorted by name.
+/// Checks that a split has exactly the fields of the first one. Both are sorted by name.
 fn check_same_fields(
     columns: &[(DraftColumn, String)],
     arrays: &[StagedArray],

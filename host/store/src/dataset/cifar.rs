@@ -1,8 +1,8 @@
-//! CIFAR-10's binary files under their own names: records of a label and a small RGB image.
+//! Imports CIFAR-10's binary files by their original names: records of a label and a small RGB image.
 //!
 //! Source: <https://www.cs.toronto.edu/~kriz/cifar.html>, "Binary version": a record is one byte with the class, then
-//! 32 x 32 bytes of red, as many of green and as many of blue, each plane row by row. The folder may have any of the
-//! five training batches, and `batches.meta.txt` names the classes, one a line.
+//! 32 x 32 bytes of red, then green, then blue, each plane row by row. The folder can contain any of the five training
+//! batches. `batches.meta.txt` names the classes, one per line.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::regular_file;
 
 const SIDE: usize = 32;
 const COLORS: usize = 3;
-/// Bytes of one colour of an image.
+/// Bytes of one colour plane of an image.
 const PLANE: usize = SIDE * SIDE;
 /// Bytes of a record: the label and the image.
 const RECORD: usize = 1 + COLORS * PLANE;
@@ -30,12 +30,12 @@ const TESTING: &str = "test_batch.bin";
 const NAMES: &str = "batches.meta.txt";
 const NEEDED_BY: &str = "a dataset in CIFAR-10's form";
 
-/// Whether the folder has one of the batches.
+/// Returns whether the folder contains one of the batches.
 pub(super) fn detect(folder: &Path) -> bool {
     TRAINING.iter().chain([&TESTING]).any(|name| find_file(folder, name).is_some())
 }
 
-/// Reads the batches: fields `image` (`uint8[32, 32, 3]`) and `label`, parts `train` and `test`.
+/// Reads the batches: fields `image` (`uint8[32, 32, 3]`) and `label`, splits `train` and `test`.
 pub(super) fn read(
     staging: &StagingArea<'_>,
     folder: &Path,
@@ -67,7 +67,7 @@ pub(super) fn read(
     Ok(DatasetDraft { columns, splits, items, description })
 }
 
-/// The names of the classes, or their numbers where the folder does not name them.
+/// Returns the names of the classes, or their numbers if the folder does not name them.
 fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
     let path = folder.join(NAMES);
     if !path.is_file() {
@@ -84,7 +84,7 @@ fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
         offset: error.utf8_error().valid_up_to() as u64,
         reason: "class names are UTF-8, and this is not".to_owned(),
     })?;
-    // The original ends with an empty line.
+    // The original file ends with an empty line.
     let names: Vec<String> = text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if names.len() == CLASSES {
         return Ok(names);
@@ -94,7 +94,7 @@ fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
 
 struct CifarRecordReader<'s> {
     labels: ColumnWriter<'s>,
-    /// Images in the order row, column, colour.
+    /// Images in HWC order: row, column, colour.
     pixels: ColumnWriter<'s>,
 }
 

@@ -1,6 +1,6 @@
-//! CSV files: a line for each item, fields as ranges of columns.
+//! Imports CSV files: one line per item, fields as ranges of columns.
 //!
-//! A first line of names is told from one of values by the line after it, where the description does not say which it is.
+//! If the description does not say whether the first line is a header, the line after it decides.
 
 mod infer;
 
@@ -18,15 +18,15 @@ use super::upload::is_relative_file_path;
 use crate::error::DatasetError;
 use crate::limits::CSV_LINE_BYTES_MAX;
 
-/// Whether the folder has CSV files.
+/// Returns whether the folder has CSV files.
 pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
     Ok(!list_files(folder, "csv")?.is_empty())
 }
 
-/// Reads the folder's only CSV file, which nothing describes.
+/// Reads the folder's only CSV file, which has no description.
 ///
 /// # Errors
-/// `ParquetTable` where there are several, or where it does not say enough; those of [`read`].
+/// Returns `Table` if there are several files, or their meaning cannot be inferred; the errors of [`read`].
 pub(super) fn read_undescribed(staging: &StagingArea<'_>, folder: &Path) -> Result<DatasetDraft, DatasetError> {
     let found = list_files(folder, "csv")?;
     let names = found.values().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
@@ -36,7 +36,7 @@ pub(super) fn read_undescribed(staging: &StagingArea<'_>, folder: &Path) -> Resu
     read(staging, folder, &text)
 }
 
-/// Reads the described file. Items lie in the order of parts, and in a part in the file's order.
+/// Reads the described file. Items are ordered by split, and within a split as in the file.
 pub(super) fn read(
     staging: &StagingArea<'_>,
     folder: &Path,
@@ -83,14 +83,14 @@ pub(super) fn read(
     Ok(DatasetDraft { columns: drafts, splits, items: count, description: text.description.clone() })
 }
 
-/// Whether the first line of a described file has names in it and not values.
+/// Returns whether the first line of a described file is a header.
 fn has_header(path: &Path, text: &CsvDescription) -> Result<bool, DatasetError> {
     let mut lines = CsvLineReader::open(path, &text.file, false, 0)?;
     if !lines.next_line()? {
         return Ok(false);
     }
     let first = lines.cells();
-    // A line of another length is refused when it is read.
+    // Reading the data refuses a line of another length.
     if !lines.next_line().unwrap_or(false) {
         return Ok(false);
     }
@@ -103,26 +103,26 @@ fn has_header(path: &Path, text: &CsvDescription) -> Result<bool, DatasetError> 
     Ok(!is_class(&first) && (is_header(&first, &second) || is_class(&second)))
 }
 
-/// Whether a line names columns: some of its cells are no numbers where the next line has numbers, and none is a number
-/// where the next line has none.
+/// Returns whether a line is a header: some cells are not numbers where the next line has numbers, and no cell is a
+/// number where the next line has none.
 fn is_header(first: &[String], second: &[String]) -> bool {
     let is_number = |cell: &String| cell.parse::<f64>().is_ok();
     let mut pairs = first.iter().zip(second);
     !first.iter().any(is_number) && pairs.any(|(name, value)| !is_number(name) && is_number(value))
 }
 
-/// Classes that an error names.
+/// Maximum number of classes that an error lists.
 const CLASSES_NAMED: usize = 10;
 
-/// The lines of a file, one at a time.
+/// A reader of a file's lines.
 struct CsvLineReader {
     file: String,
     reader: csv::Reader<LimitedRecords>,
     record: csv::ByteRecord,
     line: u64,
-    /// Columns of the first line; every line must have as many.
+    /// Number of columns of the first line; every line must have as many.
     columns: Option<usize>,
-    /// Columns that the fields need.
+    /// Number of columns that the fields require.
     needed: usize,
 }
 
@@ -141,17 +141,17 @@ impl CsvLineReader {
         })
     }
 
-    /// The line's cells as texts.
+    /// Returns the line's cells as text.
     fn cells(&self) -> Vec<String> {
         self.record.iter().map(|cell| String::from_utf8_lossy(cell).into_owned()).collect()
     }
 
-    /// One of them; empty where the line has fewer.
+    /// Returns a cell; empty if the line has fewer.
     fn cell(&self, column: usize) -> String {
         self.record.get(column).map_or_else(String::new, |cell| String::from_utf8_lossy(cell).into_owned())
     }
 
-    /// Goes to the next line; false at the end.
+    /// Advances to the next line. Returns `false` at the end of the file.
     fn next_line(&mut self) -> Result<bool, DatasetError> {
         self.reader.get_mut().record_bytes = 0;
         let more = self.reader.read_byte_record(&mut self.record);
@@ -192,7 +192,7 @@ impl CsvLineReader {
                 } else if field.classes.is_empty() {
                     append_number(text, dtype, data)
                 } else {
-                    // By its name; else, where names are not what the file has, by its number.
+                    // Match the class by name, then by number if the file contains numbers.
                     let named = field.classes.iter().position(|class| class == text);
                     let class = named.or_else(|| text.parse().ok())?;
                     (class < field.classes.len()).then_some(())?;
@@ -224,7 +224,7 @@ impl CsvLineReader {
     }
 }
 
-/// `0..=maximum` as `0..=255`, rounded half up.
+/// Maps `0..=maximum` to `0..=255`, rounding half up.
 fn append_scaled(text: &str, maximum: u32, data: &mut Vec<u8>) -> Option<()> {
     let value: f64 = text.parse().ok()?;
     let maximum = f64::from(maximum);
@@ -244,7 +244,7 @@ fn append_number(text: &str, dtype: DType, data: &mut Vec<u8>) -> Option<()> {
     }
     match dtype {
         DType::F32 => bytes(text, data, f32::to_le_bytes),
-        // Descriptions with it are refused: the standard library cannot read 16-bit floats.
+        // The description refuses this type, because the standard library cannot parse 16-bit floats.
         DType::F16 => None,
         DType::I64 => bytes(text, data, i64::to_le_bytes),
         DType::U64 => bytes(text, data, u64::to_le_bytes),
@@ -255,11 +255,11 @@ fn append_number(text: &str, dtype: DType, data: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// Fails before a record grows without bound, as in a small file that decompresses to gigabytes. What is read for a record is
-/// the record, the empty lines before it and what the reader reads ahead. In quotation marks it may have any number of lines.
+/// Fails before a record grows without limit, as in a small file that decompresses to gigabytes. Counts the record, the
+/// empty lines before it and the reader's read-ahead. A quoted record can span any number of lines.
 struct LimitedRecords {
     source: SourceReader<'static>,
-    /// Bytes read since the record before was complete.
+    /// Bytes read since the previous record was complete.
     record_bytes: usize,
 }
 

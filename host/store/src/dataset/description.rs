@@ -1,4 +1,4 @@
-//! `dataset.json`: what a folder's files mean, in the user's words.
+//! `dataset.json`: the user's description of a folder's files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_NAMES_MAX, DESCRIPTION_BYTES_MAX, SHARES_MAX};
 use crate::regular_file;
 
-/// `dataset.json`, by its `format`.
+/// `dataset.json`, tagged by its `format`.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "format", rename_all = "lowercase")]
 pub(super) enum DatasetDescription {
@@ -28,7 +28,7 @@ pub(super) enum DatasetDescription {
     Parquet(ParquetDescription),
 }
 
-/// A folder of files whose names say the rest.
+/// A folder whose file names determine the content.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedFilesDescription {
@@ -36,29 +36,29 @@ pub(super) struct NamedFilesDescription {
     pub(super) description: String,
 }
 
-/// Text files: one line for each item.
+/// Text files: one line per item.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextFilesDescription {
-    /// For each part, the file of each field.
+    /// For each split, the file of each field.
     pub(super) parts: BTreeMap<String, BTreeMap<String, String>>,
     #[serde(default)]
     pub(super) description: String,
 }
 
-/// `.npy` files: a field each. An exported dataset is described so.
+/// `.npy` files, one per field. An exported dataset has this description.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ArrayFilesDescription {
     pub(super) fields: Vec<ArrayField>,
-    /// For each part, its first item and the one after its last; where none is said, all are the part `train`.
+    /// For each split, its first item and the one after its last. If empty, all items are the split `train`.
     #[serde(default)]
     pub(super) splits: serde_json::Map<String, serde_json::Value>,
     #[serde(default)]
     pub(super) description: String,
 }
 
-/// A field: a file.
+/// A field and its file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ArrayField {
@@ -68,28 +68,28 @@ pub(super) struct ArrayField {
     pub(super) classes: Vec<String>,
 }
 
-/// Parquet files: a field for each column that is named, or for all.
+/// Parquet files: one field per listed column, or per column if none are listed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ParquetDescription {
     #[serde(default)]
     pub(super) fields: Vec<ColumnField>,
-    /// Shares of items, as of a CSV file; where none are said, files are parts by their names.
+    /// Shares of items, as of a CSV file. If empty, file names determine the splits.
     #[serde(default)]
     pub(super) splits: serde_json::Map<String, serde_json::Value>,
     #[serde(default)]
     pub(super) description: String,
 }
 
-/// A field: a column of a table.
+/// A field and its column of a table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ColumnField {
     pub(super) name: String,
-    /// What the column is called, where it is not as the field.
+    /// The name of the column, if it differs from the field's.
     #[serde(default)]
     column: Option<String>,
-    /// How the numbers of a list lie.
+    /// The shape in which the numbers of a list are arranged.
     #[serde(default)]
     pub(super) shape: Option<Vec<usize>>,
     #[serde(default)]
@@ -97,23 +97,23 @@ pub(super) struct ColumnField {
 }
 
 impl ColumnField {
-    /// The field that a column is where nothing else is said.
+    /// Returns the default field of a column.
     pub(super) fn from_column_name(name: String) -> ColumnField {
         ColumnField { name, column: None, shape: None, classes: Vec::new() }
     }
 
-    /// The name of its column.
+    /// Returns the column's name.
     pub(super) fn column(&self) -> &str {
         self.column.as_deref().unwrap_or(&self.name)
     }
 }
 
-/// A CSV file: one line for each item, numbers, and names of classes.
+/// A CSV file: one line per item, numbers and class names.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CsvDescription {
     pub(super) file: String,
-    /// Whether the first line has the columns' names; told from the lines where it is left out.
+    /// Whether the first line is a header; detected if `None`.
     #[serde(default)]
     pub(super) header: Option<bool>,
     pub(super) fields: Vec<CsvFieldDescription>,
@@ -123,30 +123,30 @@ pub(super) struct CsvDescription {
     pub(super) description: String,
 }
 
-/// A field: a range of columns.
+/// A field and its range of columns.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CsvFieldDescription {
     pub(super) name: String,
     /// The first column, from 0, and the one after the last.
     pub(super) columns: (usize, usize),
-    /// One dimension, or none for a single column, where it is left out.
+    /// The shape. If `None`, one dimension, or a scalar for a single column.
     pub(super) shape: Option<Vec<usize>>,
     pub(super) dtype: String,
-    /// Values go from 0 to here and are stretched to 0 to 255.
+    /// Values are scaled from 0 to this maximum to 0 to 255.
     pub(super) maximum: Option<u32>,
     #[serde(default)]
     pub(super) classes: Vec<String>,
 }
 
-/// Shares are counted in these.
+/// The unit of shares: one ten-thousandth.
 const SHARES: u64 = 10_000;
 
 fn description_error(reason: impl Into<String>) -> DatasetError {
     DatasetError::Description { reason: reason.into() }
 }
 
-/// The folder's description, if it has one.
+/// Returns the folder's description, or `None` if it has no `dataset.json`.
 pub(super) fn read(folder: &Path) -> Result<Option<DatasetDescription>, DatasetError> {
     let path = folder.join("dataset.json");
     let text = match regular_file::read(&path, DESCRIPTION_BYTES_MAX) {
@@ -163,13 +163,15 @@ pub(super) fn read(folder: &Path) -> Result<Option<DatasetDescription>, DatasetE
 }
 
 impl CsvFieldDescription {
-    /// The descriptor of an item, if everything about the field agrees.
+    /// Returns the descriptor of an item if the field's properties are consistent.
     pub(super) fn item_descriptor(&self) -> Result<Descriptor, DatasetError> {
         let name = &self.name;
         let (start, end) = self.columns;
         let width = end.checked_sub(start).filter(|width| *width > 0);
         let width = width.ok_or_else(|| {
-            description_error(format!("field {name}: columns [{start}, {end}] are none; give [first, last + 1]"))
+            description_error(format!(
+                "field {name}: columns [{start}, {end}] are empty or reversed; expected [first, last + 1]"
+            ))
         })?;
         let dims = match &self.shape {
             Some(dims) => dims.clone(),
@@ -208,7 +210,7 @@ impl CsvFieldDescription {
     }
 }
 
-/// Refuses fields that could not be told apart, or whose names could not be files.
+/// Refuses duplicate field names and names that are not valid file names.
 pub(super) fn check_field_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Result<(), DatasetError> {
     let mut files: Vec<_> = names.clone().map(file_name).collect();
     if files.is_empty() {
@@ -227,7 +229,7 @@ pub(super) fn check_field_names<'a>(names: impl Iterator<Item = &'a str> + Clone
 }
 
 impl ArrayFilesDescription {
-    /// The parts as ranges of items, of which there are so many.
+    /// Returns the splits as ranges of items.
     pub(super) fn split_ranges(&self, items: u64) -> Result<Vec<SplitRange>, DatasetError> {
         if self.splits.is_empty() {
             return Ok(vec![(DEFAULT_SPLIT.to_owned(), 0, items)]);
@@ -245,7 +247,7 @@ impl ArrayFilesDescription {
 }
 
 impl CsvDescription {
-    /// The parts and their shares. None said means one part, `train`.
+    /// Returns the splits and their shares. Without any, the only split is `train`.
     pub(super) fn split_shares(&self) -> Result<Vec<(String, u64)>, DatasetError> {
         if self.splits.is_empty() {
             return Ok(vec![(DEFAULT_SPLIT.to_owned(), SHARES)]);
@@ -254,12 +256,12 @@ impl CsvDescription {
     }
 }
 
-/// Parts and their shares, which add up to [`SHARES`].
+/// Parses splits and their shares, which must add up to [`SHARES`].
 pub(super) fn parse_shares(
     splits: &serde_json::Map<String, serde_json::Value>,
 ) -> Result<Vec<(String, u64)>, DatasetError> {
     if splits.len() > SHARES_MAX {
-        return Err(description_error(format!("{} splits; at most {SHARES_MAX} are dealt to", splits.len())));
+        return Err(description_error(format!("{} splits, expected at most {SHARES_MAX}", splits.len())));
     }
     let mut shares = Vec::new();
     for (name, value) in splits {
@@ -276,9 +278,9 @@ pub(super) fn parse_shares(
     Ok(shares)
 }
 
-/// Deals items to parts: each goes to the part that lags its share most, the first of equals. With
-/// 0.8 and 0.2, of every five items the third is the second part's. The rule looks at the order of
-/// the items alone, so the same file always gives the same parts.
+/// Assigns items to splits: each item goes to the split that is furthest below its share, the first one if equal. With
+/// shares 0.8 and 0.2, the third of every five items goes to the second split. The assignment depends only on the order
+/// of items, so the same file always gives the same splits.
 pub(super) struct SplitAssigner {
     shares: Vec<u64>,
     dealt: Vec<u64>,
@@ -292,7 +294,7 @@ impl SplitAssigner {
         SplitAssigner { shares, dealt, items: 0 }
     }
 
-    /// The number of the next item's part.
+    /// Returns the index of the next item's split.
     pub(super) fn next_split(&mut self) -> usize {
         self.items += 1;
         let lag = |part: usize| {

@@ -1,5 +1,5 @@
-//! Stored versions as files that other programs read: a `.npy` file for each column, and `dataset.json`, which says the
-//! rest. Taking these in again gives a dataset of the same digest.
+//! Exports stored versions as files for other programs: a `.npy` file per column, and `dataset.json` for the rest.
+//! Importing them again gives a dataset with the same digest.
 
 use std::io::{self, Read, Write};
 
@@ -14,7 +14,7 @@ use crate::error::DatasetError;
 /// Bytes of a block of a tar archive.
 const BLOCK: u64 = 512;
 
-/// A version's files, to be written one after the other. Columns are not copied before.
+/// The files of a version, written one after the other. Columns are not copied first.
 #[derive(Debug)]
 pub struct DatasetExport {
     dataset: ColumnarDataset,
@@ -22,24 +22,24 @@ pub struct DatasetExport {
     created_ms: UnixMillis,
 }
 
-/// A file of an [`DatasetExport`].
+/// A file of a [`DatasetExport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedFile {
-    /// Its name: `image.npy`.
+    /// Its name, such as `image.npy`.
     pub name: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// What comes before the column, or all of it.
+    /// The bytes before the column, or the whole file.
     head: Vec<u8>,
-    /// The column's number.
+    /// The column's index.
     column: Option<usize>,
 }
 
 impl DatasetStore {
-    /// The files that a version can be given away as.
+    /// Returns the files to which a version is exported.
     ///
     /// # Errors
-    /// `BadName`; `NotFound`; `Damaged`; `Store`.
+    /// Returns `BadName`; `NotFound`; `Damaged`; `Store`.
     pub fn export(&self, name: &str, version: u64) -> Result<DatasetExport, DatasetError> {
         check_name(name)?;
         let dir = self.versions.directory(name, version);
@@ -54,7 +54,7 @@ impl DatasetStore {
     }
 }
 
-/// What `dataset.json` says of it.
+/// Returns the content of `dataset.json`.
 fn description(manifest: &DatasetManifest) -> Value {
     let field = |column: &super::manifest::ManifestColumn| json!({ "name": column.name, "file": array_name(&column.name), "classes": column.classes });
     let split = |(name, start, end): &super::manifest::SplitRange| (name.clone(), json!([start, end]));
@@ -66,7 +66,7 @@ fn description(manifest: &DatasetManifest) -> Value {
     })
 }
 
-/// The file of a field's array.
+/// Returns the file name of a field's array.
 fn array_name(field: &str) -> String {
     file_name(field).replace(".bin", ".npy")
 }
@@ -84,7 +84,7 @@ impl ExportedFile {
 }
 
 impl DatasetExport {
-    /// The files, in the order in which they are written.
+    /// Returns the files, in the order in which they are written.
     pub fn files(&self) -> &[ExportedFile] {
         &self.files
     }
@@ -92,20 +92,20 @@ impl DatasetExport {
     /// Writes one of [`DatasetExport::files`].
     ///
     /// # Errors
-    /// Whatever writing reports.
+    /// Returns any error of writing.
     pub fn write(&self, file: &ExportedFile, out: &mut impl Write) -> io::Result<()> {
         out.write_all(&file.head)?;
         file.column.map_or(Ok(()), |column| out.write_all(&self.dataset.0.columns[column]))
     }
 
-    /// Bytes of [`DatasetExport::into_tar`].
+    /// Returns the size in bytes of [`DatasetExport::into_tar`].
     pub fn tar_bytes(&self) -> u64 {
         let file = |file: &ExportedFile| BLOCK + file.bytes.next_multiple_of(BLOCK);
-        // Two empty blocks end an archive.
+        // A tar archive ends with two empty blocks.
         self.files.iter().map(file).sum::<u64>() + 2 * BLOCK
     }
 
-    /// All of them as a tar archive, to be read piece by piece. The same version gives the same bytes.
+    /// Returns all files as a tar archive, to be read in pieces. The same version gives the same bytes.
     pub fn into_tar(self) -> ExportedTar {
         let mut pieces = Vec::with_capacity(3 * self.files.len() + 1);
         for file in &self.files {
@@ -120,7 +120,7 @@ impl DatasetExport {
     }
 }
 
-/// The entry of a file. Names have at most 67 bytes, and sizes have the form for large ones where they need it.
+/// Returns the tar header of a file. Names have at most 67 bytes. Large sizes use the binary encoding.
 fn tar_header(file: &ExportedFile, created_ms: UnixMillis) -> tar::Header {
     let mut header = tar::Header::new_ustar();
     header.set_path(&file.name).expect("a short name");
@@ -131,12 +131,12 @@ fn tar_header(file: &ExportedFile, created_ms: UnixMillis) -> tar::Header {
     header
 }
 
-/// An [`DatasetExport`] as a tar archive.
+/// A [`DatasetExport`] as a tar archive.
 #[derive(Debug)]
 pub struct ExportedTar {
     export: DatasetExport,
     pieces: Vec<TarPiece>,
-    /// The piece that is being read, and where in it.
+    /// The piece that is being read, and the position in it.
     piece: usize,
     at: usize,
 }

@@ -1,7 +1,7 @@
-//! IDX files under MNIST's names: images and labels, for training and for testing.
+//! Imports IDX files by MNIST's file names: images and labels, for training and for testing.
 //!
-//! Source: the format as described with the MNIST database: a big-endian magic number (two zero
-//! bytes, the element type, the number of dimensions), the dimensions, the elements.
+//! Source: the format as described with the MNIST database: a big-endian magic number (two zero bytes, the element
+//! type, the number of dimensions), the dimensions, the elements.
 
 use std::path::{Path, PathBuf};
 
@@ -18,18 +18,18 @@ const IMAGES: u32 = 0x0000_0803;
 const LABELS: u32 = 0x0000_0801;
 const CLASSES: usize = 10;
 
-/// The parts: name, images, labels.
+/// The splits: name, images, labels.
 const PARTS: [(&str, &str, &str); 2] = [
     ("train", "train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     ("test", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 ];
 
-/// Whether the folder has one of the files.
+/// Returns whether the folder contains one of the files.
 pub(super) fn detect(folder: &Path) -> bool {
     PARTS.iter().any(|(_, images, labels)| find_file(folder, images).is_some() || find_file(folder, labels).is_some())
 }
 
-/// Reads the four files: fields `image` and `label`, parts `train` and `test`.
+/// Reads the four files: fields `image` and `label`, splits `train` and `test`.
 pub(super) fn read(
     staging: &StagingArea<'_>,
     folder: &Path,
@@ -118,7 +118,7 @@ fn read_labels(staging: &StagingArea<'_>, path: &Path, images: &IdxImages) -> Re
     labels.finish()
 }
 
-/// The dimensions, after a magic number that must be `expected`.
+/// Reads the header and returns the dimensions. The magic number must be `expected`.
 fn read_header<const N: usize>(
     source: &mut SourceReader<'_>,
     expected: u32,

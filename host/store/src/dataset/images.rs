@@ -1,11 +1,12 @@
-//! Folders of images: a folder for each class, holding its PNG and JPEG files; or folders `train`, `test` of such folders.
+//! Imports folders of images: one folder of PNG and JPEG files per class, or folders `train`, `test` of such folders.
 //!
 //! ```text
-//! cat/1.png  cat/2.jpg  dog/1.png          one part, train
-//! train/cat/1.png  test/dog/1.png          parts by their names
+//! cat/1.png  cat/2.jpg  dog/1.png         one split, train
+//! train/cat/1.png  test/dog/1.png         splits by their names
 //! ```
-//! All images must have one size and number of channels: nothing is scaled or recoloured here. 16-bit samples are cut to
-//! 8 bits and palettes looked up. Classes are numbered in the order of their names.
+//!
+//! All images must have the same size and number of channels: nothing is scaled or converted here. 16-bit samples are
+//! reduced to 8 bits, and palettes are resolved. Classes are numbered in the order of their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -20,14 +21,14 @@ use crate::limits::{DATASET_NAMES_MAX, IMAGE_BYTES_MAX};
 use crate::{image_decoder, regular_file};
 
 const IMAGE_EXTENSIONS: [&str; 3] = ["png", "jpg", "jpeg"];
-/// Endings of pictures that are not read.
+/// Extensions of unsupported image formats.
 const UNSUPPORTED_EXTENSIONS: [&str; 7] = ["webp", "gif", "bmp", "tif", "tiff", "avif", "heic"];
 const DEFAULT_SPLIT: &str = "train";
 
-/// For each part, the images of each class.
+/// For each split, the images of each class.
 type ImagesBySplit = BTreeMap<String, BTreeMap<String, Vec<PathBuf>>>;
 
-/// Whether folders in it, or in these, hold images.
+/// Returns whether its subfolders, or their subfolders, contain images.
 pub(super) fn detect(folder: &Path) -> bool {
     let holds =
         |folder: &PathBuf| list_folder(folder).is_ok_and(|entries| entries.files.iter().any(|file| is_image(file)));
@@ -36,7 +37,8 @@ pub(super) fn detect(folder: &Path) -> bool {
     entries.folders.iter().any(|folder| holds(folder) || deeper(folder))
 }
 
-/// Pictures of formats that are not read, for an error: ` (.webp pictures are not read; ...)`. Empty where there are none.
+/// Returns a hint for an error about unsupported formats, such as ` (.webp pictures are not read; ...)`; empty if the
+/// folder has no such files.
 pub(super) fn unsupported_images_hint(folder: &Path) -> String {
     let ending = |path: &PathBuf| {
         let ending = path.extension()?.to_str()?.to_lowercase();
@@ -57,7 +59,7 @@ pub(super) fn unsupported_images_hint(folder: &Path) -> String {
     }
 }
 
-/// Reads the images: fields `append_image` (`uint8[height, width, channels]`) and `label`.
+/// Reads the images: fields `image` (`uint8[height, width, channels]`) and `label`.
 pub(super) fn read(
     staging: &StagingArea<'_>,
     folder: &Path,
@@ -70,7 +72,7 @@ pub(super) fn read(
         let what = "the dataset".to_owned();
         return Err(DatasetError::TooLarge { what, max: DATASET_NAMES_MAX as u64, unit: "classes" });
     }
-    // One byte a label as elsewhere, while they fit.
+    // One byte per label, as in other formats, if they fit.
     let dtype = if classes.len() <= 256 { DType::U8 } else { DType::U32 };
     let (mut splits, mut items) = (Vec::new(), 0u64);
     let (mut pixels, mut labels) = (staging.writer(2)?, staging.writer(2)?);
@@ -102,7 +104,7 @@ pub(super) fn read(
     Ok(DatasetDraft { columns, splits, items, description })
 }
 
-/// Appends an image's pixels; its name in the folder, and what it is.
+/// Appends an image's pixels, and returns its path in the folder and its descriptor.
 fn append_image(
     staging: &StagingArea<'_>,
     folder: &Path,
@@ -125,7 +127,7 @@ fn append_image(
     Ok((file, Descriptor::new(DType::U8, shape)))
 }
 
-/// The images by part and class, each sorted.
+/// Returns the images by split and class, each sorted.
 fn list_splits(folder: &Path) -> Result<ImagesBySplit, DatasetError> {
     let malformed = |path: &Path, reason: String| DatasetError::Malformed { file: relative_name(folder, path), reason };
     let tops = list_folder(folder)?.folders;
@@ -161,7 +163,7 @@ fn list_splits(folder: &Path) -> Result<ImagesBySplit, DatasetError> {
     Ok(parts)
 }
 
-/// A class and its images.
+/// Returns a class and its images.
 fn list_class_images(
     folder: &Path,
     class: &Path,
@@ -181,7 +183,7 @@ fn list_class_images(
     Ok((file_name(class), entries.files))
 }
 
-/// What a folder holds, each sorted; names that begin with a dot are left out.
+/// The entries of a folder, sorted; names that begin with a dot are omitted.
 struct FolderEntries {
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,

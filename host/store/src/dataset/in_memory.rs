@@ -1,4 +1,4 @@
-//! Datasets made in memory, by a training that reworks what it was given.
+//! Datasets in memory, created by a training that preprocesses its input.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::error::DatasetError;
 use crate::limits::{DATASET_ITEMS_MAX, DATASET_NAMES_MAX};
 
 impl ColumnarDataset {
-    /// A dataset of these columns, each with as many items as the parts together, which follow each other in order.
-    /// Nothing is stored. Equal columns and parts make datasets of equal digests.
+    /// Returns a dataset of these columns. Each must have as many items as the splits in total, in the order of the
+    /// splits. Nothing is stored. Equal columns and splits give equal digests.
     ///
     /// # Errors
-    /// `DatasetDescription` for names that cannot be told apart; `ColumnSize`; `TooLarge` for too many fields or parts.
+    /// Returns `Description` for duplicate or invalid names; `ColumnSize`; `TooLarge` for too many fields or splits.
     pub fn from_columns(
         columns: Vec<(DatasetField, Vec<u8>)>,
         parts: &[(String, u64)],

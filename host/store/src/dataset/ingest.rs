@@ -1,4 +1,4 @@
-//! A folder of files, as columns in files of a staging directory.
+//! Imports a folder of files as columns in a staging directory.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::error::DatasetError;
 use crate::limits::DATASET_ITEMS_MAX;
 
-/// A column as read.
+/// An imported column.
 pub(super) struct DraftColumn {
     pub(super) name: String,
     pub(super) item: Descriptor,
@@ -21,7 +21,7 @@ pub(super) struct DraftColumn {
     pub(super) data: StagedColumn,
 }
 
-/// A dataset as read: columns of the same number of items, splits that cover them in order.
+/// An imported dataset: columns with the same number of items, and splits that cover them in order.
 pub(super) struct DatasetDraft {
     pub(super) columns: Vec<DraftColumn>,
     pub(super) splits: Vec<SplitRange>,
@@ -30,7 +30,7 @@ pub(super) struct DatasetDraft {
 }
 
 impl DatasetDraft {
-    /// What the version's manifest says. Reads every column for its digest.
+    /// Returns the version's manifest. Reads every column to compute its digest.
     pub(super) fn manifest(
         &self,
         source: Option<Digest>,
@@ -53,7 +53,7 @@ impl DatasetDraft {
     }
 }
 
-/// Reads a folder into a staging directory: as its `dataset.json` says, or by the names of its files.
+/// Reads a folder into a staging directory, as its `dataset.json` says, or by the names of its files.
 pub(super) fn read_folder(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft, DatasetError> {
     let draft = read_format(folder, staging)?;
     if draft.items > DATASET_ITEMS_MAX {

@@ -1,4 +1,4 @@
-//! What a dataset version's `manifest.json` says.
+//! The content of a dataset version's `manifest.json`.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use crate::regular_file;
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
 pub(super) const FORMAT: u64 = 1;
 
-/// A field and where its column lies.
+/// A field and the file of its column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ManifestColumn {
@@ -30,7 +30,7 @@ pub(super) struct ManifestColumn {
     pub(super) sha256: Digest,
 }
 
-/// A split's name, first item, and the item after its last.
+/// The name, first item, and end (exclusive) of a split.
 pub(super) type SplitRange = (String, u64, u64);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,12 +42,12 @@ pub(super) struct DatasetManifest {
     pub(super) splits: Vec<SplitRange>,
     pub(super) description: String,
     pub(super) created_ms: UnixMillis,
-    /// Identifier of the upload that it came from.
+    /// Identifier of the upload that it was imported from.
     pub(super) source: Option<Digest>,
 }
 
 impl DatasetManifest {
-    /// Digest over what the dataset is, not over when it came.
+    /// Returns the digest over the content, which does not include times.
     pub(super) fn digest(&self) -> Digest {
         let mut hasher = Sha256Hasher::new();
         hasher.update_u64(self.items);
@@ -71,8 +71,8 @@ impl DatasetManifest {
         serde_json::to_vec_pretty(self).expect("strings and numbers can always be written")
     }
 
-    /// Reads and checks a version's manifest: after this, files are plain names, and columns and
-    /// splits agree with the number of items.
+    /// Reads and validates a version's manifest. Afterwards, file names are plain names, and columns and splits match
+    /// the number of items.
     pub(super) fn read(dir: &Path) -> Result<DatasetManifest, DatasetError> {
         let file = dir.join(MANIFEST_FILE);
         let damaged = |problem| DatasetError::Damaged { file: file.clone(), problem };
@@ -136,7 +136,7 @@ impl DatasetManifest {
     }
 }
 
-/// The file of a column. Fields' names are checked at ingest, so this is no path.
+/// Returns the file name of a column. Import checks field names, so this contains no path separators.
 pub(super) fn file_name(field: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     format!("{}.bin", field.replace(|c| !plain(c), "_"))

@@ -1,7 +1,7 @@
-//! A column's bytes: in memory, or a file that the operating system shows as memory.
+//! A column's bytes: in memory, or a memory-mapped file.
 //!
-//! A mapped file takes no memory of the process's own: pages come from the page cache when they are read, are shared by all
-//! jobs that read them, and can be taken away again. A map of a file that has been deleted goes on showing it.
+//! A mapped file takes no private memory. Its pages come from the page cache when they are read, are shared by all jobs
+//! that read them, and can be evicted. A map of a deleted file remains valid.
 
 use std::fs::File;
 use std::io;
@@ -17,13 +17,13 @@ pub(super) enum ColumnBytes {
 }
 
 impl ColumnBytes {
-    /// The bytes of a column file.
+    /// Maps a column file.
     pub(super) fn map(file: &File) -> io::Result<ColumnBytes> {
         #[expect(unsafe_code, reason = "the compiler cannot know that nobody changes the file")]
-        // SAFETY: nothing of ours writes to a column file or cuts it once its version has its name: a version is only
-        // ever deleted, which leaves maps as they are. Files are made with `durable::PRIVATE_FILE_MODE`, so no other
-        // user may either. That does not bind another program of the same user: one that cuts a file which is mapped
-        // has the process end with SIGBUS when it reads past the new end, and one that writes changes what is trained on.
+        // SAFETY: this program never writes to or truncates a column file once its version has its name: a version is
+        // only deleted, which leaves maps intact. Files are created with `durable::PRIVATE_FILE_MODE`, so other users
+        // cannot change them. This does not bind another program of the same user: if it truncates a mapped file, this
+        // process gets SIGBUS when it reads past the new end, and if it writes, the training data changes.
         let map = unsafe { Mmap::map(file) }?;
         Ok(ColumnBytes::Mapped(map))
     }

@@ -1,8 +1,9 @@
-//! NumPy's `.npy` files: an array each, with items along the first axis.
+//! Imports NumPy's `.npy` files: one array each, with items along the first axis.
 //!
-//! A file is the magic bytes, a version, the length of a header, the header, which is the text of a Python dictionary,
-//! and the elements. Source: NumPy, `numpy.lib.format`, versions 1.0 to 3.0. Big-endian elements and Fortran order are
-//! made little-endian and row-major; types that no column can have, objects above all, are refused.
+//! A file consists of the magic bytes, a version, the length of the header, the header, which is the text of a Python
+//! dictionary, and the elements. Source: NumPy, `numpy.lib.format`, versions 1.0 to 3.0. Big-endian elements and
+//! Fortran order are converted to little-endian and row-major. Types that no column can have, above all objects, are
+//! refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,12 +28,12 @@ const MAGIC: [u8; 6] = *b"\x93NUMPY";
 /// Bytes of magic and version.
 const BEGIN: u64 = 8;
 
-/// Whether the folder has such files, or folders of them.
+/// Returns whether the folder contains such files, or folders of them.
 pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
     Ok(!list_files(folder, "npy")?.is_empty() || !list_split_folders(folder)?.is_empty())
 }
 
-/// Reads a folder without a description: a field for each file. Folders in it are parts, where it has no files itself.
+/// Reads a folder without a description: one field per file. If it has no files but folders of files, these are splits.
 pub(super) fn read(staging: &StagingArea<'_>, folder: &Path) -> Result<DatasetDraft, DatasetError> {
     let files = list_files(folder, "npy")?;
     if !files.is_empty() {
@@ -84,7 +85,7 @@ pub(super) fn read_described(
     Ok(DatasetDraft { columns, splits, items, description: description.description.clone() })
 }
 
-/// The folders in it that have such files.
+/// Returns its subfolders that contain such files.
 fn list_split_folders(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, PathBuf>>, DatasetError> {
     let mut parts = BTreeMap::new();
     for entry in folder.read_dir().map_err(StoreError::io(folder))? {
@@ -96,7 +97,7 @@ fn list_split_folders(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String,
         }
         let files = list_files(&path, "npy")?;
         if !files.is_empty() && parts.insert(name.into_owned(), files).is_some() {
-            let reason = "another folder has this name, but for what is no UTF-8".to_owned();
+            let reason = "another folder has the same name except for invalid UTF-8".to_owned();
             return Err(DatasetError::Malformed { file: path.display().to_string(), reason });
         }
     }
@@ -117,8 +118,8 @@ fn read_fields(
     files.into_iter().map(field).collect()
 }
 
-/// Reads the array that a file is, to its end. All arrays of the dataset so far take `held` bytes, to which its own are
-/// added: what does not fit beside the others is refused before it is read.
+/// Reads a file's array and checks that the file ends after it. The dataset's arrays so far take `held` bytes, to which
+/// this one is added; an array that exceeds the limit in total is refused before it is read.
 pub(super) fn read_array(
     staging: &StagingArea<'_>,
     source: &mut SourceReader<'_>,
@@ -146,7 +147,7 @@ pub(super) fn read_array(
     let text = source.take_bytes(length, first + length)?;
     let header = NpyHeader::parse(&text).map_err(|reason| refuse(first, reason))?;
     let (items, item) = arrays::item_layout(&file, header.dtype, &header.dims)?;
-    // Both fit: `item_layout` has checked the product.
+    // The product does not overflow, because `item_layout` has checked it.
     let bytes = items * item.bytes() as u64;
     *held = staging.check_size(&file, held.checked_add(bytes))?;
     let size = header.dtype.bytes();
@@ -165,7 +166,7 @@ pub(super) fn read_array(
     Ok(StagedArray { file, name, items, item, data })
 }
 
-/// Elements of `size` bytes that lie first axis first, with the last axis first.
+/// Converts elements of `size` bytes from Fortran order to row-major order.
 fn to_row_major(
     staging: &StagingArea<'_>,
     data: StagedColumn,
@@ -199,15 +200,15 @@ fn to_row_major(
     out.finish()
 }
 
-/// The bytes before the elements of an array of `item_layout` such items, little-endian and row-major.
+/// Returns the bytes before the elements of an array of `items` items, little-endian and row-major.
 pub(super) fn encode_header(items: u64, item: &Descriptor) -> Vec<u8> {
     let dims: String = item.shape.dims().iter().map(|dim| format!(" {dim},")).collect();
-    // A tuple of one number ends with a comma, a longer one does not.
+    // In Python, a tuple of one number ends with a comma.
     let shape = if dims.is_empty() { format!("{items},") } else { format!("{items},{}", dims.trim_end_matches(',')) };
     let mut text =
         format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({shape}), }}", header::dtype_name(item.dtype))
             .into_bytes();
-    // Elements begin at a multiple of 64 bytes, and the header ends with a line feed.
+    // The elements begin at a multiple of 64 bytes, and the header ends with a line feed.
     let first = BEGIN as usize + 2;
     text.resize((first + text.len() + 1).next_multiple_of(64) - first - 1, b' ');
     text.push(b'\n');
@@ -215,7 +216,7 @@ pub(super) fn encode_header(items: u64, item: &Descriptor) -> Vec<u8> {
     [&MAGIC[..], &[1, 0], &length.to_le_bytes(), &text].concat()
 }
 
-/// Data types as NumPy spells them.
+/// Names of data types in NumPy.
 const NAMES: [(DType, &str); 8] = [
     (DType::F32, "f4"),
     (DType::F16, "f2"),

@@ -1,8 +1,8 @@
-//! NumPy's `.npz` files: ZIP archives of arrays.
+//! Imports NumPy's `.npz` files: ZIP archives of arrays.
 //!
-//! Several files are parts by their names; an only one whose arrays are called `x_train`, `x_test` and so on has the parts
-//! that these say. What an archive claims about sizes is not believed: no more is expanded than arrays say of
-//! themselves, and that is bounded before.
+//! Several files are splits by their names. The arrays of a single file, if named `x_train`, `x_test` and so on, are
+//! split by these names. Sizes in the archive's metadata are not trusted: no more is decompressed than an array's
+//! header says, and that is limited before.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::error::{DatasetError, StoreError};
 use crate::limits::DATASET_NAMES_MAX;
 use crate::{regular_file, zip_directory};
 
-/// Whether the folder has such files.
+/// Returns whether the folder contains such files.
 pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
     Ok(!list_files(folder, "npz")?.is_empty())
 }
@@ -36,12 +36,12 @@ pub(super) fn read(
     )
 }
 
-/// Reads an archive's arrays. All of the dataset so far take `held` bytes.
+/// Reads an archive's arrays. The dataset's arrays so far take `held` bytes.
 fn read_archive(staging: &StagingArea<'_>, path: &Path, held: &mut u64) -> Result<Vec<StagedArray>, DatasetError> {
     let archive = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let malformed = |reason: String| DatasetError::Malformed { file: archive.clone(), reason };
     let file = regular_file::open(path).map_err(StoreError::io(path))?;
-    let mut zip = zip_directory::open(file).map_err(|error| malformed(format!("no ZIP archive: {error}")))?;
+    let mut zip = zip_directory::open(file).map_err(|error| malformed(format!("not a ZIP archive: {error}")))?;
     if zip.is_empty() {
         return Err(DatasetError::Empty { file: archive });
     }

@@ -1,7 +1,8 @@
-//! Opening a stored version: every byte is checked, and columns are mapped.
+//! Opens a stored version: verifies every byte and maps the columns.
 //!
-//! Bytes are checked at every opening, by reading the file in pieces: that finds what the disk lost since, which no note of
-//! an earlier check could, and leaves no copy in the process. The map is of the file that was read, not of its name.
+//! Every opening reads the files in pieces and verifies them. This detects data that the disk has lost since, which a
+//! record of an earlier check could not, and leaves no copy in the process. The file that was verified is the one that
+//! is mapped, not a file opened again by name.
 
 use std::io;
 use std::path::Path;
@@ -15,11 +16,11 @@ use crate::error::{DatasetError, FileProblem, StoreError};
 use crate::regular_file;
 
 impl ColumnarDataset {
-    /// Opens a version's directory, checking every byte. It can be read as long as this lives, even where the version is
-    /// removed meanwhile.
+    /// Opens a version's directory and verifies every byte. It remains readable while this exists, even if the version
+    /// is removed.
     ///
     /// # Errors
-    /// `NotFound`; `Damaged` naming the file; `Store`.
+    /// Returns `NotFound`; `Damaged` naming the file; `Store`.
     pub fn open(dir: &Path) -> Result<ColumnarDataset, DatasetError> {
         let manifest = DatasetManifest::read(dir)?;
         let columns = manifest.columns.iter().map(|column| open(dir, column)).collect::<Result<_, _>>()?;
@@ -34,7 +35,7 @@ fn open(dir: &Path, column: &ManifestColumn) -> Result<ColumnBytes, DatasetError
     let file = match regular_file::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Removed since its manifest was read.
+            // The version was removed after its manifest was read.
             if !dir.join(MANIFEST_FILE).exists() {
                 return Err(DatasetError::NotFound { kind: "dataset", name: dir.display().to_string() });
             }

@@ -1,7 +1,6 @@
-//! What a job wrote, as a dataset: as a version of its own, or kept by its content for jobs that mount the output itself.
+//! Job outputs as datasets: imported as a version, or cached by content for jobs that mount the output directly.
 //!
-//! What is kept is swept whenever something is asked for: the cache holds so many datasets and nothing half-written that is
-//! old.
+//! Every access sweeps the cache: it keeps a limited number of datasets and removes old unfinished ones.
 
 use std::fs::{self, TryLockError};
 use std::io;
@@ -18,15 +17,15 @@ use crate::limits::{OUTPUT_CACHE_DATASETS_MAX, OUTPUT_STAGING_SECONDS_MAX};
 use crate::outputs;
 use crate::state_dir::StateDir;
 
-/// What the names of directories begin with that are being written, or removed.
+/// Prefix of the names of directories that are being written or removed.
 const STAGING_PREFIX: &str = ".tmp-";
 
 impl DatasetStore {
-    /// Takes in a folder or a file that a job wrote, or all that it wrote, as the next version of `name`. `job` is the
-    /// job's identifier; `room` says whether so many bytes more may be stored, before they are written.
+    /// Imports a folder or a file that a job wrote, or all its outputs, as the next version of `name`. `job` is the
+    /// job's identifier. `room` checks the quota for a number of bytes before they are written.
     ///
     /// # Errors
-    /// `NotFound` where the job wrote no such thing; `BadPath`; everything that [`DatasetStore::ingest`] finds.
+    /// Returns `NotFound` if the job did not write this output; `BadPath`; all errors of [`DatasetStore::ingest`].
     pub fn ingest_output(
         &self,
         name: &str,
@@ -43,23 +42,23 @@ impl DatasetStore {
 }
 
 impl ColumnarDataset {
-    /// A folder or a file that a job wrote, or all that it wrote, as a dataset. It is kept in the cache under its digest, so
-    /// any number of jobs that mount the same content share one copy. `job` is the job's identifier.
+    /// Returns a folder or a file that a job wrote, or all its outputs, as a dataset. It is cached under its digest, so
+    /// jobs that mount the same content share one copy. `job` is the job's identifier.
     ///
     /// # Errors
-    /// As [`DatasetStore::ingest_output`].
+    /// The same as [`DatasetStore::ingest_output`].
     pub fn from_output(home: &StateDir, job: &str, path: Option<&str>) -> Result<ColumnarDataset, DatasetError> {
         let folder = OutputFolder::find(home, job, path)?;
         let kept = output_cache_dir(home);
         durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
         let directory = TemporaryDirectory::create_locked(&kept)?;
-        // What can be made again at any time counts towards no limit.
+        // Cached data can be recreated at any time and does not count towards the quota.
         let staging = StagingArea::new(&directory.path, &folder.path, &|_| Ok(()))?;
         let draft = ingest::read_folder(&folder.path, &staging)?;
         let manifest = draft.manifest(None, 0)?;
         let dir = kept.join(manifest.digest().hex());
         if let Ok(dataset) = ColumnarDataset::open(&dir) {
-            // It was used just now; where this cannot be noted, it goes from the cache early.
+            // Record the use. If this fails, the dataset is only evicted earlier.
             let _ = fs::File::open(&dir).and_then(|dir| dir.set_modified(SystemTime::now()));
             return Ok(dataset);
         }
@@ -69,12 +68,12 @@ impl ColumnarDataset {
     }
 }
 
-/// Outputs that are mounted, by their digests.
+/// Returns the cache directory of mounted outputs, by digest.
 fn output_cache_dir(home: &StateDir) -> PathBuf {
     home.cache().join("datasets")
 }
 
-/// Gives a written dataset its name, in the place of one that is damaged.
+/// Renames a written dataset into place, replacing a damaged one.
 fn install_dataset(staging: &Path, dir: &Path, manifest: &DatasetManifest) -> Result<(), DatasetError> {
     let is_whole = || ColumnarDataset::open(dir).is_ok_and(|dataset| dataset.digest() == manifest.digest());
     if disk::rename(staging, dir).is_ok() || is_whole() {
@@ -83,14 +82,14 @@ fn install_dataset(staging: &Path, dir: &Path, manifest: &DatasetManifest) -> Re
     let damaged = TemporaryDirectory::unique_in(dir.parent().unwrap_or(dir));
     disk::rename(dir, &damaged.path).map_err(StoreError::io(dir))?;
     match disk::rename(staging, dir) {
-        // Another job was quicker.
+        // Another job has installed it first.
         Err(_) if is_whole() => Ok(()),
         renamed => Ok(renamed.map_err(StoreError::io(dir))?),
     }
 }
 
-/// Removes what killed writers left half-written, and of the datasets all but the `max` that were used last. What has one
-/// open goes on reading it. What cannot be removed stays until the next time.
+/// Removes unfinished directories of killed writers, and evicts all but the `max` most recently used datasets. Readers
+/// that have one open can still read it. What cannot be removed is retried the next time.
 pub(super) fn evict_outputs(kept: &Path, now: SystemTime, max: usize) {
     let Ok(listed) = disk::list(kept) else { return };
     let mut datasets = Vec::new();
@@ -104,14 +103,15 @@ pub(super) fn evict_outputs(kept: &Path, now: SystemTime, max: usize) {
     datasets.sort();
     let leaving = datasets.len().saturating_sub(max);
     for (_, path) in &datasets[..leaving] {
-        // It loses its name first: nobody opens half of one.
+        // Renaming it first keeps readers from opening a partly removed one.
         let removed = TemporaryDirectory::unique_in(kept);
         let _ = disk::rename(path, &removed.path);
     }
 }
 
-/// Whether nothing was written there for long, and nobody is at it: where the clock was set forward, everything is old. A
-/// directory's own time tells of new files only.
+/// Returns whether a directory has had no write for long and has no active writer. The lock is needed because every
+/// time seems old after the clock was set forward. A directory's own time changes only with new files, so the files are
+/// checked too.
 fn is_abandoned(staging: &Path, now: SystemTime) -> bool {
     let files = disk::list(staging).unwrap_or_default();
     let newest = files.iter().map(|(path, _)| modified_time(path)).chain([modified_time(staging)]).max().flatten();
@@ -119,7 +119,7 @@ fn is_abandoned(staging: &Path, now: SystemTime) -> bool {
     idle.is_some_and(|idle| idle > Duration::from_secs(OUTPUT_STAGING_SECONDS_MAX)) && !is_locked(staging)
 }
 
-/// Whether a writer that lives has locked the directory. File systems without locks tell of none.
+/// Returns whether a running writer has locked the directory. Returns `false` on file systems without locks.
 fn is_locked(staging: &Path) -> bool {
     fs::File::open(staging).is_ok_and(|directory| matches!(directory.try_lock(), Err(TryLockError::WouldBlock)))
 }
@@ -128,10 +128,10 @@ fn modified_time(path: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(path).and_then(|data| data.modified()).ok()
 }
 
-/// A folder to be taken in.
+/// A folder to import.
 struct OutputFolder {
     path: PathBuf,
-    /// Where it stands for a file: a folder that holds it alone.
+    /// For a single file, the temporary folder that contains only it.
     _alone: Option<TemporaryDirectory>,
 }
 
@@ -157,7 +157,8 @@ impl OutputFolder {
     }
 }
 
-/// A file in a folder of its own. Outputs are replaced and never changed, so a second name is as good as a copy.
+/// Returns a folder that contains only this file. Outputs are replaced and never changed, so a hard link is as good as
+/// a copy.
 fn with_single_file(home: &StateDir, file: &Path) -> Result<OutputFolder, DatasetError> {
     let kept = output_cache_dir(home);
     durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
@@ -168,20 +169,20 @@ fn with_single_file(home: &StateDir, file: &Path) -> Result<OutputFolder, Datase
     Ok(OutputFolder { path: staging.path.clone(), _alone: Some(staging) })
 }
 
-/// A directory that goes when this does.
+/// A directory that is removed when this is dropped.
 struct TemporaryDirectory {
     path: PathBuf,
-    /// The directory itself, locked as long as this process writes there.
+    /// The directory itself, locked while this process writes to it.
     _lock: Option<fs::File>,
 }
 
 impl TemporaryDirectory {
-    /// A name for one that is not there yet.
+    /// Returns an unused name.
     fn unique_in(kept: &Path) -> TemporaryDirectory {
         TemporaryDirectory { path: kept.join(format!("{STAGING_PREFIX}{}", durable::unique_suffix())), _lock: None }
     }
 
-    /// One to write to, which no other process sweeps meanwhile.
+    /// Creates a directory for writing, which no other process sweeps meanwhile.
     fn create_locked(kept: &Path) -> Result<TemporaryDirectory, StoreError> {
         let mut made = TemporaryDirectory::unique_in(kept);
         disk::make_directory(&made.path).map_err(StoreError::io(&made.path))?;

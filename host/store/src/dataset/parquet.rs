@@ -1,9 +1,10 @@
-//! Parquet files: a field for each column, whose values are numbers, texts, bytes or lists of numbers of one length.
+//! Imports Parquet files: one field per column, whose values are numbers, texts, bytes or lists of numbers of one
+//! length.
 //!
-//! A file is a part by its name, an only one `train`; files that are numbered (`train-00000-of-00002`) follow each other
-//! in one part. Footers and page headers are read here, since memory is reserved by what they say and they may be
-//! hostile; the values of a page are decoded by the crate `parquet`, whose readers of whole files believe them. A row group
-//! is read column by column, a page at a time.
+//! A file is a split by its name, and a single file is `train`. Numbered files (`train-00000-of-00002`) are
+//! concatenated into one split. Footers and page headers are parsed here, because memory is allocated by their sizes
+//! and they can be hostile. The crate `parquet` decodes only the values of a page, because its readers of whole files
+//! trust them. A row group is read column by column, one page at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -35,15 +36,15 @@ use column::{ColumnChunkSource, LENGTH_BYTES, ParquetColumn};
 use footer::ParquetFooter;
 use schema::{LeafColumn, ValueKind};
 
-/// What can be a column, for messages.
+/// The supported column types, for messages.
 const SUPPORTED: &str = "integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read";
 
-/// Whether the folder has such files.
+/// Returns whether the folder contains such files.
 pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
     Ok(!list_files(folder, "parquet")?.is_empty())
 }
 
-/// Reads the folder's files: the fields that a description says, or all.
+/// Reads the folder's files: the fields of the description, or all.
 pub(super) fn read(
     staging: &StagingArea<'_>,
     folder: &Path,
@@ -80,7 +81,7 @@ pub(super) fn read(
     Ok(DatasetDraft { columns, splits, items, description: description.description.clone() })
 }
 
-/// The part that a file of this name, its ending left out, belongs to: the name before `-` and a number.
+/// Returns the split of a file with this name, given without extension: the part before `-` and a number.
 fn split_name(stem: &str) -> &str {
     let numbered = |(at, _): &(usize, &str)| {
         let rest = &stem[at + 1..];
@@ -89,12 +90,12 @@ fn split_name(stem: &str) -> &str {
     stem.match_indices('-').find(numbered).map_or(stem, |(at, _)| &stem[..at])
 }
 
-/// The columns that are read, over all files.
+/// The columns to read, over all files.
 struct ParquetTable<'s> {
     staging: &'s StagingArea<'s>,
-    /// The first file, which says what the columns are.
+    /// The first file, which determines the columns.
     first: String,
-    /// What becomes a field; where a description does not say it, all columns by their names.
+    /// The columns that become fields; without a description, all columns by their names.
     fields: Vec<ColumnField>,
     /// Whether all columns are read.
     is_whole: bool,
@@ -102,7 +103,7 @@ struct ParquetTable<'s> {
 }
 
 impl ParquetTable<'_> {
-    /// Appends a file's rows to those of the files before it, which are so many items, and says how many they are.
+    /// Appends a file's rows after the `items` of earlier files, and returns the number of rows.
     fn append_file(&mut self, path: &Path, items: u64) -> Result<u64, DatasetError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let malformed = |reason: String| DatasetError::Malformed { file: name.clone(), reason };
@@ -143,13 +144,13 @@ impl ParquetTable<'_> {
         Ok(rows)
     }
 
-    /// Where in this file each column is. The first file says which columns there are, unless a description does.
+    /// Returns the index of each column in this file. The first file determines the columns, unless a description does.
     fn locate_columns(&mut self, file: &str, footer: &ParquetFooter) -> Result<Vec<usize>, DatasetError> {
         if self.first.is_empty() {
             file.clone_into(&mut self.first);
             if self.is_whole {
                 let mut names: Vec<_> = footer.leaves.iter().map(|leaf| leaf.name.clone()).collect();
-                // As the arrays of other files: the order of columns in a file does not make another dataset.
+                // Sorted, as for other formats, so that the order of columns in a file does not change the dataset.
                 names.sort();
                 self.fields = names.into_iter().map(ColumnField::from_column_name).collect();
             }
@@ -159,7 +160,7 @@ impl ParquetTable<'_> {
             check_field_names(self.fields.iter().map(|field| field.name.as_str()))?;
         }
         let known: BTreeSet<_> = self.fields.iter().map(ColumnField::column).collect();
-        // Columns that nobody asked for may be anything, in any file.
+        // Columns that are not selected can have any type, in any file.
         if let Some(leaf) = footer.leaves.iter().find(|leaf| self.is_whole && !known.contains(leaf.name.as_str())) {
             let reason = format!("{} has no such column; every file has the same columns", self.first);
             return Err(refused_column_error(file, leaf, reason));
@@ -178,7 +179,7 @@ impl ParquetTable<'_> {
                 DatasetError::Column {
                     file: file.to_owned(),
                     column: field.column().to_owned(),
-                    reason: format!("there is none of this name; there are {known}"),
+                    reason: format!("no column has this name; the columns are {known}"),
                 }
             })?;
             let leaf = &footer.leaves[place];
@@ -200,13 +201,13 @@ impl ParquetTable<'_> {
         Ok(places)
     }
 
-    /// The reason why a column is refused, with what else may be done where all are read.
+    /// Appends to the reason for refusing a column the hint to select columns, if all are read.
     fn with_hint(&self, reason: String) -> String {
         let others = if self.is_whole { ", or name the columns to take in dataset.json" } else { "" };
         format!("{reason}{others}; {SUPPORTED}")
     }
 
-    /// Bytes of all columns so far.
+    /// Returns the bytes of all columns so far.
     fn stored_bytes(&self) -> u64 {
         self.columns.iter().map(|(column, _)| column.bytes()).sum()
     }
@@ -231,15 +232,15 @@ impl ParquetTable<'_> {
     }
 }
 
-/// What a column has beside it: the number of items, and the bytes of the other columns.
+/// The number of items, and the bytes of the other columns, which count towards the same limits.
 struct OtherColumns {
     items: u64,
     held: u64,
 }
 
-/// Refuses a file with which the dataset would have more items than any has.
+/// Refuses a file with which the dataset would exceed the maximum number of items.
 fn check_items(file: &str, before: u64, footer: &ParquetFooter) -> Result<(), DatasetError> {
-    // The footer's reader has added the rows up without an overflow.
+    // The footer's parser has checked that the sum does not overflow.
     let rows: u64 = footer.groups.iter().map(|group| group.rows).sum();
     match before.checked_add(rows).is_some_and(|items| items <= DATASET_ITEMS_MAX) {
         true => Ok(()),
@@ -251,7 +252,8 @@ fn refused_column_error(file: &str, leaf: &LeafColumn, reason: String) -> Datase
     DatasetError::Column { file: file.to_owned(), column: leaf.name.clone(), reason }
 }
 
-/// Bytes of a value in a column; of a text those of its length, for its own are counted as they are read.
+/// Returns the bytes of a value in a column. For texts, the bytes of the stored length only; their content is counted
+/// while it is read.
 fn value_bytes(kind: ValueKind) -> usize {
     match kind {
         ValueKind::Number(dtype) => dtype.bytes(),
@@ -260,7 +262,7 @@ fn value_bytes(kind: ValueKind) -> usize {
     }
 }
 
-/// The column as it is stored.
+/// Returns the column in its stored form.
 fn finish_column(
     staging: &StagingArea<'_>,
     file: &str,
@@ -296,7 +298,7 @@ fn finish_column(
     Ok(DraftColumn { name: array.name, item: array.item, classes: field.classes.clone(), data: array.data })
 }
 
-/// Every text stretched to the longest, with zeros after it.
+/// Pads every text with zeros to the length of the longest.
 fn pad_texts(
     staging: &StagingArea<'_>,
     file: &str,

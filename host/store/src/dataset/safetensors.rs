@@ -1,7 +1,7 @@
-//! `.safetensors` files: each tensor is a field, with items along its first axis.
+//! Imports `.safetensors` files: each tensor is a field, with items along its first axis.
 //!
-//! Several files are parts by their names; tensors of an only one are told apart as the arrays of an `.npz` file are.
-//! Headers are read by the reader of weights, which is strict.
+//! Several files are splits by their names. The tensors of a single file are split by their names, as the arrays of an
+//! `.npz` file are. Headers are parsed by the strict parser of weights.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::error::DatasetError;
 use crate::limits::DATASET_HEADER_BYTES_MAX;
 use crate::models::weights::header;
 
-/// Whether the folder has such files.
+/// Returns whether the folder contains such files.
 pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
     Ok(!list_files(folder, "safetensors")?.is_empty())
 }
@@ -36,7 +36,7 @@ pub(super) fn read(
     )
 }
 
-/// Reads a file's tensors one after the other, as they lie in it. All arrays of the dataset so far take `held` bytes.
+/// Reads a file's tensors in the order of their bytes. The dataset's arrays so far take `held` bytes.
 pub(super) fn read_file(
     staging: &StagingArea<'_>,
     path: &Path,
@@ -56,7 +56,7 @@ pub(super) fn read_file(
     if text.len() < length {
         return Err(malformed(header::truncated_header_message(length, text.len())));
     }
-    // How many bytes follow is known when they are read: the file may be compressed.
+    // The size of the data is known only after reading it, because the file can be compressed.
     let entries = header::tensors(&text, usize::MAX).map_err(malformed)?;
     let mut arrays = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -81,7 +81,7 @@ pub(super) fn read_file(
     }
 }
 
-/// The items of a tensor, and the descriptor of one.
+/// Returns the number of items of a tensor, and the descriptor of one item.
 fn item_layout(file: &str, entry: &header::TensorEntry) -> Result<(u64, Descriptor), DatasetError> {
     let dims: Vec<u64> = entry.descriptor.shape.dims().iter().map(|dim| *dim as u64).collect();
     arrays::item_layout(&format!("{file}/{}", entry.name), entry.descriptor.dtype, &dims)

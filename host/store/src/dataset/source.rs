@@ -1,4 +1,4 @@
-//! A file of the user's, plain or compressed, read with an eye on where we are.
+//! Reads source files, plain or compressed, and tracks the position for errors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,21 +12,22 @@ use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_BYTES_MAX, DATASET_NAMES_MAX, INGEST_BUFFER_BYTES_MAX};
 use crate::regular_file;
 
-/// The file of this name, plain or compressed.
+/// Returns the path of the file with this name, plain or compressed, or `None`.
 pub(super) fn find_file(folder: &Path, name: &str) -> Option<PathBuf> {
     let candidates = [folder.join(name), folder.join(format!("{name}.gz"))];
     candidates.into_iter().find(|path| path.is_file())
 }
 
-/// The folder's files `NAME.ending`, plain or compressed, by `NAME`, in order.
+/// Returns the folder's files `NAME.ending`, plain or compressed, by `NAME`, in order.
 ///
-/// What cannot be listed is an error: a dataset without one of its files would be another dataset. Errors: `Store`;
-/// `Malformed` for a file that is there plain and compressed; `TooLarge`.
+/// # Errors
+/// Returns `Store` if an entry cannot be listed, because a dataset without one of its files would be another dataset;
+/// `Malformed` if a file exists both plain and compressed; `TooLarge`.
 pub(super) fn list_files(folder: &Path, ending: &str) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
     list_files_up_to(folder, ending, DATASET_NAMES_MAX)
 }
 
-/// As [`list_files`], where so many may be there.
+/// Returns the same as [`list_files`], with another maximum number of files.
 pub(super) fn list_files_up_to(
     folder: &Path,
     ending: &str,
@@ -44,7 +45,7 @@ pub(super) fn list_files_up_to(
             continue;
         }
         if name.to_str().is_none() {
-            return Err(malformed(&shown, "its name is no UTF-8".to_owned()));
+            return Err(malformed(&shown, "its name is not valid UTF-8".to_owned()));
         }
         if named.insert(stem.to_owned(), path).is_some() {
             let plain = format!("{stem}.{ending}");
@@ -58,13 +59,13 @@ pub(super) fn list_files_up_to(
     Ok(named)
 }
 
-/// `NAME` of a file `NAME.ending` or `NAME.ending.gz`.
+/// Returns `NAME` of a file `NAME.ending` or `NAME.ending.gz`.
 fn stem<'a>(name: &'a str, ending: &str) -> Option<&'a str> {
     let plain = name.strip_suffix(".gz").unwrap_or(name);
     plain.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty())
 }
 
-/// An open file, or one inside an archive: decompressed, and with the number of bytes read so far.
+/// An open file or archive entry: decompressed, with the number of bytes read so far.
 pub(super) struct SourceReader<'a> {
     /// Its name, for messages.
     pub(super) name: String,
@@ -73,12 +74,12 @@ pub(super) struct SourceReader<'a> {
 }
 
 impl<'a> SourceReader<'a> {
-    /// What a reader gives.
+    /// Wraps a reader.
     pub(super) fn new(name: String, reader: impl Read + 'a) -> SourceReader<'a> {
         SourceReader { name, reader: Box::new(reader), offset: 0 }
     }
 
-    /// Opens a file; one that is called `.gz` is decompressed.
+    /// Opens a file; one whose name ends in `.gz` is decompressed.
     pub(super) fn open(path: &Path) -> Result<SourceReader<'static>, DatasetError> {
         let file = BufReader::new(regular_file::open(path).map_err(StoreError::io(path))?);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -87,7 +88,7 @@ impl<'a> SourceReader<'a> {
         Ok(SourceReader { name, reader, offset: 0 })
     }
 
-    /// The next `bytes` bytes, of `total` that the file must have.
+    /// Returns the next `bytes` bytes. `total` is the required size of the file, for errors.
     pub(super) fn take_bytes(&mut self, bytes: u64, total: u64) -> Result<Vec<u8>, DatasetError> {
         let taken = self.take_up_to(bytes)?;
         if taken.len() as u64 == bytes {
@@ -97,17 +98,17 @@ impl<'a> SourceReader<'a> {
         Err(DatasetError::Truncated { file, found, expected: total })
     }
 
-    /// The next `bytes` bytes, or fewer where the file ends before.
+    /// Returns the next `bytes` bytes, or fewer if the file ends before.
     pub(super) fn take_up_to(&mut self, bytes: u64) -> Result<Vec<u8>, DatasetError> {
-        // Grows with what is there, not with what a header claims.
+        // Grows with the data that exists, not with the size that a header states.
         let mut taken = Vec::new();
         let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
         read.map_err(|error| self.read_error(&error))?;
         Ok(taken)
     }
 
-    /// Appends the next `bytes` bytes, of `total` that the file must have, to a column. `change` is given every piece, which
-    /// is a multiple of 8 bytes but for the last, and the number of bytes before it.
+    /// Appends the next `bytes` bytes to a column. `total` is the required size of the file, for errors. `change` is
+    /// called with each piece, which is a multiple of 8 bytes except for the last, and the number of bytes before it.
     pub(super) fn copy_to_column(
         &mut self,
         bytes: u64,
@@ -125,13 +126,13 @@ impl<'a> SourceReader<'a> {
         Ok(())
     }
 
-    /// Goes to the file's end, or as far as a dataset may be long. The number of bytes on the way.
+    /// Skips to the file's end, or to the maximum size of a dataset. Returns the number of bytes skipped.
     pub(super) fn skip_to_end(&mut self) -> Result<u64, DatasetError> {
         let skipped = io::copy(&mut Read::take(&mut *self, DATASET_BYTES_MAX), &mut io::sink());
         skipped.map_err(|error| self.read_error(&error))
     }
 
-    /// Makes sure that the file ends here. A damaged end of a compressed file shows here too.
+    /// Checks that the file ends here. This also detects a damaged end of a compressed file.
     pub(super) fn expect_end(&mut self) -> Result<(), DatasetError> {
         let expected = self.offset;
         match self.read(&mut [0]) {
@@ -141,7 +142,7 @@ impl<'a> SourceReader<'a> {
         }
     }
 
-    /// The error of a read, with the place.
+    /// Returns the error of a read, with the position.
     pub(super) fn read_error(&self, error: &io::Error) -> DatasetError {
         let reason = match error.kind() {
             ErrorKind::UnexpectedEof => "the compressed file ends early".to_owned(),

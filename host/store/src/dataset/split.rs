@@ -1,4 +1,4 @@
-//! Dealing the items of a table to parts by their shares.
+//! Splits the items of a table by shares.
 
 use super::description::SplitAssigner;
 use super::ingest::DraftColumn;
@@ -6,7 +6,7 @@ use super::manifest::SplitRange;
 use super::staging::StagingArea;
 use crate::error::DatasetError;
 
-/// Orders items by the parts that they are dealt to; within a part they stay in order. Returns the parts.
+/// Reorders items by the splits that they are assigned to, in stable order within a split. Returns the splits.
 pub(super) fn reorder_by_split(
     staging: &StagingArea<'_>,
     columns: &mut [DraftColumn],

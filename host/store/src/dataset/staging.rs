@@ -1,9 +1,8 @@
-//! Where the columns of a dataset are written while a folder is taken in: files in a directory, so that memory holds
-//! buffers only, however large the dataset is.
+//! The staging directory of an import: columns are written to files, so that memory holds only buffers, however large
+//! the dataset is.
 //!
-//! Every byte is counted before it is written: against the limits of a dataset, the free space of the disk and what the
-//! caller may store. Files that are read again, such as texts before they are padded, lie in the same directory, which
-//! the caller removes.
+//! Every byte is counted before it is written: against the limits of a dataset, the free disk space and the caller's
+//! quota. Temporary files, such as texts before they are padded, are in the same directory, which the caller removes.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -20,18 +19,18 @@ use crate::limits::{
     INGEST_BUFFERS_BYTES_MAX, INGEST_EXPANSION_MAX, INGEST_EXPANSION_UNCHECKED_BYTES, UPLOAD_PATH_PARTS_MAX,
 };
 
-/// Bytes for which room is asked at first; later for half as much again as was written.
+/// Bytes that are first reserved; later reservations are half of what was written.
 const RESERVED_BYTES_MIN: u64 = 1 << 20;
-/// The most bytes for which room is asked ahead.
+/// Maximum bytes that are reserved ahead.
 const RESERVED_BYTES_MAX: u64 = 1 << 30;
 
-/// Says whether so many bytes more may be stored.
+/// Checks whether a number of bytes can be stored.
 pub(super) type QuotaCheck<'a> = dyn Fn(u64) -> Result<(), StoreError> + 'a;
 
 /// A directory for the columns of one dataset.
 pub(super) struct StagingArea<'a> {
     directory: PathBuf,
-    /// Bytes of the files that are taken in.
+    /// Size in bytes of the imported files.
     source_bytes: u64,
     quota_check: &'a QuotaCheck<'a>,
     files_made: Cell<u64>,
@@ -41,7 +40,7 @@ pub(super) struct StagingArea<'a> {
 }
 
 impl<'a> StagingArea<'a> {
-    /// A staging area in `directory`, which exists, for the files of `folder`.
+    /// Returns a staging area in `directory`, which must exist, for the files of `folder`.
     pub(super) fn new(
         directory: &Path,
         folder: &Path,
@@ -58,13 +57,13 @@ impl<'a> StagingArea<'a> {
         })
     }
 
-    /// Bytes that the columns may have together.
+    /// Returns the limit on the total bytes of the columns.
     pub(super) fn bytes_max(&self) -> u64 {
         let expanded_max = self.source_bytes.saturating_mul(INGEST_EXPANSION_MAX);
         expanded_max.clamp(INGEST_EXPANSION_UNCHECKED_BYTES, DATASET_BYTES_MAX)
     }
 
-    /// Refuses columns of more bytes than a dataset may have, or than its files may expand to.
+    /// Refuses columns larger than a dataset can be, or than its files are allowed to expand to.
     pub(super) fn check_size(&self, what: &str, bytes: Option<u64>) -> Result<u64, DatasetError> {
         let max = self.bytes_max();
         let what = || what.to_owned();
@@ -78,10 +77,10 @@ impl<'a> StagingArea<'a> {
         }
     }
 
-    /// A new empty file. `writers` files are written at the same time: their buffers share one budget.
+    /// Returns a new empty file. `writers` files are written at the same time and share one budget for buffers.
     pub(super) fn writer(&self, writers: usize) -> Result<ColumnWriter<'_>, DatasetError> {
         let files = self.files.get() + 1;
-        // Each field may have a file that is written beside one that is read.
+        // Each field can have one file being written while another is read.
         if files > 2 * DATASET_NAMES_MAX {
             let max = DATASET_NAMES_MAX as u64;
             return Err(DatasetError::TooLarge { what: "the dataset".to_owned(), max, unit: "arrays" });
@@ -108,7 +107,7 @@ impl<'a> StagingArea<'a> {
         self.remove(from)
     }
 
-    /// Removes a file that is not needed any more.
+    /// Removes a file that is no longer needed.
     pub(super) fn remove(&self, data: StagedColumn) -> Result<(), DatasetError> {
         disk::remove_file(&data.path).map_err(StoreError::io(&data.path))?;
         self.files.set(self.files.get().saturating_sub(1));
@@ -117,8 +116,8 @@ impl<'a> StagingArea<'a> {
         Ok(())
     }
 
-    /// Makes the directory a version: columns under their names, then the manifest, each synced. The directory itself is
-    /// for the caller to sync.
+    /// Completes the directory as a version: columns under their names, then the manifest, each synced. The caller
+    /// syncs the directory itself.
     pub(super) fn complete(&self, manifest: &DatasetManifest, draft: &DatasetDraft) -> Result<(), StoreError> {
         for (column, drafted) in manifest.columns.iter().zip(&draft.columns) {
             let path = &drafted.data.path;
@@ -130,7 +129,7 @@ impl<'a> StagingArea<'a> {
         durable::write_new(&path, &manifest.encode()).map_err(StoreError::io(&path))
     }
 
-    /// Counts bytes that are about to be written, asking for room ahead of them.
+    /// Counts bytes before they are written, and reserves space ahead of them.
     fn reserve(&self, bytes: u64) -> Result<(), DatasetError> {
         let written = self.written.get().saturating_add(bytes);
         if written > self.reserved.get() {
@@ -159,12 +158,12 @@ impl<'a> StagingArea<'a> {
     }
 }
 
-/// Bytes of the files in a folder and `depth` folders below. Links are followed, as they are when files are read.
+/// Returns the bytes of the files in a folder and `depth` levels below. Links are followed, as when files are read.
 fn source_bytes(folder: &Path, depth: usize) -> Result<u64, DatasetError> {
     let mut sum = 0u64;
     for entry in folder.read_dir().map_err(StoreError::io(folder))? {
         let path = entry.map_err(StoreError::io(folder))?.path();
-        // A link that leads nowhere has no bytes; whoever needs the file says that it is missing.
+        // A broken link counts as 0; code that needs the file reports it as missing.
         let Ok(data) = fs::metadata(&path) else { continue };
         let bytes = match depth.checked_sub(1) {
             Some(depth) if data.is_dir() => source_bytes(&path, depth)?,
@@ -176,8 +175,8 @@ fn source_bytes(folder: &Path, depth: usize) -> Result<u64, DatasetError> {
     Ok(sum)
 }
 
-/// A column that is being written. Its file is open only while its buffer is written out, so a dataset may have more
-/// columns than a process may have open files.
+/// A writer of a column. Its file is open only while its buffer is flushed, so a dataset can have more columns than a
+/// process can have open files.
 pub(super) struct ColumnWriter<'s> {
     staging: &'s StagingArea<'s>,
     path: PathBuf,
@@ -187,7 +186,7 @@ pub(super) struct ColumnWriter<'s> {
 }
 
 impl ColumnWriter<'_> {
-    /// Bytes so far.
+    /// Returns the bytes so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -233,7 +232,7 @@ impl ColumnWriter<'_> {
         Ok(())
     }
 
-    /// The data, all of it in the file.
+    /// Flushes the buffer and returns the complete data.
     pub(super) fn finish(mut self) -> Result<StagedColumn, DatasetError> {
         self.flush()?;
         Ok(StagedColumn { path: self.path, bytes: self.bytes })
@@ -259,7 +258,7 @@ pub(super) struct StagedColumn {
 }
 
 impl StagedColumn {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -269,17 +268,17 @@ impl StagedColumn {
         disk::open(&self.path).map_err(StoreError::io(&self.path))
     }
 
-    /// Reads it from its beginning.
+    /// Returns a reader from the beginning.
     pub(super) fn reader(&self) -> Result<BufReader<File>, StoreError> {
         Ok(BufReader::with_capacity(INGEST_BUFFER_BYTES_MAX, self.open()?))
     }
 
-    /// Names the file in an error of reading it.
+    /// Adds the file's path to a read error.
     pub(super) fn read_error(&self) -> impl FnOnce(io::Error) -> StoreError + '_ {
         StoreError::io(&self.path)
     }
 
-    /// Maps the file, for reading in another order. Its pages belong to the system's cache.
+    /// Maps the file, for reading in another order. Its pages are in the page cache.
     pub(super) fn map(&self) -> Result<ColumnBytes, StoreError> {
         ColumnBytes::map(&self.open()?).map_err(StoreError::io(&self.path))
     }

@@ -26,7 +26,7 @@ fn gz(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A folder with these files.
+/// Returns a folder with these files.
 fn folder_with_files(files: &[(&str, &[u8])]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -41,7 +41,7 @@ fn datasets() -> (TempDir, DatasetStore) {
     (directory, datasets)
 }
 
-/// Takes in a folder that cannot be: the error's text, and nothing left behind.
+/// Imports an invalid folder, and checks the error's text and that nothing is left behind.
 fn check(files: &[(&str, &[u8])], expected: Expect) {
     let source = folder_with_files(files);
     let (directory, datasets) = datasets();
@@ -52,7 +52,7 @@ fn check(files: &[(&str, &[u8])], expected: Expect) {
     assert!(left.is_empty() || left == [".locks"], "{left:?}");
 }
 
-/// A CSV dataset of the given description of fields and lines.
+/// Imports a CSV dataset with this description of fields and these lines, and checks the error.
 fn check_csv(fields: &str, lines: &[u8], expected: Expect) {
     let json = format!(r#"{{"format":"csv","file":"x.csv","fields":[{fields}]}}"#);
     check(&[("dataset.json", json.as_bytes()), ("x.csv", lines)], expected);
@@ -73,9 +73,9 @@ fn the_digits_dataset_is_ingested() {
     let image = digits.field("image").unwrap();
     assert_eq!(image.item, Descriptor::new(DType::U8, Shape::new([8, 8]).unwrap()));
     assert_eq!(digits.field("label").unwrap().classes.len(), 10);
-    // The file begins 0 0 5 13 9 1 0 0; of 16, that is of 255 as below.
+    // The file begins 0 0 5 13 9 1 0 0, with a maximum of 16; below, the values are scaled to 255.
     assert_eq!(&digits.read("image", &[0]).unwrap()[..8], [0, 0, 80, 207, 143, 16, 0, 0]);
-    // Its labels begin 0 1 2 3 4 5 6 7 8 9; the third of every five is the test's.
+    // Its labels begin 0 1 2 3 4 5 6 7 8 9; the third of every five belongs to the test split.
     assert_eq!(digits.read("label", &[0, 1, 2, 3, 4, 5, 1438, 1439]).unwrap(), [0, 1, 3, 4, 5, 6, 2, 7]);
     let mut classes = [0; 10];
     digits.column("label").unwrap().iter().for_each(|class| classes[usize::from(*class)] += 1);
@@ -107,7 +107,7 @@ fn idx(magic: u32, dims: &[u32], data: &[u8]) -> Vec<u8> {
 const NAMES: [&str; 4] =
     ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte.gz"];
 
-/// Three items for training and one for testing, of 2x2 pixels.
+/// Returns the files of three items for training and one for testing, of 2x2 pixels.
 fn tiny_mnist() -> [Vec<u8>; 4] {
     [
         gz(&idx(0x803, &[3, 2, 2], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])),
@@ -164,7 +164,7 @@ fn broken_idx_files_are_refused_with_the_place() {
     check_idx(
         1,
         labels(&[7, 0, 9, 1]),
-        expect!["train-labels-idx1-ubyte: goes on after byte 11 (decompressed), where it should end"],
+        expect!["train-labels-idx1-ubyte: has data after byte 11 (decompressed), expected its end"],
     );
     check_idx(1, vec![0, 0, 8], expect!["train-labels-idx1-ubyte: ends at byte 3 (decompressed), expected 8 bytes"]);
     check_idx(1, Vec::new(), expect!["train-labels-idx1-ubyte: ends at byte 0 (decompressed), expected 8 bytes"]);
@@ -290,7 +290,7 @@ fn invalid_descriptions_are_refused() {
     check_csv(
         &field("x", r#""columns":[3,3],"dtype":"uint8""#),
         b"",
-        expect!["dataset.json: field x: columns [3, 3] are none; give [first, last + 1]"],
+        expect!["dataset.json: field x: columns [3, 3] are empty or reversed; expected [first, last + 1]"],
     );
     check_csv(
         &field("x", r#""columns":[0,1],"dtype":"float64""#),

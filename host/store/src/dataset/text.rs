@@ -1,4 +1,4 @@
-//! Text files: a line for each item.
+//! Imports text files: one line per item.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -14,20 +14,20 @@ use super::upload::is_relative_file_path;
 use crate::error::DatasetError;
 use crate::limits::{INGEST_BUFFER_BYTES_MAX, TEXT_LINE_BYTES_MAX};
 
-/// The field of a folder that has no description.
+/// The field of a folder without a description.
 const DEFAULT_FIELD: &str = "text";
-/// The part that a folder's only file is.
+/// The split of a folder's only file.
 const DEFAULT_SPLIT: &str = "train";
 
-/// For each part, the file of each field.
+/// For each split, the file of each field.
 type TextFilesBySplit = Vec<(String, BTreeMap<String, PathBuf>)>;
 
-/// Whether the folder has text files.
+/// Returns whether the folder contains text files.
 pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
     Ok(!list_text_files(folder)?.is_empty())
 }
 
-/// Reads a folder without a description: a field `text`, and a part for each file. An only file is the part `train`.
+/// Reads a folder without a description: a field `text`, and a split per file. A single file is the split `train`.
 pub(super) fn read(staging: &StagingArea<'_>, folder: &Path) -> Result<DatasetDraft, DatasetError> {
     let files = list_text_files(folder)?;
     let part = |name: &str| if files.len() == 1 { DEFAULT_SPLIT.to_owned() } else { name.to_owned() };
@@ -36,7 +36,7 @@ pub(super) fn read(staging: &StagingArea<'_>, folder: &Path) -> Result<DatasetDr
     build_columns(staging, &parts.collect(), String::new())
 }
 
-/// Reads the files that a description names: `uint8[longest line]` for each field, with zeros after the text.
+/// Reads the files that a description names: `uint8[longest line]` per field, padded with zeros.
 pub(super) fn read_described(
     staging: &StagingArea<'_>,
     folder: &Path,
@@ -68,16 +68,16 @@ pub(super) fn read_described(
     build_columns(staging, &parts, text.description.clone())
 }
 
-/// The folder's text files by the names that parts get from them, in order.
+/// Returns the folder's text files by split name, in order.
 fn list_text_files(folder: &Path) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
     list_files(folder, "txt")
 }
 
-/// What the lines of a field need: each takes as much as the longest of all.
+/// The size that the lines of a field need: each is padded to the longest.
 #[derive(Default)]
 struct TextFieldExtent {
     count: u64,
-    /// Bytes of the longest line, where it stands, and the file.
+    /// Bytes of the longest line; its position and file follow.
     longest: usize,
     line: u64,
     file: String,
@@ -92,13 +92,14 @@ impl TextFieldExtent {
         self.count.checked_mul(self.width())
     }
 
-    /// The longest line, for messages.
+    /// Returns the position of the longest line, for messages.
     fn longest_line_location(&self) -> String {
         format!("{}: line {}, stretching all lines to it,", self.file, self.line)
     }
 }
 
-/// The lines of all files as columns. Every file is read twice: for the longest line, and for the lines.
+/// Returns the lines of all files as columns. Every file is read twice: to find the longest line, and to copy the
+/// lines.
 fn build_columns(
     staging: &StagingArea<'_>,
     parts: &TextFilesBySplit,
@@ -129,8 +130,8 @@ fn build_columns(
     Ok(DatasetDraft { columns, splits, items, description })
 }
 
-/// Adds the lines of a file to what its field needs, beside other columns of `others` bytes. Returns the file's name and
-/// how many lines it has.
+/// Adds the lines of a file to the field's extent, next to other columns of `others` bytes. Returns the file's name and
+/// its number of lines.
 fn measure_file(
     staging: &StagingArea<'_>,
     path: &Path,
@@ -157,7 +158,7 @@ fn measure_file(
     Ok((lines.source.name, count))
 }
 
-/// Every line stretched to the longest.
+/// Returns a column with every line padded to the longest.
 fn build_column<'a>(
     staging: &StagingArea<'_>,
     name: &str,
@@ -189,24 +190,24 @@ fn build_column<'a>(
     Ok(DraftColumn { name: name.to_owned(), item, classes: Vec::new(), data })
 }
 
-/// The lines of a file.
+/// A reader of a file's lines.
 struct TextLineReader {
     source: SourceReader<'static>,
-    /// Bytes that were read, from `at` on not looked at.
+    /// Bytes read; those from `at` on are not processed yet.
     buffer: Vec<u8>,
     at: usize,
     is_at_end: bool,
-    /// Lines before the next one.
+    /// Number of lines before the next one.
     count: u64,
 }
 
-/// A line, after some that are empty.
+/// A line, preceded by empty lines.
 struct TextLine<'a> {
-    /// Empty lines before it.
+    /// Number of empty lines before it.
     empty: u64,
-    /// Its number, from 1.
+    /// Its line number, from 1.
     number: u64,
-    /// Without its end.
+    /// The text without the line end.
     text: &'a [u8],
 }
 
@@ -216,14 +217,14 @@ impl TextLineReader {
         Ok(TextLineReader { source, buffer: Vec::new(), at: 0, is_at_end: false, count: 0 })
     }
 
-    /// The next line, or `None` at the end of the file.
+    /// Returns the next line, or `None` at the end of the file.
     fn next(&mut self) -> Result<Option<TextLine<'_>>, DatasetError> {
         self.fill_buffer()?;
         let rest = &self.buffer[self.at..];
         if rest.is_empty() {
             return Ok(None);
         }
-        // Runs of empty lines cost nothing else to send, and so they are counted and not gone through.
+        // Runs of empty lines cost almost nothing to send, so they are counted at once and not one by one.
         let run = rest.iter().take_while(|byte| **byte == b'\n').count();
         if run > 1 {
             self.at += run;
@@ -238,9 +239,9 @@ impl TextLineReader {
         Ok(Some(TextLine { empty: 0, number: self.count, text }))
     }
 
-    /// Reads on where less than a line may be in the buffer.
+    /// Reads more unless the buffer certainly holds a whole line.
     fn fill_buffer(&mut self) -> Result<(), DatasetError> {
-        // One byte more than a line may have, its end besides.
+        // One byte more than the maximum line, plus its line end.
         const LINE: usize = TEXT_LINE_BYTES_MAX + 3;
         if self.buffer.len() - self.at >= LINE || self.is_at_end {
             return Ok(());
@@ -255,7 +256,7 @@ impl TextLineReader {
     }
 }
 
-/// A line without its end, if it can be an item.
+/// Returns a line without its end if it is valid as an item.
 fn check_line<'a>(file: &str, number: u64, line: &'a [u8]) -> Result<&'a [u8], DatasetError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -264,7 +265,7 @@ fn check_line<'a>(file: &str, number: u64, line: &'a [u8]) -> Result<&'a [u8], D
         return Err(bad(format!("more than {TEXT_LINE_BYTES_MAX} bytes; break it into several lines")));
     }
     if let Err(error) = std::str::from_utf8(line) {
-        return Err(bad(format!("byte {} of it is no UTF-8", error.valid_up_to())));
+        return Err(bad(format!("byte {} of it is not valid UTF-8", error.valid_up_to())));
     }
     if let Some(at) = line.iter().position(|byte| *byte == 0) {
         return Err(bad(format!("byte {at} of it is 0, which marks the end of a text")));

@@ -1,9 +1,9 @@
-//! Datasets that come in chunks: content-addressed, so an upload that was cut off goes on where it
-//! was, and one that was made before costs nothing.
+//! Uploads of datasets in chunks. Chunks are content-addressed, so an interrupted upload resumes, and repeating an
+//! upload transfers nothing.
 //!
 //! ```text
-//! uploads/<id>/plan.json        what was announced; <id> follows from it
-//! uploads/<id>/chunks/<digest>  what came so far, verified
+//! uploads/<id>/plan.json            the announcement; <id> is derived from it
+//! uploads/<id>/chunks/<digest>      received chunks, verified
 //! ```
 
 use std::collections::HashSet;
@@ -27,10 +27,10 @@ use crate::limits::{
 };
 use crate::{regular_file, storage_usage};
 
-/// Bytes on the disk for each byte of an upload: its chunks, its files, its columns.
+/// Bytes on the disk per uploaded byte: its chunks, its files, its columns.
 const DISK_BYTES_PER_BYTE: u64 = 3;
 
-/// A file to come.
+/// A file to upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UploadFile {
@@ -44,14 +44,14 @@ pub struct UploadFile {
     pub chunks: Vec<Digest>,
 }
 
-/// The answer to [`UploadStore::begin`].
+/// The result of [`UploadStore::begin`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UploadStatus {
-    /// Names the upload from now on.
+    /// Identifies the upload in later calls.
     pub id: Digest,
-    /// Chunks to send, each once. Then commit.
+    /// Chunks to send, without duplicates. Then commit.
     pub missing: Vec<Digest>,
-    /// The version that the same content has already: there is nothing to do.
+    /// The existing version with the same content; nothing needs to be sent.
     pub version: Option<u64>,
 }
 
@@ -62,22 +62,22 @@ struct UploadPlan {
     files: Vec<UploadFile>,
 }
 
-/// Uploads on the way into [`DatasetStore`]. One process at a time: the server.
+/// Uploads to a [`DatasetStore`]. Only one process, the server, may use it at a time.
 #[derive(Debug)]
 pub struct UploadStore {
     dir: PathBuf,
     datasets: DatasetStore,
     free_bytes: fn(&Path) -> io::Result<u64>,
-    /// One dataset is taken in at a time: so memory is bounded, and two commits of one upload do not take each other's files
-    /// away.
+    /// Allows one import at a time. This limits memory, and keeps two commits of one upload from removing each other's
+    /// files.
     ingest_lock: Mutex<()>,
-    /// Who has the turn or waits for it.
+    /// The number of callers that hold or wait for the lock.
     waiting: AtomicUsize,
-    /// The uploads that were asked about last, the newest last, so that a chunk does not cost reading a whole plan.
+    /// The most recently used uploads, newest last, so that storing a chunk does not read a whole plan.
     open_uploads: Mutex<Vec<OpenUpload>>,
 }
 
-/// What is asked of an upload for each of its chunks.
+/// The data needed to store a chunk of an upload.
 #[derive(Clone, Debug)]
 struct OpenUpload {
     id: Digest,
@@ -85,14 +85,14 @@ struct OpenUpload {
     chunks: Arc<[Digest]>,
 }
 
-/// The right to take in a dataset, until it is dropped.
+/// The right to import a dataset, until this is dropped.
 #[derive(Debug)]
 pub struct IngestPermit<'a> {
     _turn: MutexGuard<'a, ()>,
     _place: IngestWaiter<'a>,
 }
 
-/// Counts one who waits for the turn, or has it.
+/// Counts a caller that holds or waits for the permit.
 #[derive(Debug)]
 struct IngestWaiter<'a>(&'a AtomicUsize);
 
@@ -103,7 +103,7 @@ impl Drop for IngestWaiter<'_> {
 }
 
 impl UploadStore {
-    /// Uploads kept under `dir` until they are in `datasets`.
+    /// Returns the store of uploads under `dir`, which are then imported into `datasets`.
     pub fn new(dir: impl Into<PathBuf>, datasets: DatasetStore) -> UploadStore {
         let (turn, waiting, open) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
         UploadStore {
@@ -116,19 +116,19 @@ impl UploadStore {
         }
     }
 
-    /// Another way of asking how many bytes are free: for tests.
+    /// Replaces the function that returns the free disk space in bytes, for tests.
     #[must_use]
     pub fn with_free_bytes(mut self, free_bytes: fn(&Path) -> io::Result<u64>) -> UploadStore {
         self.free_bytes = free_bytes;
         self
     }
 
-    /// Announces an upload, or goes on with one: the same announcement has the same identifier. `room` says whether so
-    /// many bytes may be kept, before any is sent.
+    /// Announces an upload, or resumes one: the same announcement has the same identifier. `room` checks the quota for
+    /// a number of bytes before any is sent.
     ///
     /// # Errors
-    /// `BadName`; `BadPath`; `TooLarge`; `WrongSize` where there are too few or too many chunks;
-    /// `DiskFull`; `Store`, also with what `room` answers.
+    /// Returns `BadName`; `BadPath`; `TooLarge`; `WrongSize` if the number of chunks does not match the size;
+    /// `DiskFull`; `Store`, also for errors of `room`.
     pub fn begin(
         &self,
         name: &str,
@@ -150,7 +150,7 @@ impl UploadStore {
         }
         let dir = self.upload_dir(&id);
         let chunks = dir.join("chunks");
-        // What came already of an upload that goes on has its room.
+        // Chunks already received of a resumed upload take no more space.
         let there = storage_usage::tree_bytes(&chunks)?;
         room(total.saturating_sub(there))?;
         durable::create_directories_below(&self.dir, &chunks).map_err(StoreError::io(&chunks))?;
@@ -161,11 +161,10 @@ impl UploadStore {
         Ok(UploadStatus { id, missing: missing_chunks(&dir, &plan), version: None })
     }
 
-    /// Takes a chunk. Sending it again is fine.
+    /// Stores a chunk. Sending it again succeeds.
     ///
     /// # Errors
-    /// `TooLarge`; `WrongDigest`; `NotFound` where the upload is unknown or has no such chunk;
-    /// `Store`.
+    /// Returns `TooLarge`; `WrongDigest`; `NotFound` if the upload is unknown or has no such chunk; `Store`.
     pub fn put_chunk(&self, id: &Digest, sha256: &Digest, bytes: &[u8]) -> Result<(), DatasetError> {
         if bytes.len() > CHUNK_BYTES_MAX {
             let (what, max) = (format!("chunk {sha256}"), CHUNK_BYTES_MAX as u64);
@@ -181,7 +180,7 @@ impl UploadStore {
         }
         let path = self.upload_dir(id).join("chunks").join(sha256.hex());
         durable::replace(&path, bytes).map_err(|error| match error.kind() {
-            // It was forgotten after it was looked at.
+            // The upload was discarded after it was looked up.
             io::ErrorKind::NotFound => {
                 self.lock_open_uploads().retain(|open| open.id != *id);
                 DatasetError::NotFound { kind: "upload", name: id.hex() }
@@ -190,21 +189,21 @@ impl UploadStore {
         })
     }
 
-    /// The chunks that an upload still needs.
+    /// Returns the missing chunks of an upload.
     ///
     /// # Errors
-    /// `NotFound`; `Store`.
+    /// Returns `NotFound`; `Store`.
     pub fn missing(&self, id: &Digest) -> Result<Vec<Digest>, DatasetError> {
         Ok(missing_chunks(&self.upload_dir(id), &self.read_plan(id)?))
     }
 
-    /// Puts the files together, takes them in, and forgets the upload; also where the files turn
-    /// out to be no dataset. Committing again gives the same version. May take long. `room` says whether so many bytes
-    /// more (the second number) may be stored when the first number of bytes, those of the upload, are gone.
+    /// Assembles the files, imports them, and deletes the upload, also if the files are not a valid dataset. Committing
+    /// again gives the same version. Can take long. `room` checks whether the second number of bytes can be stored once
+    /// the first number, the upload's own bytes, are freed.
     ///
     /// # Errors
-    /// `NotFound`; `ChunksMissing`; `WrongSize`, `WrongDigest` for a file; everything that
-    /// [`DatasetStore::ingest`] finds; `Store`, after which committing again is possible.
+    /// Returns `NotFound`; `ChunksMissing`; `WrongSize` or `WrongDigest` for a file; all errors of
+    /// [`DatasetStore::ingest`]; `Store`, after which committing again is possible.
     pub fn commit(
         &self,
         name: &str,
@@ -233,17 +232,17 @@ impl UploadStore {
             self.datasets.ingest_from(name, &files, Some(*id), now_ms, &|bytes| room(going, bytes))
         });
         match &taken {
-            // The chunks are good; the disk was not. They stay for another try.
+            // The disk failed, not the chunks. They are kept for another commit.
             Err(DatasetError::Store(_) | DatasetError::DiskFull { .. }) => drop(disk::remove_tree(&files)),
             Ok(_) | Err(_) => self.discard(id),
         }
         taken
     }
 
-    /// Waits until nothing else is taken in that takes its turn, and lets nothing else be until the guard is dropped.
+    /// Waits until no other import runs, and blocks further imports until the permit is dropped.
     ///
     /// # Errors
-    /// `Busy` where [`INGESTS_WAITING_MAX`] wait already: each has a thread.
+    /// Returns `Busy` if [`INGESTS_WAITING_MAX`] callers already wait, because each occupies a thread.
     pub fn acquire_ingest_permit(&self) -> Result<IngestPermit<'_>, DatasetError> {
         let place = IngestWaiter(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) > INGESTS_WAITING_MAX {
@@ -252,19 +251,19 @@ impl UploadStore {
         Ok(IngestPermit { _turn: self.ingest_lock.lock().unwrap_or_else(PoisonError::into_inner), _place: place })
     }
 
-    /// Forgets an upload and what came of it.
+    /// Deletes an upload and its chunks.
     pub fn discard(&self, id: &Digest) {
         self.lock_open_uploads().retain(|open| open.id != *id);
-        // The plan goes first: without it the rest is nothing, and `discard_older_than` finds it.
+        // The plan is deleted first: without it the rest is not an upload, and `discard_older_than` removes it.
         let dir = self.upload_dir(id);
         let _ = disk::remove_file(&dir.join("plan.json"));
         let _ = disk::remove_tree(&dir);
     }
 
-    /// Forgets uploads that were announced before a time. Returns how many.
+    /// Deletes uploads that were announced before a time, and returns their number.
     ///
     /// # Errors
-    /// `Store` where the directory cannot be listed.
+    /// Returns `Store` if the directory cannot be listed.
     pub fn discard_older_than(&self, before_ms: UnixMillis) -> Result<usize, DatasetError> {
         let mut swept = 0;
         let listed = match fs::read_dir(&self.dir) {
@@ -294,7 +293,7 @@ impl UploadStore {
         self.open_uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The digests of an upload's chunks, sorted.
+    /// Returns the digests of an upload's chunks, sorted.
     fn upload_chunks(&self, id: &Digest) -> Result<Arc<[Digest]>, DatasetError> {
         {
             let mut open = self.lock_open_uploads();
@@ -308,7 +307,7 @@ impl UploadStore {
         Ok(chunks)
     }
 
-    /// Has an upload at hand, in the place of the one that was asked about least recently.
+    /// Keeps an upload in memory, replacing the least recently used one.
     fn remember_open(&self, id: &Digest, chunks: Arc<[Digest]>) {
         let mut open = self.lock_open_uploads();
         open.retain(|open| open.id != *id);
@@ -327,14 +326,14 @@ impl UploadStore {
             Err(error) => return Err(StoreError::io(&path)(error).into()),
         };
         let plan: Result<UploadPlan, _> = serde_json::from_slice(&text);
-        // A plan that is not the one announced is none: the identifier is its digest.
+        // A plan that does not match the identifier, which is its digest, is ignored.
         let plan = plan.ok().filter(|plan| plan.upload_id() == *id);
         plan.ok_or_else(|| DatasetError::NotFound { kind: "upload", name: id.hex() })
     }
 }
 
 impl UploadPlan {
-    /// The digests of all chunks, sorted, each once.
+    /// Returns the digests of all chunks, sorted, each once.
     fn sorted_chunks(&self) -> Arc<[Digest]> {
         let mut chunks: Vec<Digest> = self.files.iter().flat_map(|file| &file.chunks).copied().collect();
         chunks.sort_unstable();
@@ -365,7 +364,7 @@ fn missing_chunks(dir: &Path, plan: &UploadPlan) -> Vec<Digest> {
     all.filter(|chunk| seen.insert(*chunk) && !chunks.join(chunk.hex()).is_file()).collect()
 }
 
-/// Whether this names a file in a folder, on every system, and nothing outside of it.
+/// Returns whether this is a valid relative path of a file within a folder, on every system.
 pub(crate) fn is_relative_file_path(path: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty() && !part.starts_with('.') && !part.chars().any(|c| c.is_control() || r#"\:*?"<>|"#.contains(c))
@@ -373,7 +372,7 @@ pub(crate) fn is_relative_file_path(path: &str) -> bool {
     path.len() <= UPLOAD_PATH_BYTES_MAX && path.split('/').all(part) && path.split('/').count() <= UPLOAD_PATH_PARTS_MAX
 }
 
-/// Bytes of all files, if they can be files of one folder.
+/// Returns the total bytes of the files, if their paths are consistent within one folder.
 fn check_files(files: &[UploadFile]) -> Result<u64, DatasetError> {
     let too_large = |max, unit| DatasetError::TooLarge { what: "the upload".to_owned(), max, unit };
     if files.len() > UPLOAD_FILES_MAX {
@@ -405,7 +404,7 @@ fn check_files(files: &[UploadFile]) -> Result<u64, DatasetError> {
     Ok(total)
 }
 
-/// Writes the files from their chunks, checking each. What an earlier try left is taken away.
+/// Writes the files from their chunks and verifies each. Leftovers of an earlier attempt are removed.
 fn assemble(chunks: &Path, files: &Path, plan: &UploadPlan) -> Result<(), DatasetError> {
     match disk::remove_tree(files) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -418,7 +417,7 @@ fn assemble(chunks: &Path, files: &Path, plan: &UploadPlan) -> Result<(), Datase
         let path = files.join(&announced.path);
         let parent = path.parent().unwrap_or(files);
         make_directories(parent).map_err(StoreError::io(parent))?;
-        // Nothing is synced here: these files only live until the columns are written.
+        // Not synced: these files only exist until the columns are written.
         let file = disk::create_file(&path, durable::PRIVATE_FILE_MODE).map_err(StoreError::io(&path))?;
         let (mut hasher, mut found) = (Sha256Hasher::new(), 0);
         for chunk in &announced.chunks {
@@ -441,7 +440,7 @@ fn assemble(chunks: &Path, files: &Path, plan: &UploadPlan) -> Result<(), Datase
     Ok(())
 }
 
-/// Makes a directory and its missing parents.
+/// Creates a directory and its missing parents.
 fn make_directories(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

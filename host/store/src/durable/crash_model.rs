@@ -1,7 +1,7 @@
-//! What a disk may hold after the power fails: a model of files, directories and what of them was synced.
+//! A model of the disk contents after a power loss: files, directories, and the synced state of each.
 //!
-//! Only what was synced is sure. A file that was not has any length up to its own, or holds nothing of what was written;
-//! a directory that was not has any of its changes, in order, a rename being one change. This is more than any file system
+//! Only synced data is certain. An unsynced file has any length up to its own, or none of the written bytes. An
+//! unsynced directory has any prefix of its changes, where a rename is one change. This is more than any file system
 //! here does, and what the standard allows (the idea is ALICE's: Pillai and others, OSDI 2014).
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::fault_injection::{LoggedOperation, OperationRecord};
 
 type DirectoryEntries = BTreeMap<OsString, usize>;
-/// Entries that come (a node) and go (none), in one step.
+/// Entries added (with a node) and removed (`None`) in one step.
 type DirectoryChange = Vec<(OsString, Option<usize>)>;
 
 #[derive(Clone, Debug)]
@@ -21,23 +21,23 @@ enum DiskNode {
     Directory { safe: DirectoryEntries, pending: Vec<DirectoryChange> },
 }
 
-/// What the power's failure leaves of what was not synced.
+/// The unsynced data that a power loss destroys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PowerLoss {
-    /// All of it: what a killed process leaves.
+    /// Nothing is lost, as after a killed process.
     Nothing,
-    /// Nothing of it.
+    /// All unsynced data is lost.
     Everything,
-    /// Names, but no bytes: a rename that the disk has, of a file that it has not.
+    /// Bytes are lost, but names are kept: a durable rename of a file without content.
     Bytes,
-    /// Bytes, but no names.
+    /// Names are lost, but bytes are kept.
     Names,
-    /// Whatever these random numbers say, for each change and each file.
+    /// Random, for each change and each file, from this seed.
     Random(u64),
 }
 
 impl PowerLoss {
-    /// Every kind, with some random ones.
+    /// Returns every kind, with some random ones.
     pub(crate) fn kinds(random: u64) -> impl Iterator<Item = PowerLoss> {
         [PowerLoss::Nothing, PowerLoss::Everything, PowerLoss::Bytes, PowerLoss::Names]
             .into_iter()
@@ -45,7 +45,7 @@ impl PowerLoss {
     }
 }
 
-/// A directory and all below, as they are and as the disk has them.
+/// A directory tree: its current state and its durable state.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskModel {
     root: PathBuf,
@@ -53,7 +53,7 @@ pub(crate) struct DiskModel {
 }
 
 impl DiskModel {
-    /// A model of a directory as it is, all of it on the disk.
+    /// Returns a model of a directory as it is, entirely durable.
     pub(crate) fn from_directory(root: &Path) -> DiskModel {
         let mut model = DiskModel { root: root.to_owned(), nodes: Vec::new() };
         model.add_existing(root);
@@ -74,7 +74,7 @@ impl DiskModel {
         node
     }
 
-    /// Does what was done.
+    /// Applies a logged operation.
     pub(crate) fn apply(&mut self, record: &OperationRecord) {
         if !record.done {
             return;
@@ -114,7 +114,7 @@ impl DiskModel {
         }
     }
 
-    /// Writes go to the end of a file; one that is there already is written anew, from its beginning.
+    /// Appends to a file. An existing file is rewritten from its beginning.
     fn write(&mut self, path: &Path, bytes: &[u8]) {
         let node = self.find(path);
         let DiskNode::File { safe, now } = &mut self.nodes[node] else { panic!("{} is a directory", path.display()) };
@@ -138,7 +138,7 @@ impl DiskModel {
         pending.push(change);
     }
 
-    /// The node that has a path now.
+    /// Returns the current node of a path.
     fn find(&self, path: &Path) -> usize {
         let below = path.strip_prefix(&self.root).unwrap();
         below.iter().fold(0, |node, name| {
@@ -147,13 +147,13 @@ impl DiskModel {
         })
     }
 
-    /// A directory's entries now.
+    /// Returns the current entries of a directory.
     fn entries(&self, node: usize) -> DirectoryEntries {
         let DiskNode::Directory { safe, pending } = &self.nodes[node] else { panic!("no directory") };
         apply_changes(safe, pending.iter())
     }
 
-    /// Makes a directory of what the disk holds after the power failed, at `to`, which must not be there.
+    /// Writes the directory as it is on the disk after the power loss to `to`, which must not exist.
     pub(crate) fn write_crash_image(&self, loss: PowerLoss, to: &Path) {
         let mut dice = CrashRandom(match loss {
             PowerLoss::Random(seed) => seed,
@@ -187,7 +187,7 @@ impl DiskModel {
     }
 }
 
-/// Some of the bytes that were written since the file was synced, from the first on, or none.
+/// Returns a prefix of the bytes written since the last sync, or none.
 fn truncate_unsynced(safe: &[u8], now: &[u8], dice: &mut CrashRandom) -> Vec<u8> {
     if safe == now || dice.next_below(4) == 0 {
         return safe.to_vec();
@@ -213,7 +213,7 @@ fn file_name(path: &Path) -> OsString {
     path.file_name().unwrap().to_owned()
 }
 
-/// Random numbers that a seed gives again (SplitMix64: Steele and others, 2014).
+/// A reproducible random number generator (SplitMix64: Steele and others, 2014).
 struct CrashRandom(u64);
 
 impl CrashRandom {

@@ -1,5 +1,5 @@
-//! Something that is done to a directory, tried on every disk that fails: each operation of it in turn, in each way, and
-//! the power after each. Whoever tries says what must hold.
+//! Crash tests of an action on a directory: each disk operation fails in turn, in each way, and the power fails after
+//! each. The test defines what must hold afterwards.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,14 @@ use tempfile::TempDir;
 use super::crash_model::{DiskModel, PowerLoss};
 use super::fault_injection::{DiskFault, FaultPlan, FaultyDisk, LoggedOperation, OperationRecord};
 
-/// What a disk says when it cannot: full, over quota, broken, read-only.
+/// The errors of a failing disk: full, over quota, broken, read-only.
 const ERRORS: [Errno; 4] = [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::ROFS];
 
-/// Random losses tried after each operation, besides the four that are not.
+/// Number of random losses tried after each operation, in addition to the four fixed ones.
 const RANDOM_LOSSES: u64 = 2;
 
-/// A directory for a test, where syncing costs nothing if there is such a place with room for all that run at once.
+/// Returns a directory for a test, in memory if possible, where syncing is free and there is enough space for all tests
+/// at once.
 pub(crate) fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let has_room = super::free_bytes(memory).is_ok_and(|bytes| bytes >= 1 << 30);
@@ -24,13 +25,13 @@ pub(crate) fn scratch() -> TempDir {
     made.unwrap_or_else(|| tempfile::tempdir().unwrap())
 }
 
-/// What is tried.
+/// A crash test.
 pub(crate) struct CrashTest<P, A, C> {
-    /// Makes a directory what it is before; it is empty.
+    /// Prepares the empty directory.
     pub(crate) prepare: P,
-    /// What is done. Doing it again where it was done, or half done, must work too.
+    /// The action. Repeating it must succeed, whether it was completed or interrupted.
     pub(crate) act: A,
-    /// Looks at a directory where it was done (`true`), or may have been, in part.
+    /// Checks a directory in which the action completed (`true`), or possibly ran in part.
     pub(crate) check: C,
 }
 
@@ -41,7 +42,7 @@ where
     C: Fn(&Path, bool),
     E: Display,
 {
-    /// Every trial there is.
+    /// Runs all variants.
     pub(crate) fn run_all(&self) {
         self.fail_each_operation();
         self.lose_power_after_each_operation();
@@ -56,8 +57,9 @@ where
         (directory, root)
     }
 
-    /// The n-th operation fails, for n = 1 until there is none left to fail: once or from then on, done or not or half.
-    /// The error says what the disk said; doing it again, in the same process, works.
+    /// Makes the n-th operation fail, for n = 1, 2, ... until the action needs fewer: once or permanently, not
+    /// executed, half executed or executed. The error must contain the disk's error, and repeating the action in the
+    /// same process must succeed.
     pub(crate) fn fail_each_operation(&self) {
         let ways = [
             (DiskFault::Refused, false),
@@ -67,7 +69,7 @@ where
         ];
         for (number, (fault, for_ever)) in ways.into_iter().enumerate() {
             for at in 1.. {
-                // Each error at each operation would say the same four times.
+                // All four errors at each operation would test the same path four times.
                 let error = ERRORS[(at as usize + number) % ERRORS.len()];
                 let plan = FaultPlan { at, fault, is_permanent: for_ever, error };
                 if !self.run_with_fault(plan) {
@@ -78,14 +80,14 @@ where
         }
     }
 
-    /// Whether the planned operation came.
+    /// Returns whether the planned fault occurred.
     fn run_with_fault(&self, plan: FaultPlan) -> bool {
         let (_directory, root) = self.prepare_directory();
         let disk = FaultyDisk::attach(&root, Some(plan));
         let outcome = (self.act)(&root);
         if let Err(error) = &outcome {
             let (said, expected) = (error.to_string(), std::io::Error::from(plan.error).to_string());
-            assert!(said.contains(&expected), "{plan:?} was told as: {said}");
+            assert!(said.contains(&expected), "{plan:?} was reported as: {said}");
         }
         assert_no_file_is_synced_again(&disk.records());
         let struck = disk.has_fired();
@@ -99,7 +101,7 @@ where
         struck
     }
 
-    /// The power fails after each operation, and the disk keeps of what was not synced all, nothing, or anything.
+    /// Loses power after each operation; of the unsynced data the disk keeps all, nothing, or a random part.
     pub(crate) fn lose_power_after_each_operation(&self) {
         let (directory, root) = self.prepare_directory();
         let mut model = DiskModel::from_directory(&root);
@@ -116,7 +118,7 @@ where
         }
     }
 
-    /// A process is killed before its n-th operation, another does it all again, and then the power fails.
+    /// Kills the process before its n-th operation, repeats the action in another process, and then loses power.
     pub(crate) fn kill_then_lose_power(&self) {
         for at in 1.. {
             let (directory, root) = self.prepare_directory();
@@ -151,7 +153,7 @@ where
     }
 }
 
-/// A file that could not be synced is given up: neither synced again nor given another name.
+/// Checks that a file whose sync failed is discarded: neither synced again nor renamed.
 fn assert_no_file_is_synced_again(records: &[OperationRecord]) {
     for (at, record) in records.iter().enumerate() {
         let LoggedOperation::Sync(file) = &record.operation else { continue };

@@ -1,8 +1,9 @@
-//! The file operations that everything durable is made of, one function each.
+//! Primitive file operations, one function each, on which all durable operations are built.
 //!
-//! All changes of this crate to the file system go through here, but for SQLite's. So there is one seam, at which tests
-//! refuse an operation, cut it short, or write all of them down to rebuild what a power loss could have left: see
-//! `faults` and `crash`, which are there in tests only. In a build each function is the system call and nothing more.
+//! All changes of this crate to the file system go through these functions, except SQLite's. This gives tests one place
+//! at which to refuse an operation, to interrupt it, or to log all operations and reconstruct the states that a power
+//! loss could leave: see `fault_injection` and `crash_model`, which exist only in tests. In a normal build each
+//! function is just the system call.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::regular_file;
 
-/// An operation about to be done.
+/// An operation that is about to run.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "tests read what an operation is of"))]
 pub(crate) enum FileOperation<'a> {
@@ -28,7 +29,7 @@ pub(crate) enum FileOperation<'a> {
     Read(&'a Path),
 }
 
-/// Does an operation, unless a test has it fail.
+/// Runs an operation, unless a test makes it fail.
 fn perform<T>(step: &FileOperation<'_>, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     #[cfg(test)]
     return super::fault_injection::perform(step, act);
@@ -39,22 +40,22 @@ fn perform<T>(step: &FileOperation<'_>, act: impl FnOnce() -> io::Result<T>) -> 
     }
 }
 
-/// Makes a directory, which must not be there.
+/// Creates a directory, which must not exist.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     perform(&FileOperation::MakeDirectory(path), || fs::create_dir(path))
 }
 
-/// Makes a file, which must not be there, with these permissions less the process's mask.
+/// Creates a file, which must not exist, with these permissions less the umask.
 pub(crate) fn create_file(path: &Path, mode: u32) -> io::Result<File> {
     perform(&FileOperation::CreateFile(path), || OpenOptions::new().write(true).create_new(true).mode(mode).open(path))
 }
 
-/// Opens a file to write at its end.
+/// Opens a file for appending.
 pub(crate) fn append(path: &Path) -> io::Result<File> {
     perform(&FileOperation::Read(path), || OpenOptions::new().append(true).open(path))
 }
 
-/// Writes all of `bytes` where the file stands. `path` is the file's.
+/// Writes all of `bytes` at the file's current position. `path` is the file's.
 pub(crate) fn write(mut file: &File, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let step = FileOperation::Write(path, bytes);
     #[cfg(test)]
@@ -65,23 +66,23 @@ pub(crate) fn write(mut file: &File, path: &Path, bytes: &[u8]) -> io::Result<()
     perform(&step, || file.write_all(bytes))
 }
 
-/// Has the disk hold all that was written to the file. Where this fails, what the disk holds is not known, and a second
-/// try would say nothing: the file is to be given up.
+/// Syncs the file. After an error it is unknown what the disk contains, and a second sync would prove nothing, so the
+/// file must be discarded.
 pub(crate) fn sync(file: &File, path: &Path) -> io::Result<()> {
     perform(&FileOperation::Sync(path), || file.sync_all())
 }
 
-/// Has the disk hold a directory's entries.
+/// Syncs a directory's entries.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     perform(&FileOperation::SyncDirectory(path), || File::open(path)?.sync_all())
 }
 
-/// Gives a file or directory another name in the same directory, in the place of what has it.
+/// Renames a file or directory within its directory, replacing an existing target.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     perform(&FileOperation::Rename(from, to), || fs::rename(from, to))
 }
 
-/// Gives a file a second name, which must be free.
+/// Creates a hard link; the new name must be free.
 pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
     perform(&FileOperation::Link(from, to), || fs::hard_link(from, to))
 }
@@ -96,7 +97,7 @@ pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
     perform(&FileOperation::RemoveDirectory(path), || fs::remove_dir(path))
 }
 
-/// Removes a directory and all that is in it. Links are removed, not followed.
+/// Removes a directory and everything in it. Links are removed, not followed.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     for (entry, kind) in list(path)? {
         if kind.is_dir() { remove_tree(&entry)? } else { remove_file(&entry)? }
@@ -104,7 +105,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     remove_directory(path)
 }
 
-/// The paths in a directory, with what each is, in no order.
+/// Returns the paths in a directory with their file types, in no particular order.
 pub(crate) fn list(path: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
     let entry = |entry: io::Result<fs::DirEntry>| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)));
     perform(&FileOperation::List(path), || fs::read_dir(path)?.map(entry).collect())
@@ -115,7 +116,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     perform(&FileOperation::Read(path), || regular_file::open(path))
 }
 
-/// A file's whole content.
+/// Returns a file's whole content.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = open(path)?;
     let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));

@@ -1,6 +1,7 @@
-//! A disk that fails when a test wants it to, and remembers what was done to it.
+//! Fault injection: a disk that fails as a test planned and logs all operations.
 //!
-//! A test lays a [`FaultyDisk`] over a directory; every operation below it goes through there, whichever thread does it.
+//! A test attaches a [`FaultyDisk`] to a directory. It intercepts every operation below that directory, on every
+//! thread.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::FileOperation;
 
-/// An operation that was done, or tried.
+/// An operation that was run or tried.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LoggedOperation {
     MakeDirectory(PathBuf),
@@ -20,44 +21,44 @@ pub(crate) enum LoggedOperation {
     Link(PathBuf, PathBuf),
     RemoveFile(PathBuf),
     RemoveDirectory(PathBuf),
-    /// Listing and opening: they change nothing.
+    /// Listing and opening, which change nothing.
     Look,
 }
 
-/// An operation and what became of it.
+/// An operation and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct OperationRecord {
     pub(crate) operation: LoggedOperation,
-    /// Whether the disk did it.
+    /// Whether the disk executed it.
     pub(crate) done: bool,
-    /// Whether the program was told so.
+    /// Whether the program received a success.
     pub(crate) reported_success: bool,
 }
 
-/// How an operation fails.
+/// The way in which an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DiskFault {
-    /// It is not done.
+    /// It is not executed.
     Refused,
-    /// Half of a write is done; other operations are not.
+    /// Half of a write is executed; other operations are not executed.
     Torn,
-    /// It is done, and an error told all the same.
+    /// It is executed, but an error is returned.
     Unanswered,
 }
 
-/// Which operation fails, and how.
+/// Selects the operation that fails, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaultPlan {
-    /// Counted from 1.
+    /// The number of the operation, from 1.
     pub(crate) at: u64,
     pub(crate) fault: DiskFault,
-    /// Whether all after it are refused too.
+    /// Whether all later operations fail too.
     pub(crate) is_permanent: bool,
-    /// The system's number of the error.
+    /// The error number.
     pub(crate) error: rustix::io::Errno,
 }
 
-/// A directory of which the operations are counted, and fail as planned.
+/// A directory whose operations are counted and fail as planned.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultyDisk(Arc<FaultyDiskInner>);
 
@@ -77,7 +78,7 @@ struct FaultyDiskState {
 static ACTIVE_DISKS: Mutex<Vec<std::sync::Weak<FaultyDiskInner>>> = Mutex::new(Vec::new());
 
 impl FaultyDisk {
-    /// Lays a disk over a directory, until it is dropped. `plan` counts from now on.
+    /// Attaches a disk to a directory until it is dropped. `plan` counts from now on.
     pub(crate) fn attach(root: &Path, plan: Option<FaultPlan>) -> FaultyDisk {
         let state = Mutex::new(FaultyDiskState { plan, ..FaultyDiskState::default() });
         let below = Arc::new(FaultyDiskInner { root: root.to_owned(), state });
@@ -87,18 +88,18 @@ impl FaultyDisk {
         FaultyDisk(below)
     }
 
-    /// Whether the planned operation came.
+    /// Returns whether the planned fault has occurred.
     pub(crate) fn has_fired(&self) -> bool {
         let state = self.state();
         state.plan.is_some_and(|plan| state.calls >= plan.at)
     }
 
-    /// From now on everything works.
+    /// Removes the fault: from now on all operations succeed.
     pub(crate) fn clear_fault(&self) {
         self.state().plan = None;
     }
 
-    /// What was done so far, in order.
+    /// Returns the operations so far, in order.
     pub(crate) fn records(&self) -> Vec<OperationRecord> {
         self.state().records.clone()
     }
@@ -107,7 +108,7 @@ impl FaultyDisk {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The disk over a path, if there is one.
+    /// Returns the disk that covers a path, if any.
     fn find_for(path: &Path) -> Option<FaultyDisk> {
         let disks = ACTIVE_DISKS.lock().unwrap_or_else(PoisonError::into_inner);
         let found = disks.iter().filter_map(std::sync::Weak::upgrade).find(|disk| path.starts_with(&disk.root));
@@ -121,7 +122,7 @@ impl FaultyDisk {
 }
 
 impl FaultyDiskState {
-    /// Counts an operation; says whether it fails.
+    /// Counts an operation and returns its fault, if any.
     fn next_fault(&mut self) -> Option<(DiskFault, io::Error)> {
         self.calls += 1;
         let plan = self.plan?;
@@ -133,7 +134,7 @@ impl FaultyDiskState {
     }
 }
 
-/// Does an operation, or has it fail as planned.
+/// Runs an operation, or makes it fail as planned.
 pub(crate) fn perform<T>(step: &FileOperation<'_>, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let Some(disk) = FaultyDisk::find_for(step.path()) else { return act() };
     let verdict = disk.state().next_fault();
@@ -149,7 +150,7 @@ pub(crate) fn perform<T>(step: &FileOperation<'_>, act: impl FnOnce() -> io::Res
     }
 }
 
-/// How much of a write is done before it fails, if that is planned for it.
+/// Returns how many bytes of a write are executed before it fails, if the plan requires it.
 pub(crate) fn cut_write(step: &FileOperation<'_>) -> Option<(usize, io::Error)> {
     let FileOperation::Write(path, bytes) = step else { return None };
     let disk = FaultyDisk::find_for(path)?;

@@ -1,6 +1,6 @@
-//! What is kept besides checkpoints, on every disk that fails: model versions, datasets, uploads, outputs, notes, and the
-//! removal of a job. See [`super::crash_test`]; what must hold is the same for all: the old or the new, whole, and the new once
-//! it was acknowledged.
+//! Crash tests of everything durable except checkpoints: model versions, datasets, uploads, outputs, notes, and the
+//! removal of a job. See [`super::crash_test`]. The rule is the same for all: the old state or the new, complete, and
+//! the new one once it was acknowledged.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn a_model_version_is_published_whole_or_not_at_all() {
     };
     let check = |root: &Path, done: bool| {
         let found = ModelRegistry::new(root.join("models")).scan().unwrap();
-        // A number may be lost to a cut-off try, and is never given twice; what has one is whole.
+        // An interrupted attempt can use up a number, but no number is used twice, and a numbered version is complete.
         let mut contents = Vec::new();
         for version in &found {
             assert_eq!(version.state, VersionCompleteness::Complete);
@@ -45,7 +45,7 @@ fn a_model_version_is_published_whole_or_not_at_all() {
     };
     let prepare = |root: &Path| publish(root, 1).unwrap();
     CrashTest { prepare, act: |root: &Path| publish(root, 2), check }.run_all();
-    // The first version of a model: its directory and the lock beside it are new, too.
+    // The first version of a model also creates its directory and the lock file beside it.
     let first = |root: &Path, done: bool| {
         let found = ModelRegistry::new(root.join("models")).scan().unwrap();
         assert!(found.iter().all(|version| models::verify(&version.dir).is_ok()));
@@ -149,7 +149,7 @@ fn removing_a_job_directory_is_atomic_and_durable() {
         assert_eq!(std::fs::read_to_string(home.job("other").join("attempt-1.log")).unwrap(), "line\n");
         assert_eq!(crate::outputs::list(&home.job("other")).unwrap().len(), 1);
         assert!(!done || !home.job("j").exists());
-        // It is there with all it had, or it is gone: nobody sees half of it.
+        // The job exists with all its data, or not at all.
         let outputs = crate::outputs::list(&home.job("j")).unwrap().len();
         assert_eq!(home.job("j").exists(), outputs == 1 && home.job("j").join("attempt-1.log").exists());
         if done {

@@ -1,4 +1,4 @@
-//! Failures of datasets: most of them name a place in a user's file.
+//! Errors of datasets. Most of them name a position in a user's file.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use thiserror::Error;
 use super::{FileProblem, StoreError};
 use crate::digest::Digest;
 
-/// Failures of taking in, uploading and reading datasets.
+/// Errors of importing, uploading and reading datasets.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DatasetError {
-    /// The files below failed.
+    /// An error of the files.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A name that cannot be a directory's on every system.
+    /// A name that is not a valid directory name on every system.
     #[error(
         "`{name}` cannot be a name: 1 to 63 lower-case letters, digits, `.`, `_`, `-`, beginning \
          with a letter or digit"
@@ -24,15 +24,15 @@ pub enum DatasetError {
         /// The name.
         name: String,
     },
-    /// No such dataset, version, upload or chunk.
+    /// The dataset, version, upload or chunk does not exist.
     #[error("there is no {kind} {name}")]
     NotFound {
-        /// What was looked for.
+        /// The kind of object that was requested.
         kind: &'static str,
         /// Its name.
         name: String,
     },
-    /// A file of a dataset version is not as written.
+    /// A file of a dataset version is damaged.
     #[error("{}: {problem}", file.display())]
     Damaged {
         /// The file.
@@ -40,7 +40,7 @@ pub enum DatasetError {
         /// What is wrong with it.
         problem: FileProblem,
     },
-    /// A folder in which no known format is found.
+    /// A folder without any known format.
     #[error(
         "{folder}: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or \
          NAME.parquet, one file NAME.csv[.gz], folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files \
@@ -50,34 +50,34 @@ pub enum DatasetError {
     UnknownFormat {
         /// The folder.
         folder: String,
-        /// What is there of formats that are not read; may be empty.
+        /// Files of formats that are not supported; can be empty.
         refused: String,
     },
-    /// A CSV file that does not say by itself what it means.
+    /// A CSV file whose meaning cannot be inferred.
     #[error("{file}: {reason}; a file dataset.json beside it says what it means, for example: {example}")]
     Table {
         /// The file.
         file: String,
-        /// What is not clear.
+        /// The ambiguity.
         reason: String,
-        /// A description of it.
+        /// An example of a description that resolves it.
         example: String,
     },
-    /// dataset.json is wrong.
+    /// An error in dataset.json.
     #[error("dataset.json: {reason}")]
     Description {
-        /// What is wrong, and what is expected.
+        /// The error, and what was expected.
         reason: String,
     },
-    /// A file that the format needs is not there.
+    /// A file that the format requires is missing.
     #[error("{file}: missing, and {needed_by} needs it")]
     MissingFile {
         /// The file.
         file: String,
-        /// Who needs it.
+        /// The file that requires it.
         needed_by: String,
     },
-    /// A file's first bytes are not those of its format.
+    /// The magic number of a file is not that of its format.
     #[error("{file}: byte 0: magic number {found:#010x}, expected {expected:#010x} ({format})")]
     BadMagic {
         /// The file.
@@ -89,7 +89,7 @@ pub enum DatasetError {
         /// The format.
         format: &'static str,
     },
-    /// A file that ends early.
+    /// A file that ends too early.
     #[error("{file}: ends at byte {found} (decompressed), expected {expected} bytes")]
     Truncated {
         /// The file.
@@ -99,8 +99,8 @@ pub enum DatasetError {
         /// Bytes expected.
         expected: u64,
     },
-    /// A file that goes on after its end.
-    #[error("{file}: goes on after byte {expected} (decompressed), where it should end")]
+    /// A file with data after its expected end.
+    #[error("{file}: has data after byte {expected} (decompressed), expected its end")]
     TooLong {
         /// The file.
         file: String,
@@ -112,30 +112,30 @@ pub enum DatasetError {
     Unreadable {
         /// The file.
         file: String,
-        /// Bytes read before it.
+        /// Number of bytes read before the error.
         offset: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A file that is not what its name says, or holds what no dataset can.
+    /// A file whose content does not match its format, or is not valid for a dataset.
     #[error("{file}: {reason}")]
     Malformed {
-        /// The file, and the place in it where there is one.
+        /// The file, with the position in it if there is one.
         file: String,
-        /// What is wrong, and what is expected.
+        /// The error, and what was expected.
         reason: String,
     },
-    /// A column of a table that cannot be a field.
+    /// A column of a table that cannot become a field.
     #[error("{file}: column {column}: {reason}")]
     Column {
         /// The file.
         file: String,
         /// The column.
         column: String,
-        /// What is wrong, where, and what is expected.
+        /// The error, its position, and what was expected.
         reason: String,
     },
-    /// Two files that belong together do not have the same number of items.
+    /// Two files of one dataset have different numbers of items.
     #[error("{file} has {found} items, and {other} has {expected}")]
     CountMismatch {
         /// The second file.
@@ -147,7 +147,7 @@ pub enum DatasetError {
         /// Its items.
         expected: u64,
     },
-    /// Two files that belong together do not have items of the same shape.
+    /// Two files of one dataset have items of different shapes.
     #[error("{file} has items {found}, and {other} has {expected}")]
     ItemMismatch {
         /// The second file.
@@ -159,20 +159,20 @@ pub enum DatasetError {
         /// Its items.
         expected: Box<Descriptor>,
     },
-    /// A class number without a class.
+    /// A label that is not less than the number of classes.
     #[error("{file}: byte {offset} (decompressed): label {label}, and there are {classes} classes")]
     LabelOutOfRange {
         /// The file.
         file: String,
-        /// Where the label stands.
+        /// Position of the label in bytes.
         offset: u64,
         /// The label.
         label: u64,
         /// The number of classes.
         classes: usize,
     },
-    /// A file of records that ends within one.
-    #[error("{file}: {found} bytes (decompressed), which are no whole number of records of {record} bytes")]
+    /// A file of records that ends within a record.
+    #[error("{file}: {found} bytes (decompressed), expected a multiple of the record size, {record} bytes")]
     BadRecords {
         /// The file.
         file: String,
@@ -181,19 +181,19 @@ pub enum DatasetError {
         /// Bytes of a record.
         record: usize,
     },
-    /// A record whose class number has no class.
+    /// A label in a record that is not less than the number of classes.
     #[error("{file}: record {record}: label {label}, and there are {classes} classes")]
     RecordLabel {
         /// The file.
         file: String,
-        /// The record, from 1.
+        /// The record, counted from 1.
         record: u64,
         /// The label.
         label: u8,
         /// The number of classes.
         classes: usize,
     },
-    /// A file of class names that are not as many as the format has classes.
+    /// A file with the wrong number of class names.
     #[error("{file}: {found} class names, expected {expected}, one a line")]
     ClassNames {
         /// The file.
@@ -203,18 +203,18 @@ pub enum DatasetError {
         /// Names expected.
         expected: usize,
     },
-    /// A value of a CSV file that cannot be an element.
+    /// A value of a CSV file that is not valid for its field.
     #[error("{file}:{line}:{column}: `{value}` is not {expected}")]
     BadValue {
         /// The file.
         file: String,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: u64,
-        /// The column, from 1.
+        /// The column, counted from 1.
         column: usize,
         /// The value.
         value: String,
-        /// What it should be.
+        /// What was expected.
         expected: String,
     },
     /// A line of a CSV file with too few or too many columns.
@@ -222,58 +222,58 @@ pub enum DatasetError {
     BadLine {
         /// The file.
         file: String,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: u64,
         /// Its columns.
         found: usize,
-        /// The columns described.
+        /// The number of columns in the description.
         expected: usize,
     },
-    /// A line of a text file that cannot be an item.
+    /// A line of a text file that is not valid as an item.
     #[error("{file}:{line}: {reason}")]
     BadText {
         /// The file.
         file: String,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
-    /// A column made in memory that does not hold the items of its dataset.
+    /// A column in memory whose size does not match the number of items.
     #[error("field {field}: {found} bytes, and {items} items take {expected}")]
     ColumnSize {
         /// The field.
         field: String,
-        /// Bytes given.
+        /// Bytes passed.
         found: u64,
-        /// Bytes needed.
+        /// Bytes required.
         expected: u64,
         /// Items of the dataset.
         items: u64,
     },
-    /// A dataset, line or file over a limit of ours.
+    /// A dataset, line or file over a limit.
     #[error("{what}: more than {max} {unit}")]
     TooLarge {
         /// What is too large.
         what: String,
         /// The limit.
         max: u64,
-        /// Of what.
+        /// The unit of the limit.
         unit: &'static str,
     },
-    /// Columns that would be many times as long as the files that they are in.
+    /// Columns that would expand to many times the size of their source files.
     #[error(
         "{what}: more than {max} bytes, which is {ratio} times the {source_bytes} bytes of the files; send the files \
          uncompressed, and texts in lines of similar length"
     )]
     Expands {
-        /// What would become so large.
+        /// The column or dataset.
         what: String,
-        /// Bytes of the files.
+        /// Total size of the files in bytes.
         source_bytes: u64,
-        /// Bytes that the columns may have.
+        /// The limit on bytes of columns.
         max: u64,
-        /// The limit on the ratio of the two.
+        /// The limit on the ratio of columns to files.
         ratio: u64,
     },
     /// A dataset without items.
@@ -282,17 +282,17 @@ pub enum DatasetError {
         /// The file.
         file: String,
     },
-    /// No such field, or part, or item.
+    /// The field, split or item does not exist.
     #[error("the dataset has no {kind} `{name}`; it has {known}")]
     Unknown {
         /// `field`, `split` or `item`.
         kind: &'static str,
-        /// What was asked for.
+        /// The name that was requested.
         name: String,
-        /// What there is.
+        /// The names that exist.
         known: String,
     },
-    /// A path of an upload that leaves its folder, or that some system cannot have.
+    /// A path in an upload that leaves its folder, or is not valid on every system.
     #[error(
         "`{path}` cannot be a path: relative, parts without `..`, `\\`, control characters or a \
          leading dot, and no file inside another"
@@ -301,56 +301,56 @@ pub enum DatasetError {
         /// The path.
         path: String,
     },
-    /// Bytes of an upload that are not those that were announced.
+    /// Uploaded bytes do not match the announced digest.
     #[error("{what}: SHA-256 {found}, announced as {expected}")]
     WrongDigest {
         /// The chunk or file.
         what: String,
-        /// The digest announced.
+        /// The announced digest.
         expected: Digest,
-        /// The digest of what came.
+        /// The digest of the received bytes.
         found: Digest,
     },
-    /// A file of an upload whose chunks do not add up to its size.
-    #[error("{path}: {found} bytes came, announced as {expected}")]
+    /// The chunks of an uploaded file do not add up to its announced size.
+    #[error("{path}: {found} bytes received, announced as {expected}")]
     WrongSize {
         /// The file.
         path: String,
-        /// Bytes announced.
+        /// Announced bytes.
         expected: u64,
         /// Bytes of its chunks.
         found: u64,
     },
-    /// A commit before all chunks came.
+    /// A commit before all chunks were received.
     #[error("upload {id}: {missing} chunks are missing")]
     ChunksMissing {
         /// The upload.
         id: String,
-        /// Chunks to come.
+        /// Number of missing chunks.
         missing: usize,
     },
-    /// Not enough room.
+    /// Not enough free disk space.
     #[error("the dataset needs {needed} bytes on the disk and {free} are free; delete something first")]
     DiskFull {
-        /// Bytes needed, with those to work in.
+        /// Bytes required, including temporary files.
         needed: u64,
         /// Bytes free.
         free: u64,
     },
-    /// As many wait for their turn as may.
-    #[error("{max} datasets wait to be taken in already; try again when they are")]
+    /// The queue of imports is full.
+    #[error("{max} datasets are already waiting to be imported; try again later")]
     Busy {
         /// The maximum.
         max: usize,
     },
-    /// A type that a dataset cannot have.
+    /// A data type that is not valid for a dataset.
     #[error("field {field}: {dtype} cannot be {what}")]
     BadType {
         /// The field.
         field: String,
         /// Its type.
         dtype: DType,
-        /// What was asked of it.
+        /// The role that was requested.
         what: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! How much a key may ask for: a rate over a short time, a quota over a day or month. Text, as people write it.
+//! Limits on a key's requests: a rate over a short time, and a quota per day or month. Both have a text form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,27 +17,27 @@ pub struct ParseLimitError {
     expected: &'static str,
 }
 
-/// Requests in a second, minute or hour: `100/s`, `600/m`.
+/// A rate of requests per second, minute or hour, such as `100/s` or `600/m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RateLimit {
-    /// How many; at least 1.
+    /// The number of requests, at least 1.
     pub requests: u32,
-    /// In how many seconds: 1, 60 or 3600.
+    /// The period in seconds: 1, 60 or 3600.
     pub seconds: u32,
 }
 
-/// Requests in a calendar day or month of UTC: `10000/d`, `1000000/month`.
+/// A quota of requests per calendar day or month in UTC, such as `10000/d` or `1000000/month`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestQuota {
-    /// How many; at least 1.
+    /// The number of requests, at least 1.
     pub requests: u64,
-    /// In what time.
+    /// The period.
     pub period: QuotaPeriod,
 }
 
-/// What a quota is counted over.
+/// The period of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaPeriod {
     /// From midnight to midnight, UTC.
@@ -47,7 +47,7 @@ pub enum QuotaPeriod {
 }
 
 impl QuotaPeriod {
-    /// When the day or month that holds `now_ms` begins, and when the next does.
+    /// Returns the start of the day or month that contains `now_ms`, and the start of the next.
     pub fn window(self, now_ms: UnixMillis) -> (UnixMillis, UnixMillis) {
         const DAY_MS: u64 = 86_400_000;
         let day = now_ms - now_ms % DAY_MS;
@@ -61,7 +61,7 @@ impl QuotaPeriod {
             let ms = |time: jiff::Zoned| u64::try_from(time.timestamp().as_millisecond()).ok();
             Some((ms(first)?, ms(next)?))
         };
-        // Outside of the calendar, thousands of years away, a month is 30 days.
+        // Outside the range of the calendar, thousands of years away, a month is 30 days.
         month().unwrap_or((day, day.saturating_add(30 * DAY_MS)))
     }
 }

@@ -1,11 +1,11 @@
-//! Scopes: what a key may do.
+//! Scopes: the kinds of actions that a key allows.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of thing that a key may do. To change jobs is to see them too, and `admin` may everything.
+/// A scope. The right to change jobs includes the right to see them, and `admin` includes everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum KeyScope {
     /// Ask models for predictions.
@@ -23,14 +23,14 @@ pub enum KeyScope {
     /// Read the metrics page.
     #[serde(rename = "metrics:read")]
     MetricsRead,
-    /// Everything, keys included.
+    /// Everything, including keys.
     #[serde(rename = "admin")]
     Admin,
 }
 
-/// Text that names no scope.
+/// Text that is not the name of a scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{got}` is no scope; there are {}", KeyScope::names())]
+#[error("`{got}` is not a scope; expected one of {}", KeyScope::names())]
 pub struct ParseScopeError {
     got: String,
 }
@@ -46,7 +46,7 @@ impl KeyScope {
         KeyScope::Admin,
     ];
 
-    /// Its name: `models:write`.
+    /// Returns its name, such as `models:write`.
     pub fn name(self) -> &'static str {
         match self {
             KeyScope::Predict => "predict",
@@ -58,12 +58,12 @@ impl KeyScope {
         }
     }
 
-    /// Whether who has this scope may do what `wanted` is for.
+    /// Returns whether a key with this scope has the rights of `wanted`.
     pub fn includes(self, wanted: KeyScope) -> bool {
         self == wanted || self == KeyScope::Admin || (self == KeyScope::JobsWrite && wanted == KeyScope::JobsRead)
     }
 
-    /// All names, for people.
+    /// Returns all names, for messages.
     pub(crate) fn names() -> String {
         KeyScope::ALL.map(KeyScope::name).join(", ")
     }

@@ -1,4 +1,4 @@
-//! What keys used of their quotas, written now and then: an account that may be a little old, not a ledger.
+//! Usage of keys' quotas, saved now and then. It can be slightly outdated: it is an estimate, not a ledger.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,31 +10,32 @@ use crate::clock::UnixMillis;
 use crate::durable;
 use crate::error::StoreError;
 
-/// What one key used.
+/// The usage of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyUsage {
-    /// When the day or month began that is counted.
+    /// The start of the current day or month.
     pub since_ms: UnixMillis,
-    /// Requests since then.
+    /// The number of requests since then.
     pub requests: u64,
 }
 
-/// The file of what keys used, by the keys' identifiers.
+/// The file of all keys' usage, by key identifier.
 #[derive(Clone, Debug)]
 pub struct KeyUsageFile {
     path: PathBuf,
 }
 
 impl KeyUsageFile {
-    /// The file at `path`, which need not exist: then nothing was used.
+    /// Returns the store of the file at `path`. A missing file means no usage.
     pub fn new(path: impl Into<PathBuf>) -> KeyUsageFile {
         KeyUsageFile { path: path.into() }
     }
 
-    /// What it says. One that cannot be understood says that nothing was used, for it is written anew at any time.
+    /// Returns the content of the file. A file that cannot be parsed counts as no usage, because it is rewritten at any
+    /// time.
     ///
     /// # Errors
-    /// `Io`.
+    /// Returns `Io`.
     pub fn read(&self) -> Result<BTreeMap<String, KeyUsage>, StoreError> {
         match crate::regular_file::read(&self.path, crate::limits::MANIFEST_BYTES_MAX) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
@@ -43,10 +44,10 @@ impl KeyUsageFile {
         }
     }
 
-    /// Replaces what it says.
+    /// Replaces the content of the file.
     ///
     /// # Errors
-    /// `Io`.
+    /// Returns `Io`.
     pub fn write(&self, used: &BTreeMap<String, KeyUsage>) -> Result<(), StoreError> {
         let text = serde_json::to_string(used).expect("numbers under text are JSON");
         durable::replace(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))

@@ -1,4 +1,4 @@
-//! Removing versions, and models with all that they have.
+//! Removes versions, and models with all their files.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use super::ModelRegistry;
 use crate::error::ModelError;
 
 impl ModelRegistry {
-    /// Removes a version and returns the bytes that it had. Its number is not used again, and what has files of it open goes on
-    /// reading them.
+    /// Removes a version and returns its size in bytes. Its number is not reused, and processes that have its files
+    /// open can still read them.
     ///
     /// # Errors
-    /// `BadName`; `NotFound`; `Store`.
+    /// Returns `BadName`; `NotFound`; `Store`.
     pub fn remove(&self, model: &str, version: u64) -> Result<u64, ModelError> {
         let dir = self.version_dir(model, version)?;
         let bytes = file_bytes(&dir);
@@ -21,19 +21,19 @@ impl ModelRegistry {
         }
     }
 
-    /// Removes a model: its versions, oldest first, then its settings and whatever else lies in its directory. Returns the
-    /// versions and the bytes that they had. Cut off in between, it can be called again.
+    /// Removes a model: its versions, oldest first, then its settings and all other files in its directory. Returns the
+    /// versions and their size in bytes. Calling it again completes an interrupted removal.
     ///
     /// # Errors
-    /// `BadName`; `Store`.
+    /// Returns `BadName`; `Store`.
     pub fn remove_model(&self, model: &str) -> Result<(Vec<u64>, u64), ModelError> {
-        // Also the check of the name.
+        // This also checks the name.
         self.version_dir(model, 1)?;
         let (mut removed, mut bytes) = (Vec::new(), 0);
         for version in self.versions.versions(model)? {
             match self.remove(model, version) {
                 Ok(freed) => bytes += freed,
-                // Somebody else was faster.
+                // Another process removed it first.
                 Err(ModelError::NotFound { .. }) => continue,
                 Err(error) => return Err(error),
             }
@@ -44,7 +44,7 @@ impl ModelRegistry {
     }
 }
 
-/// The bytes of the files in a directory; what cannot be looked at counts as empty.
+/// Returns the size in bytes of the files in a directory; entries that cannot be read count as 0.
 fn file_bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).filter(|it| it.is_file()).map(|it| it.len()).sum()

@@ -73,7 +73,7 @@ fn publishing_again_makes_a_version_only_if_something_changed() {
     assert_eq!(publish(&ModelPublication { source_job: "J2", ..first.clone() }), 5);
     assert_eq!(publish(&first), 1);
     assert_eq!(publish(&ModelPublication { model: "other", ..first.clone() }), 1);
-    // A damaged version is not "the same": publishing again makes a good one.
+    // Publishing again over a damaged version creates a valid one.
     std::fs::write(models.version_dir("net", 1).unwrap().join(WEIGHTS_FILE), "x").unwrap();
     assert_eq!(publish(&first), 6);
 }
@@ -114,7 +114,7 @@ fn weights_that_safetensors_cannot_hold_are_refused() {
     }
 }
 
-/// Every state of a copy that is under way, and every kind of damage, has a reason.
+/// Every stage of a copy in progress, and every kind of damage, gives a reason.
 #[test]
 fn a_half_copied_version_is_incomplete_with_a_reason() {
     let (directory, models) = models();
@@ -179,7 +179,7 @@ fn verification_detects_damage_of_unchanged_size() {
     verify(&dir).unwrap();
 }
 
-/// Files whose digests are right and whose headers are not: a manifest made by somebody else.
+/// Files with correct digests and invalid headers, as another program could write them.
 #[test]
 fn hostile_weights_are_refused() {
     let header = |json: &str, data: usize| {

@@ -1,4 +1,4 @@
-//! Weights as safetensors files.
+//! Encodes and decodes weights as safetensors files.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub(crate) mod header;
 #[cfg(test)]
 mod tests;
 
-/// The file's bytes. The same variables give the same bytes.
+/// Encodes the variables. The same variables give the same bytes.
 pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError> {
     let refuse = |name: &str, reason: String| ModelError::Weights { reason: format!("variable {name}: {reason}") };
     if let Some(pair) = variables.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -23,7 +23,7 @@ pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError
     let mut views = Vec::with_capacity(variables.len());
     for variable in variables {
         if variable.name == "__metadata__" {
-            return Err(refuse(&variable.name, "the format keeps this name for itself".to_owned()));
+            return Err(refuse(&variable.name, "the format reserves this name".to_owned()));
         }
         let dims = variable.descriptor.shape.dims().to_vec();
         let view = TensorView::new(safetensors_dtype(variable.descriptor.dtype), dims, &variable.bytes)
@@ -33,7 +33,7 @@ pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError
     serialize(views, None).map_err(|error| ModelError::Weights { reason: error.to_string() })
 }
 
-/// The variables of a file, sorted by name, sharing its bytes; or what is wrong with it.
+/// Decodes the variables of a file, sorted by name and sharing its bytes, or returns the error.
 pub(super) fn decode(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVariable>, String> {
     let entries = header::read_tensors(file)?;
     let statistics: HashSet<&str> = statistics.iter().map(String::as_str).collect();
@@ -51,7 +51,7 @@ pub(super) fn decode(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVar
     Ok(variables)
 }
 
-/// The format's name of a data type.
+/// Returns the format's name of a data type.
 pub(crate) fn safetensors_dtype(dtype: DType) -> Dtype {
     match dtype {
         DType::F32 => Dtype::F32,

@@ -1,12 +1,12 @@
-//! Objects as files of this machine.
+//! Object storage in local files.
 //!
-//! An object is written under a name that no object has, synced, and given its own name; then its directory is synced,
-//! and every directory on the way to it that this process has not synced before: another may have died after it made one.
-//! What could not be synced is given up and never synced again: a second try may succeed without the bytes.
+//! An object is written under a temporary name, synced, and renamed; then its directory is synced, and every parent
+//! directory that this process has not synced before, because another process may have died after creating one. A file
+//! whose sync failed is discarded and never synced again: a second sync can succeed without the bytes.
 //!
-//! Not the local store of the crate `object_store`, for three reasons: it leaves an object in place of which it could not
-//! sync the directory; it trusts directories that are there already; and it has no seam at which a test can fail the n-th
-//! system call.
+//! The local store of the crate `object_store` is not used, for three reasons: it leaves an object in place after
+//! syncing its directory failed; it trusts existing directories; and it has no place where a test can make the n-th
+//! system call fail.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -38,12 +38,12 @@ pub(crate) struct LocalObjectStore(Arc<LocalObjectStoreInner>);
 #[derive(Debug)]
 struct LocalObjectStoreInner {
     root: PathBuf,
-    /// Directories that this process knows to be on the disk, with all those on the way to them.
+    /// Directories that this process knows to be durable, including all their parents.
     synced: Mutex<HashSet<PathBuf>>,
 }
 
 impl LocalObjectStore {
-    /// The objects under `root`, which must be a directory.
+    /// Opens the store under `root`, which must be a directory.
     pub(crate) fn new(root: &FsPath) -> io::Result<LocalObjectStore> {
         let root = std::path::absolute(root)?;
         if !root.is_dir() {
@@ -52,7 +52,7 @@ impl LocalObjectStore {
         Ok(LocalObjectStore(Arc::new(LocalObjectStoreInner { root, synced: Mutex::default() })))
     }
 
-    /// Takes away what puts that were killed half-way left in a folder and below. Puts that are under way there fail.
+    /// Removes leftovers of killed puts in a folder and below. Puts in progress there fail.
     pub(super) fn sweep(&self, folder: &str) -> io::Result<()> {
         let mut left = vec![self.0.root.join(folder)];
         while let Some(directory) = left.pop() {
@@ -67,7 +67,7 @@ impl LocalObjectStore {
         Ok(())
     }
 
-    /// Makes an object that is there already durable, with the folders on the way to it.
+    /// Makes an existing object durable, with its parent folders.
     pub(super) async fn sync(&self, name: &str) -> io::Result<()> {
         let (inner, mut path) = (Arc::clone(&self.0), self.0.root.join(name));
         let sync = move || {
@@ -80,12 +80,12 @@ impl LocalObjectStore {
         run_blocking_io(sync).await
     }
 
-    /// Has the disk hold what was deleted directly in a folder. One that is not there holds nothing.
+    /// Makes earlier deletions directly in a folder durable. Does nothing if the folder does not exist.
     pub(super) fn sync_folder(&self, folder: &str) -> io::Result<()> {
         ignore_not_found(disk::sync_directory(&self.0.root.join(folder)))
     }
 
-    /// Removes a folder and all objects in it, in one durable step as others see it.
+    /// Removes a folder and all objects in it. For other processes it vanishes in one durable step.
     pub(super) async fn delete_folder(&self, folder: &str) -> io::Result<()> {
         let path = self.0.root.join(folder);
         self.0.lock_synced().retain(|known| !known.starts_with(&path));
@@ -97,7 +97,7 @@ impl LocalObjectStore {
         let file = disk::open(&self.0.root.join(name))?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::NotFound.into()),
-            // Where there are no locks, who reads slowly finds an error, not another's bytes.
+            // On a file system without locks, a slow reader can find an error, but never another object's bytes.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         // It may have been deleted between being opened and being locked.
@@ -107,7 +107,7 @@ impl LocalObjectStore {
         Ok(ObjectPin { _file: Some(file) })
     }
 
-    /// Deletes an object that nobody has pinned; says whether it is gone.
+    /// Deletes an object unless it is pinned, and returns whether it is gone.
     pub(super) fn delete_unless_pinned(&self, name: &str) -> io::Result<bool> {
         let path = self.0.root.join(name);
         let file = disk::open(&path);
@@ -118,15 +118,15 @@ impl LocalObjectStore {
     }
 }
 
-/// Keeps an object there for as long as it lives.
+/// Keeps an object from being deleted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ObjectPin {
-    /// Locked; none in a store without locks.
+    /// The locked file; `None` in a store without locks.
     _file: Option<File>,
 }
 
 impl ObjectPin {
-    /// Keeps nothing.
+    /// Returns a pin without effect.
     pub(super) fn none() -> ObjectPin {
         ObjectPin { _file: None }
     }
@@ -141,7 +141,7 @@ impl LocalObjectStoreInner {
         self.synced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes sure that a directory is there and on the disk.
+    /// Makes sure that a directory exists and is durable.
     fn ensure_directory(&self, path: &FsPath) -> io::Result<()> {
         if self.lock_synced().contains(path) && path.is_dir() {
             return Ok(());
@@ -151,8 +151,8 @@ impl LocalObjectStoreInner {
         Ok(())
     }
 
-    /// Writes an object; `path` is the file's. Somebody's sweep may take what is being written for what a killed process
-    /// left: then it is written once more.
+    /// Writes an object to the file at `path`. If a concurrent sweep removes the temporary file as if a killed process
+    /// had left it, writes it once more.
     fn put(&self, path: &FsPath, payload: &PutPayload, mode: &PutMode) -> io::Result<()> {
         let mut tries_left = PUT_TRIES_MAX;
         loop {
@@ -166,7 +166,7 @@ impl LocalObjectStoreInner {
 
     fn put_once(&self, path: &FsPath, payload: &PutPayload, mode: &PutMode) -> io::Result<()> {
         let directory = path.parent().unwrap_or(&self.root);
-        // Told without writing it all first; the link below decides between two at once.
+        // Checked first to avoid writing the file; the link below decides between two concurrent puts.
         if *mode == PutMode::Create && path.exists() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -187,14 +187,14 @@ impl LocalObjectStoreInner {
         }
         placed?;
         disk::sync_directory(directory).inspect_err(|_| {
-            // Nobody may build on a name of which it is not known whether the disk has it.
+            // No process may depend on a name that is possibly not durable.
             if *mode == PutMode::Create {
                 let _ = disk::remove_file(path);
             }
         })
     }
 
-    /// An object as a listing shows it; none where the file is gone, or is none.
+    /// Returns an object's metadata, or `None` if the file does not exist or is not a regular file.
     fn stat(&self, path: &FsPath) -> io::Result<Option<ObjectMeta>> {
         let data = match std::fs::metadata(path) {
             Ok(data) if data.is_file() => data,
@@ -207,13 +207,13 @@ impl LocalObjectStoreInner {
         Ok(Some(ObjectMeta { location, last_modified, size: data.len(), e_tag: None, version: None }))
     }
 
-    /// The object of a file; none where no object can have that name.
+    /// Returns the object of a file, or `None` if its path is not a valid object name.
     fn location(&self, path: &FsPath) -> Option<Path> {
         let name = path.strip_prefix(&self.root).ok()?.to_str()?;
         Path::parse(name).ok().filter(|_| !is_staged(path))
     }
 
-    /// The objects below a directory, or directly in it with the directories there.
+    /// Returns the objects below a directory, or those directly in it together with its directories.
     fn list(&self, directory: &FsPath, deep: bool) -> io::Result<ListResult> {
         let mut found = ListResult { common_prefixes: Vec::new(), objects: Vec::new(), extensions: Default::default() };
         let mut left = vec![directory.to_owned()];
@@ -245,7 +245,7 @@ impl LocalObjectStoreInner {
     }
 }
 
-/// What is in a directory; nothing where there is none.
+/// Returns the entries of a directory; empty if it does not exist.
 fn list_directory(directory: &FsPath) -> io::Result<Vec<(PathBuf, std::fs::FileType)>> {
     match disk::list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -253,7 +253,7 @@ fn list_directory(directory: &FsPath) -> io::Result<Vec<(PathBuf, std::fs::FileT
     }
 }
 
-/// What is gone already need not be removed.
+/// Treats removing a missing file as success.
 fn ignore_not_found(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -261,8 +261,8 @@ fn ignore_not_found(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Whether this is a name under which an object is written before it is one: its name, `#`, hexadecimal digits. No object
-/// can have such a name.
+/// Returns whether this is the temporary name of an object that is being written: its name, `#`, hexadecimal digits. No
+/// object can have such a name.
 fn is_staged(path: &FsPath) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let suffix = name.and_then(|name| name.rsplit_once('#')).map(|(_, suffix)| suffix);
@@ -271,7 +271,7 @@ fn is_staged(path: &FsPath) -> bool {
 
 const STORE: &str = "files";
 
-/// What the operating system said, of an object.
+/// Converts an error of the operating system to one of an object.
 fn object_error(location: &Path, source: io::Error) -> Error {
     let path = location.to_string();
     match source.kind() {
@@ -281,17 +281,17 @@ fn object_error(location: &Path, source: io::Error) -> Error {
     }
 }
 
-/// Runs what waits for the disk where it keeps nobody else from running.
+/// Runs work that blocks on the disk without blocking the executor.
 async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     run_on_blocking_thread(work, |error| Error::Generic { store: STORE, source: error.into() }).await
 }
 
-/// As [`run_blocking`], for work whose error is what the operating system said.
+/// Runs work as [`run_blocking`] does, for work that returns an I/O error.
 async fn run_blocking_io(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     run_on_blocking_thread(work, io::Error::other).await
 }
 
-/// Runs work on a thread that may wait; `lost` makes an error of its panic. Without a runtime the thread may wait.
+/// Runs work on a blocking thread; `lost` converts a panic to an error. Without a runtime, the calling thread blocks.
 async fn run_on_blocking_thread<T: Send + 'static, E: Send + 'static>(
     work: impl FnOnce() -> std::result::Result<T, E> + Send + 'static,
     lost: fn(JoinError) -> E,

@@ -6,7 +6,7 @@ use crate::durable;
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// A new identifier of this time.
+/// Returns a new identifier of this time.
 pub fn new(now_ms: UnixMillis) -> String {
     encode(now_ms, durable::random_bytes())
 }

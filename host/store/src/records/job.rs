@@ -1,4 +1,4 @@
-//! Jobs, attempts at them, and the right to write about them.
+//! Jobs, their attempts, and leases: the right to write a job's records.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,46 +6,46 @@ use super::{JobState, StateReason};
 use crate::clock::UnixMillis;
 use crate::rights::AccessRights;
 
-/// What is asked for.
+/// A job to submit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewJob {
-    /// The project: a name as of models. The job is called `<project>-<number>`.
+    /// The project, a valid name as for models. The job is named `<project>-<number>`.
     pub project: String,
-    /// The task of the project's file.
+    /// The task in the project file.
     pub task: String,
-    /// Everything the worker needs to know: a JSON object.
+    /// The worker's full configuration: a JSON object.
     pub spec: String,
-    /// What its place in the queue depends on.
+    /// The fields that the scheduler uses.
     pub demand: SchedulingRequest,
     /// A label that jobs share, across projects.
     pub experiment: Option<String>,
-    /// The name of the key that it was submitted with.
+    /// The name of the key that submitted it.
     pub owner: Option<String>,
-    /// What that key may do.
+    /// The rights of that key.
     pub rights: AccessRights,
-    /// Steps to do, 0 where not known.
+    /// Total steps; 0 if unknown.
     pub steps_target: u64,
-    /// Asking again with the same key gives the same job.
+    /// Submitting again with the same key returns the same job.
     pub idempotency_key: Option<String>,
 }
 
-/// What a job's turn and place depend on.
+/// The scheduling parameters of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulingRequest {
     /// The queue.
     pub queue: String,
     /// Jobs of higher priority start first.
     pub priority: i32,
-    /// Whether a job that comes before it may take its place; it goes on from its checkpoint later.
+    /// Whether a job with precedence can preempt it; it resumes from its checkpoint later.
     pub preemptible: bool,
     /// `auto`, `cpu`, `gpu`, or a device's name.
     pub device: String,
-    /// Thousandths of a slot that it takes.
+    /// Slots that it occupies, in thousandths.
     pub slots_milli: u32,
 }
 
 impl Default for SchedulingRequest {
-    /// One slot of the default queue, on any device.
+    /// Returns one slot of the default queue, on any device.
     fn default() -> SchedulingRequest {
         SchedulingRequest {
             queue: "default".to_owned(),
@@ -68,46 +68,46 @@ pub struct JobRecord {
     pub project: String,
     /// Its number within the project, from 1, never used twice.
     pub number: u64,
-    /// The task of the project's file.
+    /// The task in the project file.
     pub task: String,
     /// A JSON object.
     pub spec: String,
-    /// What its place in the queue depends on.
+    /// The fields that the scheduler uses.
     pub demand: SchedulingRequest,
     /// A label that jobs share, across projects.
     pub experiment: Option<String>,
-    /// The name of the key that it was submitted with.
+    /// The name of the key that submitted it.
     pub owner: Option<String>,
-    /// What that key could do then. Whoever acts for the job asks [`AccessRights::now`].
+    /// The rights of that key at submission. Code that acts for the job must call [`AccessRights::refresh`].
     #[serde(skip)]
     pub rights: AccessRights,
-    /// Where it stands.
+    /// Its state.
     pub state: JobState,
-    /// Why.
+    /// The reason for the state.
     pub reason: StateReason,
-    /// Set once somebody asked it to stop.
+    /// The reason for stopping, once a stop was requested.
     pub stop: Option<StateReason>,
-    /// When it was submitted.
+    /// The time of submission.
     pub created_ms: UnixMillis,
-    /// When its first attempt began to run.
+    /// The time its first attempt started.
     pub started_ms: Option<UnixMillis>,
-    /// When it ended.
+    /// The time it ended.
     pub finished_ms: Option<UnixMillis>,
-    /// When it may be claimed at the earliest.
+    /// The earliest time at which it can be claimed.
     pub not_before_ms: UnixMillis,
-    /// Steps done.
+    /// Steps completed.
     pub step: u64,
-    /// Steps to do, 0 where not known.
+    /// Total steps; 0 if unknown.
     pub steps_target: u64,
     /// The fencing epoch: raised by every claim and every take-over.
     pub epoch: u64,
-    /// Attempts begun.
+    /// Number of attempts started.
     pub attempts: u32,
     /// Position in a listing; the cursor of [`JobFilter`].
     pub cursor: u64,
 }
 
-/// A queued job, as far as its turn depends on it.
+/// The fields of a queued job that scheduling needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedJob {
     /// Its identifier.
@@ -116,19 +116,19 @@ pub struct QueuedJob {
     pub name: String,
     /// Its project.
     pub project: String,
-    /// The key that it was submitted with.
+    /// The name of the key that submitted it.
     pub owner: Option<String>,
-    /// What it asks for.
+    /// Its scheduling parameters.
     pub demand: SchedulingRequest,
-    /// When it may be claimed at the earliest.
+    /// The earliest time at which it can be claimed.
     pub not_before_ms: UnixMillis,
-    /// How long before that it was put back into the queue: the longest that it waits, wherever the clock is set.
+    /// How long before that time it was requeued: the maximum wait, even if the clock is set back.
     pub backoff_ms: UnixMillis,
-    /// Why it was put back into the queue; empty where it never ran.
+    /// The reason why it was requeued; empty if it never ran.
     pub reason: StateReason,
 }
 
-/// An active job, as far as the turns of others depend on it.
+/// The fields of an active job that scheduling others needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveJob {
     /// Its identifier.
@@ -137,32 +137,32 @@ pub struct ActiveJob {
     pub name: String,
     /// Its project.
     pub project: String,
-    /// The key that it was submitted with.
+    /// The name of the key that submitted it.
     pub owner: Option<String>,
-    /// What it took.
+    /// Its scheduling parameters.
     pub demand: SchedulingRequest,
-    /// The pool that its attempt has its slots from.
+    /// The pool whose slots its attempt occupies.
     pub pool: String,
-    /// When its attempt was claimed.
+    /// The time its attempt was claimed.
     pub started_ms: UnixMillis,
-    /// `Starting`, `ActiveJob` or `Stopping`.
+    /// `Starting`, `Running` or `Stopping`.
     pub state: JobState,
 }
 
-/// What the attempts of one project and key took together, those of removed jobs included.
+/// Total usage of the attempts of one project and key, including those of removed jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UsageTotal {
     /// The project.
     pub project: String,
-    /// The key; none for jobs that were submitted without one.
+    /// The key; `None` for jobs that were submitted without one.
     pub owner: Option<String>,
-    /// Seconds that devices worked.
+    /// Device time in seconds.
     pub gpu_seconds: f64,
-    /// Seconds that attempts ran.
+    /// Wall time of attempts in seconds.
     pub wall_seconds: f64,
 }
 
-/// The right to write about a job, until somebody claims or takes it over.
+/// The right to write a job's records, valid until the job is claimed or taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobLease {
     /// The job's identifier.
@@ -173,57 +173,57 @@ pub struct JobLease {
     pub epoch: u64,
 }
 
-/// A job just claimed.
+/// A claimed job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedJob {
     /// The job, in state `Starting`.
     pub job: JobRecord,
-    /// The right to write about it.
+    /// The right to write its records.
     pub lease: JobLease,
 }
 
-/// What an attempt took.
+/// Resource usage of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AttemptUsage {
-    /// First step it did: the one after its checkpoint's.
+    /// The first step it ran: the one after its checkpoint's.
     pub first_step: u64,
-    /// Last step it did.
+    /// The last step it ran.
     pub last_step: u64,
-    /// Seconds from start to end.
+    /// Wall time in seconds.
     pub wall_seconds: f64,
-    /// Seconds the device worked for it.
+    /// Device time in seconds.
     pub gpu_seconds: f64,
-    /// Most device memory it held.
+    /// Peak device memory in bytes.
     pub peak_bytes: u64,
-    /// Items it trained on.
+    /// Number of training items.
     pub samples: u64,
-    /// Seconds of taking items to the device.
+    /// Seconds spent copying items to the device.
     pub data_seconds: f64,
-    /// Seconds of taking means over worker processes.
+    /// Seconds spent in all-reduce over worker processes.
     pub all_reduce_seconds: f64,
-    /// Seconds of saving checkpoints.
+    /// Seconds spent saving checkpoints.
     pub checkpoint_seconds: f64,
 }
 
-/// One try at a job.
+/// An attempt to run a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobAttempt {
-    /// From 1.
+    /// Its number, from 1.
     pub number: u32,
-    /// `Starting` and `ActiveJob`, then a final state; `Queued` where it was preempted.
+    /// `Starting` and `Running`, then a final state; `Queued` if it was preempted.
     pub state: JobState,
-    /// Why it ended.
+    /// The reason why it ended.
     pub reason: StateReason,
     /// The device it ran on, once known.
     pub device: String,
-    /// Whether the seconds that the device worked are wall time around the work: it has no clock of its own.
+    /// Whether device time is estimated as wall time around the work, because the device has no timer.
     pub seconds_estimated: bool,
-    /// The pool that it had its slots from.
+    /// The pool whose slots it occupied.
     pub pool: String,
-    /// When it was claimed.
+    /// The time it was claimed.
     pub started_ms: UnixMillis,
-    /// When it ended.
+    /// The time it ended.
     pub ended_ms: Option<UnixMillis>,
-    /// What it took.
+    /// Its usage.
     pub usage: AttemptUsage,
 }

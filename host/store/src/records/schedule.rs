@@ -1,4 +1,4 @@
-//! Jobs that are submitted again and again, at times of a clock.
+//! Schedules: jobs that are submitted periodically by cron.
 
 use serde::Serialize;
 
@@ -8,21 +8,21 @@ use crate::rights::AccessRights;
 /// A job to submit at certain times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobSchedule {
-    /// Its name: a name as of models.
+    /// Its name, valid as for models.
     pub name: String,
-    /// When: five fields of cron, in UTC.
+    /// The times, as five cron fields in UTC.
     pub cron: String,
     /// The job's specification: a JSON object.
     pub spec: String,
-    /// The key that it was made with, whose limits its jobs have.
+    /// The key that created it, whose limits apply to its jobs.
     pub owner: Option<String>,
-    /// What that key could do then.
+    /// The rights of that key at creation.
     #[serde(skip)]
     pub rights: AccessRights,
-    /// When it was made.
+    /// The time it was created.
     pub created_ms: UnixMillis,
-    /// Times until here are dealt with.
+    /// Scheduled times up to this one have been handled.
     pub settled_ms: UnixMillis,
-    /// The last job that was submitted for it.
+    /// The last job that it submitted.
     pub last_job: Option<String>,
 }

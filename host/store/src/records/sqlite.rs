@@ -1,7 +1,7 @@
 //! Job records in SQLite: one file, write-ahead log, every commit synced.
 //!
-//! Several processes and threads may have it open. Writes are `BEGIN IMMEDIATE` transactions, so a
-//! decision and the write that follows from it are one step.
+//! Several processes and threads can have it open. Writes are `BEGIN IMMEDIATE` transactions, so a decision and the
+//! write that follows from it are atomic.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ mod series;
 mod thinning;
 mod vacuum;
 
-/// The schema's versions, oldest first. Each brings a database from the version before to its own.
+/// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
 const SCHEMAS: [&str; 6] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
@@ -44,7 +44,7 @@ pub struct SqliteRecords {
     connection: Mutex<Connection>,
 }
 
-/// What a transaction's body can end with, before the database's name is added.
+/// The ways a transaction's body can end, before the database's path is added.
 enum TransactionError {
     Sql(rusqlite::Error),
     Record(RecordError),
@@ -65,12 +65,12 @@ impl From<RecordError> for TransactionError {
 type TransactionResult<T> = Result<T, TransactionError>;
 
 impl SqliteRecords {
-    /// Opens the database, making it or bringing its schema up to date.
+    /// Opens the database, creating it or migrating its schema.
     ///
     /// # Errors
-    /// `NewerSchema`; `Database`.
+    /// Returns `NewerSchema`; `Database`.
     pub fn open(path: &Path) -> Result<SqliteRecords, RecordError> {
-        // SQLite gives the files beside it the same permissions.
+        // SQLite gives its other files the same permissions.
         durable::make_private_file(path).map_err(|source| RecordError::File { path: path.to_owned(), source })?;
         let connection = Connection::open(path).and_then(|connection| {
             connection.busy_timeout(Duration::from_millis(RECORDS_BUSY_MS.into()))?;
@@ -103,7 +103,7 @@ impl SqliteRecords {
         Ok(tx.pragma_update(None, "user_version", newest)?)
     }
 
-    /// The connection. A panic elsewhere left no transaction open: dropping one rolls it back.
+    /// Returns the connection. A poisoned lock is safe to use: a panic rolls back its transaction.
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -249,7 +249,7 @@ impl JobRecords for SqliteRecords {
 
     fn remove(&self, id: &str) -> Result<JobRecord, RecordError> {
         while self.write(|tx| removal::remove_some_points(tx, id))? {
-            // What cannot be cut now is cut with the next.
+            // A log that cannot be truncated now is truncated after the next removal.
             let _ = vacuum::truncate_log(&self.connection());
         }
         let job = self.write(|tx| removal::remove(tx, id))?;
@@ -334,7 +334,8 @@ mod tests {
     fn every_connection_syncs_every_commit() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("saggar.db");
-        // The first makes the database, the second finds it, the third follows a process that ended.
+        // The first opens a new database, the second the existing one, and the third opens it after another process
+        // ended.
         let (first, second) = (SqliteRecords::open(&path).unwrap(), SqliteRecords::open(&path).unwrap());
         let check = |records: &SqliteRecords| {
             let connection = records.connection();

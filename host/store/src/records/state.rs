@@ -1,34 +1,34 @@
-//! Where a job stands, and why.
+//! Job states and the reasons for them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a job, or an attempt at it, stands.
+/// The state of a job or an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JobState {
     /// Waiting for its turn.
     Queued,
-    /// Claimed; the worker is on its way.
+    /// Claimed; its worker is starting.
     Starting,
-    /// The training is under way.
+    /// Training.
     Running,
-    /// Told to stop; saving its state.
+    /// Asked to stop; saving its state.
     Stopping,
-    /// Done.
+    /// Finished successfully.
     Succeeded,
     /// Ended by an error.
     Failed,
-    /// Ended by a user.
+    /// Stopped by a user.
     Cancelled,
-    /// Ended by its maximum run time.
+    /// Stopped at its maximum run time.
     TimedOut,
 }
 
 impl JobState {
-    /// Every state, in the order in which a job meets them.
+    /// Every state, in the order in which a job passes through them.
     pub const ALL: [JobState; 8] = [
         JobState::Queued,
         JobState::Starting,
@@ -40,7 +40,7 @@ impl JobState {
         JobState::TimedOut,
     ];
 
-    /// The name users see: `TIMED_OUT`.
+    /// Returns the name that users see, such as `TIMED_OUT`.
     pub const fn name(self) -> &'static str {
         match self {
             JobState::Queued => "QUEUED",
@@ -54,7 +54,7 @@ impl JobState {
         }
     }
 
-    /// Whether nothing comes after it.
+    /// Returns whether the state is final.
     pub const fn is_final(self) -> bool {
         match self {
             JobState::Succeeded | JobState::Failed | JobState::Cancelled | JobState::TimedOut => true,
@@ -62,7 +62,7 @@ impl JobState {
         }
     }
 
-    /// Whether a worker has it.
+    /// Returns whether a worker owns the job in this state.
     pub const fn is_active(self) -> bool {
         match self {
             JobState::Starting | JobState::Running | JobState::Stopping => true,
@@ -79,9 +79,9 @@ impl fmt::Display for JobState {
     }
 }
 
-/// Text that is no state's name.
+/// Text that is not the name of a state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no job state")]
+#[error("`{0}` is not a job state")]
 pub struct ParseJobStateError(pub String);
 
 impl FromStr for JobState {
@@ -93,17 +93,17 @@ impl FromStr for JobState {
     }
 }
 
-/// Why something is in its state: a code for machines, a sentence for people.
+/// The reason for a state: a code for programs, a sentence for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateReason {
-    /// `UPPER_SNAKE`: `HOST_RESTART`, `DEVICE_LOST`; empty where there is nothing to explain.
+    /// `UPPER_SNAKE`, such as `HOST_RESTART` or `DEVICE_LOST`; empty if there is nothing to explain.
     pub code: String,
     /// One sentence, for people.
     pub sentence: String,
 }
 
 impl StateReason {
-    /// A reason of this code and sentence.
+    /// Returns a reason with this code and sentence.
     pub fn new(code: impl Into<String>, sentence: impl Into<String>) -> StateReason {
         StateReason { code: code.into(), sentence: sentence.into() }
     }

@@ -22,7 +22,7 @@ fn new_job(project: &str) -> NewJob {
     NewJob { project: project.to_owned(), task: "train".to_owned(), spec, ..NewJob::default() }
 }
 
-/// Claims the first job in turn that may start.
+/// Claims the first job in the queue's order that can start.
 fn claim_next(records: &SqliteRecords, now_ms: UnixMillis) -> Option<ClaimedJob> {
     let queued = records.queued_jobs().unwrap();
     queued.iter().find_map(|waiting| records.claim(&waiting.id, "any", now_ms).unwrap())
@@ -154,7 +154,7 @@ fn a_job_passes_from_queued_to_succeeded() {
     assert_eq!(records.count_by_state().unwrap(), [(JobState::Succeeded, 1)]);
 }
 
-/// Whoever lost the lease changes nothing, whatever it writes.
+/// A writer that lost its lease cannot change anything.
 #[test]
 fn a_stale_lease_is_fenced_everywhere() {
     let (_directory, records) = records();
@@ -187,7 +187,7 @@ fn a_stale_lease_is_fenced_everywhere() {
     };
     check(&stale);
     records.requeue(&owner, &reason("HOST_RESTART"), 0, 4).unwrap();
-    // Back in the queue, the job is nobody's.
+    // A requeued job has no lease.
     check(&stale);
     check(&owner);
     let newest = claim(&records);
@@ -219,7 +219,7 @@ fn a_queued_job_is_cancelled_at_once_and_an_active_one_is_asked_to_stop() {
     let stopping = records.request_stop(&id, &reason("USER"), 5).unwrap();
     assert_eq!(stopping.state, JobState::Stopping);
     records.request_stop(&id, &reason("SOMEBODY_ELSE"), 6).unwrap();
-    // The worker was starting meanwhile; "running" does not undo the request.
+    // The worker was starting when the stop was requested; moving to "running" does not cancel the request.
     records.set_state(&lease, JobState::Running, &StateReason::default(), 7).unwrap();
     assert_eq!(records.get(&id).unwrap().state, JobState::Stopping);
     assert_eq!(records.record_progress(&lease, 1, 2, &AttemptUsage::default()).unwrap(), Some(reason("USER")));
@@ -240,7 +240,7 @@ fn a_series_takes_the_latest_attempt_at_each_step() {
     let not_finite = [point(4, f64::NAN), point(6, f64::INFINITY), point(7, f64::NEG_INFINITY)];
     records.record_metrics(&second, &not_finite[..1]).unwrap();
     let latest = || records.job_details(std::slice::from_ref(&id)).unwrap().remove(&id).unwrap().latest;
-    // The newest attempt counts, though the one before did more steps.
+    // The newest attempt wins, even though the previous one ran more steps.
     assert_eq!((latest().len(), latest()[0].step, latest()[0].value.is_nan()), (1, 4, true));
     records.record_metrics(&second, &not_finite[1..]).unwrap();
     assert_eq!((latest()[0].step, latest()[0].value), (7, f64::NEG_INFINITY));
@@ -267,7 +267,7 @@ fn points_of_steps_lost_by_a_rollback_are_left_out() {
     };
     let second = claim(&records);
     assert_eq!(steps().len(), 9, "an attempt that has not begun undoes nothing");
-    // It goes on from a checkpoint of step 4, and reports at other steps.
+    // It resumes from a checkpoint of step 4 and reports at other steps.
     records
         .record_progress(&second, 4, 100, &AttemptUsage { first_step: 4, last_step: 4, ..AttemptUsage::default() })
         .unwrap();
@@ -275,7 +275,7 @@ fn points_of_steps_lost_by_a_rollback_are_left_out() {
     records.record_metrics(&second, &[point(6, 2.0)]).unwrap();
     assert_eq!(steps()[4..], [(6, 2.0)]);
     records.requeue(&second, &reason("WORKER_LOST"), 0, 3).unwrap();
-    // Without a checkpoint, everything is undone.
+    // Without a checkpoint, all steps are undone.
     let third = claim(&records);
     records
         .record_progress(&third, 1, 100, &AttemptUsage { first_step: 0, last_step: 1, ..AttemptUsage::default() })
@@ -297,7 +297,7 @@ fn names_of_series_are_sorted_and_bounded() {
     assert_eq!((names.len(), names[0].as_str(), names[9].as_str()), (SERIES_MAX as usize, "n000", "n009"));
     let over = records.record_metrics(&lease, &[point(2, 1.0), named(SERIES_MAX)]);
     assert!(matches!(over, Err(RecordError::Invalid { field: "metric", .. })));
-    // All or none.
+    // All points are recorded, or none.
     assert_eq!(records.series_names(&id).unwrap(), names);
 }
 
@@ -455,7 +455,7 @@ fn a_schedule_is_advanced_once_for_each_due_time() {
     assert!(!records.advance_schedule("nightly", 11, None).unwrap());
 }
 
-/// What a job took is counted once, whichever way it ends.
+/// A job's usage is counted once, however the job ends.
 #[test]
 fn usage_totals_do_not_change_when_a_job_finishes() {
     let (_directory, records) = records();
@@ -465,7 +465,7 @@ fn usage_totals_do_not_change_when_a_job_finishes() {
     let cancelled = submit();
     records.request_stop(&cancelled, &reason("USER"), 2).unwrap();
     assert!(records.usage_totals().unwrap().is_empty(), "it never ran");
-    // Two attempts, and then stopped in the queue.
+    // Two attempts, then stopped in the queue.
     let id = submit();
     for seconds in [1.0, 2.0] {
         let lease = claim(&records);
@@ -476,7 +476,7 @@ fn usage_totals_do_not_change_when_a_job_finishes() {
     records.request_stop(&id, &reason("USER"), 4).unwrap();
     assert_eq!(wall(), 3.0);
     assert!(records.request_stop(&id, &reason("USER"), 5).is_err());
-    // Stopped while it ran.
+    // Stopped while running.
     let id = submit();
     let lease = claim(&records);
     records.request_stop(&id, &reason("USER"), 6).unwrap();

@@ -1,8 +1,8 @@
-//! The table of effects: the scope that each needs, and whose project is checked.
+//! The table of effects: the scope that each requires, and the kind of thing whose project is checked.
 
 use crate::keys::KeyScope;
 
-/// A kind of thing that effects are on.
+/// A kind of thing that actions apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResourceKind {
     /// A model with all its versions.
@@ -15,7 +15,7 @@ pub enum ResourceKind {
     Job,
     /// A schedule. It has the project of its jobs.
     Schedule,
-    /// A prediction. It belongs to the key that made it, whatever the projects.
+    /// A prediction. It belongs to the key that made it, whatever its projects.
     Prediction,
     /// A plugin. Plugins are shared by all projects.
     Plugin,
@@ -24,7 +24,7 @@ pub enum ResourceKind {
 }
 
 impl ResourceKind {
-    /// Its name in messages: `dataset`.
+    /// Returns its name in messages, such as `dataset`.
     pub fn name(self) -> &'static str {
         match self {
             ResourceKind::Model => "model",
@@ -39,7 +39,7 @@ impl ResourceKind {
     }
 }
 
-/// Something that is done to a thing, or read of it, whichever way the wish came: a route, a header, a job, a schedule.
+/// An action on a thing, or a read of it, whether it is requested by a route, a header, a job or a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessAction {
     /// Ask a model for a prediction.
@@ -48,29 +48,29 @@ pub enum AccessAction {
     ReadPrediction,
     /// Cancel a prediction.
     CancelPrediction,
-    /// Make a version of a model, which serves from then on where the model follows its newest version.
+    /// Create a version of a model. It is served from then on if the model follows its newest version.
     PublishModel,
     /// Load or warm a model.
     LoadModel,
-    /// Unload a model, or have it unloaded sooner than its settings say.
+    /// Unload a model, or make it be unloaded sooner than its settings say.
     UnloadModel,
-    /// Choose which versions of a model answer: default, aliases, shares of the traffic, shadow.
+    /// Choose which versions of a model serve: default, aliases, traffic shares, shadow.
     DeployModel,
     /// Replace a model's settings.
     ConfigureModel,
     /// Remove a version of a model, or all of them.
     DeleteModel,
-    /// Read a model's weights in a job, or begin a training with them.
+    /// Read a model's weights in a job, or initialize a training with them.
     ReadWeights,
     /// Read a dataset, also by mounting it.
     ReadDataset,
-    /// Make a version of a dataset.
+    /// Create a version of a dataset.
     PushDataset,
     /// Delete a version of a dataset.
     DeleteDataset,
     /// See the names of secrets.
     ListSecrets,
-    /// Have a job read a secret's value.
+    /// Let a job read a secret's value.
     UseSecret,
     /// Set or delete a secret.
     SetSecret,
@@ -78,9 +78,9 @@ pub enum AccessAction {
     ReadJob,
     /// Submit a job, or restart one as a new job.
     SubmitJob,
-    /// Stop or preempt a job, or have it save a checkpoint.
+    /// Stop or preempt a job, or request a checkpoint.
     ControlJob,
-    /// Delete a job with all it left.
+    /// Delete a job and all its data.
     DeleteJob,
     /// Set or delete a schedule.
     SetSchedule,
@@ -92,19 +92,19 @@ pub enum AccessAction {
     ReadMetrics,
     /// See, make and revoke keys.
     ManageKeys,
-    /// Say which projects a model or a dataset belongs to.
+    /// Set which projects a model or a dataset belongs to.
     AssignProjects,
-    /// Do what no line of the table of routes names.
+    /// Any route that the table of routes does not list.
     Administer,
 }
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ActionRule {
     name: &'static str,
     scope: KeyScope,
     kind: ResourceKind,
-    /// Whether a key of some projects may do it to a thing that belongs to no project.
+    /// Whether a key limited to projects can do it to a thing that belongs to no project.
     shared: bool,
 }
 
@@ -144,8 +144,8 @@ impl AccessAction {
         AccessAction::Administer,
     ];
 
-    /// The table: every effect with its name, the scope that it needs, the kind of thing whose project is checked, and
-    /// whether a key of some projects may do it to a thing that belongs to no project.
+    /// Returns the row of this action: its name, the scope that it requires, the kind of thing whose project is
+    /// checked, and whether a key limited to projects can do it to a thing that belongs to no project.
     const fn rule(self) -> ActionRule {
         match self {
             AccessAction::Predict => action_rule("model.predict", KeyScope::Predict, ResourceKind::Model, true),
@@ -196,22 +196,22 @@ impl AccessAction {
         }
     }
 
-    /// Its name, also in the audit log: `model.publish`.
+    /// Returns its name, also used in the audit log, such as `model.publish`.
     pub fn name(self) -> &'static str {
         self.rule().name
     }
 
-    /// The scope that a key needs for it.
+    /// Returns the scope that it requires.
     pub fn scope(self) -> KeyScope {
         self.rule().scope
     }
 
-    /// The kind of thing whose project is checked.
+    /// Returns the kind of thing whose project is checked.
     pub fn kind(self) -> ResourceKind {
         self.rule().kind
     }
 
-    /// Whether a key of some projects may do it to a thing that belongs to no project.
+    /// Returns whether a key limited to projects can do it to a thing that belongs to no project.
     pub fn is_allowed_without_project(self) -> bool {
         self.rule().shared
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::keys::NewKey;
 
-/// The rights of a key `k` with these scopes, limited to these projects; to none where there are none.
+/// Returns the rights of a key `k` with these scopes, limited to these projects; without a limit if the list is empty.
 pub(crate) fn key_rights(scopes: &[KeyScope], projects: &[&str]) -> AccessRights {
     let projects: Vec<String> = projects.iter().map(|project| (*project).to_owned()).collect();
     let projects = (!projects.is_empty()).then_some(projects);
@@ -102,12 +102,12 @@ fn rights_revoked_from_a_key_are_revoked_from_its_jobs() {
     assert_eq!(now(&AccessRights::default(), 50), Ok(AccessRights::default()));
     let gone = |refused: Result<AccessRights, AccessDenied>| matches!(refused, Err(AccessDenied::KeyGone { .. }));
     assert!(gone(now(&rights, 100)), "expired");
-    // It was recorded with more than it has now, and with less.
+    // The job was recorded with more rights than the key has now, and with fewer.
     let more = KeyRecord { scopes: vec![KeyScope::Admin], projects: None, ..record.clone() };
     assert_eq!(now(&AccessRights::from_key(&more), 50), Ok(same));
     let less = AccessRights::from_key(&KeyRecord { projects: Some(to_strings(&["faces", "x"])), ..record.clone() });
     assert_eq!(now(&less, 50).unwrap().projects(), Some(to_strings(&["faces"]).as_slice()));
-    // A key of the same name that was made later is another one.
+    // A later key with the same name is another key.
     keys.revoke("ci").unwrap();
     assert!(gone(now(&rights, 50)));
     keys.create(NewKey { scopes: vec![KeyScope::Admin], projects: None, ..new }, 2).unwrap();

@@ -1,4 +1,4 @@
-//! Element-wise operators of two operands, and selection. Shapes broadcast as numpy's do; data types must be equal.
+//! Element-wise operators of two operands, and selection. Shapes broadcast like numpy's; data types must be equal.
 
 use super::GraphBuilder;
 use crate::error::GraphError;
@@ -13,7 +13,7 @@ macro_rules! binary {
                 $(#[$doc])*
                 ///
                 /// # Errors
-                /// `DTypesDiffer`; `Broadcast`; `DType`; `UnknownNode`; `TooManyNodes`.
+                /// Returns `DTypesDiffer`, `Broadcast`, `DType`, `UnknownNode` or `TooManyNodes`.
                 pub fn $method(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
                     self.binary($op, a, b)
                 }
@@ -31,23 +31,23 @@ binary! {
     mul => BinaryOp::Mul;
     /// `a / b`; integers truncate toward zero, and division by zero gives 0.
     div => BinaryOp::Div;
-    /// `a` to the power `b`. Float.
+    /// `a` to the power of `b`. Float.
     pow => BinaryOp::Pow;
     /// The larger; NaN if either is NaN.
     max => BinaryOp::Max;
     /// The smaller; NaN if either is NaN.
     min => BinaryOp::Min;
-    /// 1 where `a` equals `b`. Result `uint8`.
+    /// 1 if `a` equals `b`, else 0. Result `uint8`.
     equal => BinaryOp::Equal;
-    /// 1 where `a < b`. Result `uint8`.
+    /// 1 if `a < b`, else 0. Result `uint8`.
     less => BinaryOp::Less;
-    /// 1 where `a <= b`. Result `uint8`.
+    /// 1 if `a <= b`, else 0. Result `uint8`.
     less_or_equal => BinaryOp::LessOrEqual;
-    /// 1 where both are non-zero. `uint8`.
+    /// 1 if both are non-zero, else 0. `uint8`.
     logical_and => BinaryOp::LogicalAnd;
-    /// 1 where either is non-zero. `uint8`.
+    /// 1 if either is non-zero, else 0. `uint8`.
     logical_or => BinaryOp::LogicalOr;
-    /// 1 where exactly one is non-zero. `uint8`.
+    /// 1 if exactly one is non-zero, else 0. `uint8`.
     logical_xor => BinaryOp::LogicalXor;
 }
 
@@ -55,44 +55,44 @@ impl GraphBuilder {
     /// Broadcasts both operands to their common shape and applies `op`.
     ///
     /// # Errors
-    /// `DTypesDiffer`; `Broadcast`; `DType`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `DTypesDiffer`, `Broadcast`, `DType`, `UnknownNode` or `TooManyNodes`.
     pub fn binary(&mut self, op: BinaryOp, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let (a, b) = self.broadcast_pair(op.name(), a, b)?;
         self.add_node(Op::Binary(op), &[a, b])
     }
 
-    /// 1 where `a` differs from `b`; NaN differs from everything. Result `uint8`.
+    /// Returns 1 if `a` differs from `b`, else 0; NaN differs from everything. Result `uint8`.
     ///
     /// # Errors
-    /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
     pub fn not_equal(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let (a, b) = self.broadcast_pair("not-equal", a, b)?;
         let equal = self.add_node(Op::Binary(BinaryOp::Equal), &[a, b])?;
         self.logical_not(equal)
     }
 
-    /// 1 where `a > b`. Result `uint8`.
+    /// Returns 1 if `a > b`, else 0. Result `uint8`.
     ///
     /// # Errors
-    /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
     pub fn greater(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let (a, b) = self.broadcast_pair("greater", a, b)?;
         self.add_node(Op::Binary(BinaryOp::Less), &[b, a])
     }
 
-    /// 1 where `a >= b`. Result `uint8`.
+    /// Returns 1 if `a >= b`, else 0. Result `uint8`.
     ///
     /// # Errors
-    /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
     pub fn greater_or_equal(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let (a, b) = self.broadcast_pair("greater-or-equal", a, b)?;
         self.add_node(Op::Binary(BinaryOp::LessOrEqual), &[b, a])
     }
 
-    /// `condition ? a : b` (WebNN: `where`); all three broadcast. `condition` is `uint8`.
+    /// Returns `condition ? a : b` (WebNN: `where`); all three broadcast. `condition` is `uint8`.
     ///
     /// # Errors
-    /// `DType` of the condition; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`; `DType` of the condition.
     pub fn select(&mut self, condition: NodeId, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let op = Op::Select.name();
         let values = self.common_descriptor(op, a, b)?;
@@ -104,13 +104,13 @@ impl GraphBuilder {
         self.add_node(Op::Select, &[condition, a, b])
     }
 
-    /// Both operands in their common shape.
+    /// Broadcasts both operands to their common shape.
     fn broadcast_pair(&mut self, op: &'static str, a: NodeId, b: NodeId) -> Result<(NodeId, NodeId), GraphError> {
         let shape = self.common_descriptor(op, a, b)?.shape;
         Ok((self.broadcast_to(a, shape.clone())?, self.broadcast_to(b, shape)?))
     }
 
-    /// The data type both have and the shape both broadcast to. Adds no node.
+    /// Returns the common data type, and the shape that both broadcast to. Adds no node.
     fn common_descriptor(&self, op: &'static str, a: NodeId, b: NodeId) -> Result<Descriptor, GraphError> {
         let (lhs, rhs) = (self.descriptor_of(a)?, self.descriptor_of(b)?);
         let common = if lhs.dtype == rhs.dtype {
@@ -123,10 +123,11 @@ impl GraphBuilder {
     }
 }
 
-/// The shape both broadcast to: aligned at the last axis, each dimension equal or one of them 1.
+/// Returns the shape that both broadcast to: aligned at the last axis, each pair of dimensions is equal or one of them
+/// is 1.
 ///
 /// # Errors
-/// `Broadcast`; `TooManyElements`.
+/// Returns `Broadcast` or `TooManyElements`.
 pub(crate) fn common_shape(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<Shape, GraphError> {
     let rank = lhs.shape.rank().max(rhs.shape.rank());
     let dim = |shape: &Shape, axis: usize| (axis + shape.rank()).checked_sub(rank).map_or(1, |own| shape[own]);

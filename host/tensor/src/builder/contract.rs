@@ -8,12 +8,12 @@ use crate::op::{ContractOp, Op};
 use crate::{Descriptor, Shape};
 
 impl GraphBuilder {
-    /// Matrix product over the last two dimensions; batch dimensions broadcast. Float.
+    /// Returns the matrix product over the last two dimensions; batch dimensions broadcast. Float.
     ///
     /// Shape: `[b.., m, k]`, `[b.., k, n]` -> `[b.., m, n]`. `k = 0` gives zeros. Source: W3C WebNN, `matmul`.
     ///
     /// # Errors
-    /// `Rank` below 2; `DType`; `DTypesDiffer`; `Broadcast`; `Dimension`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `DType`, `DTypesDiffer`, `Broadcast`, `Dimension`, `UnknownNode` or `TooManyNodes`; `Rank` below 2.
     pub fn matmul(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let op = ContractOp::MatMul { transpose_a: false, transpose_b: false };
         let (lhs, rhs) = (self.descriptor_of(a)?.clone(), self.descriptor_of(b)?.clone());
@@ -21,7 +21,7 @@ impl GraphBuilder {
         let (batch_a, [m, k]) = split_batch_dims(&lhs.shape);
         let (batch_b, [_, n]) = split_batch_dims(&rhs.shape);
         if batch_b.iter().all(|&dim| dim == 1) && batch_a.len() >= batch_b.len() {
-            // One matrix for the whole batch: a single tall product, faster on every device than many small ones.
+            // One matrix for the whole batch: a single tall product is faster on every device than many small ones.
             let rows = batch_a.iter().product::<usize>() * m;
             let flat_a = self.reshape(a, &[rows, k])?;
             let flat_b = self.reshape(b, &[k, n])?;
@@ -36,7 +36,8 @@ impl GraphBuilder {
     }
 }
 
-/// What the movements before the product would report less clearly, or not at all.
+/// Checks operands early, because the movements before the product would report these errors less clearly or not at
+/// all.
 fn check_matmul(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<(), GraphError> {
     for (operand, descriptor) in [("a", lhs), ("b", rhs)] {
         if descriptor.shape.rank() < 2 {
@@ -55,13 +56,13 @@ fn check_matmul(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<
     broadcast_batch_dims(op, lhs, rhs).map(|_| ())
 }
 
-/// Batch dimensions, and the last two.
+/// Returns the batch dimensions, and the last two dimensions.
 fn split_batch_dims(shape: &Shape) -> (&[usize], [usize; 2]) {
     let (batch, matrix) = shape.split_at(shape.rank() - 2);
     (batch, [matrix[0], matrix[1]])
 }
 
-/// The batch dimensions both broadcast to.
+/// Returns the batch dimensions that both broadcast to.
 fn broadcast_batch_dims(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<Shape, GraphError> {
     let of = |descriptor: &Descriptor| -> Result<Descriptor, GraphError> {
         Ok(Descriptor::new(descriptor.dtype, Shape::new(split_batch_dims(&descriptor.shape).0)?))

@@ -6,19 +6,19 @@ use crate::graph::NodeId;
 use crate::op::{Conv2d, ConvolutionOp, Op, Pool2d, PoolKind};
 
 impl GraphBuilder {
-    /// Cross-correlation: `x [n, c, h, w]`, `filter [o, c/groups, kh, kw]` -> `[n, o, oh, ow]`. Float.
+    /// Adds a cross-correlation: `x [n, c, h, w]`, `filter [o, c/groups, kh, kw]` -> `[n, o, oh, ow]`. Float.
     ///
     /// # Errors
-    /// `DType`; `DTypesDiffer`; `Rank`; `Dimension`; `Groups`; `AttributeRange`; `WindowTooLarge`; `TooManyElements`;
-    /// `UnknownOperand`; `TooManyNodes`.
+    /// Returns `DType`, `DTypesDiffer`, `Rank`, `Dimension`, `Groups`, `AttributeRange`, `WindowTooLarge`,
+    /// `TooManyElements`, `UnknownOperand` or `TooManyNodes`.
     pub fn conv2d(&mut self, x: NodeId, filter: NodeId, conv: Conv2d) -> Result<NodeId, GraphError> {
         self.add_node(Op::Convolution(ConvolutionOp::Conv2d(conv)), &[x, filter])
     }
 
-    /// Largest or sum of each window: `[n, c, h, w]` -> `[n, c, oh, ow]`. Float.
+    /// Returns the maximum or sum of each window: `[n, c, h, w]` -> `[n, c, oh, ow]`. Float.
     ///
     /// # Errors
-    /// `DType`; `Rank`; `AttributeRange`; `WindowTooLarge`; `UnknownOperand`; `TooManyNodes`.
+    /// Returns `DType`, `Rank`, `AttributeRange`, `WindowTooLarge`, `UnknownOperand` or `TooManyNodes`.
     pub fn pool2d(&mut self, x: NodeId, kind: PoolKind, pool: Pool2d) -> Result<NodeId, GraphError> {
         self.add_node(Op::Convolution(ConvolutionOp::Pool2d { kind, pool }), &[x])
     }

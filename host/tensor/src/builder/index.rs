@@ -1,4 +1,4 @@
-//! Elements chosen by other elements' values.
+//! Gather and scatter: elements selected by index tensors.
 
 use super::GraphBuilder;
 use crate::error::GraphError;
@@ -6,21 +6,21 @@ use crate::graph::NodeId;
 use crate::op::{IndexOp, Op, ScatterCombine};
 
 impl GraphBuilder {
-    /// `x [a.., d, b..]` at `indices [i..]` along `axis` -> `[a.., i.., b..]`. Negative indices count from the end; the
-    /// rest is clamped.
+    /// Gathers `x [a.., d, b..]` at `indices [i..]` along `axis` -> `[a.., i.., b..]`. Negative indices count from the
+    /// end; indices out of range are clamped.
     ///
     /// # Errors
-    /// `DType` of the indices; `AxisOutOfRange`; `AxisEmpty`; `RankTooLarge`; `TooManyElements`; `UnknownOperand`;
-    /// `TooManyNodes`.
+    /// Returns `AxisOutOfRange`, `AxisEmpty`, `RankTooLarge`, `TooManyElements`, `UnknownOperand` or `TooManyNodes`;
+    /// `DType` of the indices.
     pub fn gather(&mut self, x: NodeId, indices: NodeId, axis: usize) -> Result<NodeId, GraphError> {
         self.add_node(Op::Index(IndexOp::Gather { axis }), &[x, indices])
     }
 
-    /// Zeros `[a.., size, b..]` plus every one of `updates [a.., i.., b..]` at its index along `axis`.
+    /// Adds each of `updates [a.., i.., b..]` to zeros `[a.., size, b..]` at its index along `axis`.
     ///
     /// # Errors
-    /// `DType` of the indices; `AttributeRange`; `Rank`; `AxisOutOfRange`; `Dimension`; `TooManyElements`;
-    /// `UnknownOperand`; `TooManyNodes`.
+    /// Returns `AttributeRange`, `Rank`, `AxisOutOfRange`, `Dimension`, `TooManyElements`, `UnknownOperand` or
+    /// `TooManyNodes`; `DType` of the indices.
     pub fn scatter_add(
         &mut self,
         indices: NodeId,
@@ -31,12 +31,12 @@ impl GraphBuilder {
         self.add_node(Op::Index(IndexOp::ScatterAdd { axis, size }), &[indices, updates])
     }
 
-    /// `x [a.., d, b..]` with each of `updates [a.., i.., b..]` combined into its place along `axis`, in the order of
-    /// `indices [i..]`; indices as in [`GraphBuilder::gather`].
+    /// Combines each of `updates [a.., i.., b..]` into `x [a.., d, b..]` at its index along `axis`, in the order of
+    /// `indices [i..]`. Indices as in [`GraphBuilder::gather`].
     ///
     /// # Errors
-    /// `DType` of the indices; `DTypesDiffer`; `AxisOutOfRange`; `AxisEmpty`; `Rank`; `Dimension`; `ShapesDiffer`;
-    /// `UnknownOperand`; `TooManyNodes`.
+    /// Returns `DTypesDiffer`, `AxisOutOfRange`, `AxisEmpty`, `Rank`, `Dimension`, `ShapesDiffer`, `UnknownOperand` or
+    /// `TooManyNodes`; `DType` of the indices.
     pub fn scatter(
         &mut self,
         x: NodeId,

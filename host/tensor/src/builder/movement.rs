@@ -1,4 +1,4 @@
-//! Movements of elements. Any data type, unchanged. A movement that would change nothing gives its operand.
+//! Movements of elements. Any data type, unchanged. A movement that would change nothing returns its operand.
 
 use super::GraphBuilder;
 use crate::Shape;
@@ -8,10 +8,10 @@ use crate::infer::coerce_scalar;
 use crate::op::{MovementOp, Op, Scalar};
 
 impl GraphBuilder {
-    /// The same elements in row-major order under another shape of the same size.
+    /// Returns the same elements in row-major order, in another shape of the same size.
     ///
     /// # Errors
-    /// `ElementCount`; `RankTooLarge`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `ElementCount`, `RankTooLarge`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
     pub fn reshape(&mut self, x: NodeId, dims: &[usize]) -> Result<NodeId, GraphError> {
         if self.descriptor_of(x)?.shape.dims() == dims {
             return Ok(x);
@@ -19,10 +19,10 @@ impl GraphBuilder {
         self.add_node(Op::Movement(MovementOp::Reshape(Shape::new(dims)?)), &[x])
     }
 
-    /// Repeated to `to` as numpy does (WebNN: `expand`): aligned at the last axis, axes of size 1 repeated.
+    /// Broadcasts to `to` like numpy (WebNN: `expand`): aligned at the last axis, axes of size 1 are repeated.
     ///
     /// # Errors
-    /// `BroadcastTo`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `BroadcastTo`, `UnknownNode` or `TooManyNodes`.
     pub fn broadcast_to(&mut self, x: NodeId, to: Shape) -> Result<NodeId, GraphError> {
         let from = self.descriptor_of(x)?;
         if from.shape == to {
@@ -32,7 +32,7 @@ impl GraphBuilder {
             let error = GraphError::BroadcastTo { op: "expand", from: from.clone(), to };
             return Err(self.error_with_labels(error, &[x]));
         };
-        // Checked before the reshape is added, and reported with the operand's own shape.
+        // Checked before the reshape is added, so that the error has the operand's shape.
         if from.shape.iter().zip(&to[missing..]).any(|(&from, &to)| from != 1 && from != to) {
             let error = GraphError::BroadcastTo { op: "expand", from: from.clone(), to };
             return Err(self.error_with_labels(error, &[x]));
@@ -45,10 +45,10 @@ impl GraphBuilder {
         self.add_node(Op::Movement(MovementOp::Broadcast(to)), &[aligned])
     }
 
-    /// Axes in another order: result axis `i` is operand axis `permutation[i]`.
+    /// Permutes axes: result axis `i` is operand axis `permutation[i]`.
     ///
     /// # Errors
-    /// `AttributeCount`; `NotPermutation`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `AttributeCount`, `NotPermutation`, `UnknownNode` or `TooManyNodes`.
     pub fn transpose(&mut self, x: NodeId, permutation: &[usize]) -> Result<NodeId, GraphError> {
         let rank = self.descriptor_of(x)?.shape.rank();
         if permutation.iter().copied().eq(0..rank) {
@@ -57,11 +57,12 @@ impl GraphBuilder {
         self.add_node(Op::Movement(MovementOp::Transpose(permutation.to_vec())), &[x])
     }
 
-    /// Along each axis `i`: `sizes[i]` elements from `starts[i]`, every `strides[i]`-th. `sizes` count results, not the
-    /// window as WebNN's do.
+    /// Takes, along each axis `i`, `sizes[i]` elements from `starts[i]`, every `strides[i]`-th. `sizes` count result
+    /// elements, unlike WebNN's, which count the window.
     ///
     /// # Errors
-    /// `AttributeCount`; `AttributeRange` for a stride of 0; `SliceOutOfRange`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `AttributeCount`, `SliceOutOfRange`, `UnknownNode` or `TooManyNodes`; `AttributeRange` for a stride of
+    /// 0.
     pub fn slice(
         &mut self,
         x: NodeId,
@@ -73,10 +74,10 @@ impl GraphBuilder {
         self.add_node(Op::Movement(MovementOp::Slice { starts, sizes, strides }), &[x])
     }
 
-    /// Elements `start .. start + size` along `axis`, everything along the others.
+    /// Takes elements `start .. start + size` along `axis`, and all elements along the other axes.
     ///
     /// # Errors
-    /// `AxisOutOfRange`; `SliceOutOfRange`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `AxisOutOfRange`, `SliceOutOfRange`, `UnknownNode` or `TooManyNodes`.
     pub fn narrow(&mut self, x: NodeId, axis: usize, start: usize, size: usize) -> Result<NodeId, GraphError> {
         let from = self.descriptor_of(x)?;
         let mut sizes = from.shape.to_vec();
@@ -91,29 +92,29 @@ impl GraphBuilder {
         self.slice(x, &starts, &sizes, &strides)
     }
 
-    /// Order reversed along `axes` (any order, distinct).
+    /// Reverses the order along `axes` (any order, distinct).
     ///
     /// # Errors
-    /// `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `UnknownOperand`; `TooManyNodes`.
+    /// Returns `AxisOutOfRange`, `UnknownOperand` or `TooManyNodes`; `AxesUnsorted` for an axis named twice.
     pub fn reverse(&mut self, x: NodeId, axes: &[usize]) -> Result<NodeId, GraphError> {
         let mut axes = axes.to_vec();
         axes.sort_unstable();
         self.add_node(Op::Movement(MovementOp::Reverse(axes)), &[x])
     }
 
-    /// `low[i]` and `high[i]` places of `value` before and after along each axis `i`.
+    /// Adds `low[i]` elements `value` before and `high[i]` after along each axis `i`.
     ///
     /// # Errors
-    /// `AttributeCount`; `ScalarRange`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `AttributeCount`, `ScalarRange`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
     pub fn pad(&mut self, x: NodeId, low: &[usize], high: &[usize], value: Scalar) -> Result<NodeId, GraphError> {
         let value = coerce_scalar("pad", value, self.descriptor_of(x)?.dtype)?;
         self.add_node(Op::Movement(MovementOp::Pad { low: low.to_vec(), high: high.to_vec(), value }), &[x])
     }
 
-    /// Operands joined along `axis`; their other dimensions are equal.
+    /// Joins operands along `axis`; their other dimensions are equal.
     ///
     /// # Errors
-    /// `OperandCount`; `AxisOutOfRange`; `DTypesDiffer`; `ShapesDiffer`; `TooManyElements`; `TooManyNodes`.
+    /// Returns `OperandCount`, `AxisOutOfRange`, `DTypesDiffer`, `ShapesDiffer`, `TooManyElements` or `TooManyNodes`.
     pub fn concat(&mut self, inputs: &[NodeId], axis: usize) -> Result<NodeId, GraphError> {
         self.add_node(Op::Movement(MovementOp::Concat { axis }), inputs)
     }

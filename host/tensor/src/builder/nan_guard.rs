@@ -1,4 +1,4 @@
-//! A guard of a graph's assignments: an update that would put numbers that are none into variables is left out.
+//! NaN guard: skips updates that would assign non-finite numbers to variables.
 
 use super::GraphBuilder;
 use crate::DType;
@@ -6,16 +6,17 @@ use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::op::Scalar;
 
-/// The largest number of `float16`.
+/// The largest finite `float16`.
 const F16_MAX: f64 = 65504.0;
 
 impl GraphBuilder {
-    /// Guards the assignments that there are so far. In a dispatch in which a new value of a floating-point variable has an
-    /// element that is infinite or not a number, all these variables keep what they hold; those for which `alone` is true,
-    /// by their number, are looked at one by one. Integers are assigned all the same: they count steps and draws.
+    /// Guards all assignments made so far. If, in a dispatch, the new value of a floating-point variable has an
+    /// infinite or NaN element, all floating-point variables keep their old values. Variables for which `alone` is
+    /// true, by their number, are instead checked and kept individually. Integer variables are always assigned, because
+    /// they count steps and draws.
     ///
     /// # Errors
-    /// `TooManyNodes`.
+    /// Returns `TooManyNodes`.
     pub fn guard_assignments(&mut self, alone: &dyn Fn(u32) -> bool) -> Result<(), GraphError> {
         let is_float =
             |(at, (_, value)): (usize, &(u32, NodeId))| self.graph.descriptor(*value).dtype.is_float().then_some(at);
@@ -42,13 +43,13 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// Has the floating-point variables that are assigned so far keep what they hold in a dispatch in which `sound` is 0.
-    /// Integers are assigned all the same: they count steps and draws.
+    /// Makes all floating-point variables assigned so far keep their old values in a dispatch in which `sound` is 0.
+    /// Integer variables are always assigned, because they count steps and draws.
     ///
     /// Dtype and shape of `sound`: `uint8`, without dimensions.
     ///
     /// # Errors
-    /// `DType` of `sound`; `Broadcast` where it has dimensions; `UnknownNode`; `TooManyNodes`.
+    /// Returns `UnknownNode` or `TooManyNodes`; `DType` if `sound` is not `uint8`; `Broadcast` if it has dimensions.
     pub fn assign_only_where(&mut self, sound: NodeId) -> Result<(), GraphError> {
         for at in 0..self.graph.assignments.len() {
             let (variable, value) = self.graph.assignments[at];
@@ -60,13 +61,13 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// 1 where every element is finite; a `uint8` scalar.
+    /// Returns 1 if every element is finite, else 0; a `uint8` scalar.
     pub(crate) fn all_finite(&mut self, x: NodeId) -> Result<NodeId, GraphError> {
         let descriptor = self.descriptor_of(x)?.clone();
         let largest = if descriptor.dtype == DType::F16 { F16_MAX } else { f64::from(f32::MAX) };
         let largest = self.scalar(descriptor.dtype, Scalar::Float(largest))?;
         let magnitude = self.abs(x)?;
-        // Neither infinity nor NaN is at most the largest number.
+        // Infinity and NaN both fail the comparison with the largest finite number.
         let finite = self.less_or_equal(magnitude, largest)?;
         let other = self.logical_not(finite)?;
         let axes: Vec<usize> = (0..descriptor.shape.rank()).collect();

@@ -1,4 +1,4 @@
-//! Reductions, with the reduced axes kept at size 1 or dropped.
+//! Reductions, with reduced axes kept at size 1 or dropped.
 
 use super::GraphBuilder;
 use crate::error::GraphError;
@@ -6,17 +6,17 @@ use crate::graph::NodeId;
 use crate::op::{Op, ReduceKind, ReduceOp};
 
 impl GraphBuilder {
-    /// Sum over `axes` (any order, distinct). Of nothing: 0.
+    /// Returns the sum over `axes` (any order, distinct). The sum of zero elements is 0.
     ///
     /// Shape: `[a, b]`, axes `[1]` -> `[a, 1]` with `keep`, else `[a]`. DType unchanged.
     ///
     /// # Errors
-    /// `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `UnknownNode`; `TooManyNodes`.
+    /// Returns `AxisOutOfRange`, `UnknownNode` or `TooManyNodes`; `AxesUnsorted` for an axis named twice.
     pub fn reduce_sum(&mut self, x: NodeId, axes: &[usize], keep: bool) -> Result<NodeId, GraphError> {
         self.reduce(ReduceKind::Sum, x, axes, keep)
     }
 
-    /// Product over `axes`. Of nothing: 1. Shapes and errors as [`GraphBuilder::reduce_sum`].
+    /// Returns the product over `axes`; 1 for zero elements. Shapes as [`GraphBuilder::reduce_sum`].
     ///
     /// # Errors
     /// As [`GraphBuilder::reduce_sum`].
@@ -24,7 +24,8 @@ impl GraphBuilder {
         self.reduce(ReduceKind::Product, x, axes, keep)
     }
 
-    /// Largest over `axes`. Of nothing: -inf or the type's smallest. Shapes and errors as [`GraphBuilder::reduce_sum`].
+    /// Returns the maximum over `axes`; -inf or the type's smallest value for zero elements. Shapes as
+    /// [`GraphBuilder::reduce_sum`].
     ///
     /// # Errors
     /// As [`GraphBuilder::reduce_sum`].
@@ -32,7 +33,8 @@ impl GraphBuilder {
         self.reduce(ReduceKind::Max, x, axes, keep)
     }
 
-    /// Smallest over `axes`. Of nothing: +inf or the type's largest. Shapes and errors as [`GraphBuilder::reduce_sum`].
+    /// Returns the minimum over `axes`; +inf or the type's largest value for zero elements. Shapes as
+    /// [`GraphBuilder::reduce_sum`].
     ///
     /// # Errors
     /// As [`GraphBuilder::reduce_sum`].
@@ -40,7 +42,7 @@ impl GraphBuilder {
         self.reduce(ReduceKind::Min, x, axes, keep)
     }
 
-    /// Combines over `axes` as `kind` says. Shapes as [`GraphBuilder::reduce_sum`].
+    /// Reduces over `axes` by `kind`. Shapes as [`GraphBuilder::reduce_sum`].
     ///
     /// # Errors
     /// As [`GraphBuilder::reduce_sum`].
@@ -51,25 +53,25 @@ impl GraphBuilder {
         if keep { Ok(folded) } else { self.drop_axes(folded, &axes) }
     }
 
-    /// Index of the largest element along `axis`, the first of equals. Result `int32`.
+    /// Returns the index of the first largest element along `axis`. Result `int32`.
     ///
     /// # Errors
-    /// `AxisOutOfRange`; `AxisEmpty`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `AxisOutOfRange`, `AxisEmpty`, `UnknownNode` or `TooManyNodes`.
     pub fn arg_max(&mut self, x: NodeId, axis: usize, keep: bool) -> Result<NodeId, GraphError> {
         let index = self.add_node(Op::Reduce(ReduceOp::ArgMax { axis }), &[x])?;
         if keep { Ok(index) } else { self.drop_axes(index, &[axis]) }
     }
 
-    /// Index of the smallest element along `axis`, the first of equals. Result `int32`.
+    /// Returns the index of the first smallest element along `axis`. Result `int32`.
     ///
     /// # Errors
-    /// `AxisOutOfRange`; `AxisEmpty`; `UnknownNode`; `TooManyNodes`.
+    /// Returns `AxisOutOfRange`, `AxisEmpty`, `UnknownNode` or `TooManyNodes`.
     pub fn arg_min(&mut self, x: NodeId, axis: usize, keep: bool) -> Result<NodeId, GraphError> {
         let index = self.add_node(Op::Reduce(ReduceOp::ArgMin { axis }), &[x])?;
         if keep { Ok(index) } else { self.drop_axes(index, &[axis]) }
     }
 
-    /// Without these axes, which have size 1.
+    /// Drops these axes, which have size 1.
     fn drop_axes(&mut self, x: NodeId, axes: &[usize]) -> Result<NodeId, GraphError> {
         let shape = self.shape_of(x)?;
         let kept: Vec<usize> =

@@ -1,4 +1,4 @@
-//! Adding inputs, variables, constants and generated values.
+//! Inputs, variables, constants and generated values.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::op::{Op, RandomDistribution, Scalar, SourceOp};
 use crate::{DType, Descriptor, Shape};
 
 impl GraphBuilder {
-    /// A tensor that every dispatch is given under `name`.
+    /// Adds an input: a tensor that the caller of every dispatch provides under `name`.
     ///
     /// # Errors
-    /// `NameLength`; `NameTaken`; `TooManyNodes`.
+    /// Returns `NameLength`, `NameTaken` or `TooManyNodes`.
     pub fn input(&mut self, name: &str, descriptor: Descriptor) -> Result<NodeId, GraphError> {
         check_name(NameKind::Input, name)?;
         if self.input_names.contains(name) {
@@ -27,10 +27,14 @@ impl GraphBuilder {
         Ok(id)
     }
 
-    /// State called `name`, as it was when the dispatch began. The same name gives the same node.
+    /// Returns the variable called `name`, with its value at the start of the dispatch; adds it if it is new. The same
+    /// name gives the same node.
     ///
     /// # Errors
-    /// `NameLength`; `VariableRedeclared` with another descriptor than before; `TooManyNodes`.
+    /// Returns `NameLength` or `TooManyNodes`; `VariableRedeclared` if it exists with another descriptor.
+    ///
+    /// # Errors
+    /// Returns `NameLength` or `TooManyNodes`; `VariableRedeclared` with another descriptor than before.
     pub fn variable(&mut self, name: &str, descriptor: Descriptor) -> Result<NodeId, GraphError> {
         check_name(NameKind::Variable, name)?;
         if let Some(&id) = self.variables.get(name) {
@@ -48,10 +52,11 @@ impl GraphBuilder {
         Ok(id)
     }
 
-    /// A tensor of these dense little-endian bytes.
+    /// Adds a constant of these dense little-endian bytes.
     ///
     /// # Errors
-    /// `ConstantBytes` unless there are as many as the descriptor takes; `TooManyConstantBytes`; `TooManyNodes`.
+    /// Returns `TooManyConstantBytes` or `TooManyNodes`; `ConstantBytes` if the descriptor needs a different number of
+    /// bytes.
     pub fn constant(&mut self, descriptor: Descriptor, bytes: impl Into<Arc<[u8]>>) -> Result<NodeId, GraphError> {
         let bytes = bytes.into();
         if bytes.len() != descriptor.bytes() {
@@ -68,16 +73,16 @@ impl GraphBuilder {
         Ok(id)
     }
 
-    /// `value` in every place. A whole number serves float and integer types alike.
+    /// Returns a tensor filled with `value`. An integer value is valid for float and integer types.
     ///
     /// # Errors
-    /// `ScalarRange` where an integer type cannot hold it; `TooManyNodes`.
+    /// Returns `TooManyNodes`; `ScalarRange` if an integer type cannot hold it.
     pub fn fill(&mut self, descriptor: Descriptor, value: Scalar) -> Result<NodeId, GraphError> {
         let value = coerce_scalar("fill", value, descriptor.dtype)?;
         self.push(Op::Source(SourceOp::Fill(value)), &[], Some(descriptor))
     }
 
-    /// `value` as a tensor without dimensions; binary operators broadcast it.
+    /// Returns `value` as a tensor without dimensions; binary operators broadcast it.
     ///
     /// # Errors
     /// As [`GraphBuilder::fill`].
@@ -85,20 +90,21 @@ impl GraphBuilder {
         self.fill(Descriptor::new(dtype, Shape::scalar()), value)
     }
 
-    /// The coordinate along `axis`: `[0, 1, 2 ...]` repeated along the others.
+    /// Returns the coordinate along `axis`: `[0, 1, 2 ...]`, repeated along the other axes.
     ///
     /// # Errors
-    /// `AxisOutOfRange`; `ScalarRange` where an integer type cannot hold the last coordinate; `TooManyNodes`.
+    /// Returns `AxisOutOfRange` or `TooManyNodes`; `ScalarRange` if an integer type cannot hold the last coordinate.
     pub fn iota(&mut self, descriptor: Descriptor, axis: usize) -> Result<NodeId, GraphError> {
         self.push(Op::Source(SourceOp::Iota { axis }), &[], Some(descriptor))
     }
 
-    /// Random numbers that depend on `key` (`uint32[4]`), `stream` and the place alone; see [`SourceOp::CaseRng`].
+    /// Returns random numbers that depend only on `key` (`uint32[4]`), `stream` and the element's position; see
+    /// [`SourceOp::Random`].
     ///
     /// DType: `uint32` for bits, `float32` in `[0, 1)` for uniform numbers.
     ///
     /// # Errors
-    /// `DType`, `Rank`, `Dimension` of the key; `TooManyNodes`.
+    /// Returns `TooManyNodes`; `DType`, `Rank`, `Dimension` of the key.
     pub fn random(
         &mut self,
         shape: Shape,

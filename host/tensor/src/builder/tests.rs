@@ -1,4 +1,4 @@
-//! What the builder inserts, and what it refuses, as text.
+//! Tests of the builder as text: inserted nodes and errors.
 
 use expect_test::{Expect, expect};
 
@@ -7,7 +7,7 @@ use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX
 use crate::op::{Conv2d, Op, Pool2d, PoolKind, RandomDistribution, Scalar, SourceOp, UnaryOp};
 use crate::{DType, Descriptor, GraphError, NodeId, Shape, text, verify};
 
-/// Builds with inputs of these descriptors; shows the nodes after them, or the error.
+/// Builds a graph with inputs of these descriptors and compares the nodes after them, or the error.
 fn check(
     inputs: &[&str],
     build: impl Fn(&mut GraphBuilder, &[NodeId]) -> Result<NodeId, GraphError>,
@@ -394,7 +394,7 @@ fn each_variable_is_one_node() {
         input names have 1 to 256 bytes, not 0
         there is no variable "v"
         there is no node 5, the graph has 1
-        node 1 is no variable
+        node 1 is not a variable
         variable "w" is float32[2] and cannot hold float32[]
         variable "w" is assigned twice
         input "x" exists already

@@ -13,7 +13,7 @@ macro_rules! unary {
                 $(#[$doc])*
                 ///
                 /// # Errors
-                /// `DType`; `UnknownOperand`; `TooManyNodes`.
+                /// Returns `DType`, `UnknownOperand` or `TooManyNodes`.
                 pub fn $method(&mut self, x: NodeId) -> Result<NodeId, GraphError> {
                     self.add_node(Op::Unary($op), &[x])
                 }
@@ -45,23 +45,23 @@ unary! {
     tanh => UnaryOp::Tanh;
     /// Gauss error function. Float.
     erf => UnaryOp::Erf;
-    /// Largest integer not above. Float.
+    /// Largest integer not above `x`. Float.
     floor => UnaryOp::Floor;
-    /// Smallest integer not below. Float.
+    /// Smallest integer not below `x`. Float.
     ceil => UnaryOp::Ceil;
     /// Nearest integer, ties to even. Float.
     round_even => UnaryOp::RoundEven;
-    /// 1 where `x` is 0, else 0. `uint8`.
+    /// 1 if `x` is 0, else 0. `uint8`.
     logical_not => UnaryOp::LogicalNot;
-    /// `x`, through which no gradient flows. Any type.
+    /// `x` with a gradient of zero. Any type.
     stop_gradient => UnaryOp::StopGradient;
 }
 
 impl GraphBuilder {
-    /// `x` converted to `dtype`; `x` itself where it has that type already.
+    /// Converts `x` to `dtype`; returns `x` if it already has that type.
     ///
     /// # Errors
-    /// `UnknownNode`; `TooManyNodes`.
+    /// Returns `UnknownNode` or `TooManyNodes`.
     pub fn cast(&mut self, x: NodeId, dtype: DType) -> Result<NodeId, GraphError> {
         if self.descriptor_of(x)?.dtype == dtype {
             return Ok(x);

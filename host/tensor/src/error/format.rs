@@ -1,4 +1,4 @@
-//! Counts and numbers as errors show them.
+//! Formatting of counts and numbers in error messages.
 
 use crate::op::Scalar;
 

@@ -1,16 +1,16 @@
-//! Why a training step cannot be computed in shards.
+//! Errors of splitting a training step into micro-batches.
 
 use thiserror::Error;
 
 use super::GraphError;
 
-/// Why a training step cannot be computed in shards. `place` is a node's label, or its number.
+/// The reason why a training step cannot be computed in micro-batches. `place` is a node's label, or its number.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum MicroBatchError {
-    /// Gradients of a loss that depends on other gradients' means.
+    /// Gradients of a loss that depends on the means of other gradients.
     #[error(
-        "depends on gradients, which are known only when every shard is done: gradients of gradients are not computed in shards"
+        "depends on gradients, which are complete only after all shards: second-order gradients do not work in shards"
     )]
     Nested {
         /// The loss, or the gradient.
@@ -18,35 +18,35 @@ pub enum MicroBatchError {
     },
     /// An update that depends on the items of a batch.
     #[error(
-        "an update depends on what is different in each shard; it may depend on gradients, and on means over the batch \
-         that are one float"
+        "the update depends on a value that differs between shards; it can depend on gradients, and on means over the \
+         batch that are one float"
     )]
     Items {
-        /// What it depends on.
+        /// The node that the update depends on.
         place: String,
     },
-    /// A variable that each shard would give another value.
+    /// A variable whose assigned value would differ between micro-batches.
     #[error(
-        "each shard would give it another value; only statistics, and variables of one float, become the mean of what the \
-         shards give them"
+        "each shard would assign a different value; only statistics, and variables of one float, become the mean of \
+         the shards' values"
     )]
     Assigned {
         /// The variable's name.
         place: String,
     },
-    /// Random numbers that a shard and the update both use.
-    #[error("the random numbers of a shard are its own, and the update depends on them")]
+    /// Random numbers that both a micro-batch and the update use.
+    #[error("the update depends on random numbers that differ between shards")]
     Random {
         /// The random numbers.
         place: String,
     },
-    /// The graph would pass a limit.
+    /// The resulting graph exceeds a limit.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
 impl MicroBatchError {
-    /// The label, node or variable at fault, where known.
+    /// Returns the label, node or variable of the error, or `None` if unknown.
     pub fn place(&self) -> Option<&str> {
         match self {
             MicroBatchError::Nested { place }

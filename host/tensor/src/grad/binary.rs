@@ -1,4 +1,4 @@
-//! Adjoints of element-wise operators of two operands, and of the choice between two.
+//! Adjoints of element-wise operators of two operands, and of selection.
 
 use super::AdjointStep;
 use super::emit::{binary, boolean_as_float, dtype_of, fill_like, mul, scale, select as choose, unary};
@@ -42,7 +42,7 @@ pub(super) fn adjoint(
     Ok(Some(adjoint))
 }
 
-/// `dy * b * a^(b-1)`, and 0 where the exponent is 0, also at `a = 0`, where the formula would give 0 * inf.
+/// Returns `dy * b * a^(b-1)`, and 0 if the exponent is 0, also at `a = 0`, where the formula would give 0 * inf.
 fn pow_base_adjoint(g: &mut GraphBuilder, step: &AdjointStep) -> Result<NodeId, GraphError> {
     let (a, b, dy) = (step.inputs[0], step.inputs[1], step.output_adjoint);
     let (zero, one) = (fill_like(g, b, 0.0)?, fill_like(g, b, 1.0)?);
@@ -54,20 +54,20 @@ fn pow_base_adjoint(g: &mut GraphBuilder, step: &AdjointStep) -> Result<NodeId, 
     mul(g, dy, slope)
 }
 
-/// `dy * a^b * ln a`, and 0 where the base is 0 (the limit for positive exponents).
+/// Returns `dy * a^b * ln a`, and 0 if the base is 0 (the limit for positive exponents).
 fn pow_exponent_adjoint(g: &mut GraphBuilder, step: &AdjointStep) -> Result<NodeId, GraphError> {
     let (a, dy) = (step.inputs[0], step.output_adjoint);
     let (zero, one) = (fill_like(g, a, 0.0)?, fill_like(g, a, 1.0)?);
     let at_zero = binary(g, BinaryOp::Equal, a, zero)?;
     let base = choose(g, at_zero, one, a)?;
     let log = unary(g, UnaryOp::Log, base)?;
-    // The logarithm of 1 is 0, but at base 0 a negative exponent makes the power infinite.
+    // At base 0, the zero logarithm alone is not enough, because a negative exponent makes the power infinite.
     let power = choose(g, at_zero, zero, step.output)?;
     let slope = mul(g, power, log)?;
     mul(g, dy, slope)
 }
 
-/// `output_adjoint` where the first is less than the second, half of it where they are equal.
+/// Returns `dy` if `low` is less than `high`, half of it if they are equal, and 0 otherwise.
 fn max_adjoint(g: &mut GraphBuilder, [low, high]: [NodeId; 2], dy: NodeId) -> Result<NodeId, GraphError> {
     let dtype = dtype_of(g, dy);
     let less = binary(g, BinaryOp::Less, low, high)?;
@@ -79,7 +79,7 @@ fn max_adjoint(g: &mut GraphBuilder, [low, high]: [NodeId; 2], dy: NodeId) -> Re
     mul(g, dy, share)
 }
 
-/// Adjoints of `condition ? a : b`.
+/// Returns the adjoints of `condition ? a : b`.
 pub(super) fn select_adjoint(
     g: &mut GraphBuilder,
     step: &AdjointStep,

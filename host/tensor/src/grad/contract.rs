@@ -1,4 +1,4 @@
-//! Adjoints of matrix multiplication: matrix multiplications.
+//! Adjoints of matrix multiplication, which are matrix multiplications.
 
 use super::AdjointStep;
 use crate::NodeId;
@@ -6,8 +6,8 @@ use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::op::{ContractOp, Op};
 
-/// With `A` and `B` as they are multiplied: `dA = dC B^T`, `dB = A^T dC`; a transposed operand's adjoint is the
-/// transposed product.
+/// Returns `dA = dC B^T` or `dB = A^T dC`, with `A` and `B` as they are multiplied. The adjoint of a transposed operand
+/// is the transposed product.
 pub(super) fn adjoint(
     g: &mut GraphBuilder,
     op: ContractOp,

@@ -14,7 +14,7 @@ pub(super) fn adjoint(
     operand: usize,
 ) -> Result<Option<NodeId>, GraphError> {
     let dy = step.output_adjoint;
-    // The other operand of those that have two.
+    // The other operand of operators that have two.
     let other = step.inputs[step.inputs.len() - 1 - operand];
     let shape = shape_of(g, step.inputs[operand]);
     let size = [shape[2], shape[3]];
@@ -35,7 +35,7 @@ pub(super) fn adjoint(
         ConvolutionOp::SumPool2dGrad { pool, size: _ } => {
             (ConvolutionOp::Pool2d { kind: PoolKind::Sum, pool: *pool }, vec![dy])
         }
-        // Which element is the largest does not change with small changes of `x`.
+        // The position of the largest element does not change with small changes of `x`.
         ConvolutionOp::MaxPool2dGrad(_) if first => return Ok(None),
         ConvolutionOp::MaxPool2dGrad(_) => return Err(GraphError::NoGradient { op: op.name() }),
     };

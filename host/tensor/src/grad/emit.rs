@@ -1,4 +1,4 @@
-//! The primitives that rules are written in. Operands already agree in shape; nothing broadcasts.
+//! Helpers that emit the primitives of gradient rules. Operands already agree in shape; nothing broadcasts.
 
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -7,7 +7,7 @@ use crate::{DType, NodeId, Shape};
 
 type EmitResult = Result<NodeId, GraphError>;
 
-/// `value` everywhere, in `node`'s data type and shape.
+/// Returns a fill of `value` in `node`'s data type and shape.
 pub(super) fn fill_like(g: &mut GraphBuilder, node: NodeId, value: f64) -> EmitResult {
     let descriptor = g.graph().descriptor(node).clone();
     g.fill(descriptor, Scalar::Float(value))
@@ -25,19 +25,19 @@ pub(super) fn mul(g: &mut GraphBuilder, a: NodeId, b: NodeId) -> EmitResult {
     binary(g, BinaryOp::Mul, a, b)
 }
 
-/// `x * value`.
+/// Returns `x * value`.
 pub(super) fn scale(g: &mut GraphBuilder, x: NodeId, value: f64) -> EmitResult {
     let factor = fill_like(g, x, value)?;
     mul(g, x, factor)
 }
 
-/// `condition ? a : b`.
+/// Returns `condition ? a : b`.
 pub(super) fn select(g: &mut GraphBuilder, condition: NodeId, a: NodeId, b: NodeId) -> EmitResult {
     g.add_node(Op::Select, &[condition, a, b])
 }
 
-/// A truth value as 0.0 or 1.0. Which operand is the larger does not change with small changes of them: its own derivative
-/// is zero.
+/// Returns a boolean as 0.0 or 1.0. Its derivative is zero, because small changes of the compared operands do not
+/// change the result.
 pub(super) fn boolean_as_float(g: &mut GraphBuilder, condition: NodeId, dtype: DType) -> EmitResult {
     let condition = unary(g, UnaryOp::StopGradient, condition)?;
     unary(g, UnaryOp::Cast(dtype), condition)
@@ -51,7 +51,7 @@ pub(super) fn reshape(g: &mut GraphBuilder, x: NodeId, shape: Shape) -> EmitResu
     if *shape_of(g, x) == shape { Ok(x) } else { movement(g, MovementOp::Reshape(shape), x) }
 }
 
-/// `x` repeated along its axes of size 1 to the shape of `to`.
+/// Returns `x` with its axes of size 1 repeated to the shape of `to`.
 pub(super) fn expand(g: &mut GraphBuilder, x: NodeId, to: NodeId) -> EmitResult {
     let shape = shape_of(g, to).clone();
     if *shape_of(g, x) == shape { Ok(x) } else { movement(g, MovementOp::Broadcast(shape), x) }

@@ -1,4 +1,4 @@
-//! Adjoints of data-dependent selections: gathering and scattering are each other's; indices have none.
+//! Adjoints of gather and scatter: each is the other's adjoint. Indices have none.
 
 use super::AdjointStep;
 use super::emit::{binary, boolean_as_float, dtype_of, fill_like, mul, select, shape_of};
@@ -30,8 +30,8 @@ pub(super) fn adjoint(
     }
 }
 
-/// Of a replacing scatter: the operand's element has an adjoint where it was not replaced, an update's where it was the
-/// last at its place.
+/// Returns the adjoint of a replacing scatter: the operand's element has an adjoint if it was not replaced, an update
+/// if it was the last one of its index.
 fn replace_adjoint(
     g: &mut GraphBuilder,
     axis: usize,
@@ -41,7 +41,7 @@ fn replace_adjoint(
     let (indices, dims) = (step.inputs[1], shape_of(g, step.inputs[0]).clone());
     let count = shape_of(g, indices).elements();
     let flat = g.reshape(indices, &[count])?;
-    // Which update each place ends with; -1 where none does.
+    // For each position, the number of its last update, or -1 if it has none.
     let nobody = g.fill(Descriptor::new(DType::I32, Shape::new([dims[axis]])?), Scalar::Int(-1))?;
     let position = g.iota(Descriptor::new(DType::I32, Shape::new([count])?), 0)?;
     let last = Op::Index(IndexOp::Scatter { axis: 0, combine: ScatterCombine::Replace });
@@ -66,8 +66,9 @@ fn replace_adjoint(
     g.select(last, chosen, nothing)
 }
 
-/// Of a multiplying scatter: `output_adjoint` times the other factors at the place. They are the product of those that are not zero,
-/// over the factor itself, and zero where another factor is zero: no division by zero.
+/// Returns the adjoint of a multiplying scatter: the output adjoint times the other factors of the element. Their
+/// product is the product of all non-zero factors divided by the factor, or zero if another factor is zero, so nothing
+/// is divided by zero.
 fn multiply_adjoint(
     g: &mut GraphBuilder,
     axis: usize,
@@ -94,7 +95,8 @@ fn multiply_adjoint(
     select(g, others, slopes, none)
 }
 
-/// Of a minimum or maximum: `output_adjoint` divided equally among the element and the updates that equal the result.
+/// Returns the adjoint of a minimum or maximum: the output adjoint, divided equally among the element and the updates
+/// that equal the result.
 fn extremum_adjoint(
     g: &mut GraphBuilder,
     axis: usize,

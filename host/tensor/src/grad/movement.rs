@@ -1,4 +1,4 @@
-//! Adjoints of movements: movements back, and sums of what was repeated.
+//! Adjoints of movements: inverse movements, and sums over repeated elements.
 
 use super::AdjointStep;
 use super::emit::{fold, movement, reshape, shape_of};
@@ -39,13 +39,13 @@ pub(super) fn adjoint(
     Ok(Some(dx))
 }
 
-/// The block of `sizes` at `starts`.
+/// Returns the block of `sizes` at `starts`.
 fn take_block(g: &mut GraphBuilder, x: NodeId, starts: &[usize], sizes: &Shape) -> Result<NodeId, GraphError> {
     let strides = vec![1; sizes.rank()];
     movement(g, MovementOp::Slice { starts: starts.to_vec(), sizes: sizes.to_vec(), strides }, x)
 }
 
-/// `output_adjoint` put back where a slice took it from, zeros elsewhere.
+/// Returns `dy` at the positions that a slice took its elements from, and zeros elsewhere.
 fn slice_adjoint(
     g: &mut GraphBuilder,
     from: &Shape,
@@ -62,8 +62,9 @@ fn slice_adjoint(
     movement(g, MovementOp::Pad { low: starts.to_vec(), high, value: Scalar::Float(0.0) }, spread)
 }
 
-/// `stride - 1` zeros between neighbours along `axis`. In two dimensions: each row holds one element and all that lies
-/// behind it, so padding rows at their end puts zeros after every element; those after the last are cut off.
+/// Inserts `stride - 1` zeros between neighbours along `axis`. In a two-dimensional view, each row holds one element
+/// and all elements of the inner axes. Padding the end of the rows puts zeros after every element, and those after the
+/// last element are cut off.
 fn dilate_axis(g: &mut GraphBuilder, x: NodeId, axis: usize, stride: usize) -> Result<NodeId, GraphError> {
     let mut dims = shape_of(g, x).to_vec();
     if stride == 1 || dims[axis] <= 1 {

@@ -17,8 +17,8 @@ pub(super) fn adjoint(g: &mut GraphBuilder, op: &ReduceOp, step: &AdjointStep) -
     }
 }
 
-/// `output_adjoint` times the product of the other elements: of those before times those after, so that zeros need no division, in
-/// any order of differentiation.
+/// Returns the output adjoint times the product of the other elements: of those before times those after. So zeros need
+/// no division, in any order of differentiation.
 fn product_adjoint(g: &mut GraphBuilder, step: &AdjointStep, axes: &[usize]) -> Result<NodeId, GraphError> {
     let x = step.inputs[0];
     let shape = shape_of(g, x).clone();
@@ -26,7 +26,7 @@ fn product_adjoint(g: &mut GraphBuilder, step: &AdjointStep, axes: &[usize]) -> 
     if size == 0 {
         return fill_like(g, x, 0.0);
     }
-    // Reduced axes last, as one.
+    // Moves the reduced axes to the end and merges them.
     let order: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).chain(axes.iter().copied()).collect();
     let moved = g.transpose(x, &order)?;
     let dims = shape_of(g, moved).to_vec();
@@ -45,7 +45,8 @@ fn product_adjoint(g: &mut GraphBuilder, step: &AdjointStep, axes: &[usize]) -> 
     mul(g, dy, others)
 }
 
-/// For each element of a row the product of those before it, in steps that double how many are covered.
+/// Returns, for each element of a row, the product of the elements before it, by steps that double the number of
+/// elements covered.
 fn exclusive_cumulative_products(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -66,7 +67,7 @@ fn exclusive_cumulative_products(
     Ok(products)
 }
 
-/// `output_adjoint` divided equally among the elements that equal the result.
+/// Returns the output adjoint, divided equally among the elements that equal the result.
 fn extremum_adjoint(g: &mut GraphBuilder, step: &AdjointStep, axes: &[usize]) -> Result<NodeId, GraphError> {
     let x = step.inputs[0];
     let y = expand(g, step.output, x)?;

@@ -1,12 +1,12 @@
-//! Wanted nodes that get no adjoint although the loss depends on them: refused, unless a derivative of zero was asked for
-//! or is the true one.
+//! Refuses gradients that would silently be zero: nodes without an adjoint although the loss depends on them. Not
+//! refused if a zero derivative was requested or is correct.
 
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::{Graph, NodeId};
 use crate::op::{Op, SourceOp, UnaryOp};
 
-/// For each node up to the loss, whether [`check_gradient_path`] refuses it: found for all of them at once.
+/// Returns, for each node up to the loss, whether [`check_gradient_path`] refuses it. Computes all of them at once.
 pub(super) fn nondifferentiable_nodes(graph: &Graph, loss: NodeId) -> Vec<bool> {
     let mut severed = nodes_before_integer_ops(graph, loss);
     for (is_severed, node) in severed.iter_mut().zip(&graph.nodes) {
@@ -20,13 +20,14 @@ pub(super) fn nondifferentiable_nodes(graph: &Graph, loss: NodeId) -> Vec<bool> 
     severed
 }
 
-/// Refuses a node whose every way to the loss leaves the floats: through a comparison, an index, a conversion to integers.
+/// Refuses a node if every path to the loss passes through an operator without a gradient: a comparison, an index, a
+/// conversion to integers.
 ///
-/// Nothing would be learned there, and nobody would be told. Where the derivative is zero because the function is made of
-/// steps (rounding, signs, the condition of a `where`), or because a `stop-gradient` says so, zeros are right.
+/// Without this error, training would silently learn nothing. Zeros are correct if the function is piecewise constant
+/// (rounding, signs, the condition of a `where`), or if a `stop-gradient` requests them.
 ///
 /// # Errors
-/// `GradientCut` with the first such operator, at its label, or at its number and the label that comes next.
+/// Returns `GradientCut` with the first such operator, at its label, or at its number and the next label.
 pub(super) fn check_gradient_path(builder: &GraphBuilder, loss: NodeId, wrt: NodeId) -> Result<(), GraphError> {
     let graph = builder.graph();
     let (depends, behind) = (dependents_of(graph, loss, wrt), nodes_before_integer_ops(graph, loss));
@@ -44,7 +45,7 @@ pub(super) fn check_gradient_path(builder: &GraphBuilder, loss: NodeId, wrt: Nod
     Err(GraphError::GradientCut { op: graph.nodes[cut].op.name(), wrt: node_name(graph, wrt) }.at(place))
 }
 
-/// Which of the nodes up to the loss depend on `wrt`, other than through what is stopped.
+/// Returns which nodes up to the loss depend on `wrt` through a path without `stop-gradient`.
 fn dependents_of(graph: &Graph, loss: NodeId, wrt: NodeId) -> Vec<bool> {
     let mut depends = vec![false; loss.index() + 1];
     for (position, node) in graph.nodes[..=loss.index()].iter().enumerate() {
@@ -54,8 +55,8 @@ fn dependents_of(graph: &Graph, loss: NodeId, wrt: NodeId) -> Vec<bool> {
     depends
 }
 
-/// Which nodes the loss depends on by a way that leaves the floats: it comes down from the loss by floats with a slope, and
-/// meets an integer.
+/// Returns which nodes affect the loss through an integer: followed from the loss backward, the path leads through
+/// float operators with a slope to an integer.
 fn nodes_before_integer_ops(graph: &Graph, loss: NodeId) -> Vec<bool> {
     let (mut live, mut behind) = (vec![false; loss.index() + 1], vec![false; loss.index() + 1]);
     live[loss.index()] = true;
@@ -70,7 +71,7 @@ fn nodes_before_integer_ops(graph: &Graph, loss: NodeId) -> Vec<bool> {
     behind
 }
 
-/// Whether the result has slope zero in this operand wherever it has a slope.
+/// Returns whether the slope of the result with respect to this operand is zero wherever it exists.
 fn has_zero_slope(op: &Op, operand: usize) -> bool {
     match op {
         Op::Unary(UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::RoundEven | UnaryOp::StopGradient) => true,
@@ -100,7 +101,7 @@ fn is_stop_gradient(op: &Op) -> bool {
     }
 }
 
-/// What a plugin calls the node.
+/// Returns the plugin's name of the node.
 fn node_name(graph: &Graph, node: NodeId) -> String {
     let found = graph.node(node);
     match (&found.label, &found.op) {

@@ -48,7 +48,7 @@ fn conv2d_input_grad(
     check_groups(op, conv, "output", filter.shape[0])?;
     let output = output_size(op, conv, size, [filter.shape[2], filter.shape[3]])?;
     check_spatial_sizes(op, "output gradient", dy, output)?;
-    // A saturated product is past every limit, so the shape is refused by name.
+    // A saturated product exceeds every limit, so the shape is refused with a named error.
     let channels = filter.shape[1].saturating_mul(conv.groups);
     new_descriptor(dy.dtype, vec![dy.shape[0], channels, size[0], size[1]])
 }
@@ -97,7 +97,7 @@ fn sum_pool2d_grad(
     new_descriptor(dy.dtype, vec![dy.shape[0], dy.shape[1], size[0], size[1]])
 }
 
-/// Four dimensions of a float type.
+/// Checks for four dimensions and a float type.
 fn check_image(op: &'static str, operand: &'static str, descriptor: &Descriptor) -> Result<(), GraphError> {
     check_float(op, operand, descriptor)?;
     check_rank(op, operand, descriptor, 4)
@@ -141,7 +141,8 @@ fn pooled_size(op: &'static str, pool: &Pool2d, size: [usize; 2]) -> Result<[usi
         let padding = [pool.padding[2 * axis], pool.padding[2 * axis + 1]];
         output[axis] =
             window_count(op, size[axis], pool.window[axis], padding, pool.strides[axis], pool.dilations[axis])?;
-        // A window must not lie in the padding alone at either end. `window_count` has checked that this cannot overflow.
+        // A window must not be entirely in the padding at either end. `window_count` has checked that this cannot
+        // overflow.
         let extent = pool.dilations[axis] * (pool.window[axis] - 1) + 1;
         for got in padding {
             if got >= extent {
@@ -153,7 +154,7 @@ fn pooled_size(op: &'static str, pool: &Pool2d, size: [usize; 2]) -> Result<[usi
     Ok(output)
 }
 
-/// How many windows fit along one axis.
+/// Returns the number of windows that fit along one axis.
 fn window_count(
     op: &'static str,
     size: usize,

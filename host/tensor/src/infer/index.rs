@@ -53,7 +53,7 @@ fn scatter(op: &'static str, axis: usize, [x, indices, updates]: [&Descriptor; 3
         return Err(GraphError::AxisEmpty { op, axis, got: x.clone() });
     }
     super::check_same_dtype(op, x, updates)?;
-    // An empty place is refused above, so the size is at least 1.
+    // An empty axis is refused above, so the size is at least 1.
     let sum = scatter_add(op, axis, x.shape[axis], [indices, updates])?;
     if sum.shape != x.shape {
         return Err(GraphError::ShapesDiffer { op, lhs: x.clone(), rhs: sum });

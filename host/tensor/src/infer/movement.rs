@@ -70,7 +70,7 @@ fn slice(
     for axis in 0..rank {
         let (start, size, stride) = (starts[axis], sizes[axis], strides[axis]);
         check_attribute_range(op, "stride", 1, stride)?;
-        // The index one past the last element taken; of nothing, the start itself.
+        // The index after the last element taken; for zero elements, the start.
         let end = match size {
             0 => Some(start),
             size => (size - 1).checked_mul(stride).and_then(|n| n.checked_add(start)).and_then(|n| n.checked_add(1)),

@@ -1,4 +1,4 @@
-//! Inference of sources: they are what they are declared to be, where that is possible.
+//! Inference of sources: the declared descriptor, if it is valid for the source.
 
 use super::{check_axis, check_scalar, expect_operands};
 use crate::error::GraphError;

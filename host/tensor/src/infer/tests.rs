@@ -1,4 +1,4 @@
-//! One table a family: an operator with operands and attributes, and what inference says.
+//! One table per family: operators with operands and attributes, and the result of inference.
 
 use std::fmt::Write;
 
@@ -7,7 +7,8 @@ use expect_test::{Expect, expect};
 use super::infer;
 use crate::{NodeId, text};
 
-/// Each case reads `operator(operand, ..) {attributes}`; operands are descriptors, and for sources the declaration.
+/// Checks cases of the form `operator(operand, ..) {attributes}`. Operands are descriptors; for sources, the operand is
+/// the declared descriptor.
 fn check(cases: &[&str], expected: Expect) {
     let mut table = String::new();
     for case in cases {

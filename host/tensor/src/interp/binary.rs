@@ -1,4 +1,4 @@
-//! Two operands of one shape and data type, and the choice between two.
+//! Element-wise operators of two operands, and selection.
 
 use super::value::{InterpElements, InterpTensor};
 use crate::op::BinaryOp;
@@ -38,7 +38,7 @@ fn int(op: BinaryOp, a: &[i128], b: &[i128]) -> InterpElements {
     match op {
         BinaryOp::Add => of(|a, b| a + b),
         BinaryOp::Sub => of(|a, b| a - b),
-        // Two 64-bit factors can pass 2^127; wrapped, their low 64 bits are still right.
+        // The product of two 64-bit factors can exceed 2^127; if it wraps, its low 64 bits are still correct.
         BinaryOp::Mul => of(i128::wrapping_mul),
         BinaryOp::Div => of(|a, b| if b == 0 { 0 } else { a / b }),
         BinaryOp::Max => of(i128::max),
@@ -64,12 +64,12 @@ pub(super) fn select(condition: &InterpTensor, a: &InterpTensor, b: &InterpTenso
     }
 }
 
-/// The larger; NaN if either is NaN.
+/// Returns the larger; NaN if either is NaN.
 pub(super) fn max(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
 
-/// The smaller; NaN if either is NaN.
+/// Returns the smaller; NaN if either is NaN.
 pub(super) fn min(a: f64, b: f64) -> f64 {
     if a.is_nan() || a < b { a } else { b }
 }

@@ -1,4 +1,4 @@
-//! Sums of products.
+//! Matrix multiplication.
 
 use super::value::{InterpElements, InterpTensor};
 use crate::Shape;

@@ -1,4 +1,5 @@
-//! Sliding windows. Each operator visits the same pairs of input and output places and differs in what it adds where.
+//! Windowed operators. All visit the same pairs of input and output positions; they differ in the value that they add
+//! and its destination.
 
 use super::binary::max;
 use super::value::{InterpElements, InterpTensor};
@@ -42,7 +43,7 @@ pub(super) fn evaluate(op: &ConvolutionOp, operands: &[&InterpTensor], result: &
                 }
             });
             for (&best, dy) in first.iter().zip(dy.floats()) {
-                // A window whose every tap is padding has no largest element.
+                // A window that contains only padding has no largest element.
                 if let Some(x) = best {
                     results[x] += dy;
                 }
@@ -96,8 +97,8 @@ fn for_each_window_element(pool: &Pool2d, x: &[usize], y: &[usize], mut visit: i
     }
 }
 
-/// Within one image plane: positions in input, window and output of every tap that lies inside the input, windows and
-/// taps in row-major order.
+/// Calls `visit` with positions in input, window and output of every tap inside the input, within one image plane.
+/// Windows and taps are in row-major order.
 fn for_each_tap(pool: &Pool2d, input: [usize; 2], output: [usize; 2], mut visit: impl FnMut(usize, usize, usize)) {
     let place = |axis: usize, out: usize, tap: usize| {
         let padded = out * pool.strides[axis] + tap * pool.dilations[axis];

@@ -1,4 +1,4 @@
-//! Walking a row-major tensor, and addressing one.
+//! Iteration over row-major tensors, and element offsets.
 
 /// Calls `visit` with the coordinates of every element of `dims`, in row-major order.
 pub(super) fn for_each_coordinate(dims: &[usize], mut visit: impl FnMut(&[usize])) {
@@ -14,12 +14,12 @@ pub(super) fn for_each_coordinate(dims: &[usize], mut visit: impl FnMut(&[usize]
     }
 }
 
-/// The row-major position of the element `at` in a tensor of `dims`.
+/// Returns the row-major position of the element `at` in a tensor of `dims`.
 pub(super) fn row_major_offset(dims: &[usize], at: &[usize]) -> usize {
     dims.iter().zip(at).fold(0, |offset, (&dim, &coordinate)| offset * dim + coordinate)
 }
 
-/// `dims` seen around `axis`: the product before, the size at, and the product after it.
+/// Returns `dims` split at `axis`: the product before it, its size, and the product after it.
 pub(super) fn split_dims_at_axis(dims: &[usize], axis: usize) -> [usize; 3] {
     [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
 }

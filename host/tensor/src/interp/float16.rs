@@ -1,15 +1,16 @@
-//! IEEE 754 binary16, by arithmetic: every step but the one rounding is exact in f64.
+//! IEEE 754 binary16 by arithmetic in f64: every step except the one rounding is exact.
 
 /// Smallest positive normal binary16 number, 2^-14.
 const NORMAL_MIN: f64 = 1.0 / 16384.0;
-/// Distance of neighbouring subnormal numbers, 2^-24.
+/// Distance between neighbouring subnormal numbers, 2^-24.
 const SUBNORMAL_STEP: f64 = 1.0 / 16_777_216.0;
 /// Largest finite number.
 const MAX: f64 = 65504.0;
 
-/// `value` rounded to the nearest binary16 number, ties to even; beyond the largest, infinity. NaN stays NaN.
+/// Returns `value` rounded to the nearest binary16 number, ties to even; infinity above the largest number. NaN stays
+/// NaN.
 ///
-/// One rounding, so it differs from a detour over binary32 where that would round twice.
+/// There is only one rounding. Rounding to binary32 first could give a different result.
 pub fn round(value: f64) -> f64 {
     if !value.is_finite() || value == 0.0 {
         return value;
@@ -19,7 +20,7 @@ pub fn round(value: f64) -> f64 {
     if rounded.abs() > MAX { f64::INFINITY.copysign(value) } else { rounded }
 }
 
-/// The encoding of `value` once rounded to binary16.
+/// Returns the binary16 encoding of `value`, after rounding.
 pub fn to_bits(value: f64) -> u16 {
     let value = round(value);
     let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
@@ -38,7 +39,7 @@ pub fn to_bits(value: f64) -> u16 {
     sign | (((exponent + 15) as u16) << 10) | fraction as u16
 }
 
-/// The number that `bits` encodes.
+/// Returns the number that `bits` encodes.
 pub fn from_bits(bits: u16) -> f64 {
     let fraction = f64::from(bits & 0x3ff);
     let magnitude = match (bits >> 10) & 0x1f {
@@ -50,12 +51,12 @@ pub fn from_bits(bits: u16) -> f64 {
     if bits & 0x8000 == 0 { magnitude } else { -magnitude }
 }
 
-/// The binary exponent of a normal f64.
+/// Returns the binary exponent of a normal f64.
 fn exponent(value: f64) -> i32 {
     ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023
 }
 
-/// `2^exponent`, for exponents of normal f64 numbers.
+/// Returns `2^exponent`, for exponents of normal f64 numbers.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
@@ -78,8 +79,8 @@ mod tests {
 
     #[test]
     fn halves_round_to_even() {
-        // Between each pair of positive finite neighbours: the midpoint goes to the even encoding, and a little more or
-        // less goes to the nearer one.
+        // Between each pair of positive finite neighbours: the midpoint rounds to the even encoding, and values on
+        // either side of it round to the nearer one.
         for bits in 0..0x7bffu16 {
             let (low, high) = (from_bits(bits), from_bits(bits + 1));
             let middle = (low + high) / 2.0;

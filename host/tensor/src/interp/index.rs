@@ -1,4 +1,4 @@
-//! Elements chosen by other elements' values.
+//! Gather and scatter.
 
 use super::coordinates::split_dims_at_axis;
 use super::value::{InterpElements, InterpTensor};
@@ -58,7 +58,7 @@ pub(super) fn evaluate(op: IndexOp, operands: &[&InterpTensor], result: &Shape) 
     }
 }
 
-/// Where each update goes, in the updates' row-major order.
+/// Returns the target position of each update, in the updates' row-major order.
 fn update_targets(indices: &[i128], outer: usize, size: usize, inner: usize) -> Vec<usize> {
     let mut targets = Vec::with_capacity(outer * indices.len() * inner);
     for before in 0..outer {
@@ -99,7 +99,7 @@ fn int_combine(combine: ScatterCombine) -> fn(i128, i128) -> i128 {
     }
 }
 
-/// The element an index means: from the end if negative, the nearest if outside.
+/// Returns the element position for an index: counted from the end if negative, clamped if out of range.
 fn clamp_index(index: i128, size: usize) -> usize {
     let size = size as i128;
     let index = if index < 0 { index + size } else { index };

@@ -1,4 +1,4 @@
-//! Elements moved, repeated or left out: for each element of the result, where it comes from.
+//! Movements: computes the source position of each element of the result.
 
 use super::coordinates::{for_each_coordinate, row_major_offset};
 use super::value::{InterpElements, InterpTensor};
@@ -34,7 +34,8 @@ fn pick_elements(x: &InterpTensor, positions: Vec<Option<usize>>) -> InterpEleme
     x.elements().pick_positions(&positions, Scalar::Int(0))
 }
 
-/// Positions where each coordinate of the source follows from the result's coordinate on the same axis.
+/// Returns source positions for movements in which each source coordinate depends only on the result's coordinate on
+/// the same axis.
 fn axis_positions(from: &[usize], result: &Shape, source: &dyn Fn(usize, usize) -> usize) -> Vec<Option<usize>> {
     let mut positions = Vec::with_capacity(result.elements());
     let mut coordinates = vec![0; from.len()];
@@ -68,7 +69,7 @@ fn padded_positions(from: &[usize], result: &Shape, low: &[usize]) -> Vec<Option
     positions
 }
 
-/// Operands one after another along `axis`: for each place before it, every operand's block.
+/// Concatenates operands along `axis`: for each position before the axis, the block of every operand.
 fn concatenate(operands: &[&InterpTensor], axis: usize) -> InterpElements {
     fn of<'a, T: Copy + 'a>(
         operands: &[&'a InterpTensor],

@@ -1,4 +1,4 @@
-//! Fewer elements along some axes.
+//! Reductions.
 
 use super::binary::{max, min};
 use super::coordinates::{for_each_coordinate, row_major_offset, split_dims_at_axis};
@@ -22,7 +22,7 @@ pub(super) fn evaluate(op: &ReduceOp, x: &InterpTensor) -> InterpElements {
     }
 }
 
-/// For each element of `dims` the position of the result it is folded into, and how many results there are.
+/// Returns, for each element of `dims`, the position of the result that it is reduced into, and the number of results.
 fn result_positions(dims: &[usize], axes: &[usize]) -> (Vec<usize>, usize) {
     let mut kept = dims.to_vec();
     axes.iter().for_each(|&axis| kept[axis] = 1);
@@ -61,7 +61,7 @@ fn fold_ints(kind: ReduceKind, values: &[i128], positions: &[usize], count: usiz
     results
 }
 
-/// Along `axis`, the index of the first element that no later one beats; one that is NaN beats none.
+/// Returns, along `axis`, the index of the first largest or smallest element; the first NaN wins over all numbers.
 fn first_extremum(
     x: &InterpTensor,
     axis: usize,

@@ -1,11 +1,11 @@
-//! Values made from nothing: fills, coordinates and counter-based random numbers.
+//! Generated values: fills, coordinates and counter-based random numbers.
 
 use super::coordinates::for_each_coordinate;
 use super::value::{InterpElements, InterpTensor};
 use crate::op::{RandomDistribution, Scalar};
 use crate::{Descriptor, Shape};
 
-/// The coordinate along `axis` of every element.
+/// Returns the coordinate along `axis` of every element.
 pub(super) fn iota(axis: usize, descriptor: &Descriptor) -> InterpElements {
     let mut coordinates = Vec::with_capacity(descriptor.shape.elements());
     for_each_coordinate(&descriptor.shape, |at| coordinates.push(at[axis]));
@@ -39,8 +39,8 @@ pub(super) fn random(
     }
 }
 
-/// Four random words for a counter and a key: ten rounds of Philox4x32.
-/// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+/// Returns four random words for a counter and a key: ten rounds of Philox4x32. Source: Salmon et al., "Parallel random
+/// numbers: as easy as 1, 2, 3", SC 2011.
 pub fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         let product_0 = u64::from(counter[0]) * 0xD251_1F53;
@@ -57,7 +57,7 @@ pub fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 mod tests {
     use super::philox4x32_10;
 
-    /// The published known answers. Source: Random123, `tests/kat_vectors`.
+    /// Compares with the published known answers. Source: Random123, `tests/kat_vectors`.
     #[test]
     fn philox_matches_the_published_known_answers() {
         assert_eq!(philox4x32_10([0; 4], [0; 2]), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);

@@ -1,4 +1,4 @@
-//! One operand, element by element.
+//! Element-wise operators of one operand.
 
 use super::value::{InterpElements, InterpTensor, integer_range};
 use crate::DType;
@@ -47,7 +47,7 @@ fn int(op: UnaryOp, values: &[i128], dtype: DType) -> InterpElements {
         UnaryOp::Sign => of(i128::signum),
         UnaryOp::LogicalNot => of(|x| i128::from(x == 0)),
         UnaryOp::StopGradient => of(|x| x),
-        // One rounding: a detour over f64 would round twice.
+        // Directly, because a conversion through f64 would round twice.
         UnaryOp::Cast(DType::F32) => {
             InterpElements::Float(values.iter().map(|&value| f64::from(value as f32)).collect())
         }
@@ -67,8 +67,8 @@ fn int(op: UnaryOp, values: &[i128], dtype: DType) -> InterpElements {
     }
 }
 
-/// The error function to f64 precision: `2/sqrt(pi) * e^(-x^2) * sum of 2^n x^(2n+1) / (1*3*..*(2n+1))`, all terms of
-/// one sign. Source: Abramowitz and Stegun, 7.1.6.
+/// Returns the error function to f64 precision: `2/sqrt(pi) * e^(-x^2) * sum of 2^n x^(2n+1) / (1*3*..*(2n+1))`, all
+/// terms of one sign. Source: Abramowitz and Stegun, 7.1.6.
 pub(super) fn erf(x: f64) -> f64 {
     if x.is_nan() || x == 0.0 {
         return x;

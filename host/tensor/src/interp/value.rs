@@ -1,5 +1,5 @@
-//! Tensors as the interpreter holds them: floats as f64, integers as i128, always representable in their data type
-//! unless the evaluation is [`InterpPrecision::Exact`](super::Precision::Exact).
+//! The interpreter's tensors: floats as f64 and integers as i128, always representable in their data type unless the
+//! evaluation is [`InterpPrecision::Exact`](super::InterpPrecision::Exact).
 
 use super::{InterpPrecision, float16};
 use crate::op::Scalar;
@@ -8,14 +8,14 @@ use crate::{DType, Descriptor, GraphError, Shape};
 /// A tensor's elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InterpElements {
-    /// Of a float data type.
+    /// Elements of a float data type.
     Float(Vec<f64>),
-    /// Of an integer data type.
+    /// Elements of an integer data type.
     Int(Vec<i128>),
 }
 
 impl InterpElements {
-    /// How many there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
             InterpElements::Float(values) => values.len(),
@@ -23,12 +23,12 @@ impl InterpElements {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// `scalar` as often as the descriptor says, not rounded yet.
+    /// Returns `scalar` repeated for every element of the descriptor, not rounded yet.
     pub(super) fn full(scalar: Scalar, descriptor: &Descriptor) -> InterpElements {
         let count = descriptor.shape.elements();
         if descriptor.dtype.is_float() {
@@ -38,7 +38,7 @@ impl InterpElements {
         }
     }
 
-    /// The elements at `positions`, with `fill` where there is none.
+    /// Returns the elements at `positions`, or `fill` for `None`.
     pub(super) fn pick_positions(&self, positions: &[Option<usize>], fill: Scalar) -> InterpElements {
         fn of<T: Copy>(values: &[T], positions: &[Option<usize>], fill: T) -> Vec<T> {
             positions.iter().map(|position| position.map_or(fill, |position| values[position])).collect()
@@ -50,7 +50,7 @@ impl InterpElements {
     }
 }
 
-/// A tensor.
+/// A tensor value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterpTensor {
     descriptor: Descriptor,
@@ -58,10 +58,11 @@ pub struct InterpTensor {
 }
 
 impl InterpTensor {
-    /// A tensor of these elements, floats rounded and integers wrapped to the data type.
+    /// Creates a tensor of these elements; floats are rounded and integers wrapped to the data type.
     ///
     /// # Errors
-    /// `ValueLength` if their number is not the shape's, or they are integers for a float type or the reverse.
+    /// Returns `ValueLength` if the shape has another number of elements, or if integers are given for a float type or
+    /// floats for an integer type.
     pub fn new(descriptor: Descriptor, elements: InterpElements) -> Result<InterpTensor, GraphError> {
         let unit = match (&elements, descriptor.dtype.is_float()) {
             (InterpElements::Float(_), true) if elements.len() == descriptor.shape.elements() => "",
@@ -75,10 +76,10 @@ impl InterpTensor {
         Ok(InterpTensor::rounded_to_dtype(descriptor, elements, InterpPrecision::Stored))
     }
 
-    /// A tensor of numbers given as f64; for integer types each is truncated and wrapped.
+    /// Creates a tensor of numbers given as f64; for integer types each is truncated and wrapped.
     ///
     /// # Errors
-    /// `ValueLength` if their number is not the shape's.
+    /// Returns `ValueLength` if the shape has another number of elements.
     pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<InterpTensor, GraphError> {
         let elements = if dtype.is_float() {
             InterpElements::Float(numbers.to_vec())
@@ -88,11 +89,10 @@ impl InterpTensor {
         InterpTensor::new(Descriptor::new(dtype, shape), elements)
     }
 
-    /// A float tensor of these numbers as they are, representable in the data type or not: for evaluation in
-    /// [`InterpPrecision::Exact`].
+    /// Creates a float tensor of these numbers without rounding, for evaluation in [`InterpPrecision::Exact`].
     ///
     /// # Errors
-    /// `ValueLength` if their number is not the shape's, or the data type is no float type.
+    /// Returns `ValueLength` if the shape has another number of elements, or if the data type is not a float type.
     pub fn from_exact_numbers(descriptor: Descriptor, numbers: Vec<f64>) -> Result<InterpTensor, GraphError> {
         if numbers.len() != descriptor.shape.elements() || !descriptor.dtype.is_float() {
             return Err(GraphError::ValueLength { descriptor, got: numbers.len(), unit: "floats" });
@@ -100,21 +100,21 @@ impl InterpTensor {
         Ok(InterpTensor { descriptor, elements: InterpElements::Float(numbers) })
     }
 
-    /// A tensor of zeros.
+    /// Creates a tensor of zeros.
     pub fn zeros(descriptor: Descriptor) -> InterpTensor {
         InterpTensor::full(descriptor, Scalar::Int(0))
     }
 
-    /// `scalar` everywhere, rounded or wrapped to the data type.
+    /// Creates a tensor filled with `scalar`, rounded or wrapped to the data type.
     pub fn full(descriptor: Descriptor, scalar: Scalar) -> InterpTensor {
         let elements = InterpElements::full(scalar, &descriptor);
         InterpTensor::rounded_to_dtype(descriptor, elements, InterpPrecision::Stored)
     }
 
-    /// The tensor whose dense little-endian bytes are `bytes`.
+    /// Creates the tensor whose dense little-endian bytes are `bytes`.
     ///
     /// # Errors
-    /// `ValueLength` if there are fewer or more than [`Descriptor::bytes`].
+    /// Returns `ValueLength` if the number of bytes is not [`Descriptor::bytes`].
     pub fn from_bytes(descriptor: Descriptor, bytes: &[u8]) -> Result<InterpTensor, GraphError> {
         if bytes.len() != descriptor.bytes() {
             return Err(GraphError::ValueLength { descriptor, got: bytes.len(), unit: "bytes" });
@@ -132,7 +132,7 @@ impl InterpTensor {
         Ok(InterpTensor { descriptor, elements })
     }
 
-    /// Dense little-endian bytes; floats that do not fit their data type are rounded.
+    /// Returns dense little-endian bytes; floats that do not fit their data type are rounded.
     pub fn to_bytes(&self) -> Vec<u8> {
         let dtype = self.descriptor.dtype;
         match &self.elements {
@@ -140,24 +140,24 @@ impl InterpTensor {
                 values.iter().flat_map(|&value| float16::to_bits(value).to_le_bytes()).collect()
             }
             InterpElements::Float(values) => values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect(),
-            // The low bytes of a two's complement number are that number in the narrower type.
+            // The low bytes of a two's complement number are the number in the narrower type.
             InterpElements::Int(values) => {
                 values.iter().flat_map(|v| v.to_le_bytes().into_iter().take(dtype.bytes())).collect()
             }
         }
     }
 
-    /// Data type and shape.
+    /// Returns data type and shape.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     pub fn elements(&self) -> &InterpElements {
         &self.elements
     }
 
-    /// The elements as f64, whatever their type.
+    /// Returns the elements as f64, whatever their type.
     pub fn to_f64_numbers(&self) -> Vec<f64> {
         match &self.elements {
             InterpElements::Float(values) => values.clone(),
@@ -165,12 +165,12 @@ impl InterpTensor {
         }
     }
 
-    /// The dimensions.
+    /// Returns the dimensions.
     pub(super) fn dims(&self) -> &[usize] {
         self.descriptor.shape.dims()
     }
 
-    /// The elements of a float tensor.
+    /// Returns the elements of a float tensor.
     pub(super) fn floats(&self) -> &[f64] {
         match &self.elements {
             InterpElements::Float(values) => values,
@@ -178,7 +178,7 @@ impl InterpTensor {
         }
     }
 
-    /// The elements of an integer tensor.
+    /// Returns the elements of an integer tensor.
     pub(super) fn ints(&self) -> &[i128] {
         match &self.elements {
             InterpElements::Int(values) => values,
@@ -188,7 +188,7 @@ impl InterpTensor {
         }
     }
 
-    /// A result as it is kept: floats rounded to the data type unless `precision` is exact, integers wrapped.
+    /// Returns a result in stored form: floats rounded to the data type unless `precision` is exact, integers wrapped.
     pub(super) fn rounded_to_dtype(
         descriptor: Descriptor,
         mut elements: InterpElements,
@@ -205,7 +205,7 @@ impl InterpTensor {
     }
 }
 
-/// `value` as the nearest number of a float type.
+/// Returns the number of a float type nearest to `value`.
 pub(super) fn round_to_dtype(value: f64, dtype: DType, precision: InterpPrecision) -> f64 {
     match (precision, dtype) {
         (InterpPrecision::Exact, _) => value,
@@ -214,7 +214,7 @@ pub(super) fn round_to_dtype(value: f64, dtype: DType, precision: InterpPrecisio
     }
 }
 
-/// `value` modulo the type's range.
+/// Returns `value` modulo the type's range.
 pub(super) fn wrap_to_dtype(value: i128, dtype: DType) -> i128 {
     match dtype {
         DType::I64 => (value as i64).into(),
@@ -223,11 +223,11 @@ pub(super) fn wrap_to_dtype(value: i128, dtype: DType) -> i128 {
         DType::U32 => (value as u32).into(),
         DType::I8 => (value as i8).into(),
         DType::U8 => (value as u8).into(),
-        DType::F32 | DType::F16 => unreachable!("{dtype} is no integer type"),
+        DType::F32 | DType::F16 => unreachable!("{dtype} is not an integer type"),
     }
 }
 
-/// The smallest and largest number of an integer type.
+/// Returns the smallest and largest number of an integer type.
 pub(super) fn integer_range(dtype: DType) -> [i128; 2] {
     let bits = 8 * dtype.bytes() as u32;
     if dtype.is_signed_integer() { [-(1 << (bits - 1)), (1 << (bits - 1)) - 1] } else { [0, (1 << bits) - 1] }

@@ -1,4 +1,4 @@
-//! Parts of a graph: the nodes that are needed, and inputs in the place of others.
+//! Subgraphs: the needed nodes of a graph, with inputs in place of others.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use crate::graph::{Graph, GraphNode, GraphPort, NodeId};
 use crate::op::{BinaryOp, Op, SourceOp};
 use crate::{DType, Descriptor, Shape};
 
-/// The number of the input that it is.
+/// Returns the number of the input, or `None` if `op` is not an input.
 pub(super) fn input_number(op: &Op) -> Option<u32> {
     source_op(op).and_then(|source| match source {
         SourceOp::Input(number) => Some(*number),
@@ -43,7 +43,7 @@ fn source_op(op: &Op) -> Option<&SourceOp> {
     }
 }
 
-/// Which nodes `wanted` are computed from, themselves included.
+/// Returns, for each node, whether it is one of `wanted` or one of their ancestors.
 pub(crate) fn ancestors(graph: &Graph, wanted: &[NodeId]) -> Vec<bool> {
     let mut needed = vec![false; graph.nodes.len()];
     wanted.iter().for_each(|node| needed[node.index()] = true);
@@ -55,7 +55,7 @@ pub(crate) fn ancestors(graph: &Graph, wanted: &[NodeId]) -> Vec<bool> {
     needed
 }
 
-/// The graph that gives `wanted` for one shard, and whether it takes the shard's number.
+/// Returns the graph that computes `wanted` for one shard, and whether it takes the shard's number.
 pub(super) fn micro_batch_graph(graph: &Graph, needed: &[bool], wanted: &[NodeId]) -> (Graph, bool) {
     let mut part = SubgraphBuilder::new(graph, graph.inputs.clone());
     let mut keys: HashMap<NodeId, NodeId> = HashMap::new();
@@ -75,7 +75,7 @@ pub(super) fn micro_batch_graph(graph: &Graph, needed: &[bool], wanted: &[NodeId
     (part.graph, number.is_some())
 }
 
-/// The graph that assigns, given the means of some nodes as the inputs of these numbers.
+/// Returns the graph that assigns, with the means of some nodes as the inputs of these numbers.
 pub(super) fn update_graph(
     graph: &Graph,
     needed: &[bool],
@@ -101,13 +101,13 @@ pub(super) fn update_graph(
     part.graph
 }
 
-/// A graph that is made of nodes of another one.
+/// A graph under construction from nodes of another graph.
 struct SubgraphBuilder<'a> {
     source: &'a Graph,
     graph: Graph,
-    /// Where nodes of the whole are, as far as they are.
+    /// New node of each node of the original graph, as far as copied.
     places: Vec<NodeId>,
-    /// The same of its constants.
+    /// New number of each copied constant.
     constants: HashMap<u32, u32>,
 }
 
@@ -156,7 +156,7 @@ impl<'a> SubgraphBuilder<'a> {
         })
     }
 
-    /// The input that is a shard's number.
+    /// Returns the input with the shard's number.
     fn number_input(&mut self) -> NodeId {
         let mut name = "shard".to_owned();
         while self.graph.inputs.iter().any(|port| port.name == name) {

@@ -5,7 +5,7 @@ use crate::op::{Op, RandomDistribution, Scalar, SourceOp};
 use crate::testgen::{GraphCase, random_graph};
 use crate::{DType, Descriptor, Shape, verify};
 
-/// The mean of equal shards: added up in their order, each sum rounded.
+/// Returns the mean of equal shards: summed in order, each sum rounded.
 fn mean_value(parts: &[&InterpTensor]) -> InterpTensor {
     let descriptor = parts[0].descriptor().clone();
     let mut sum: Vec<f32> = parts[0].to_f64_numbers().iter().map(|x| *x as f32).collect();
@@ -16,7 +16,7 @@ fn mean_value(parts: &[&InterpTensor]) -> InterpTensor {
     InterpTensor::from_numbers(descriptor.dtype, descriptor.shape, &numbers).unwrap()
 }
 
-/// The variables after a step that is run in its two graphs, and each shard's outputs of its own.
+/// Runs a step as its two graphs. Returns the variables afterwards, and the outputs of each shard and of the update.
 fn run_split_step(
     step: &MicroBatchStep,
     shards: &[Vec<InterpTensor>],
@@ -42,8 +42,8 @@ fn run_split_step(
     (variables, parts, outputs)
 }
 
-/// What a step in shards means, without cutting it: the whole graph is evaluated for each shard, then once more with the
-/// means as constants in the place of the nodes that stand for them.
+/// Runs a step in shards without splitting it: evaluates the whole graph for each shard, then once more with the means
+/// as constants in place of the nodes that represent them.
 fn run_whole_step(
     graph: &Graph,
     means: &[NodeId],
@@ -68,7 +68,7 @@ fn run_whole_step(
     (variables, parts)
 }
 
-/// The elements moved on by `by`: other values of the same kind.
+/// Returns the elements rotated by `by`: other values of the same kind.
 fn rotate_elements(value: &InterpTensor, by: usize) -> InterpTensor {
     let size = value.descriptor().dtype.bytes();
     let mut bytes = value.to_bytes();
@@ -79,7 +79,8 @@ fn rotate_elements(value: &InterpTensor, by: usize) -> InterpTensor {
     InterpTensor::from_bytes(value.descriptor().clone(), &bytes).unwrap()
 }
 
-/// A step over a random graph: its outputs added up are the loss, and its variables go against their gradients.
+/// Makes a training step from a random graph: the loss is the sum of its outputs, and gradient descent updates its
+/// variables.
 fn make_training_step(case: &mut GraphCase) -> Option<Vec<NodeId>> {
     let builder = &mut case.builder;
     let mut sums = Vec::new();
@@ -129,7 +130,7 @@ fn a_split_step_equals_the_whole_step() {
         let mut case = random_graph(seed);
         let Some(means) = make_training_step(&mut case).filter(|means| !means.is_empty()) else { continue };
         let whole = case.verified_graph();
-        // Variables that the random graph assigns itself may depend on its inputs.
+        // Variables that the random graph assigns itself can depend on its inputs.
         let step = match split_step(&whole, &means, &|_| false) {
             Ok(step) if !step.takes_number && step.means <= means.len() => step,
             Ok(_) | Err(MicroBatchError::Assigned { .. } | MicroBatchError::Items { .. }) => continue,
@@ -152,7 +153,7 @@ fn a_split_step_equals_the_whole_step() {
     assert!(tried > 100, "{tried} steps were cut");
 }
 
-/// `loss = mean_value((x w - y)^2)` over two items of three numbers, with what else a test wants.
+/// `loss = mean_value((x w - y)^2)` over two items of three numbers, which a test can extend.
 struct RegressionStep {
     builder: GraphBuilder,
     weight: NodeId,
@@ -188,7 +189,7 @@ impl RegressionStep {
         split_step(&verify(self.builder.clone().finish()).unwrap(), &self.means, &|variable| variable == 1)
     }
 
-    /// Assigns the weight what it is and `more`, of its shape.
+    /// Assigns the weight its old value plus `more`, of the same shape.
     fn assign(mut self, more: NodeId) -> RegressionStep {
         let next = self.builder.add(self.weight, more).unwrap();
         self.builder.assign_to(self.weight, next).unwrap();
@@ -210,7 +211,7 @@ fn equal_micro_batches_give_the_gradients_of_the_whole_batch() {
     let shards = [[1.0, 2.0, 3.0, 0.0, 1.0, 1.0], [2.0, 0.0, 0.0, 1.0, 1.0, 0.0]]
         .map(|x| vec![value(&[2, 3], &x).unwrap(), value(&[2, 1], &[1.0, 0.0]).unwrap()]);
     let (variables, parts, outputs) = run_split_step(&step, &shards, &[weight]);
-    // By hand: misses -3, -1 and 1, 1; sums of miss * x over all four items, halved.
+    // By hand: residuals -3, -1 and 1, 1; sums of residual * x over all four items, halved.
     assert_eq!(variables[0].to_f64_numbers(), [1.0 + 0.0, -3.0, -1.0 - 5.0]);
     assert_eq!([parts[0][1].to_f64_numbers()[0], parts[1][1].to_f64_numbers()[0]], [5.0, 1.0]);
     assert!(outputs.is_empty());
@@ -225,7 +226,7 @@ fn values_that_differ_by_micro_batch_are_refused_in_the_update() {
         assert_eq!(cut.as_ref().err().and_then(MicroBatchError::place), expected, "{cut:?}");
     };
     check(&|step| step.gradient, None);
-    // A mean over the batch scales the update, whatever becomes of it on the way.
+    // A mean over the batch can scale the update through any computation.
     check(&|step| step.builder.mul(step.gradient, step.loss).unwrap(), None);
     check(
         &|step| {
@@ -260,10 +261,10 @@ fn statistics_become_their_mean_over_micro_batches() {
         step.builder.assign_to(variable, value).unwrap();
         step.cut()
     };
-    // Variable 1 is a statistic here, and the others are not.
+    // Variable 1 is a statistic here; the others are not.
     let step = assigned("mean", "mean", &[3]).unwrap();
     assert_eq!((step.means, step.update.assignments.len()), (1, 1));
-    // Also where the update keeps the old one if the step is not sound.
+    // This also works if the update keeps the old value for an unsound step.
     let mut guarded = regression_step();
     let variable = guarded.builder.variable("mean", f32_descriptor(&[3])).unwrap();
     let sums = guarded.builder.reduce_sum(NodeId(0), &[0], false).unwrap();
@@ -330,7 +331,7 @@ fn each_micro_batch_draws_its_own_random_numbers() {
     assert_eq!(parts[1][0], draw(&second));
     assert_eq!(variables[1], mean_value(&[&parts[0][0], &parts[1][0]]));
 
-    // The same numbers in the update would be others there.
+    // The same random node would draw other numbers in the update.
     let Op::Source(SourceOp::Variable(_)) = builder.graph().nodes[0].op else { panic!("the key comes first") };
     let spread = builder.variable("spread", f32_descriptor(&[8])).unwrap();
     builder.assign_to(spread, noise).unwrap();

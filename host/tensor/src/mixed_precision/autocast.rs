@@ -1,4 +1,4 @@
-//! Contractions of `float32` operands become contractions of the same operands in `float16`.
+//! Autocast: replaces contractions of `float32` operands by contractions of the same operands in `float16`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,12 +6,12 @@ use crate::graph::{Graph, GraphNode, NodeId};
 use crate::op::{MovementOp, Op, UnaryOp};
 use crate::{DType, Descriptor};
 
-/// The graph with these contractions in `float16`, each widened to `float32` behind it; and where each node of `graph` is
-/// in it.
+/// Returns the graph with these contractions in `float16`, each followed by a conversion to `float32`, and the new node
+/// of each node of `graph`.
 ///
-/// Operands are rounded before they are moved, and once, whoever reads them. What a contraction gives to another one
-/// through movements alone is not widened in between. Left alone are contractions of other data types, and those of two
-/// operands that were widened from `float16` already: whoever built them chose where to round.
+/// An operand is rounded before it is moved, and once for all its readers. If one contraction reaches another only
+/// through movements, the value stays `float16` in between. Contractions of other data types are not changed, nor are
+/// contractions of two operands that were widened from `float16`: the builder of the graph chose their rounding.
 pub fn autocast_to_f16(graph: &Graph, contractions: &BTreeSet<NodeId>) -> (Graph, Vec<NodeId>) {
     let exchanged = autocast_contractions(graph, contractions.iter().copied());
     let mut halving = AutocastPass {
@@ -38,7 +38,7 @@ pub fn autocast_to_f16(graph: &Graph, contractions: &BTreeSet<NodeId>) -> (Graph
     (halved, places)
 }
 
-/// Those of `contractions` that [`autocast_to_f16`] exchanges.
+/// Returns those of `contractions` that [`autocast_to_f16`] replaces.
 pub(super) fn autocast_contractions(graph: &Graph, contractions: impl Iterator<Item = NodeId>) -> BTreeSet<NodeId> {
     let widened = is_widened_f16(graph);
     let is_single = |input: &NodeId| graph.descriptor(*input).dtype == DType::F32;
@@ -50,7 +50,7 @@ pub(super) fn autocast_contractions(graph: &Graph, contractions: impl Iterator<I
         .collect()
 }
 
-/// Which nodes are `float16` numbers in `float32`, moved perhaps.
+/// Returns, for each node, whether it is a `float16` value widened to `float32`, possibly moved.
 fn is_widened_f16(graph: &Graph) -> Vec<bool> {
     let mut widened: Vec<bool> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
@@ -62,14 +62,14 @@ fn is_widened_f16(graph: &Graph) -> Vec<bool> {
     widened
 }
 
-/// The `float16` node that this one is in `float32`.
+/// Returns the `float16` node that this node widens to `float32`, or `None`.
 fn narrow_source(graph: &Graph, node: &GraphNode) -> Option<NodeId> {
     let to_single = node.op == Op::Unary(UnaryOp::Cast(DType::F32));
     let operand = *node.inputs.first()?;
     (to_single && graph.descriptor(operand).dtype == DType::F16).then_some(operand)
 }
 
-/// What the node moves, where it does nothing but move the elements of one operand.
+/// Returns the node's operand if the node only moves the elements of one operand, else `None`.
 fn moved_operand(node: &GraphNode) -> Option<NodeId> {
     match &node.op {
         Op::Movement(movement) => match movement {
@@ -94,9 +94,9 @@ fn moved_operand(node: &GraphNode) -> Option<NodeId> {
 struct AutocastPass<'a> {
     source: &'a Graph,
     nodes: Vec<GraphNode>,
-    /// Where nodes of the whole are, as far as they are.
+    /// New node of each node of the original graph, as far as copied.
     places: Vec<NodeId>,
-    /// Where they are in `float16`.
+    /// New `float16` node of each node that has one.
     f16_nodes: HashMap<NodeId, NodeId>,
 }
 
@@ -111,7 +111,7 @@ impl AutocastPass<'_> {
         self.push(GraphNode { inputs, ..node.clone() })
     }
 
-    /// The contraction in `float16`, and its result in `float32`.
+    /// Adds the contraction in `float16` and returns its result in `float32`.
     fn cast_contraction(&mut self, id: NodeId) -> NodeId {
         let node = self.source.node(id);
         let inputs = node.inputs.iter().map(|input| self.node_in_f16(*input)).collect();
@@ -120,9 +120,10 @@ impl AutocastPass<'_> {
         self.add_cast(half, node, DType::F32)
     }
 
-    /// The node in `float16`.
+    /// Returns the node in `float16`.
     fn node_in_f16(&mut self, id: NodeId) -> NodeId {
-        // Down to what is moved, and up again: a recursion could be as deep as the graph is long.
+        // Descends to the moved node, then adds the movements again. A loop, because a recursion could be as deep as
+        // the graph is long.
         let mut moves = Vec::new();
         let mut root = id;
         let mut place = loop {
@@ -161,7 +162,7 @@ impl AutocastPass<'_> {
     }
 }
 
-/// What the node's result is in `float16`.
+/// Returns the descriptor of the node's result in `float16`.
 fn f16_descriptor(node: &GraphNode) -> Descriptor {
     Descriptor::new(DType::F16, node.descriptor.shape.clone())
 }

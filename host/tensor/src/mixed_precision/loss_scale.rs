@@ -1,4 +1,4 @@
-//! The scale of the loss: how it is found, and what becomes of a step in which it was too large.
+//! Dynamic loss scale: skips steps with overflowed gradients, and adjusts the scale.
 //!
 //! Source: Micikevicius et al., section 3.2; bounds as in NVIDIA Apex (`max_loss_scale`) and TensorFlow
 //! (`LossScaleOptimizer`, never below 1); growth as in PyTorch's `GradScaler`.
@@ -9,35 +9,35 @@ use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::op::Scalar;
 
-/// The scale of the first step. All scales are powers of two, so that they change exponents alone.
+/// The scale of the first step. All scales are powers of two, so that they change only exponents.
 pub const LOSS_SCALE_INITIAL: f64 = 65_536.0;
-/// The scale is never smaller.
+/// The smallest scale.
 pub const LOSS_SCALE_MIN: f64 = 1.0;
-/// The scale is never larger, 2^24.
+/// The largest scale, 2^24.
 pub const LOSS_SCALE_MAX: f64 = 16_777_216.0;
-/// What it is multiplied by after [`LOSS_SCALE_GROWTH_INTERVAL`] sound steps.
+/// The factor of the scale after [`LOSS_SCALE_GROWTH_INTERVAL`] sound steps.
 pub const LOSS_SCALE_GROWTH_FACTOR: f64 = 2.0;
-/// What it is multiplied by after a step that was left out.
+/// The factor of the scale after a skipped step.
 pub const LOSS_SCALE_BACKOFF_FACTOR: f64 = 0.5;
-/// Sound steps in a row after which the scale grows.
+/// The number of consecutive sound steps after which the scale grows.
 pub const LOSS_SCALE_GROWTH_INTERVAL: i32 = 2000;
 
-/// Variables of the graph, each without dimensions.
+/// The variables of the loss scale, each without dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossScaleNodes {
-    /// `float32`, [`LOSS_SCALE_INITIAL`] at first.
+    /// The scale, `float32`; initially [`LOSS_SCALE_INITIAL`].
     pub scale: NodeId,
-    /// `int32`: sound steps since the scale changed.
+    /// Sound steps since the scale changed, `int32`.
     pub sound_steps: NodeId,
-    /// `int32`: steps that were left out, all together.
+    /// Total skipped steps, `int32`.
     pub skipped_steps: NodeId,
 }
 
-/// Has a step be left out in which one of `gradients` is not finite: floating-point variables that are assigned so far keep
-/// what they hold. Gives 1 for a sound step, a `uint8` without dimensions. What is assigned later is not guarded.
+/// Skips a step in which one of `gradients` is not finite: floating-point variables that are assigned so far keep their
+/// old values. Returns 1 for a sound step, else 0, a `uint8` without dimensions. Later assignments are not guarded.
 ///
 /// # Errors
-/// `UnknownNode`; `DType` where a gradient is no float; `TooManyNodes`.
+/// Returns `UnknownNode` or `TooManyNodes`; `DType` if a gradient is not a float.
 pub fn skip_nonfinite_step(builder: &mut GraphBuilder, gradients: &[NodeId]) -> Result<NodeId, GraphError> {
     let mut sound = None;
     for &gradient in gradients {
@@ -55,11 +55,12 @@ pub fn skip_nonfinite_step(builder: &mut GraphBuilder, gradients: &[NodeId]) -> 
     Ok(sound)
 }
 
-/// Assigns the scale: halved after a step that is not `sound`, doubled after [`LOSS_SCALE_GROWTH_INTERVAL`] sound ones.
+/// Assigns the new scale: halved after a step that is not `sound`, doubled after [`LOSS_SCALE_GROWTH_INTERVAL`] sound
+/// steps.
 ///
 /// # Errors
-/// `AssignedTwice` where it is assigned already; `AssignMismatch` where a variable is of another kind; `UnknownNode`;
-/// `TooManyNodes`.
+/// Returns `UnknownNode` or `TooManyNodes`; `AssignedTwice` if the scale is already assigned; `AssignMismatch` if a
+/// variable has another descriptor.
 pub fn update_loss_scale(g: &mut GraphBuilder, sound: NodeId, of: &LossScaleNodes) -> Result<(), GraphError> {
     let [one, zero, steps] =
         [1, 0, LOSS_SCALE_GROWTH_INTERVAL.into()].map(|value| g.scalar(DType::I32, Scalar::Int(value)));

@@ -16,7 +16,7 @@ fn value(dims: &[usize], numbers: &[f64]) -> InterpTensor {
     InterpTensor::from_numbers(DType::F32, Shape::new(dims).unwrap(), numbers).unwrap()
 }
 
-/// Numbers between -1 and 1 that follow no pattern.
+/// Returns pseudorandom numbers between -1 and 1.
 fn pseudorandom_value(dims: &[usize], seed: u64) -> InterpTensor {
     let count = dims.iter().product();
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -27,7 +27,7 @@ fn pseudorandom_value(dims: &[usize], seed: u64) -> InterpTensor {
     value(dims, &(0..count).map(|_| next()).collect::<Vec<f64>>())
 }
 
-/// A step in the making, with the scale's variables behind its own.
+/// A step under construction, with the variables of the loss scale after its other variables.
 struct MixedPrecisionStep {
     builder: GraphBuilder,
     scaled_gradients: ScaledGradients,
@@ -46,7 +46,7 @@ impl MixedPrecisionStep {
         MixedPrecisionStep { builder, scaled_gradients: ScaledGradients::default(), scale }
     }
 
-    /// Goes against the gradients of `loss`, an eighth of them.
+    /// Adds gradient descent on `loss`, with a learning rate of 1/8.
     fn descend(&mut self, loss: NodeId, wrt: &[NodeId]) {
         let MixedPrecisionStep { builder, scaled_gradients: taken, scale } = self;
         let gradients =
@@ -60,7 +60,7 @@ impl MixedPrecisionStep {
         }
     }
 
-    /// The finished step.
+    /// Returns the finished step.
     fn finish(mut self) -> Graph {
         let taken = self.scaled_gradients.checked_gradients().to_vec();
         let sound = skip_nonfinite_step(&mut self.builder, &taken).unwrap();
@@ -74,7 +74,7 @@ fn scale_variables(scale: f64, sound_steps: f64, left_out: f64) -> Vec<InterpTen
     vec![value(&[], &[scale]), count(sound_steps), count(left_out)]
 }
 
-/// `sum(relu(x w) v)`.
+/// Returns a step with the loss `sum(relu(x w) v)`.
 fn dense() -> (MixedPrecisionStep, NodeId, [NodeId; 2]) {
     let mut step = MixedPrecisionStep::new();
     let g = &mut step.builder;
@@ -161,7 +161,7 @@ fn only_contractions_take_f16_operands() {
     );
 }
 
-/// How many nodes are casts of `of` to `to`.
+/// Returns the number of casts of `of` to `to`.
 fn cast_count(graph: &Graph, of: NodeId, to: DType) -> usize {
     let is = |node: &&crate::GraphNode| node.op == Op::Unary(UnaryOp::Cast(to)) && node.inputs == [of];
     graph.nodes.iter().filter(is).count()
@@ -175,7 +175,7 @@ fn a_weight_is_cast_to_f16_once_for_all_readers() {
     let w = g.variable("w", f32_descriptor(&[2, 2])).unwrap();
     let turned = g.transpose(w, &[1, 0]).unwrap();
     let y = g.matmul(x, w).unwrap();
-    // Products of products, and a weight that is moved: neither is widened on the way.
+    // Products of products, and a weight that is moved: neither is widened in between.
     let flat = g.reshape(y, &[1, 4]).unwrap();
     let y = g.reshape(flat, &[2, 2]).unwrap();
     let y = g.matmul(y, turned).unwrap();
@@ -198,7 +198,7 @@ fn only_contractions_that_the_loss_depends_on_are_autocast() {
     let aside = g.matmul(wrt[0], wrt[1]).unwrap();
     g.output("aside", aside).unwrap();
     step.descend(loss, &wrt);
-    // An update may have products of its own.
+    // An update can contain products too.
     let after = step.builder.matmul(wrt[0], wrt[1]).unwrap();
     step.builder.output("after", after).unwrap();
     let graph = step.finish();
@@ -214,7 +214,7 @@ fn explicit_f16_casts_of_a_plugin_are_left_alone() {
     let x = g.input("x", half(&[2, 2])).unwrap();
     let w = g.variable("w", half(&[2, 2])).unwrap();
     let direct = g.matmul(x, w).unwrap();
-    // As a composite does it.
+    // As a composite does.
     let (wide_x, wide_w) = (g.cast(x, DType::F32).unwrap(), g.cast(w, DType::F32).unwrap());
     let wide = g.matmul(wide_x, wide_w).unwrap();
     let direct = g.cast(direct, DType::F32).unwrap();
@@ -230,7 +230,7 @@ fn explicit_f16_casts_of_a_plugin_are_left_alone() {
         assert_eq!(of(NodeId(at as u32)), &node.op);
     }
 
-    // Who chose the precision chose the scale.
+    // The builder that chose the precision also chose the scale.
     assert!(taken.is_empty());
     assert!(before.nodes.iter().all(|node| !node.inputs.contains(&step.scale.scale)));
 }
@@ -244,7 +244,7 @@ fn an_f16_loss_is_not_scaled() {
     assert!(taken.is_empty());
 }
 
-/// A convolution, a layer and a loss.
+/// Adds a convolution, a layer and a loss.
 fn network(g: &mut GraphBuilder) -> (NodeId, Vec<NodeId>) {
     let x = g.input("x", f32_descriptor(&[4, 2, 6, 6])).unwrap();
     let labels = g.input("labels", Descriptor::new(DType::I32, Shape::new([4]).unwrap())).unwrap();
@@ -253,7 +253,7 @@ fn network(g: &mut GraphBuilder) -> (NodeId, Vec<NodeId>) {
     let b = g.variable("b", f32_descriptor(&[5])).unwrap();
     let conv = Conv2d { padding: [1; 4], strides: [1; 2], dilations: [1; 2], groups: 1 };
     let y = g.conv2d(x, filter, conv).unwrap();
-    // Smooth: a rectifier's slope would jump where rounding changes a sign.
+    // A smooth activation, because the slope of ReLU would jump if rounding changed a sign.
     let y = g.tanh(y).unwrap();
     let y = g.reshape(y, &[4, 108]).unwrap();
     let y = g.matmul(y, w).unwrap();
@@ -295,7 +295,7 @@ fn autocast_gradients_match_f32_within_f16_tolerance() {
     }
 }
 
-/// `sum(x w) * factor`, its weight, and a count of its steps.
+/// Returns the step of `sum(x w) * factor`, its weight, and a count of its steps.
 fn product(factor: f64) -> Graph {
     let mut step = MixedPrecisionStep::new();
     let g = &mut step.builder;
@@ -313,7 +313,7 @@ fn product(factor: f64) -> Graph {
     step.finish()
 }
 
-/// Weights, steps, scale, sound steps and left out ones after a step from 1, 1.
+/// Returns weights, steps, scale, sound steps and skipped steps after one step from weights 1, 1.
 fn run_product_step(x: [f64; 2], scale: f64, sound_steps: f64) -> (Vec<f64>, f64, [f64; 3]) {
     run_step(&product(1.0), x, scale, sound_steps)
 }
@@ -350,7 +350,7 @@ fn the_loss_scale_doubles_after_the_growth_interval() {
 
 #[test]
 fn loss_scaling_keeps_small_gradients() {
-    // Half of the smallest number of `float16`: it is 0 there, and is not with a scale.
+    // Half of the smallest `float16` number: it rounds to 0 without a scale, and not with one.
     let tiny = 2.0_f64.powi(-25);
     let mut step = MixedPrecisionStep::new();
     let g = &mut step.builder;

@@ -1,5 +1,5 @@
-//! Activations: element by element, and the exponential over its sum. Shape and data type unchanged; `float16` is computed
-//! in `float32` and rounded once.
+//! Activations: element-wise functions, and softmax. Shape and data type unchanged; `float16` is computed in `float32`
+//! and rounded once.
 
 use super::f32_compute::in_f32;
 use super::{check_float, fill_like, scale_by, shift_by};
@@ -9,20 +9,20 @@ use crate::graph::NodeId;
 
 type ActivationResult = Result<NodeId, GraphError>;
 
-/// `max(x, 0)`, with slope 0 at 0; NaN stays NaN. Float or integer. Source: WebNN `relu`.
+/// Returns `max(x, 0)`, with slope 0 at 0; NaN stays NaN. Float or integer. Source: WebNN `relu`.
 ///
 /// # Errors
-/// `UnknownNode`; `TooManyNodes`.
+/// Returns `UnknownNode` or `TooManyNodes`.
 pub fn relu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     let zero = fill_like(g, x, 0.0)?;
     let negative = g.less_or_equal(x, zero)?;
     g.select(negative, zero, x)
 }
 
-/// `x` where positive, else `alpha * x`. Float. Source: WebNN `leakyRelu`.
+/// Returns `x` if positive, else `alpha * x`. Float. Source: WebNN `leakyRelu`.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResult {
     check_float(g, "leaky-relu", "input", x)?;
     let zero = fill_like(g, x, 0.0)?;
@@ -31,10 +31,10 @@ pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResu
     g.select(negative, scaled, x)
 }
 
-/// `x` where positive, else `slope * x`, with `slope` broadcast. Float or signed integer. Source: WebNN `prelu`.
+/// Returns `x` if positive, else `slope * x`, with `slope` broadcast. Float or signed integer. Source: WebNN `prelu`.
 ///
 /// # Errors
-/// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
 pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> ActivationResult {
     let zero = fill_like(g, x, 0.0)?;
     let negative = g.less_or_equal(x, zero)?;
@@ -42,10 +42,10 @@ pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> ActivationResult
     g.select(negative, scaled, x)
 }
 
-/// `alpha * x + beta`. Float. Source: WebNN `linear`.
+/// Returns `alpha * x + beta`. Float. Source: WebNN `linear`.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> ActivationResult {
     check_float(g, "linear", "input", x)?;
     in_f32(g, x, |g, x| {
@@ -54,16 +54,16 @@ pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -
     })
 }
 
-/// `x` where positive, else `alpha * (e^x - 1)`. Float. Source: WebNN `elu`.
+/// Returns `x` if positive, else `alpha * (e^x - 1)`. Float. Source: WebNN `elu`.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResult {
     check_float(g, "elu", "input", x)?;
     in_f32(g, x, |g, x| {
         let zero = fill_like(g, x, 0.0)?;
         let negative = g.less_or_equal(x, zero)?;
-        // The exponential of a large positive element would be infinite, and its unused gradient 0 * inf.
+        // The exponential of a large positive element would be infinite, and the unused branch's gradient 0 * inf.
         let bounded = g.select(negative, x, zero)?;
         let power = g.exp(bounded)?;
         let curve = shift_by(g, power, -1.0)?;
@@ -72,11 +72,11 @@ pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResult {
     })
 }
 
-/// `1 / (1 + e^-x)`, computed as `e^x / (1 + e^x)` for negative `x`: near 0 it keeps its digits, and it overflows neither
-/// forward nor backward. Float. Source: WebNN `sigmoid`.
+/// Returns `1 / (1 + e^-x)`. For negative `x` it is computed as `e^x / (1 + e^x)`, which keeps digits near 0 and
+/// overflows neither forward nor backward. Float. Source: WebNN `sigmoid`.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     in_f32(g, x, |g, x| {
         let (zero, one) = (fill_like(g, x, 0.0)?, fill_like(g, x, 1.0)?);
@@ -90,20 +90,20 @@ pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     })
 }
 
-/// `ln(sigmoid(x))`, accurate for large negative `x`. Float.
+/// Returns `ln(sigmoid(x))`, accurate for large negative `x`. Float.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn log_sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     let negative = g.neg(x)?;
     let cost = softplus(g, negative)?;
     g.neg(cost)
 }
 
-/// `clamp(alpha * x + beta, 0, 1)`. Float. Source: WebNN `hardSigmoid` (0.2 and 0.5 by default there).
+/// Returns `clamp(alpha * x + beta, 0, 1)`. Float. Source: WebNN `hardSigmoid` (0.2 and 0.5 by default there).
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> ActivationResult {
     check_float(g, "hard-sigmoid", "input", x)?;
     in_f32(g, x, |g, x| {
@@ -112,10 +112,10 @@ pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> A
     })
 }
 
-/// `x * clamp(x/6 + 1/2, 0, 1)`. Float. Source: WebNN `hardSwish`.
+/// Returns `x * clamp(x/6 + 1/2, 0, 1)`. Float. Source: WebNN `hardSwish`.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     in_f32(g, x, |g, x| {
         let gate = hard_sigmoid(g, x, 1.0 / 6.0, 0.5)?;
@@ -123,10 +123,10 @@ pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     })
 }
 
-/// `x * sigmoid(x)` (swish). Float. Source: Elfwing et al., arXiv:1702.03118.
+/// Returns `x * sigmoid(x)` (swish). Float. Source: Elfwing et al., arXiv:1702.03118.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn silu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     in_f32(g, x, |g, x| {
         let gate = sigmoid(g, x)?;
@@ -134,10 +134,10 @@ pub fn silu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     })
 }
 
-/// `x * (1 + erf(x / sqrt 2)) / 2`. Float. Source: WebNN `gelu`; Hendrycks and Gimpel, arXiv:1606.08415.
+/// Returns `x * (1 + erf(x / sqrt 2)) / 2`. Float. Source: WebNN `gelu`; Hendrycks and Gimpel, arXiv:1606.08415.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     in_f32(g, x, |g, x| {
         let scaled = scale_by(g, x, std::f64::consts::FRAC_1_SQRT_2)?;
@@ -148,10 +148,11 @@ pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     })
 }
 
-/// `ln(1 + e^x)`, computed as `max(x, 0) + ln(1 + e^-|x|)`, which does not overflow. Float. Source: WebNN `softplus`.
+/// Returns `ln(1 + e^x)`, computed as `max(x, 0) + ln(1 + e^-|x|)`, which does not overflow. Float. Source: WebNN
+/// `softplus`.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     in_f32(g, x, |g, x| {
         let magnitude = g.abs(x)?;
@@ -159,17 +160,17 @@ pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
         let power = g.exp(negative)?;
         let sum = shift_by(g, power, 1.0)?;
         let curve = g.log(sum)?;
-        // At 0 this maximum's slope is 1/2, as the function's is there; the magnitude's is 0.
+        // At 0 the slope of this maximum is 1/2, which is the softplus slope; the slope of the magnitude is 0.
         let zero = fill_like(g, x, 0.0)?;
         let line = g.max(x, zero)?;
         g.add(line, curve)
     })
 }
 
-/// `x / (1 + |x|)`. Float. Source: WebNN `softsign`.
+/// Returns `x / (1 + |x|)`. Float. Source: WebNN `softsign`.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     check_float(g, "softsign", "input", x)?;
     in_f32(g, x, |g, x| {
@@ -179,10 +180,10 @@ pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     })
 }
 
-/// Limited to `[min, max]`; `None` is no limit; NaN stays NaN. Float or integer. Source: WebNN `clamp`.
+/// Limits `x` to `[min, max]`; `None` means no limit; NaN stays NaN. Float or integer. Source: WebNN `clamp`.
 ///
 /// # Errors
-/// `ScalarRange` for a limit that the data type cannot hold; `UnknownNode`; `TooManyNodes`.
+/// Returns `UnknownNode` or `TooManyNodes`; `ScalarRange` for a limit that the data type cannot hold.
 pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>) -> ActivationResult {
     let mut limited = x;
     if let Some(min) = min {
@@ -196,10 +197,10 @@ pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>
     Ok(limited)
 }
 
-/// Tangent of radians. Float. Source: WebNN `tan`.
+/// Returns the tangent of radians. Float. Source: WebNN `tan`.
 ///
 /// # Errors
-/// `DType`; `UnknownOperand`; `TooManyNodes`.
+/// Returns `DType`, `UnknownOperand` or `TooManyNodes`.
 pub fn tan(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     in_f32(g, x, |g, x| {
         let (sin, cos) = (g.sin(x)?, g.cos(x)?);
@@ -207,10 +208,11 @@ pub fn tan(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     })
 }
 
-/// `e^x` over its sum along `axis`; the largest element is subtracted first. Float. Source: WebNN `softmax`.
+/// Returns the softmax along `axis`: `e^x` divided by its sum, computed after subtracting the largest element. Float.
+/// Source: WebNN `softmax`.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `UnknownOperand`; `TooManyNodes`.
+/// Returns `DType`, `AxisOutOfRange`, `UnknownOperand` or `TooManyNodes`.
 pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
     in_f32(g, x, |g, x| {
         let centred = subtract_max(g, x, axis)?;
@@ -220,10 +222,10 @@ pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult
     })
 }
 
-/// `ln(softmax(x))` along `axis`, without the underflow of its parts. Float.
+/// Returns `ln(softmax(x))` along `axis`, without the underflow of computing softmax first. Float.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `UnknownOperand`; `TooManyNodes`.
+/// Returns `DType`, `AxisOutOfRange`, `UnknownOperand` or `TooManyNodes`.
 pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
     in_f32(g, x, |g, x| {
         let centred = subtract_max(g, x, axis)?;
@@ -234,8 +236,8 @@ pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationRe
     })
 }
 
-/// `x` less its largest along `axis`. The result of a softmax does not depend on what is subtracted, so no gradient
-/// needs to flow through the maximum.
+/// Returns `x` minus its largest element along `axis`. The result of a softmax does not depend on the subtracted
+/// number, so no gradient has to flow through the maximum.
 pub(super) fn subtract_max(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
     let largest = g.reduce_max(x, &[axis], true)?;
     let largest = g.stop_gradient(largest)?;

@@ -1,4 +1,4 @@
-//! Convolution in WebNN's layouts, with bias. Other layouts are transposed to the primitive's.
+//! Convolution with WebNN's layouts, and bias. Other layouts are transposed to the primitive's.
 
 use super::check_rank;
 use crate::builder::GraphBuilder;
@@ -6,7 +6,7 @@ use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::op::Conv2d;
 
-/// Where the channels of an image tensor are.
+/// Axis order of an image tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InputLayout {
     /// `[n, c, h, w]`.
@@ -16,7 +16,7 @@ pub enum InputLayout {
     Nhwc,
 }
 
-/// Where a filter's output channels, input channels, height and width are.
+/// Axis order of a filter: output channels, input channels, height and width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterLayout {
     /// `[o, i, h, w]`.
@@ -51,14 +51,14 @@ impl Default for Conv2dOptions {
     }
 }
 
-/// Cross-correlation of images with filters, plus `bias [o]`. Float.
+/// Returns the cross-correlation of images with filters, plus `bias [o]`. Float.
 ///
-/// Shape: `x [n, c, h, w]`, filter `[o, c/groups, kh, kw]` -> `[n, o, oh, ow]`, each in its layout.
-/// Source: WebNN `conv2d`.
+/// Shape: `x [n, c, h, w]`, filter `[o, c/groups, kh, kw]` -> `[n, o, oh, ow]`, each in its layout. Source: WebNN
+/// `conv2d`.
 ///
 /// # Errors
-/// `Rank`; `DType`; `DTypesDiffer`; `Dimension`; `Groups`; `AttributeRange`; `WindowTooLarge`; `TooManyElements`;
-/// `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `DTypesDiffer`, `Dimension`, `Groups`, `AttributeRange`, `WindowTooLarge`,
+/// `TooManyElements`, `UnknownNode` or `TooManyNodes`.
 pub fn conv2d(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -81,7 +81,7 @@ pub fn conv2d(
     from_nchw(g, y, options.input_layout)
 }
 
-/// `y [n, o, h, w]` plus `bias [o]`, if there is one.
+/// Returns `y [n, o, h, w]` plus `bias [o]`, or `y` if there is no bias.
 pub(super) fn add_bias(
     g: &mut GraphBuilder,
     op: &'static str,

@@ -1,4 +1,4 @@
-//! Transposed convolution: the adjoint of a convolution, as an operator of its own.
+//! Transposed convolution: the adjoint of a convolution, as a separate operator.
 
 use super::check_rank;
 use super::conv::{InputLayout, add_bias, from_nchw, to_nchw};
@@ -7,7 +7,7 @@ use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::op::{Conv2d, ConvolutionOp, Op};
 
-/// Where a transposed convolution's filter has its input channels, output channels, height and width.
+/// Axis order of a transposed convolution's filter: input channels, output channels, height and width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransposeFilterLayout {
     /// `[i, o, h, w]`.
@@ -19,14 +19,14 @@ pub enum TransposeFilterLayout {
     Ohwi,
 }
 
-/// WebNN's `MLConvTranspose2dOptions`.
+/// Options of a transposed convolution: WebNN's `MLConvTranspose2dOptions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvTranspose2dOptions {
-    /// Padding taken off the result, strides, dilations, groups.
+    /// Padding removed from the result, strides, dilations, groups.
     pub conv: Conv2d,
-    /// Height and width added at the end of the result; each below its stride.
+    /// Height and width added at the end of the result; each smaller than its stride.
     pub output_padding: [usize; 2],
-    /// Height and width of the result; they decide instead of `output_padding`.
+    /// Height and width of the result; override `output_padding`.
     pub output_sizes: Option<[usize; 2]>,
     /// Layout of input and result.
     pub input_layout: InputLayout,
@@ -46,14 +46,15 @@ impl Default for ConvTranspose2dOptions {
     }
 }
 
-/// Each element of `x` spreads the filter over the result, plus `bias [o]`. Float.
+/// Returns the transposed convolution plus `bias [o]`: each element of `x` adds a multiple of the filter to the result.
+/// Float.
 ///
-/// Shape: `x [n, i, h, w]`, filter `[i, o/groups, kh, kw]` -> `[n, o, oh, ow]`, each in its layout, with
-/// `oh = (h - 1) * stride + dilation * (kh - 1) + 1 - top - bottom + output padding`. Source: WebNN `convTranspose2d`.
+/// Shape: `x [n, i, h, w]`, filter `[i, o/groups, kh, kw]` -> `[n, o, oh, ow]`, each in its layout, with `oh = (h - 1)
+/// * stride + dilation * (kh - 1) + 1 - top - bottom + output padding`. Source: WebNN `convTranspose2d`.
 ///
 /// # Errors
-/// `Rank`; `DType`; `DTypesDiffer`; `Dimension`; `Groups`; `AttributeRange`, for `output_padding` and `output_sizes` too;
-/// `WindowTooLarge`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `DTypesDiffer`, `Dimension`, `Groups`, `WindowTooLarge`, `TooManyElements`, `UnknownNode`
+/// or `TooManyNodes`; `AttributeRange`, for `output_padding` and `output_sizes` too.
 pub fn conv_transpose2d(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -81,7 +82,7 @@ pub fn conv_transpose2d(
     from_nchw(g, y, options.input_layout)
 }
 
-/// The result's size along one image axis.
+/// Returns the result's size along one image axis.
 fn output_size(
     op: &'static str,
     (size, window): (usize, usize),

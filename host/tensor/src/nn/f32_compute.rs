@@ -1,19 +1,19 @@
-//! Half-precision operands computed in single precision.
+//! Computation of half-precision operands in single precision.
 //!
-//! A composite of many steps would round after each of them; in `float16` that costs several digits of eleven bits, and
-//! sums overflow that a single-precision one holds. So composites widen what they are given and round their result once.
+//! A composite of many steps would round after each of them. In `float16` that costs several of eleven bits, and sums
+//! overflow that fit in single precision. So composites widen their operands and round their result once.
 
 use crate::DType;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 
-/// `node` in `float32` if it is `float16`, else itself.
+/// Returns `node` in `float32` if it is `float16`, else itself.
 pub(super) fn to_f32(g: &mut GraphBuilder, node: NodeId) -> Result<NodeId, GraphError> {
     if g.descriptor_of(node)?.dtype == DType::F16 { g.cast(node, DType::F32) } else { Ok(node) }
 }
 
-/// What `build` makes of `x`, computed in `float32` where `x` is `float16`, in `x`'s data type.
+/// Calls `build` with `x`, widened to `float32` if it is `float16`, and returns the result in `x`'s data type.
 pub(super) fn in_f32(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -25,7 +25,7 @@ pub(super) fn in_f32(
     if dtype == DType::F16 { g.cast(built, dtype) } else { Ok(built) }
 }
 
-/// As [`in_f32`], with other operands that may be there; they have `x`'s data type.
+/// As [`in_f32`], with optional other operands of `x`'s data type.
 pub(super) fn in_f32_with<const N: usize>(
     g: &mut GraphBuilder,
     op: &'static str,
@@ -37,10 +37,10 @@ pub(super) fn in_f32_with<const N: usize>(
     in_f32(g, x, |g, x| build(g, x, wide))
 }
 
-/// Operands that may be there, in `float32` where they are `float16`. All must have `x`'s data type.
+/// Returns optional operands, widened to `float32` if they are `float16`. All must have `x`'s data type.
 ///
 /// # Errors
-/// `DTypesDiffer`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DTypesDiffer`, `UnknownNode` or `TooManyNodes`.
 pub(super) fn operands_to_f32<const N: usize>(
     g: &mut GraphBuilder,
     op: &'static str,

@@ -1,5 +1,5 @@
-//! Places named one by one: gathering and scattering over several axes, as one flat index. Indices as in
-//! [`GraphBuilder::gather`]: negative ones count from the end of their axis, the rest is clamped into it.
+//! Gather and scatter by element or by index tuple, over several axes, as one flat index. Indices as in
+//! [`GraphBuilder::gather`]: negative ones count from the end of their axis, and indices out of range are clamped.
 
 use super::check_rank;
 use crate::builder::GraphBuilder;
@@ -11,25 +11,26 @@ use crate::{DType, Descriptor, Shape};
 
 type IndexResult = Result<NodeId, GraphError>;
 
-/// Along `axis` the element that the index at the same place names; along the other axes the same place.
+/// Returns, for each position of `indices`, the element of `x` at the index along `axis` and at the same coordinates
+/// along the other axes.
 ///
-/// Shape: `x [a, d, b]`, `indices [a', i, b']` with `a' <= a` and `b' <= b` -> `[a', i, b']`. Any data type.
-/// Source: WebNN `gatherElements`.
+/// Shape: `x [a, d, b]`, `indices [a', i, b']` with `a' <= a` and `b' <= b` -> `[a', i, b']`. Any data type. Source:
+/// WebNN `gatherElements`.
 ///
 /// # Errors
-/// `DType` of the indices; `Rank`; `AxisOutOfRange`; `Dimension`; `AxisEmpty`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `AxisOutOfRange`, `Dimension`, `AxisEmpty`, `UnknownNode` or `TooManyNodes`; `DType` of the indices.
 pub fn gather_elements(g: &mut GraphBuilder, x: NodeId, indices: NodeId, axis: usize) -> IndexResult {
     let places = flat_element_indices(g, "gather-elements", x, indices, axis)?;
     let flat = flatten(g, x)?;
     g.gather(flat, places, 0)
 }
 
-/// `x` with each of `updates` combined into the place that [`gather_elements`] would read. Any data type.
+/// Combines each of `updates` into the element of `x` that [`gather_elements`] would read. Any data type.
 ///
 /// Shape: `x [a, d, b]`, `indices` and `updates` alike -> `[a, d, b]`. Source: WebNN `scatterElements`.
 ///
 /// # Errors
-/// As [`gather_elements`]; `DTypesDiffer`; `ShapesDiffer`.
+/// As [`gather_elements`], and `DTypesDiffer`, `ShapesDiffer`.
 pub fn scatter_elements(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -49,24 +50,24 @@ pub fn scatter_elements(
     reshape_like(g, scattered, x)
 }
 
-/// Each row of `indices` names places along the first axes of `x`; the result has what stands there.
+/// Returns the elements or slices of `x` addressed by the rows of `indices`; each row indexes the first axes of `x`.
 ///
 /// Shape: `x [d1 .. dk, r..]`, `indices [i.., k]` -> `[i.., r..]`. Any data type. Source: WebNN `gatherND`.
 ///
 /// # Errors
-/// `DType` of the indices; `Rank` of the indices; `Dimension` if `k` is above the rank of `x`; `AxisEmpty`;
-/// `RankTooLarge`; `UnknownNode`; `TooManyNodes`.
+/// Returns `AxisEmpty`, `RankTooLarge`, `UnknownNode` or `TooManyNodes`; `DType` of the indices; `Rank` of the indices;
+/// `Dimension` if `k` is above the rank of `x`.
 pub fn gather_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId) -> IndexResult {
     let (places, rows) = flat_row_indices(g, "gather-nd", x, indices)?;
     g.gather(rows, places, 0)
 }
 
-/// `x` with each of `updates` combined into the place that [`gather_nd`] would read. Any data type.
+/// Combines each of `updates` into the element or slice of `x` that [`gather_nd`] would read. Any data type.
 ///
 /// Shape: `x [d1 .. dk, r..]`, `indices [i.., k]`, `updates [i.., r..]` -> as `x`. Source: WebNN `scatterND`.
 ///
 /// # Errors
-/// As [`gather_nd`]; `DTypesDiffer`; `Rank` or `Dimension` of the updates.
+/// As [`gather_nd`], and `DTypesDiffer`, `Rank` or `Dimension` of the updates.
 pub fn scatter_nd(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -75,7 +76,8 @@ pub fn scatter_nd(
     combine: ScatterCombine,
 ) -> IndexResult {
     let (places, rows) = flat_row_indices(g, "scatter-nd", x, indices)?;
-    // The updates' rest is flattened as the operand's was: checked here, where its dimensions are known.
+    // The updates' inner dimensions are flattened like the operand's. They are checked here, where they are still
+    // known.
     let (k, wanted) = (g.descriptor(indices).shape.last().copied().unwrap_or(0), g.descriptor(x).shape.clone());
     let (got, count) = (g.descriptor_of(updates)?.clone(), g.descriptor(places).shape.rank());
     if got.shape.rank() != count + wanted.rank() - k {
@@ -94,7 +96,7 @@ pub fn scatter_nd(
     reshape_like(g, scattered, x)
 }
 
-/// The flat places in `x` that `indices` name along `axis`; in the indices' shape, `int32`.
+/// Returns the flat positions in `x` for `indices` along `axis`, in the indices' shape, `int32`.
 fn flat_element_indices(
     g: &mut GraphBuilder,
     op: &'static str,
@@ -121,11 +123,11 @@ fn flat_element_indices(
         };
         places = Some(accumulate_index(g, places, part, axis_stride(&shape, along))?);
     }
-    // A rank of 0 has no axis, which is refused above.
+    // A rank of 0 has no axis and is refused above.
     Ok(places.unwrap_or(indices))
 }
 
-/// The flat rows that `indices` name, `int32[i..]`, and `x` as `[d1 * .. * dk, r]`.
+/// Returns the flat rows that `indices` address, `int32[i..]`, and `x` as `[d1 * .. * dk, r]`.
 fn flat_row_indices(
     g: &mut GraphBuilder,
     op: &'static str,
@@ -156,13 +158,13 @@ fn flat_row_indices(
     Ok((places, rows))
 }
 
-/// An index along an axis of this size as a place in it, `int32`.
+/// Returns indices along an axis of this size as valid positions, `int32`.
 fn clamped_index(g: &mut GraphBuilder, op: &'static str, indices: NodeId, size: usize) -> IndexResult {
     let dtype = g.descriptor_of(indices)?.dtype;
     if dtype.is_float() {
         return Err(GraphError::DType { op, operand: "indices", expected: "an integer type", got: dtype });
     }
-    // Narrow types may not hold the size; wide ones may hold more than the result's type does.
+    // Narrow types cannot always hold the size; wide types can hold larger values than the result's type.
     let (wide, indices) = match dtype {
         DType::I8 | DType::U8 | DType::I32 => (DType::I32, g.cast(indices, DType::I32)?),
         DType::I64 | DType::U64 | DType::U32 => (dtype, indices),

@@ -7,16 +7,16 @@ use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::op::{ContractOp, Op};
 
-/// WebNN's `MLGemmOptions`.
+/// Options of [`gemm`]: WebNN's `MLGemmOptions`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GemmOptions {
     /// Factor of the product.
     pub alpha: f64,
     /// Factor of the addend.
     pub beta: f64,
-    /// The first operand is `[k, m]`.
+    /// Whether the first operand is `[k, m]`.
     pub transpose_a: bool,
-    /// The second operand is `[n, k]`.
+    /// Whether the second operand is `[n, k]`.
     pub transpose_b: bool,
 }
 
@@ -26,12 +26,12 @@ impl Default for GemmOptions {
     }
 }
 
-/// `alpha * a b + beta * c` of matrices. Float.
+/// Returns `alpha * a b + beta * c` for matrices. Float.
 ///
 /// Shape: `a [m, k]`, `b [k, n]`, `c` broadcast to `[m, n]` -> `[m, n]`. Source: WebNN `gemm`.
 ///
 /// # Errors
-/// `Rank`; `DType`; `DTypesDiffer`; `Dimension`; `BroadcastTo`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `DTypesDiffer`, `Dimension`, `BroadcastTo`, `UnknownNode` or `TooManyNodes`.
 pub fn gemm(
     g: &mut GraphBuilder,
     a: NodeId,
@@ -56,12 +56,12 @@ pub fn gemm(
     })
 }
 
-/// A fully connected layer: `x w + bias`. Float.
+/// Returns the result of a fully connected layer: `x w + bias`. Float.
 ///
 /// Shape: `x [b.., in]`, `w [in, out]`, `bias [out]` -> `[b.., out]`.
 ///
 /// # Errors
-/// `Rank`; `DType`; `DTypesDiffer`; `Dimension`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `DTypesDiffer`, `Dimension`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
 pub fn linear(g: &mut GraphBuilder, x: NodeId, w: NodeId, bias: Option<NodeId>) -> Result<NodeId, GraphError> {
     check_rank(g, "linear", "weight", w, 2)?;
     let y = g.matmul(x, w)?;

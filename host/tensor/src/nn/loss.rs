@@ -1,4 +1,4 @@
-//! Losses, and how often a classifier is right.
+//! Losses, and the accuracy of classifiers.
 
 use super::activation::{softplus, subtract_max};
 use super::f32_compute::in_f32;
@@ -11,13 +11,13 @@ use crate::{DType, Descriptor, Shape};
 
 type LossResult = Result<NodeId, GraphError>;
 
-/// Mean over the batch of the negative log-probability of each label.
+/// Returns the mean over the batch of the negative log-probability of each label.
 ///
-/// Shape: `logits [b, c]` float, `labels [b]` of an integer type -> scalar of the logits' data type. A label outside
-/// `0 .. c` costs nothing and teaches nothing. An empty batch gives NaN.
+/// Shape: `logits [b, c]` float, `labels [b]` of an integer type -> scalar of the logits' data type. A label outside `0
+/// .. c` has zero loss and zero gradient. An empty batch gives NaN.
 ///
 /// # Errors
-/// `Rank`; `DType`; `Dimension`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `Dimension`, `UnknownNode` or `TooManyNodes`.
 pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> LossResult {
     let op = "cross-entropy";
     check_labels(g, op, logits, labels)?;
@@ -27,8 +27,9 @@ pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Lo
         let power = g.exp(centred)?;
         let power = g.reduce_sum(power, &[1], false)?;
         let log = g.log(power)?;
-        // The label's logit alone, and not its log-probability among those of all classes: what is summed over the classes
-        // is read once, and the gradient needs no sum of its own. A selection, not a product: another logit may be -inf.
+        // Selects the label's logit instead of its log-probability among all classes. So the operand of the sum over
+        // classes is read once, and the gradient needs no separate sum. A selection instead of a product, because
+        // another logit can be -inf.
         let labelled = label_mask(g, labels, classes)?;
         let zero = fill_like(g, centred, 0.0)?;
         let chosen = g.select(labelled, centred, zero)?;
@@ -43,11 +44,11 @@ pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Lo
     })
 }
 
-/// Mean of `-t ln(sigmoid(x)) - (1 - t) ln(1 - sigmoid(x))` over all elements, of logits `x` and targets `t` in
-/// `[0, 1]`. Float; a scalar.
+/// Returns the mean of `-t ln(sigmoid(x)) - (1 - t) ln(1 - sigmoid(x))` over all elements, for logits `x` and targets
+/// `t` in `[0, 1]`. Float; a scalar.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
 pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeId) -> LossResult {
     // ln(1 + e^x) - t x
     let cost = softplus(g, logits)?;
@@ -56,34 +57,35 @@ pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeI
     mean_of_all(g, cost)
 }
 
-/// Mean of `(prediction - target)^2` over all elements. Float; a scalar.
+/// Returns the mean of `(prediction - target)^2` over all elements. Float; a scalar.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
 pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: NodeId) -> LossResult {
     let difference = g.sub(prediction, target)?;
     let square = g.mul(difference, difference)?;
     mean_of_all(g, square)
 }
 
-/// 1 at the index along a new last axis of size `depth`, 0 elsewhere; an index outside `0 .. depth` gives zeros.
+/// Returns 1 at the index along a new last axis of size `depth`, 0 elsewhere; an index outside `0 .. depth` gives
+/// zeros.
 ///
 /// Shape: `indices [i..]` of an integer type -> `[i.., depth]` of `dtype`.
 ///
 /// # Errors
-/// `DType`; `RankTooLarge`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `RankTooLarge`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
 pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType) -> LossResult {
     check_integer(g, "one-hot", "indices", indices)?;
     let truth = label_mask(g, indices, depth)?;
     g.cast(truth, dtype)
 }
 
-/// The share of the batch whose largest logit is at its label.
+/// Returns the fraction of the batch whose largest logit is at its label.
 ///
 /// Shape: `logits [b, c]`, `labels [b]` of an integer type -> scalar `float32`. An empty batch gives NaN.
 ///
 /// # Errors
-/// `Rank`; `DType`; `Dimension`; `AxisEmpty` without classes; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `Dimension`, `UnknownNode` or `TooManyNodes`; `AxisEmpty` without classes.
 pub fn accuracy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> LossResult {
     check_labels(g, "accuracy", logits, labels)?;
     let guess = g.arg_max(logits, 1, false)?;
@@ -103,7 +105,7 @@ fn mean_of_all(g: &mut GraphBuilder, x: NodeId) -> LossResult {
     scale_by(g, sum, 1.0 / shape.elements() as f64)
 }
 
-/// Truth along a new last axis of size `depth`: whether the coordinate is the index.
+/// Returns a boolean along a new last axis of size `depth`: whether the coordinate equals the index.
 fn label_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> LossResult {
     let indices = g.cast(indices, DType::I32)?;
     let shape = g.descriptor(indices).shape.clone();
@@ -115,7 +117,7 @@ fn label_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> LossResult
     g.equal(classes, column)
 }
 
-/// Truth for each index that is one of `0 .. depth`.
+/// Returns a boolean for each index: whether it is in `0 .. depth`.
 fn in_range_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> LossResult {
     let indices = g.cast(indices, DType::I32)?;
     let (first, end) = (fill_like(g, indices, 0.0)?, fill_like(g, indices, depth as f64)?);

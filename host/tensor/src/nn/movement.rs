@@ -1,4 +1,4 @@
-//! Cutting, repeating, and padding with the tensor's own elements.
+//! Splitting, repeating, and padding with the tensor's own elements.
 
 use super::fill_like;
 use crate::builder::GraphBuilder;
@@ -8,12 +8,13 @@ use crate::limits::RANK_MAX;
 use crate::op::Scalar;
 use crate::{DType, Descriptor, Shape};
 
-/// `x` cut along `axis` into parts of these sizes. Any data type. Source: WebNN `split`.
+/// Splits `x` along `axis` into parts of these sizes. Any data type. Source: WebNN `split`.
 ///
 /// Shape: `[6, d]`, sizes `[2, 4]`, axis 0 -> `[2, d]`, `[4, d]`.
 ///
 /// # Errors
-/// `AxisOutOfRange`; `AttributeRange` unless the sizes add up to the dimension; `UnknownNode`; `TooManyNodes`.
+/// Returns `AxisOutOfRange`, `UnknownNode` or `TooManyNodes`; `AttributeRange` unless the sizes add up to the
+/// dimension.
 pub fn split(g: &mut GraphBuilder, x: NodeId, sizes: &[usize], axis: usize) -> Result<Vec<NodeId>, GraphError> {
     let size = dimension(g, "split", x, axis)?;
     let sum = sizes.iter().fold(0usize, |sum, &size| sum.saturating_add(size));
@@ -35,10 +36,11 @@ pub fn split(g: &mut GraphBuilder, x: NodeId, sizes: &[usize], axis: usize) -> R
     Ok(parts)
 }
 
-/// The edge elements repeated `low[i]` and `high[i]` times along each axis. Any data type. Source: WebNN `pad`, `edge`.
+/// Pads with the edge elements, repeated `low[i]` times before and `high[i]` times after along each axis. Any data
+/// type. Source: WebNN `pad`, `edge`.
 ///
 /// # Errors
-/// `AttributeCount`; `AxisEmpty` where there is no edge; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+/// Returns `AttributeCount`, `TooManyElements`, `UnknownNode` or `TooManyNodes`; `AxisEmpty` if there is no edge.
 pub fn pad_edge(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) -> Result<NodeId, GraphError> {
     check_counts(g, x, low, high)?;
     let mut padded = x;
@@ -62,25 +64,25 @@ pub fn pad_edge(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) 
     Ok(padded)
 }
 
-/// Elements mirrored at the edges, which are not repeated: `low[i]` before and `high[i]` after along each axis, both
-/// below the dimension. Any data type. Source: WebNN `pad`, `reflection`.
+/// Pads with elements mirrored at the edges, without the edge elements: `low[i]` before and `high[i]` after along each
+/// axis, both smaller than the dimension. Any data type. Source: WebNN `pad`, `reflection`.
 ///
 /// # Errors
-/// `AttributeCount`; `AttributeRange`; `AxisEmpty`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+/// Returns `AttributeCount`, `AttributeRange`, `AxisEmpty`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
 pub fn pad_reflection(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) -> Result<NodeId, GraphError> {
     pad_mirrored(g, x, low, high, ("reflection", 1))
 }
 
-/// Elements mirrored at the edges, which are repeated: `low[i]` before and `high[i]` after along each axis, none above the
-/// dimension. Any data type. Source: WebNN `pad`, `symmetric`.
+/// Pads with elements mirrored at the edges, including the edge elements: `low[i]` before and `high[i]` after along
+/// each axis, both at most the dimension. Any data type. Source: WebNN `pad`, `symmetric`.
 ///
 /// # Errors
-/// `AttributeCount`; `AttributeRange`; `AxisEmpty`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+/// Returns `AttributeCount`, `AttributeRange`, `AxisEmpty`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
 pub fn pad_symmetric(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) -> Result<NodeId, GraphError> {
     pad_mirrored(g, x, low, high, ("symmetric", 0))
 }
 
-/// Mirrored after leaving out `skipped` elements at each edge.
+/// Pads with mirrored elements, without the first `skipped` elements at each edge.
 fn pad_mirrored(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -115,12 +117,12 @@ fn pad_mirrored(
     Ok(padded)
 }
 
-/// `x` repeated `repetitions[i]` times along each axis `i`. Any data type. Source: WebNN `tile`.
+/// Repeats `x` `repetitions[i]` times along each axis `i`. Any data type. Source: WebNN `tile`.
 ///
 /// Shape: `[2, d]`, repetitions `[3, 1]` -> `[6, d]`.
 ///
 /// # Errors
-/// `AttributeCount`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+/// Returns `AttributeCount`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
 pub fn tile(g: &mut GraphBuilder, x: NodeId, repetitions: &[usize]) -> Result<NodeId, GraphError> {
     let rank = g.descriptor_of(x)?.shape.rank();
     if repetitions.len() != rank {
@@ -142,13 +144,13 @@ pub fn tile(g: &mut GraphBuilder, x: NodeId, repetitions: &[usize]) -> Result<No
     Ok(tiled)
 }
 
-/// Of the matrices in the last two dimensions, what lies on and above (`upper`) or on and below the `diagonal`-th
-/// diagonal; zeros elsewhere. Any data type. Source: WebNN `triangular`.
+/// Keeps, in the matrices of the last two dimensions, the elements on and above (`upper`) or on and below the
+/// `diagonal`-th diagonal; zeros elsewhere. Any data type. Source: WebNN `triangular`.
 ///
 /// Shape: unchanged. Diagonal 0 is the main one; positive ones lie above it.
 ///
 /// # Errors
-/// `Rank` below 2; `UnknownNode`; `TooManyNodes`.
+/// Returns `UnknownNode` or `TooManyNodes`; `Rank` below 2.
 pub fn triangular(g: &mut GraphBuilder, x: NodeId, upper: bool, diagonal: i64) -> Result<NodeId, GraphError> {
     let got = g.descriptor_of(x)?.clone();
     let Some(before) = got.shape.rank().checked_sub(2) else {
@@ -157,7 +159,7 @@ pub fn triangular(g: &mut GraphBuilder, x: NodeId, upper: bool, diagonal: i64) -
     };
     let matrix = Descriptor::new(DType::I32, Shape::new(&got.shape[before..])?);
     let (row, column) = (g.iota(matrix.clone(), 0)?, g.iota(matrix, 1)?);
-    // Beyond the matrix, every diagonal is like the nearest one.
+    // Every diagonal outside the matrix is equivalent to the nearest one.
     let reach = (got.shape[before].max(got.shape[before + 1]) as i64).min(i64::from(i32::MAX) / 2);
     let diagonal = g.scalar(DType::I32, Scalar::Int(diagonal.clamp(-reach, reach).into()))?;
     let of_row = g.add(row, diagonal)?;

@@ -1,4 +1,4 @@
-//! Normalisation. `float16` is computed in `float32`: squares of differences leave its range soon.
+//! Normalization. `float16` is computed in `float32`, because squared differences soon leave its range.
 
 use super::conv::{InputLayout, from_nchw, to_nchw};
 use super::f32_compute::in_f32_with;
@@ -8,14 +8,14 @@ use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 
-/// `(x - mean) / sqrt(variance + epsilon)` over `axes`, times `scale`, plus `bias`. Float.
+/// Returns `(x - mean) / sqrt(variance + epsilon)` over `axes`, times `scale`, plus `bias`. Float.
 ///
-/// Shape: `x` and result alike; `scale` and `bias` have the dimensions of `axes`, in the order of `axes` (`x [b, n, d]`,
-/// axes `[2]`, scale `[d]`). Source: WebNN `layerNormalization`.
+/// Shape: `x` and result alike; `scale` and `bias` have the dimensions of `axes`, in the order of `axes` (`x [b, n,
+/// d]`, axes `[2]`, scale `[d]`). Source: WebNN `layerNormalization`.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `Rank` or `Dimension` of `scale` and
-/// `bias`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `AxisOutOfRange`, `UnknownNode` or `TooManyNodes`; `AxesUnsorted` for an axis named
+/// twice; `Rank` or `Dimension` of `scale` and `bias`.
 pub fn layer_normalization(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -30,13 +30,13 @@ pub fn layer_normalization(
     })
 }
 
-/// Each image's each channel normalised over its pixels, times `scale`, plus `bias`. Float.
+/// Normalizes each channel of each image over its pixels, times `scale`, plus `bias`. Float.
 ///
 /// Shape: `x [n, c, h, w]` in its layout and result alike; `scale` and `bias` `[c]`. Source: WebNN
 /// `instanceNormalization`; Ulyanov et al., arXiv:1607.08022.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `Rank`; `Dimension` of `scale` and `bias`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `Rank`, `UnknownNode` or `TooManyNodes`; `Dimension` of `scale` and `bias`.
 pub fn instance_normalization(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -54,13 +54,14 @@ pub fn instance_normalization(
     from_nchw(g, y, layout)
 }
 
-/// `(x - mean) / sqrt(variance + epsilon) * scale + bias` with statistics that are given. Float.
+/// Returns `(x - mean) / sqrt(variance + epsilon) * scale + bias` with the given statistics. Float.
 ///
-/// Shape: `x` and result alike; the others `[c]`, where `c` is `x`'s dimension at `axis`.
-/// Source: WebNN `batchNormalization`.
+/// Shape: `x` and result alike; the others `[c]`, where `c` is `x`'s dimension at `axis`. Source: WebNN
+/// `batchNormalization`.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `AxisOutOfRange`; `Rank` or `Dimension` of the others; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `AxisOutOfRange`, `UnknownNode` or `TooManyNodes`; `Rank` or `Dimension` of the
+/// others.
 pub fn batch_normalization(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -90,7 +91,7 @@ pub fn batch_normalization(
     })
 }
 
-/// `(x - mean) / sqrt(variance + epsilon)` over `axes`.
+/// Returns `(x - mean) / sqrt(variance + epsilon)` over `axes`.
 fn normalize(g: &mut GraphBuilder, x: NodeId, axes: &[usize], epsilon: f64) -> Result<NodeId, GraphError> {
     let mean = reduce_mean(g, x, axes, true)?;
     let centred = g.sub(x, mean)?;
@@ -99,14 +100,14 @@ fn normalize(g: &mut GraphBuilder, x: NodeId, axes: &[usize], epsilon: f64) -> R
     divide_by_deviation(g, centred, variance, epsilon)
 }
 
-/// `x / sqrt(variance + epsilon)`.
+/// Returns `x / sqrt(variance + epsilon)`.
 fn divide_by_deviation(g: &mut GraphBuilder, x: NodeId, variance: NodeId, epsilon: f64) -> Result<NodeId, GraphError> {
     let variance = shift_by(g, variance, epsilon)?;
     let deviation = g.sqrt(variance)?;
     g.div(x, deviation)
 }
 
-/// `x * scale + bias`, each with the dimensions that `x` has at `axes`.
+/// Returns `x * scale + bias`, each with the dimensions that `x` has at `axes`.
 fn scale_and_shift(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -125,7 +126,7 @@ fn scale_and_shift(
     Ok(y)
 }
 
-/// `statistic`, whose dimensions are those of `x` at `axes`, with size 1 along the other axes of `x`.
+/// Returns `statistic`, whose dimensions are those of `x` at `axes`, with size 1 along the other axes of `x`.
 fn broadcast_statistic(
     g: &mut GraphBuilder,
     operand: &'static str,

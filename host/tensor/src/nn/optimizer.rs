@@ -1,4 +1,5 @@
-//! Optimisers: from a parameter, its gradient and the optimiser's state to their next values, which the caller assigns.
+//! Optimizers: compute the next values of a parameter and of the optimizer's state from the parameter, its gradient and
+//! the state. The caller assigns them.
 
 use super::{check_float, fill_like, scale_by, shift_by};
 use crate::builder::GraphBuilder;
@@ -6,18 +7,18 @@ use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::op::Scalar;
 
-/// Stochastic gradient descent.
+/// Options of stochastic gradient descent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SgdOptions {
-    /// Share of the last velocity that is kept; 0 is plain descent.
+    /// Factor of the previous velocity; 0 is plain descent.
     pub momentum: f64,
-    /// Whether the step looks ahead along the new velocity.
+    /// Whether to use Nesterov momentum, which looks ahead along the new velocity.
     pub nesterov: bool,
-    /// Share of the parameter that is added to the gradient.
+    /// Factor with which the parameter is added to the gradient.
     pub weight_decay: f64,
 }
 
-/// The next values after [`sgd`].
+/// The next values computed by [`sgd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SgdUpdate {
     /// The parameter.
@@ -26,15 +27,14 @@ pub struct SgdUpdate {
     pub velocity: NodeId,
 }
 
-/// One step of descent: with `d = gradient + weight_decay * parameter` and `v = momentum * velocity + d`, the parameter
-/// loses `learning_rate * v` (Nesterov: `learning_rate * (d + momentum * v)`).
+/// Computes one step of descent: with `d = gradient + weight_decay * parameter` and `v = momentum * velocity + d`,
+/// subtracts `learning_rate * v` from the parameter (Nesterov: `learning_rate * (d + momentum * v)`).
 ///
-/// Shape: parameter, gradient and velocity (zeros at first) alike; `learning_rate` a scalar of any float type.
-/// Source: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013, in
-/// PyTorch's form.
+/// Shape: parameter, gradient and velocity (zeros at first) alike; `learning_rate` a scalar of any float type. Source:
+/// Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013, in PyTorch's form.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
 pub fn sgd(
     g: &mut GraphBuilder,
     options: &SgdOptions,
@@ -60,27 +60,27 @@ pub fn sgd(
     Ok(SgdUpdate { parameter, velocity })
 }
 
-/// How Adam shrinks parameters.
+/// Weight decay of Adam.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WeightDecay {
-    /// Not at all.
+    /// No weight decay.
     None,
-    /// This share of the parameter is added to the gradient (Adam with L2).
+    /// Adds this factor times the parameter to the gradient (Adam with L2).
     Gradient(f64),
-    /// The parameter loses `learning_rate` times this share of itself (AdamW).
+    /// Subtracts `learning_rate` times this factor times the parameter from the parameter (AdamW).
     Decoupled(f64),
 }
 
-/// Adam and AdamW.
+/// Options of Adam and AdamW.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamOptions {
-    /// Decay of the mean of gradients.
+    /// Decay of the running mean of gradients.
     pub beta_1: f64,
-    /// Decay of the mean of their squares.
+    /// Decay of the running mean of squared gradients.
     pub beta_2: f64,
-    /// Added to the denominator.
+    /// Number added to the denominator.
     pub epsilon: f64,
-    /// How parameters shrink.
+    /// Weight decay.
     pub weight_decay: WeightDecay,
 }
 
@@ -90,26 +90,26 @@ impl Default for AdamOptions {
     }
 }
 
-/// The next values after [`adam`].
+/// The next values computed by [`adam`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdamUpdate {
     /// The parameter.
     pub parameter: NodeId,
-    /// Mean of its gradients.
+    /// Running mean of the gradients.
     pub first: NodeId,
-    /// Mean of their squares.
+    /// Running mean of the squared gradients.
     pub second: NodeId,
 }
 
-/// One step of Adam: `first` and `second` are the running means of the gradient and of its square; corrected for their
-/// start at zero, the parameter loses `learning_rate * first / (sqrt(second) + epsilon)`.
+/// Computes one step of Adam. `first` and `second` are the running means of the gradient and of its square. With both
+/// corrected for their start at zero, subtracts `learning_rate * first / (sqrt(second) + epsilon)` from the parameter.
 ///
 /// Shape: parameter, gradient and state `[first, second]` (zeros at first) alike; `step` (1 at the first step) and
 /// `learning_rate` are scalars of any float type. Source: Kingma and Ba, arXiv:1412.6980; Loshchilov and Hutter,
 /// arXiv:1711.05101.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
 pub fn adam(
     g: &mut GraphBuilder,
     options: &AdamOptions,
@@ -143,13 +143,13 @@ pub fn adam(
     Ok(AdamUpdate { parameter, first, second })
 }
 
-/// Gradients scaled down together so that the square root of the sum of all their squares is at most `norm_max`.
-/// Source: Pascanu et al., arXiv:1211.5063.
+/// Scales all gradients by one factor so that their global norm (the square root of the sum of all their squares) is at
+/// most `norm_max`. Source: Pascanu et al., arXiv:1211.5063.
 ///
 /// Shape and dtype: each unchanged; the norm is computed in `float32`.
 ///
 /// # Errors
-/// `DType`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`.
 pub fn clip_by_global_norm(
     g: &mut GraphBuilder,
     gradients: &[NodeId],
@@ -177,7 +177,7 @@ pub fn clip_by_global_norm(
         .collect()
 }
 
-/// `parameter - learning_rate * direction`.
+/// Returns `parameter - learning_rate * direction`.
 fn descent_step(
     g: &mut GraphBuilder,
     parameter: NodeId,
@@ -190,14 +190,14 @@ fn descent_step(
     g.sub(parameter, step)
 }
 
-/// `beta * mean + (1 - beta) * value`.
+/// Returns `beta * mean + (1 - beta) * value`.
 fn exponential_average(g: &mut GraphBuilder, mean: NodeId, value: NodeId, beta: f64) -> Result<NodeId, GraphError> {
     let kept = scale_by(g, mean, beta)?;
     let added = scale_by(g, value, 1.0 - beta)?;
     g.add(kept, added)
 }
 
-/// `mean / (1 - beta^step)`: as if the mean had not started at zero.
+/// Returns `mean / (1 - beta^step)`, which corrects for the mean's start at zero.
 fn bias_corrected(g: &mut GraphBuilder, mean: NodeId, beta: f64, step: NodeId) -> Result<NodeId, GraphError> {
     check_float(g, "adam", "step", step)?;
     let base = fill_like(g, step, beta)?;

@@ -1,4 +1,4 @@
-//! Pooling in WebNN's layouts and roundings.
+//! Pooling with WebNN's layouts and rounding modes.
 
 use super::conv::{InputLayout, from_nchw, to_nchw};
 use super::f32_compute::in_f32;
@@ -10,32 +10,32 @@ use crate::graph::NodeId;
 use crate::op::{Pool2d, PoolKind, Scalar};
 use crate::{Descriptor, Shape};
 
-/// How the number of windows along an axis is rounded.
+/// Rounding of the number of windows along an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolRounding {
-    /// Windows that fit the padded image.
+    /// Only windows that fit the padded image.
     #[default]
     Floor,
-    /// One more if it would reach past the end, but begins in the image or in its beginning padding.
+    /// One more window, which can exceed the padded image but begins in the image or in its leading padding.
     Ceil,
 }
 
-/// WebNN's `MLPool2dOptions`.
+/// Options of pooling: WebNN's `MLPool2dOptions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool2dOptions {
-    /// Height and width of the window; `None` is the whole image (a global pooling).
+    /// Height and width of the window; `None` means the whole image (global pooling).
     pub window: Option<[usize; 2]>,
-    /// Top, bottom, left, right.
+    /// Padding: top, bottom, left, right.
     pub padding: [usize; 4],
-    /// Height, width.
+    /// Strides: height, width.
     pub strides: [usize; 2],
-    /// Height, width.
+    /// Dilations: height, width.
     pub dilations: [usize; 2],
     /// Layout of input and result.
     pub layout: InputLayout,
-    /// How the output's size is rounded.
+    /// Rounding of the output's size.
     pub rounding: PoolRounding,
-    /// Height and width of the result, each as one of the roundings gives; they decide instead of `rounding`.
+    /// Height and width of the result, each equal to one of the two roundings; overrides `rounding`.
     pub output_sizes: Option<[usize; 2]>,
 }
 
@@ -53,22 +53,22 @@ impl Default for Pool2dOptions {
     }
 }
 
-/// The largest of each window. Float.
+/// Returns the largest element of each window. Float.
 ///
 /// Shape: `[n, c, h, w]` -> `[n, c, oh, ow]`, in the layout. Source: WebNN `maxPool2d`.
 ///
 /// # Errors
-/// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `AttributeRange`, `WindowTooLarge`, `UnknownNode` or `TooManyNodes`.
 pub fn max_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
     pool_in_nchw(g, "max-pool2d", x, options, |g, x, pool| g.pool2d(x, PoolKind::Max, pool))
 }
 
-/// The mean of each window, padding not counted. Float.
+/// Returns the mean of each window without padding. Float.
 ///
 /// Shape: `[n, c, h, w]` -> `[n, c, oh, ow]`, in the layout. Source: WebNN `averagePool2d`.
 ///
 /// # Errors
-/// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `AttributeRange`, `WindowTooLarge`, `UnknownNode` or `TooManyNodes`.
 pub fn average_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
     pool_in_nchw(g, "average-pool2d", x, options, |g, x, pool| {
         in_f32(g, x, |g, x| {
@@ -77,7 +77,7 @@ pub fn average_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -
             let count = if pool.padding == [0; 4] {
                 fill_like(g, sum, (pool.window[0] * pool.window[1]) as f64)?
             } else {
-                // How many elements each window has is its sum over an image of ones.
+                // The number of elements of each window is its sum over an image of ones.
                 let one_image = Descriptor::new(dtype, Shape::new([1, 1, shape[2], shape[3]])?);
                 let ones = g.fill(one_image, Scalar::Float(1.0))?;
                 g.pool2d(ones, PoolKind::Sum, pool)?
@@ -87,12 +87,12 @@ pub fn average_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -
     })
 }
 
-/// The square root of the sum of squares of each window; its gradient at zero is taken as 0. Float.
+/// Returns the square root of the sum of squares of each window; its gradient at zero is defined as 0. Float.
 ///
 /// Shape: `[n, c, h, w]` -> `[n, c, oh, ow]`, in the layout. Source: WebNN `l2Pool2d`.
 ///
 /// # Errors
-/// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `AttributeRange`, `WindowTooLarge`, `UnknownNode` or `TooManyNodes`.
 pub fn l2_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
     pool_in_nchw(g, "l2-pool2d", x, options, |g, x, pool| {
         in_f32(g, x, |g, x| {
@@ -103,7 +103,8 @@ pub fn l2_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Res
     })
 }
 
-/// What `build` makes of `x` as `[n, c, h, w]` with the primitive's geometry, in the layout.
+/// Transposes `x` to `[n, c, h, w]`, calls `build` with it and the primitive's geometry, and transposes the result
+/// back.
 fn pool_in_nchw(
     g: &mut GraphBuilder,
     op: &'static str,
@@ -118,8 +119,8 @@ fn pool_in_nchw(
     from_nchw(g, y, options.layout)
 }
 
-/// The primitive's geometry for an image `[n, c, h, w]`; one more window is padding at the end. Attributes that make no
-/// sense are passed on for inference to name.
+/// Returns the primitive's geometry for an image `[n, c, h, w]`; an additional window becomes padding at the end.
+/// Invalid attributes are passed on, so that inference reports them.
 fn pool_geometry(op: &'static str, shape: &Shape, options: &Pool2dOptions) -> Result<Pool2d, GraphError> {
     let Pool2dOptions { window, mut padding, strides, dilations, .. } = *options;
     let window = window.unwrap_or([shape[2], shape[3]]);
@@ -146,16 +147,17 @@ fn pool_geometry(op: &'static str, shape: &Shape, options: &Pool2dOptions) -> Re
     Ok(Pool2d { window, padding, strides, dilations })
 }
 
-/// How windows fit an axis.
+/// How windows fit along an axis.
 struct WindowFit {
-    /// How many lie within the padded image.
+    /// Number of windows inside the padded image.
     windows: usize,
-    /// The ending padding with which one more fits, if one begins in the image or in its beginning padding.
+    /// Trailing padding with which one more window fits, if that window begins in the image or in its leading padding;
+    /// else `None`.
     ceil_padding: Option<usize>,
 }
 
 impl WindowFit {
-    /// `None` where no window fits, or numbers overflow.
+    /// Returns `None` if no window fits or numbers overflow.
     fn new(size: usize, [low, high]: [usize; 2], window: usize, stride: usize, dilation: usize) -> Option<WindowFit> {
         let extent = window.checked_sub(1)?.checked_mul(dilation)?.checked_add(1)?;
         let begin = size.checked_add(low)?;

@@ -1,5 +1,5 @@
-//! Integers as scaled numbers, and back. Scales and zero points are repeated in blocks: each of their dimensions divides the
-//! input's, and stands for as many neighbours as the quotient says; missing leading dimensions are 1.
+//! Linear quantization and dequantization. Scales and zero points are repeated in blocks: each of their dimensions
+//! divides the input's, and the quotient is the block size; missing leading dimensions are 1.
 
 use super::f32_compute::to_f32;
 use super::{check_float, clamp};
@@ -10,13 +10,13 @@ use crate::{DType, Shape};
 
 type QuantizeResult = Result<NodeId, GraphError>;
 
-/// `(x - zero_point) * scale`, in the scale's data type.
+/// Returns `(x - zero_point) * scale`, in the scale's data type.
 ///
 /// Shape: unchanged; scale and zero point in blocks. `x` and the zero point of one integer type, the scale float.
 /// Source: WebNN `dequantizeLinear`.
 ///
 /// # Errors
-/// `DType` of the scale; `DTypesDiffer`; `Blocks`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DTypesDiffer`, `Blocks`, `UnknownNode` or `TooManyNodes`; `DType` of the scale.
 pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> QuantizeResult {
     let op = "dequantize-linear";
     check_float(g, op, "scale", scale)?;
@@ -27,7 +27,7 @@ pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_po
     }
     let (scale, zero_point) =
         (broadcast_blocks(g, op, "scale", scale, x)?, broadcast_blocks(g, op, "zero-point", zero_point, x)?);
-    // The difference of 8-bit integers needs 9 bits, of wider ones the type's own.
+    // The difference of 8-bit integers needs 9 bits; wider types wrap in their own type.
     let wide = if lhs.dtype.bytes() == 1 { DType::I32 } else { lhs.dtype };
     let (x, zero_point) = (g.cast(x, wide)?, g.cast(zero_point, wide)?);
     let difference = g.sub(x, zero_point)?;
@@ -37,13 +37,14 @@ pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_po
     g.cast(y, dtype)
 }
 
-/// `x / scale`, rounded to the nearest, ties to even, plus `zero_point`, limited to the zero point's data type.
+/// Returns `x / scale`, rounded to the nearest integer, ties to even, plus `zero_point`, saturated to the zero point's
+/// data type.
 ///
 /// Shape: unchanged; scale and zero point in blocks. `x` and the scale of one float type, the zero point an integer.
 /// Source: WebNN `quantizeLinear`.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `Blocks`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `Blocks`, `UnknownNode` or `TooManyNodes`.
 pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> QuantizeResult {
     let op = "quantize-linear";
     check_float(g, op, "input", x)?;
@@ -55,7 +56,7 @@ pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_poin
     let (least, most) = match got {
         DType::I8 => (-128.0, 127.0),
         DType::U8 => (0.0, 255.0),
-        // The conversion itself limits these.
+        // The conversion itself saturates for these types.
         DType::I32 | DType::U32 => (f64::NEG_INFINITY, f64::INFINITY),
         DType::F32 | DType::F16 | DType::I64 | DType::U64 => {
             let expected = "int8, uint8, int32 or uint32";
@@ -73,7 +74,7 @@ pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_poin
     g.cast(limited, got)
 }
 
-/// `part` repeated in blocks to the shape of `x`, or so that it broadcasts to it.
+/// Returns `part` repeated in blocks to the shape of `x`, or to a shape that broadcasts to it.
 fn broadcast_blocks(
     g: &mut GraphBuilder,
     op: &'static str,

@@ -1,4 +1,4 @@
-//! Random numbers that follow from a key (`uint32[4]`: seed low, seed high, step low, step high) and a stream alone.
+//! Random numbers that depend only on a key (`uint32[4]`: seed low, seed high, step low, step high) and a stream.
 
 use super::{fill_like, scale_by, shift_by};
 use crate::builder::GraphBuilder;
@@ -7,10 +7,10 @@ use crate::graph::NodeId;
 use crate::op::{RandomDistribution, Scalar};
 use crate::{Descriptor, Shape};
 
-/// Uniform numbers in `[low, high)`, `float32`.
+/// Returns uniform numbers in `[low, high)`, `float32`.
 ///
 /// # Errors
-/// `DType`, `Rank` or `Dimension` of the key; `TooManyNodes`.
+/// Returns `TooManyNodes`; `DType`, `Rank` or `Dimension` of the key.
 pub fn uniform(
     g: &mut GraphBuilder,
     shape: Shape,
@@ -26,16 +26,16 @@ pub fn uniform(
     shift_by(g, scaled, low)
 }
 
-/// Normal numbers of mean 0 and deviation 1, `float32`. Takes two uniform numbers for each.
-/// Source: Box and Muller, "A note on the generation of random normal deviates", 1958.
+/// Returns normal numbers of mean 0 and standard deviation 1, `float32`. Uses two uniform numbers for each. Source: Box
+/// and Muller, "A note on the generation of random normal deviates", 1958.
 ///
 /// # Errors
-/// `DType`, `Rank` or `Dimension` of the key; `TooManyElements` past half of a tensor's; `TooManyNodes`.
+/// Returns `TooManyNodes`; `DType`, `Rank` or `Dimension` of the key; `TooManyElements` past half of a tensor's.
 pub fn normal(g: &mut GraphBuilder, shape: Shape, key: NodeId, stream: u32) -> Result<NodeId, GraphError> {
     let count = shape.elements();
     let pairs = g.random(Shape::new([2, count])?, key, stream, RandomDistribution::Uniform)?;
     let (first, second) = (g.narrow(pairs, 0, 0, 1)?, g.narrow(pairs, 0, 1, 1)?);
-    // 1 - u lies in (0, 1], where the logarithm is finite.
+    // 1 - u is in (0, 1], where the logarithm is finite.
     let one = fill_like(g, first, 1.0)?;
     let positive = g.sub(one, first)?;
     let log = g.log(positive)?;
@@ -47,11 +47,11 @@ pub fn normal(g: &mut GraphBuilder, shape: Shape, key: NodeId, stream: u32) -> R
     g.reshape(flat, &shape)
 }
 
-/// `x` with each element zeroed with probability `rate` and the others divided by `1 - rate`. A rate of 0 or less (or
-/// NaN) gives `x`, 1 or more gives zeros. Float.
+/// Returns `x` with each element zeroed with probability `rate` and the others divided by `1 - rate`. A rate of 0 or
+/// less (or NaN) returns `x`, a rate of 1 or more zeros. Float.
 ///
 /// # Errors
-/// `DType`; `DType`, `Rank` or `Dimension` of the key; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`; `DType`, `Rank` or `Dimension` of the key.
 pub fn dropout(g: &mut GraphBuilder, x: NodeId, rate: f64, key: NodeId, stream: u32) -> Result<NodeId, GraphError> {
     super::check_float(g, "dropout", "input", x)?;
     if rate >= 1.0 {

@@ -1,7 +1,7 @@
-//! Recurrent networks, unrolled: a step is a few products, and a network is its steps one after another.
+//! Recurrent networks, unrolled: each step is a few matrix products.
 //!
-//! Weights hold their gates one below the other in the order that the layout names. Float; `float16` is computed in
-//! `float32`.
+//! Weights contain the matrices of all gates, one below the other in the order of the layout. Float; `float16` is
+//! computed in `float32`.
 
 mod cell;
 mod sequence;
@@ -24,7 +24,7 @@ pub enum RecurrentActivation {
     Tanh,
 }
 
-/// Which way a network reads its sequence: WebNN's `MLRecurrentNetworkDirection`.
+/// Direction in which a network reads its sequence: WebNN's `MLRecurrentNetworkDirection`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecurrentDirection {
     /// From the first step to the last.
@@ -32,7 +32,7 @@ pub enum RecurrentDirection {
     Forward,
     /// From the last step to the first.
     Backward,
-    /// Both, as two directions.
+    /// Both directions; the weights' first dimension is 2.
     Both,
 }
 
@@ -56,18 +56,18 @@ pub enum LstmLayout {
     Ifgo,
 }
 
-/// What a GRU may have besides its weights. Sizes in [`gru`]; of a cell without the directions.
+/// Options of a GRU. Sizes as in [`gru`]; a cell has no directions axis.
 #[derive(Clone, Copy, Debug)]
 pub struct GruOptions {
-    /// `[directions, 3 * hidden]`, added to the input's product.
+    /// `[directions, 3 * hidden]`, added to the product with the input.
     pub bias: Option<NodeId>,
-    /// `[directions, 3 * hidden]`, added to the state's product.
+    /// `[directions, 3 * hidden]`, added to the product with the state.
     pub recurrent_bias: Option<NodeId>,
-    /// Whether the reset gate comes after the state's product instead of before.
+    /// Whether the reset gate is applied after the product with the state instead of before.
     pub reset_after: bool,
     /// Order of the gates.
     pub layout: GruLayout,
-    /// Of the gates, and of the new state.
+    /// Activations of the gates and of the new state.
     pub activations: [RecurrentActivation; 2],
 }
 
@@ -83,18 +83,18 @@ impl Default for GruOptions {
     }
 }
 
-/// What an LSTM may have besides its weights. Sizes in [`lstm`]; of a cell without the directions.
+/// Options of an LSTM. Sizes as in [`lstm`]; a cell has no directions axis.
 #[derive(Clone, Copy, Debug)]
 pub struct LstmOptions {
-    /// `[directions, 4 * hidden]`, added to the input's product.
+    /// `[directions, 4 * hidden]`, added to the product with the input.
     pub bias: Option<NodeId>,
-    /// `[directions, 4 * hidden]`, added to the state's product.
+    /// `[directions, 4 * hidden]`, added to the product with the state.
     pub recurrent_bias: Option<NodeId>,
-    /// `[directions, 3 * hidden]`: how much of the cell state the gates input, output and forget see.
+    /// `[directions, 3 * hidden]`: weights of the cell state in the gates input, output and forget.
     pub peephole: Option<NodeId>,
     /// Order of the gates.
     pub layout: LstmLayout,
-    /// Of the gates, of the cell gate, and of the cell state.
+    /// Activations of the gates, of the cell gate, and of the cell state.
     pub activations: [RecurrentActivation; 3],
 }
 
@@ -110,7 +110,7 @@ impl Default for LstmOptions {
     }
 }
 
-/// `Rank` or `Dimension` unless the node has exactly these dimensions.
+/// Returns `Rank` or `Dimension` if the node does not have exactly these dimensions.
 fn check_dims(
     g: &GraphBuilder,
     op: &'static str,

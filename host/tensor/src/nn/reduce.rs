@@ -1,4 +1,5 @@
-//! Reductions composed of sums. `axes` in any order, distinct; reduced axes stay with size 1 if `keep`, else are dropped.
+//! Reductions composed of sums. `axes` in any order, distinct. Reduced axes stay with size 1 if `keep`, else are
+//! dropped.
 
 use super::f32_compute::in_f32;
 use super::{check_float, fill_like};
@@ -8,12 +9,12 @@ use crate::graph::NodeId;
 
 type ReduceResult = Result<NodeId, GraphError>;
 
-/// Mean over `axes`; of nothing: NaN. Float, unchanged. Source: WebNN `reduceMean`.
+/// Returns the mean over `axes`; NaN for zero elements. Float, unchanged. Source: WebNN `reduceMean`.
 ///
 /// Shape: `[b, n, d]`, axes `[1]` -> `[b, 1, d]` with `keep`, else `[b, d]`.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `AxisOutOfRange`, `UnknownNode` or `TooManyNodes`; `AxesUnsorted` for an axis named twice.
 pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     check_float(g, "reduce-mean", "input", x)?;
     in_f32(g, x, |g, x| {
@@ -25,19 +26,20 @@ pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) 
     })
 }
 
-/// Sum of magnitudes. Float or signed integer. Source: WebNN `reduceL1`.
+/// Returns the sum of magnitudes. Float or signed integer. Source: WebNN `reduceL1`.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
 pub fn reduce_l1(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     let magnitudes = if is_unsigned(g, x)? { x } else { g.abs(x)? };
     g.reduce_sum(magnitudes, axes, keep)
 }
 
-/// Square root of the sum of squares; its gradient at zero is taken as 0. Float. Source: WebNN `reduceL2`.
+/// Returns the square root of the sum of squares; its gradient at zero is defined as 0. Float. Source: WebNN
+/// `reduceL2`.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
 pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     check_float(g, "reduce-l2", "input", x)?;
     in_f32(g, x, |g, x| {
@@ -46,7 +48,7 @@ pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) ->
     })
 }
 
-/// Square root of what is not negative; its gradient at zero is taken as 0.
+/// Returns the square root of a non-negative number; its gradient at zero is defined as 0.
 pub(super) fn safe_sqrt(g: &mut GraphBuilder, sum: NodeId) -> ReduceResult {
     let (zero, one) = (fill_like(g, sum, 0.0)?, fill_like(g, sum, 1.0)?);
     let nothing = g.equal(sum, zero)?;
@@ -55,10 +57,10 @@ pub(super) fn safe_sqrt(g: &mut GraphBuilder, sum: NodeId) -> ReduceResult {
     g.select(nothing, zero, root)
 }
 
-/// Logarithm of the sum. Float. Source: WebNN `reduceLogSum`.
+/// Returns the logarithm of the sum. Float. Source: WebNN `reduceLogSum`.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
 pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     in_f32(g, x, |g, x| {
         let sum = g.reduce_sum(x, axes, keep)?;
@@ -66,11 +68,11 @@ pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: boo
     })
 }
 
-/// Logarithm of the sum of exponentials, with the largest element subtracted first; of nothing: -inf. Float.
-/// Source: WebNN `reduceLogSumExp`.
+/// Returns the logarithm of the sum of exponentials, computed after subtracting the largest element; -inf for zero
+/// elements. Float. Source: WebNN `reduceLogSumExp`.
 ///
 /// # Errors
-/// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
 pub fn reduce_log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     check_float(g, "reduce-log-sum-exp", "input", x)?;
     in_f32(g, x, |g, x| log_sum_exp(g, x, axes, keep))
@@ -93,10 +95,10 @@ fn log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> R
     g.add(log, offset)
 }
 
-/// Sum of squares. Source: WebNN `reduceSumSquare`.
+/// Returns the sum of squares. Source: WebNN `reduceSumSquare`.
 ///
 /// # Errors
-/// `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
+/// Returns `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
 pub fn reduce_sum_square(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     in_f32(g, x, |g, x| {
         let squares = g.mul(x, x)?;

@@ -1,4 +1,4 @@
-//! Images of another size.
+//! Resampling of images to another size.
 
 use super::check_rank;
 use super::f32_compute::in_f32;
@@ -10,26 +10,26 @@ use crate::{DType, Descriptor, Shape};
 
 type ResampleResult = Result<NodeId, GraphError>;
 
-/// How missing elements are found: WebNN's `MLInterpolationMode`.
+/// Interpolation mode: WebNN's `MLInterpolationMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResampleInterpolation {
     /// The nearest element.
     #[default]
     Nearest,
-    /// Between the two nearest, by distance.
+    /// Linear interpolation between the two nearest elements.
     Linear,
 }
 
-/// WebNN's `MLResample2dOptions`.
+/// Options of resampling: WebNN's `MLResample2dOptions`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resample2dOptions {
-    /// How.
+    /// Interpolation mode.
     pub mode: ResampleInterpolation,
-    /// Factors along the axes; the sizes are rounded down.
+    /// Scale factors along the axes; the sizes are rounded down.
     pub scales: [f64; 2],
-    /// Sizes along the axes; they decide instead of the factors.
+    /// Sizes along the axes; override the factors.
     pub sizes: Option<[usize; 2]>,
-    /// Which axes.
+    /// The resized axes.
     pub axes: [usize; 2],
 }
 
@@ -39,14 +39,14 @@ impl Default for Resample2dOptions {
     }
 }
 
-/// Two axes of a four-dimensional tensor resized. Elements stand at the middle of their cells, and cells beyond the edge
-/// are like the edge's. Float; nearest: any data type.
+/// Resizes two axes of a four-dimensional tensor. Elements are at the centers of their cells, and positions beyond the
+/// edge use the edge element. Float; for nearest, any data type.
 ///
 /// Shape: `[n, c, h, w]`, axes 2 and 3, sizes `[h', w']` -> `[n, c, h', w']`. Source: WebNN `resample2d`.
 ///
 /// # Errors
-/// `Rank`; `DType`; `AxisOutOfRange`; `AxesUnsorted` for one axis twice; `AxisEmpty`; `AttributeRange` for a size of 0;
-/// `TooManyElements`; `UnknownNode`; `TooManyNodes`.
+/// Returns `Rank`, `DType`, `AxisOutOfRange`, `AxisEmpty`, `TooManyElements`, `UnknownNode` or `TooManyNodes`;
+/// `AxesUnsorted` for one axis twice; `AttributeRange` for a size of 0.
 pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) -> ResampleResult {
     let op = "resample2d";
     check_rank(g, op, "input", x, 4)?;
@@ -63,7 +63,7 @@ pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) 
         if size == 0 {
             return Err(GraphError::AxisEmpty { op, axis, got });
         }
-        // A factor that is no number, or negative, gives 0, and one without bound more than a shape can have.
+        // A NaN or negative factor gives 0, and an infinite one exceeds every limit.
         let scaled = (size as f64 * options.scales[position]).floor() as usize;
         sizes[position] = options.sizes.map_or(scaled, |sizes| sizes[position]);
         let most = RESAMPLED_SIZE_MAX;
@@ -82,7 +82,7 @@ pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) 
     }
 }
 
-/// `x` with another size along one axis.
+/// Returns `x` with another size along one axis.
 fn resample_axis(
     g: &mut GraphBuilder,
     x: NodeId,

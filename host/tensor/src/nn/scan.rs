@@ -1,4 +1,4 @@
-//! Running sums.
+//! Cumulative sums.
 
 use super::f32_compute::in_f32;
 use crate::builder::GraphBuilder;
@@ -8,14 +8,15 @@ use crate::op::Scalar;
 
 type ScanResult = Result<NodeId, GraphError>;
 
-/// Each element plus all before it along `axis`; `exclusive`: without the element itself; `reversed`: all after it instead.
+/// Returns the cumulative sum along `axis`: each element plus all elements before it. `exclusive`: without the element
+/// itself; `reversed`: all elements after it instead.
 ///
-/// Shape and data type: unchanged; integers wrap. Computed in as many rounds as the dimension has binary digits, each adding
-/// what stands twice as far away: the order of the additions depends on the dimension alone.
-/// Source: WebNN `cumulativeSum`; Hillis and Steele, "Data parallel algorithms", CACM 1986.
+/// Shape and data type: unchanged; integers wrap. Computed in as many rounds as the dimension has binary digits; each
+/// adds elements at twice the distance of the previous round. So the order of the additions depends only on the
+/// dimension. Source: WebNN `cumulativeSum`; Hillis and Steele, "Data parallel algorithms", CACM 1986.
 ///
 /// # Errors
-/// `AxisOutOfRange`; `UnknownNode`; `TooManyNodes`.
+/// Returns `AxisOutOfRange`, `UnknownNode` or `TooManyNodes`.
 pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: bool, reversed: bool) -> ScanResult {
     let got = g.descriptor_of(x)?;
     let Some(&size) = got.shape.get(axis) else {
@@ -33,7 +34,7 @@ pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: b
     })
 }
 
-/// `x` moved by `distance` places toward higher indices along `axis` (`back`: lower ones), with zeros moved in.
+/// Returns `x` shifted by `distance` toward higher indices along `axis` (`back`: lower ones), filled with zeros.
 fn shift_along_axis(g: &mut GraphBuilder, x: NodeId, axis: usize, distance: usize, back: bool) -> ScanResult {
     let shape = g.descriptor_of(x)?.shape.clone();
     let size = shape[axis];

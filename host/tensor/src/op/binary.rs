@@ -1,4 +1,4 @@
-//! Two operands of one shape and one data type, element by element.
+//! Element-wise operators of two operands of one shape and one data type.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,22 +13,22 @@ pub enum BinaryOp {
     Mul,
     /// Quotient; integers truncate toward zero, and division by zero gives 0 (defined so that every device agrees).
     Div,
-    /// `a` to the power `b`. Float.
+    /// `a` to the power of `b`. Float.
     Pow,
     /// The larger; NaN if either is NaN.
     Max,
     /// The smaller; NaN if either is NaN.
     Min,
-    /// 1 where equal. Result `uint8`.
+    /// 1 if equal, else 0. Result `uint8`.
     Equal,
-    /// 1 where `a < b`. Result `uint8`.
+    /// 1 if `a < b`, else 0. Result `uint8`.
     Less,
-    /// 1 where `a <= b`. Result `uint8`.
+    /// 1 if `a <= b`, else 0. Result `uint8`.
     LessOrEqual,
-    /// 1 where both are non-zero. `uint8` operands and result.
+    /// 1 if both are non-zero, else 0. `uint8` operands and result.
     LogicalAnd,
-    /// 1 where either is non-zero. `uint8` operands and result.
+    /// 1 if either is non-zero, else 0. `uint8` operands and result.
     LogicalOr,
-    /// 1 where exactly one is non-zero. `uint8` operands and result.
+    /// 1 if exactly one is non-zero, else 0. `uint8` operands and result.
     LogicalXor,
 }

@@ -1,4 +1,4 @@
-//! Sums of products: matrix multiplication.
+//! Contractions: matrix multiplication.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,9 @@ pub enum ContractOp {
     /// Shape: `[b.., m, k]`, `[b.., k, n]` -> `[b.., m, n]`, equal batch dimensions; a transposed operand has its last
     /// two dimensions swapped. `k = 0` gives zeros.
     MatMul {
-        /// The first operand is `[b.., k, m]`.
+        /// Whether the first operand is `[b.., k, m]`.
         transpose_a: bool,
-        /// The second operand is `[b.., n, k]`.
+        /// Whether the second operand is `[b.., n, k]`.
         transpose_b: bool,
     },
 }

@@ -1,5 +1,5 @@
-//! Sliding windows in two dimensions, and their adjoints. Layout NCHW, filters OIHW; other layouts transpose first.
-//! Float data types. The family is closed under differentiation but for `MaxPool2dGrad`.
+//! Two-dimensional convolutions, pooling, and their adjoints. Layout NCHW, filters OIHW; other layouts transpose first.
+//! Float data types. The family is closed under differentiation except for `MaxPool2dGrad`.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub struct Conv2d {
     pub padding: [usize; 4],
     /// Step of the window: height, width; at least 1.
     pub strides: [usize; 2],
-    /// Distance of the filter's taps: height, width; at least 1.
+    /// Distance between the filter's taps: height, width; at least 1.
     pub dilations: [usize; 2],
     /// Channel groups; divides input and output channels.
     pub groups: usize,
@@ -21,17 +21,17 @@ pub struct Conv2d {
 pub struct Pool2d {
     /// Window: height, width; at least 1.
     pub window: [usize; 2],
-    /// Padding: top, bottom, left, right; each below the window's extent. Padded places take no part.
+    /// Padding: top, bottom, left, right; each smaller than the window's extent. Padding is ignored.
     pub padding: [usize; 4],
     /// Step of the window: height, width; at least 1.
     pub strides: [usize; 2],
-    /// Distance of the window's taps: height, width; at least 1.
+    /// Distance between the window's taps: height, width; at least 1.
     pub dilations: [usize; 2],
 }
 
 impl Pool2d {
-    /// Whether every element of planes of this height and width lies under exactly one window, and all of each window
-    /// inside.
+    /// Returns whether windows are disjoint tiles: every element of a plane of this height and width is in exactly one
+    /// window, and no window exceeds the plane.
     pub fn is_tiling(&self, size: [usize; 2]) -> bool {
         let whole = |axis: usize| {
             self.strides[axis] == self.window[axis]
@@ -42,7 +42,7 @@ impl Pool2d {
     }
 }
 
-/// How a pooling window is combined. (An average is a sum over a count, both sums: a composite.)
+/// How a pooling window is combined. (An average is a composite: a sum divided by a count, which is also a sum.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PoolKind {
     /// Largest.
@@ -56,25 +56,27 @@ pub enum PoolKind {
 pub enum ConvolutionOp {
     /// `[n, c, h, w]`, filter `[o, c/groups, kh, kw]` -> `[n, o, oh, ow]`. Cross-correlation, as WebNN's `conv2d`.
     Conv2d(Conv2d),
-    /// Adjoint of `Conv2d` in its input: `dy [n, o, oh, ow]`, filter `[o, c/groups, kh, kw]` -> `[n, c, h, w]`.
+    /// Adjoint of `Conv2d` with respect to its input: `dy [n, o, oh, ow]`, filter `[o, c/groups, kh, kw]` -> `[n, c, h,
+    /// w]`.
     Conv2dInputGrad {
         /// The forward operator's geometry.
         conv: Conv2d,
         /// `h`, `w` of the forward input.
         size: [usize; 2],
     },
-    /// Adjoint of `Conv2d` in its filter: `x [n, c, h, w]`, `dy [n, o, oh, ow]` -> `[o, c/groups, kh, kw]`.
+    /// Adjoint of `Conv2d` with respect to its filter: `x [n, c, h, w]`, `dy [n, o, oh, ow]` -> `[o, c/groups, kh,
+    /// kw]`.
     Conv2dFilterGrad {
         /// The forward operator's geometry.
         conv: Conv2d,
         /// `kh`, `kw` of the forward filter.
         window: [usize; 2],
     },
-    /// `[n, c, h, w]` -> `[n, c, oh, ow]`.
+    /// Pooling: `[n, c, h, w]` -> `[n, c, oh, ow]`.
     Pool2d {
-        /// How.
+        /// Kind of pooling.
         kind: PoolKind,
-        /// Over which windows.
+        /// Geometry of the windows.
         pool: Pool2d,
     },
     /// Gradient of max pooling: `x [n, c, h, w]`, `dy [n, c, oh, ow]` -> `[n, c, h, w]`; each window's `dy` goes to its

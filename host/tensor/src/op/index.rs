@@ -1,24 +1,25 @@
-//! Elements chosen by other elements' values.
+//! Gather and scatter: elements selected by index tensors.
 
 use serde::{Deserialize, Serialize};
 
-/// What becomes of an element that an update is scattered to.
+/// How an update is combined with the element at its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ScatterCombine {
-    /// The update takes its place; of several, the last.
+    /// The update replaces the element; the last of several updates wins.
     Replace,
     /// The update is added; integers wrap.
     Add,
-    /// The update is multiplied; integers wrap.
+    /// The element is multiplied by the update; integers wrap.
     Mul,
-    /// The smaller stays; NaN if either is NaN.
+    /// The smaller of both; NaN if either is NaN.
     Min,
-    /// The larger stays; NaN if either is NaN.
+    /// The larger of both; NaN if either is NaN.
     Max,
 }
 
-/// A data-dependent selection. Indices are `int32`, `uint32`, `int64` or `uint8`; a negative one counts from the end,
-/// and one that is still outside is clamped to the nearest valid index (WebNN's rule), so no device reads out of bounds.
+/// A data-dependent selection. Indices are `int32`, `uint32`, `int64` or `uint8`. A negative index counts from the end.
+/// An index that is still out of range is clamped to the nearest valid one (WebNN's rule), so no device reads out of
+/// bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IndexOp {
     /// Operands `x [a.., d, b..]` (`d` at `axis`, not 0), `indices [i..]` -> `[a.., i.., b..]`.
@@ -26,20 +27,20 @@ pub enum IndexOp {
         /// The axis of `x` that indices address.
         axis: usize,
     },
-    /// Adjoint of `Gather`: operands `indices [i..]`, `updates [a.., i.., b..]` -> `[a.., size, b..]`: zeros plus every
-    /// update at its index, added in the order of the indices on every device.
+    /// Adjoint of `Gather`: operands `indices [i..]`, `updates [a.., i.., b..]` -> `[a.., size, b..]`. The result is
+    /// zero plus every update at its index, added in the order of the indices on every device.
     ScatterAdd {
         /// The axis of the result that indices address.
         axis: usize,
         /// The result's size along `axis`.
         size: usize,
     },
-    /// Operands `x [a.., d, b..]` (`d` at `axis`, not 0), `indices [i..]`, `updates [a.., i.., b..]` -> `x` with every update
-    /// combined into its place, in the order of the indices on every device.
+    /// Operands `x [a.., d, b..]` (`d` at `axis`, not 0), `indices [i..]`, `updates [a.., i.., b..]` -> `x` with every
+    /// update combined into the element at its index, in the order of the indices on every device.
     Scatter {
         /// The axis of `x` that indices address.
         axis: usize,
-        /// What becomes of an element there.
+        /// How an update is combined with the element at its index.
         combine: ScatterCombine,
     },
 }

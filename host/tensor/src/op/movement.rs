@@ -1,4 +1,4 @@
-//! Elements moved, repeated or left out; never changed. Any data type.
+//! Movements: operators that move, repeat or drop elements without changing them. Any data type.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use crate::Shape;
 /// A movement of elements. One operand, except `Concat`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MovementOp {
-    /// The same elements in row-major order under another shape of the same size.
+    /// The same elements in row-major order, in another shape of the same size.
     Reshape(Shape),
-    /// Axes of size 1 repeated to the target's size. Ranks are equal.
+    /// Repeats axes of size 1 to the target's size. Ranks are equal.
     Broadcast(Shape),
     /// Result axis `i` is operand axis `.0[i]`.
     Transpose(Vec<usize>),
-    /// Along each axis: `sizes[i]` elements from `starts[i]`, every `strides[i]`-th.
+    /// Takes, along each axis, `sizes[i]` elements from `starts[i]`, every `strides[i]`-th.
     Slice {
         /// First index along each axis.
         starts: Vec<usize>,
@@ -23,20 +23,20 @@ pub enum MovementOp {
         /// Step along each axis, at least 1.
         strides: Vec<usize>,
     },
-    /// Order reversed along these axes (sorted, distinct).
+    /// Reverses the order along these axes (sorted, distinct).
     Reverse(Vec<usize>),
-    /// `value` added before and after along each axis.
+    /// Adds `value` before and after along each axis.
     Pad {
-        /// Elements added before, for each axis.
+        /// Number of elements added before, for each axis.
         low: Vec<usize>,
-        /// Elements added after, for each axis.
+        /// Number of elements added after, for each axis.
         high: Vec<usize>,
-        /// What is added.
+        /// The padding value.
         value: Scalar,
     },
-    /// One or more operands joined along `axis`; other dimensions equal.
+    /// Joins one or more operands along `axis`; other dimensions are equal.
     Concat {
-        /// Along which axis.
+        /// The axis.
         axis: usize,
     },
 }

@@ -1,11 +1,11 @@
-//! Names of operators, as errors and the text form spell them: WebNN's words in kebab-case where WebNN has one.
+//! Names of operators in error messages and in the text form: WebNN's names in kebab-case if WebNN has the operator.
 
 use super::{
     BinaryOp, ContractOp, ConvolutionOp, IndexOp, MovementOp, Op, PoolKind, ReduceKind, ReduceOp, SourceOp, UnaryOp,
 };
 
 impl Op {
-    /// The operator's stable name: lower-case, words joined by hyphens.
+    /// Returns the operator's stable name: lower-case words joined by hyphens.
     pub const fn name(&self) -> &'static str {
         match self {
             Op::Source(source) => source.name(),
@@ -22,7 +22,7 @@ impl Op {
 }
 
 impl SourceOp {
-    /// The operator's stable name.
+    /// Returns the operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
             SourceOp::Input(_) => "input",
@@ -36,7 +36,7 @@ impl SourceOp {
 }
 
 impl UnaryOp {
-    /// The operator's stable name.
+    /// Returns the operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
             UnaryOp::Neg => "neg",
@@ -61,7 +61,7 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// The operator's stable name.
+    /// Returns the operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
             BinaryOp::Add => "add",
@@ -82,7 +82,7 @@ impl BinaryOp {
 }
 
 impl ReduceOp {
-    /// The operator's stable name.
+    /// Returns the operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
             ReduceOp::Fold { kind: ReduceKind::Sum, .. } => "reduce-sum",
@@ -96,7 +96,7 @@ impl ReduceOp {
 }
 
 impl MovementOp {
-    /// The operator's stable name.
+    /// Returns the operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
             MovementOp::Reshape(_) => "reshape",
@@ -111,7 +111,7 @@ impl MovementOp {
 }
 
 impl ContractOp {
-    /// The operator's stable name.
+    /// Returns the operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
             ContractOp::MatMul { .. } => "matmul",
@@ -120,7 +120,7 @@ impl ContractOp {
 }
 
 impl ConvolutionOp {
-    /// The operator's stable name.
+    /// Returns the operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
             ConvolutionOp::Conv2d(_) => "conv2d",
@@ -135,7 +135,7 @@ impl ConvolutionOp {
 }
 
 impl IndexOp {
-    /// The operator's stable name.
+    /// Returns the operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
             IndexOp::Gather { .. } => "gather",

@@ -1,38 +1,38 @@
-//! Fewer elements along some axes. Reduced axes stay with size 1; dropping them is a reshape.
+//! Reductions. Reduced axes stay with size 1; dropping them is a reshape.
 
 use serde::{Deserialize, Serialize};
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReduceKind {
-    /// Sum; of nothing: 0.
+    /// Sum; of zero elements: 0.
     Sum,
-    /// Product; of nothing: 1.
+    /// Product; of zero elements: 1.
     Product,
-    /// Largest, NaN if any is NaN; of nothing: -inf, or the type's smallest value.
+    /// Largest, NaN if any is NaN; of zero elements: -inf, or the type's smallest value.
     Max,
-    /// Smallest, NaN if any is NaN; of nothing: +inf, or the type's largest value.
+    /// Smallest, NaN if any is NaN; of zero elements: +inf, or the type's largest value.
     Min,
 }
 
 /// A reduction of one operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReduceOp {
-    /// Combines over `axes` (sorted, distinct). DType unchanged.
+    /// Combines elements over `axes` (sorted, distinct). DType unchanged.
     Fold {
-        /// How.
+        /// How elements are combined.
         kind: ReduceKind,
-        /// Over which axes.
+        /// The axes.
         axes: Vec<usize>,
     },
-    /// Index of the largest element along `axis`, the first of equals. Result `int32`. Axis of size 0 is refused.
+    /// Index of the first largest element along `axis`. Result `int32`. An axis of size 0 is refused.
     ArgMax {
-        /// Along which axis.
+        /// The axis.
         axis: usize,
     },
-    /// Index of the smallest element along `axis`, the first of equals. Result `int32`. Axis of size 0 is refused.
+    /// Index of the first smallest element along `axis`. Result `int32`. An axis of size 0 is refused.
     ArgMin {
-        /// Along which axis.
+        /// The axis.
         axis: usize,
     },
 }

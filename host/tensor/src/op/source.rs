@@ -1,4 +1,4 @@
-//! Values that come from outside the graph, or from nothing.
+//! Sources: nodes without tensor operands.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The value as a float.
+    /// Returns the value as a float.
     pub fn as_f64(self) -> f64 {
         match self {
             Scalar::Float(value) => value,
@@ -21,7 +21,7 @@ impl Scalar {
     }
 }
 
-/// What a random source draws.
+/// The distribution of a random source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RandomDistribution {
     /// 32 random bits, `uint32`.
@@ -30,14 +30,14 @@ pub enum RandomDistribution {
     Uniform,
 }
 
-/// A node without tensor operands (random numbers have one: their key).
+/// A node without tensor operands, except that random numbers have a key as operand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SourceOp {
-    /// The graph's input number `.0` (its name and descriptor stand in the graph).
+    /// The graph's input number `.0`; its name and descriptor are in the graph.
     Input(u32),
     /// The graph's constant number `.0`: dense bytes.
     Constant(u32),
-    /// One value everywhere.
+    /// The same value for all elements.
     Fill(Scalar),
     /// The coordinate along `axis`, as a number of the node's data type.
     Iota {
@@ -52,9 +52,9 @@ pub enum SourceOp {
     /// and key `[seed low, seed high]`: it depends on nothing else, on any device.
     /// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
     Random {
-        /// Which of the streams that share a key; 2^32 independent ones.
+        /// Number of the stream; the 2^32 streams of one key are independent.
         stream: u32,
-        /// What is drawn from the bits.
+        /// Distribution of the numbers.
         distribution: RandomDistribution,
     },
 }

@@ -1,4 +1,5 @@
-//! One operand, element by element. Operand and result have one shape, and one data type unless said otherwise.
+//! Element-wise operators of one operand. Operand and result have the same shape, and the same data type unless stated
+//! otherwise.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,17 +30,17 @@ pub enum UnaryOp {
     Tanh,
     /// Gauss error function. Float.
     Erf,
-    /// Largest integer not above. Float.
+    /// Largest integer not above the operand. Float.
     Floor,
-    /// Smallest integer not below. Float.
+    /// Smallest integer not below the operand. Float.
     Ceil,
     /// Nearest integer, ties to even. Float.
     RoundEven,
-    /// 1 where the operand is 0, else 0. `uint8`.
+    /// 1 if the operand is 0, else 0. `uint8`.
     LogicalNot,
-    /// The operand; gradients stop here. Any type.
+    /// The operand unchanged; its gradient is zero. Any type.
     StopGradient,
-    /// Converted to another type. Float to integer truncates toward zero and saturates (NaN becomes 0); integer to a
-    /// narrower integer keeps the low bits.
+    /// Conversion to another data type. Float to integer truncates toward zero and saturates (NaN becomes 0); integer
+    /// to a narrower integer keeps the low bits.
     Cast(DType),
 }

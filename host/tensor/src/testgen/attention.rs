@@ -1,4 +1,4 @@
-//! Attention: graphs of several primitives that devices may compute in one kernel.
+//! Attention: graphs of several primitives that devices can compute in one kernel.
 
 use super::GraphCase;
 use super::case_builder::CaseBuilder;
@@ -12,46 +12,47 @@ use crate::{DType, Descriptor, NodeId, Shape, nn};
 /// Attention over `[batch, heads, queries or keys, width]`, `float32`.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionConfig {
-    /// Sequences.
+    /// Number of sequences.
     pub batch: usize,
-    /// Heads of each.
+    /// Heads of each sequence.
     pub heads: usize,
-    /// Queries of a sequence.
+    /// Queries of each sequence.
     pub queries: usize,
-    /// Keys of a sequence.
+    /// Keys of each sequence.
     pub keys: usize,
     /// Elements of a query and of a key.
     pub width: usize,
     /// Elements of a value.
     pub value_width: usize,
-    /// What is hidden of it.
+    /// The mask.
     pub mask: MaskKind,
-    /// Whether the result is computed the other way round: `[batch, heads, width, queries]`.
+    /// Whether the result is transposed: `[batch, heads, width, queries]`.
     pub transposed: bool,
     /// Whether the gradients of queries, keys and values are outputs too.
     pub gradients: bool,
 }
 
-/// Which keys a query does not see.
+/// The keys that a query does not attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskKind {
-    /// It sees all.
+    /// No masked keys.
     None,
-    /// Those that lie after it.
+    /// Keys after the query's position.
     Causal,
-    /// Some of a sequence, by all of its queries.
+    /// Some keys of a sequence, for all of its queries.
     Padding,
-    /// Those to whose scores minus infinity is added; finite numbers are added to the others.
+    /// Keys to whose scores minus infinity is added; finite numbers are added to the other scores.
     Added,
 }
 
 /// Every mask.
 pub const MASKS: [MaskKind; 4] = [MaskKind::None, MaskKind::Causal, MaskKind::Padding, MaskKind::Added];
 
-/// Scaled dot-product attention, with values that follow from the seed. Source: Vaswani et al., arXiv:1706.03762.
+/// Returns scaled dot-product attention, with values that follow from the seed. Source: Vaswani et al.,
+/// arXiv:1706.03762.
 ///
 /// # Panics
-/// Where a size is 0.
+/// Panics if a size is 0.
 pub fn attention_case(sizes: AttentionConfig, seed: u64) -> GraphCase {
     let (mut draft, random) = (CaseBuilder::default(), &mut CaseRng::new(seed));
     let AttentionConfig { batch, heads, queries, keys, width, value_width: wide, .. } = sizes;
@@ -77,7 +78,7 @@ fn outputs(draft: &mut CaseBuilder, sizes: AttentionConfig, [q, k, v]: [NodeId; 
     };
     let mut outputs = vec![found];
     if sizes.gradients {
-        // The loss has another gradient for each element.
+        // A loss whose gradient differs for each element.
         let waves = g.sin(found)?;
         let loss = g.reduce_sum(waves, &[0, 1, 2, 3], false)?;
         outputs.extend(gradients(g, loss, &[q, k, v])?);

@@ -1,4 +1,4 @@
-//! A case in the making.
+//! Test cases under construction.
 
 use super::GraphCase;
 use super::values::{CaseRng, ValueDistribution, random_value};
@@ -6,7 +6,7 @@ use crate::interp::InterpTensor;
 use crate::op::Op;
 use crate::{DType, GraphBuilder, NodeId};
 
-/// Collects nodes and the values of inputs and variables.
+/// Collects nodes, and the values of inputs and variables.
 #[derive(Default)]
 pub(super) struct CaseBuilder {
     pub(super) builder: GraphBuilder,
@@ -26,7 +26,7 @@ impl CaseBuilder {
         self.input_with_value(random_value(random, dtype, dims, values))
     }
 
-    /// An input with this value.
+    /// Adds an input with this value.
     pub(super) fn input_with_value(&mut self, value: InterpTensor) -> NodeId {
         let name = format!("x{}", self.inputs.len());
         let node = self.builder.input(&name, value.descriptor().clone()).expect("names are distinct");
@@ -35,7 +35,7 @@ impl CaseBuilder {
         node
     }
 
-    /// A variable that begins with this value.
+    /// Adds a variable with this initial value.
     pub(super) fn variable(&mut self, value: InterpTensor) -> NodeId {
         let name = format!("v{}", self.variables.len());
         let node = self.builder.variable(&name, value.descriptor().clone()).expect("names are distinct");
@@ -63,7 +63,7 @@ impl CaseBuilder {
     }
 }
 
-/// A case of one primitive on operands of these data types, dimensions and values.
+/// Returns a case of one primitive on operands of these data types, dimensions and values.
 pub(super) fn single_op_case(
     random: &mut CaseRng,
     name: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Cases of windowed operators and their adjoints: padding, strides, dilations and groups, alone and together.
+//! Cases of windowed operators and their adjoints: padding, strides, dilations and groups, separately and together.
 
 use super::GraphCase;
 use super::case_builder::single_op_case;
@@ -119,7 +119,7 @@ fn pool_cases(random: &mut CaseRng, dtype: DType, name: &str, x: [usize; 4], poo
     }
 }
 
-/// The output's height and width.
+/// Returns the output's height and width.
 pub(super) fn pooled_size(size: [usize; 2], pool: &Pool2d) -> [usize; 2] {
     let along = |axis: usize| {
         let padded = size[axis] + pool.padding[2 * axis] + pool.padding[2 * axis + 1];

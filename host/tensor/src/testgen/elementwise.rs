@@ -1,4 +1,4 @@
-//! Cases of element-wise operators: every data type each of them takes.
+//! Cases of element-wise operators: every data type that each of them takes.
 
 use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
@@ -25,7 +25,7 @@ pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
     select_cases(random, cases);
 }
 
-/// All but `Cast`, which has its own cases.
+/// All operators except `Cast`, which has separate cases.
 const UNARIES: [UnaryOp; 16] = [
     UnaryOp::Neg,
     UnaryOp::Abs,
@@ -55,10 +55,10 @@ fn unary_cases(random: &mut CaseRng, op: UnaryOp, cases: &mut Vec<GraphCase>) {
         UnaryOp::Log | UnaryOp::Sqrt => (&FLOATS, ValueDistribution::Positive, true),
         UnaryOp::Reciprocal => (&FLOATS, ValueDistribution::NonZero, true),
         UnaryOp::Floor | UnaryOp::Ceil => (&FLOATS, ValueDistribution::Distinct, true),
-        // Halves are where it turns; the spaced values stay clear of them.
+        // Rounding changes at halves; distinct values stay away from them.
         UnaryOp::RoundEven => (&FLOATS, ValueDistribution::Distinct, true),
         UnaryOp::LogicalNot => (&[DType::U8], ValueDistribution::Boolean, false),
-        // The identity as a function, a constant to gradients.
+        // The identity as a function, but a constant for gradients.
         UnaryOp::StopGradient => (&DType::ALL, ValueDistribution::Any, false),
         UnaryOp::Cast(_) => (&[], ValueDistribution::Any, false),
     };
@@ -93,12 +93,12 @@ fn unary_cases(random: &mut CaseRng, op: UnaryOp, cases: &mut Vec<GraphCase>) {
 fn cast_case(random: &mut CaseRng, from: DType, to: DType, cases: &mut Vec<GraphCase>) {
     let smooth = from.is_float() && to.is_float();
     let op = Op::Unary(UnaryOp::Cast(to));
-    // Distinct floats stay clear of integers, so no rounding difference changes the integer they become.
+    // Distinct floats stay away from integers, so no rounding difference changes the converted integer.
     let values = if from.is_float() && !to.is_float() { ValueDistribution::Distinct } else { ValueDistribution::Any };
     cases.push(single_op_case(random, format!("cast {from} to {to}"), op.clone(), &[(from, &[3, 7], values)], smooth));
     if !from.is_float() {
         let name = format!("cast {from} extremes to {to}");
-        // Half precision ends at 65504: beyond it an integer becomes infinite.
+        // Half precision ends at 65504: larger integers become infinite.
         cases.push(single_op_case(random, name, op, &[(from, &[17], ValueDistribution::Extreme)], false));
     } else if !to.is_float() {
         let mut draft = CaseBuilder::default();
@@ -135,8 +135,8 @@ fn binary_cases(random: &mut CaseRng, op: BinaryOp, cases: &mut Vec<GraphCase>) 
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul => (&DType::ALL, ValueDistribution::Any, ValueDistribution::Any),
         BinaryOp::Div => (&DType::ALL, ValueDistribution::Any, ValueDistribution::NonZero),
         BinaryOp::Pow => (&FLOATS, ValueDistribution::Positive, ValueDistribution::Any),
-        // Two positive ranges that may not meet: `Distinct` lies below 1 for few elements, `Positive` is drawn freely,
-        // so equals are left to the cases at kinks.
+        // `Distinct` is below 1 for few elements and `Positive` is drawn freely, so these values need not contain equal
+        // pairs. The cases at kinks cover equal operands.
         BinaryOp::Max | BinaryOp::Min | BinaryOp::Equal | BinaryOp::Less | BinaryOp::LessOrEqual => {
             (&DType::ALL, ValueDistribution::Coarse, ValueDistribution::Distinct)
         }
@@ -179,7 +179,7 @@ fn binary_cases(random: &mut CaseRng, op: BinaryOp, cases: &mut Vec<GraphCase>) 
     }
 }
 
-/// Fractions would all be truncated to zero.
+/// Returns values that are not all truncated to zero when converted to integers.
 fn integer_values(values: ValueDistribution) -> ValueDistribution {
     match values {
         ValueDistribution::Coarse => ValueDistribution::Any,

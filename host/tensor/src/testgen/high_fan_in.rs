@@ -1,15 +1,16 @@
-//! Random graphs in which much is read at once: long concatenations, many inputs, the same operand again and again, and
-//! variables that are assigned each other's old values.
+//! Random graphs with high fan-in: long concatenations, many inputs, repeated operands, and variables that are assigned
+//! each other's old values.
 
 use super::values::{CaseRng, ValueDistribution, random_value};
 use super::{CaseBuilder, GraphCase};
 use crate::op::{BinaryOp, ContractOp, MovementOp, Op, ReduceKind, ReduceOp, UnaryOp};
 use crate::{DType, NodeId, Shape};
 
-/// Elements past which nothing more is built on a node.
+/// Largest number of elements of a node that other nodes are built on.
 const ELEMENTS_MAX: usize = 1500;
 
-/// A random graph whose kernels would read more values than a kernel may, and use the same ones in several ways.
+/// Returns a random graph whose kernels would read more values than one kernel can, and read the same ones in several
+/// ways.
 pub fn high_fan_in_graph(seed: u64) -> GraphCase {
     let mut random = CaseRng::new(seed ^ 0x7A16_1E00);
     let dtype = if random.once_in(5) { DType::I32 } else { DType::F32 };
@@ -34,7 +35,7 @@ struct HighFanInGraph {
     random: CaseRng,
     draft: CaseBuilder,
     dtype: DType,
-    /// The dimensions of inputs and variables.
+    /// Dimensions of inputs and variables.
     leaf_dims: Vec<usize>,
     nodes: Vec<NodeId>,
     variables: Vec<NodeId>,
@@ -61,14 +62,14 @@ impl HighFanInGraph {
         node
     }
 
-    /// Recent nodes more often.
+    /// Chooses a node, recent ones more often.
     fn choose_recent_node(&mut self) -> NodeId {
         let count = self.nodes.len();
         let from = if self.random.once_in(2) { count.saturating_sub(4) } else { 0 };
         self.nodes[self.random.between(from, count - 1)]
     }
 
-    /// Another node of the same dimensions, or the same one.
+    /// Returns a node of the same dimensions, which can be `node` itself.
     fn same_shape_node(&mut self, node: NodeId) -> NodeId {
         let dims = self.dims(node);
         let alike: Vec<NodeId> = self.nodes.iter().copied().filter(|&other| self.dims(other) == dims).collect();
@@ -103,7 +104,7 @@ impl HighFanInGraph {
         self.node(Op::Binary(op), &[a, b])
     }
 
-    /// Joins many nodes, and perhaps uses all of them at once before a part is taken.
+    /// Concatenates many nodes, and sometimes uses the whole result before slicing it.
     fn concat(&mut self, x: NodeId) {
         let dims = self.dims(x);
         let axis = self.random.below(dims.len());
@@ -129,7 +130,7 @@ impl HighFanInGraph {
         }
     }
 
-    /// A fold along one axis, spread over it again.
+    /// Reduces along one axis and broadcasts the result along it again.
     fn fold(&mut self, x: NodeId) {
         let dims = self.dims(x);
         let axes = vec![self.random.below(dims.len())];
@@ -140,7 +141,7 @@ impl HighFanInGraph {
         self.binary(x, spread);
     }
 
-    /// A product of two matrices that are floats, squeezed.
+    /// Multiplies two float matrices whose values are bounded by `tanh`.
     fn product(&mut self, x: NodeId) {
         let other = self.same_shape_node(x);
         let dims = self.dims(x);

@@ -1,4 +1,4 @@
-//! Cases of gathering and scattering, with indices inside, negative and outside.
+//! Cases of gather and scatter, with indices in range, negative and out of range.
 
 use super::GraphCase;
 use super::case_builder::single_op_case;
@@ -48,7 +48,8 @@ fn gather_case(
     cases.push(single_op_case(random, name, op, &operands, dtype.is_float()));
 }
 
-/// `around` are the dimensions that indices do not address; `axis` of them come before.
+/// Returns a scatter case. `around` are the dimensions that indices do not address; `axis` of them come before the
+/// addressed axis.
 fn scatter_case(
     random: &mut CaseRng,
     indices: DType,
@@ -84,7 +85,7 @@ fn update_case(
     ];
     let differentiable = match combine {
         ScatterCombine::Replace | ScatterCombine::Add | ScatterCombine::Mul => dtype.is_float(),
-        // An element and an update may be equal.
+        // An element and an update can be equal.
         ScatterCombine::Min | ScatterCombine::Max => false,
     };
     let name = format!("scatter {combine:?} {dtype} {x:?} by {indices:?} along {axis}");

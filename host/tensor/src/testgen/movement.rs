@@ -73,7 +73,7 @@ fn concat_cases(random: &mut CaseRng, dtype: DType, cases: &mut Vec<GraphCase>) 
     }
 }
 
-/// Movements that a compiler may fold into one view, and some it cannot.
+/// Adds chains of movements, some of which a compiler can fold into one view.
 fn movement_chain_cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
     let mut draft = CaseBuilder::default();
     let x = draft.input(random, DType::F32, &[2, 3, 4], ValueDistribution::Any);

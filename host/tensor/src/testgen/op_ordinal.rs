@@ -1,11 +1,11 @@
-//! A number for every primitive, so that a test can see which of them have cases.
+//! A number for every primitive, so that a test can check which of them have cases.
 
 use crate::op::{
     BinaryOp, ContractOp, ConvolutionOp, IndexOp, MovementOp, Op, PoolKind, ReduceKind, ReduceOp, ScatterCombine,
     SourceOp, UnaryOp,
 };
 
-/// How many primitives there are.
+/// Number of primitives.
 pub const OPS_COUNT: usize = INDEX + 7;
 
 const UNARY: usize = 6;
@@ -17,8 +17,8 @@ const CONTRACT: usize = MOVEMENT + 7;
 const CONVOLUTION: usize = CONTRACT + 1;
 const INDEX: usize = CONVOLUTION + 7;
 
-/// The primitive's number, below [`OPS_COUNT`]; attributes do not count. A new primitive is numbered here and gets a case in
-/// the file of its family.
+/// Returns the primitive's number, below [`OPS_COUNT`]; attributes do not count. A new primitive gets a number here and
+/// a case in the file of its family.
 pub fn op_ordinal(op: &Op) -> usize {
     match op {
         Op::Source(SourceOp::Input(_)) => 0,

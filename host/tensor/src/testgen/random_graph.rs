@@ -10,13 +10,14 @@ use crate::op::{
 };
 use crate::{DType, NodeId, Shape};
 
-/// Elements past which nothing more is built on a node.
+/// Largest number of elements of a node that other nodes are built on.
 const ELEMENTS_MAX: usize = 2000;
-/// Magnitude past which a value is squeezed by `tanh`, so that chains neither overflow nor lose all precision.
+/// Largest magnitude of a value; larger ones are bounded by `tanh`, so that chains neither overflow nor lose all
+/// precision.
 const BOUND_MAX: f64 = 64.0;
 
-/// A random graph of `float32` and integers: 3 to 20 primitives in chains and diamonds, with broadcasting, rarely an
-/// empty dimension, sometimes a variable that is assigned. Every node that nothing reads is an output.
+/// Returns a random graph of `float32` and integers: 3 to 20 primitives in chains and diamonds, with broadcasting,
+/// rarely an empty dimension, sometimes an assigned variable. Every node that no other node reads is an output.
 pub fn random_graph(seed: u64) -> GraphCase {
     let mut network = RandomGraph { random: CaseRng::new(seed), draft: CaseBuilder::default(), places: Vec::new() };
     for _ in 0..network.random.between(1, 3) {
@@ -28,13 +29,13 @@ pub fn random_graph(seed: u64) -> GraphCase {
     network.finish(seed)
 }
 
-/// A node that others may be built on.
+/// A node that other nodes can be built on.
 #[derive(Clone, Copy)]
 struct RandomGraphNode {
     node: NodeId,
-    /// Largest magnitude its floats can have.
+    /// Largest magnitude that its floats can have.
     bound: f64,
-    /// Whether every device has the same bits: only then may a discontinuous operator follow.
+    /// Whether the value has the same bits on every device: only then can a discontinuous operator follow.
     deterministic: bool,
 }
 
@@ -116,7 +117,7 @@ impl RandomGraph {
         match self.random.below(10) {
             0 if x.bound <= 4.0 => self.apply(Op::Unary(UnaryOp::Exp), &[x.node], x.bound.exp()),
             1 | 2 => {
-                // sqrt and log of 1 + |x|, where both are gentle.
+                // sqrt and log of 1 + |x|, where both have moderate slopes.
                 let magnitude = self.draft.node(Op::Unary(UnaryOp::Abs), &[x.node]);
                 let one = self.add_fill_like(x.node, 1.0);
                 let sum = self.draft.node(Op::Binary(BinaryOp::Add), &[magnitude, one]);
@@ -141,7 +142,7 @@ impl RandomGraph {
         self.draft.builder.fill(descriptor, Scalar::Float(value)).expect("a float fits a float type")
     }
 
-    /// An integer as a float.
+    /// Adds a conversion of an integer to a float.
     fn add_float_cast(&mut self, x: RandomGraphNode) {
         let node = self.draft.node(Op::Unary(UnaryOp::Cast(DType::F32)), &[x.node]);
         self.add_node(node, f64::INFINITY, false);
@@ -170,8 +171,8 @@ impl RandomGraph {
         self.add_node(node, bound, !dtype.is_float());
     }
 
-    /// Something of `x`'s data type that broadcasts with it: an earlier node of its shape, or a new one with some axes
-    /// of size 1 or left out.
+    /// Returns a value of `x`'s data type that broadcasts with it: an earlier node of its shape, or a new one with some
+    /// axes of size 1 or omitted.
     fn broadcast_partner(&mut self, x: NodeId) -> RandomGraphNode {
         let descriptor = self.draft.builder.descriptor(x).clone();
         let alike: Vec<RandomGraphNode> = self
@@ -232,7 +233,7 @@ impl RandomGraph {
         self.keep_unless_large(node, x);
     }
 
-    /// Keeps a movement of `x`, unless it has become too large.
+    /// Keeps a movement of `x` unless it is too large.
     fn keep_unless_large(&mut self, node: NodeId, x: RandomGraphNode) {
         if self.draft.builder.descriptor(node).shape.elements() <= ELEMENTS_MAX {
             self.add_node(node, x.bound.max(1.0), x.deterministic);
@@ -244,7 +245,7 @@ impl RandomGraph {
         let axes = self.random.random_axes(dims.len());
         let count: usize = axes.iter().map(|&axis| dims[axis]).product();
         let kind = match self.random.below(5) {
-            // The largest or smallest of nothing is infinite.
+            // The maximum or minimum of zero elements is infinite.
             0 if count > 0 => ReduceKind::Max,
             1 if count > 0 => ReduceKind::Min,
             2 if count <= 4 && x.bound <= 3.0 => ReduceKind::Product,
@@ -304,8 +305,8 @@ impl RandomGraph {
         }
     }
 
-    /// Comparisons, rounding, conversions to integers and searches, of values without rounding differences; a selection
-    /// by them.
+    /// Adds comparisons, rounding, conversions to integers and searches of values without rounding differences, and a
+    /// selection by the result.
     fn discontinuous(&mut self, x: RandomGraphNode) {
         if !x.deterministic {
             return self.binary(x);
@@ -390,7 +391,7 @@ impl RandomGraph {
     }
 }
 
-/// Other dimensions with the same number of elements: neighbours merged, or ones put in.
+/// Returns other dimensions with the same number of elements: neighbours merged, or dimensions of size 1 inserted.
 fn regroup_dims(random: &mut CaseRng, dims: &[usize]) -> Vec<usize> {
     if dims.len() < 2 || random.once_in(3) && dims.len() < 6 {
         let mut dims = dims.to_vec();

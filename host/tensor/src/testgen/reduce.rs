@@ -50,7 +50,7 @@ fn fold_cases(random: &mut CaseRng, kind: ReduceKind, dtype: DType, cases: &mut 
     }
 }
 
-/// Dimensions that schedules treat differently: reduced first, last, in the middle, all, none, long, of nothing.
+/// Adds dimensions that schedules treat differently: reduced first, last, in the middle, all, none, long, empty.
 fn shape_cases(random: &mut CaseRng, kind: ReduceKind, cases: &mut Vec<GraphCase>) {
     let shapes: [(&[usize], &[usize]); 9] = [
         (&[7, 3], &[0]),
@@ -66,7 +66,8 @@ fn shape_cases(random: &mut CaseRng, kind: ReduceKind, cases: &mut Vec<GraphCase
     for (dims, axes) in shapes {
         let op = ReduceOp::Fold { kind, axes: axes.to_vec() };
         let name = format!("{} {dims:?} over {axes:?}", op.name());
-        // 700 factors would leave the range of f32; 700 distinct values are no problem.
+        // The product of 700 factors would leave the range of f32; 700 distinct values are no problem for the other
+        // kinds.
         let values = match kind {
             ReduceKind::Sum => ValueDistribution::Any,
             ReduceKind::Product if dims.contains(&700) => ValueDistribution::Boolean,

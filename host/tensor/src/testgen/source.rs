@@ -1,4 +1,4 @@
-//! Cases of sources, among them variables that are assigned.
+//! Cases of sources, including assigned variables.
 
 use super::values::{CaseRng, ValueDistribution, random_value};
 use super::{CaseBuilder, GraphCase};
@@ -45,7 +45,8 @@ fn descriptor(dtype: DType, dims: &[usize]) -> Descriptor {
     Descriptor::new(dtype, Shape::new(dims).expect("a small shape"))
 }
 
-/// Two variables that exchange values, and a third that counts: reads see what was there before the dispatch.
+/// Returns a graph with two variables that exchange values, and a third that counts: reads see the values before the
+/// dispatch.
 fn variable_swap_case(random: &mut CaseRng, dtype: DType) -> GraphCase {
     let mut draft = CaseBuilder::default();
     let [a, b, counter] = [(); 3].map(|()| draft.variable(random_value(random, dtype, &[3], ValueDistribution::Any)));

@@ -9,12 +9,12 @@ use crate::{DType, Shape};
 pub struct CaseRng(u64);
 
 impl CaseRng {
-    /// The generator that starts from `seed`.
+    /// Creates a generator from `seed`.
     pub fn new(seed: u64) -> CaseRng {
         CaseRng(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -22,32 +22,32 @@ impl CaseRng {
         z ^ (z >> 31)
     }
 
-    /// One of `0 .. count`; `count` is not 0.
+    /// Returns one of `0 .. count`; `count` is not 0.
     pub fn below(&mut self, count: usize) -> usize {
         (self.bits() % count as u64) as usize
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
 
-    /// True once in `times`.
+    /// Returns true with probability 1 / `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// Uniform in `[low, high)`.
+    /// Returns a uniform number in `[low, high)`.
     pub fn float(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// One of `options`.
+    /// Returns one of `options`.
     pub fn pick<T: Copy>(&mut self, options: &[T]) -> T {
         options[self.below(options.len())]
     }
 
-    /// A random order of `0 .. count`.
+    /// Returns a random order of `0 .. count`.
     pub fn permutation(&mut self, count: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..count).collect();
         for last in (1..count).rev() {
@@ -56,12 +56,12 @@ impl CaseRng {
         order
     }
 
-    /// Sorted, distinct axes below `rank`; possibly none.
+    /// Returns sorted, distinct axes below `rank`; possibly none.
     pub fn random_axes(&mut self, rank: usize) -> Vec<usize> {
         (0..rank).filter(|_| self.once_in(2)).collect()
     }
 
-    /// `rank` dimensions of 1 to 5, rarely one of 0.
+    /// Returns `rank` dimensions of 1 to 5, rarely one of 0.
     pub fn random_dims(&mut self, rank: usize) -> Vec<usize> {
         let mut dims: Vec<usize> = (0..rank).map(|_| self.between(1, 5)).collect();
         if rank > 0 && self.once_in(24) {
@@ -71,25 +71,25 @@ impl CaseRng {
     }
 }
 
-/// Which values a tensor gets.
+/// The distribution of a tensor's values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ValueDistribution {
     /// Floats from -2 to 2; integers from -5 to 5, or 0 to 10 if unsigned.
     Any,
     /// Floats from 0.3 to 3; integers from 1 to 5.
     Positive,
-    /// Magnitudes from 0.3 to 2, either sign; integers that are not 0.
+    /// Magnitudes from 0.3 to 2, either sign; integers except 0.
     NonZero,
-    /// Floats no two of which are closer than 0.125, and none closer than 0.0625 to a multiple of 0.125, in random
-    /// order around 0; distinct integers.
+    /// Floats at least 0.125 from each other and at least 0.0625 from every multiple of 0.125, in random order around
+    /// 0; distinct integers.
     Distinct,
-    /// Multiples of 0.5 from -1 to 1, with many equals and zeros.
+    /// Multiples of 0.5 from -1 to 1, with many equal values and zeros.
     Coarse,
-    /// Integers over the type's whole range, its ends and zero often.
+    /// Integers over the type's whole range, often its ends and zero.
     Extreme,
-    /// 0 or 1, or any other truth.
+    /// 0 or 1, or another non-zero number for true.
     Boolean,
-    /// From `-2 n` to `2 n`, or 0 to `2 n` if unsigned: indices inside, negative and outside.
+    /// From `-2 n` to `2 n`, or 0 to `2 n` if unsigned: indices in range, negative and out of range.
     Index(usize),
 }
 
@@ -117,7 +117,8 @@ fn random_numbers(random: &mut CaseRng, dtype: DType, count: usize, values: Valu
     (0..count).map(|_| random_number(random, dtype, values)).collect()
 }
 
-/// A number for each whole `place`: 0.125 apart, and 0.0625 away from every multiple of 0.125, integers among them.
+/// Returns a number for each integer `place`: 0.125 from each other, and 0.0625 from every multiple of 0.125, including
+/// integers.
 fn spaced_number(place: f64) -> f64 {
     place * 0.125 + 0.0625
 }
@@ -141,7 +142,7 @@ fn random_number(random: &mut CaseRng, dtype: DType, values: ValueDistribution) 
     }
 }
 
-/// 64-bit numbers keep to multiples of 2^12, which f64 holds exactly.
+/// Returns a random extreme number. 64-bit numbers are multiples of 2^12, which f64 represents exactly.
 fn extreme_number(random: &mut CaseRng, dtype: DType) -> f64 {
     let bits = 8 * dtype.bytes() as i32;
     let step = if bits == 64 { 4096.0 } else { 1.0 };

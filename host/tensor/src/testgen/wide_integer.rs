@@ -1,12 +1,12 @@
-//! Cases of 64-bit integers that `f64` does not hold: low bits under high ones, carries between words, both ends, and
-//! indices past 32 bits.
+//! Cases of 64-bit integers that `f64` does not represent: low bits under high ones, carries between words, both ends,
+//! and indices above 32 bits.
 
 use super::{CaseBuilder, GraphCase};
 use crate::interp::{InterpElements, InterpTensor};
 use crate::op::{BinaryOp, IndexOp, MovementOp, Op, ReduceKind, ReduceOp, Scalar, UnaryOp};
 use crate::{DType, Descriptor, NodeId, Shape};
 
-/// Around zero, the ends of 32 bits, the last whole number of `f64`, and the ends of 64 bits.
+/// Numbers around zero, the ends of 32 bits, the last exact integer of `f64`, and the ends of 64 bits.
 const SIGNED: [i128; 16] = [
     0,
     1,
@@ -25,7 +25,7 @@ const SIGNED: [i128; 16] = [
     i64::MIN as i128,
     i64::MIN as i128 + 1,
 ];
-/// As [`SIGNED`], with the end of signed numbers in the middle.
+/// As [`SIGNED`], with the largest signed number in the middle.
 const UNSIGNED: [i128; 16] = [
     0,
     1,
@@ -60,7 +60,7 @@ fn input_tensor(draft: &mut CaseBuilder, dtype: DType, dims: &[usize], numbers: 
     draft.input_with_value(InterpTensor::new(descriptor, InterpElements::Int(numbers)).expect("one number an element"))
 }
 
-/// Every pair of numbers, as two square matrices.
+/// Returns every pair of numbers, as two square matrices.
 fn pair_matrices(draft: &mut CaseBuilder, dtype: DType, numbers: &[i128]) -> [NodeId; 2] {
     let count = numbers.len();
     let first = (0..count * count).map(|at| numbers[at / count]).collect();
@@ -107,7 +107,7 @@ fn cast_cases(dtype: DType, numbers: &[i128], cases: &mut Vec<GraphCase>) {
         let y = draft.node(Op::Unary(UnaryOp::Cast(to)), &[x]);
         cases.push(draft.finish(format!("cast all bits of {dtype} to {to}"), &[y], false));
     }
-    // The neighbours of both ends in float32, and numbers that are not whole.
+    // The neighbours of both ends in float32, and fractions.
     let [end, twice] = [2f32.powi(63), 2f32.powi(64)];
     let magnitudes = [end, end.next_down(), end.next_up(), twice, twice.next_down(), 2f32.powi(53), 0.75, 1e10];
     let signed = magnitudes.into_iter().flat_map(|magnitude| [magnitude, -magnitude]);
@@ -123,7 +123,7 @@ fn cast_cases(dtype: DType, numbers: &[i128], cases: &mut Vec<GraphCase>) {
 fn fold_cases(dtype: DType, numbers: &[i128], cases: &mut Vec<GraphCase>) {
     let count = numbers.len();
     let fold = |kind| ReduceOp::Fold { kind, axes: vec![1] };
-    // Odd factors alone leave something of a product.
+    // Only odd factors keep the low bits of a product non-zero.
     let ops = [
         (fold(ReduceKind::Sum), 0),
         (fold(ReduceKind::Product), 1),
@@ -144,7 +144,7 @@ fn fold_cases(dtype: DType, numbers: &[i128], cases: &mut Vec<GraphCase>) {
     }
 }
 
-/// Indices whose low 32 bits lie inside, and which are outside all the same.
+/// Adds indices whose low 32 bits are in range although the index is not.
 fn gather_index_cases(dtype: DType, numbers: &[i128], cases: &mut Vec<GraphCase>) {
     let indices =
         vec![(1 << 32) + 1, -(1 << 32) - 1, i64::MAX.into(), i64::MIN.into(), 1 << 31, (1 << 33) + 2, 2, -2, 0, -5];

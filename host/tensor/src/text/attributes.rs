@@ -1,4 +1,4 @@
-//! Operators as a name with named attributes, and back. Both directions stand here, so that they agree.
+//! Operators as a name with named attributes. Both directions are in this file, so that they agree.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::{DType, Shape};
 pub(super) enum AttributeValue {
     /// A number.
     Number(Scalar),
-    /// Several sizes.
+    /// A list of sizes.
     List(Vec<usize>),
     /// A word of a closed set.
     Word(String),
@@ -24,7 +24,7 @@ impl fmt::Display for AttributeValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttributeValue::Number(Scalar::Int(value)) => write!(f, "{value}"),
-            // Rust's shortest form that reads back as the same number; it always has a point, an exponent or letters.
+            // Rust's shortest form that reads back as the same number. It always has a point, an exponent or letters.
             AttributeValue::Number(Scalar::Float(value)) => write!(f, "{value:?}"),
             AttributeValue::List(values) => write!(f, "{values:?}"),
             AttributeValue::Word(word) => f.write_str(word),
@@ -36,10 +36,10 @@ fn unexpected_value(expected: &'static str, found: &AttributeValue) -> TextFault
     TextFault::Expected { expected, found: found.to_string() }
 }
 
-/// An operator's attributes by name, in the order they are written.
+/// An operator's attributes by name, in writing order.
 pub(super) type OpAttributes = Vec<(String, AttributeValue)>;
 
-/// The attributes of `op`; a source's port is not among them.
+/// Returns the attributes of `op`, without a source's port.
 pub(super) fn op_attributes(op: &Op) -> OpAttributes {
     let mut out = AttributeWriter(Vec::new());
     match op {
@@ -151,11 +151,12 @@ impl AttributeWriter {
     }
 }
 
-/// The operator called `name`, with all of `op_attributes` and no others. `port` is the number a port source names.
+/// Returns the operator called `name`. It must use all of `attributes` and no others. `port` is the number of a
+/// source's port.
 ///
 /// # Errors
-/// `UnknownOperator`; `MissingAttribute`; `ExtraAttribute`; `Expected` for a value of the wrong kind; `Graph` for a
-/// shape past the limits.
+/// Returns `UnknownOperator`, `MissingAttribute` or `ExtraAttribute`; `Expected` for a value of the wrong kind; `Graph`
+/// for a shape that exceeds the limits.
 pub(super) fn parse_op(name: &str, attributes: OpAttributes, port: Option<u32>) -> Result<Op, TextFault> {
     let mut reader = AttributeReader { op: name, attributes, port };
     let op = match reader.source()? {

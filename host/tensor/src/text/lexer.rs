@@ -1,19 +1,19 @@
-//! One line of text as tokens.
+//! Lexer: splits one line of text into tokens.
 
 use super::TextFault;
 
-/// A piece of a line.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TextToken {
     /// A run of letters, digits and `%#+-._`: names, numbers, references.
     Word(String),
-    /// What stands between quotation marks, unescaped.
+    /// The text between quotation marks, unescaped.
     Quoted(String),
     /// Any other character.
     Mark(char),
 }
 
-/// The tokens of `line` up to a comment.
+/// Returns the tokens of `line` up to a comment.
 pub(super) fn tokenize(line: &str) -> Result<Vec<TextToken>, TextFault> {
     let mut tokens = Vec::new();
     let mut rest = line.chars().peekable();
@@ -44,7 +44,7 @@ fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "%#+-._".contains(letter)
 }
 
-/// What stands before the closing quotation mark.
+/// Returns the text before the closing quotation mark.
 fn read_quoted(rest: &mut impl Iterator<Item = char>) -> Result<String, TextFault> {
     let mut text = String::new();
     loop {
@@ -56,7 +56,7 @@ fn read_quoted(rest: &mut impl Iterator<Item = char>) -> Result<String, TextFaul
     }
 }
 
-/// The character after a backslash: itself, or a code point as `u{hex}`.
+/// Returns the character after a backslash: itself, or a code point as `u{hex}`.
 fn read_escape(rest: &mut impl Iterator<Item = char>) -> Result<char, TextFault> {
     match rest.next().ok_or(TextFault::String)? {
         letter @ ('"' | '\\') => Ok(letter),
@@ -71,7 +71,7 @@ fn read_escape(rest: &mut impl Iterator<Item = char>) -> Result<char, TextFault>
     }
 }
 
-/// `text` between quotation marks; characters that do not print on one line are escaped.
+/// Returns `text` in quotation marks, with characters escaped that do not print on one line.
 pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! Reading graphs from text: one statement a line.
+//! Parser of graphs: one statement per line.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::graph::{Graph, GraphNode, GraphPort, NodeId};
 use crate::op::Scalar;
 use crate::{DType, Descriptor, Shape};
 
-/// The graph that `text` describes. It is not verified.
+/// Parses the graph that `text` describes. It is not verified.
 ///
 /// # Errors
-/// The first line that is not a statement of the form this module describes, with what was expected.
+/// Returns an error for the first line that is not a valid statement, with the expected token.
 pub fn parse(text: &str) -> Result<Graph, TextError> {
     let mut graph = Graph::default();
     for (index, line) in text.lines().enumerate() {
@@ -67,7 +67,7 @@ fn check_number(expected: usize, found: u32) -> Result<(), TextFault> {
     if found as usize == expected { Ok(()) } else { Err(TextFault::OutOfOrder { expected, found }) }
 }
 
-/// The number in `word` after `sigil`.
+/// Returns the number in `word` after `sigil`.
 fn parse_reference(word: &str, sigil: char) -> Option<u32> {
     word.strip_prefix(sigil)?.parse().ok()
 }
@@ -81,7 +81,7 @@ fn unexpected_token(expected: &'static str, found: Option<TextToken>) -> TextFau
     TextFault::Expected { expected, found }
 }
 
-/// What is left of a line.
+/// The unparsed rest of a line.
 struct LineParser {
     tokens: std::vec::IntoIter<TextToken>,
 }
@@ -91,7 +91,7 @@ impl LineParser {
         self.tokens.as_slice().first() == Some(&TextToken::Mark(mark))
     }
 
-    /// Takes `mark` if it comes next.
+    /// Consumes `mark` if it is next.
     fn take_mark(&mut self, mark: char) -> bool {
         let found = self.peek_mark(mark);
         if found {
@@ -133,14 +133,14 @@ impl LineParser {
         parse_reference(&word, sigil).ok_or(TextFault::Expected { expected, found: word })
     }
 
-    /// `"name": descriptor`.
+    /// Parses `"name": descriptor`.
     fn port(&mut self) -> Result<GraphPort, TextFault> {
         let name = self.quoted()?;
         self.mark(':')?;
         Ok(GraphPort { name, descriptor: self.descriptor()? })
     }
 
-    /// A port by name or number.
+    /// Parses a port by name or number.
     fn port_number(&mut self, kind: &'static str, ports: &[GraphPort]) -> Result<u32, TextFault> {
         if !matches!(self.tokens.as_slice().first(), Some(TextToken::Quoted(_))) {
             return self.reference('#');
@@ -152,7 +152,7 @@ impl LineParser {
         }
     }
 
-    /// Pairs of base-16 digits, perhaps none.
+    /// Parses pairs of base-16 digits, possibly none.
     fn bytes(&mut self) -> Result<Arc<[u8]>, TextFault> {
         let Some(token) = self.tokens.next() else {
             return Ok(Arc::from([]));
@@ -174,14 +174,14 @@ impl LineParser {
             .ok_or_else(|| unexpected_token("bytes in base 16", Some(token)))
     }
 
-    /// `float32[2, 3]`.
+    /// Parses `float32[2, 3]`.
     fn descriptor(&mut self) -> Result<Descriptor, TextFault> {
         let word = self.word("a data type")?;
         let dtype = DType::from_name(&word).ok_or(TextFault::Expected { expected: "a data type", found: word })?;
         Ok(Descriptor::new(dtype, Shape::new(self.list()?)?))
     }
 
-    /// `[2, 3]`.
+    /// Parses `[2, 3]`.
     fn list(&mut self) -> Result<Vec<usize>, TextFault> {
         self.mark('[')?;
         let mut values = Vec::new();
@@ -195,7 +195,7 @@ impl LineParser {
         Ok(values)
     }
 
-    /// What follows a node's number: label, descriptor, operator, port or operands, attributes.
+    /// Parses the rest of a node after its number: label, descriptor, operator, port or operands, attributes.
     fn node(&mut self, graph: &Graph) -> Result<GraphNode, TextFault> {
         let label = if self.peek_mark(':') { None } else { Some(Arc::from(self.quoted()?)) };
         self.mark(':')?;
@@ -219,7 +219,7 @@ impl LineParser {
         Ok(GraphNode { op, inputs, descriptor, label })
     }
 
-    /// `{name=value, ..}`, or nothing.
+    /// Parses `{name=value, ..}`, or nothing.
     fn attributes(&mut self) -> Result<OpAttributes, TextFault> {
         let mut attributes = OpAttributes::new();
         if !self.take_mark('{') {

@@ -1,4 +1,4 @@
-//! Writing graphs as text. Never fails, whatever the graph refers to.
+//! Printer of graphs. Never fails, even for an invalid graph.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::lexer::quote;
 use crate::graph::{Graph, GraphNode, GraphPort};
 use crate::op::{Op, SourceOp};
 
-/// `graph` as text, one line for each port, constant, node, output and assignment.
+/// Returns `graph` as text, one line for each port, constant, node, output and assignment.
 pub fn print(graph: &Graph) -> String {
     let mut out = String::new();
     for (kind, ports) in [("input", &graph.inputs), ("variable", &graph.variables)] {
@@ -71,7 +71,7 @@ fn print_node(out: &mut String, graph: &Graph, number: usize, node: &GraphNode) 
     push_line(out, format_args!("{text}"));
 }
 
-/// The port's name where that finds it again, else its number.
+/// Returns the port's name if it is unambiguous, else its number.
 fn port_name(ports: &[GraphPort], number: u32) -> String {
     match ports.get(number as usize) {
         Some(port) if ports.iter().position(|other| other.name == port.name) == Some(number as usize) => {

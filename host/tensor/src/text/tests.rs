@@ -1,4 +1,4 @@
-//! What is written reads back as the same graph, and nothing that is read can panic.
+//! Printed graphs parse back to the same graph, and parsing never panics.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn float(dims: &[usize]) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new(dims).unwrap())
 }
 
-/// Every operator but sources, with attributes that differ from each other.
+/// Returns every operator except sources, with attributes that differ from each other.
 fn computations() -> Vec<Op> {
     let shape = Shape::new([2, 0, 3]).unwrap();
     let conv = Conv2d { padding: [1, 2, 3, 4], strides: [5, 6], dilations: [7, 8], groups: 9 };
@@ -113,7 +113,7 @@ fn every_operator_round_trips() {
     let read = parse(&text).unwrap();
     assert_eq!(read, graph);
     assert_eq!(print(&read), text);
-    // Equality does not tell -0.0 from 0.0.
+    // Equality does not distinguish -0.0 from 0.0.
     assert!(text.contains("{value=-0.0}"));
 }
 
@@ -121,7 +121,7 @@ fn every_operator_round_trips() {
 fn operator_names_are_unique() {
     let mut names: Vec<&str> = computations().iter().map(Op::name).collect();
     names.sort_unstable();
-    // The casts to the eight data types share one name, and so do the scatters.
+    // The casts to the eight data types share one name, as do the scatters.
     let named = |name: &str| names.iter().filter(|other| **other == name).count();
     let (casts, scatters) = (named("cast"), named("scatter"));
     assert_eq!((casts, scatters), (DType::ALL.len(), 5));
@@ -190,9 +190,9 @@ fn parse_errors_name_the_line() {
     check("%0: float32[] = arg-max %0 {axis=[1]}", expect![[r#"line 1: expected a number, found "[1]""#]]);
     check(
         "%0: float32[] = arg-max %0 {axis=1, axis=1}",
-        expect!["line 1: arg-max takes no attribute axis, or takes it once"],
+        expect!["line 1: arg-max: attribute axis is unknown or repeated"],
     );
-    check("%0: float32[] = neg %0 {axis=1}", expect!["line 1: neg takes no attribute axis, or takes it once"]);
+    check("%0: float32[] = neg %0 {axis=1}", expect!["line 1: neg: attribute axis is unknown or repeated"]);
     check("%0: float32[] = cast %0 {to=float64}", expect![[r#"line 1: expected a data type, found "float64""#]]);
     check(
         "%0: float32[] = random %0 {stream=4294967296, distribution=bits}",
@@ -209,7 +209,7 @@ fn large_constants_are_omitted_from_the_text() {
     let mut graph = Graph { constants, ..Graph::default() };
     let text = print(&graph);
     assert!(text.ends_with("constant #1: omitted ; 4097 bytes\n"));
-    assert_eq!(parse(&text).unwrap_err().to_string(), "line 2: the bytes of this constant were left out");
+    assert_eq!(parse(&text).unwrap_err().to_string(), "line 2: the bytes of this constant were omitted");
     graph.constants.pop();
     assert_eq!(parse(&print(&graph)).unwrap(), graph);
 }
@@ -230,7 +230,7 @@ proptest! {
         if text.is_char_boundary(at) && text.is_char_boundary(at + 1) {
             text.replace_range(at..=at, &with);
         }
-        // Whatever was read can be written and read again.
+        // Every parsed graph can be printed and parsed again.
         if let Ok(graph) = parse(&text) {
             prop_assert_eq!(print(&parse(&print(&graph)).unwrap()), print(&graph));
         }

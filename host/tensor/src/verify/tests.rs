@@ -1,4 +1,4 @@
-//! Graphs no builder would make, each refused by name.
+//! Graphs that no builder would create, each refused with a named error.
 
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ fn verification_enforces_graph_limits() {
     let graph = Graph { nodes: vec![fill()], outputs, ..Graph::default() };
     assert_eq!(verify(graph), Err(GraphError::TooManyOutputs));
 
-    // One block stands in many places; what counts is what each constant holds.
+    // All constants share one block of bytes; the limit counts the bytes of each constant.
     let block: Arc<[u8]> = vec![0; 1 << 20].into();
     let constants = vec![block; GRAPH_CONSTANT_BYTES_MAX / (1 << 20) + 1];
     let bytes = constants.len() << 20;

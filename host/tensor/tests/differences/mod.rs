@@ -7,14 +7,14 @@ use saggar_tensor::{GraphBuilder, NodeId, VerifiedGraph, verify};
 
 /// Step of the differences: their error is of order STEP^2 from curvature and 1e-16 / STEP from rounding.
 const STEP: f64 = 1e-4;
-/// Largest difference allowed, relative to the larger of 1 and the slope. Third derivatives of the cases reach some
-/// hundreds, and STEP^2 / 6 times that is some 1e-6.
+/// Largest allowed difference, relative to the larger of 1 and the slope. Third derivatives of the cases reach a few
+/// hundred, and STEP^2 / 6 times that is about 1e-6.
 const TOLERANCE: f64 = 2e-5;
-/// Elements of one operand that are checked.
+/// Number of elements checked per operand.
 const ELEMENTS_MAX: usize = 24;
 
-/// Checks the gradient of the case's first output, weighted at random, in every float input. With `permutation` 2, the
-/// gradient of the weighted sum of those gradients.
+/// Checks the gradient of the case's first output, weighted at random, with respect to every float input. With `order`
+/// 2, checks the gradient of the weighted sum of those gradients.
 pub(crate) fn check_gradients(name: &str, case: &GraphCase, order: usize) {
     let mut random = CaseRng::new(77);
     let mut builder = case.builder.clone();
@@ -54,13 +54,13 @@ pub(crate) fn check_gradients(name: &str, case: &GraphCase, order: usize) {
     }
 }
 
-/// Positions and nodes of float inputs.
+/// Returns positions and nodes of float inputs.
 fn float_inputs(builder: &GraphBuilder, case: &GraphCase) -> Vec<(usize, NodeId)> {
     let float = |(_, node): &(usize, NodeId)| builder.descriptor(*node).dtype.is_float();
     case.input_nodes.iter().copied().enumerate().filter(float).collect()
 }
 
-/// The sum over all elements of `nodes`, each times a random constant, so that no symmetry hides a wrong slope.
+/// Returns the sum over all elements of `nodes`, each times a random constant, so that no symmetry hides a wrong slope.
 fn weighted_sum(g: &mut GraphBuilder, random: &mut CaseRng, nodes: &[NodeId]) -> NodeId {
     let mut total = None;
     for &node in nodes {
@@ -71,7 +71,7 @@ fn weighted_sum(g: &mut GraphBuilder, random: &mut CaseRng, nodes: &[NodeId]) ->
         let product = g.mul(node, weights).unwrap();
         let axes: Vec<usize> = (0..descriptor.shape.rank()).collect();
         let sum = g.reduce_sum(product, &axes, false).unwrap();
-        // Operands of a case have one float data type, but a conversion's result has another.
+        // Operands of a case have one float data type, but the result of a conversion has another.
         let sum = g.cast(sum, saggar_tensor::DType::F32).unwrap();
         total = Some(match total {
             Some(total) => g.add(total, sum).unwrap(),

@@ -1,4 +1,4 @@
-//! Operators element by element, of one to three operands.
+//! Element-wise operators of one to three operands.
 
 use saggar_tensor::nn;
 use saggar_tensor::{DType, GraphBuilder as G};
@@ -30,7 +30,7 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
     }),
     ("abs", &[&[6]], |g, x| g.abs(x[0])),
     ("neg", &[&[6]], |g, x| g.neg(x[0])),
-    // Steps: zero wherever there is a slope.
+    // Piecewise constant functions: zero wherever there is a slope.
     ("sign", &[&[6]], |g, x| g.sign(x[0])),
     ("ceil", &[&[6]], |g, x| g.ceil(x[0])),
     ("floor", &[&[6]], |g, x| g.floor(x[0])),
@@ -64,7 +64,7 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("gelu", &[&[3, 4]], |g, x| nn::gelu(g, x[0])),
     ("silu", &[&[3, 4]], |g, x| nn::silu(g, x[0])),
     ("hard-swish", &[&[3, 4]], |g, x| {
-        // Beyond -3 and 3 too.
+        // Also beyond -3 and 3.
         let wide = nn::linear_function(g, x[0], 2.0, 0.0)?;
         nn::hard_swish(g, wide)
     }),
@@ -92,7 +92,7 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
         g.matmul(shares, x[2])
     }),
     ("log-softmax", &[&[3, 4]], |g, x| nn::log_softmax(g, x[0], 0)),
-    // The input is an integer; the scale learns.
+    // The input is an integer; the scale is differentiable.
     ("dequantize-linear", &[&[2, 1]], |g, x| {
         let steps =
             constant(g, DType::I8, &[4, 3], &[3.0, -7.0, 100.0, 0.0, 1.0, 2.0, -128.0, 9.0, 4.0, 5.0, 6.0, 7.0])?;
@@ -100,7 +100,7 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
         nn::dequantize_linear(g, steps, x[0], zero_point)
     }),
     ("stop-gradient", &[&[4], &[4]], |g, x| {
-        // Of a value that does not depend on what is wanted.
+        // Applied to a value that does not depend on the differentiated operand.
         let fixed = floats(g, &[4], &[1.0, -2.0, 0.5, 3.0], x[0])?;
         let fixed = g.stop_gradient(fixed)?;
         let product = g.mul(fixed, x[0])?;
@@ -112,7 +112,7 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
     }),
 ];
 
-/// Squares and a little more.
+/// Returns the square plus a small constant.
 fn positive(g: &mut G, x: saggar_tensor::NodeId) -> super::OperatorResult {
     let squares = g.mul(x, x)?;
     nn::linear_function(g, squares, 1.0, 0.3)

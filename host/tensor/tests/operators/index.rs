@@ -1,4 +1,4 @@
-//! Elements gathered and scattered: places named twice, negative and out of range ones.
+//! Gather and scatter with repeated, negative and out-of-range indices.
 
 use saggar_tensor::nn;
 use saggar_tensor::op::ScatterCombine;
@@ -29,7 +29,7 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("scatter-nd, multiplied", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, ScatterCombine::Mul)),
     ("scatter-nd, smallest", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, ScatterCombine::Min)),
     ("scatter-nd, largest", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, ScatterCombine::Max)),
-    // One factor of a place is zero, two are, the element itself is.
+    // Elements with one zero factor, with two, and with the element itself zero.
     ("scatter-nd, multiplied by zeros", &[&[4], &[6]], |g, x| {
         let holes = floats(g, &[4], &[1.0, 1.0, 0.0, 1.0], x[0])?;
         let zeros = floats(g, &[6], &[0.0, 1.0, 0.0, 0.0, 1.0, 1.0], x[0])?;
@@ -39,13 +39,13 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
     }),
 ];
 
-/// Updates of columns, two of one place.
+/// Updates of columns, two of them at one position.
 fn elements(g: &mut GraphBuilder, x: &[NodeId], combine: ScatterCombine) -> OperatorResult {
     let places = ints(g, &[3, 2], &[1.0, 0.0, 1.0, -1.0, 2.0, 3.0])?;
     nn::scatter_elements(g, x[0], places, x[1], 0, combine)
 }
 
-/// Updates of rows, three of one place.
+/// Updates of rows, three of them at one position.
 fn rows(g: &mut GraphBuilder, x: &[NodeId], combine: ScatterCombine) -> OperatorResult {
     let places = ints(g, &[4, 2], &[2.0, 0.0, 0.0, 1.0, 2.0, 0.0, -1.0, 0.0])?;
     nn::scatter_nd(g, x[0], places, x[1], combine)

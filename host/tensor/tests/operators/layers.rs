@@ -1,4 +1,4 @@
-//! Products, normalisations, losses and the steps of optimisers.
+//! Matrix products, normalizations, losses and optimizer steps.
 
 use saggar_tensor::nn::{self, AdamOptions, GemmOptions, InputLayout, SgdOptions};
 

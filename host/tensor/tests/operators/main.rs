@@ -1,6 +1,6 @@
 //! Every operator that a plugin can call, and every composite, has its gradient compared with central differences, or
-//! says by name that it has none. The names come from the plugin interface and from `nn`: an operator that is new there
-//! fails here until it has an entry.
+//! reports by name that it has none. The names come from the plugin interface and from `nn`: a new operator fails here
+//! until it has an entry.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic names the place")]
 
@@ -24,24 +24,25 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape};
 
 type OperatorResult = Result<NodeId, GraphError>;
 type OperatorFn = fn(&mut GraphBuilder, &[NodeId]) -> OperatorResult;
-/// Name of the operator, after a comma what is tried; shapes of its float operands; the graph over them.
+/// Name of the operator and, after a comma, of the case; shapes of its float operands; the function that builds the
+/// graph.
 type OperatorEntry = (&'static str, &'static [&'static [usize]], OperatorFn);
 
 const INTERFACE: &str = include_str!("../../../../wit/graphs.wit");
 const COMPOSITES: &str = include_str!("../../src/nn.rs");
 
-/// Methods of the builder that are no operators.
+/// Methods of the builder that are not operators.
 const NO_OPERATORS: [&str; 9] =
     ["input", "constant", "scalar", "fill", "iota", "variable", "gradients", "assign", "build"];
 
-/// Operators whose operands are all integers, each given a float: it must be refused.
+/// Operators whose operands are all integers. Each gets a float and must refuse it.
 const OF_INTEGERS: [(&str, OperatorFn); 3] = [
     ("one-hot", |g, x| saggar_tensor::nn::one_hot(g, x[0], 3, DType::F32)),
     ("random-uniform", |g, x| saggar_tensor::nn::uniform(g, Shape::new([2])?, x[0], 1, [0.0, 1.0])),
     ("random-normal", |g, x| saggar_tensor::nn::normal(g, Shape::new([2])?, x[0], 1)),
 ];
 
-/// Names of composites that the interface spells otherwise, or that are modes of one operator there.
+/// Names of composites that the interface spells differently, or that are modes of one operator there.
 const SPELLINGS: [(&str, &str); 7] = [
     ("cross-entropy", "softmax-cross-entropy"),
     ("linear-function", "linear"),
@@ -65,12 +66,12 @@ fn entries() -> impl Iterator<Item = &'static OperatorEntry> {
     families.into_iter().flatten()
 }
 
-/// The operator of an entry's name.
+/// Returns the operator of an entry's name.
 fn operator_name(name: &str) -> &str {
     name.split(',').next().unwrap_or(name)
 }
 
-/// The names of the interface's methods of `graph-builder`.
+/// Returns the names of the interface's `graph-builder` methods.
 fn interface_methods() -> BTreeSet<String> {
     let (_, resource) = INTERFACE.split_once("resource graph-builder {").expect("the interface has the builder");
     let (resource, _) = resource.split_once("\n  }").expect("a resource ends");
@@ -82,14 +83,14 @@ fn interface_methods() -> BTreeSet<String> {
     resource.lines().filter_map(name).collect()
 }
 
-/// The names of the functions that `nn` exports, as the interface would spell them.
+/// Returns the names of the functions that `nn` exports, in the interface's spelling.
 fn composite_names() -> BTreeSet<String> {
     let exports = COMPOSITES.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
     let names = exports.flat_map(|export| export.split(['{', '}', ',', ':']).map(str::trim));
     let modules = |name: &str| COMPOSITES.contains(&format!("pub use {name}::"));
     let is_function = |name: &&str| name.starts_with(|first: char| first.is_ascii_lowercase());
     let exported: Vec<&str> = names.filter(is_function).collect();
-    // A module and its function may share a name, which then stands twice.
+    // A module and its function can share a name, which then occurs twice.
     let count = |name: &str| exported.iter().filter(|other| **other == name).count();
     exported.iter().filter(|name| !modules(name) || count(name) > 1).map(|name| name.replace('_', "-")).collect()
 }
@@ -117,7 +118,7 @@ fn every_operator_has_a_gradient_entry() {
     assert!(unknown.is_empty(), "entries of operators that do not exist: {unknown:?}");
 }
 
-/// A graph with float inputs of these shapes and one output.
+/// Returns a graph with float inputs of these shapes and one output.
 fn operator_case(name: &str, shapes: &[&[usize]], build: OperatorFn, dtype: DType, random: &mut CaseRng) -> GraphCase {
     let mut builder = GraphBuilder::new();
     let (mut inputs, mut input_nodes) = (Vec::new(), Vec::new());
@@ -144,7 +145,7 @@ fn operator_gradients_match_finite_differences() {
     }
 }
 
-/// In half precision composites convert to single precision and back: the conversions have gradients too.
+/// In half precision, composites convert to single precision and back: the conversions have gradients too.
 #[test]
 fn f16_operator_gradients_match_finite_differences() {
     let mut random = CaseRng::new(6);
@@ -164,7 +165,7 @@ fn integer_operators_refuse_floats() {
     }
 }
 
-/// Numbers known now, as the same float type as `like`, if that is a float.
+/// Returns constant numbers, in the float type of `like`, or in another float type if `like` is not a float.
 fn floats(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64], like: NodeId) -> OperatorResult {
     constant(g, g.descriptor(like).dtype, dims, numbers)
 }
@@ -178,7 +179,7 @@ fn constant(g: &mut GraphBuilder, dtype: DType, dims: &[usize], numbers: &[f64])
     g.constant(value.descriptor().clone(), value.to_bytes())
 }
 
-/// All elements of these nodes, one after another.
+/// Returns all elements of these nodes, concatenated.
 fn concat_flat(g: &mut GraphBuilder, nodes: &[NodeId]) -> OperatorResult {
     let flat = nodes.iter().map(|&node| {
         let count = g.descriptor(node).shape.elements();

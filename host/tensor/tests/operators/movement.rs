@@ -1,4 +1,4 @@
-//! Elements moved, repeated, cut and padded.
+//! Movements, slices, repetitions and padding.
 
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{Shape, nn};

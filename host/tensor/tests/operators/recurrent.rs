@@ -8,7 +8,8 @@ use saggar_tensor::{GraphBuilder, NodeId};
 use super::{OperatorEntry, OperatorResult, concat_flat};
 use RecurrentActivation::{Relu, Sigmoid, Tanh};
 
-// Of 3 steps, a batch of 2, 2 features and 2 hidden units. Input, weight, recurrent weight, biases, initial states, peepholes.
+// 3 steps, a batch of 2, 2 features and 2 hidden units. Input, weight, recurrent weight, biases, initial states,
+// peepholes.
 const GRU: &[&[usize]] = &[&[3, 2, 2], &[1, 6, 2], &[1, 6, 2], &[1, 6], &[1, 6], &[1, 2, 2]];
 const GRU_BOTH: &[&[usize]] = &[&[3, 2, 2], &[2, 6, 2], &[2, 6, 2], &[2, 6], &[2, 6], &[2, 2, 2]];
 const GRU_CELL: &[&[usize]] = &[&[2, 3], &[6, 3], &[6, 2], &[6], &[6], &[2, 2]];

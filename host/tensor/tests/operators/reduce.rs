@@ -1,4 +1,4 @@
-//! Reductions and running sums.
+//! Reductions and cumulative sums.
 
 use saggar_tensor::nn;
 

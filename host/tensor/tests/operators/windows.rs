@@ -1,4 +1,4 @@
-//! Convolutions, poolings and images of another size.
+//! Convolutions, pooling and resampling.
 
 use saggar_tensor::nn::{
     self, Conv2dOptions, ConvTranspose2dOptions, FilterLayout, InputLayout, Pool2dOptions, PoolRounding,

@@ -1,5 +1,5 @@
-//! Operators without a gradient: a loss that depends on what is wanted through them alone is refused, with their name and
-//! the plugin's label.
+//! Operators without a gradient: a loss that depends on an operand only through them is refused, with the operator's
+//! name and the plugin's label.
 
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::evaluate;
@@ -110,12 +110,12 @@ fn the_no_gradient_error_suggests_stop_gradient() {
     let loss = float_sum(&mut g, guess);
     assert_eq!(
         gradients(&mut g, loss, &[x]).unwrap_err().to_string(),
-        "arg-max: has no gradient, and variable kernel reaches the loss through it alone; a stop-gradient there asks for \
-         zeros (at node 1, before guess)"
+        "arg-max: has no gradient, and variable kernel reaches the loss only through it; add a stop-gradient there to \
+         get zeros (at node 1, before guess)"
     );
 }
 
-/// Nothing is wrong where another way carries a gradient, where zeros are asked for, or where they are the slope.
+/// A zero gradient is accepted if another path carries a gradient, if zeros are requested, or if zero is the slope.
 #[test]
 fn legitimate_zero_gradients_are_returned() {
     let builds: [(&str, OperatorFn, bool); 6] = [

@@ -1,4 +1,4 @@
-//! `seeds DIR`: writes generated graphs as texts, for the targets `verify` and `compile` to start from.
+//! `seeds DIR`: writes generated graphs as texts, as initial inputs of the targets `verify` and `compile`.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! What a measured training mounts: versions of datasets of the state directory, or folders, which are taken in and leave
-//! nothing behind.
+//! The mounts of a measured training: dataset versions of the state directory, or folders, which are ingested into
+//! temporary files that are removed again.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -11,18 +11,18 @@ use saggar_store::{Clock, ColumnarDataset, DatasetStore, StateDir, SystemClock};
 
 use crate::exit::{self, CliError};
 
-/// Directories that are tried before one is made.
+/// Maximum number of directory names that are tried.
 const TEMP_DIRECTORIES_MAX: u32 = 1000;
 
-/// A folder, and where the plugin finds what is in it.
+/// A folder and its mount point.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DataFolder {
     path: PathBuf,
     mount: String,
 }
 
-/// Tells folders from datasets: a name that the state directory has is a dataset, and any other path of a folder a folder.
-/// What is neither stays a dataset, whose absence is told later.
+/// Splits `data` into folders and datasets. A name that the state directory contains is a dataset, any other path of a
+/// folder is a folder, and the rest is treated as datasets, which fail later as missing.
 pub(super) fn split_folders(data: &[String], home: Option<&StateDir>) -> (Vec<DataFolder>, Vec<String>) {
     let (mut folders, mut datasets) = (Vec::new(), Vec::new());
     for text in data {
@@ -40,10 +40,11 @@ pub(super) fn split_folders(data: &[String], home: Option<&StateDir>) -> (Vec<Da
     (folders, datasets)
 }
 
-/// Opens datasets and takes folders in, by mount point. A folder has the place of a dataset that is mounted there.
+/// Opens datasets and ingests folders, and returns them by mount point. A folder replaces a dataset at the same mount
+/// point.
 ///
 /// # Errors
-/// What is not there, or is no dataset; two folders at one place.
+/// Fails if a folder or dataset is missing or invalid, or if two folders have the same mount point.
 pub(super) fn open_datasets(
     mounts: &[DataMount],
     folders: &[DataFolder],
@@ -67,8 +68,8 @@ pub(super) fn open_datasets(
     Ok(datasets)
 }
 
-/// The dataset of a folder's files. Its columns are maps of files, which show them though they are deleted: nothing of them is
-/// left behind, however the command ends.
+/// Ingests the files of a folder. The dataset's columns are mapped files, which stay readable after they are deleted,
+/// so nothing remains however the command ends.
 fn ingest_folder(folder: &Path) -> Result<ColumnarDataset, CliError> {
     let refuse = |error| CliError::invalid(format!("{}: {error}", folder.display()));
     let place = TempDirectory::new()?;
@@ -90,7 +91,7 @@ fn open_dataset(source: &DataSource, home: Option<&StateDir>) -> Result<Columnar
     ColumnarDataset::open(&info.dir).map_err(|error| CliError::invalid(error.to_string()))
 }
 
-/// A directory of its own.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
 struct TempDirectory(PathBuf);
 
@@ -98,7 +99,7 @@ impl TempDirectory {
     fn new() -> Result<TempDirectory, CliError> {
         let within = std::env::temp_dir();
         for number in 0..TEMP_DIRECTORIES_MAX {
-            // One that is there is another's: of another folder, or of a process that was killed and had this number.
+            // An existing directory belongs to another folder, or to a killed process with the same id.
             let path = within.join(format!("saggar-bench-{}-{number}", std::process::id()));
             match std::fs::create_dir(&path) {
                 Ok(()) => return Ok(TempDirectory(path)),
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn an_ingested_folder_is_readable_after_its_copy_is_removed() {
         let place = tempfile::tempdir().unwrap();
-        // An array of two numbers in the form of NumPy.
+        // A NumPy array of two numbers.
         let header = format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
         let array = [b"\x93NUMPY\x01\x00\x76\x00", header.as_bytes(), &[0; 8]].concat();
         std::fs::write(place.path().join("x.npy"), array).unwrap();

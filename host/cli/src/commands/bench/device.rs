@@ -1,4 +1,4 @@
-//! Devices that are measured one after the other, and how they and times are shown.
+//! Measurements on several devices in turn, and the format of devices and times.
 
 use saggar_device::{Backend, DeviceInfo};
 use saggar_plugin::PluginError;
@@ -9,10 +9,10 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::units;
 
-/// What was measured on a device, or why it was not.
+/// The measurement of each device by name, or its error.
 pub(super) type DeviceResults<T> = Vec<(String, Result<T, CliError>)>;
 
-/// Measures on each device of `names`. A failure is told at once, and the next device is measured all the same.
+/// Measures on each device of `names`. A failure is printed at once and does not stop the other devices.
 pub(super) fn measure_on_each<T>(
     names: &[String],
     output: CliOutput,
@@ -31,7 +31,7 @@ pub(super) fn measure_on_each<T>(
     names.iter().map(measured).collect()
 }
 
-/// The exit code of all of them: that of the first failure.
+/// Returns the exit code of all measurements: that of the first failure, or 0.
 pub(super) fn exit_code<T>(results: &DeviceResults<T>) -> i32 {
     results.iter().find_map(|(_, result)| result.as_ref().err()).map_or(0, |failure| failure.exit_code)
 }
@@ -42,17 +42,17 @@ fn open_device(name: &str) -> Result<Arc<dyn Backend>, CliError> {
     Ok(choice.backend)
 }
 
-/// `vulkan:0: llvmpipe, software`.
+/// Formats a device as `vulkan:0: llvmpipe, software`.
 fn format_device(info: &DeviceInfo) -> String {
     format!("{}: {}", info.name, adapter_label(info))
 }
 
-/// The adapter's name; one in software is called so.
+/// Returns the adapter's name, with a mark if it is a software adapter.
 pub(super) fn adapter_label(info: &DeviceInfo) -> String {
     format!("{}{}", info.adapter, if info.software { ", software" } else { "" })
 }
 
-/// What a device is and what was measured of it, as fields of an answer.
+/// Returns the device's properties and its measurements as fields of the JSON output.
 pub(super) fn result_fields(info: &DeviceInfo, measured: Value) -> Map<String, Value> {
     let fields = json!({
         "device": info.name,
@@ -68,22 +68,22 @@ pub(super) fn result_fields(info: &DeviceInfo, measured: Value) -> Map<String, V
         .collect()
 }
 
-/// A device that was not measured, in an answer.
+/// Returns the JSON of a device that was not measured.
 pub(super) fn failed_device_json(name: &str, failure: &CliError) -> Value {
     json!({ "device": name, "error": error_json(failure) })
 }
 
-/// A failure, in an answer.
+/// Returns the JSON of a failure.
 pub(super) fn error_json(failure: &CliError) -> Value {
     json!({ "code": failure.code, "message": failure.message })
 }
 
-/// What a plugin's failure is to a user of the command.
+/// Converts a plugin's failure to an error of the command.
 pub(super) fn plugin_error(error: &PluginError) -> CliError {
     CliError::new(exit::code_for_job("FAILED", error.reason()), &error.reason().to_lowercase(), error.to_string())
 }
 
-/// A time with its unit: `840 us`, `12.3 ms`, `2.41 s`, `2m 06s`.
+/// Formats a time with its unit: `840 us`, `12.3 ms`, `2.41 s`, `2m 06s`.
 pub(super) fn format_seconds(seconds: f64) -> String {
     match seconds {
         0.0..0.001 => format!("{:.0} us", seconds * 1e6),
@@ -93,13 +93,13 @@ pub(super) fn format_seconds(seconds: f64) -> String {
     }
 }
 
-/// Busy seconds; of a device without a clock of its own they are wall time around its work, and said to be estimated, as they
-/// are of jobs.
+/// Formats busy seconds. On a device without a timer they are wall time around its work, and marked as estimated, as
+/// for jobs.
 pub(super) fn format_busy_seconds(info: &DeviceInfo, seconds: f64) -> String {
     format!("{seconds:.2}{}", if info.exact_seconds { "" } else { " estimated" })
 }
 
-/// A rate with three digits that tell: `1240`, `87.3`, `0.52`.
+/// Formats a rate with about three significant digits: `1240`, `87.3`, `0.52`.
 pub(super) fn format_rate(per_second: f64) -> String {
     match per_second {
         0.0..10.0 => format!("{per_second:.2}"),

@@ -1,5 +1,5 @@
-//! `saggar bench infer`: a model's predictions one after the other on each device, as the server has them computed, without
-//! network, queue and encoding.
+//! `saggar bench infer`: runs a model's predictions one after the other on each device, as the server computes them,
+//! without network, queue and encoding.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::commands::{build, stored_version};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 
-/// How long a request may take.
+/// Maximum time of one request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// A model that is ready to be brought up.
+/// A model that is ready to be loaded.
 struct BenchModel {
     host: PluginEngine,
     plugin: CompiledPlugin,
@@ -28,12 +28,12 @@ struct BenchModel {
     variables: Vec<SavedVariable>,
 }
 
-/// What one device did with requests of one size.
+/// The measurements of one device and one request size.
 struct InferenceRow {
     info: DeviceInfo,
     batch: u32,
     first: Duration,
-    /// What each later request took, in ascending order.
+    /// The time of each request after the first, in ascending order.
     took: Vec<Duration>,
     busy: Duration,
 }
@@ -89,7 +89,7 @@ impl BenchModel {
         Ok(BenchModel { host, plugin, config: files.manifest.config, variables })
     }
 
-    /// Brings it up on the device, and has it answer requests of each size.
+    /// Loads the model on the device and runs the requests of each size.
     fn run_requests(&self, device: &Arc<dyn Backend>, args: &BenchInferArgs) -> Result<Vec<InferenceRow>, CliError> {
         let failed = |error| device::plugin_error(&error);
         let meter = Meter::unlimited();
@@ -131,7 +131,7 @@ impl BenchModel {
 }
 
 impl InferenceRow {
-    /// Requests in a second, one after the other.
+    /// Returns the requests per second, sent one after the other.
     fn requests_per_second(&self) -> f64 {
         let all: Duration = self.took.iter().sum();
         self.took.len() as f64 / all.as_secs_f64().max(f64::MIN_POSITIVE)
@@ -176,7 +176,7 @@ impl InferenceRow {
     }
 }
 
-/// The least of `sorted` that `percent` of 100 are not above.
+/// Returns the `percent` percentile of `sorted`, by the nearest-rank method.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! What the kernels of a training take, beside the most that the device does: a short training of its own, so that the
-//! figures of the other one are taken without waiting for kernels.
+//! Kernel times of a training, compared with the device's peak throughput. They are taken in a separate short training,
+//! because profiling waits for each kernel and would slow the main measurement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::device;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 
-/// Steps that are profiled at most.
+/// Maximum number of profiled steps.
 pub(super) const STEPS_MAX: u64 = 20;
-/// Kernels that are shown of a device.
+/// Maximum number of kernels shown per device.
 const KERNELS_SHOWN_MAX: usize = 8;
 
-/// What a device's kernels took.
+/// The kernel times of a device.
 pub(super) struct KernelProfile {
     pub(super) info: DeviceInfo,
     pub(super) peak: PeakThroughput,
@@ -34,15 +34,15 @@ struct KernelStats {
     label: String,
     calls: u64,
     seconds: f64,
-    /// Of one run.
+    /// The cost of one run.
     cost: KernelCost,
 }
 
 impl KernelProfile {
-    /// Measures the device's peak, and has `train` train on it while kernels are written down.
+    /// Measures the device's peak throughput, then runs `train` on the device while recording its kernels.
     ///
     /// # Errors
-    /// Those of the device and of the training.
+    /// Returns the errors of the device and of the training.
     pub(super) fn measure(
         device: &Arc<dyn Backend>,
         train: impl FnOnce(&Arc<dyn Backend>) -> Result<(), PluginError>,
@@ -54,7 +54,8 @@ impl KernelProfile {
         Ok(KernelProfile { info: device.info().clone(), peak, profile: profiler.profile() })
     }
 
-    /// Seconds of each kernel of a dispatch; shared out by what they have to do at least where the device has no clock.
+    /// Returns the seconds of each kernel of a dispatch. On a device without a timer, the dispatch's time is divided by
+    /// the minimum work of each kernel.
     pub(super) fn kernel_seconds(&self, dispatched: &DispatchRecord) -> Vec<f64> {
         if let Some(kernels) = &dispatched.kernels {
             return kernels.iter().map(|took| took.as_secs_f64()).collect();
@@ -64,13 +65,13 @@ impl KernelProfile {
         apportion_by_cost(dispatched.duration.as_secs_f64(), &costs, self.peak)
     }
 
-    /// Whether kernels' times are shares of their dispatches' times.
+    /// Returns whether the kernels' times are shares of their dispatches' times.
     pub(super) fn is_estimated(&self) -> bool {
         self.profile.dispatches.iter().any(|dispatched| dispatched.kernels.is_none())
     }
 
-    /// All kernels, those first that took most. A program's first dispatch, which makes ready what later ones find, counts
-    /// only where there is no other.
+    /// Returns the statistics of all kernels, slowest first. A program's first dispatch includes one-time preparation,
+    /// so it counts only if there is no other.
     fn kernel_stats(&self) -> Vec<KernelStats> {
         let mut dispatches: BTreeMap<usize, Vec<&DispatchRecord>> = BTreeMap::new();
         for dispatched in &self.profile.dispatches {
@@ -96,7 +97,7 @@ impl KernelProfile {
         stats
     }
 
-    /// The kernels that took most, and the peak, as fields of an answer.
+    /// Returns the slowest kernels and the peak as fields of the JSON output.
     pub(super) fn to_json(&self) -> Value {
         let stats = self.kernel_stats();
         let kernel = |stats: &KernelStats| {
@@ -120,7 +121,7 @@ impl KernelProfile {
         })
     }
 
-    /// Prints the kernels that took most.
+    /// Prints the slowest kernels.
     pub(super) fn print(&self, output: CliOutput) {
         let stats = self.kernel_stats();
         let all: f64 = stats.iter().map(|stats| stats.seconds).sum();
@@ -149,7 +150,7 @@ impl KernelProfile {
 }
 
 impl KernelStats {
-    /// Operations and bytes in a second.
+    /// Returns the operations and bytes per second.
     fn rates_per_second(&self) -> [f64; 2] {
         rates_per_second(self.cost, self.seconds / self.calls.max(1) as f64)
     }
@@ -159,37 +160,37 @@ impl KernelStats {
     }
 }
 
-/// A kernel's label and what it writes: `conv2d float32[32, 28, 28, 6]`.
+/// Returns a kernel's label and outputs: `conv2d float32[32, 28, 28, 6]`.
 pub(super) fn kernel_label(program: &Program, kernel: &Kernel) -> String {
     let written =
         kernel.body.written_values().first().map(|value| program.values[value.index()].descriptor.to_string());
     format!("{} {}", kernel.label, written.unwrap_or_default()).trim_end().to_owned()
 }
 
-/// Operations and bytes in a second of what takes `kernel_seconds`.
+/// Returns the operations and bytes per second of work that takes `seconds`.
 pub(super) fn rates_per_second(cost: KernelCost, seconds: f64) -> [f64; 2] {
     [cost.operations, cost.bytes].map(|units| if seconds > 0.0 { units as f64 / seconds } else { 0.0 })
 }
 
-/// How near rates of operations and of bytes come to the peak, in percent: the nearer of the two, which is what holds the
-/// kernel back.
+/// Returns the utilization in percent of the peak, of operations or of bytes. The larger of the two is returned,
+/// because that resource limits the kernel.
 pub(super) fn percent_of_peak(rates: [f64; 2], peak: PeakThroughput) -> f64 {
     100.0 * share_of_peak(rates, peak)
 }
 
-/// The larger share: of what the device does in a second, so many operations or so many bytes.
+/// Returns the larger ratio of `operations` and `bytes` to the device's peak per second.
 fn share_of_peak([operations, bytes]: [f64; 2], peak: PeakThroughput) -> f64 {
     (operations / peak.operations_per_second).max(bytes / peak.bytes_per_second)
 }
 
-/// A dispatch's time, shared out by what each kernel would take at the peak.
+/// Divides a dispatch's time in proportion to each kernel's time at the peak.
 fn apportion_by_cost(seconds: f64, costs: &[KernelCost], peak: PeakThroughput) -> Vec<f64> {
     let least = |cost: &KernelCost| share_of_peak([cost.operations as f64, cost.bytes as f64], peak);
     let all: f64 = costs.iter().map(least).sum();
     costs.iter().map(|cost| if all > 0.0 { seconds * least(cost) / all } else { 0.0 }).collect()
 }
 
-/// `12.3 GFLOP/s`.
+/// Formats a value with an SI prefix: `12.3 GFLOP/s`.
 pub(super) fn format_si(value: f64, unit: &str) -> String {
     let (value, prefix) = match value {
         1e12.. => (value / 1e12, "T"),

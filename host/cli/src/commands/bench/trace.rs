@@ -1,5 +1,5 @@
-//! A profile as a trace that chrome://tracing and Perfetto show: a process for each device, with a row of dispatches and a row
-//! of kernels. Source: "Trace Event Format", the JSON object form.
+//! Writes a profile as a trace for chrome://tracing and Perfetto: one process per device, with a row of dispatches and
+//! a row of kernels. Source: "Trace Event Format", the JSON object form.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use super::profile::{KernelProfile, format_si, kernel_label, percent_of_peak, rates_per_second};
 use crate::exit::{self, CliError};
 
-/// The row of dispatches.
+/// The thread id of the row of dispatches.
 const DISPATCH_THREAD: u32 = 1;
-/// The row of kernels.
+/// The thread id of the row of kernels.
 const KERNEL_THREAD: u32 = 2;
 
-/// Creates the file that a trace is to be written to.
+/// Creates the trace file.
 ///
 /// # Errors
-/// It cannot be created.
+/// Fails if the file cannot be created.
 pub(super) fn create_trace_file(path: &Path) -> Result<File, CliError> {
     File::create(path).map_err(|error| write_error(path, &error))
 }
@@ -27,11 +27,11 @@ pub(super) fn create_trace_file(path: &Path) -> Result<File, CliError> {
 /// Writes the trace of all devices to `to`, which was created at `path`.
 ///
 /// # Errors
-/// It cannot be written to its end.
+/// Fails if the trace cannot be written completely.
 pub(super) fn write_trace(path: &Path, to: impl Write, devices: &[&KernelProfile]) -> Result<(), CliError> {
     let mut buffered = BufWriter::new(to);
     let written = serde_json::to_writer(&mut buffered, &trace_document(devices)).map_err(std::io::Error::from);
-    // What is buffered last meets its errors here; dropped, it would hide them.
+    // Flush explicitly: dropping the buffer would hide its write errors.
     written.and_then(|()| buffered.flush()).map_err(|error| write_error(path, &error))
 }
 
@@ -56,7 +56,8 @@ fn trace_document(devices: &[&KernelProfile]) -> Value {
     json!({ "displayTimeUnit": "ms", "otherData": { "devices": devices }, "traceEvents": events })
 }
 
-/// Events of one device. Kernels follow each other from the beginning of their dispatch: only what each took is known.
+/// Returns the events of one device. Kernels are placed one after the other from the start of their dispatch, because
+/// only their durations are known.
 fn trace_events(process: u32, kernels: &KernelProfile) -> Vec<Value> {
     let row_name = |kind: &str, thread: u32, name: &str| json!({ "ph": "M", "name": kind, "pid": process, "tid": thread, "args": { "name": name } });
     let [operations, bytes] = [kernels.peak.operations_per_second, kernels.peak.bytes_per_second];
@@ -105,7 +106,7 @@ fn micros(seconds: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A disk that is full.
+    /// A full disk.
     struct FullDiskWriter;
 
     impl Write for FullDiskWriter {
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn a_trace_that_cannot_be_written_completely_is_an_error() {
         let path = Path::new("out.json");
-        // It is short: all of it is buffered until the end.
+        // The trace is short, so all of it is buffered until the flush.
         let failure = write_trace(path, FullDiskWriter, &[]).unwrap_err();
         assert!(failure.message.starts_with("out.json: "), "{failure}");
         let mut text = Vec::new();

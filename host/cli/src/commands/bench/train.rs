@@ -1,4 +1,4 @@
-//! `saggar bench train`: a plugin's own training for some steps on each device.
+//! `saggar bench train`: runs a plugin's own training for some steps on each device.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,21 +28,21 @@ struct BenchTraining {
     models: Option<ModelRegistry>,
 }
 
-/// What one device did.
+/// The measurements of one device.
 struct TrainingRow {
     info: DeviceInfo,
     measured: TrainingMeasurement,
-    /// For the steps that were asked for, from a short beginning; or for the whole training, from all of them.
+    /// The estimate for the requested steps, from a short start, or for the whole training, from all measured steps.
     estimate: Option<TrainingEstimate>,
-    /// What the steps took that were asked for.
+    /// The seconds of the requested steps.
     took_seconds: Option<f64>,
-    /// What its kernels took, or why that is not known, where it is asked for.
+    /// The kernel times, or their error; `None` if no profile was requested.
     kernels: Option<Result<KernelProfile, CliError>>,
 }
 
 pub(super) fn train(args: &BenchTrainArgs, output: CliOutput) -> Result<i32, CliError> {
     let training = BenchTraining::from_args(args, output)?;
-    // Where no trace can be written, nothing is measured for one.
+    // Fail before the measurement if the trace cannot be written.
     let file = args.profile.as_deref().map(|path| Ok((path, trace::create_trace_file(path)?))).transpose()?;
     let results = device::measure_on_each(&args.devices, output, |device| {
         let trial = training.measurement_config(MeasureUntil::Steps(args.steps));
@@ -60,7 +60,7 @@ pub(super) fn train(args: &BenchTrainArgs, output: CliOutput) -> Result<i32, Cli
     } else {
         print_results(args, &results, output);
     }
-    // What was measured is shown already, whatever becomes of the profile.
+    // The measurements are shown already, whether or not the profile succeeds.
     let mut code = device::exit_code(&results);
     let mut profiled = Vec::new();
     for (name, kernels) in
@@ -116,7 +116,7 @@ impl BenchTraining {
         Ok(BenchTraining { host, plugin, spec, datasets, models: home.map(|home| ModelRegistry::new(home.models())) })
     }
 
-    /// Trains for a few more steps, on a device that writes kernels down.
+    /// Trains for a few more steps on a device that records its kernels.
     fn run_profiled(&self, device: &Arc<dyn Backend>, args: &BenchTrainArgs) -> Result<(), PluginError> {
         let trial = self.measurement_config(MeasureUntil::Steps(args.steps.min(profile::STEPS_MAX)));
         measure_training(&self.host, &self.plugin, device, Meter::unlimited(), trial, |_, _| true).map(|_| ())
@@ -208,7 +208,7 @@ fn print_results(args: &BenchTrainArgs, results: &DeviceResults<TrainingRow>, ou
     if rows.is_empty() {
         return;
     }
-    // A training may be shorter than what was asked for.
+    // A training can have fewer steps than requested.
     let steps = rows.iter().map(|row| row.measured.timeline.steps().min(args.steps)).max().unwrap_or(args.steps);
     let took = format!("{steps} STEPS");
     let headers = ["DEVICE", "ADAPTER", "DRIVER", "FIRST STEP", "STEPS/S", "GPU-SEC", &took, "ESTIMATE"];
@@ -217,6 +217,6 @@ fn print_results(args: &BenchTrainArgs, results: &DeviceResults<TrainingRow>, ou
         output.print_note(&format!("the plugin's whole training has {steps} steps"));
     }
     if rows.iter().any(|row| row.estimate.is_some_and(|it| it.lacks_epoch_end)) {
-        output.print_note("no epoch ended in the steps that were measured: what comes with its end, such as a validation, is not in the estimate; more --steps tell");
+        output.print_note("no epoch ended in the steps that were measured: work at the end of an epoch, such as a validation, is not in the estimate; use more --steps");
     }
 }

@@ -1,4 +1,4 @@
-//! `saggar data get`: a version as files, in a directory of their own.
+//! `saggar data get`: writes a version as files into a new directory.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::progress::ProgressDisplay;
 
 pub(super) fn get(args: &DataGetArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let versions = super::find_versions(&args.dataset, client)?;
-    // Some last one is always there.
+    // `find_versions` returns at least one.
     let Some(newest) = versions.last() else { return Ok(()) };
     let name = newest["name"].as_str().unwrap_or_default();
     let dir = args.output.clone().unwrap_or_else(|| PathBuf::from(name));
@@ -29,7 +29,7 @@ pub(super) fn get(args: &DataGetArgs, client: &ApiClient, output: CliOutput) -> 
     let progress = ProgressDisplay::for_bytes("fetching", bytes, output);
     let unpacked = archive::unpack_tar(ProgressReader { reader: body, progress }, name, &part, UPLOAD_BYTES_MAX)
         .map_err(|error| CliError::new(exit::UNEXPECTED, "broken_answer", error.to_string()))
-        // An empty directory in its place gives way.
+        // The rename replaces an empty directory.
         .and_then(|bytes| std::fs::rename(&part, &dir).map(|()| bytes).map_err(written));
     if unpacked.is_err() {
         let _ = std::fs::remove_dir_all(&part);
@@ -46,12 +46,12 @@ pub(super) fn get(args: &DataGetArgs, client: &ApiClient, output: CliOutput) -> 
     Ok(())
 }
 
-/// Refuses a directory that holds something: nothing is written over. One that is named by where it is, such as `.`, is
-/// refused too: what is fetched takes its place, and nothing can take that one's.
+/// Rejects a directory that is not empty, so that nothing is overwritten. A relative location such as `.` is rejected
+/// too, because the result is renamed to the destination, and such a path cannot be the target of a rename.
 fn check_destination(dir: &Path) -> Result<(), CliError> {
     if dir.file_name().is_none() {
-        let message = format!("{} is no name for a directory of its own", dir.display());
-        return Err(CliError::invalid(message).with_hint("name a directory that is to be made with --output DIR"));
+        let message = format!("{} cannot be the name of a new directory", dir.display());
+        return Err(CliError::invalid(message).with_hint("name the directory to create with --output DIR"));
     }
     let empty = match dir.read_dir() {
         Ok(mut entries) => entries.next().is_none(),
@@ -65,7 +65,7 @@ fn check_destination(dir: &Path) -> Result<(), CliError> {
         .with_hint("name another directory with --output DIR"))
 }
 
-/// A reader that shows how far it has come.
+/// A reader that reports progress.
 struct ProgressReader<R> {
     reader: R,
     progress: ProgressDisplay,

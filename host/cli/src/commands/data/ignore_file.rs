@@ -1,8 +1,8 @@
-//! `.saggarignore`: files of a folder that a push leaves out.
+//! `.saggarignore`: the files of a folder that a push skips.
 //!
-//! One pattern a line; `#` begins a comment. `*` stands for any letters of a name, `?` for one, `**` for any folders. A
-//! pattern with `/` in it is about paths from the folder, another one about names anywhere; one that ends in `/` is about
-//! folders. There is no way of taking something back in.
+//! One pattern per line; `#` begins a comment. `*` matches any characters of a name, `?` one character, `**` any
+//! folders. A pattern that contains `/` matches paths from the folder; any other pattern matches names at any depth. A
+//! pattern that ends in `/` matches folders only. Patterns that include files again (`!`) are not supported.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,13 +11,13 @@ use saggar_project::Glob;
 
 use crate::exit::{self, CliError};
 
-/// The file.
+/// The name of the file.
 const IGNORE_FILE: &str = ".saggarignore";
 
-/// Bytes of that file.
+/// Maximum size of that file, in bytes.
 const IGNORE_FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What is left out.
+/// The patterns of files to skip.
 #[derive(Debug, Default)]
 pub(super) struct IgnorePatterns {
     patterns: Vec<IgnorePattern>,
@@ -30,7 +30,7 @@ struct IgnorePattern {
 }
 
 impl IgnorePatterns {
-    /// What the folder's file says; nothing where there is none.
+    /// Reads the patterns of a folder's file. They are empty if there is no file.
     pub(super) fn read_from(folder: &Path) -> Result<IgnorePatterns, CliError> {
         let path = folder.join(IGNORE_FILE);
         match saggar_store::regular_file::read_to_string(&path, IGNORE_FILE_BYTES_MAX) {
@@ -53,7 +53,7 @@ impl IgnorePatterns {
             }
             let path: Vec<&str> = line.split('/').filter(|name| !name.is_empty()).collect();
             let glob = match (line.trim_end_matches('/').contains('/'), path.as_slice()) {
-                // The folder itself is what is pushed.
+                // The folder itself is always pushed.
                 (_, []) => continue,
                 (false, [name]) => Glob::parse(&format!("**/{name}")),
                 (_, path) => Glob::parse(&path.join("/")),
@@ -64,7 +64,7 @@ impl IgnorePatterns {
         Ok(IgnorePatterns { patterns })
     }
 
-    /// Whether this path, relative to the folder, is left out.
+    /// Returns whether a path, relative to the folder, is skipped.
     pub(super) fn matches(&self, path: &Path, is_folder: bool) -> bool {
         self.patterns.iter().any(|it| (is_folder || !it.folders_only) && it.glob.matches(path))
     }

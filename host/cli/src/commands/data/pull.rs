@@ -1,8 +1,8 @@
-//! `saggar data pull`: fetches a file whose digest is known, unpacks it and pushes what is in it.
+//! `saggar data pull`: downloads a file with a known digest, unpacks it and pushes its content.
 //!
-//! The file is kept under its digest until it was pushed, so that a download that broke off goes on where it was, if the
-//! server gives parts of files (RFC 9110, section 14). The server that holds datasets takes no part in the download, and
-//! no key is sent to where the file comes from.
+//! The file is kept under its digest until it is pushed, so that an interrupted download resumes if the server supports
+//! range requests (RFC 9110, section 14). The download does not involve the server that stores datasets, and no API key
+//! is sent to the download's host.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::progress::ProgressDisplay;
 
-/// How often a download that breaks off goes on by itself.
+/// Maximum number of attempts without progress before a download fails.
 const DOWNLOAD_TRIES_MAX: u32 = 5;
 
 pub(super) fn pull(args: &DataPullArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
@@ -43,9 +43,7 @@ pub(super) fn pull(args: &DataPullArgs, client: &ApiClient, output: CliOutput) -
     if found != expected {
         let _ = fs::remove_file(&place.part);
         let message = format!("{}: SHA-256 {found}, expected {expected}", args.url);
-        return Err(
-            CliError::invalid(message).with_hint("the file is another one by now, or the digest is that of another")
-        );
+        return Err(CliError::invalid(message).with_hint("the file has changed, or the digest belongs to another file"));
     }
     let folder = place.unpack(&file, &file_name)?;
     push::push_folder(&innermost_folder(&folder.0), &args.name, client, output)?;
@@ -53,7 +51,7 @@ pub(super) fn pull(args: &DataPullArgs, client: &ApiClient, output: CliOutput) -
     Ok(())
 }
 
-/// The last name in an address, without its query.
+/// Returns the last name in a URL, without its query.
 fn file_name(url: &str) -> Result<String, CliError> {
     let known = ["https://", "http://", "file://"];
     let Some(rest) = known.iter().find_map(|scheme| url.strip_prefix(scheme)) else {
@@ -69,7 +67,8 @@ fn file_name(url: &str) -> Result<String, CliError> {
     Ok(name.to_owned())
 }
 
-/// The folder to be pushed: what lies alone in another one stands for it, unless it is a class of images.
+/// Returns the folder to push. A folder that contains only one folder is skipped, unless that folder is a class of
+/// images.
 fn innermost_folder(folder: &Path) -> PathBuf {
     let entries = |folder: &Path| -> Vec<PathBuf> {
         folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
@@ -84,13 +83,13 @@ fn innermost_folder(folder: &Path) -> PathBuf {
     }
 }
 
-/// Where a file is kept until it was pushed.
+/// A file that is kept until it is pushed.
 struct DownloadFile {
     part: PathBuf,
 }
 
 impl DownloadFile {
-    /// In the user's own cache, by digest.
+    /// Creates the file in the user's cache, named by its digest.
     fn create_in_cache(digest: &Digest) -> Result<DownloadFile, CliError> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
@@ -102,7 +101,7 @@ impl DownloadFile {
         Ok(DownloadFile { part: dir.join(format!("{digest}.part")) })
     }
 
-    /// Fetches the file, or what is missing of it.
+    /// Downloads the file, or its missing part.
     fn download(&self, url: &str, output: CliOutput) -> Result<(), CliError> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -117,7 +116,7 @@ impl DownloadFile {
             match self.fetch_range(&agent, url, have, &mut progress)? {
                 None => return Ok(()),
                 Some(error) => {
-                    // Only tries that brought nothing count: a slow line may break often.
+                    // Only attempts without progress count, because a slow connection can break often.
                     let now = fs::metadata(&self.part).map_or(0, |data| data.len());
                     broken = if now > have { 1 } else { broken + 1 };
                     if broken >= DOWNLOAD_TRIES_MAX {
@@ -130,7 +129,7 @@ impl DownloadFile {
         }
     }
 
-    /// One request. What broke off is told as an error that may pass.
+    /// Sends one request. Returns a connection error as `Ok(Some(error))`, because it can be retried.
     fn fetch_range(
         &self,
         agent: &Agent,
@@ -153,7 +152,7 @@ impl DownloadFile {
         let begin = match answer.status() {
             StatusCode::OK => 0,
             StatusCode::PARTIAL_CONTENT if range_begins_at(range.as_deref(), have) => have,
-            // All of it is there, or something else: the digest tells.
+            // Either the file is complete or it is wrong, which the digest check decides.
             StatusCode::RANGE_NOT_SATISFIABLE if have > 0 => return Ok(None),
             status if status.is_server_error() => return Ok(Some(io::Error::other(format!("answers {status}")))),
             status => {
@@ -164,7 +163,7 @@ impl DownloadFile {
         self.append_body(answer.into_body(), begin, begin + length, progress)
     }
 
-    /// Writes a body behind the first `begin` bytes.
+    /// Writes a body after the first `begin` bytes.
     fn append_body(
         &self,
         body: Body,
@@ -192,7 +191,7 @@ impl DownloadFile {
         }
     }
 
-    /// The files in it, in a folder that goes with what is returned.
+    /// Unpacks the file into a folder, which is removed when the returned value is dropped.
     fn unpack(&self, file: &Path, name: &str) -> Result<UnpackedFolder, CliError> {
         let folder = UnpackedFolder(self.part.with_extension(format!("{}.files", std::process::id())));
         let _ = fs::remove_dir_all(&folder.0);
@@ -213,7 +212,7 @@ impl DownloadFile {
     }
 }
 
-/// The file with its first `begin` bytes, to be written behind them.
+/// Opens the file with its first `begin` bytes, to append after them.
 fn open_for_append(path: &Path, begin: u64) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).write(true).truncate(false).open(path)?;
     file.set_len(begin)?;
@@ -221,7 +220,7 @@ fn open_for_append(path: &Path, begin: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether a part of a file begins where it was asked to: `bytes 100-199/200`.
+/// Returns whether a `Content-Range` such as `bytes 100-199/200` begins at `begin`.
 fn range_begins_at(range: Option<&str>, begin: u64) -> bool {
     let first = range.and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
     first == Some(begin)
@@ -231,7 +230,7 @@ fn write_error(path: &Path, error: &io::Error) -> CliError {
     CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()))
 }
 
-/// A folder that goes when this does.
+/// A folder that is removed on drop.
 struct UnpackedFolder(PathBuf);
 
 impl Drop for UnpackedFolder {

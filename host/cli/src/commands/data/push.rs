@@ -1,4 +1,4 @@
-//! `saggar data push`: sends only what the server lacks, so one that broke off goes on where it was.
+//! `saggar data push`: sends only the chunks that the server lacks, so that an interrupted push resumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,10 +18,10 @@ use crate::output::CliOutput;
 use crate::progress::ProgressDisplay;
 use crate::units;
 
-/// Bytes of a chunk; the server takes no larger ones.
+/// Bytes of a chunk, the server's maximum.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// Where a chunk can be read again.
+/// The location of a chunk, to read it again.
 struct ChunkLocation {
     path: PathBuf,
     index: u64,
@@ -51,7 +51,7 @@ pub(super) fn push_folder(dir: &Path, name: &str, client: &ApiClient, output: Cl
     send_all(dir, &list_files(dir)?, name, client, output)
 }
 
-/// The name of a dataset that nobody named: the folder's, or the file's without its endings.
+/// Returns the default name of a dataset: the folder's, or the file's without its extensions.
 fn default_name(path: &Path) -> String {
     let name = path.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().to_lowercase()));
     let name = name.unwrap_or_default();
@@ -73,7 +73,7 @@ fn send_all(dir: &Path, paths: &[PathBuf], name: &str, client: &ApiClient, outpu
             units::format_bytes(total),
             units::format_bytes(UPLOAD_BYTES_MAX),
         ))
-        .with_hint("name what need not be in it in .saggarignore"));
+        .with_hint("list files to skip in .saggarignore"));
     }
     let mut progress = ProgressDisplay::for_bytes("reading", total, output);
     let mut chunks = BTreeMap::new();
@@ -91,7 +91,8 @@ fn send_all(dir: &Path, paths: &[PathBuf], name: &str, client: &ApiClient, outpu
     Ok(())
 }
 
-/// Plain files below `dir`, sorted; names that begin with a dot and what `.saggarignore` names are left out.
+/// Lists the plain files below `dir`, sorted. Names that begin with a dot and files that `.saggarignore` matches are
+/// skipped.
 fn list_files(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
     let unreadable = |path: &Path, error: std::io::Error| {
         CliError::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
@@ -116,7 +117,7 @@ fn list_files(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
                 let what = if kind.is_symlink() { "a symbolic link" } else { "no plain file" };
                 let message = format!("{} is {what}; a dataset holds plain files", path.display());
                 return Err(CliError::invalid(message)
-                    .with_hint("put the file itself there, or name it in .saggarignore to leave it out"));
+                    .with_hint("replace it by the file itself, or skip it with .saggarignore"));
             }
         }
     }

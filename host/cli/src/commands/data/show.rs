@@ -1,4 +1,4 @@
-//! `saggar data show`: one version of a dataset.
+//! `saggar data show`: shows one version of a dataset.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::units;
 
-/// Shows the version that is named, or the newest.
+/// Shows the named version, or the newest one.
 pub(super) fn show(dataset: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let all = find_versions(dataset, client)?;
     let Some(shown) = all.last() else { return Ok(()) };

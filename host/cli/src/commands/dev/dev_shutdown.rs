@@ -1,6 +1,6 @@
-//! The end of `saggar dev`: Ctrl-C and SIGTERM end the build that runs and the server that was started, and wait for it, so
-//! that nothing is left behind; a second one kills the server. Should this process be killed, the server sees its standard
-//! input end.
+//! Shutdown of `saggar dev`. Ctrl-C and SIGTERM end the running build and the server that was started, and wait for it,
+//! so that no process remains; a second signal kills the server. If this process is killed, the server ends because its
+//! standard input ends.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::signals::ShutdownSignals;
 
-/// How long the server may take to let its jobs save their state before it is killed.
+/// Maximum time for the server's jobs to save their state before the server is killed.
 const SERVER_STOP_TIME_MAX: Duration = Duration::from_secs(40);
-/// How often it is looked at meanwhile.
+/// How often the server is polled meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The processes that were started.
@@ -23,16 +23,16 @@ struct DevProcesses {
     ending: bool,
 }
 
-/// Ends what was started.
+/// Ends the processes that were started.
 #[derive(Debug, Default)]
 pub(crate) struct DevShutdown {
     started: Mutex<DevProcesses>,
-    /// Nobody is waited for any more.
+    /// Whether a second signal arrived, so that nothing is waited for any more.
     is_forced: AtomicBool,
 }
 
 impl DevShutdown {
-    /// One that a signal sets off.
+    /// Installs a shutdown that signals trigger.
     pub(super) fn install() -> Arc<DevShutdown> {
         let ending = Arc::new(DevShutdown::default());
         let own = Arc::clone(&ending);
@@ -52,7 +52,7 @@ impl DevShutdown {
             let _ = runtime.block_on(signals.recv());
             own.is_forced.store(true, Ordering::Release);
         };
-        // Without the thread, signals end this process, and the server sees its standard input end.
+        // Without the thread, signals end this process, and the server's standard input ends.
         let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
         ending
     }
@@ -61,12 +61,12 @@ impl DevShutdown {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the server ended with the rest.
+    /// Registers the server to be ended on shutdown.
     pub(super) fn set_server(&self, server: Child) {
         self.lock_processes().server = Some(server);
     }
 
-    /// Has the build's process group ended with the rest, until it is over.
+    /// Registers the build's process group to be ended on shutdown, or with `None` removes it.
     pub(crate) fn set_build_group(&self, group: Option<u32>) {
         let mut started = self.lock_processes();
         started.build = group;
@@ -75,7 +75,7 @@ impl DevShutdown {
         }
     }
 
-    /// Ends everything, and waits for it.
+    /// Ends everything and waits for it.
     fn shut_down(&self) {
         let (server, build) = {
             let mut started = self.lock_processes();
@@ -97,12 +97,12 @@ impl DevShutdown {
     }
 }
 
-/// Ends every process of a group, as Ctrl-C in a terminal does.
+/// Ends every process of a group, like Ctrl-C in a terminal.
 fn kill_group(group: Option<u32>) {
     if let Some(group) = group {
         let mut kill = Command::new("kill");
         let kill = kill.args(["-TERM", "--", &format!("-{group}")]).stdout(Stdio::null()).stderr(Stdio::null());
-        // It may be over already.
+        // The group may have ended already.
         let _ = kill.status();
     }
 }

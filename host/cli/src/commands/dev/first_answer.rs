@@ -1,25 +1,24 @@
-//! The first answer of a version: its example, predicted as any client would have it, until the version that is meant
-//! gives it.
+//! The first answer of a version: predicts the model's example as a client would, until the expected version answers.
 
 use std::time::{Duration, Instant};
 
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
 use crate::exit::{self, CliError};
 
-/// An answer that came.
+/// The first answer.
 pub(super) struct FirstAnswer {
-    /// The version that gave it: `digits@3`.
+    /// The version that answered: `digits@3`.
     pub(super) model_version: String,
-    /// When.
+    /// The time of the answer.
     pub(super) answered_at: Instant,
-    /// What the plugin had against the example, where it had something.
+    /// The plugin's error for the example, or `None` if it predicted.
     pub(super) complaint: Option<String>,
 }
 
-/// Asks `model` until `version` answers, or any where none is meant.
+/// Sends requests to `model` until `version` answers, or any version if it is `None`.
 ///
 /// # Errors
-/// Another one still answers after `patience`, or the server fails.
+/// Fails if another version still answers after `patience`, or if the server fails.
 pub(super) fn wait_for_first_answer(
     client: &ApiClient,
     model: &str,
@@ -44,7 +43,7 @@ pub(super) fn wait_for_first_answer(
                                 complaint: None,
                             });
                         }
-                        // The example may be nonsense to it: that it says so is an answer, too.
+                        // The example may be invalid for the plugin; its rejection is an answer of the version too.
                         Err(failure) if failure.exit_code == exit::INVALID => {
                             return Ok(FirstAnswer {
                                 model_version: whence,

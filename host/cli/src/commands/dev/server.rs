@@ -1,4 +1,4 @@
-//! The server that `saggar dev` works with: one of its own, of the same program, or one that somebody runs.
+//! The server of `saggar dev`: a child process of the same program, or a server that already runs.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ use crate::output::CliOutput;
 use crate::project::ProjectContext;
 use crate::server::ServerAddress;
 
-/// How long what listens at the address may take to say what it is.
+/// Maximum time for a listener at the address to identify itself.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 pub(super) struct DevServer {
@@ -26,10 +26,10 @@ pub(super) struct DevServer {
 }
 
 impl DevServer {
-    /// The server that somebody named, or that runs already where this command would start one; `None` where there is none.
+    /// Returns the named server, or the one that already runs at this command's address; `None` if neither exists.
     ///
     /// # Errors
-    /// Something else has the address.
+    /// Fails if another program uses the address.
     pub(super) fn find_running(
         args: &DevArgs,
         address: &ServerAddress,
@@ -40,14 +40,14 @@ impl DevServer {
         }
         match TcpListener::bind(args.addr) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-            // What else is wrong with an address is said by the server.
+            // The server reports any other problem with the address.
             _ => return Ok(None),
         }
         let url = format!("http://{}", args.addr);
         let server = DevServer {
             address: ServerAddress { host: Some((url.clone(), ConfigSource::BuiltIn)), ..address.clone() },
         };
-        // Something else that listens there may never answer.
+        // Another program that listens there may never answer.
         match server.client()?.get_within("/version", ANSWER_TIME_MAX) {
             Ok(version) if version["name"] == "saggar" => {
                 output.print_note(&format!(
@@ -62,10 +62,10 @@ impl DevServer {
         }
     }
 
-    /// A server that is started here and ends with this command.
+    /// Starts a server that ends with this command.
     ///
     /// # Errors
-    /// The exit code of the server that did not start; what is wrong stands on standard error.
+    /// Returns the exit code of a server that did not start; its error is on standard error.
     pub(super) fn start(
         args: &DevArgs,
         address: ServerAddress,
@@ -78,25 +78,27 @@ impl DevServer {
         serve.args(["serve", "--quiet", "--end-with-input", "--device", &args.device]);
         serve.args(["--addr", &args.addr.to_string()]).arg("--home").arg(&home);
         serve.arg("--config").arg(project.path(PROJECT_FILE));
-        // Apart from this command's group: Ctrl-C comes here, and the server is ended in order.
+        // In a separate process group: Ctrl-C reaches only this command, which then shuts the server down in order.
         serve.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = serve.spawn().map_err(|error| start_error(exit::UNEXPECTED, &error.to_string()))?;
-        let mut said = BufReader::new(child.stdout.take().ok_or_else(|| start_error(exit::UNEXPECTED, "it is mute"))?);
+        let mut said = BufReader::new(
+            child.stdout.take().ok_or_else(|| start_error(exit::UNEXPECTED, "its standard output is not readable"))?,
+        );
         let mut url = String::new();
         let read = said.read_line(&mut url);
         if read.is_err() || url.trim().is_empty() {
             let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(exit::UNEXPECTED);
-            return Err(start_error(code, "what is wrong stands above"));
+            return Err(start_error(code, "see the error above"));
         }
         ending.set_server(child);
-        // Kept open and read, so that the server never writes to a pipe that nobody reads.
+        // Keep reading, so that the server never blocks on a full pipe.
         let drain = move || std::io::copy(&mut said, &mut std::io::sink());
         let _ = std::thread::Builder::new().name("server-output".to_owned()).spawn(drain);
         let said = Some((url.trim().to_owned(), ConfigSource::BuiltIn));
         Ok(DevServer { address: ServerAddress { host: said, ..address } })
     }
 
-    /// A client of it.
+    /// Returns a client of the server.
     pub(super) fn client(&self) -> Result<ApiClient, CliError> {
         self.address.client()
     }

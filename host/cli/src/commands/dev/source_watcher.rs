@@ -1,4 +1,4 @@
-//! Watching a plugin's sources: the files that its `watch` patterns mean, in the directories where such can be.
+//! Watches a plugin's sources: the files that match its `watch` patterns, in the directories that can contain them.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -10,17 +10,17 @@ use saggar_project::Glob;
 use crate::exit::{self, CliError};
 use crate::project::ProjectContext;
 
-/// Quiet that ends a save: editors write in several steps.
+/// The quiet time that ends a save: editors write in several steps.
 const SETTLE_TIME: Duration = Duration::from_millis(40);
-/// The longest that a save is waited for.
+/// Maximum time to wait for the end of a save.
 const SETTLE_TIME_MAX: Duration = Duration::from_millis(500);
-/// What is watched where the project file does not say.
+/// The patterns if the project file sets none.
 const DEFAULT_PATTERNS: [&str; 2] = ["src/**/*", "Cargo.toml"];
 
-/// A watch that says when a source was saved.
+/// A watcher that reports when a source was saved.
 pub(super) struct SourceWatcher {
     saves: Receiver<Instant>,
-    /// Lets go of the watch with this.
+    /// Ends the watch when dropped.
     _watcher: RecommendedWatcher,
 }
 
@@ -28,7 +28,7 @@ impl SourceWatcher {
     /// Watches the sources of a plugin of the project.
     ///
     /// # Errors
-    /// The system does not watch.
+    /// Fails if the system cannot watch files.
     pub(super) fn watch(project: &ProjectContext, plugin: &str) -> Result<SourceWatcher, CliError> {
         let said = project.manifest.plugins.get(plugin).and_then(|plugin| plugin.build.as_ref());
         let globs = match said.map(|build| build.watch.clone()).filter(|watch| !watch.is_empty()) {
@@ -52,13 +52,14 @@ impl SourceWatcher {
         Ok(SourceWatcher { saves, _watcher: watcher })
     }
 
-    /// Waits for a save, and for the quiet after it. When it began; `None` where nothing is saved for so long.
+    /// Waits up to `time` for a save, then for the quiet after it. Returns the time of the save's first event, or
+    /// `None` if nothing was saved.
     pub(super) fn wait_for_save(&self, time: Duration) -> Option<Instant> {
         let began = match self.saves.recv_timeout(time) {
             Ok(began) => began,
             Err(RecvTimeoutError::Timeout) => return None,
             Err(RecvTimeoutError::Disconnected) => {
-                // The watcher lives as long as this: it only goes when the process does.
+                // The watcher is never dropped: it lives as long as the process.
                 std::thread::park();
                 return None;
             }
@@ -68,7 +69,7 @@ impl SourceWatcher {
     }
 }
 
-/// Every directory to watch, once, and whether those below it too.
+/// Returns every directory to watch once, and whether its subdirectories are watched too.
 fn watched_directories(globs: &[Glob]) -> Vec<(PathBuf, RecursiveMode)> {
     let mut found: Vec<(PathBuf, RecursiveMode)> = Vec::new();
     for glob in globs {
@@ -95,13 +96,13 @@ fn event_handler(
         globs.iter().any(|glob| glob.matches(below))
     };
     move |event| {
-        // Reading is no change. Events that were lost may have been saves.
+        // Reads are not changes. Lost events may have been saves.
         let concerns = match event {
             Ok(event) => !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(&ours)),
             Err(_) => true,
         };
         if concerns {
-            // A full channel holds a save already.
+            // A full channel already holds a save.
             let _ = saved.try_send(Instant::now());
         }
     }

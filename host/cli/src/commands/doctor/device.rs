@@ -1,4 +1,4 @@
-//! Devices, each opened by a process of its own that has 20 seconds: loading a driver is where machines hang.
+//! Opens each device in a child process that has 20 seconds, because loading a driver can hang.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::commands::devices::{self, ProcessEnd, run_with_timeout};
 use crate::exit;
 use crate::output::CliOutput;
 
-/// How long a driver may take.
+/// Maximum time of a driver.
 const PROBE_TIME_MAX: Duration = devices::PROBE_TIME_MAX;
-/// What helps where a driver hangs or dies.
+/// The hint for a driver that hangs or crashes.
 const DRIVER_HINT: &str =
     "update the GPU's driver; VK_DRIVER_FILES=FILE tries one driver alone; `--device cpu` does without";
 
-/// The devices of this machine, each opened.
+/// Opens and checks the devices of this machine.
 pub(super) fn check_devices() -> Vec<DoctorFinding> {
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -36,7 +36,7 @@ pub(super) fn check_devices() -> Vec<DoctorFinding> {
     findings
 }
 
-/// A device, opened.
+/// Opens and checks a device.
 fn check_device(listed: &DeviceInfo) -> DoctorFinding {
     let software = if listed.software { ", software: correct, but slower than cpu" } else { "" };
     let found = check_selection(&listed.name);
@@ -51,14 +51,14 @@ fn check_device(listed: &DeviceInfo) -> DoctorFinding {
     }
 }
 
-/// What a device has and can do at most, in a line; none where memory is its only limit.
+/// Returns a device's capabilities and limits in one line, or `None` if memory is its only limit.
 fn capabilities(device: &DeviceInfo) -> Option<String> {
     let limits = device.limits.iter().map(|(name, most)| format!("{name} {most}"));
     let all: Vec<String> = device.features.iter().cloned().chain(limits).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// What is taken where `device` is asked for.
+/// Checks which device `device` selects.
 pub(super) fn check_selection(device: &str) -> DoctorFinding {
     let ended = match std::env::current_exe() {
         Ok(program) => run_with_timeout(Command::new(program).args(["doctor", "--probe", device]), PROBE_TIME_MAX),
@@ -86,7 +86,7 @@ fn failed_probe(device: &str, ended: &ProcessEnd) -> DoctorFinding {
     DoctorFinding::new(device, FindingState::Failed, what).with_hint(DRIVER_HINT)
 }
 
-/// Opens a device in this process, and says so in a line of JSON.
+/// Opens a device in this process and prints the result as a line of JSON.
 pub(super) fn probe_device(device: &str, output: CliOutput) -> i32 {
     let (opened, what) = match saggar_devices::open(device) {
         Ok(choice) => (true, format!("takes {}: {}", choice.backend.info().name, choice.reason)),

@@ -1,5 +1,5 @@
-//! Why a GPU is not usable through Vulkan on Linux: the loader, the files that name drivers, the libraries that those name,
-//! and what a container or a user was given of the hardware. Nothing is loaded here, so nothing can hang.
+//! Finds out why a GPU cannot be used through Vulkan on Linux: the loader, the driver manifests, the libraries that
+//! they name, and the hardware access of a container or user. No library is loaded, so nothing can hang.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,31 +8,32 @@ use serde_json::Value;
 
 use super::{DoctorFinding, FindingState};
 
-/// The library that finds drivers.
+/// The Vulkan loader's library.
 const LOADER: &str = "libvulkan.so.1";
-/// Where files that name drivers are, after those of the user: the loader's own list (Vulkan loader, LoaderDriverInterface).
+/// The system directories of driver manifests, searched after the user's: the loader's own list (Vulkan loader,
+/// LoaderDriverInterface).
 const DRIVER_DIRECTORIES: [&str; 4] =
     ["etc/vulkan/icd.d", "usr/local/etc/vulkan/icd.d", "usr/local/share/vulkan/icd.d", "usr/share/vulkan/icd.d"];
-/// Where libraries are that no cache names.
+/// Directories of libraries that the linker's cache does not list.
 const LIBRARY_DIRECTORIES: [&str; 6] =
     ["lib", "usr/lib", "usr/lib64", "usr/local/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu"];
 
-/// What is looked at.
+/// The environment of the checks.
 #[derive(Debug)]
 struct DriverEnvironment {
-    /// `/`, but for tests.
+    /// The root directory: `/`, except in tests.
     root: PathBuf,
-    /// What the dynamic linker's cache lists.
+    /// The libraries in the dynamic linker's cache.
     linker_cache: String,
-    /// `VK_DRIVER_FILES`, or its older name: files instead of those in directories.
+    /// `VK_DRIVER_FILES`, or its older name: manifests that replace those in directories.
     named_files: Option<String>,
     /// `LD_LIBRARY_PATH`.
     library_path: Option<String>,
-    /// The user's own data directory.
+    /// The user's data directory.
     data_home: Option<PathBuf>,
 }
 
-/// The loader and the drivers of this machine, and what keeps them from being used.
+/// Checks the loader and the drivers of this machine, and access to the hardware.
 pub(super) fn check_drivers() -> Vec<DoctorFinding> {
     if !cfg!(target_os = "linux") {
         return Vec::new();
@@ -49,7 +50,7 @@ pub(super) fn check_drivers() -> Vec<DoctorFinding> {
     machine.findings()
 }
 
-/// The dynamic linker's cache as it lists itself; nothing where there is none.
+/// Returns the dynamic linker's cache as text, or an empty text if there is no cache.
 fn cached_libraries() -> String {
     let list = |program: &str| Command::new(program).arg("-p").output().ok();
     let listed = list("ldconfig").or_else(|| list("/sbin/ldconfig"));
@@ -88,7 +89,7 @@ impl DriverEnvironment {
         [summary].into_iter().chain(broken).chain(self.check_nvidia(&usable)).chain(self.check_render_nodes()).collect()
     }
 
-    /// Files that name drivers, in the loader's order.
+    /// Returns the driver manifests, in the loader's order.
     fn driver_files(&self) -> Vec<PathBuf> {
         if let Some(named) = &self.named_files {
             return std::env::split_paths(named).collect();
@@ -106,7 +107,7 @@ impl DriverEnvironment {
         files
     }
 
-    /// The library that a driver's file names, where it is there.
+    /// Returns the library that a driver manifest names, if it exists.
     fn check_driver_file(&self, file: &Path) -> Result<String, DoctorFinding> {
         let broken =
             |what: String| DoctorFinding::new("driver", FindingState::Missing, format!("{}: {what}", file.display()));
@@ -129,8 +130,8 @@ impl DriverEnvironment {
         Err(broken(format!("it names {library}, which is not here")).with_hint(reinstall))
     }
 
-    /// An NVIDIA GPU whose kernel driver is there and whose Vulkan driver is not: what a container looks like that was
-    /// started without the capability.
+    /// Finds an NVIDIA GPU whose kernel driver exists but whose Vulkan driver does not, as in a container that was
+    /// started without the graphics capability.
     fn check_nvidia(&self, usable: &[String]) -> Option<DoctorFinding> {
         let kernel = ["proc/driver/nvidia/version", "dev/nvidiactl"].map(|path| self.root.join(path).exists());
         if !kernel.contains(&true) || usable.iter().any(|library| library.contains("nvidia") || library.contains("GLX"))
@@ -143,7 +144,7 @@ impl DriverEnvironment {
         Some(DoctorFinding::new("nvidia", FindingState::Missing, what).with_hint(hint))
     }
 
-    /// A GPU that this user may not open.
+    /// Finds a GPU that this user has no permission to open.
     fn check_render_nodes(&self) -> Option<DoctorFinding> {
         let entries = std::fs::read_dir(self.root.join("dev/dri")).ok()?;
         let nodes = entries.flatten().map(|entry| entry.path());
@@ -174,7 +175,7 @@ impl DriverEnvironment {
 mod tests {
     use super::*;
 
-    /// A machine without anything, and its root.
+    /// Returns a machine without drivers, and its root.
     fn machine() -> (tempfile::TempDir, DriverEnvironment) {
         let root = tempfile::tempdir().unwrap();
         let machine = DriverEnvironment {
@@ -193,7 +194,7 @@ mod tests {
         std::fs::write(file, text).unwrap();
     }
 
-    /// Findings as lines of name, state and what.
+    /// Formats findings as lines of name, state and what.
     fn finding_lines(machine: &DriverEnvironment) -> Vec<String> {
         let root = machine.root.display().to_string();
         let line = |finding: DoctorFinding| format!("{} {} {}", finding.name, finding.state.name(), finding.what);
@@ -240,7 +241,7 @@ mod tests {
         let [drivers, nvidia] = &machine.findings()[..] else { panic!("{:?}", finding_lines(&machine)) };
         assert_eq!((drivers.state, nvidia.name.as_str()), (FindingState::Missing, "nvidia"));
         assert!(nvidia.hint.as_ref().unwrap().contains("NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics"));
-        // With its driver there is nothing to tell.
+        // With its driver there is nothing to report.
         write(root.path(), "usr/lib/libGLX_nvidia.so.0", "");
         write(root.path(), "n.json", r#"{"ICD": {"library_path": "libGLX_nvidia.so.0"}}"#);
         machine.named_files = Some(root.path().join("n.json").display().to_string());

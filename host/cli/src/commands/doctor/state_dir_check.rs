@@ -1,4 +1,4 @@
-//! Where a server would keep its state and listen: whether it can.
+//! Checks the state directory and the port of a server.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -13,23 +13,23 @@ use crate::exit;
 use crate::project::non_empty_env_var;
 use crate::units;
 
-/// Free space below which a training may not be able to save its state.
+/// Free space, in bytes, below which a training may fail to save its state.
 const FREE_BYTES_MIN: u64 = 1 << 30;
-/// How long whoever listens may take to say who it is.
+/// Maximum time for a listener on the port to identify itself.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The state directory: there, writable, with room.
+/// Checks that the state directory exists, is writable and has free space.
 pub(super) fn check_state_dir(home: &Path, fix: bool) -> DoctorFinding {
     let (name, shown) = ("state", home.display());
     if !home.exists() {
         if !fix {
             let what = format!("{shown} is not there yet");
             return DoctorFinding::new(name, FindingState::Missing, what)
-                .with_hint("`saggar serve` makes it; so does --fix");
+                .with_hint("`saggar serve` or --fix creates it");
         }
         let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY_MODE).create(home);
         return match made {
-            Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{shown} is made")),
+            Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{shown} was created")),
             Err(error) => unwritable_finding(home, &error),
         };
     }
@@ -40,7 +40,7 @@ pub(super) fn check_state_dir(home: &Path, fix: bool) -> DoctorFinding {
     check_permissions(name, home, fix).unwrap_or(found)
 }
 
-/// What is wrong with the permissions of the state directory: logs, outputs and keys are for its owner alone.
+/// Checks the permissions of the state directory: only its owner may access logs, outputs and keys.
 fn check_permissions(name: &str, home: &Path, fix: bool) -> Option<DoctorFinding> {
     let mode = std::fs::metadata(home).ok()?.permissions().mode() & 0o777;
     if mode & 0o077 == 0 {
@@ -51,25 +51,25 @@ fn check_permissions(name: &str, home: &Path, fix: bool) -> Option<DoctorFinding
         return Some(DoctorFinding::new(
             name,
             FindingState::Fixed,
-            format!("{shown} is for its owner alone now (mode 700)"),
+            format!("{shown} is now accessible to its owner only (mode 700)"),
         ));
     }
     let what =
-        format!("{shown} has mode {mode:o}: other users of this machine may read logs, outputs and models in it");
+        format!("{shown} has mode {mode:o}: other users of this machine can read logs, outputs and models in it");
     let hint = format!("chmod 700 {shown}; `saggar serve` and --fix do it too");
-    // Work can go on.
+    // Work can continue, so the exit code is 0.
     Some(DoctorFinding::new(name, FindingState::Failed, what).with_hint(hint).with_exit_code(0))
 }
 
-/// Other state directories that servers of this user were started with, if there are any.
+/// Lists other state directories that this user's servers were started with. Returns `None` if no other one is known.
 pub(super) fn list_other_state_dirs(known: &[std::path::PathBuf]) -> Option<DoctorFinding> {
     let shown: Vec<String> = known.iter().map(|home| home.display().to_string()).collect();
     let first = shown.first()?;
-    let hint = format!("`saggar serve --home {first}` serves what is in it");
+    let hint = format!("`saggar serve --home {first}` serves its content");
     Some(DoctorFinding::new("state/others", FindingState::Ok, shown.join(", ")).with_hint(hint))
 }
 
-/// The parts of the state directory that lie elsewhere: there, writable, with room.
+/// Checks that the parts of the state directory that are links exist, are writable and have free space.
 pub(super) fn check_linked_dirs(home: &Path) -> Vec<DoctorFinding> {
     let linked = RELOCATABLE_DIRECTORIES.iter().filter_map(|place| {
         let target = std::fs::read_link(home.join(place)).ok()?;
@@ -80,15 +80,16 @@ pub(super) fn check_linked_dirs(home: &Path) -> Vec<DoctorFinding> {
         if place.is_dir() {
             return check_writable(&name, &place, &shown);
         }
-        let what = format!("{shown} is a link to what is no directory");
-        DoctorFinding::new(name, FindingState::Failed, what).with_hint("make it, or bring back the disk that it is on")
+        let what = format!("{shown} is a link whose target is not a directory");
+        DoctorFinding::new(name, FindingState::Failed, what).with_hint("create the directory, or mount its disk again")
     };
     linked.map(look).collect()
 }
 
-/// A directory that is there: writable, with room.
+/// Checks that an existing directory is writable and has free space.
 fn check_writable(name: &str, directory: &Path, shown: &str) -> DoctorFinding {
-    // Not by its permissions: file systems may be read-only, and root may do anything but that.
+    // Checked by writing a file, not by permissions: file systems can be read-only, and root passes every permission
+    // check.
     let trial = directory.join(format!(".doctor-{}", std::process::id()));
     let written = std::fs::write(&trial, b"x");
     let _ = std::fs::remove_file(&trial);
@@ -98,9 +99,9 @@ fn check_writable(name: &str, directory: &Path, shown: &str) -> DoctorFinding {
     let free = rustix::fs::statvfs(directory).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
     match free {
         Ok(free) if free < FREE_BYTES_MIN => {
-            let what = format!("{shown} has only {} of room left", units::format_bytes(free));
+            let what = format!("{shown} has only {} of free space", units::format_bytes(free));
             DoctorFinding::new(name, FindingState::Failed, what)
-                .with_hint("remove what is no longer needed, or name another place with --home")
+                .with_hint("remove what is no longer needed, or choose another directory with --home")
         }
         Ok(free) => DoctorFinding::new(
             name,
@@ -110,7 +111,7 @@ fn check_writable(name: &str, directory: &Path, shown: &str) -> DoctorFinding {
         Err(error) => DoctorFinding::new(
             name,
             FindingState::Ok,
-            format!("{shown} is writable; how much is free is not known: {error}"),
+            format!("{shown} is writable; its free space is unknown: {error}"),
         ),
     }
 }
@@ -118,17 +119,17 @@ fn check_writable(name: &str, directory: &Path, shown: &str) -> DoctorFinding {
 fn unwritable_finding(home: &Path, error: &std::io::Error) -> DoctorFinding {
     let what = format!("{} cannot be written: {error}", home.display());
     DoctorFinding::new("state", FindingState::Failed, what)
-        .with_hint("make it yours, or name another with --home or SAGGAR_HOME")
+        .with_hint("make yourself its owner, or choose another with --home or SAGGAR_HOME")
 }
 
-/// The port: free, or who has it.
+/// Checks that the port is free, or finds what listens on it.
 pub(super) fn check_port() -> DoctorFinding {
     let address = non_empty_env_var("SAGGAR_ADDR").unwrap_or_else(|| "127.0.0.1:5000".to_owned());
     let Ok(socket) = address.parse::<SocketAddr>() else {
         return DoctorFinding::new(
             "port",
             FindingState::Ok,
-            format!("{address} is no port of this machine; not looked at"),
+            format!("{address} is not a port of this machine; not checked"),
         );
     };
     match TcpListener::bind(socket) {
@@ -137,7 +138,7 @@ pub(super) fn check_port() -> DoctorFinding {
             Some(version) => {
                 DoctorFinding::new("port", FindingState::Ok, format!("saggar {version} answers at {address}"))
             }
-            None => DoctorFinding::new("port", FindingState::Failed, format!("something else has {address}"))
+            None => DoctorFinding::new("port", FindingState::Failed, format!("another program listens on {address}"))
                 .with_hint(
                     "choose another: `saggar serve --addr 127.0.0.1:5001`, and SAGGAR_HOST for the other commands",
                 )
@@ -148,7 +149,7 @@ pub(super) fn check_port() -> DoctorFinding {
     }
 }
 
-/// The version of the saggar that answers there.
+/// Returns the version of the saggar server at an address, or `None` if another program listens there.
 fn saggar_version_at(address: &str) -> Option<String> {
     let agent =
         ureq::Agent::new_with_config(ureq::Agent::config_builder().timeout_global(Some(ANSWER_TIME_MAX)).build());

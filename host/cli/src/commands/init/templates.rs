@@ -1,4 +1,4 @@
-//! What a plugin of one's own can start from: sources that are compiled into the program.
+//! Templates for new plugins: sources that are compiled into the program.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -11,35 +11,35 @@ static TRAINER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templa
 static ECHO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/echo/src");
 static INPUT_OPT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/input-opt/src");
 static LENET: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/lenet/src");
-/// The network that `input-opt` takes from its neighbour.
+/// The network that the template `input-opt` shares with `lenet`.
 const LENET_MODEL: &str = include_str!("../../../../../plugins/lenet/src/model.rs");
 const LENET_MODEL_PATH: &str = "#[path = \"../../lenet/src/model.rs\"]\n";
 
-/// A plugin to start from.
+/// A template of a plugin.
 pub(crate) struct PluginTemplate {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it is, for a list.
+    /// A short description for a list.
     pub(super) about: &'static str,
-    /// What it is and how it is run, for its README; `NAME` stands for the plugin's name.
+    /// The description and usage for the plugin's README; `NAME` stands for the plugin's name.
     pub(super) readme: &'static str,
-    /// The command that shows that it works, with `NAME` as in `readme`.
+    /// The command that shows the plugin at work, with `NAME` as in `readme`.
     pub(super) run: &'static str,
-    /// The rest of `[task.train]` in its project file.
+    /// The rest of `[task.train]` in the project file.
     pub(super) task: &'static str,
     source: &'static Dir<'static>,
-    /// The manifest of the crate that it is made from.
+    /// The manifest of the crate that the template is made from.
     manifest: &'static str,
 }
 
-/// Every template, the default first.
+/// All templates, the default first.
 pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
     PluginTemplate {
         name: "classifier",
         about: "trains on any dataset of pictures or features, and predicts",
-        readme: "A saggar plugin that classifies pictures or features, in one file: the network, what it takes and gives, and\n\
+        readme: "A saggar plugin that classifies pictures or features, in one file: the network, its inputs and outputs, and\n\
                  its training. Parameters: `input` (the field that it learns from, `image` by default), `units`, `classes`\n\
-                 (how many, where the dataset does not name them), `batch`, `epochs`, `lr`, `model` (the name to publish\n\
+                 (how many, if the dataset does not name them), `batch`, `epochs`, `lr`, `model` (the name to publish\n\
                  under, NAME by default).",
         run: "saggar run NAME --data DATASET -f",
         task: "data = [\"digits\"] # `saggar data push FOLDER --name digits` stores it\n",
@@ -48,11 +48,11 @@ pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
     },
     PluginTemplate {
         name: "trainer",
-        about: "a training loop of one's own, whose result is a file",
-        readme: "A saggar plugin that only trains, with a loop of its own: steps, checkpoints and resuming are written out in\n\
-                 `src/lib.rs`. What it learns becomes the file `weights.csv`, which `saggar output get JOB` fetches.\n\
+        about: "a custom training loop whose result is a file",
+        readme: "A saggar plugin that only trains, with a custom loop: steps, checkpoints and resuming are written out in\n\
+                 `src/lib.rs`. The learned weights become the file `weights.csv`, which `saggar output get JOB` fetches.\n\
                  Parameters: `steps`, `batch`, `lr`, `input` (the field that it learns from, `image` by default), `classes`\n\
-                 (how many, where the dataset does not name them).",
+                 (how many, if the dataset does not name them).",
         run: "saggar run NAME --data DATASET -f -- steps=200",
         task: "data = [\"digits\"] # `saggar data push FOLDER --name digits` stores it\nargs = { steps = 200 }\n",
         source: &TRAINER,
@@ -61,7 +61,7 @@ pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
     PluginTemplate {
         name: "input-opt",
         about: "a picture that a trained classifier is sure of",
-        readme: "A saggar plugin that trains a picture instead of a network: a published version of `lenet` stays as it is, and\n\
+        readme: "A saggar plugin that trains a picture instead of a network: a published version of `lenet` stays fixed, and\n\
                  the picture moves until the classifier is sure that it shows the class `target`. Parameters: `target`,\n\
                  `classifier` and `version` (the model), `steps`, `lr`, `item` (begin with that item of a dataset). The\n\
                  picture becomes the file `target-NNN.png`, which `saggar output get JOB` fetches.",
@@ -83,8 +83,8 @@ pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
     },
     PluginTemplate {
         name: "echo",
-        about: "a model that answers what it was asked",
-        readme: "A saggar plugin that predicts and learns nothing: `y` is `x`. Its training publishes it and is over.\n\
+        about: "a model that returns its input",
+        readme: "A saggar plugin that predicts and learns nothing: `y` is `x`. Its training only publishes it.\n\
                  Parameters: `size` (how many numbers), `model` (the name to publish under, NAME by default).",
         run: "saggar run NAME -f && saggar predict NAME -i 'x=[1,2,3,4]'",
         task: "",
@@ -93,25 +93,26 @@ pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
     },
 ];
 
-/// The names of all templates, with what they are, as the command line takes them.
+/// Returns the names of all templates with their descriptions, as values of the command line.
 pub(crate) fn possible_values() -> impl Iterator<Item = PossibleValue> {
     TEMPLATES.iter().map(|template| PossibleValue::new(template.name).help(template.about))
 }
 
-/// The template of this name.
+/// Returns the template of this name.
 pub(super) fn find_template(name: &str) -> Option<&'static PluginTemplate> {
     TEMPLATES.iter().find(|template| template.name == name)
 }
 
 impl PluginTemplate {
-    /// What the plugin declares of its parameters and data: the tables for its manifest. Empty where it declares nothing.
+    /// Returns the plugin's declared parameters and data as tables for its manifest, or an empty text if it declares
+    /// nothing.
     pub(super) fn declarations(&self) -> &'static str {
         let begin = self.manifest.find("[package.metadata.saggar");
         let tables = begin.map_or("", |begin| &self.manifest[begin..]);
         tables.find("[lints]").map_or(tables, |end| &tables[..end])
     }
 
-    /// The files of the plugin's `src`, by their paths in it.
+    /// Returns the files of the plugin's `src` by their relative paths.
     pub(super) fn files(&self) -> Vec<(PathBuf, Cow<'static, [u8]>)> {
         let files = self.source.files();
         let mut files: Vec<_> = files.map(|file| (file.path().to_owned(), Cow::Borrowed(file.contents()))).collect();

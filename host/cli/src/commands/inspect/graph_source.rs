@@ -1,4 +1,4 @@
-//! From what a user names to graphs: what a plugin builds, a model version, an ONNX file, a graph in text form.
+//! Loads graphs from a plugin, a model version, an ONNX file, or a graph in text form.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,20 +22,20 @@ use crate::commands::{build, import, run, serve, stored_version};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 
-/// Where a training's dataset is mounted.
+/// The mount point of a training's dataset.
 const MOUNT: &str = "/data";
 
-/// Graphs, and what kept others from being there.
+/// Loaded graphs, and the reasons why others are missing.
 pub(super) struct LoadedGraphs {
     pub(super) recorded: GraphRecording,
-    /// Sentences about trainings and predictions that did not come to their end.
+    /// One sentence for each training or prediction that ended early.
     pub(super) incomplete_phases: Vec<String>,
 }
 
-/// The graphs of what `args` names.
+/// Loads the graphs that `args` refers to.
 ///
 /// # Errors
-/// `no_model` where nothing of that name is there; `invalid` where it has no graph, saying why.
+/// Returns `no_model` if nothing of that name exists, and `invalid` with the reason if it has no graph.
 pub(super) fn load_graphs(
     args: &InspectArgs,
     target: CompileTarget,
@@ -63,7 +63,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(path).map_err(|error| CliError::invalid(format!("{}: {error}", path.display())))
 }
 
-/// A graph as `saggar inspect --stage graph` prints it.
+/// Reads a graph in the format of `saggar inspect --stage graph`.
 fn read_graph_text(path: &Path) -> Result<LoadedGraphs, CliError> {
     let wrong = |error: &dyn std::fmt::Display| CliError::invalid(format!("{}: {error}", path.display()));
     let text = String::from_utf8(read_file(path)?).map_err(|error| wrong(&error))?;
@@ -73,7 +73,7 @@ fn read_graph_text(path: &Path) -> Result<LoadedGraphs, CliError> {
     Ok(LoadedGraphs { recorded, incomplete_phases: Vec::new() })
 }
 
-/// A device that keeps graphs, and plugins that build some.
+/// A device that records graphs, and the plugins that build them.
 struct InspectSession<'a> {
     args: &'a InspectArgs,
     host: PluginEngine,
@@ -88,7 +88,7 @@ impl<'a> InspectSession<'a> {
         Ok(InspectSession { args, host, device: NullBackend::new(target), cut_short: Vec::new() })
     }
 
-    /// What a plugin builds where it trains, and where it predicts with what that training published.
+    /// Records the graphs of a plugin's training, and of predictions with the models that this training published.
     fn record_component(&mut self, wasm: &[u8]) -> Result<(), CliError> {
         let plugin = self.host.compile(wasm).map_err(plugin_error)?;
         let mut published = Vec::new();
@@ -129,7 +129,7 @@ impl<'a> InspectSession<'a> {
         ColumnarDataset::open(&info.dir).map_err(missing)
     }
 
-    /// What a published version builds.
+    /// Records the graphs of a published version.
     fn record_version(&mut self) -> Result<(), CliError> {
         let hint = "name a plugin's component or directory, a model that the state directory has (--home), an .onnx or a \
                     .graph file";
@@ -141,7 +141,7 @@ impl<'a> InspectSession<'a> {
         Ok(())
     }
 
-    /// What the plugin that reads ONNX files builds of one.
+    /// Records the graphs that the ONNX plugin builds from a file.
     fn record_import(&mut self, file: &Path) -> Result<(), CliError> {
         let program = std::env::current_exe().unwrap_or_default();
         let places = serve::onnx_plugin_paths(self.args.onnx_plugin.as_deref(), &program);
@@ -164,7 +164,7 @@ impl<'a> InspectSession<'a> {
         Ok(())
     }
 
-    /// Loads a model and has it predict in every size that it has graphs for.
+    /// Loads a model and runs a prediction for every batch size that it has graphs for.
     fn record_predictions(
         &mut self,
         phase: &str,
@@ -204,8 +204,8 @@ impl<'a> InspectSession<'a> {
     fn finish(self) -> Result<LoadedGraphs, CliError> {
         let recorded = self.device.recording();
         if recorded.graphs.is_empty() {
-            let why = self.cut_short.first().cloned().unwrap_or_else(|| "it builds none".to_owned());
-            let hint = "name the dataset that it trains on (--data NAME), or the fields of a stand-in (--field \
+            let why = self.cut_short.first().cloned().unwrap_or_else(|| "it builds no graph".to_owned());
+            let hint = "name the dataset that it trains on (--data NAME), or the fields of a placeholder (--field \
                         image=uint8[28,28]), and its parameters after --";
             return Err(CliError::invalid(format!("{} has no graph: {why}", self.args.source)).with_hint(hint));
         }
@@ -213,7 +213,7 @@ impl<'a> InspectSession<'a> {
     }
 }
 
-/// A plugin that cannot run here at all.
+/// Converts the error of a plugin that cannot run here.
 fn plugin_error(error: PluginError) -> CliError {
     CliError::invalid(error.to_string())
 }

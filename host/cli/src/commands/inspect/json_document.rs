@@ -1,4 +1,4 @@
-//! A compiled graph as JSON.
+//! The JSON output of `saggar inspect`.
 
 use saggar_compile::memory_report::PlannedTensor;
 use saggar_compile::program::Kernel;
@@ -11,7 +11,7 @@ use super::{InspectedGraph, listing};
 use crate::args::CompileStage;
 use crate::exit::CliError;
 
-/// A graph in the list.
+/// Returns an entry of the list of graphs.
 pub(super) fn graph_entry(number: usize, compiled: &Result<InspectedGraph, String>, recorded: &RecordedGraph) -> Value {
     let RecordedGraph { phase, graph } = recorded;
     let mut entry = json!({
@@ -34,7 +34,7 @@ pub(super) fn graph_entry(number: usize, compiled: &Result<InspectedGraph, Strin
     entry
 }
 
-/// One graph with the stages that are wanted.
+/// Returns one graph with the requested stages.
 pub(super) fn graph_document(it: &InspectedGraph, wanted: CompileStage) -> Result<Value, CliError> {
     let mut stages = Map::new();
     let mut put = |stage: CompileStage, name: &str, value: &dyn Fn() -> Result<Value, CliError>| {

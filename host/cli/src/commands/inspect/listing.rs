@@ -1,4 +1,4 @@
-//! A compiled graph as people read it.
+//! The text output of `saggar inspect`.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::units::format_bytes;
 
-/// Letters of a list of names in a table.
+/// Maximum width of a list of names in a table, in characters.
 const NAMES_WIDTH: usize = 48;
 
-/// A line of the list of graphs.
+/// Returns a row of the list of graphs.
 pub(super) fn graph_row(
     number: usize,
     compiled: &Result<InspectedGraph, String>,
@@ -59,7 +59,7 @@ fn join_truncated(names: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Prints the stages that are wanted, each under its name where there are several.
+/// Prints the requested stages, each with a title if there are several.
 pub(super) fn print_stages(it: &InspectedGraph, wanted: CompileStage, output: CliOutput) -> Result<(), CliError> {
     let titled = |title: &str| {
         if wanted == CompileStage::All {
@@ -128,7 +128,7 @@ fn schedule_text(program: &Program) -> String {
     text
 }
 
-/// `slab 0 + 1024`, `input x`.
+/// Formats a value's location: `slab 0 + 1024`, `input x`.
 pub(super) fn place_label(program: &Program, place: ValueLocation) -> String {
     let port =
         |ports: &[GraphPort], at: u32| ports.get(at as usize).map_or_else(|| at.to_string(), |it| it.name.clone());

@@ -1,23 +1,24 @@
-//! A dataset that stands in for a plugin's own while its graphs are looked at: fields of the right form, elements that mean
-//! nothing.
+//! A placeholder for a plugin's dataset: fields of the right shape and type with meaningless elements, so that graphs
+//! can be built without data.
 
 use saggar_store::dataset::{ColumnarDataset, DatasetField};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use crate::exit::CliError;
 
-/// Bytes of a stand-in.
+/// Maximum bytes of a placeholder dataset.
 const PLACEHOLDER_BYTES_MAX: u64 = 1 << 30;
-/// Classes of a field that names none.
+/// The number of classes of a field that does not give one.
 const DEFAULT_CLASSES: usize = 10;
-/// The usual fields: what the templates and reference plugins read.
+/// The default fields: those that the templates and reference plugins read.
 const DEFAULT_FIELDS: [&str; 5] =
     ["image=uint8[28,28]", "label=int32:10", "text=uint8[64]", "source=uint8[64]", "target=uint8[64]"];
 
-/// Parts `train` and `test` of `items` items each, with these fields or, without any, the usual ones.
+/// Returns a dataset with splits `train` and `test` of `items` items each, with these fields or, if empty, the default
+/// ones.
 ///
 /// # Errors
-/// A field that is not written `NAME=TYPE[SHAPE]`; more bytes than [`PLACEHOLDER_BYTES_MAX`].
+/// Fails if a field is not of the form `NAME=TYPE[SHAPE]`, or if the dataset exceeds [`PLACEHOLDER_BYTES_MAX`].
 pub(super) fn placeholder_dataset(fields: &[String], items: u32) -> Result<ColumnarDataset, CliError> {
     let usual: Vec<String> = DEFAULT_FIELDS.map(str::to_owned).into();
     let fields = if fields.is_empty() { &usual } else { fields };
@@ -27,8 +28,8 @@ pub(super) fn placeholder_dataset(fields: &[String], items: u32) -> Result<Colum
         .iter()
         .fold(0u64, |sum, (field, _)| sum.saturating_add((field.item.bytes() as u64).saturating_mul(count)));
     if bytes > PLACEHOLDER_BYTES_MAX {
-        let message = format!("the stand-in for the dataset has {bytes} bytes, and may have {PLACEHOLDER_BYTES_MAX}");
-        return Err(CliError::invalid(message).with_hint("give it fewer --items, at least a batch"));
+        let message = format!("the placeholder dataset has {bytes} bytes; the maximum is {PLACEHOLDER_BYTES_MAX}");
+        return Err(CliError::invalid(message).with_hint("use fewer --items, but at least one batch"));
     }
     let column = |(field, classes): (DatasetField, usize)| {
         let elements = fill_elements(field.item.dtype, field.item.shape.elements(), count as usize, classes);
@@ -39,7 +40,7 @@ pub(super) fn placeholder_dataset(fields: &[String], items: u32) -> Result<Colum
         .map_err(|error| CliError::invalid(error.to_string()))
 }
 
-/// Reads `image=uint8[28,28]`, `label=int32:10` or `x=float32`, and how many classes its numbers are of.
+/// Parses `image=uint8[28,28]`, `label=int32:10` or `x=float32`, and returns the field and its number of classes.
 fn parse_field(text: &str) -> Result<(DatasetField, usize), CliError> {
     let wrong = |what: &str| {
         let hint = "fields are written image=uint8[28,28], x=float32 or, with classes, label=int32:10";
@@ -56,7 +57,7 @@ fn parse_field(text: &str) -> Result<(DatasetField, usize), CliError> {
     let (dtype, dims) = match form.split_once('[') {
         None => (form, Vec::new()),
         Some((dtype, dims)) => {
-            let dims = dims.strip_suffix(']').ok_or_else(|| wrong("the shape ends with ]"))?;
+            let dims = dims.strip_suffix(']').ok_or_else(|| wrong("expected ] at the end of the shape"))?;
             let dim = |dim: &str| dim.trim().parse::<usize>().map_err(|_| wrong("dimensions are whole numbers"));
             (dtype, dims.split(',').filter(|dim| !dim.trim().is_empty()).map(dim).collect::<Result<_, _>>()?)
         }
@@ -69,7 +70,7 @@ fn parse_field(text: &str) -> Result<(DatasetField, usize), CliError> {
     Ok((DatasetField { name: name.to_owned(), item, classes: names }, classes))
 }
 
-/// Letters and blanks for bytes, so that they are texts too; small whole numbers for everything else.
+/// Returns letters and spaces for bytes, so that they are also valid text, and small whole numbers for other types.
 fn fill_elements(dtype: DType, item: usize, count: usize, classes: usize) -> Vec<u8> {
     let number = |at: usize| (at % classes) as u32;
     let all = 0..item * count;

@@ -1,4 +1,4 @@
-//! The best checkpoint of a job that keeps it, and the newest one, in a line of its summary.
+//! The best and the newest checkpoint of a job, in one line of its summary.
 
 use serde_json::Value;
 
@@ -6,18 +6,18 @@ use super::{job_path, text};
 use crate::client::ApiClient;
 use crate::exit::CliError;
 
-/// `step 200, epoch 2 (validation/loss 0.0667), newest step 900, epoch 9`; empty where the job keeps no best one, or has
-/// none yet.
+/// Returns `step 200, epoch 2 (validation/loss 0.0667), newest step 900, epoch 9`, or an empty text if the job keeps no
+/// best checkpoint or has none yet.
 ///
 /// # Errors
-/// Those of asking.
+/// Returns the errors of the request.
 pub(super) fn best_checkpoint_summary(job: &Value, client: &ApiClient) -> Result<String, CliError> {
     let Some(metric) = job["spec"]["checkpoint_keep_best"]["metric"].as_str() else { return Ok(String::new()) };
     let answer = client.get(&format!("{}/checkpoints", job_path(text(job, "name"))))?;
     Ok(answer["checkpoints"].as_array().and_then(|listed| summarize(listed, metric)).unwrap_or_default())
 }
 
-/// Of checkpoints, the newest first.
+/// Summarizes checkpoints, which are sorted newest first.
 fn summarize(listed: &[Value], metric: &str) -> Option<String> {
     let place = |of: &Value| {
         let epoch = of["epoch"].as_u64().map_or_else(String::new, |epoch| format!(", epoch {epoch}"));

@@ -1,4 +1,4 @@
-//! `saggar diff` and `compare`.
+//! `saggar diff` and `saggar compare`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::client::ApiClient;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 
-/// What a job was asked to do, as one level of names: `parameters.lr`.
+/// Flattens a specification into one level of names, such as `parameters.lr`.
 fn flatten_spec(spec: &Value) -> BTreeMap<String, Value> {
     let mut fields = BTreeMap::new();
     for (name, value) in spec.as_object().into_iter().flatten() {
@@ -26,7 +26,7 @@ fn flatten_spec(spec: &Value) -> BTreeMap<String, Value> {
     fields
 }
 
-/// Names of fields that are not the same everywhere.
+/// Returns the names of fields whose values differ.
 fn differing_fields(fields: &[BTreeMap<String, Value>]) -> Vec<String> {
     let names: BTreeSet<&String> = fields.iter().flat_map(BTreeMap::keys).collect();
     let differs = |name: &&&String| fields.windows(2).any(|pair| pair[0].get(**name) != pair[1].get(**name));
@@ -54,7 +54,7 @@ pub(crate) fn diff(args: &DiffArgs, client: &ApiClient, output: CliOutput) -> Re
     let rows: Vec<Vec<String>> = names.iter().map(row).collect();
     output.print_table(&["FIELD", text(&jobs[0], "name"), text(&jobs[1], "name")], &rows);
     if rows.is_empty() {
-        output.print_note("They were asked to do the same.");
+        output.print_note("The specifications are the same.");
     }
     Ok(())
 }

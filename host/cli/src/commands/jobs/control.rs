@@ -37,12 +37,12 @@ pub(crate) fn restart(args: &RestartArgs, client: &ApiClient, output: CliOutput)
     Ok(0)
 }
 
-/// Fields of a specification: JSON where it is some, else text.
+/// Parses fields of a specification. A value is JSON if it parses as JSON, else text.
 fn parse_overrides(words: &[String]) -> Result<Map<String, Value>, CliError> {
     let field = |word: &String| {
         let (name, value) = word.split_once('=').ok_or_else(|| {
             CliError::invalid(format!("--set {word}: expected a field and its value"))
-                .with_hint("such as --set device=cpu")
+                .with_hint("for example --set device=cpu")
         })?;
         Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| json!(value))))
     };
@@ -63,7 +63,7 @@ pub(crate) fn wait(args: &WaitArgs, client: &ApiClient, output: CliOutput) -> Re
     let mut job = client.get(&job_path(&args.job))?;
     loop {
         let state = text(&job, "state");
-        // Who waited for a state and got it has what was wanted, whatever the state.
+        // Reaching the requested state is a success, whatever the state.
         let got = wanted.is_some_and(|wanted| wanted.name() == state);
         if got || is_over(&job) {
             if output.json {
@@ -76,7 +76,7 @@ pub(crate) fn wait(args: &WaitArgs, client: &ApiClient, output: CliOutput) -> Re
         let is_too_late = || args.timeout.is_some_and(|most| began.elapsed() >= most);
         let timed_out = || {
             let message = format!("{} is still {state}", text(&job, "name"));
-            CliError::new(exit::COMMAND_TIMED_OUT, "timeout", message).with_hint("the job goes on")
+            CliError::new(exit::COMMAND_TIMED_OUT, "timeout", message).with_hint("the job keeps running")
         };
         if is_too_late() {
             return Err(timed_out());
@@ -94,11 +94,11 @@ pub(crate) fn wait(args: &WaitArgs, client: &ApiClient, output: CliOutput) -> Re
     }
 }
 
-/// The state of a job that is meant: a word that is none would be waited for to the end.
+/// Parses a job state. An unknown word is rejected, because it would be waited for until the end.
 fn parse_job_state(word: &str) -> Result<JobState, CliError> {
     word.to_uppercase().parse().map_err(|_| {
         let known: Vec<&str> = JobState::ALL.iter().map(|state| state.name()).collect();
-        CliError::invalid(format!("--for {word}: there is no such state of a job"))
-            .with_hint(format!("there are: {}", known.join(", ")))
+        CliError::invalid(format!("--for {word}: this is not a state of a job"))
+            .with_hint(format!("the states are: {}", known.join(", ")))
     })
 }

@@ -1,4 +1,4 @@
-//! `saggar ps --idle`: what holds memory or slots although nobody asked anything of it for a while.
+//! `saggar ps --idle`: lists what holds memory or slots although it was idle for a while.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::units;
 
-/// Since when nothing must have been asked of a thing that counts as idle.
+/// Time without use, in milliseconds, after which something is idle.
 const IDLE_AFTER_MS: u64 = 60_000;
 
 pub(super) fn list_idle(client: &ApiClient) -> Result<Vec<Value>, CliError> {
@@ -31,7 +31,7 @@ pub(super) fn print_idle(idle: Vec<Value>, output: CliOutput) {
         output.print_table(&["KIND", "NAME", "HOLDS", "LAST USED", "WHY"], &rows);
         if rows.is_empty() {
             output.print_note(
-                "Nothing is idle: every model that is awake was asked within a minute, and every job does steps.",
+                "Nothing is idle: every loaded model had a request within a minute, and every running job makes steps.",
             );
         }
     }
@@ -46,12 +46,12 @@ fn idle_row(it: &Value, now_ms: u64) -> Vec<String> {
     vec![text(it, "kind").to_owned(), text(it, "name").to_owned(), holds, used, text(it, "why").to_owned()]
 }
 
-/// Whether something that was used last at that time, or never, is idle.
+/// Returns whether something that was last used at `used_ms`, or never, is idle.
 fn is_idle(used_ms: Option<u64>, now_ms: u64) -> bool {
     used_ms.is_none_or(|used_ms| now_ms.saturating_sub(used_ms) >= IDLE_AFTER_MS)
 }
 
-/// Versions that are up and that nobody asked for a prediction, each with why it does not sleep.
+/// Returns the loaded versions without recent requests, each with the reason why it does not sleep.
 fn idle_models(answer: &Value, now_ms: u64) -> Vec<Value> {
     let mut idle = Vec::new();
     for model in answer["models"].as_array().into_iter().flatten() {
@@ -74,27 +74,27 @@ fn idle_models(answer: &Value, now_ms: u64) -> Vec<Value> {
     idle
 }
 
-/// Why a version does not sleep, or when it will.
+/// Returns the reason why a version does not sleep, or when it will.
 fn why_awake(model: &Value, version: &Value) -> String {
     let keep = text(&model["config"], "keep_alive");
     let pinned = model["config"]["pin"] == true;
     match (keep, version["expires_in_ms"].as_u64(), pinned) {
         ("forever", _, true) => "pinned, and keep_alive is forever: only `saggar models unload` frees it".to_owned(),
-        ("forever", _, false) => "keep_alive is forever: it sleeps only where others need the memory".to_owned(),
+        ("forever", _, false) => "keep_alive is forever: it sleeps only if other models need the memory".to_owned(),
         (_, Some(ms), pinned) => {
-            let pinned = if pinned { "pinned where others need the memory; " } else { "" };
+            let pinned = if pinned { "pinned even if other models need the memory; " } else { "" };
             format!("{pinned}sleeps in {}", units::format_duration(ms as f64 / 1000.0))
         }
         (keep, None, pinned) => {
-            let pinned = if pinned { "pinned where others need the memory; " } else { "" };
-            format!("{pinned}sleeps {keep} after it came up, unless it is asked")
+            let pinned = if pinned { "pinned even if other models need the memory; " } else { "" };
+            format!("{pinned}sleeps {keep} after it was loaded if it gets no request")
         }
     }
 }
 
-/// Jobs that have their slots and do no steps.
+/// Returns jobs that hold slots but make no steps.
 fn idle_jobs(jobs: &[Value], now_ms: u64) -> Vec<Value> {
-    // A server that does not know when a job went on last says so of none.
+    // A server that does not report the time of the last progress reports no stuck jobs.
     let stuck = jobs.iter().filter(|job| job["advanced_ms"].is_u64() && is_idle(job["advanced_ms"].as_u64(), now_ms));
     let shown = |job: &Value| {
         let name = text(job, "name");
@@ -104,7 +104,7 @@ fn idle_jobs(jobs: &[Value], now_ms: u64) -> Vec<Value> {
             "pool": job["pool"],
             "step": job["step"],
             "last_used_ms": job["advanced_ms"],
-            "why": format!("no step since {}: `saggar logs {name}` may tell why", number(job, "step")),
+            "why": format!("no step since {}: `saggar logs {name}` may show why", number(job, "step")),
         })
     };
     stuck.map(shown).collect()
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(why(&model("5m", false, "READY", Some(900_000), Some(200_000))).unwrap(), "sleeps in 3m 20s");
         assert_eq!(
             why(&model("5m", true, "READY", None, None)).unwrap(),
-            "pinned where others need the memory; sleeps 5m after it came up, unless it is asked"
+            "pinned even if other models need the memory; sleeps 5m after it was loaded if it gets no request"
         );
         assert_eq!(why(&model("forever", true, "UNLOADED", None, None)), None, "it holds nothing");
         assert_eq!(why(&model("forever", true, "READY", Some(NOW_MS - 59_000), None)), None, "it was asked just now");

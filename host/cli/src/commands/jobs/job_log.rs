@@ -1,4 +1,4 @@
-//! Printing a job's log, and following it for as long as the job goes on, whatever becomes of the connection.
+//! Prints and follows a job's log, reconnecting until the job is over.
 
 use std::io::{BufReader, Read};
 
@@ -10,7 +10,7 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::reconnect::ReconnectState;
 
-/// Prints what there is of a log, as it arrives.
+/// Prints the existing log as it arrives.
 pub(super) fn print_log(client: &ApiClient, output: CliOutput, path: &str) -> Result<(), CliError> {
     let mut stream = client.get_stream(path)?;
     let mut held = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn print_log(client: &ApiClient, output: CliOutput, path: &str) -> Re
     }
 }
 
-/// Prints a log until its job is over. `path` is the log's address, with `follow_log` in its query.
+/// Prints a log until its job is over. `path` is the log's path, with `follow_log` in its query.
 pub(crate) fn follow_log(client: &ApiClient, output: CliOutput, path: &str) -> Result<(), CliError> {
     follow_lines(client, output, path, |line| print_lines(output, &format!("{line}\n")))
 }
@@ -41,8 +41,8 @@ fn print_lines(output: CliOutput, lines: &str) {
     }
 }
 
-/// Gives each line of a log to `take`, once, until its job is over. A server that goes away and comes back is asked for
-/// the lines after the last one.
+/// Passes each line of a log to `take` exactly once, until its job is over. After a lost connection, continues after
+/// the last received line.
 fn follow_lines(client: &ApiClient, output: CliOutput, path: &str, mut take: impl FnMut(&str)) -> Result<(), CliError> {
     let mut reconnect = ReconnectState::new(output);
     let mut last: Option<String> = None;
@@ -61,7 +61,7 @@ fn follow_lines(client: &ApiClient, output: CliOutput, path: &str, mut take: imp
                     last = event.id.or(last);
                 }
                 "end" => return Ok(()),
-                // What a later server may say besides.
+                // Ignore events that a later server version may send.
                 _ => {}
             }
         };
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a request's head.
+    /// Reads the head of a request.
     fn read_request_head(connection: &TcpStream) -> String {
         let lines = BufReader::new(connection).lines().map_while(Result::ok);
         lines.take_while(|line| !line.is_empty()).map(|line| line.to_ascii_lowercase() + "\n").collect()
@@ -96,7 +96,7 @@ mod tests {
     fn send_events(mut connection: TcpStream, events: &str) -> String {
         let asked = read_request_head(&connection);
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-        // The last piece, which says that the answer is whole, never comes.
+        // The last chunk, which marks the response as complete, is not sent.
         write!(connection, "{head}{:x}\r\n{events}\r\n", events.len()).unwrap();
         asked
     }
@@ -111,7 +111,7 @@ mod tests {
                 accept(),
                 "id: 1:4\nevent: line\ndata: one\n\nid: 1:8\nevent: line\ndata: two\n\nid: 1:14\nevent: line\ndata: thr",
             );
-            // A server that is being stopped takes connections and answers none.
+            // A server that is stopping accepts connections but does not answer.
             read_request_head(&accept());
             let second = "id: 1:14\nevent: line\ndata: three\n\nevent: end\ndata: {}\n\n";
             (first, send_events(accept(), second))

@@ -1,4 +1,4 @@
-//! `saggar metrics`: a job's series, summed up or point by point.
+//! `saggar metrics`: a job's series, as a summary or point by point.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use crate::output::CliOutput;
 #[derive(Clone, Copy)]
 struct SeriesPoint {
     step: u64,
-    /// Not a number where JSON has no number for it.
+    /// The value; NaN if it cannot be represented in JSON.
     value: f64,
-    /// When, in ms since 1970.
+    /// The time, in ms since 1970.
     at_ms: u64,
 }
 
-/// What a job measured.
+/// The metrics of a job.
 struct JobMetrics {
-    /// When its first attempt began, in ms since 1970.
+    /// The start of the first attempt, in ms since 1970.
     started_ms: u64,
-    /// The series by name, their points in order of steps.
+    /// The series by name, their points in step order.
     series: BTreeMap<String, Vec<SeriesPoint>>,
 }
 
 impl JobMetrics {
-    /// Every point, however many answers that takes.
+    /// Fetches every point, page by page.
     fn fetch(args: &MetricsArgs, client: &ApiClient) -> Result<JobMetrics, CliError> {
         let wanted: Vec<String> = args.series.iter().map(|name| encode_path_segment(name)).collect();
         let only = if wanted.is_empty() { String::new() } else { format!("&series={}", wanted.join(",")) };
@@ -40,7 +40,7 @@ impl JobMetrics {
             measured.started_ms = answer["started_ms"].as_u64().unwrap_or(0);
             for one in answer["series"].as_array().into_iter().flatten() {
                 let known = measured.series.entry(text(one, "name").to_owned()).or_default();
-                // A series that was shorter than others is answered again from where they were cut.
+                // If a series was shorter than others, the next page repeats points of it, which are skipped.
                 let last = known.last().map(|point| point.step);
                 known.extend(parse_points(one).filter(|point| last.is_none_or(|last| point.step > last)));
             }
@@ -49,7 +49,8 @@ impl JobMetrics {
         Ok(measured)
     }
 
-    /// A line a step, with the time since the job began. A series without a value at a step has an empty place there.
+    /// Prints one line per step, with the time since the job began. A series without a value at a step has an empty
+    /// field.
     fn print_csv(&self, output: CliOutput) {
         let mut lines: BTreeMap<u64, (u64, Vec<String>)> = BTreeMap::new();
         for (column, points) in self.series.values().enumerate() {
@@ -68,7 +69,7 @@ impl JobMetrics {
     }
 }
 
-/// A name as a field of CSV (RFC 4180, section 2).
+/// Quotes a name as a CSV field (RFC 4180, section 2).
 fn csv_field(name: &str) -> String {
     match name.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", name.replace('"', "\"\"")),

@@ -38,7 +38,7 @@ pub(crate) fn gc(args: &GcArgs, client: &ApiClient, output: CliOutput) -> Result
     collect_garbage(what, args.yes, args.dry_run, client, output)
 }
 
-/// Shows what goes, asks, and has it removed.
+/// Shows what would be removed, asks for confirmation, and removes it.
 fn collect_garbage(
     mut what: Value,
     yes: bool,
@@ -55,7 +55,7 @@ fn collect_garbage(
     }
     match (yes, output.json) {
         (true, _) => {}
-        // Programs read one document: what was removed. What is asked about is for people.
+        // A JSON reader expects one document with what was removed, so the preview goes to standard error.
         (false, true) => output.print_table_to_stderr(&REMOVED_HEADERS, &removed_rows(&would, output)),
         (false, false) => print_removed(&would, output, "would be freed"),
     }

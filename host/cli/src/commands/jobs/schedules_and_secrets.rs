@@ -28,7 +28,7 @@ pub(crate) fn schedules(args: &ScheduleCommand, client: &ApiClient, output: CliO
             let schedules = answer["schedules"].as_array().cloned().unwrap_or_default();
             print_schedules(&schedules, output);
             if schedules.is_empty() {
-                output.print_note("No schedules. `saggar schedule set nightly '15 23 * * *' --like JOB` makes one.");
+                output.print_note("No schedules. `saggar schedule set nightly '15 23 * * *' --like JOB` creates one.");
             }
         }
         ScheduleCommand::Rm { name } => {
@@ -39,7 +39,7 @@ pub(crate) fn schedules(args: &ScheduleCommand, client: &ApiClient, output: CliO
     Ok(())
 }
 
-/// Schedules what the project file says, each task under its project's name and its own.
+/// Sets the schedules of the project file, each named after its project and task.
 fn apply_project_schedules(named: &[String], client: &ApiClient, output: CliOutput) -> Result<Vec<Value>, CliError> {
     let project = ProjectContext::require()?;
     let all: Vec<(&str, &TaskSection)> = match named.is_empty() {
@@ -51,7 +51,7 @@ fn apply_project_schedules(named: &[String], client: &ApiClient, output: CliOutp
     let scheduled: Vec<_> = all.into_iter().filter_map(scheduled).collect();
     if scheduled.is_empty() {
         return Err(CliError::invalid(format!("no such task of {PROJECT_FILE} has a schedule"))
-            .with_hint("add a line such as schedule = \"15 23 * * *\" to [task.NAME]"));
+            .with_hint("add a line, for example schedule = \"15 23 * * *\" to [task.NAME]"));
     }
     let mut set = Vec::new();
     for (task, plugin, cron) in scheduled {

@@ -1,4 +1,4 @@
-//! `--watch`: a listing again and again.
+//! `--watch`: prints a listing repeatedly.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::reconnect::ReconnectState;
 
-/// How long a listing stands.
+/// Time between two listings.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads and shows a listing every two seconds, each in the place of the one before where a person looks on, until Ctrl-C. A
-/// restart of the server is waited for.
+/// Reads and shows a listing every two seconds until Ctrl-C. On a terminal each one replaces the previous one. Waits
+/// across restarts of the server.
 ///
 /// # Errors
-/// Those of `read`.
+/// Returns the errors of `read`.
 pub(super) fn watch_listing(
     output: CliOutput,
     read: impl Fn() -> Result<Vec<Value>, CliError>,

@@ -1,5 +1,6 @@
-//! `saggar output tail`: a text file that a job goes on writing. Jobs replace a file as a whole, so what is printed is what
-//! a newer one has beyond the older; one that does not begin as the older did is printed anew.
+//! `saggar output tail`: follows a text file that a job rewrites. Jobs replace a file as a whole, so the part of the
+//! new content after the old content is printed; if the new content does not begin with the old one, it is printed in
+//! full.
 
 use std::io::Read;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::reconnect::ReconnectState;
 
-/// How often a followed file is looked at.
+/// How often a followed file is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
@@ -24,7 +25,7 @@ pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput)
     let mut reconnect = ReconnectState::new(output);
     let mut is_first = true;
     loop {
-        // Asked before the file is read: what is written in between is then read.
+        // Checked before the file is read, so that content written in between is still read.
         let over = client.get(&job_path(&args.job)).map(|job| job["finished_ms"].is_u64());
         let (over, text) = match over {
             Ok(over) => (over, read_output(args, client)),
@@ -37,7 +38,7 @@ pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput)
                 print_new_text(new, output);
                 shown = text;
             }
-            // It may be written yet.
+            // The file may not exist yet.
             Err(failure) if failure.exit_code == exit::NOT_FOUND && args.follow && !over => {}
             Err(failure) if args.follow && !is_first => {
                 reconnect.wait_for_retry(failure)?;

@@ -1,4 +1,4 @@
-//! `saggar predict MODEL --in DATASET`: a job that predicts every item of a dataset.
+//! `saggar predict MODEL --in DATASET`: submits a job that predicts every item of a dataset.
 
 use saggar_jobs::{DataMount, DataSource, JobSpec, PredictionSpec};
 use saggar_project::MountSource;
@@ -10,7 +10,7 @@ use crate::commands::run::wait_and_report;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 
-/// Submits the job, and waits for it where that is asked for. The process's exit code.
+/// Submits the job, and waits for it if requested. Returns the exit code.
 pub(crate) fn submit_prediction_job(
     args: &PredictArgs,
     dataset: &str,
@@ -42,12 +42,11 @@ fn prediction_spec(args: &PredictArgs, dataset: &str) -> Result<JobSpec, CliErro
     let (model, version) = match whole.split_once('@') {
         None => (whole, None),
         Some((model, version)) => {
-            let expected =
-                || CliError::invalid(format!("{whole}: {version:?} is no version; expected such as digits@3"));
+            let expected = || CliError::invalid(format!("{whole}: invalid version {version:?}, expected a number"));
             (model, Some(version.parse().map_err(|_| expected())?))
         }
     };
-    // The server puts the model's plugin there.
+    // The server replaces this digest by that of the model's plugin.
     let mut spec = JobSpec::new(args.project.as_str(), "0".repeat(64));
     spec.data = vec![DataMount { source, mount: mount.at }];
     if let Some(device) = &args.device {

@@ -1,4 +1,5 @@
-//! `saggar predict --stream`: the answer's pieces as they come. A text is written as it is; numbers have a line a piece.
+//! `saggar predict --stream`: prints the pieces of an answer as they arrive. A text is written continuously; numbers
+//! are printed one piece per line.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +10,7 @@ use crate::event_stream::{ServerEvent, next_event};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 
-/// Shows server-sent events until the one that ends them.
+/// Prints server-sent events until the final one.
 pub(super) fn show_events(events: impl Read, output: CliOutput) -> Result<(), CliError> {
     let mut events = BufReader::new(events);
     let mut shown = StreamDisplay { output, text: None, names: BTreeSet::new(), is_line_open: false };
@@ -24,7 +25,7 @@ pub(super) fn show_events(events: impl Read, output: CliOutput) -> Result<(), Cl
                 shown.end_line();
                 return Err(error_from_event(&data));
             }
-            // What a later server may say besides.
+            // Ignore events that a later server version may send.
             _ => {}
         }
     }
@@ -38,28 +39,28 @@ fn error_from_event(data: &Value) -> CliError {
     if text("hint").is_empty() { failure } else { failure.with_hint(text("hint")) }
 }
 
-/// The next event's name and data; none at the end.
+/// Returns the next event's name and data, or `None` at the end of the stream.
 fn next_json_event(events: &mut impl BufRead) -> Result<Option<(String, Value)>, CliError> {
     let event = next_event(events)
         .map_err(|error| CliError::new(exit::UNREACHABLE, "broken_off", format!("the answer: {error}")))?;
     let Some(ServerEvent { name, data, .. }) = event else { return Ok(None) };
     let data = serde_json::from_str(&data)
-        .map_err(|error| CliError::new(exit::UNEXPECTED, "bad_answer", format!("an event is no JSON: {error}")))?;
+        .map_err(|error| CliError::new(exit::UNEXPECTED, "bad_answer", format!("an event is not JSON: {error}")))?;
     Ok(Some((name, data)))
 }
 
 struct StreamDisplay {
     output: CliOutput,
-    /// The output that is written as it is: the first text of which there was a piece.
+    /// The output that is written continuously: the first text that had a piece.
     text: Option<String>,
-    /// Outputs of which there were pieces.
+    /// Outputs that had pieces.
     names: BTreeSet<String>,
-    /// Whether something stands in the last line.
+    /// Whether the last line is not finished.
     is_line_open: bool,
 }
 
 impl StreamDisplay {
-    /// Shows a piece.
+    /// Prints a piece.
     fn show_piece(&mut self, piece: &Value) {
         if self.output.json {
             self.output.print_json_line(&json!({ "piece": piece }));
@@ -85,7 +86,7 @@ impl StreamDisplay {
         }
     }
 
-    /// Shows what no piece has shown.
+    /// Prints the outputs that had no pieces.
     fn show_remaining(&mut self, answer: Value) {
         if self.output.json {
             self.output.print_json_line(&json!({ "done": answer }));

@@ -1,4 +1,5 @@
-//! From what a user names to a component that the server has: a file, a plugin's directory, or a plugin of the project.
+//! Resolves a plugin on the command line (a file, a plugin's directory, or a plugin of the project) to a component that
+//! the server has.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -15,10 +16,10 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::project::ProjectContext;
 
-/// What makes `saggar` in a shell's command the program that runs it.
+/// A shell function that makes `saggar` in a build command run this program.
 const SAGGAR_SHELL_FUNCTION: &str = "saggar() { \"$SAGGAR_PROGRAM\" \"$@\"; }";
 
-/// The component to run: the file itself, or what the plugin's directory builds into.
+/// Returns the component to run: the file itself, or the result of building the plugin's directory.
 pub(super) fn find_or_build_component(path: &Path, output: CliOutput) -> Result<PathBuf, CliError> {
     if path.is_dir() {
         return build::build_component(path, output);
@@ -31,17 +32,17 @@ pub(super) fn find_or_build_component(path: &Path, output: CliOutput) -> Result<
     Ok(path.to_owned())
 }
 
-/// The component of a plugin of the project, built first where the file says how.
+/// Returns the component of a project plugin, built first if the project file has a build command.
 ///
 /// # Errors
-/// `build_failed` where it does not build; `no_plugin` where nothing is at the place that the file says.
+/// Returns `build_failed` if the build fails, and `no_plugin` if there is no file at the source path.
 pub(crate) fn build_plugin(
     project: &ProjectContext,
     name: &str,
     output: CliOutput,
     ending: Option<&DevShutdown>,
 ) -> Result<PathBuf, CliError> {
-    // The parser has checked that every name that is used is there.
+    // The parser has checked that every used name exists.
     let Some(plugin) = project.manifest.plugins.get(name) else {
         return Err(CliError::invalid(format!("{PROJECT_FILE} has no plugin {name:?}")));
     };
@@ -52,10 +53,10 @@ pub(crate) fn build_plugin(
     component_path(project, plugin)
 }
 
-/// Where the component of a plugin of the project is, which is not built.
+/// Returns the path of a project plugin's component without building it.
 ///
 /// # Errors
-/// `no_plugin`.
+/// Returns `no_plugin` if there is no file at the source path.
 pub(super) fn built_component(project: &ProjectContext, name: &str) -> Result<PathBuf, CliError> {
     match project.manifest.plugins.get(name) {
         Some(plugin) => component_path(project, plugin),
@@ -70,14 +71,14 @@ fn component_path(project: &ProjectContext, plugin: &PluginSection) -> Result<Pa
     }
     let message = format!("there is no component {}", path.display());
     let hint = match plugin.build {
-        Some(_) => "its build command made none at that place: mend `source` or `command`",
-        None => "build it, or say how with [plugin.NAME.build] command = \"saggar build\"",
+        Some(_) => "its build command did not create it: fix `source` or `command`",
+        None => "build it, or add a build command: [plugin.NAME.build] command = \"saggar build\"",
     };
     Err(CliError::new(exit::NOT_FOUND, "no_plugin", message).with_hint(hint))
 }
 
-/// Runs a build command of the project in its directory. What it prints goes to standard error: standard output is the
-/// command's own. `saggar` in it is this program. An `ending` may cut it off, with all that it started.
+/// Runs a build command of the project in its directory. Its output goes to standard error, because standard output
+/// belongs to this command. `saggar` in it is this program. `ending` can end it, with every process that it started.
 fn run_build_command(
     project: &ProjectContext,
     command: &str,
@@ -88,7 +89,7 @@ fn run_build_command(
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{SAGGAR_SHELL_FUNCTION}\n{command}")]);
     shell.current_dir(&project.root).stdin(Stdio::null());
-    // A function for the command itself, whatever the program's file is called; a path for scripts that it starts.
+    // A function for the command itself, whatever this program's file name is; a path for scripts that it starts.
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("saggar"));
     if let Some(path) = search_path_with(&program) {
         shell.env("PATH", path);
@@ -117,18 +118,18 @@ fn run_build_command(
     let said = String::from_utf8_lossy(&ended.stderr);
     Err(match quiet {
         true => failed(format!("{}\n{}", ended.status, said.trim())),
-        false => failed(ended.status.to_string()).with_hint("what is wrong stands above"),
+        false => failed(ended.status.to_string()).with_hint("see the error above"),
     })
 }
 
-/// The places where programs are looked for, after the one that this program is in.
+/// Returns the program search path, with this program's directory first.
 fn search_path_with(program: &Path) -> Option<OsString> {
     let directory = program.parent()?.to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::join_paths(std::iter::once(directory).chain(std::env::split_paths(&path))).ok()
 }
 
-/// Gives the server the component. Its digest.
+/// Uploads the component to the server and returns its digest.
 pub(crate) fn upload_plugin(client: &ApiClient, component: &Path) -> Result<String, CliError> {
     let wasm = std::fs::read(component)
         .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;

@@ -1,4 +1,4 @@
-//! `saggar run --estimate`: what the training would take, measured where it would run, before it is submitted.
+//! `saggar run --estimate`: measures the time of a training where it would run, before it is submitted.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use crate::interrupt;
 use crate::output::{CliOutput, print_to_stderr};
 use crate::units::format_duration;
 
-/// How long a job that is stopped may take until it has ended.
+/// Maximum time of a stopped job to end.
 const STOP_TIME_MAX: Duration = Duration::from_secs(30);
-/// How often the server is asked whether it has.
+/// How often the server is polled for that end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Has the server measure the training in a job of its own, which is removed again, and says what the whole would take.
-/// What passes the job's own time is warned of. Ctrl-C takes the measuring job away.
+/// Measures the training with a separate job on the server, which is removed again, and returns an estimate of the
+/// whole training. Warns if it exceeds the job's own time limit. Ctrl-C removes the measuring job.
 ///
 /// # Errors
-/// The measurement fails as the training would; its job stays, with its log.
+/// Fails if the measuring job fails as the training would; that job is kept with its log.
 pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: CliOutput) -> Result<Value, CliError> {
     let job = client.post("/api/v1/jobs", RequestBody::Json(&json!(measuring_spec(spec))))?;
     let name = job["name"].as_str().unwrap_or_default().to_owned();
@@ -29,10 +29,10 @@ pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: Cl
     interrupt::set_interrupt_action(move || stop_and_remove(&interrupted, &measuring));
     output.print_note(&format!("measuring what the training would take, as {name}"));
     let estimate = wait_for_estimate(client, output, &name);
-    // From here on nothing is there that would have to go.
+    // Nothing is left to remove from here on.
     interrupt::set_interrupt_action(|| ());
     let mut estimate = estimate?;
-    // It was asked for: programs find it in the answer, and people here, also where they want no notes.
+    // The estimate was requested, so it is printed even without notes; in JSON mode it is part of the document.
     if !output.json {
         print_to_stderr(&format!("  estimate {}", format_estimate(&estimate)));
     }
@@ -42,13 +42,13 @@ pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: Cl
     Ok(estimate)
 }
 
-/// What the job that measures has found, which is removed.
+/// Waits for the measuring job, removes it and returns its result.
 fn wait_for_estimate(client: &ApiClient, output: CliOutput, name: &str) -> Result<Value, CliError> {
     let job = jobs::wait_until_over(client, output, name)?;
     if job["state"] != "SUCCEEDED" {
         let code = super::exit_code(&job);
         let message = format!("nothing was started: {}", super::describe_end(&job, name, output));
-        return Err(CliError::new(code, "not_measured", message).with_hint(format!("`saggar logs {name}` tells more")));
+        return Err(CliError::new(code, "not_measured", message).with_hint(format!("see `saggar logs {name}`")));
     }
     let estimate = client.get(&format!("/api/v1/jobs/{name}/output/{ESTIMATE_FILE}"))?;
     if let Err(failure) = client.delete(&format!("/api/v1/jobs/{name}")) {
@@ -57,7 +57,7 @@ fn wait_for_estimate(client: &ApiClient, output: CliOutput, name: &str) -> Resul
     Ok(estimate)
 }
 
-/// Stops a job that nobody waits for any more, and removes it.
+/// Stops and removes a job that is no longer needed.
 fn stop_and_remove(client: &ApiClient, name: &str) {
     print_to_stderr(&format!("\nnothing is started; {name}, which measures, is stopped and removed"));
     let path = format!("/api/v1/jobs/{name}");
@@ -74,7 +74,7 @@ fn stop_and_remove(client: &ApiClient, name: &str) {
     }
 }
 
-/// The same training, measured. It is tried once, and what it is compared with and how long it may take is left out.
+/// Returns the specification of the measuring job: the same training without retries, experiment and time limit.
 fn measuring_spec(spec: &JobSpec) -> JobSpec {
     JobSpec {
         measure: true,
@@ -89,7 +89,7 @@ fn measuring_spec(spec: &JobSpec) -> JobSpec {
     }
 }
 
-/// `3m 40s for 1920 steps on vulkan:0 (8.7 steps/s)`.
+/// Formats an estimate: `3m 40s for 1920 steps on vulkan:0 (8.7 steps/s)`.
 fn format_estimate(estimate: &Value) -> String {
     let at_least = if estimate["lacks_epoch_end"] == true { "at least " } else { "" };
     let time = format_duration(estimate["seconds"].as_f64().unwrap_or(0.0));
@@ -98,13 +98,13 @@ fn format_estimate(estimate: &Value) -> String {
     format!("{at_least}{time} for {} steps on {device}{rate}", estimate["steps"])
 }
 
-/// What is said where the estimate passes the job's own time, extensions included.
+/// Returns a warning if the estimate exceeds the job's time limit, extensions included.
 fn runtime_warning(spec: &JobSpec, estimate: &Value) -> Option<String> {
     let seconds = estimate["seconds"].as_f64()?;
     let granted = spec.max_runtime_seconds? * (f64::from(spec.auto_extend) + 1.0);
     (seconds > granted).then(|| {
         let [time, granted] = [seconds, granted].map(format_duration);
-        format!("the training takes about {time}, more than the {granted} of --max-runtime: it would be saved and ended before it is done")
+        format!("the training takes about {time}, more than the {granted} of --max-runtime: it would be saved and stopped before its end")
     })
 }
 

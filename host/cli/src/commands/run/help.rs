@@ -1,4 +1,4 @@
-//! `saggar run PLUGIN --help`: the parameters of a plugin, as far as it declares any.
+//! `saggar run PLUGIN --help`: prints the parameters that a plugin declares.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::project::ProjectContext;
 
-/// How many digits of a digest name a plugin at least.
+/// Minimum digits of a digest that select a plugin.
 const DIGEST_DIGITS_MIN: usize = 6;
 
-/// The command line without its `--help`, where it asks for the help of a run of a plugin or a task: `error` is what the
-/// command line came to as it is.
+/// Returns the command line without `--help` if it requests the help of a plugin or a task. `error` is the parse result
+/// of the original command line.
 pub(crate) fn plugin_help_request(arguments: &[OsString], error: &clap::Error) -> Option<Cli> {
     if error.kind() != ErrorKind::DisplayHelp {
         return None;
@@ -34,12 +34,12 @@ pub(crate) fn plugin_help_request(arguments: &[OsString], error: &clap::Error) -
     run.shows_parameters.then_some(cli)
 }
 
-/// Whether the parameters of a run are only a wish for help: `saggar run PLUGIN -- --help`.
+/// Returns whether the plugin's parameters only request help: `saggar run PLUGIN -- --help`.
 pub(super) fn is_help_wanted(run: &RunArgs) -> bool {
     run.shows_parameters || matches!(run.parameters.as_slice(), [word] if word == "--help" || word == "-h")
 }
 
-/// Prints the parameters of the plugin; where that cannot be found, the options of all runs.
+/// Prints the plugin's parameters, or the options of all runs if the plugin is not found.
 pub(super) fn show_plugin_help(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match find_declarations(args, client) {
         Ok((plugin, declares)) if output.json => {
@@ -61,7 +61,7 @@ pub(super) fn show_plugin_help(args: &RunArgs, client: &ApiClient, output: CliOu
 fn print_parameters(plugin: &str, declares: &PluginDeclarations, output: CliOutput) {
     let name = declares.name.as_deref().unwrap_or(plugin);
     if declares.parameters.is_empty() {
-        output.print_line(&format!("{name} declares no parameters; what it takes, its own description says."));
+        output.print_line(&format!("{name} declares no parameters; see its own documentation."));
     } else {
         output.print_line(&format!("Parameters of {name}, after `--`: saggar run {plugin} -- NAME=VALUE ..."));
         output.print_line("");
@@ -84,12 +84,12 @@ fn parameter_row((name, declared): (&String, &ParameterDeclaration)) -> Vec<Stri
     vec![name.clone(), declared.to_string(), default, declared.help.clone()]
 }
 
-/// What the plugin is called on the command line, and what it declares. Nothing is built.
+/// Returns the plugin's name on the command line and its declarations. Builds nothing.
 fn find_declarations(args: &RunArgs, client: &ApiClient) -> Result<(String, PluginDeclarations), CliError> {
     let Some(path) = &args.plugin else {
         let project = ProjectContext::for_task(args.task.as_deref())?;
         let (Some(project), Some(task)) = (project, args.task.as_deref()) else {
-            return Err(CliError::invalid("neither a plugin nor a task is named"));
+            return Err(CliError::invalid("expected a plugin or a task"));
         };
         let (_, task) = project.task(task)?;
         let declares = declarations_at_path(&component::built_component(&project, &task.plugin)?)?;
@@ -111,7 +111,7 @@ fn declarations_at_path(path: &Path) -> Result<PluginDeclarations, CliError> {
     PluginDeclarations::from_component(&wasm).map_err(|error| CliError::invalid(format!("{}: {error}", path.display())))
 }
 
-/// Of a plugin that the server has, by its name or the first digits of its digest.
+/// Returns the declarations of a plugin on the server, found by its name or the first digits of its digest.
 fn declarations_on_server(named: &str, client: &ApiClient) -> Result<PluginDeclarations, CliError> {
     let answer = client.get("/api/v1/plugins")?;
     let plugins = answer["plugins"].as_array().into_iter().flatten();
@@ -132,7 +132,7 @@ fn declarations_on_server(named: &str, client: &ApiClient) -> Result<PluginDecla
     }
 }
 
-/// What a program is called with, as [`plugin_help_request`] takes it.
+/// Returns the program's arguments, for [`plugin_help_request`].
 pub(crate) fn command_line_arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     if arguments.is_empty() {

@@ -1,5 +1,5 @@
-//! Who says how a job runs: a flag, the environment, the task, the project, the user, in that order. The first that says
-//! something about a key wins; what nobody says is left to the specification's own defaults.
+//! Layers of run options: flags, environment, task, project and user configuration, in this order of precedence. For
+//! each key the first layer that sets it wins; keys without a value keep the specification's defaults.
 
 use saggar_jobs::JobSpec;
 use saggar_project::units::TimeOrSteps;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::args::RunFlags;
 use crate::project::{ProjectContext, non_empty_env_var};
 
-/// Who said something.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigSource {
     Flag,
@@ -22,7 +22,7 @@ pub(crate) enum ConfigSource {
 }
 
 impl ConfigSource {
-    /// What people call it.
+    /// Returns the name shown to users.
     pub(crate) fn name(&self) -> String {
         match self {
             ConfigSource::Flag => "flag".to_owned(),
@@ -36,17 +36,17 @@ impl ConfigSource {
     }
 }
 
-/// What everybody says, the first to be heard first.
+/// The options of every layer, highest precedence first.
 #[derive(Debug)]
 pub(crate) struct ConfigLayers(Vec<(ConfigSource, RunOptions)>);
 
 impl ConfigLayers {
-    /// What flags alone say.
+    /// Returns the layer of flags only.
     pub(crate) fn from_flags(flags: &RunFlags) -> ConfigLayers {
         ConfigLayers(vec![(ConfigSource::Flag, flags.run_options())])
     }
 
-    /// What everybody says about a run of `task`, or of no task.
+    /// Collects all layers for a run of `task`, or without a task.
     pub(crate) fn collect(
         flags: &RunFlags,
         project: Option<&ProjectContext>,
@@ -63,12 +63,12 @@ impl ConfigLayers {
         ConfigLayers(layers)
     }
 
-    /// What holds.
+    /// Returns the effective options.
     pub(crate) fn merge(&self) -> RunOptions {
         self.0.iter().fold(RunOptions::default(), |above, (_, options)| above.or_defaults(options.clone()))
     }
 
-    /// Every field of a specification that this is about, what holds for it, and who said so.
+    /// Returns every field of a specification that these options can set, with its value and source.
     pub(crate) fn values_with_sources(&self) -> Vec<(String, Value, ConfigSource)> {
         let mut merged = spec_fields(&self.merge());
         let mut rows = Vec::new();
@@ -85,7 +85,7 @@ impl ConfigLayers {
     }
 }
 
-/// The fields that [`spec_fields`] may write, in the order in which they are listed.
+/// The fields that [`spec_fields`] can return, in display order.
 const SPEC_KEYS: [&str; 22] = [
     "device",
     "gpu_slots",
@@ -111,7 +111,7 @@ const SPEC_KEYS: [&str; 22] = [
     "shards",
 ];
 
-/// What is said, as fields of a job's specification.
+/// Returns the options as fields of a job's specification.
 pub(crate) fn spec_fields(options: &RunOptions) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut say = |key: &str, value: Option<Value>| {

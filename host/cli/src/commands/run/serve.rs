@@ -1,4 +1,4 @@
-//! `saggar run --mode serve`: from a plugin to the address that answers.
+//! `saggar run --mode serve`: runs a job and prints the address of the model that it publishes.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::commands::serving_status::{ServingStatus, newest_published_versions, 
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 
-/// How long a version that was published may take until it serves.
+/// Maximum time until a published version serves.
 const SERVE_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Waits until the job is over and the server answers from what it published. Prints the address alone.
+/// Waits until the job is over and the server serves the model that it published. Prints only the address.
 pub(super) fn wait_and_print_url(
     args: &RunArgs,
     client: &ApiClient,
@@ -39,14 +39,14 @@ pub(super) fn wait_and_print_url(
     } else {
         output.print_line(&url);
     }
-    output.print_note("Opened, it tells what the model takes; posted to, it predicts.");
+    output.print_note("GET returns the model's inputs; POST predicts.");
     Ok(0)
 }
 
-/// Waits until the server answers from what the job published that is over. The model and its version.
+/// Waits until the server serves a version that the finished job published. Returns the model and its version.
 ///
 /// # Errors
-/// It published nothing, what it published was refused or is not to serve, or nothing serves after `patience`.
+/// Fails if the job published nothing, its versions were rejected or are not to serve, or none serves after `patience`.
 pub(crate) fn wait_until_served(
     client: &ApiClient,
     job: &Value,
@@ -56,11 +56,11 @@ pub(crate) fn wait_until_served(
     let published = newest_published_versions(job);
     if published.is_empty() {
         let message = format!("{job_name} published nothing, so nothing serves");
-        let hint = "a plugin publishes what is to be served with `job.publish`";
+        let hint = "the plugin must publish a model with `job.publish`";
         return Err(CliError::new(exit::UNEXPECTED, "not_served", message).with_hint(hint));
     }
     let mut failure = None;
-    // The one that was published last is what the job made; the others are looked at where that one does not serve.
+    // The version published last is the job's result; earlier ones are tried if it does not serve.
     for (model, version) in published.into_iter().rev() {
         let standing = wait_for_version(client, &model, version, patience)?;
         if standing == ServingStatus::Serving {
@@ -71,7 +71,7 @@ pub(crate) fn wait_until_served(
     Err(failure.unwrap_or_else(|| CliError::new(exit::UNEXPECTED, "not_served", "nothing serves")))
 }
 
-/// Why a version does not serve, and what helps.
+/// Returns the error for a version that does not serve, with a hint.
 fn not_served_error(model: &str, version: u64, standing: ServingStatus, patience: Duration) -> CliError {
     match standing {
         ServingStatus::Refused(reason) => {
@@ -79,7 +79,7 @@ fn not_served_error(model: &str, version: u64, standing: ServingStatus, patience
             CliError::new(exit::INVALID, "refused", message).with_hint(format!("see `saggar models show {model}`"))
         }
         ServingStatus::NotServing(reason) => {
-            let message = format!("{model}@{version} is stored and does not serve: {reason}");
+            let message = format!("{model}@{version} is stored but does not serve: {reason}");
             CliError::new(exit::CONFLICT, "not_served", message).with_hint(format!("see `saggar models show {model}`"))
         }
         ServingStatus::Serving | ServingStatus::Pending => {
@@ -89,8 +89,8 @@ fn not_served_error(model: &str, version: u64, standing: ServingStatus, patience
     }
 }
 
-/// Says how what a job published stands, once that is known: a command that followed the job to its end leaves nothing to
-/// wait for. What cannot be asked for is left out: the job has ended, whatever the server says here.
+/// Prints the serving status of the versions that a job published, once it is known. Errors of these requests are
+/// ignored, because the job has ended either way.
 pub(super) fn print_serving_status(client: &ApiClient, output: CliOutput, job: &Value) {
     for (model, version) in newest_published_versions(job) {
         match wait_for_version(client, &model, version, SERVE_TIME_MAX) {
@@ -114,7 +114,7 @@ mod tests {
         let refused = of(ServingStatus::Refused("BAD".to_owned()));
         assert_eq!(refused, (exit::INVALID, "m@3 is refused: BAD".to_owned()));
         let stored = of(ServingStatus::NotServing("version 2 stays".to_owned()));
-        assert_eq!(stored, (exit::CONFLICT, "m@3 is stored and does not serve: version 2 stays".to_owned()));
+        assert_eq!(stored, (exit::CONFLICT, "m@3 is stored but does not serve: version 2 stays".to_owned()));
         assert_eq!(of(ServingStatus::Pending), (exit::UNEXPECTED, "m@3 does not serve after 2 s".to_owned()));
     }
 }

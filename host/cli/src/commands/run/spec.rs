@@ -1,4 +1,5 @@
-//! From what was said to a job's specification: a task, a file and flags give the same one as everything spelled out.
+//! Builds a job's specification from a task, a file and flags. Equal values give equal specifications, whatever their
+//! source.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::args::RunArgs;
 use crate::exit::{self, CliError};
 use crate::project::{ProjectContext, non_empty_env_var};
 
-/// What the plugin is and where the run's values come from.
+/// The plugin, and the sources of the run's values.
 pub(super) struct RunInputs<'a> {
     pub(super) args: &'a RunArgs,
     pub(super) project: Option<&'a ProjectContext>,
@@ -20,10 +21,10 @@ pub(super) struct RunInputs<'a> {
 }
 
 impl RunInputs<'_> {
-    /// The specification of a job that runs the plugin of this digest, which comes from a file of this name.
+    /// Returns the specification of a job that runs the plugin with this digest, whose file is named `stem`.
     ///
     /// # Errors
-    /// A value is not as it must be.
+    /// Fails if a value is invalid.
     pub(super) fn build_spec(&self, digest: &str, stem: &str) -> Result<JobSpec, CliError> {
         let RunInputs { args, project, task, user } = self;
         let layers = ConfigLayers::collect(&args.options, *project, *task, user);
@@ -41,10 +42,10 @@ impl RunInputs<'_> {
         parse_and_validate(fields)
     }
 
-    /// The specification in `file`, with what flags say besides. A plugin that is given replaces the file's.
+    /// Reads the specification in `file`, with the flags applied. A given plugin replaces the file's.
     ///
     /// # Errors
-    /// The file is none, with the place; a value is not as it must be.
+    /// Fails with the position if the file is not a valid specification, or if a value is invalid.
     pub(super) fn spec_from_file(&self, file: &Path, digest: Option<&str>) -> Result<JobSpec, CliError> {
         let name = file.display();
         let text = std::fs::read_to_string(file)
@@ -67,7 +68,7 @@ impl RunInputs<'_> {
         parse_and_validate(fields)
     }
 
-    /// What only flags say of the parameters, the data and the beginning.
+    /// Applies what only flags can set: parameters, data and initial weights.
     fn apply_flags(&self, fields: &mut Map<String, Value>) -> Result<(), CliError> {
         let args = self.args;
         let parameters = fields.entry("parameters").or_insert_with(|| json!({}));
@@ -100,7 +101,7 @@ fn apply_task(fields: &mut Map<String, Value>, task: &TaskSection) {
     }
 }
 
-/// The mounts of `below`, but at places that flags name those of flags.
+/// Merges mounts. A flag's mount replaces one of `below` at the same path.
 fn merge_mounts(below: Value, said: &[TaskMount]) -> Value {
     let mut mounts: Vec<Value> = below.as_array().cloned().unwrap_or_default();
     mounts.retain(|below| said.iter().all(|mount| below["mount"] != mount.at));
@@ -110,7 +111,7 @@ fn merge_mounts(below: Value, said: &[TaskMount]) -> Value {
 
 fn parse_data_flag(text: &str) -> Result<TaskMount, CliError> {
     parse_mount(text)
-        .map_err(|error| CliError::invalid(format!("--data {error}")).with_hint("such as --data mnist/1:/data"))
+        .map_err(|error| CliError::invalid(format!("--data {error}")).with_hint("for example --data mnist/1:/data"))
 }
 
 fn mount_fields(mount: &TaskMount) -> Value {

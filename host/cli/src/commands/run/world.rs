@@ -1,4 +1,4 @@
-//! `saggar run --env WORLD`: the component must be of that world.
+//! `saggar run --env WORLD`: checks that the component implements that world.
 
 use std::path::Path;
 
@@ -6,28 +6,28 @@ use saggar_plugin::PluginWorld;
 
 use crate::exit::{self, CliError};
 
-/// The world that `--env` names.
+/// Returns the world that `--env` names.
 ///
 /// # Errors
-/// `invalid` where there is none of that name and version here, with those that there are.
+/// Returns `invalid`, listing the existing worlds, if no world has that name and version.
 pub(super) fn find_world(text: &str) -> Result<PluginWorld, CliError> {
     let worlds = saggar_plugin::plugin_worlds();
     let worlds = worlds.map_err(|error| CliError::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
     let known: Vec<String> = worlds.iter().map(|world| format!("{}@{}", world.name, world.version)).collect();
     worlds.into_iter().find(|world| world.matches_name(text)).ok_or_else(|| {
-        CliError::invalid(format!("--env {text}: there is no such world here; there are {}", known.join(", ")))
-            .with_hint("`saggar env ls` says what each is for")
+        CliError::invalid(format!("--env {text}: unknown world; this host has {}", known.join(", ")))
+            .with_hint("`saggar env ls` describes them")
     })
 }
 
-/// Checks that a component exports what one of the world does, in its version.
+/// Checks that a component has the exports of the world, in the same version.
 ///
 /// # Errors
-/// `invalid` with what it exports and what the world wants.
+/// Returns `invalid` with the component's exports and the world's.
 pub(super) fn check_exports(world: &PluginWorld, component: &Path) -> Result<(), CliError> {
     let wasm = std::fs::read(component)
         .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
-    // What is no component at all is refused by the server, with what is wrong with it.
+    // The server rejects a file that is not a component, with the reason.
     let Some(exports) = saggar_plugin::component_exports(&wasm) else { return Ok(()) };
     if world.export_names().all(|wanted| exports.contains(&wanted)) {
         return Ok(());

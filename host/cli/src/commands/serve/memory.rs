@@ -1,4 +1,4 @@
-//! How the machine's memory is shared out where the command line does not say.
+//! Default memory limits of requests and models.
 
 use saggar_device::{DeviceInfo, available_host_bytes};
 use saggar_serve::limits::{
@@ -7,22 +7,22 @@ use saggar_serve::limits::{
 
 use crate::args::ServeArgs;
 
-/// Memory that is left for the server itself and for datasets that are taken in, before the rest is shared out.
+/// Bytes reserved for the server itself and for dataset ingestion.
 const SERVER_MEMORY_RESERVED: u64 = 192 << 20;
-/// Which part of the rest models may take where they run in it.
+/// The divisor of the remaining memory that models can use if they run in host memory.
 const MODELS_MEMORY_PART: u64 = 2;
 
-/// What requests and models may take.
+/// The memory limits of requests and models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryLimits {
-    /// Bytes of all requests together.
+    /// Maximum bytes of all requests together.
     pub(super) requests_bytes: u64,
-    /// Bytes of all models together on their device; `u64::MAX` is no limit but the device's.
+    /// Maximum bytes of all models together on their device; `u64::MAX` means that only the device limits them.
     pub(super) models_bytes: u64,
 }
 
 impl MemoryLimits {
-    /// The limits that the command line sets, or else parts of what is left now.
+    /// Returns the limits of the command line, with defaults from the memory that is available now.
     pub(super) fn from_args(args: &ServeArgs, device: &DeviceInfo) -> MemoryLimits {
         let limits = MemoryLimits::default_for(available_host_bytes(), device.name == "cpu" || device.software);
         let limits = MemoryLimits {
@@ -33,8 +33,8 @@ impl MemoryLimits {
         limits
     }
 
-    /// Divides the available memory, less the server's reserve. Models on a device with separate memory are limited by that
-    /// memory instead.
+    /// Divides the available memory, less the server's reserve. Models on a device with separate memory are limited by
+    /// that memory instead.
     fn default_for(available_bytes: Option<u64>, models_in_host: bool) -> MemoryLimits {
         let available_bytes = available_bytes.map(|bytes| bytes.saturating_sub(SERVER_MEMORY_RESERVED));
         let requests = available_bytes.map_or(REQUEST_MEMORY_BYTES_DEFAULT, |bytes| bytes / REQUEST_MEMORY_DIVISOR);

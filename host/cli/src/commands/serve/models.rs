@@ -1,4 +1,4 @@
-//! `[model.NAME]` of the project file, as a server takes it.
+//! `[model.NAME]` of the project file, as a server's configuration.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -9,13 +9,13 @@ use saggar_serve::models::{
 };
 use serde_json::Value;
 
-/// Bytes of one file of inputs.
+/// Maximum bytes of a file of warm-up inputs.
 const WARMUP_BYTES_MAX: u64 = 16 << 20;
 
-/// How each model is served.
+/// Returns the configuration of each model.
 ///
 /// # Errors
-/// A sentence that names the key: a value that no server takes, or a file of inputs that cannot be read.
+/// Returns a sentence that names the key if a value is invalid or a file of inputs cannot be read.
 pub(super) fn model_settings(
     manifest: &ProjectManifest,
     directory: &Path,
@@ -29,10 +29,11 @@ pub(super) fn model_settings(
     manifest.models.iter().map(of).collect()
 }
 
-/// The directory that holds the versions of all models that name one: `models` where it is `models/lenet`.
+/// Returns the directory that holds the versions of all models with a `weights` directory: `models` for `models/lenet`.
 ///
 /// # Errors
-/// A directory that is not called like its model, or two that lie apart: a server watches one.
+/// Fails if a directory is not named after its model, or if two have different parents, because a server watches one
+/// directory.
 pub(super) fn models_directory(manifest: &ProjectManifest, directory: &Path) -> Result<Option<PathBuf>, String> {
     let mut found: Option<(&str, PathBuf)> = None;
     for (name, model) in &manifest.models {
@@ -46,7 +47,7 @@ pub(super) fn models_directory(manifest: &ProjectManifest, directory: &Path) -> 
         match &found {
             Some((first, other)) if *other != parent => {
                 return Err(format!(
-                    "[model.{name}]: weights lie in {}, those of {first} in {}: a server watches one directory of models",
+                    "[model.{name}]: weights are in {}, those of {first} in {}: a server watches only one directory of models",
                     parent.display(),
                     other.display()
                 ));
@@ -79,7 +80,7 @@ fn settings_of_model(model: &ModelSection, directory: &Path) -> Result<ModelConf
             capacity: queue.capacity.map_or(defaults.queue.capacity, |capacity| capacity as usize),
             timeout: queue.timeout.map_or(defaults.queue.timeout, ConfigDuration),
         },
-        // An instance that is always wanted is one that is not put to sleep.
+        // A model with a minimum instance is never put to sleep.
         keep_alive: if pinned { Kept::Forever } else { kept },
         pin: pinned || model.pin.unwrap_or(defaults.pin),
         instances_max: model.instances_max.map_or(defaults.instances_max, |most| InstanceLimit(most as usize)),
@@ -93,18 +94,18 @@ fn settings_of_model(model: &ModelSection, directory: &Path) -> Result<ModelConf
     })
 }
 
-/// Inputs that stand in the file, or in a file beside it.
+/// Returns inputs given in the project file, or read from a file beside it.
 fn warmup_inputs(sample: &Value, directory: &Path) -> Result<Value, String> {
     let Some(file) = sample.as_str() else { return Ok(sample.clone()) };
     let path = directory.join(file);
     let wrong = |reason: &dyn std::fmt::Display| format!("warmup: {}: {reason}", path.display());
     let length = std::fs::metadata(&path).map_err(|error| wrong(&error))?.len();
     if length > WARMUP_BYTES_MAX {
-        return Err(wrong(&format!("it has {length} bytes, and at most {WARMUP_BYTES_MAX} are taken")));
+        return Err(wrong(&format!("it has {length} bytes; the maximum is {WARMUP_BYTES_MAX}")));
     }
     let text = saggar_store::regular_file::read(&path, WARMUP_BYTES_MAX).map_err(|error| wrong(&error))?;
     serde_json::from_slice(&text)
-        .map_err(|error| wrong(&format!("expected inputs as JSON, as /predict takes them: {error}")))
+        .map_err(|error| wrong(&format!("expected inputs as JSON, in the form of /predict: {error}")))
 }
 
 #[cfg(test)]

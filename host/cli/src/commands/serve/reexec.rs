@@ -1,21 +1,20 @@
-//! A server that begins anew: the same process, command and addresses, and nothing else that it had. Jobs go on from their
-//! checkpoints, as after a crash.
+//! Restarts the server by replacing its process: the same program, arguments and addresses, without any other state.
+//! Jobs resume from their checkpoints, as after a crash.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Set in a server that began anew: it has told its addresses before.
+/// Set in a restarted server, which has printed its addresses before.
 const VARIABLE: &str = "SAGGAR_BEGUN_ANEW";
 
-/// Whether this server is one that began anew.
+/// Returns whether this server was restarted.
 pub(super) fn is_restarted() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Replaces this process by a new one of itself that listens at `urls`, as this one does. Comes back only with the reason why
-/// it cannot.
+/// Replaces this process by a new one that listens at `urls`. Returns only on failure, with the reason.
 pub(super) fn reexec(urls: &[String]) -> io::Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -25,7 +24,7 @@ pub(super) fn reexec(urls: &[String]) -> io::Error {
     Command::new(program).args(arguments).env(VARIABLE, "1").exec()
 }
 
-/// The arguments with these addresses in the place of their own: a port that the system chose must stay the same.
+/// Replaces the addresses in the arguments, because a port that the system chose must stay the same.
 fn with_addresses(arguments: impl Iterator<Item = OsString>, urls: &[String]) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut arguments = arguments.peekable();

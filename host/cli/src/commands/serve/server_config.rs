@@ -1,5 +1,5 @@
-//! What a server takes from the project file: the pools, queues and limits of jobs, how models are served and where their
-//! versions lie, and how much may be stored. What the command line says comes first.
+//! The server's configuration from the project file: pools, queues and limits of jobs, how models are served, the
+//! directory of their versions, and the storage quota. The command line takes precedence.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ use crate::args::ServeArgs;
 use crate::exit::{self, CliError};
 use crate::project::ProjectContext;
 
-/// What a server is told besides its command line.
+/// The configuration of a server besides its command line.
 #[derive(Debug)]
 pub(super) struct ServerConfig {
-    /// Where jobs wait and run.
+    /// The queues and pools of jobs.
     pub(super) scheduler_config: SchedulerConfig,
-    /// How models are served that have no `model.json`, by name.
+    /// The configuration, by name, of models without a `model.json`.
     pub(super) settings: BTreeMap<String, ModelConfig>,
-    /// The directory of models.
+    /// The directory of model versions.
     pub(super) models_dir: Option<PathBuf>,
-    /// Bytes that may be stored.
+    /// Maximum bytes of everything that is stored.
     pub(super) storage_quota: Option<u64>,
 }
 
 impl ServerConfig {
-    /// Reads the file that the command names, or the one of the directory it is given in, if there is one.
+    /// Reads the given project file, or the one in the current directory, if there is one.
     ///
     /// # Errors
-    /// The file cannot be read, or says something that cannot be; with the place.
+    /// Fails with the position if the file cannot be read or has an invalid value.
     pub(super) fn read(args: &ServeArgs) -> Result<ServerConfig, CliError> {
         let simple = SchedulerConfig::single_queue(u32::try_from(args.jobs).unwrap_or(u32::MAX));
         let said = ServerConfig {
@@ -47,7 +47,7 @@ impl ServerConfig {
         said.with_manifest(&ProjectContext::read(path)?.manifest, path)
     }
 
-    /// With what a project file says, where the command line says nothing.
+    /// Applies a project file, where the command line sets no value.
     fn with_manifest(self, manifest: &ProjectManifest, path: &Path) -> Result<ServerConfig, CliError> {
         let bad = |reason: String| CliError::new(exit::INVALID, "bad_config", format!("{}: {reason}", path.display()));
         let directory = path.parent().unwrap_or(Path::new(""));
@@ -56,7 +56,7 @@ impl ServerConfig {
         let settings = models::model_settings(manifest, directory).map_err(bad)?;
         let beside = models::models_directory(manifest, directory).map_err(bad)?;
         let (queues, pools, models) = (layout.queues.len(), layout.pools.len(), settings.len());
-        tracing::info!(file = %path.display(), queues, pools, models, "jobs run and models are served as the file says");
+        tracing::info!(file = %path.display(), queues, pools, models, "using the project file for jobs and models");
         Ok(ServerConfig {
             scheduler_config: layout,
             settings,

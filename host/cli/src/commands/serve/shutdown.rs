@@ -1,6 +1,6 @@
-//! Shutdown of `saggar serve`. The first Ctrl-C or SIGTERM starts a graceful shutdown: requests finish and jobs save their
-//! state. A second signal, or the end of the grace period, terminates the process at once. A dedicated thread enforces this
-//! even if every runtime thread is blocked.
+//! Shutdown of `saggar serve`. The first Ctrl-C or SIGTERM starts a graceful shutdown: requests finish and jobs save
+//! their state. A second signal, or the end of the grace period, terminates the process at once. A dedicated thread
+//! enforces this even if every runtime thread is blocked.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use tokio::time::timeout;
 use crate::exit;
 use crate::signals::ShutdownSignals;
 
-/// How long an orderly end may take: requests finish and jobs save their state at the same time, each within
+/// Maximum time of a graceful shutdown: requests finish and jobs save their state at the same time, each within
 /// [`DRAIN_TIME_MAX`].
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(35);
-/// How long what blocks a thread may take once requests and jobs are done; then it is left behind.
+/// Maximum time to wait for blocked threads after requests and jobs are done.
 pub(super) const THREADS_TIME_MAX: Duration = Duration::from_secs(1);
-/// How long the system's own end of a process may take, with threads of drivers in it.
+/// Maximum time of the system's own process exit, with driver threads in the process.
 const EXIT_TIME_MAX: Duration = Duration::from_secs(2);
 
 const _: () = assert!(SHUTDOWN_TIME_MAX.as_secs() > DRAIN_TIME_MAX.as_secs() + THREADS_TIME_MAX.as_secs());
 const _: () = assert!(SHUTDOWN_TIME_MAX.as_secs() > saggar_jobs::limits::STOP_GRACE.as_secs());
 
-/// What an orderly end waits for, to be said where it does not come to its end.
+/// What a graceful shutdown is waiting for, to be logged if it does not finish.
 #[derive(Clone, Debug)]
 pub(super) struct ShutdownProgress(Arc<Mutex<&'static str>>);
 
@@ -42,8 +42,8 @@ impl ShutdownProgress {
     }
 }
 
-/// Sets `shutdown` when a signal comes or, if `input_ends`, when standard input ends. Ends the process if it still runs after
-/// the next signal or [`SHUTDOWN_TIME_MAX`].
+/// Sets `shutdown` when a signal comes or, if `input_ends`, when standard input ends. Ends the process if it still runs
+/// after the next signal or [`SHUTDOWN_TIME_MAX`].
 pub(super) fn spawn_shutdown_watch(
     shutdown: watch::Sender<bool>,
     input_ends: bool,
@@ -56,7 +56,7 @@ pub(super) fn spawn_shutdown_watch(
     };
     // Without the thread, signals end the process at once.
     if let Err(error) = std::thread::Builder::new().name("shutdown".to_owned()).spawn(watch) {
-        tracing::warn!(%error, "no thread waits for signals: one ends the server without an order");
+        tracing::warn!(%error, "signals cannot be watched: a signal ends the server without a graceful shutdown");
     }
 }
 
@@ -68,13 +68,13 @@ async fn run_shutdown(
 ) {
     let mut signals = match ShutdownSignals::install() {
         Ok(signals) => signals,
-        Err(error) => return tracing::warn!(%error, "signals end the server without an order"),
+        Err(error) => return tracing::warn!(%error, "a signal ends the server without a graceful shutdown"),
     };
     let mut told = shutdown.subscribe();
     tokio::select! {
         _ = signals.recv() => {}
         () = wait_for_stdin_end(), if input_ends => {}
-        // An error means that nobody can tell any more.
+        // An error means that the sender is gone.
         _ = told.wait_for(|&stop| stop) => {}
     }
     tracing::info!("shutting down: requests finish, jobs save their state; a second signal ends the server at once");
@@ -86,14 +86,17 @@ async fn run_shutdown(
         }
         Err(_) => {
             let seconds = SHUTDOWN_TIME_MAX.as_secs();
-            tracing::error!(waits = waits.waiting_for(), "not shut down within {seconds} s: the server ends at once");
+            tracing::error!(
+                waits = waits.waiting_for(),
+                "the shutdown did not finish within {seconds} s: the server ends at once"
+            );
             exit::UNEXPECTED
         }
     };
-    // On threads that may block: whatever holds up the server may hold these up too.
+    // On a separate thread, because whatever blocks the server may block this too.
     let look = std::thread::Builder::new().name("running".to_owned()).spawn(move || {
         for running in models.running_models() {
-            tracing::warn!(running, "cut off");
+            tracing::warn!(running, "work cut off by the end of the server");
         }
     });
     let _ = std::thread::Builder::new().name("exit".to_owned()).spawn(|| {
@@ -106,8 +109,8 @@ async fn run_shutdown(
     std::process::exit(code);
 }
 
-/// Waits for end of file on standard input. A dedicated thread reads it, because a blocked runtime thread would prevent the
-/// runtime's shutdown.
+/// Waits for end of file on standard input. A dedicated thread reads it, because a blocked runtime thread would prevent
+/// the runtime's shutdown.
 async fn wait_for_stdin_end() {
     let (ended, end) = oneshot::channel();
     let read = move || {

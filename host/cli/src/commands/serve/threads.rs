@@ -1,17 +1,17 @@
-//! Whether the system lets a server have its threads, looked at before it begins. A thread that cannot be started later is
-//! the end of whatever needed it: a server that has few is half a server.
+//! Checks, before a server starts, that the system lets it have its threads. A thread that cannot be started later
+//! breaks whatever needed it.
 
 use std::io;
 use std::sync::mpsc;
 use std::thread;
 
-/// Threads that a server without requests and jobs has, and some for these.
+/// The threads of a server without requests and jobs, plus some for these.
 const THREADS_MIN: usize = 24;
 
-/// Starts so many threads at once, and ends them.
+/// Starts [`THREADS_MIN`] threads at once, and ends them.
 ///
 /// # Errors
-/// How many could be started, and what the system said of the next one.
+/// Returns how many threads could be started, and the system's error for the next one.
 pub(super) fn check_thread_limit() -> Result<(), (usize, io::Error)> {
     let mut waiting = Vec::with_capacity(THREADS_MIN);
     let mut refused = None;
@@ -28,7 +28,7 @@ pub(super) fn check_thread_limit() -> Result<(), (usize, io::Error)> {
     }
     for (end, thread) in waiting {
         drop(end);
-        // It cannot panic.
+        // The thread cannot panic.
         let _ = thread.join();
     }
     refused.map_or(Ok(()), Err)

@@ -1,5 +1,6 @@
-//! Scratch values placed in the order of time: each takes the tightest free range when it begins, and gives it back when it
-//! ends. That is fast for any number of values, and wastes some memory between values of different sizes.
+//! Interval sweep: places scratch values in time order. Each takes the tightest free range at the start of its lifetime
+//! and frees it at the end. This is fast for any number of values, and wastes some memory between values of different
+//! sizes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -10,18 +11,18 @@ use super::super::BufferLifetime;
 use crate::program::{Slab, ValueLocation};
 use crate::target::{CompileTarget, StorageClass};
 
-/// Free ranges of slabs of one class.
+/// Free ranges of the slabs of one class.
 #[derive(Default)]
 struct FreeRanges {
-    /// Size, slab and offset of each.
+    /// Size, slab and offset of each free range.
     by_size: BTreeSet<(usize, usize, usize)>,
-    /// Size by slab and offset.
+    /// Size of each free range, by slab and offset.
     by_place: BTreeMap<(usize, usize), usize>,
-    /// The slab that grows.
+    /// The slab that can grow.
     last: Option<usize>,
 }
 
-/// A range that is taken.
+/// An allocated range.
 #[derive(Clone, Copy)]
 struct SlabRange {
     slab: usize,
@@ -29,13 +30,13 @@ struct SlabRange {
     bytes: usize,
 }
 
-/// What is taken: its last kernel, the position of its class, and its slab, offset and bytes.
+/// An allocated range: its last kernel, the position of its class, and its slab, offset and bytes.
 type OccupiedRange = (usize, usize, usize, usize, usize);
 
-/// Places `lifetimes` in slabs that are added to `slabs`.
+/// Places `lifetimes` in slabs, which are added to `slabs`.
 ///
 /// # Errors
-/// `InterruptedError`.
+/// Returns `InterruptedError` if interrupted.
 pub(super) fn place_in_time_order(
     lifetimes: &[&BufferLifetime],
     target: &CompileTarget,
@@ -60,7 +61,7 @@ pub(super) fn place_in_time_order(
             free.len() - 1
         });
         let SlabRange { slab, offset, bytes } = free[class].1.allocate_range(lifetime, target, slabs);
-        // What is larger than a binding has a slab for itself.
+        // A value larger than one binding gets a separate slab, which is never reused.
         if bytes <= target.binding_bytes_max {
             taken.push(Reverse((lifetime.to, class, slab, offset, bytes)));
         }
@@ -71,7 +72,7 @@ pub(super) fn place_in_time_order(
 }
 
 impl FreeRanges {
-    /// The tightest free range for the lifetime, or one that a slab grows by.
+    /// Allocates the tightest free range for the lifetime, or grows a slab if none fits.
     fn allocate_range(
         &mut self,
         lifetime: &BufferLifetime,
@@ -106,7 +107,7 @@ impl FreeRanges {
         SlabRange { slab, offset: 0, bytes }
     }
 
-    /// Makes a range free, together with those beside it.
+    /// Frees a range and joins it with adjacent free ranges.
     fn free_range(&mut self, range: SlabRange) {
         let SlabRange { slab, mut offset, mut bytes } = range;
         if let Some((&(at, before), &size)) = self.by_place.range(..(slab, offset)).next_back()

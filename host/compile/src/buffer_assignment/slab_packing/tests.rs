@@ -3,7 +3,7 @@ use saggar_tensor::testgen::CaseRng;
 use super::*;
 use crate::target::StorageClass;
 
-/// Random lifetimes of up to `length` kernels.
+/// Returns random lifetimes of up to `length` kernels.
 fn random_lifetimes(count: usize, length: usize) -> Vec<BufferLifetime> {
     let random = &mut CaseRng::new(count as u64);
     let lifetime = |at: usize| {
@@ -58,7 +58,7 @@ fn values_with_overlapping_lifetimes_share_no_memory() {
         let all: Vec<&BufferLifetime> = lifetimes.iter().collect();
         place_in_time_order(&all, &target, &mut slabs, &mut places, &InterruptCheck::never()).unwrap();
         let swept = check(&lifetimes, &places, &slabs, &target);
-        // Small bindings make many slabs, between which nothing is joined.
+        // Small bindings make many slabs, and free ranges of different slabs cannot be joined.
         let bound = if binding_bytes_max > packed { 2 * packed } else { usize::MAX };
         assert!(swept <= bound, "{swept} bytes in the order of time, {packed} in that of size");
     }

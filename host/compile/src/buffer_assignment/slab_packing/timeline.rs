@@ -1,22 +1,22 @@
-//! What lies in one slab, found by when it lies there.
+//! The placed lifetimes of one slab, indexed by time.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// A lifetime with its place.
+/// A lifetime with its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlacedLifetime {
     pub(super) offset: usize,
     pub(super) bytes: usize,
-    /// The first and the last kernel that need it.
+    /// First kernel that needs it; `to` is the last.
     pub(super) from: usize,
     pub(super) to: usize,
 }
 
-/// A segment tree over kernels, and the first kernels of all that is placed.
+/// A segment tree over kernels, and the first kernels of all placed lifetimes.
 pub(super) struct SlabTimeline {
-    /// Leaves of the tree: a power of two.
+    /// Number of leaves of the tree: a power of two.
     leaves: usize,
-    /// For each node of the tree, what lives during all of its span and not during all of its parent's. The root is 1.
+    /// For each tree node, the lifetimes that cover its whole span but not its parent's whole span. The root is 1.
     spans: HashMap<usize, Vec<PlacedLifetime>>,
     starts: BTreeMap<usize, Vec<PlacedLifetime>>,
 }
@@ -42,7 +42,7 @@ impl SlabTimeline {
         }
     }
 
-    /// What lives at some time from kernel `from` to kernel `to`, each once, in no order.
+    /// Returns the lifetimes that overlap kernels `from` to `to`, each once, in no particular order.
     pub(super) fn overlapping(&self, from: usize, to: usize) -> Vec<PlacedLifetime> {
         let mut found = Vec::new();
         let mut node = self.leaves + from;

@@ -1,4 +1,4 @@
-//! Chains, with their matrix as a whole.
+//! Reference implementation of fused matmuls; materializes the whole matrix.
 
 use saggar_tensor::interp::{InterpPrecision, InterpTensor, evaluate_op};
 use saggar_tensor::op::{BinaryOp, MovementOp, Op, ReduceKind, ReduceOp, UnaryOp};
@@ -9,19 +9,19 @@ use super::{
 };
 use crate::program::{FusedConsumer, KernelBody, SoftmaxStatistics, ValueId};
 
-/// Every value that the chain writes, with its elements.
+/// Computes every value that the fused matmul writes.
 pub(super) fn fused_matmul_results(memory: &ReferenceMemory<'_>, body: &KernelBody) -> Vec<(ValueId, InterpTensor)> {
     let KernelBody::Chain { dims, products, link, softmax, end, results, epilogue } = body else {
-        panic!("{body:?} is no chain");
+        panic!("{body:?} is not a fused matmul");
     };
-    let [.., rows, columns] = dims[..] else { panic!("a chain's matrix has rows and columns: {dims:?}") };
+    let [.., rows, columns] = dims[..] else { panic!("a fused matmul's matrix has rows and columns: {dims:?}") };
     let batch = dims[..dims.len() - 2].iter().product();
     let pieces = products.iter().map(|product| {
         let a = load_matrices(memory, product.a, [batch, rows, product.depth]);
         flatten(&multiply(memory, [batch, rows, columns, product.depth], &a, product.b))
     });
     let pieces: Vec<InterpTensor> = pieces.collect();
-    let element = evaluate_registers(memory, link, dims, &pieces).pop().expect("a link has an instruction");
+    let element = evaluate_registers(memory, link, dims, &pieces).pop().expect("a score expression has an instruction");
     let mut matrix = reshape(&element, &[batch, rows, columns]);
     let mut written = Vec::new();
     if let Some(SoftmaxStatistics { largest, sum }) = softmax {
@@ -54,7 +54,7 @@ fn transpose_matrices(product: &InterpTensor, dims: [usize; 3]) -> InterpTensor 
     evaluate_op(&op, &[product], &descriptor(DType::F32, &dims), InterpPrecision::Stored)
 }
 
-/// The softmax over the last axis, and the largest element and the sum of exponentials of each row.
+/// Returns the softmax over the last axis, and the largest element and the sum of exponentials of each row.
 fn row_softmax(scores: &InterpTensor) -> (InterpTensor, [InterpTensor; 2]) {
     let whole = scores.descriptor();
     let spread = |row: &InterpTensor| {

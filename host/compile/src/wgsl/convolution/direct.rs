@@ -6,26 +6,27 @@ use super::four_dims;
 use crate::program::ValueId;
 use crate::wgsl::writer::ShaderWriter;
 
-/// A convolution or its adjoint in the input: each result sums, over taps and over the channels of its group, source
-/// elements times weights. An invocation computes a block of channels at several places of a row.
+/// A convolution or its adjoint with respect to the input. Each result sums, over the taps and the channels of its
+/// group, source elements times weights. An invocation computes a block of channels at several positions of a row.
 struct ConvolutionSum<'a> {
     source: ValueId,
     filter: ValueId,
-    /// `[n, channels, h, w]` of the source and of the result.
+    /// `[n, channels, h, w]` of the source; `to` has that of the result.
     from: [usize; 4],
     to: [usize; 4],
     groups: usize,
     /// Height and width of the filter.
     window: [usize; 2],
-    /// Elements of the filter from one channel of the result, and of the source, to the next.
+    /// Elements of the filter between neighbouring channels of the result, and between those of the source.
     weight_strides: [usize; 2],
-    /// Whether taps may miss the source.
+    /// Whether taps can be outside the source, per axis.
     misses: [bool; 2],
-    /// Names `at_{name}` from the result's place and the tap along an axis; the condition that it is in the source.
+    /// Names `at_{name}` from the result's position and the tap along an axis, and returns the condition that it is
+    /// inside the source.
     place: &'a dyn Fn(&mut ShaderWriter<'_>, usize, &str, &str, &str) -> String,
 }
 
-/// Channels and places of one invocation: few loads for each product, and enough invocations.
+/// Returns the channels and positions of one invocation: few loads per product, but enough invocations.
 fn block_sizes(w: &ShaderWriter<'_>, sum: &ConvolutionSum<'_>) -> [usize; 2] {
     let [images, channels, height, width] = sum.to;
     let channels = channels / sum.groups;
@@ -38,7 +39,7 @@ fn block_sizes(w: &ShaderWriter<'_>, sum: &ConvolutionSum<'_>) -> [usize; 2] {
     [most, most / 2].map(best).into_iter().find(|&tile| invocations(tile) >= least).unwrap_or_else(|| best(2))
 }
 
-/// Writes the kernel of `write_sum`; `store` writes element `linear` of the result, whose coordinates it is given.
+/// Writes the kernel of `sum`. `store` writes element `linear` of the result at the given coordinates.
 fn write_sum(w: &mut ShaderWriter<'_>, sum: &ConvolutionSum<'_>, store: impl Fn(&mut ShaderWriter<'_>, [&str; 6])) {
     let [block, places] = block_sizes(w, sum);
     let (to, from) = (sum.to, sum.from);
@@ -99,12 +100,12 @@ fn write_sum(w: &mut ShaderWriter<'_>, sum: &ConvolutionSum<'_>, store: impl Fn(
     (0..3).for_each(|_| w.close());
 }
 
-/// The convolution; `finish` is written already.
+/// Writes the convolution; the function `finish` must exist.
 pub(super) fn conv2d(w: &mut ShaderWriter<'_>, conv: &Conv2d, input: ValueId, filter: ValueId, result: [usize; 4]) {
     let (from, f) = (four_dims(w.dims(input)), w.dims(filter));
     let place = |w: &mut ShaderWriter<'_>, axis: usize, out: &str, tap: &str, name: &str| {
         let (stride, dilation, padding) = (conv.strides[axis], conv.dilations[axis], conv.padding[2 * axis]);
-        // Places before the beginning wrap to large numbers.
+        // Positions before the start wrap to large numbers.
         w.line(format!("let at_{name} = {out} * {stride}u + {tap} * {dilation}u - {padding}u;"));
         format!("at_{name} < {}u", from[2 + axis])
     };
@@ -125,7 +126,7 @@ pub(super) fn conv2d(w: &mut ShaderWriter<'_>, conv: &Conv2d, input: ValueId, fi
     })
 }
 
-/// Adjoint in the input.
+/// Writes the adjoint with respect to the input.
 pub(super) fn input_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, gradient: ValueId, filter: ValueId, output: ValueId) {
     let (to, from, f) = (four_dims(w.dims(output)), four_dims(w.dims(gradient)), w.dims(filter));
     let place = |w: &mut ShaderWriter<'_>, axis: usize, x: &str, tap: &str, name: &str| {
@@ -149,9 +150,9 @@ pub(super) fn input_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, gradient: Valu
     write_sum(w, &description, |w, [_, _, _, _, linear, value]| w.store(output, linear, value))
 }
 
-/// Adjoint in the filter. The lanes of a workgroup
-/// share the sums over images and places: for a block of output channels and, where shaders run on a processor, for
-/// several taps of a row too, which saves loads and costs parallelism.
+/// Writes the adjoint with respect to the filter. The lanes of a workgroup share the sums over images and positions,
+/// for a block of output channels. If shaders run on a CPU, also for several taps of a row, which saves loads but costs
+/// parallelism.
 pub(super) fn filter_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, input: ValueId, gradient: ValueId, output: ValueId) {
     let (x, f, dy) = (four_dims(w.dims(input)), four_dims(w.dims(output)), four_dims(w.dims(gradient)));
     let (most, lanes) = if w.tuning.workgroup_memory { ([4, 1], 256) } else { ([8, 8], 64) };
@@ -189,7 +190,7 @@ pub(super) fn filter_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, input: ValueI
     w.close();
 }
 
-/// Adds, for each place of the lane, the products of the block's gradients with the taps' inputs.
+/// Adds, for each position of the lane, the products of the block's gradients with the taps' inputs.
 fn accumulate_products(
     w: &mut ShaderWriter<'_>,
     conv: &Conv2d,

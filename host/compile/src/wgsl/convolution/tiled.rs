@@ -1,11 +1,12 @@
-//! Convolutions and their adjoints as products whose factors are read through the window, so that no image is ever unrolled in
-//! memory. Groups are the products of a batch. Each function writes nothing and says so where its sizes fill no tile.
+//! Convolutions and their adjoints as tiled products (implicit GEMM): the factors are read through the window, so no
+//! image is unrolled in memory. Groups are the batch of products. Each function writes nothing and returns false if its
+//! sizes fill no tile.
 //!
 //! | | rows | columns | depth |
 //! |---|---|---|---|
-//! | convolution | channels out | places of the results | channels in and taps |
-//! | adjoint in the input | channels in | places of the input | channels out and taps |
-//! | adjoint in the filter | channels out | channels in and taps | places of the results |
+//! | convolution | output channels | result positions | input channels and taps |
+//! | adjoint, input | input channels | input positions | output channels and taps |
+//! | adjoint, filter | output channels | input channels and taps | result positions |
 
 use saggar_tensor::op::Conv2d;
 
@@ -16,7 +17,7 @@ use crate::wgsl::expression::finish_function;
 use crate::wgsl::tile::{self, ContiguousAxis, TileOperand, TileOutput};
 use crate::wgsl::writer::ShaderWriter;
 
-/// Sizes of a convolution and of its parts, of one group where channels are meant.
+/// Sizes of a convolution; channel counts are per group unless stated otherwise.
 struct TiledConvGeometry<'a> {
     conv: &'a Conv2d,
     /// `[n, c, h, w]`, all groups.
@@ -39,12 +40,12 @@ impl<'a> TiledConvGeometry<'a> {
         self.window[0] * self.window[1]
     }
 
-    /// Whether every result is at the place of the one input element that it is made of.
+    /// Returns whether every result depends on one input element at the same position.
     fn is_pointwise(&self) -> bool {
         self.taps() == 1 && self.conv.strides == [1, 1] && self.conv.padding == [0; 4]
     }
 
-    /// Results' places, and the input's.
+    /// Returns the number of result positions and of input positions.
     fn places(&self) -> [usize; 2] {
         [self.result, self.input].map(|[n, _, h, w]| n * h * w)
     }
@@ -110,11 +111,11 @@ pub(super) fn filter_grad(
     true
 }
 
-/// The image under the window: an element for each place of the results and each channel and tap.
+/// The im2col view of the image: one element for each result position and each channel and tap.
 struct Im2colOperand<'a> {
     geometry: &'a TiledConvGeometry<'a>,
     input: ValueId,
-    /// Where the places of the results are.
+    /// Axis of the result positions.
     places: ContiguousAxis,
     in_quads: bool,
 }
@@ -131,8 +132,8 @@ impl Im2colOperand<'_> {
         Im2colOperand { geometry, input, places, in_quads }
     }
 
-    /// Names where the window of a result's place begins: its image and group, its row and its column, which wrap to large
-    /// numbers where that is before the image.
+    /// Names the origin of a result position's window: its image and group, row and column. Origins before the image
+    /// wrap to large numbers.
     fn place(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let ([n, _, oh, ow], [_, c, height, width]) = (self.geometry.result, self.geometry.input);
         let names = w.coordinates(&[n, oh, ow], at, &format!("{name}_r"), &[]);
@@ -144,7 +145,7 @@ impl Im2colOperand<'_> {
         }
     }
 
-    /// Names a channel's plane, and how far a tap is from the window's beginning.
+    /// Names a channel's plane, and a tap's offset from the window's origin.
     fn tap(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let [_, _, height, width] = self.geometry.input;
         let [kh, kw] = self.geometry.window;
@@ -195,8 +196,7 @@ impl TileOperand for Im2colOperand<'_> {
     }
 }
 
-/// The gradient of the results, spread through the window: an element for each place of the input and each channel of the
-/// results and tap.
+/// The results' gradient seen through the window: one element for each input position and each result channel and tap.
 struct InputGradOperand<'a> {
     geometry: &'a TiledConvGeometry<'a>,
     gradient: ValueId,
@@ -237,7 +237,7 @@ impl TileOperand for InputGradOperand<'_> {
         let mut places = [String::new(), String::new()];
         for (axis, (letter, size)) in [("y", oh), ("x", ow)].into_iter().enumerate() {
             let stride = self.geometry.conv.strides[axis];
-            // Before the first result it wraps to a large number.
+            // Positions before the first result wrap to a large number.
             let far = format!("({side}{letter} - {depth}{letter})");
             places[axis] = if stride == 1 { far.clone() } else { format!("{far} / {stride}u") };
             if stride > 1 {
@@ -250,7 +250,7 @@ impl TileOperand for InputGradOperand<'_> {
     }
 }
 
-/// The filter with its channels exchanged: rows are channels in, the depth channels out and taps.
+/// The filter with its channels exchanged: rows are input channels, the depth is output channels and taps.
 struct TransposedFilterOperand<'a> {
     geometry: &'a TiledConvGeometry<'a>,
     filter: ValueId,
@@ -281,7 +281,7 @@ impl TileOperand for TransposedFilterOperand<'_> {
     }
 }
 
-/// The gradient of the results: rows are channels, the depth places.
+/// The gradient of the results: rows are channels, the depth is positions.
 struct GradientPlaneOperand<'a> {
     geometry: &'a TiledConvGeometry<'a>,
     gradient: ValueId,
@@ -325,7 +325,7 @@ impl TileOperand for GradientPlaneOperand<'_> {
     }
 }
 
-/// Results of a convolution: the end of each is `finish`.
+/// Results of a convolution; the function `finish` is the epilogue.
 struct Conv2dOutput<'a> {
     geometry: &'a TiledConvGeometry<'a>,
     epilogue: &'a Epilogue,

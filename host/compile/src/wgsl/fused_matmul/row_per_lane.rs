@@ -1,4 +1,4 @@
-//! Chains without memory that lanes share: each row is one lane's.
+//! Fused matmuls without workgroup memory: one lane per row.
 
 use saggar_tensor::DType;
 
@@ -72,7 +72,7 @@ pub(super) fn fused_matmul_by_rows(w: &mut ShaderWriter<'_>, chain: &FusedMatMul
     }
 }
 
-/// The factor's element at a row and a column of its matrix.
+/// Returns the factor's element at a row and a column of its matrix.
 fn operand_element(
     w: &mut ShaderWriter<'_>,
     factor: &ProductOperand,

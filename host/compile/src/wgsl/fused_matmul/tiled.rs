@@ -1,5 +1,5 @@
-//! Chains by workgroups: each has some rows of the matrix and goes through its columns, whose factors it stages in the memory
-//! that its lanes share. Every lane has a block of the piece at hand, and of the sums.
+//! Fused matmuls by workgroups. Each workgroup takes some rows of the matrix and processes the columns tile by tile,
+//! with the factors staged in workgroup memory. Every lane has a block of the current tile and a block of the sums.
 
 use saggar_tensor::DType;
 use saggar_tensor::op::ReduceKind;
@@ -14,14 +14,14 @@ use crate::wgsl::tile::staging::StagedOperand;
 use crate::wgsl::tile::{TileOperand as _, depth_loop};
 use crate::wgsl::writer::ShaderWriter;
 
-/// Rows of a workgroup, and columns of a piece.
+/// Rows of a workgroup, and columns of a tile.
 const SIDE: usize = FUSED_MATMUL_TILE_ROWS;
-/// How far along the depth the staged parts of the factors reach.
+/// Depth of the staged parts of the factors.
 const DEPTH: usize = 16;
-/// Lanes down and across a piece, each with four rows and four columns of it.
+/// Lanes down and across a tile, each with four rows and four columns.
 const ACROSS: usize = SIDE / 4;
 const LANES: usize = ACROSS * ACROSS;
-/// Vectors from one column of a piece to the next, in the memory that lanes share: neighbours' do not meet in one bank.
+/// Vectors from one column of a tile to the next in workgroup memory; one more than needed, to avoid bank conflicts.
 const PITCH: usize = ACROSS + 1;
 
 pub(super) fn fused_matmul_by_tiles(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>) {
@@ -78,7 +78,7 @@ pub(super) fn fused_matmul_by_tiles(w: &mut ShaderWriter<'_>, chain: &FusedMatMu
     }
 }
 
-/// Declares the memory that lanes share: parts of two factors, the piece, and a vector for each lane.
+/// Declares the workgroup memory: parts of two factors, the tile, and a vector for each lane.
 fn declare_shared_memory(w: &mut ShaderWriter<'_>, quads: usize) {
     let wide = ACROSS * quads.max(1) + 1;
     w.global(format!("var<workgroup> tile_a: array<vec4<f32>, {}>;", DEPTH * PITCH));
@@ -91,7 +91,7 @@ fn declare_shared_memory(w: &mut ShaderWriter<'_>, quads: usize) {
     }
 }
 
-/// Names what a lane keeps from piece to piece.
+/// Declares the variables that a lane keeps from tile to tile.
 fn declare_lane_variables(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>, quads: usize) {
     if let FusedConsumer::Fold(kind) = chain.consumer {
         w.line(format!("var folded = vec4<f32>({});", fold_identity(w.wide_integers(), kind, DType::F32)));
@@ -104,7 +104,7 @@ fn declare_lane_variables(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>, qua
     }
 }
 
-/// The products' elements of a lane's block, in `product{number}_{row}_0`.
+/// Computes the products' elements of a lane's block, in `product{number}_{row}_0`.
 fn product_tiles(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>) {
     let (rows, columns) = (chain.rows(), chain.columns());
     for (number, product) in chain.products.iter().enumerate() {
@@ -127,7 +127,7 @@ fn product_tiles(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>) {
     }
 }
 
-/// The matrix's elements of a lane's block, in `at{row}_{column}`; what changes nothing past its sides.
+/// Computes the matrix elements of a lane's block, in `at{row}_{column}`; neutral elements outside the matrix.
 fn score_tile(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>, batch: &[String]) {
     let (rows, columns) = (chain.rows(), chain.columns());
     let nothing = match chain.consumer {
@@ -158,12 +158,13 @@ fn score_tile(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>, batch: &[String
     }
 }
 
-/// Lanes of the subgroups by which lanes across a piece read each other's registers; none where they share memory for that.
+/// Returns the subgroup size if lanes across a tile read each other's registers, or `None` if they use workgroup
+/// memory.
 fn subgroup_size(w: &ShaderWriter<'_>) -> Option<usize> {
     w.tuning.subgroup.filter(|&size| size >= ACROSS && LANES.is_multiple_of(size))
 }
 
-/// Makes weights of scores: exponentials less the largest so far, to which the sums are scaled.
+/// Computes weights from scores: exponentials of the difference to the largest so far, to which the sums are rescaled.
 fn online_softmax(w: &mut ShaderWriter<'_>, quads: usize) {
     let largest = |row: usize| format!("max(max(at{row}_0, at{row}_1), max(at{row}_2, at{row}_3))");
     reduce_across_lanes(w, "wide", &row_vector(largest), &|a, b| format!("max({a}, {b})"));
@@ -185,7 +186,7 @@ fn row_vector(of_row: impl Fn(usize) -> String) -> String {
     format!("vec4<f32>({}, {}, {}, {})", of_row(0), of_row(1), of_row(2), of_row(3))
 }
 
-/// What all lanes across have of each row, combined in a fixed order, in `name` of each of them.
+/// Combines the values of all lanes across each row in a fixed order, and leaves the result in `name` of each lane.
 fn reduce_across_lanes(w: &mut ShaderWriter<'_>, name: &str, own: &str, combined: &dyn Fn(&str, &str) -> String) {
     w.line(format!("var {name} = {own};"));
     if subgroup_size(w).is_some() {
@@ -200,11 +201,11 @@ fn reduce_across_lanes(w: &mut ShaderWriter<'_>, name: &str, own: &str, combined
     w.open_for(format!("for (var i = 1u; i < {ACROSS}u; i += 1u)"), ACROSS);
     w.line(format!("{name} = {};", combined(name, &format!("of_lanes[i * {ACROSS}u + down]"))));
     w.close();
-    // Before anything else is put there.
+    // Wait before the memory is overwritten.
     w.line("workgroupBarrier();");
 }
 
-/// Multiplies the piece, and adds to the sums.
+/// Multiplies the tile by the factor and adds the products to the sums.
 fn accumulate_tile(w: &mut ShaderWriter<'_>, factor: &ProductOperand, [k, n]: [usize; 2], quads: usize) {
     for column in 0..4 {
         let rows: Vec<String> = (0..4).map(|row| format!("at{row}_{column}")).collect();
@@ -224,7 +225,7 @@ fn accumulate_tile(w: &mut ShaderWriter<'_>, factor: &ProductOperand, [k, n]: [u
     w.close();
 }
 
-/// Combines the lanes' folds of each row, and hands the row's to its end.
+/// Combines the lanes' partial reductions of each row, and writes the row's epilogue.
 fn finish_rows(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>, kind: ReduceKind, batch: &[String]) {
     let wide = w.wide_integers();
     let combined = |a: &str, b: &str| {
@@ -243,7 +244,7 @@ fn finish_rows(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>, kind: ReduceKi
     w.close();
 }
 
-/// Hands each sum of a lane to its end.
+/// Writes the epilogue of each sum of a lane.
 fn finish_sums(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>, n: usize, quads: usize, batch: &[String]) {
     for row in 0..4 {
         w.open("");
@@ -269,7 +270,8 @@ fn finish_sums(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>, n: usize, quad
     }
 }
 
-/// The condition under which a row is one of the matrix's, where not all are.
+/// Returns `if (...)` with the condition that a row is inside the matrix, or an empty string if every row of the tiles
+/// is.
 fn row_guard(name: &str, rows: usize) -> String {
     if rows.is_multiple_of(SIDE) { String::new() } else { format!("if ({name} < {rows}u)") }
 }

@@ -1,4 +1,4 @@
-//! Products by small matrices: which products are made of them, and that naga takes what is written, as WGSL and as SPIR-V.
+//! Products by cooperative matrices: which products use them, and that naga accepts the shaders, as WGSL and as SPIR-V.
 
 use super::*;
 use crate::wgsl::{COOPERATIVE_MATRIX_SHARED_BYTES, CooperativeMatrix};
@@ -20,7 +20,7 @@ fn f16_matmul([batch, m, n, k]: [usize; 4], transposes: [bool; 2], dtypes: [DTyp
 
 #[test]
 fn f16_matmuls_use_cooperative_matrices_where_available() {
-    // Whole tiles, remainders on every side, a deep one, operands turned and not, sums that stay wide.
+    // Whole tiles, remainders on every side, a deep product, operands transposed or not, sums that stay wide.
     for sizes in [[1, 256, 256, 64], [3, 130, 70, 33], [1, 64, 64, 4096]] {
         for turned in [[false, false], [true, false], [false, true], [true, true]] {
             for dtypes in [HALVES, [DType::F16, DType::F16, DType::F32]] {
@@ -48,7 +48,7 @@ fn f16_matmuls_use_cooperative_matrices_where_available() {
     let (program, body) = f16_matmul([1, 256, 256, 64], [false, false], HALVES);
     assert!(
         !validated_shader(&program, body, words).source.contains("coop"),
-        "halves that lie in words are none in shaders"
+        "halves stored in words are not halves in shaders"
     );
 }
 

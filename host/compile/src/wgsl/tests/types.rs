@@ -82,7 +82,7 @@ fn every_scalar_operation_shader_is_valid() {
     }
 }
 
-/// Every scalar operation on these types, `uint8` the last, in one shader.
+/// Checks every scalar operation on these types, `uint8` the last, in one shader.
 fn check_scalar_operations(dtypes: &[DType], tuning: ShaderTuning) {
     let mut instructions = vec![load(0, identity(&[8])), load(1, identity(&[8]))];
     let (a, b) = (Register(0), Register(1));
@@ -152,7 +152,7 @@ fn check_scalar_operations(dtypes: &[DType], tuning: ShaderTuning) {
     assert_eq!(shown, bindings);
 }
 
-/// Sums of half-precision numbers are rounded once, and every operation after them.
+/// Sums of half-precision numbers are rounded once, and every later operation is rounded.
 #[test]
 fn f16_results_are_rounded_after_every_operation() {
     let body = KernelBody::Fold {

@@ -1,6 +1,6 @@
-//! Products of a tile by small matrices, each of which a subgroup adds up in one operation: factors of 16-bit floats, sums
-//! in 32 bits. What the registers of one lane hold of a matrix is for the driver to know, so factors are staged as halves and
-//! sums go to storage by way of the memory that lanes share.
+//! Tile products by cooperative matrices: a subgroup multiplies and accumulates small matrices in one operation, with
+//! factors of 16-bit floats and sums of 32 bits. The driver decides which lane holds which element, so factors are
+//! staged as halves, and sums are stored through workgroup memory.
 //!
 //! Source: VK_KHR_cooperative_matrix; in WGSL, naga's extension `wgpu_cooperative_matrix`.
 
@@ -8,21 +8,21 @@ use super::staging::StagedOperand;
 use super::{CooperativeMatrix, TileMethod, TileOutput, WorkgroupTile};
 use crate::wgsl::writer::ShaderWriter;
 
-/// How a tile's small matrices are shared by the subgroups of a workgroup.
+/// How a tile's small matrices are distributed over the subgroups of a workgroup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SubgroupGrid {
     matrix: CooperativeMatrix,
-    /// Subgroups down and across.
+    /// Number of subgroups down and across.
     subgroups: [usize; 2],
-    /// Small matrices that each has, down and across.
+    /// Small matrices per subgroup, down and across.
     matrices_per_subgroup: [usize; 2],
 }
 
-/// Small matrices along the depth of what is staged.
+/// Small matrices along the depth of the staged parts.
 const DEEP: usize = 2;
 
-/// The tiles that there are, the larger one first. Efficiency is what those publish who compare such operations with
-/// multiply-adds of lanes on the same adapter: five to ten times as many.
+/// Returns the available tiles, the larger one first. The efficiency follows published comparisons of such operations
+/// with multiply-adds of lanes on the same adapter: five to ten times as many.
 pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> [WorkgroupTile; 2] {
     [([2, 4], [4, 2], 500), ([2, 2], [2, 2], 300)].map(|(groups, each, efficiency)| {
         let sides = [0, 1].map(|side| groups[side] * each[side] * of.side);
@@ -40,17 +40,17 @@ pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> [WorkgroupTile;
 }
 
 impl SubgroupGrid {
-    /// Lanes of all subgroups.
+    /// Returns the lanes of all subgroups.
     pub(super) fn lanes(&self) -> usize {
         self.subgroups[0] * self.subgroups[1] * self.matrix.subgroup
     }
 
-    /// Elements of a small matrix.
+    /// Returns the elements of a small matrix.
     fn elements(&self) -> usize {
         self.matrix.side * self.matrix.side
     }
 
-    /// The type of a small matrix: of `f16` with the role `A` or `B`, or of `f32` with the role `C`.
+    /// Returns the type of a small matrix: of `f16` with the role `A` or `B`, or of `f32` with the role `C`.
     fn matrix_type(&self, scalar: &str, role: &str) -> String {
         let side = self.matrix.side;
         format!("coop_mat{side}x{side}<{scalar}, {role}>")
@@ -61,7 +61,7 @@ impl SubgroupGrid {
         (0..down).flat_map(move |row| (0..across).map(move |column| [row, column]))
     }
 
-    /// Declares the memory by way of which sums go to storage: a small matrix for each subgroup.
+    /// Declares the workgroup memory through which sums are stored: one small matrix per subgroup.
     pub(super) fn declare_shared_memory(&self, w: &mut ShaderWriter<'_>) {
         w.enable("f16");
         w.enable("wgpu_cooperative_matrix");
@@ -70,7 +70,7 @@ impl SubgroupGrid {
         w.global(format!("var<workgroup> sums: array<f32, {elements}>;"));
     }
 
-    /// Names where a subgroup's part of the tile begins, and its sums.
+    /// Names the origin of a subgroup's part of the tile, and its sums.
     pub(super) fn declare_sums(&self, w: &mut ShaderWriter<'_>) {
         let [rows, columns] = self.matrices_per_subgroup.map(|each| each * self.matrix.side);
         let groups = self.subgroups[1];
@@ -89,7 +89,7 @@ impl SubgroupGrid {
     ) {
         let side = self.matrix.side;
         w.open_for(format!("for (var i = 0u; i < {depth}u; i += {side}u)"), depth / side);
-        // What is staged has one depth after the other: the first factor's columns, the second one's rows.
+        // Staged parts are ordered by depth: columns of the first factor, rows of the second.
         let factors = [("x", "coopLoad", "A", "down", first), ("y", "coopLoadT", "B", "across", second)];
         for ((name, load, role, place, staged), each) in factors.into_iter().zip(self.matrices_per_subgroup) {
             let (kind, pitch) = (self.matrix_type("f16", role), staged.pitch());
@@ -104,7 +104,7 @@ impl SubgroupGrid {
         w.close();
     }
 
-    /// Hands each sum to `results`, one small matrix of each subgroup after the other.
+    /// Passes each sum to `results`, one small matrix of each subgroup at a time.
     pub(super) fn store_sums(
         &self,
         w: &mut ShaderWriter<'_>,

@@ -1,9 +1,9 @@
-//! Products of a tile by lanes: each has a block of sums in registers.
+//! Tile products by lanes: each lane has a block of sums in registers.
 
 use super::{TileOutput, WorkgroupTile};
 use crate::wgsl::writer::ShaderWriter;
 
-/// Names a lane's place in the tile and its sums, each of `lane` rows and columns.
+/// Names a lane's position in the tile and its sums, of `lane` rows and columns.
 pub(super) fn declare_sums(w: &mut ShaderWriter<'_>, tile: &WorkgroupTile, lane: [usize; 2]) {
     let across = tile.sides[1] / lane[1];
     w.line(format!("let down = lane / {across}u;\nlet across = lane % {across}u;"));
@@ -12,19 +12,19 @@ pub(super) fn declare_sums(w: &mut ShaderWriter<'_>, tile: &WorkgroupTile, lane:
     }
 }
 
-/// A factor's part in the memory that lanes share: vectors along its side, one depth after the other.
+/// A factor's part in workgroup memory: vectors along its side, ordered by depth.
 pub(in crate::wgsl) struct SharedTile<'a> {
     /// The array's name.
     pub(in crate::wgsl) array: &'a str,
-    /// The depth that depth `i` of the products is there.
+    /// Expression of the depth in this array for depth `i` of the products.
     pub(in crate::wgsl) depth: &'a str,
     /// Vectors from one depth to the next.
     pub(in crate::wgsl) pitch: usize,
-    /// Vectors that a lane has, and how far they are from each other: as far as its neighbours' take, so that lanes read
+    /// Number of vectors of a lane. They are interleaved with those of its neighbours, so that neighbouring lanes read
     /// neighbouring vectors.
     pub(in crate::wgsl) quads: usize,
     pub(in crate::wgsl) apart: usize,
-    /// Which of the neighbours the lane is.
+    /// Name of the lane's number among its neighbours.
     pub(in crate::wgsl) place: &'a str,
 }
 
@@ -50,7 +50,7 @@ pub(in crate::wgsl) fn multiply_accumulate(
     w.close();
 }
 
-/// Hands each sum of a lane to `results`.
+/// Passes each sum of a lane to `results`.
 pub(super) fn store_sums(
     w: &mut ShaderWriter<'_>,
     tile: &WorkgroupTile,

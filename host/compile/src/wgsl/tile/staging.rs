@@ -1,49 +1,49 @@
-//! One factor's part of a tile on its way from storage into the memory that a workgroup's lanes share.
+//! Staging: loads one factor's part of a tile from storage through registers into workgroup memory.
 
 use super::lane_tile::SharedTile;
 use super::{ContiguousAxis, TileOperand};
 use crate::wgsl::writer::ShaderWriter;
 
-/// Halves that keep the rows of a factor of small matrices apart: they begin where a vector of eight does, and neighbours' do
-/// not meet in one bank.
+/// Padding, in halves, between rows of a factor of cooperative matrices. It keeps rows aligned to a vector of eight and
+/// avoids bank conflicts.
 const HALVES_APART: usize = 8;
 
-/// One factor's part of a tile on its way through the registers of a workgroup's lanes.
+/// One factor's part of a tile during staging.
 pub(in crate::wgsl) struct StagedOperand<'a> {
     pub(in crate::wgsl) factor: &'a dyn TileOperand,
-    /// `a` or `b`, with which its names begin.
+    /// Prefix of its names: `a` or `b`.
     pub(in crate::wgsl) name: &'static str,
-    /// Where the tile begins along the side.
+    /// Origin of the tile along the side.
     pub(in crate::wgsl) origin: &'static str,
-    /// Length of the tile's side, and of the whole product's.
+    /// Length of the tile's side; `size` is the length of the product's side.
     pub(in crate::wgsl) side: usize,
     pub(in crate::wgsl) size: usize,
     pub(in crate::wgsl) depth: usize,
     pub(in crate::wgsl) lanes: usize,
     pub(in crate::wgsl) in_quads: bool,
-    /// Whether it is staged as halves one by one, for small matrices, and not as vectors of words.
+    /// Whether it is staged as single halves, for cooperative matrices, instead of vectors of words.
     pub(in crate::wgsl) halves: bool,
 }
 
 impl StagedOperand<'_> {
-    /// Declares the memory that it is staged in.
+    /// Declares the workgroup memory for the factor.
     pub(in crate::wgsl) fn declare_shared_memory(&self, w: &mut ShaderWriter<'_>) {
         let kind = if self.halves { "f16" } else { "vec4<f32>" };
         w.global(format!("var<workgroup> tile_{}: array<{kind}, {}>;", self.name, self.depth * self.pitch()));
     }
 
-    /// Elements that a lane reads at once.
+    /// Returns the number of elements that a lane reads at once.
     fn width(&self) -> usize {
         if self.in_quads { 4 } else { 1 }
     }
 
-    /// How often a lane reads for one tile.
+    /// Returns the number of reads of a lane for one tile.
     fn parts(&self) -> usize {
         self.side * self.depth / (self.lanes * self.width())
     }
 
-    /// Vectors from one depth of the tile to the next: one more than there are where lanes that write together would
-    /// otherwise meet in one bank. Halves, where it is staged as such.
+    /// Returns the distance from one depth of the tile to the next, in vectors (in halves if staged as halves). It is
+    /// one more than needed if lanes that write together would otherwise have bank conflicts.
     pub(in crate::wgsl) fn pitch(&self) -> usize {
         if self.halves {
             return self.side + HALVES_APART;
@@ -54,12 +54,12 @@ impl StagedOperand<'_> {
         }
     }
 
-    /// Where it is staged as vectors: in `array`, `quads` of them for the lane at `place`.
+    /// Returns the view of the vectors staged in `array`, `quads` of them for the lane at `place`.
     pub(in crate::wgsl) fn shared_tile<'a>(&self, array: &'a str, quads: usize, place: &'a str) -> SharedTile<'a> {
         SharedTile { array, depth: "i", pitch: self.pitch(), quads, apart: self.side / 4 / quads, place }
     }
 
-    /// The part whose place along the side is that of `part`, and the one whose place along the depth is.
+    /// Returns the part with the same side position as `part`, and the part with the same depth position.
     fn place_parts(&self, part: usize) -> [usize; 2] {
         match self.factor.contiguous_axis() {
             ContiguousAxis::Side => [0, part],
@@ -67,7 +67,8 @@ impl StagedOperand<'_> {
         }
     }
 
-    /// Names the lane's places in the tile, `{name}_wide{part}` and `{name}_deep{part}`, and what the former give.
+    /// Names the lane's positions in the tile, `{name}_wide{part}` and `{name}_deep{part}`, and the values that depend
+    /// on the former.
     pub(in crate::wgsl) fn name_lane_places(&self, w: &mut ShaderWriter<'_>) {
         let (name, width) = (self.name, self.width());
         let length = match self.factor.contiguous_axis() {
@@ -94,7 +95,7 @@ impl StagedOperand<'_> {
         }
     }
 
-    /// Reads what the lane stages of the tile that begins at depth `start`.
+    /// Loads the lane's elements of the tile that begins at depth `start` into registers.
     pub(in crate::wgsl) fn load_to_registers(&self, w: &mut ShaderWriter<'_>, start: &str, k: usize) {
         let name = self.name;
         w.open("");
@@ -130,7 +131,7 @@ impl StagedOperand<'_> {
         w.close();
     }
 
-    /// Puts what was fetched into the tile.
+    /// Stores the loaded registers to workgroup memory.
     pub(in crate::wgsl) fn store_to_shared(&self, w: &mut ShaderWriter<'_>) {
         let (name, pitch) = (self.name, self.pitch());
         for part in 0..self.parts() {
@@ -155,7 +156,7 @@ impl StagedOperand<'_> {
         }
     }
 
-    /// Puts a part into the tile as halves.
+    /// Stores a part to workgroup memory as halves.
     fn store_halves_to_shared(&self, w: &mut ShaderWriter<'_>, part: usize, wide: &str, deep: &str) {
         let (name, pitch) = (self.name, self.pitch());
         if !self.in_quads {

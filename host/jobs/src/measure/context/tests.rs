@@ -4,8 +4,8 @@ use super::*;
 use crate::measure::start_step;
 use crate::spec::JobSpec;
 
-/// Reports steps from 1 on until the measurement has what it wants, or the training is over. Returns the steps at which the
-/// device was waited for, and what was measured.
+/// Reports steps from 1 on until the measurement is complete or the training is over. Returns the steps at which the
+/// device was waited for, and the measurement.
 fn run_measurement(spec: JobSpec, until: MeasureUntil, of: u64) -> (Vec<u64>, TrainingMeasurement) {
     let times = Arc::new(AtomicUsize::new(0));
     let measured =

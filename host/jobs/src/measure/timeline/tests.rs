@@ -4,18 +4,18 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A training by a clock of its own: what its first step, each other step and the end of each epoch take.
+/// A training with simulated time: the durations of its first step, each other step and each epoch end.
 #[derive(Debug)]
 struct SimulatedTraining {
     first: Duration,
     step: Duration,
     epoch_end: Duration,
-    /// What the first epoch's end takes more than the others'.
+    /// The extra time of the first epoch's end.
     first_end: Duration,
     steps_per_epoch: u64,
     /// Steps between two reports.
     report: u64,
-    /// Batches that are drawn for a validation at the end of each epoch; none has reports at its end, too.
+    /// Batches drawn for a validation at the end of each epoch; with 0, a report follows each epoch end too.
     validation: u64,
 }
 
@@ -47,8 +47,8 @@ fn within(estimate: Duration, real: Duration, share: f64) -> bool {
 
 #[test]
 fn an_estimate_from_a_short_prefix_is_within_ten_percent() {
-    // A slow first step; steps that are long or short, reported one by one or by tens; epochs that end often, seldom, never.
-    // The last ones report every so many steps alone, and validate with batches of their own.
+    // A slow first step; long or short steps, reported one by one or by tens; epochs that end often, rarely or never.
+    // The last ones report only every several steps, and draw separate batches for validation.
     for (first, step, epoch_end, steps_per_epoch, report, validation) in [
         (5_000, 8, 0, 1_000_000, 10, 0),
         (300, 40, 900, 14, 10, 0),

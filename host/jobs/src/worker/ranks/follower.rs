@@ -1,5 +1,5 @@
-//! Any rank but the first: the job as its plugin sees it, answered as rank 0 answers it. What it reports, saves or
-//! publishes goes nowhere.
+//! Any rank except rank 0: a job context that answers as rank 0 does. Its reports, checkpoints and publications are
+//! discarded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{RANKS_DIFFER, ranks_differ_error, state_transfer, worker_lost_error}
 use crate::protocol::{AttemptConfig, EXIT_FAILED, EXIT_TRY_AGAIN, WorkerEvent};
 use crate::worker::job_context::WorkerJobContext;
 
-/// The job of several ranks, as one of them sees it.
+/// The job context of a rank other than 0.
 pub(crate) struct FollowerContext {
     job: WorkerJobContext,
     link: Arc<RankLink>,
@@ -42,7 +42,7 @@ impl FollowerContext {
         })
     }
 
-    /// Whether rank 0 says so. Where it says nothing, there is nothing to go on with.
+    /// Receives a flag from rank 0. Exits the process if rank 0 is gone or out of step.
     fn receive_flag(&self, kind: RankMessageKind) -> bool {
         match self.receive_payload(self.next_turn(), kind) {
             Ok(said) => said == [1],
@@ -57,7 +57,7 @@ impl FollowerContext {
         }
     }
 
-    /// What rank 0 was answered.
+    /// Receives the result that rank 0 got.
     fn receive_result<T: DeserializeOwned>(&self, kind: RankMessageKind) -> Result<T, PluginError> {
         let said = self.receive_payload(self.next_turn(), kind)?;
         let said: Result<T, String> =
@@ -103,7 +103,7 @@ impl JobContext for FollowerContext {
         if means.len() == mean.mean_bytes() {
             Ok(means)
         } else {
-            Err(ranks_differ_error("the first has other gradients".to_owned()))
+            Err(ranks_differ_error("the first has gradients of other shapes".to_owned()))
         }
     }
 
@@ -129,7 +129,7 @@ impl JobContext for FollowerContext {
         let Some((step, positions, plugin_digest, device, build)) = with else {
             return Ok(InitialState::Weights(variables));
         };
-        // Series are rank 0's to know, and processes in step take the compiler's ways.
+        // Only rank 0 keeps series, and synchronized processes use the compiler's default tuning.
         let (metrics, ways) = (BTreeMap::new(), BTreeMap::new());
         Ok(InitialState::Checkpoint(Checkpoint {
             step,
@@ -176,7 +176,7 @@ impl JobContext for FollowerContext {
     }
 }
 
-/// Digest of what a training goes on from: the same in every rank.
+/// Returns the digest of the state that a training continues from, which must be the same in every rank.
 pub(super) fn state_digest(checkpoint: &Checkpoint) -> Vec<u8> {
     let mut hasher = Sha256Hasher::new();
     hasher.update_u64(checkpoint.step);

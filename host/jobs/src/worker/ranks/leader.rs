@@ -1,4 +1,4 @@
-//! Rank 0: the job as its plugin sees it, with what it answers told to the other ranks.
+//! Rank 0: a job context that sends its answers to the other ranks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,21 +15,21 @@ use crate::protocol::WorkerEvent;
 use crate::worker::channel::EventChannel;
 use crate::worker::job_context::WorkerJobContext;
 
-/// The job of several ranks.
+/// The job context of rank 0 in a job of several ranks.
 pub(crate) struct LeaderContext {
     job: WorkerJobContext,
     group: Arc<RankGroup>,
     channel: EventChannel,
     shards: BatchShards,
     turn: AtomicU64,
-    /// What went wrong where nothing could be answered.
+    /// The error of a broadcast in a function that could not return it.
     broadcast_error: Mutex<Option<PluginError>>,
-    /// Seconds of sums that are not reported yet.
+    /// Seconds of all-reduce operations that are not reported yet.
     all_reduce_seconds: Vec<f64>,
 }
 
 impl LeaderContext {
-    /// `shards` are those of all batches.
+    /// Returns the context; `shards` is the number of shards of each batch.
     pub(crate) fn new(
         job: WorkerJobContext,
         group: Arc<RankGroup>,
@@ -45,7 +45,7 @@ impl LeaderContext {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Tells all ranks something, where nothing can be answered if it fails: the next turn that can fails then.
+    /// Sends a flag to all ranks. On failure, the next function that can return an error returns it.
     fn broadcast_flag(&self, kind: RankMessageKind, payload: &[u8]) {
         if let Err(error) = self.group.broadcast(self.next_turn(), kind, &[payload]) {
             self.broadcast_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -56,7 +56,7 @@ impl LeaderContext {
         self.broadcast_error.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 
-    /// Tells all ranks how something went, and answers it.
+    /// Sends a result to all ranks, and returns it.
     fn broadcast_result<T>(
         &mut self,
         kind: RankMessageKind,
@@ -107,7 +107,7 @@ impl JobContext for LeaderContext {
         let began = Instant::now();
         let (turn, bytes) = (self.next_turn(), mean.part_bytes());
         own.iter().for_each(|part| mean.add(part));
-        // In the order of the ranks, so in the order of the shards.
+        // In rank order, so in shard order.
         for peer in &self.group.peers {
             for _ in self.shards.own.clone() {
                 let part = self.group.receive_from(peer, turn, RankMessageKind::Part)?;

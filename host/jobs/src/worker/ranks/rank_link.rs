@@ -1,8 +1,8 @@
-//! Messages between two ranks: a socket, on which either side says what it does and how often it has, so that ranks which
-//! do different things find out at once.
+//! Messages between two ranks: a socket on which each message has a kind and a turn number, so that ranks that get out
+//! of step are detected at once.
 //!
-//! A message is a head of [`HEADER_BYTES`] (turn, kind, length; little-endian) and its payload. A turn is one thing that all
-//! ranks do together: they count turns alike.
+//! A message is a header of [`HEADER_BYTES`] (turn, kind, length; little-endian) and its payload. A turn is one
+//! operation that all ranks do together, so all ranks count the same turns.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,47 +11,47 @@ use std::sync::{Mutex, PoisonError};
 use crate::limits::{RANK_MESSAGE_BYTES_MAX, RANK_SILENCE_MAX};
 use crate::protocol::WorkerEvent;
 
-/// Turn, kind and length.
+/// Bytes of a header: turn, kind and length.
 const HEADER_BYTES: usize = 17;
-/// What is allocated before anything of it has come.
+/// Maximum bytes allocated before a payload arrives.
 const INITIAL_CAPACITY_BYTES_MAX: usize = 64 << 20;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RankMessageKind {
-    /// An event that the supervisor of another process would be sent: usage, a failure.
+    /// An event that another process would send to the supervisor: usage, or a failure.
     Event,
     /// Whether to save and return.
     Stop,
     /// Whether a checkpoint is due.
     Due,
-    /// A checkpoint to go on from.
+    /// A checkpoint to resume from.
     Restored,
-    /// The version of a model that was published, or why not.
+    /// The version of a published model, or an error.
     Published,
-    /// A published version, or why not.
+    /// A published version, or an error.
     Opened,
-    /// Whether an output was written.
+    /// The result of writing an output.
     Written,
     /// One shard's part of a sum.
     Part,
-    /// The mean of all.
+    /// The mean over all shards.
     Mean,
-    /// Digest of a rank's state.
+    /// The digest of a rank's state.
     Digest,
     /// The rank has finished.
     End,
 }
 
-/// Why the expected message did not come.
+/// Why the expected message did not arrive.
 #[derive(Debug)]
 pub(super) enum RankLinkError {
     /// The other rank is gone, or was silent for too long.
     Gone(io::Error),
-    /// An event came instead.
+    /// An event arrived instead.
     Event(WorkerEvent),
-    /// Another message came.
+    /// Another message arrived.
     UnexpectedMessage(String),
 }
 
@@ -59,10 +59,10 @@ pub(super) enum RankLinkError {
 #[derive(Debug)]
 pub(crate) struct RankLink {
     stream: UnixStream,
-    /// One message at a time.
+    /// Ensures that one message is sent at a time.
     sending: Mutex<()>,
-    /// What this process used so far, for the other to know with the next message: it reads none while it does work that
-    /// it has no use for others in, and reports would fill the socket.
+    /// This process's usage, sent with the next message. The other rank reads nothing while it does work that needs no
+    /// messages, and separate reports would fill the socket.
     usage: Mutex<Option<WorkerEvent>>,
 }
 
@@ -73,7 +73,7 @@ impl RankLink {
         Ok(RankLink { stream, sending: Mutex::default(), usage: Mutex::default() })
     }
 
-    /// Sends a message, whose payload is these pieces one after the other.
+    /// Sends a message whose payload is these pieces, one after the other.
     pub(super) fn send(&self, turn: u64, kind: RankMessageKind, payload: &[&[u8]]) -> io::Result<()> {
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -94,7 +94,7 @@ impl RankLink {
         payload.iter().try_for_each(|piece| stream.write_all(piece))
     }
 
-    /// Tells rank 0 of an event, as far as it wants to know.
+    /// Forwards an event to rank 0 if rank 0 needs it.
     pub(crate) fn forward_event(&self, event: &WorkerEvent) -> io::Result<()> {
         match event {
             WorkerEvent::Usage(_) => {
@@ -106,7 +106,7 @@ impl RankLink {
                 self.send(0, RankMessageKind::Event, &[&json])
             }
             WorkerEvent::Finished { .. } => self.send(u64::MAX, RankMessageKind::End, &[]),
-            // Rank 0 says the same.
+            // Rank 0 reports the same itself.
             _ => Ok(()),
         }
     }
@@ -133,7 +133,7 @@ impl RankLink {
         }
         if (found_turn, found_kind) != (turn, kind as u8) {
             return Err(RankLinkError::UnexpectedMessage(format!(
-                "message {found_kind} of turn {found_turn} where message {} of turn {turn} was expected",
+                "message {found_kind} of turn {found_turn}, expected message {} of turn {turn}",
                 kind as u8
             )));
         }
@@ -174,7 +174,7 @@ mod tests {
         drop(here);
         assert!(
             matches!(there.receive(5, RankMessageKind::Part), Err(RankLinkError::Gone(_))),
-            "others are not told, and the end is"
+            "other events are not forwarded, and the end is"
         );
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn only_the_newest_usage_is_sent_with_the_next_message() {
         let (here, there) = pair();
         let usage = |samples| WorkerEvent::Usage(WorkerUsage { samples, ..WorkerUsage::default() });
-        // More than a socket holds, while nobody reads.
+        // More than a socket buffer holds, while the other end reads nothing.
         for samples in 0..100_000 {
             here.forward_event(&usage(samples)).unwrap();
         }

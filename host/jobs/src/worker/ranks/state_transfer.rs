@@ -1,6 +1,6 @@
-//! Variables on their way to another rank, with whatever goes with them.
+//! Encodes variables, with additional data, for another rank.
 //!
-//! Eight bytes of length, a JSON head, and the bytes of what it lists one after the other.
+//! The format: eight bytes of length, a JSON header, and the bytes of the listed variables one after the other.
 
 use bytes::Bytes;
 use saggar_store::SavedVariable;
@@ -25,7 +25,7 @@ struct TransferVariable {
     shape: Vec<usize>,
 }
 
-/// The message that [`decode_state`] reads.
+/// Encodes a message for [`decode_state`].
 pub(super) fn encode_state<T: Serialize>(with: T, state: &[u8], variables: &[SavedVariable]) -> Vec<u8> {
     let variable = |saved: &SavedVariable| TransferVariable {
         name: saved.name.clone(),
@@ -42,7 +42,8 @@ pub(super) fn encode_state<T: Serialize>(with: T, state: &[u8], variables: &[Sav
     message
 }
 
-/// What goes with the variables, the state, and the variables; none where the message is not whole.
+/// Decodes a message into the additional data, the state and the variables. Returns `None` if the message is not
+/// complete.
 pub(super) fn decode_state<T: DeserializeOwned>(message: Vec<u8>) -> Option<(T, Vec<u8>, Vec<SavedVariable>)> {
     let mut rest = Bytes::from(message);
     let mut take = |bytes: usize| (bytes <= rest.len()).then(|| rest.split_to(bytes));

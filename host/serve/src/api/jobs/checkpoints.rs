@@ -1,4 +1,4 @@
-//! `/api/v1/jobs/{job}/checkpoints`: listing, verifying and fetching them, while the job runs too.
+//! `/api/v1/jobs/{job}/checkpoints`: listing, verifying and downloading checkpoints, also while the job runs.
 
 use axum::Json;
 use axum::body::Body;
@@ -17,7 +17,7 @@ use crate::api::query::QueryParameters;
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// `GET /api/v1/jobs/{job}/checkpoints?verify=1`. With `verify`, every byte of them is read.
+/// Handles `GET /api/v1/jobs/{job}/checkpoints?verify=1`. With `verify`, every byte of each checkpoint is read.
 pub(crate) async fn list(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
@@ -53,12 +53,12 @@ fn checkpoint_json(info: &CheckpointInfo, best: bool) -> Value {
     })
 }
 
-/// By what the job keeps its best checkpoint.
+/// Returns the metric by which the job keeps its best checkpoint.
 pub(super) fn best_checkpoint_criterion(job: &JobRecord) -> Option<BestMetric> {
     serde_json::from_str::<JobSpec>(&job.spec).ok()?.checkpoint_keep_best
 }
 
-/// `GET /api/v1/jobs/{job}/checkpoints/{which}`: a step, `latest` or `best`, as a safetensors file.
+/// Handles `GET /api/v1/jobs/{job}/checkpoints/{which}`: a step, `latest` or `best`, as a safetensors file.
 pub(crate) async fn download(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
@@ -77,7 +77,7 @@ pub(crate) async fn download(
     let wanted = match which {
         CheckpointSelector::Step(step) => CheckpointQuery::Step(step),
         CheckpointSelector::Latest => CheckpointQuery::Latest,
-        // A job that keeps no best one has none.
+        // Without a criterion the job keeps no best checkpoint.
         CheckpointSelector::Best => CheckpointQuery::Best(best_checkpoint_criterion(&job).ok_or_else(missing)?),
     };
     let export = app.checkpoints().export(&job.id, &wanted).await.map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! What users tell jobs: stop, make room, save, go away. A command to a job that is not there is written down, too.
+//! Commands to jobs: stop, preempt, checkpoint, remove. Commands to missing jobs are audited as well.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -12,7 +12,7 @@ use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
 
-/// `POST /api/v1/jobs/{job}/stop`.
+/// Handles `POST /api/v1/jobs/{job}/stop`.
 pub(crate) async fn stop(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -29,7 +29,7 @@ pub(crate) async fn stop(
     Ok(Json(views::job_with_details(&app, &sight, &stopped?).await?))
 }
 
-/// `POST /api/v1/jobs/{job}/preempt`.
+/// Handles `POST /api/v1/jobs/{job}/preempt`.
 pub(crate) async fn preempt(
     State(app): State<AppState>,
     Path(name): Path<String>,
@@ -46,7 +46,7 @@ pub(crate) async fn preempt(
     Ok(Json(views::job_with_details(&app, &sight, &preempted?).await?))
 }
 
-/// `POST /api/v1/jobs/{job}/checkpoint`.
+/// Handles `POST /api/v1/jobs/{job}/checkpoint`.
 pub(crate) async fn checkpoint(
     State(app): State<AppState>,
     sight: ProjectScope,

@@ -1,4 +1,4 @@
-//! `GET /api/v1/jobs/{job}/metrics`: a job's numbers, as many as one answer takes.
+//! `GET /api/v1/jobs/{job}/metrics`: a job's metric series, limited in points per response.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::POINTS_ANSWERED_MAX;
 
-/// The answer.
+/// The response body.
 #[derive(Serialize)]
 struct MetricsResponse {
     started_ms: Option<u64>,
@@ -30,7 +30,7 @@ struct MetricSeries {
     points: Vec<MetricSeriesPoint>,
 }
 
-/// A point as JSON. JSON has no word for infinities and what is not a number: they are null.
+/// A point as JSON. Infinities and NaN, which JSON cannot represent, are null.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum MetricSeriesPoint {
@@ -38,9 +38,9 @@ enum MetricSeriesPoint {
     Timed(u64, f64, u64),
 }
 
-/// `GET /api/v1/jobs/{job}/metrics?series=loss&from=&times=`; without `series` every one of them. A point is `[step, value]`,
-/// with `times` `[step, value, ms]`. Where a series has more points than one answer takes, `next` is the step to ask from for
-/// the rest of them all.
+/// Handles `GET /api/v1/jobs/{job}/metrics?series=loss&from=&times=`; without `series`, all series are returned. A
+/// point is `[step, value]`, with `times` `[step, value, ms]`. If a series has more points than one response holds,
+/// `next` is the step from which to request the rest of all series.
 pub(crate) async fn metrics(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
@@ -54,7 +54,7 @@ pub(crate) async fn metrics(
     };
     let curves = app.jobs().series_pages(&job.id, names, from, POINTS_ANSWERED_MAX).await?;
     let started_ms = job.started_ms;
-    // That many points take long enough to starve the executor's other tasks.
+    // Serializing this many points takes long enough to delay the executor's other tasks.
     let write = move |_: &crate::AppParts| {
         let text = serde_json::to_vec(&MetricsResponse::from_curves(started_ms, curves, times));
         text.map_err(|error| ApiError::Internal { cause: error.to_string() })
@@ -63,7 +63,7 @@ pub(crate) async fn metrics(
     Ok(([(header::CONTENT_TYPE, "application/json")], Bytes::from(text)).into_response())
 }
 
-/// Names separated by commas, each once.
+/// Splits names at commas and drops duplicates.
 fn split_distinct_names(names: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     names.split(',').filter(|name| seen.insert(*name)).map(str::to_owned).collect()

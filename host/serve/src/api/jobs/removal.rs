@@ -1,4 +1,4 @@
-//! Removing jobs with all they left: their records, logs, outputs and checkpoints. Models that they published stay.
+//! Removes jobs with their records, logs, outputs and checkpoints. Models that they published stay.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
-/// `DELETE /api/v1/jobs/{job}`.
+/// Handles `DELETE /api/v1/jobs/{job}`.
 pub(crate) async fn remove(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
@@ -27,19 +27,19 @@ pub(crate) async fn remove(
     Ok(Json(json!({ "name": job.name, "freed_bytes": removed? })))
 }
 
-/// Which jobs go.
+/// The criteria for jobs to remove.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct JobGcRequest {
-    /// Of each project, jobs that are over beyond the newest so many.
+    /// Finished jobs of each project beyond this many of the newest.
     keep_last: Option<usize>,
     /// Jobs that failed, were stopped or timed out, and ended longer ago than this.
     failed_older_than_seconds: Option<f64>,
-    /// Only of this project.
+    /// Only jobs of this project.
     project: Option<String>,
-    /// Only of this experiment: all of its jobs that are over, where nothing else is said.
+    /// Only jobs of this experiment. Without another criterion, all of its finished jobs.
     experiment: Option<String>,
-    /// Only tell what would go.
+    /// Whether to only list the jobs that would be removed.
     dry_run: bool,
 }
 
@@ -47,7 +47,7 @@ impl JsonBody for JobGcRequest {
     const EXAMPLE: &'static str = r#"{"project": "digits", "keep_last": 5, "dry_run": true}"#;
 }
 
-/// `POST /api/v1/jobs/gc`.
+/// Handles `POST /api/v1/jobs/gc`.
 pub(crate) async fn collect_garbage(State(app): State<AppState>, request: Request) -> Result<Json<Value>, ApiError> {
     let (actor, sight) =
         (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
@@ -55,7 +55,7 @@ pub(crate) async fn collect_garbage(State(app): State<AppState>, request: Reques
     if sweep.keep_last.is_none() && sweep.failed_older_than_seconds.is_none() && sweep.experiment.is_none() {
         return Err(ApiError::Parameter {
             name: "keep_last",
-            expected: "which jobs go: keep_last, failed_older_than_seconds or experiment",
+            expected: "a criterion: keep_last, failed_older_than_seconds or experiment",
             got: "none of them".to_owned(),
         });
     }
@@ -66,7 +66,7 @@ pub(crate) async fn collect_garbage(State(app): State<AppState>, request: Reques
         let bytes = match sweep.dry_run {
             true => removable_bytes(&app, &job).await?,
             false => match remove_job(&app, &sight, &job, &mut unfinished).await {
-                // Somebody reads it, or restarted it meanwhile: it stays.
+                // Another job reads it, or it was restarted meanwhile: keep it.
                 Err(ApiError::Job(JobError::Read { .. } | JobError::State { .. } | JobError::NotFound { .. })) => {
                     continue;
                 }
@@ -80,13 +80,13 @@ pub(crate) async fn collect_garbage(State(app): State<AppState>, request: Reques
         gone.push(json!({ "name": job.name, "state": job.state.name(), "bytes": bytes }));
     }
     if !sweep.dry_run {
-        // Records of an earlier build give space back only here.
+        // Only compaction frees the space of records of earlier builds.
         app.jobs().compact().await?;
     }
     Ok(Json(json!({ "jobs": gone, "freed_bytes": freed, "dry_run": sweep.dry_run })))
 }
 
-/// The jobs that a sweep means and that are there for who asks, newest first.
+/// Returns the jobs that match the criteria and that the client can see, newest first.
 async fn select_jobs(app: &AppState, sight: &ProjectScope, sweep: &JobGcRequest) -> Result<Vec<JobRecord>, ApiError> {
     let states = JobState::ALL.into_iter().filter(|state| state.is_final()).collect();
     let (project, experiment) = (sweep.project.clone(), sweep.experiment.clone());
@@ -112,7 +112,7 @@ async fn select_jobs(app: &AppState, sight: &ProjectScope, sweep: &JobGcRequest)
     }
 }
 
-/// Bytes that removing a job would free.
+/// Returns the number of bytes that removing the job would free.
 async fn removable_bytes(app: &AppState, job: &JobRecord) -> Result<u64, ApiError> {
     let checkpoints = app.checkpoints().stored_bytes(&job.id).await?;
     let id = job.id.clone();
@@ -120,8 +120,8 @@ async fn removable_bytes(app: &AppState, job: &JobRecord) -> Result<u64, ApiErro
     Ok(checkpoints + files)
 }
 
-/// Removes a job's files, then its record: a job whose files are gone can be removed again, files whose job is forgotten
-/// would stay for ever.
+/// Removes a job's files, then its record. If this is interrupted, the remaining record allows another try; files
+/// without a record would never be removed.
 async fn remove_job(
     app: &AppState,
     sight: &ProjectScope,
@@ -129,7 +129,7 @@ async fn remove_job(
     unfinished: &mut UnfinishedJobs,
 ) -> Result<u64, ApiError> {
     if !job.state.is_final() {
-        let hint = format!("`saggar stop {}` ends it first", job.name);
+        let hint = format!("`saggar stop {}` stops it first", job.name);
         return Err(JobError::State { name: job.name.clone(), state: job.state.name().to_owned(), hint }.into());
     }
     let _turn = app.reference_lock().write().await;
@@ -146,17 +146,17 @@ async fn remove_job(
     Ok(checkpoints + files)
 }
 
-/// The jobs that are not over, as they were at the last look. They are looked at again when something has happened to any
-/// job: who removes many must notice one that was submitted meanwhile and reads what is to go.
+/// A cache of the unfinished jobs. It is reloaded after any job event, so that a removal of many jobs notices a job
+/// that was submitted meanwhile and reads what would be removed.
 #[derive(Default)]
 struct UnfinishedJobs {
-    /// The newest event of any job before that look.
+    /// The sequence number of the newest event of any job when the cache was loaded.
     event: Option<u64>,
     jobs: Vec<(JobRecord, JobSpec)>,
 }
 
 impl UnfinishedJobs {
-    /// Those that read what a job wrote or saved.
+    /// Returns the unfinished jobs that read the outputs or checkpoints of job `name`.
     async fn find_readers(&mut self, app: &AppState, name: &str) -> Result<Vec<&JobRecord>, ApiError> {
         let event = Some(app.jobs().newest_event_sequence().await?);
         if self.event != event {

@@ -1,4 +1,4 @@
-//! What a job needs so that it can succeed, checked when it is submitted: parameters, data, a device, secrets.
+//! Checks a job's requirements at submission: parameters, data, device, secrets.
 
 use saggar_jobs::error::SpecError;
 use saggar_jobs::{DataMount, JobError, JobSpec};
@@ -10,13 +10,13 @@ use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// Characters of a value that an error quotes.
+/// The maximum number of characters of a value that an error quotes.
 const QUOTED_CHARS_MAX: usize = 80;
 
-/// Checks the parameters that the plugin declares.
+/// Checks the parameters against the plugin's declarations.
 ///
 /// # Errors
-/// `Parameter`, for the first that is not as it declares.
+/// Returns `Parameter` for the first parameter that does not match its declaration.
 pub(super) fn check_parameters(declares: &PluginDeclarations, parameters: &Map<String, Value>) -> Result<(), ApiError> {
     for (name, declared) in &declares.parameters {
         if let Some(value) = parameters.get(name).filter(|value| !declared.accepts(value)) {
@@ -28,10 +28,10 @@ pub(super) fn check_parameters(declares: &PluginDeclarations, parameters: &Map<S
     Ok(())
 }
 
-/// Checks that something is mounted wherever the plugin declares to read data.
+/// Checks that a dataset is mounted at every mount point that the plugin declares.
 ///
 /// # Errors
-/// `NotMounted`.
+/// Returns `NotMounted` for the first mount point without one.
 pub(super) fn check_mounts(declares: &PluginDeclarations, mounts: &[DataMount]) -> Result<(), ApiError> {
     match declares.data.keys().find(|point| !mounts.iter().any(|mount| mount.mount == **point)) {
         Some(mount) => Err(JobError::from(SpecError::NotMounted { mount: mount.clone() }).into()),
@@ -39,10 +39,10 @@ pub(super) fn check_mounts(declares: &PluginDeclarations, mounts: &[DataMount]) 
     }
 }
 
-/// Checks that a mounted dataset has the fields that the plugin declares to read.
+/// Checks that a mounted dataset has the fields that the plugin declares.
 ///
 /// # Errors
-/// `NoField`.
+/// Returns `NoField` for the first missing field.
 pub(super) fn check_fields(
     declares: &PluginDeclarations,
     mount: &DataMount,
@@ -61,16 +61,16 @@ pub(super) fn check_fields(
     Err(JobError::from(error).into())
 }
 
-/// Checks that a job's device is one of this machine's.
+/// Checks that the job's device exists on this machine.
 ///
 /// # Errors
-/// `NoDevice`.
+/// Returns `NoDevice` if it does not.
 pub(super) async fn check_device(app: &AppState, device: &str) -> Result<(), ApiError> {
     if matches!(device, "auto" | "cpu") {
         return Ok(());
     }
     let names = app.parts().devices.names().await;
-    // A GPU has the name of what drives it, and goes by its number too.
+    // A GPU is named by its driver (`vulkan0`), and can also be given by number (`gpu0`).
     let is_there = |name: &String| match device.strip_prefix("gpu") {
         Some("") => name != "cpu",
         Some(index) => name.strip_prefix("vulkan") == Some(index),
@@ -83,11 +83,11 @@ pub(super) async fn check_device(app: &AppState, device: &str) -> Result<(), Api
     Err(JobError::from(SpecError::NoDevice { device, known: names.join(", ") }).into())
 }
 
-/// Checks that the secrets which a job names are there for who submits it. One of another project's is to them as one that
-/// there is not.
+/// Checks that the submitter can use the secrets that the job names. Secrets outside the submitter's projects are
+/// reported like missing ones.
 ///
 /// # Errors
-/// `NotFound`.
+/// Returns `NotFound` for the first secret that cannot be used.
 pub(super) async fn check_secrets(app: &AppState, sight: &ProjectScope, spec: &JobSpec) -> Result<(), ApiError> {
     if spec.secrets.is_empty() {
         return Ok(());
@@ -97,11 +97,11 @@ pub(super) async fn check_secrets(app: &AppState, sight: &ProjectScope, spec: &J
     let Some(name) = spec.secrets.iter().find(|name| !usable.contains_key(*name)) else { return Ok(()) };
     let name: String = name.chars().take(QUOTED_CHARS_MAX).collect();
     let known = match usable.keys().map(String::as_str).collect::<Vec<_>>() {
-        none if none.is_empty() => "none is kept".to_owned(),
-        known => format!("there are: {}", known.join(", ")),
+        none if none.is_empty() => "no secrets are stored".to_owned(),
+        known => format!("stored: {}", known.join(", ")),
     };
     let project = &spec.project;
-    let who = if sight.rights().projects().is_some() { "an administrator keeps" } else { "keep" };
+    let who = if sight.rights().projects().is_some() { "an administrator can store" } else { "store" };
     let hint = format!("{known}; {who} one for {project}: `saggar secret set {name} --project {project}`");
     Err(ApiError::NotFound { kind: "secret", name, hint })
 }

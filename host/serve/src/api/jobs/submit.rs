@@ -1,5 +1,5 @@
-//! `POST /api/v1/jobs` and `/restart`: what a job refers to is looked up once, at submission, so that every attempt reads
-//! the same.
+//! `POST /api/v1/jobs` and `/restart`. References in a specification are resolved once, at submission, so that every
+//! attempt reads the same data.
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -24,14 +24,14 @@ use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
 
-/// The header under which submitting the same twice makes one job.
+/// The header that makes repeated submissions create only one job.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 impl JsonBody for JobSpec {
     const EXAMPLE: &'static str = r#"{"project": "digits", "plugin": "SHA-256 of a plugin, as POST /api/v1/plugins answers it", "data": [{"dataset": "digits", "mount": "/data"}], "parameters": {"epochs": 3}}"#;
 }
 
-/// `POST /api/v1/jobs`.
+/// Handles `POST /api/v1/jobs`.
 pub(crate) async fn submit(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
     let submitter = JobSubmitter::from_request(&request)?;
     let spec: JobSpec = app.body_reader().read_json(request).await?;
@@ -39,15 +39,15 @@ pub(crate) async fn submit(State(app): State<AppState>, request: Request) -> Res
     Ok(created(views::job_with_details(&app, &submitter.sight, &job).await?))
 }
 
-/// What a restart changes.
+/// The changes that a restart makes to the specification.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RestartRequest {
-    /// The plugin's parameters, one by one; null removes one.
+    /// The plugin's parameters to change; null removes one.
     parameters: Map<String, Value>,
-    /// Fields of the specification; null sets one to its default.
+    /// The fields of the specification to change; null sets one to its default.
     overrides: Map<String, Value>,
-    /// Whether to go on from the newest checkpoint. Where nothing is said, a job that did not succeed does.
+    /// Whether to resume from the newest checkpoint. By default, only jobs that did not succeed resume.
     resume: Option<bool>,
 }
 
@@ -55,7 +55,7 @@ impl JsonBody for RestartRequest {
     const EXAMPLE: &'static str = r#"{"parameters": {"lr": 0.01}, "overrides": {"seed": 1}, "resume": true}"#;
 }
 
-/// `POST /api/v1/jobs/{job}/restart`.
+/// Handles `POST /api/v1/jobs/{job}/restart`.
 pub(crate) async fn restart(
     State(app): State<AppState>,
     VisibleJob(old): VisibleJob,
@@ -69,7 +69,7 @@ pub(crate) async fn restart(
     Ok(created(views::job_with_details(&app, &submitter.sight, &job).await?))
 }
 
-/// Who submits, and under what.
+/// The submitting client and its idempotency key.
 struct JobSubmitter {
     actor: Actor,
     sight: ProjectScope,
@@ -84,7 +84,7 @@ impl JobSubmitter {
         Ok(JobSubmitter { actor, sight, idempotency_key })
     }
 
-    /// Looks up what the specification refers to, and records the job.
+    /// Resolves the references of the specification, and records the job.
     async fn record(&self, app: &AppState, spec: JobSpec) -> Result<JobRecord, ApiError> {
         let (project, secrets) = (spec.project.clone(), spec.secrets.clone());
         let recorded = self.submit_pinned(app, spec).await;
@@ -105,13 +105,13 @@ impl JobSubmitter {
     async fn submit_pinned(&self, app: &AppState, mut spec: JobSpec) -> Result<JobRecord, ApiError> {
         self.sight.check_submission(&spec.project)?;
         let idempotency_key = self.idempotency_key.clone().map(|key| self.sight.idempotency_key(&spec.project, key));
-        // Who asks again must hear of the job that there is, though what it refers to may be gone since.
+        // A repeated submission returns the existing job even if what it refers to has been removed since.
         if let Some(key) = &idempotency_key
             && let Some(job) = app.jobs().job_by_idempotency_key(key).await?
         {
             return Ok(job);
         }
-        // What it refers to is not removed before the job that refers to it is there.
+        // Prevents the removal of what the job refers to until the job is recorded.
         let _kept = app.reference_lock().read().await;
         pin_spec(app, &self.sight, &mut spec).await?;
         let (plugin, owner, rights) = (spec.plugin.clone(), key_name(&self.actor), self.actor.rights.clone());
@@ -121,10 +121,11 @@ impl JobSubmitter {
     }
 }
 
-/// What a schedule's job refers to, looked up when its time has come, with what is left of the rights that it was set with.
+/// Resolves the references of a scheduled job when it is due, with the current rights of the key that set the schedule.
 ///
 /// # Errors
-/// `Unresolved` where they do not suffice any more; those of [`pin_spec`], as far as floors below know them.
+/// Returns `Unresolved` if the rights are no longer sufficient or a reference cannot be resolved, and the error of
+/// [`pin_spec`] if it is a job or storage error.
 pub(crate) async fn resolve_scheduled_spec(
     app: &AppState,
     mut spec: JobSpec,
@@ -146,7 +147,7 @@ pub(crate) async fn resolve_scheduled_spec(
     }
 }
 
-/// The name of the key that a request came with.
+/// Returns the name of the key that authenticated the request, if any.
 fn key_name(actor: &Actor) -> Option<String> {
     match &actor.principal {
         Principal::Key(name) => Some(name.to_string()),
@@ -161,8 +162,8 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     Ok(Some(value.to_str().map_err(refuse)?.to_owned()))
 }
 
-/// Checks a specification, and replaces what it refers to by what that is now: datasets without a version by their newest,
-/// the newest checkpoint by its step. Its project, and the jobs that it names, must be there for who submits it.
+/// Validates a specification and pins its references: datasets without a version to their newest version, the newest
+/// checkpoint to its step. Its project and the jobs that it names must be visible to the submitter.
 pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut JobSpec) -> Result<(), ApiError> {
     sight.check_submission(&spec.project)?;
     spec.validate().map_err(JobError::from)?;
@@ -193,7 +194,7 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
     requirements::check_secrets(app, sight, spec).await
 }
 
-/// What is known of a plugin that is there and trains.
+/// Returns the facts of a plugin. It must exist and support training.
 async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
     let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
@@ -204,7 +205,7 @@ async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiE
     if facts.trains { Ok(facts) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
 }
 
-/// Pins the version of a mounted dataset, and returns what is known of it; `None` for a job's output.
+/// Pins the version of a mounted dataset and returns its information, or `None` if the mount is a job's output.
 async fn pin_mount(
     app: &AppState,
     sight: &ProjectScope,
@@ -230,7 +231,7 @@ async fn pin_mount(
         DataSource::Output { job: name, .. } => {
             let job = sight.find_job(app.jobs(), name).await?;
             if !job.state.is_final() {
-                let hint = "its output can be mounted when it is over".to_owned();
+                let hint = "its output can be mounted once the job has finished".to_owned();
                 return Err(JobError::State { name: job.name, state: job.state.name().to_owned(), hint }.into());
             }
             *name = job.name;
@@ -256,8 +257,8 @@ async fn pin_origin(app: &AppState, sight: &ProjectScope, origin: &mut InitFrom)
     Ok(())
 }
 
-/// A whole version of a model, the newest where none is named, as they lie on disk: a job whose time came while no server
-/// ran is submitted before any is loaded.
+/// Finds a complete version of a model on disk, the newest if `version` is `None`. It does not use the loaded models:
+/// jobs that were due while no server ran are submitted before any model is loaded.
 async fn find_model_version(app: &AppState, model: &str, version: Option<u64>) -> Result<ScannedVersion, ApiError> {
     let found = app.run_blocking(|parts| scan(&parts.models_dir)).await?;
     let fits = |it: &ScannedVersion| {
@@ -280,7 +281,7 @@ fn model_version_not_found(model: &str, version: Option<u64>) -> ApiError {
     }
 }
 
-/// One of a job's checkpoints.
+/// Finds one of a job's checkpoints.
 pub(crate) async fn find_checkpoint(
     app: &AppState,
     job: &JobRecord,

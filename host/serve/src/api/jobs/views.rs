@@ -11,21 +11,21 @@ use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// The share of an attempt's time, other than computing, that is worth a hint.
+/// The share of an attempt's time, other than computing, from which a hint is shown.
 const HINT_SHARE_MIN: f64 = 0.2;
 
-/// Seconds before which an attempt's time is mostly its beginning.
+/// The seconds below which an attempt's time is mostly startup, so that hints would mislead.
 const HINT_WALL_SECONDS_MIN: f64 = 2.0;
 
-/// The kind of the event that tells of a model version that a job made.
+/// The kind of the event that reports a model version published by a job.
 pub(in crate::api) const PUBLISHED: &str = "PUBLISHED";
 
-/// A job with what its attempts took, and why it waits.
+/// Returns a job with its attempts' resource usage and, if queued, the reason it waits.
 pub(super) async fn job_with_details(app: &AppState, sight: &ProjectScope, it: &JobRecord) -> Result<Value, ApiError> {
     job_with_waits(app, sight, it, &app.jobs().job_details(&it.id).await?).await
 }
 
-/// As [`job_with_details`], for who has its details already.
+/// Like [`job_with_details`], for callers that have already read the details.
 pub(super) async fn job_with_waits(
     app: &AppState,
     sight: &ProjectScope,
@@ -39,7 +39,7 @@ pub(super) async fn job_with_waits(
     Ok(job_json(app, it, waits.get(&it.id), details))
 }
 
-/// As [`job_with_details`], for who also knows already why it waits.
+/// Like [`job_with_details`], for callers that have also read why the job waits.
 pub(in crate::api) fn job_json(
     app: &AppState,
     job: &JobRecord,
@@ -51,7 +51,7 @@ pub(in crate::api) fn job_json(
         latest.iter().map(|point| (point.name.clone(), json_number(point.value))).collect();
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
     let retry = spec["retry"].as_u64().unwrap_or(0);
-    // From a plain zero: the sum of no floats at all is minus zero.
+    // Starts from +0.0, because the sum of an empty float iterator is -0.0.
     let sum = |take: fn(&JobAttempt) -> f64| attempts.iter().map(take).fold(0.0, |sum, value| sum + value);
     let device = attempts.iter().rev().map(|attempt| attempt.device.as_str()).find(|device| !device.is_empty());
     let pool = attempts.last().filter(|_| job.state.is_active()).map(|attempt| &attempt.pool);
@@ -94,12 +94,12 @@ pub(in crate::api) fn job_json(
     })
 }
 
-/// What the attempts' time went into. Computing and taking items to a device may go on at the same time.
+/// Returns how the attempts' time was spent. Computing and transferring items to a device can overlap.
 fn time_breakdown(attempts: &[JobAttempt], spec: &Value) -> Value {
     let sum = |take: fn(&AttemptUsage) -> f64| {
         attempts.iter().map(|attempt| take(&attempt.usage)).fold(0.0, |sum, it| sum + it)
     };
-    // Devices of several processes work side by side.
+    // The devices of several processes compute in parallel.
     let compute = sum(|usage| usage.gpu_seconds) / spec["replicas"].as_f64().unwrap_or(1.0).max(1.0);
     let data = sum(|usage| usage.data_seconds);
     let all_reduce = sum(|usage| usage.all_reduce_seconds);
@@ -114,7 +114,7 @@ fn time_breakdown(attempts: &[JobAttempt], spec: &Value) -> Value {
     })
 }
 
-/// What may be done about where the newest attempt's time goes.
+/// Returns hints for reducing the time of the newest attempt.
 fn hints(attempts: &[JobAttempt]) -> Vec<String> {
     let Some(usage) = attempts.last().map(|attempt| &attempt.usage) else { return Vec::new() };
     let share = |seconds: f64| seconds / usage.wall_seconds.max(1e-9);
@@ -124,21 +124,21 @@ fn hints(attempts: &[JobAttempt]) -> Vec<String> {
     if much(usage.data_seconds) {
         let data = percent(usage.data_seconds);
         hints.push(format!(
-            "{data} of the time is taking data to the device: larger batches, or smaller items, would help"
+            "{data} of the time is spent transferring data to the device: use larger batches or smaller items"
         ));
     }
     if much(usage.checkpoint_seconds) {
         let saving = percent(usage.checkpoint_seconds);
-        hints.push(format!("{saving} of the time is saving checkpoints: --checkpoint-every may be longer"));
+        hints.push(format!("{saving} of the time is spent saving checkpoints: increase --checkpoint-every"));
     }
     if much(usage.all_reduce_seconds) {
         let waiting = percent(usage.all_reduce_seconds);
-        hints.push(format!("{waiting} of the time is taking means over processes: larger batches would help"));
+        hints.push(format!("{waiting} of the time is spent averaging over processes: use larger batches"));
     }
     hints
 }
 
-/// How many attempts ended for each cause that another one followed.
+/// Counts the causes of attempts that were followed by another attempt.
 fn interruptions(attempts: &[JobAttempt]) -> BTreeMap<&'static str, u64> {
     let mut counts = BTreeMap::new();
     let followed = attempts.iter().filter(|attempt| attempt.state == JobState::Queued);
@@ -148,29 +148,30 @@ fn interruptions(attempts: &[JobAttempt]) -> BTreeMap<&'static str, u64> {
     counts
 }
 
-/// Steps a second of the newest attempt, from the step on that it began at. `None` where it has done none.
+/// Returns the steps per second of the newest attempt, counted from its first step, or `None` if it has completed no
+/// step.
 fn steps_per_second(attempts: &[JobAttempt]) -> Option<f64> {
     let AttemptUsage { first_step, last_step, wall_seconds, .. } = &attempts.last()?.usage;
     let steps = last_step.checked_sub(*first_step).filter(|&steps| steps > 0 && *wall_seconds > 0.0)?;
     Some(steps as f64 / wall_seconds)
 }
 
-/// Steps that were done and, after an interruption, done again.
+/// Returns the number of steps that were computed again after an interruption.
 fn wasted_steps(attempts: &[JobAttempt]) -> u64 {
     let again = |pair: &[JobAttempt]| pair[0].usage.last_step.saturating_sub(pair[1].usage.first_step);
-    // An attempt that did not come to its first step began nowhere.
+    // An attempt that did not reach its first step has no starting step.
     let began: Vec<JobAttempt> = attempts.iter().filter(|attempt| attempt.usage.last_step > 0).cloned().collect();
     began.windows(2).map(again).sum()
 }
 
-/// An attempt with the place of its log.
+/// Returns an attempt with the URL of its log.
 pub(super) fn attempt_with_log_url(job: &JobRecord, of: &JobAttempt) -> Value {
     let mut shown = attempt_json(of);
     shown["log"] = json!(format!("/api/v1/jobs/{}/logs?attempt={}", job.name, of.number));
     shown
 }
 
-/// The model versions that a job made, oldest first.
+/// Returns the model versions that a job published, oldest first.
 pub(in crate::api) fn published_versions(events: &[JobEvent]) -> Value {
     let version = |event: &JobEvent| {
         let (model, version) = event.text.strip_prefix("published ")?.rsplit_once('@')?;
@@ -217,7 +218,7 @@ pub(in crate::api) fn event_json(event: &JobEvent) -> Value {
     json!({ "sequence": event.sequence, "at_ms": event.at_ms, "kind": event.kind, "text": event.text })
 }
 
-/// JSON has no word for infinities and what is not a number: they are null.
+/// Converts a number to JSON. Infinities and NaN, which JSON cannot represent, become null.
 pub(super) fn json_number(value: f64) -> Value {
     serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
@@ -254,7 +255,7 @@ mod tests {
         // Started from a checkpoint of another job.
         assert_eq!(steps_per_second(&[of(90_000, 90_500, 5.0)]), Some(100.0));
         assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(900, 1300, 2.0)]), Some(200.0));
-        // The newest one has not done a step yet.
+        // The newest attempt has not completed a step yet.
         assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(1000, 1000, 2.0)]), None);
         assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(0, 0, 0.0)]), None);
     }
@@ -270,7 +271,7 @@ mod tests {
         });
         assert_eq!(time_breakdown(&attempts, &json!({})), expected);
         let told = hints(&attempts);
-        assert!(told.len() == 1 && told[0].starts_with("25 % of the time is taking data"), "{told:?}");
+        assert!(told.len() == 1 && told[0].starts_with("25 % of the time is spent transferring data"), "{told:?}");
         assert_eq!(time_breakdown(&attempts, &json!({ "replicas": 2 }))["compute_seconds"], 3.0);
         for calm in [AttemptUsage { data_seconds: 2.0, ..usage.clone() }, AttemptUsage { wall_seconds: 1.0, ..usage }] {
             assert_eq!(hints(&[attempt_with_usage(calm)]), Vec::<String>::new());

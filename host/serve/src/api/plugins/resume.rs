@@ -1,6 +1,7 @@
-//! `/api/v1/plugins/{digest}/resume-test`: marks a plugin whose training, interrupted, ended as one that was left alone.
+//! `/api/v1/plugins/{digest}/resume-test`: marks a plugin as resumable if an interrupted training ended with the same
+//! result as an uninterrupted one.
 //!
-//! Nobody is believed: the server has both jobs, and looks at what came of them.
+//! The client's claim is not trusted: the server has both jobs and compares their results.
 
 use std::collections::BTreeMap;
 
@@ -24,25 +25,25 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
-/// Where marks are kept, each under its plugin's digest.
+/// The folder of the marks, each stored under its plugin's digest.
 const MARKS_FOLDER: &str = "resume-tests";
 
-/// A pair of jobs that shows that a plugin resumes.
+/// A pair of jobs that proves that a plugin resumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResumeTest {
-    /// The job that was left alone.
+    /// The name of the job that was not interrupted.
     pub whole: String,
-    /// The same job, interrupted.
+    /// The name of the same job, interrupted.
     pub interrupted: String,
-    /// The project of both.
+    /// The project of both jobs.
     pub project: String,
-    /// How often it went on from a checkpoint.
+    /// How often the interrupted job resumed from a checkpoint.
     pub resumes: u64,
-    /// When that was seen.
+    /// When the comparison was made, in Unix milliseconds.
     pub at_ms: u64,
 }
 
-/// The body: two jobs.
+/// The request body: the names of two jobs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResumeTestRequest {
@@ -54,7 +55,7 @@ impl JsonBody for ResumeTestRequest {
     const EXAMPLE: &'static str = r#"{"whole": "digits-1", "interrupted": "digits-2"}"#;
 }
 
-/// `POST /api/v1/plugins/{digest}/resume-test`: the mark that is kept, which may be an earlier one.
+/// Handles `POST /api/v1/plugins/{digest}/resume-test`. Returns the stored mark, which can be an earlier one.
 pub(crate) async fn record_resume_test(
     State(app): State<AppState>,
     Path(digest): Path<String>,
@@ -80,16 +81,16 @@ async fn verify_resume_test(
     let whole = FinishedTraining::load(app, sight, plugin, &pair.whole).await?;
     let interrupted = FinishedTraining::load(app, sight, plugin, &pair.interrupted).await?;
     if whole.job.id == interrupted.job.id {
-        return Err(whole.conflict("it is both jobs of the pair"));
+        return Err(whole.conflict("both jobs of the pair are this one; expected two different jobs"));
     }
     if whole.resumes > 0 {
-        return Err(whole.conflict("it was interrupted; the pair needs one that was left alone"));
+        return Err(whole.conflict("it was interrupted; expected a job that ran without interruption"));
     }
     if interrupted.resumes == 0 {
-        return Err(interrupted.conflict("it never went on from a checkpoint: nothing is shown by it"));
+        return Err(interrupted.conflict("it never resumed from a checkpoint, so it proves nothing"));
     }
     if whole.training_inputs() != interrupted.training_inputs() {
-        return Err(interrupted.conflict(&format!("it was not asked for the same as {}", whole.job.name)));
+        return Err(interrupted.conflict(&format!("its specification differs from that of {}", whole.job.name)));
     }
     whole.compare(&interrupted)?;
     let test = ResumeTest {
@@ -101,14 +102,15 @@ async fn verify_resume_test(
     };
     let text = serde_json::to_vec(&test).expect("a mark is plain data");
     let objects = &app.parts().objects;
-    // The first mark stays: one is enough.
+    // The first mark is kept: one is enough.
     match objects.create(&mark_object_name(plugin), text.into()).await? {
         PutOutcome::Created => Ok(test),
         PutOutcome::Taken => Ok(load_resume_test(objects, plugin).await?.unwrap_or(test)),
     }
 }
 
-/// A mark as it is told to who has this sight: that a plugin resumes is everybody's, whose jobs showed it is not.
+/// Returns a mark as visible to a client. Every client sees that a plugin resumes; only clients of the project see the
+/// jobs.
 pub(super) fn resume_test_json(test: &ResumeTest, sight: &ProjectScope) -> Value {
     let mut shown = json!(test);
     if !sight.contains_project(&test.project) {
@@ -119,13 +121,13 @@ pub(super) fn resume_test_json(test: &ResumeTest, sight: &ProjectScope) -> Value
     shown
 }
 
-/// A job that has ended, and what came of it.
+/// A finished job and its results.
 struct FinishedTraining {
     job: JobRecord,
     resumes: u64,
-    /// Digests of the weights that it published, by model, the newest of each.
+    /// The digests of the weights of the newest version of each model that it published.
     models: BTreeMap<String, Digest>,
-    /// Step and digest of its newest checkpoint.
+    /// The step and digest of its newest checkpoint.
     checkpoint: Option<(u64, Digest)>,
 }
 
@@ -148,7 +150,8 @@ impl FinishedTraining {
         let published = published_versions(&app.jobs().events_of_kinds(&job.id, &[PUBLISHED]).await?);
         let checkpoints = app.checkpoints().list(&job.id).await?;
         let checkpoint = checkpoints.first().map(|newest| (newest.step, newest.digest));
-        // Oldest first, so the newest of each model stays. Others may be removed by now, and nothing depends on them.
+        // Oldest first, so that the newest version of each model is kept. Versions may have been removed since, and
+        // nothing depends on them.
         let made: BTreeMap<String, u64> = published
             .as_array()
             .into_iter()
@@ -167,7 +170,8 @@ impl FinishedTraining {
         Ok(FinishedTraining { job, resumes, models, checkpoint })
     }
 
-    /// What the result depends on: all but words for people, where it waits, and what it may take.
+    /// Returns the part of the specification that the result depends on: everything but descriptions, placement and
+    /// limits.
     fn training_inputs(&self) -> Value {
         let mut spec = parse_spec(&self.job);
         if let Some(fields) = spec.as_object_mut() {
@@ -178,19 +182,21 @@ impl FinishedTraining {
         spec
     }
 
+    /// Compares the results of two jobs.
+    ///
     /// # Errors
-    /// `Conflict` where the other came to something else, or where there is nothing to compare.
+    /// Returns `Conflict` if the results differ or there is nothing to compare.
     fn compare(&self, other: &FinishedTraining) -> Result<(), ApiError> {
         if !self.models.is_empty() || !other.models.is_empty() {
             if self.models == other.models {
                 return Ok(());
             }
-            return Err(other.conflict(&format!("its model has other weights than that of {}", self.job.name)));
+            return Err(other.conflict(&format!("the weights of its model differ from those of {}", self.job.name)));
         }
         match (self.checkpoint, other.checkpoint) {
             (Some(here), Some(there)) if here == there => Ok(()),
             (Some((step, _)), Some((same, _))) if step == same => {
-                Err(other.conflict(&format!("its checkpoint @{step} is another than that of {}", self.job.name)))
+                Err(other.conflict(&format!("its checkpoint @{step} differs from that of {}", self.job.name)))
             }
             _ => Err(other.conflict(
                 "neither published a model, and their newest checkpoints are of different steps: have it publish, or run \
@@ -216,7 +222,7 @@ fn mark_object_name(plugin: &Digest) -> String {
     format!("{MARKS_FOLDER}/{plugin}.json")
 }
 
-/// What shows that a plugin resumes, if anything does.
+/// Reads the stored mark of a plugin, if it has one.
 pub(super) async fn load_resume_test(
     objects: &ObjectStorage,
     plugin: &Digest,

@@ -8,7 +8,7 @@ fn port(name: &str, dtype: DType, shape: &[usize], semantics: Option<&str>) -> M
     ModelPort { name: name.to_owned(), item, semantics, classes: Vec::new(), default: None }
 }
 
-/// Takes one vector; gives a float, a half float and a text.
+/// A signature with one vector as input; its outputs are a float, a half float and a text.
 fn vector(dtype: DType) -> ModelSignature {
     ModelSignature {
         inputs: vec![port("x", dtype, &[2], None)],
@@ -37,7 +37,7 @@ fn unbatched() -> ModelSignature {
     ModelSignature { batch_sizes: Vec::new(), outputs: vec![port("y", DType::F32, &[], None)], ..vector(DType::F32) }
 }
 
-/// A request for `y` with the input `x`, given what follows its name.
+/// Returns a request for `y` with the input `x`, given the JSON after the input's name.
 fn request_json(input: &str) -> String {
     format!(r#"{{"inputs":[{{"name":"x",{input}}}],"outputs":[{{"name":"y"}}]}}"#)
 }

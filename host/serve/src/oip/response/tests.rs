@@ -78,7 +78,7 @@ fn boolean_outputs_have_the_datatype_bool() {
 fn binary_output_data_follows_the_json_in_order() {
     let ports =
         [port("n", DType::I32, &[], None), port("t", DType::U8, &[4], Some("text")), port("h", DType::F16, &[], None)];
-    // The plugin's own order is another.
+    // Not in the order of the plugin's ports.
     let outputs = [
         tensor(&ports[2], 2, &[1, 2, 3, 4]),
         tensor(&ports[0], 2, &[7, 0, 0, 0, 8, 0, 0, 0]),

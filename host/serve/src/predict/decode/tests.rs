@@ -19,7 +19,7 @@ fn two_input_signature() -> ModelSignature {
     signature_with_inputs(vec![port_named("x", DType::F32, &[]), port_named("y", DType::I64, &[2])])
 }
 
-/// The message of what is wrong with a body.
+/// Returns the error message for a body.
 fn decode_error_message(signature: &ModelSignature, body: impl AsRef<[u8]>) -> String {
     decode_json(signature, body.as_ref()).unwrap_err().to_string()
 }
@@ -217,7 +217,7 @@ fn raw_bytes_must_have_the_size_of_the_item() {
     assert_eq!(error, "image: expected 6 bytes (uint8[2, 3]), got 12");
 }
 
-/// JSON of any form, with numbers of any kind: decoding answers, and what it takes has the size its descriptor says.
+/// Arbitrary JSON never panics the decoder, and accepted inputs have the size of their descriptor.
 #[test]
 fn random_json_is_decoded_or_refused_without_a_panic() {
     let mut state = 1u64;

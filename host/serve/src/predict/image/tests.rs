@@ -19,12 +19,12 @@ fn png(width: u32, height: u32, color: ColorType, depth: BitDepth, data: &[u8]) 
     bytes
 }
 
-/// The item of a picture.
+/// Decodes an image into an item.
 fn decode_item(port: &Port, bytes: &[u8]) -> Vec<u8> {
     decode_image(port, bytes).expect("the picture is whole").bytes
 }
 
-/// A picture's type and samples, and the same as grey and as RGB.
+/// An image's colour type and samples, and the expected grey and RGB values.
 type ColourConversionCase = (ColorType, BitDepth, &'static [u8], &'static [u8], &'static [u8]);
 
 #[test]
@@ -69,7 +69,7 @@ fn invalid_images_are_refused_with_the_reason() {
     for cut in 8..good.len() - 12 {
         assert!(refused(&good[..cut]).starts_with("image: the PNG cannot be read: "), "{cut}");
     }
-    // Any byte may be anything: an error or a picture, never a panic.
+    // Any corrupted byte results in an error or an image, never in a panic.
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 0x55;
@@ -101,7 +101,7 @@ fn strong_shrinking_or_stretching_gives_a_warning() {
     assert!(warning(30, 10, &[28, 28]).unwrap().ends_with("its proportions are changed"));
 }
 
-/// A head that promises terabytes, and a small file that does hold many pixels.
+/// A header that declares terabytes, and a small file that really contains many pixels.
 #[test]
 fn image_decompression_bombs_are_refused() {
     let mut promise = png(1, 1, ColorType::Rgba, BitDepth::Eight, &[0; 4]);

@@ -1,4 +1,4 @@
-//! A checkpoint as one file: what the format's own reader makes of it, and what it is when its checkpoint goes meanwhile.
+//! Export of a checkpoint: the file is valid for the format's own reader, and survives pruning of its checkpoint.
 
 use futures::{StreamExt, TryStreamExt};
 use safetensors::SafeTensors;
@@ -49,7 +49,7 @@ async fn the_safetensors_crate_reads_an_exported_checkpoint() {
     let about = header.metadata().as_ref().unwrap();
     assert_eq!((about["job"].as_str(), about["step"].as_str()), (JOB, "1200"));
     assert_eq!((about["digest"].as_str(), about["plugin"].as_str()), (digest.hex().as_str(), PLUGIN));
-    // Our own reader takes it for weights.
+    // The reader of weights accepts the file.
     let mut weights = crate::models::read_weights(&file.into(), &[]).unwrap();
     weights.sort_by(|a, b| a.name.cmp(&b.name));
     assert_eq!(digest_of_variables(&weights), digest_of_variables(&it.variables));
@@ -90,7 +90,7 @@ async fn small_tensors_are_coalesced_and_large_ones_stream_in_parts() {
 #[tokio::test]
 async fn an_export_pins_its_checkpoint_against_pruning() {
     let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
-    // The reader and the writer share nothing but files, as a server and a worker do.
+    // The reader and the writer share only files, like a server and a worker.
     let reader = open_store(directory.path());
     let export = reader.export(JOB, &CheckpointQuery::Step(1)).await.unwrap();
     let another = reader.export(JOB, &CheckpointQuery::Step(1)).await.unwrap();

@@ -1,7 +1,8 @@
-//! Every fault of a disk, a clock and a neighbour that a checkpoint must survive, by number; kills are in `tests/kill.rs`.
+//! Fault tests of checkpoints: faults of the disk, the clock and concurrent writers, by number. Kills are in
+//! `tests/kill.rs`.
 //!
-//! What must hold after each: the newest checkpoint that was acknowledged is found whole, or the one before where the save
-//! was not; nothing half-written is taken for one; and the next save works.
+//! After each fault, the newest acknowledged checkpoint is found intact, or the previous one if the save failed; no
+//! unfinished checkpoint is found; and the next save succeeds.
 
 use super::*;
 use crate::durable::crash_test::CrashTest;
@@ -11,12 +12,13 @@ mod disk;
 mod size;
 mod writers;
 
-/// Waits for a future, as a worker's thread does.
+/// Blocks on a future, as a worker's thread does.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// A directory with checkpoints of these steps, of epoch 1, made once and copied.
+/// Returns a function that fills a directory with checkpoints of these steps, of epoch 1. They are created once and
+/// copied.
 fn prepared_checkpoints(steps: &[u64]) -> impl Fn(&Path) {
     let made = scratch();
     let checkpoints = open_store(made.path());
@@ -37,7 +39,7 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// The steps that are there, newest first, if all of them are whole.
+/// Returns the existing steps, newest first, and checks that all are intact.
 fn intact_steps(root: &Path) -> Vec<u64> {
     let verified = block_on(open_store(root).verify(JOB)).unwrap();
     let damaged: Vec<_> = verified.iter().filter(|it| it.outcome.is_err()).collect();
@@ -45,7 +47,7 @@ fn intact_steps(root: &Path) -> Vec<u64> {
     verified.iter().map(|it| it.step).collect()
 }
 
-/// The step that a resume begins with.
+/// Returns the step from which a job resumes.
 fn resume_step(root: &Path) -> Option<u64> {
     block_on(async {
         let latest = open_store(root).latest(JOB, PLUGIN).await.unwrap();
@@ -57,7 +59,7 @@ fn resume_step(root: &Path) -> Option<u64> {
     })
 }
 
-/// Files that somebody was writing.
+/// Returns the number of temporary files of writers.
 fn temporary_files(root: &Path) -> usize {
     files_below(root).keys().filter(|path| path.to_string_lossy().contains('#')).count()
 }

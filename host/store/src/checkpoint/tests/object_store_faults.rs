@@ -1,5 +1,5 @@
-//! The store fails at its n-th operation, for every n: once or from then on, with the operation
-//! done or not.
+//! The object store fails at its n-th operation, for every n: once or permanently, with or without executing the
+//! operation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use super::{
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ObjectStoreFault {
-    /// One operation is refused.
+    /// One operation is not executed.
     Once,
-    /// One operation is done and its answer lost.
+    /// One operation is executed, but returns an error.
     LostAnswer,
-    /// Nothing works any more: what a process that died saw.
+    /// All operations fail from then on, as seen by a process that died.
     ForEver,
 }
 
@@ -34,13 +34,13 @@ const FAULTS: [ObjectStoreFault; 3] = [ObjectStoreFault::Once, ObjectStoreFault:
 struct FaultyObjectStore {
     inner: Arc<dyn ObjectStore>,
     fault: ObjectStoreFault,
-    /// The operation that fails, counted from 1.
+    /// The number of the operation that fails, from 1.
     at: u64,
     calls: AtomicU64,
 }
 
 impl FaultyObjectStore {
-    /// Counts an operation; says whether to refuse it, or to lose its answer.
+    /// Counts an operation and returns whether to refuse it, and whether to execute it but return an error.
     fn next(&self) -> (bool, bool) {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         match self.fault {
@@ -120,8 +120,8 @@ fn faulty_checkpoint_store(
     (CheckpointStore::new(ObjectStorage::from_store(store.clone())), store)
 }
 
-/// Runs an action with the n-th operation failing, for n = 1 until there is none left to fail, and
-/// checks the store after each.
+/// Runs an action with the n-th operation failing, for n = 1, 2, ... until the action needs fewer operations, and
+/// checks the store after each run.
 async fn fail_each_operation(
     steps: &[u64],
     action: impl AsyncFn(&CheckpointStore) -> Result<(), CheckpointError>,
@@ -138,7 +138,7 @@ async fn fail_each_operation(
                 assert!(done && at > 3, "{fault:?} at {at}");
                 break;
             }
-            // The same process tries again once the disk is well.
+            // The same process retries when the disk works again.
             if fault != ObjectStoreFault::ForEver {
                 action(&checkpoints).await.unwrap();
                 check(true, &open_store(directory.path())).await;
@@ -162,7 +162,7 @@ async fn a_prune_survives_a_fault_at_every_operation() {
     let prune = async |it: &CheckpointStore| it.prune(JOB, &Retention::last(1)).await.map(drop);
     fail_each_operation(&[1, 2, 3], prune, async |done, reopened| {
         assert_eq!(latest_step(reopened).await, Some(3));
-        // Whatever a cut-off pruning left, the next one takes away.
+        // The next pruning removes what an interrupted one left.
         if done {
             assert_eq!(reopened.prune(JOB, &Retention::last(1)).await.unwrap(), 0);
         }
@@ -191,7 +191,7 @@ async fn a_load_survives_a_fault_at_every_operation() {
                     Some((_, found)) => assert_eq!(found, checkpoint(found.step)),
                     None => assert!(fault == ObjectStoreFault::ForEver && latest.skipped.len() == 2),
                 }
-                // One hiccup does not cost a checkpoint.
+                // A single failure does not lose a checkpoint.
                 assert!(fault == ObjectStoreFault::ForEver || latest.skipped.is_empty(), "{fault:?} at {at}");
             }
         }
@@ -211,9 +211,9 @@ async fn a_prune_reads_each_manifest_once() {
         assert_eq!(checkpoints.prune(JOB, &retention).await.unwrap(), 0);
         operations.push(store.calls.load(Ordering::SeqCst) - before);
     }
-    // Parts and manifests are listed, and what is new is read.
+    // Two operations list parts and manifests, and one reads the new manifest.
     assert_eq!(operations, [3; 6]);
-    // Removed, they are forgotten.
+    // Removing the job's checkpoints clears the cache.
     checkpoints.remove_all(JOB).await.unwrap();
     checkpoints.save(JOB, 1, &checkpoint(7)).await.unwrap();
     assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0);

@@ -1,4 +1,4 @@
-//! Which checkpoints stay, which is the best, which can be had by name; and what an older build wrote.
+//! Retention, the best checkpoint, lookup by step, and checkpoints of earlier builds.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn with_loss(step: u64, loss: f64) -> Checkpoint {
     Checkpoint { metrics, ..checkpoint(step) }
 }
 
-/// A store with checkpoints of these losses, at steps 1, 2, 3 ...
+/// Returns a store with checkpoints of these losses, at steps 1, 2, 3 ...
 async fn store_with_losses(losses: &[f64]) -> (TempDir, CheckpointStore) {
     let (directory, checkpoints) = store_with_checkpoints(&[]).await;
     for (loss, step) in losses.iter().zip(1..) {
@@ -36,7 +36,7 @@ async fn the_best_checkpoint_is_found_from_manifests_alone() {
     assert_eq!(best(&[0.5, 0.25, 0.75], MetricMode::Min).await, Some(2));
     assert_eq!(best(&[0.5, 0.25, 0.75], MetricMode::Max).await, Some(3));
     assert_eq!(best(&[], MetricMode::Min).await, None);
-    // Of equals the earlier; what is no number is never it, nor is what has no metric.
+    // Of equal ones, the earlier wins. A checkpoint whose metric is NaN or missing is never the best.
     assert_eq!(best(&[0.5, 0.25, 0.25], MetricMode::Min).await, Some(2));
     assert_eq!(best(&[f64::NAN, 0.5, f64::NEG_INFINITY], MetricMode::Min).await, Some(2));
     assert_eq!(best(&[f64::NAN], MetricMode::Max).await, None);
@@ -56,11 +56,11 @@ async fn retention_keeps_the_newest_and_the_best_checkpoint() {
     for info in checkpoints.list(JOB).await.unwrap() {
         assert_eq!(checkpoints.load_step(JOB, info.step, Some(PLUGIN)).await.unwrap().1.step, info.step);
     }
-    // A new best takes the old one's place, and is among the newest.
+    // A new best replaces the old one, and is also among the newest.
     checkpoints.save(JOB, 1, &with_loss(6, 0.03125)).await.unwrap();
     checkpoints.prune(JOB, &retention).await.unwrap();
     assert_eq!(steps(&checkpoints).await, [6, 5]);
-    // By a metric that none has, only the newest stay.
+    // If no checkpoint has the metric, only the newest are kept.
     let by_nothing = BestMetric { metric: "nothing".to_owned(), mode: MetricMode::Max };
     let retention = Retention { keep_last: 1, keep_best: Some(by_nothing) };
     checkpoints.prune(JOB, &retention).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_checkpoint_is_loaded_by_its_step() {
     let refusal = async |step, plugin| checkpoints.load_step(JOB, step, plugin).await.unwrap_err();
     assert!(matches!(refusal(2, Some("another")).await, CheckpointError::OtherPlugin { .. }));
     assert_eq!(refusal(7, None).await.to_string(), "job 01JOB has no checkpoint of step 7");
-    // Who names a step gets it or an error; who takes the newest gets one that is whole.
+    // A lookup by step gets that checkpoint or an error; a lookup of the newest gets an intact one.
     std::fs::write(directory.path().join(info.file), "x").unwrap();
     assert!(matches!(refusal(2, None).await, CheckpointError::Damaged { .. }));
     let latest = checkpoints.latest_of_any_plugin(JOB).await.unwrap();
@@ -148,7 +148,7 @@ async fn removing_all_checkpoints_frees_every_byte() {
     assert!(!directory.path().join("checkpoints").join(JOB).exists());
     assert_eq!(checkpoints.remove_all(JOB).await.unwrap(), 0);
     assert_eq!(checkpoints.latest("other", PLUGIN).await.unwrap().found.unwrap().1, checkpoint(1));
-    // Nothing of it is remembered: the same job could begin again.
+    // The cache has no state of the removed checkpoints: the same job can start again.
     checkpoints.save(JOB, 1, &checkpoint(1)).await.unwrap();
     assert_eq!(latest_step(&checkpoints).await, Some(1));
 }
@@ -193,7 +193,7 @@ async fn checkpoints_of_older_builds_are_read() {
         kernel_tuning: Default::default(),
     };
     assert_eq!(found, expected);
-    // The next attempt goes on from there, in this build's format.
+    // The next attempt resumes from there, in this build's format.
     checkpoints.save(JOB, 3, &checkpoint(1201)).await.unwrap();
     assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 0);
     assert_eq!(checkpoints.verify(JOB).await.unwrap().iter().filter(|it| it.outcome.is_ok()).count(), 2);

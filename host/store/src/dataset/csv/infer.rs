@@ -1,7 +1,8 @@
-//! What a CSV file means where no `dataset.json` says it: one column is the label, the others are the features.
+//! Infers the meaning of a CSV file without a `dataset.json`: one column is the label, the others are the features.
 //!
-//! The label is the column that is called so, else the last one, and must be the first or the last, since a field is a range of
-//! neighbouring columns. Whole numbers and names are classes; other numbers are a target to be regressed.
+//! The label is the column with a name that means label, otherwise the last one. It must be the first or the last,
+//! because a field is a range of adjacent columns. Integers and names are classes; other numbers are a regression
+//! target.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,15 +13,16 @@ use crate::error::DatasetError;
 
 /// Column names that mean the label.
 const LABELS: [&str; 5] = ["label", "class", "target", "y", "species"];
-/// Different whole numbers in a label that are still classes and not a quantity.
+/// Maximum number of distinct integers in a label that are still classes and not a quantity.
 const NUMBERED_CLASSES_MAX: usize = 100;
-/// Different names in a label that are still classes and not text.
+/// Maximum number of distinct names in a label that are still classes and not text.
 const NAMED_CLASSES_MAX: usize = 1_000;
 
-/// Describes the folder's only CSV file.
+/// Infers a description of the folder's only CSV file.
 ///
 /// # Errors
-/// `ParquetTable`, with the `dataset.json` to write, where the file does not say enough; those of reading it.
+/// Returns `Table`, with the `dataset.json` to write, if the meaning cannot be inferred; the errors of reading the
+/// file.
 pub(super) fn infer_description(path: &Path, file: &str) -> Result<CsvDescription, DatasetError> {
     let mut lines = CsvLineReader::open(path, file, false, 0)?;
     if !lines.next_line()? {
@@ -76,7 +78,7 @@ pub(super) fn infer_description(path: &Path, file: &str) -> Result<CsvDescriptio
     })
 }
 
-/// Refuses features that are no numbers.
+/// Refuses features that are not numbers.
 fn check_features(
     file: &str,
     line: u64,
@@ -89,15 +91,15 @@ fn check_features(
     let Some((at, cell)) = cells.iter().enumerate().find(is_text) else { return Ok(()) };
     let called = if header { format!(" (`{}`)", first[at]) } else { String::new() };
     let cell: String = cell.chars().take(40).collect();
-    let reason = format!("column {}{called} has `{cell}` in line {line}, which is no number", at + 1);
+    let reason = format!("column {}{called} has `{cell}` in line {line}, which is not a number", at + 1);
     Err(unclear_file_error(file, reason, header, cells.len(), "label"))
 }
 
-/// What a label's values are.
+/// The values of a label.
 #[derive(Default)]
 struct LabelProfile {
     texts: BTreeSet<String>,
-    /// Whole numbers; emptied where they are too many.
+    /// Distinct integers; emptied if there are too many.
     numbers: BTreeSet<i64>,
     has_fraction: bool,
     has_text: bool,
@@ -120,12 +122,12 @@ impl LabelProfile {
         }
     }
 
-    /// Whether its values are too many texts to be classes.
+    /// Returns whether its values are too many texts to be classes.
     fn is_text(&self) -> bool {
         self.has_text && self.texts.len() > NAMED_CLASSES_MAX
     }
 
-    /// The field's name, its data type and its classes.
+    /// Returns the field's name, its data type and its classes.
     fn into_field_definition(self) -> (&'static str, &'static str, Vec<String>) {
         let dtype = |classes: usize| if classes <= 256 { "uint8" } else { "uint32" };
         if self.has_text {
@@ -134,14 +136,15 @@ impl LabelProfile {
         if self.has_fraction || self.is_quantity {
             return ("target", "float32", Vec::new());
         }
-        // Numbers that begin elsewhere than at 0, or leave some out, are names of classes.
+        // Numbers that do not start at 0, or have gaps, are treated as class names.
         let is_plain = self.numbers.iter().zip(0..).all(|(number, expected)| *number == expected);
         let classes = if is_plain { Vec::new() } else { self.numbers.iter().map(i64::to_string).collect() };
         ("label", dtype(self.numbers.len()), classes)
     }
 }
 
-/// That a file does not say enough, with a description that says it: the last column is the label.
+/// Returns the error that a file's meaning is unclear, with a description that resolves it: the last column is the
+/// label.
 fn unclear_file_error(file: &str, reason: String, header: bool, width: usize, label: &str) -> DatasetError {
     let last = width.saturating_sub(1).max(1);
     let example = serde_json::json!({
@@ -155,7 +158,7 @@ fn unclear_file_error(file: &str, reason: String, header: bool, width: usize, la
     DatasetError::Table { file: file.to_owned(), reason, example: example.to_string() }
 }
 
-/// That several files are there, and which description takes one of them.
+/// Returns the error that there are several files, with a description that selects one of them.
 pub(super) fn several_files_error(files: &[String]) -> DatasetError {
     let listed = files.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
     let reason = format!("{} CSV files are there ({listed}), and one is a dataset", files.len());

@@ -1,32 +1,32 @@
-//! The header of a `.npy` file: a Python dictionary of three entries, as text. Anything else than these is refused.
+//! Parses the header of a `.npy` file: a Python dictionary of three entries, as text. Any other content is refused.
 
 use saggar_tensor::DType;
 
 use super::NAMES;
 
-/// Characters of a text that messages show.
+/// Maximum characters of a text in messages.
 const SHOWN_MAX: usize = 40;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NpyHeader {
     pub(super) dtype: DType,
     pub(super) big_endian: bool,
-    /// Whether the first axis runs fastest.
+    /// Whether the first axis is contiguous (Fortran order).
     pub(super) fortran: bool,
     pub(super) dims: Vec<u64>,
 }
 
-/// NumPy's name for a little-endian type.
+/// Returns NumPy's name for a little-endian type.
 pub(super) fn dtype_name(dtype: DType) -> String {
     let (_, name) = NAMES.into_iter().find(|(it, _)| *it == dtype).expect("every data type has a name");
     format!("{}{name}", if dtype.bytes() == 1 { '|' } else { '<' })
 }
 
 impl NpyHeader {
-    /// Reads it, or says what is wrong.
+    /// Parses a header; the error is the reason, as text.
     pub(super) fn parse(text: &[u8]) -> Result<NpyHeader, String> {
-        let text = std::str::from_utf8(text).map_err(|_| "its header is no text".to_owned())?;
+        let text = std::str::from_utf8(text).map_err(|_| "its header is not text".to_owned())?;
         let mut words = NpyHeaderParser { text };
         words.expect('{')?;
         let (mut descr, mut fortran, mut dims) = (None, None, None);
@@ -37,7 +37,7 @@ impl NpyHeader {
                 "descr" => descr.replace(words.parse_descr()?).is_some(),
                 "fortran_order" => fortran.replace(words.parse_bool()?).is_some(),
                 "shape" => dims.replace(words.parse_tuple()?).is_some(),
-                other => return Err(format!("its header has an entry `{}`, which none has", truncated(other))),
+                other => return Err(format!("its header has an unknown entry `{}`", truncated(other))),
             };
             if again {
                 return Err(format!("its header says `{key}` twice"));
@@ -57,7 +57,7 @@ impl NpyHeader {
     }
 }
 
-/// The data type, and whether elements are big-endian.
+/// Returns the data type, and whether elements are big-endian.
 fn parse_dtype(descr: &str) -> Result<(DType, bool), String> {
     let known = || DType::ALL.map(DType::name).join(", ");
     let refuse = |what: &str| format!("its elements are {what}; a column has one of {}", known());
@@ -75,12 +75,12 @@ fn parse_dtype(descr: &str) -> Result<(DType, bool), String> {
     }
 }
 
-/// The beginning of a text.
+/// Returns the beginning of a text.
 fn truncated(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect::<String>().escape_debug().to_string()
 }
 
-/// What is left of a header.
+/// The rest of a header.
 struct NpyHeaderParser<'a> {
     text: &'a str,
 }
@@ -117,7 +117,7 @@ impl<'a> NpyHeaderParser<'a> {
 
     fn parse_descr(&mut self) -> Result<(DType, bool), String> {
         if self.text.trim_start().starts_with('[') {
-            return Err("its elements are records; save each of their fields as an array of its own".to_owned());
+            return Err("its elements are records; save each of their fields as a separate array".to_owned());
         }
         parse_dtype(self.parse_quoted()?)
     }

@@ -1,4 +1,4 @@
-//! Whether the elements of an array are numbers of classes.
+//! Checks that the elements of an array are valid class labels.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use saggar_tensor::DType;
 use super::super::arrays::StagedArray;
 use crate::error::DatasetError;
 
-/// Refuses numbers that no class has. Where there are no names of classes, every array will do.
+/// Refuses labels that are not less than the number of classes. If `classes` is empty, every array is valid.
 pub(in super::super) fn check_class_indices(array: &StagedArray, classes: &[String]) -> Result<(), DatasetError> {
     if classes.is_empty() {
         return Ok(());
@@ -34,7 +34,7 @@ pub(in super::super) fn check_class_indices(array: &StagedArray, classes: &[Stri
     Ok(())
 }
 
-/// A little-endian integer.
+/// Decodes a little-endian integer.
 fn decode_integer(dtype: DType, bytes: &[u8]) -> i128 {
     let mut wide = [0; 8];
     wide[..bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! The values of a column: decoded a few rows at a time, checked, and laid one after the other.
+//! Reads the values of a column: decodes a few rows at a time, checks them, and appends them.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,22 +20,22 @@ use super::thrift::ThriftResult;
 use crate::error::DatasetError;
 use crate::limits::TEXT_LINE_BYTES_MAX;
 
-/// Bytes of the length before a text.
+/// Bytes of the length prefix of a text.
 pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Values that are decoded at once.
+/// Number of values that are decoded at once.
 const BATCH_VALUES: usize = 1 << 16;
 
 /// A column as read so far, over all files.
 pub(super) struct ParquetColumn<'s> {
     pub(super) kind: ValueKind,
-    /// For a list, its length, which the first row has said.
+    /// For a list, its length, which the first row determines.
     pub(super) length: Option<usize>,
-    /// Values, little-endian; before each text its length, in [`LENGTH_BYTES`].
+    /// Values, little-endian; each text is preceded by its length in [`LENGTH_BYTES`].
     pub(super) data: ColumnWriter<'s>,
     /// Bytes of the longest text.
     pub(super) longest: usize,
-    /// Why the last value could not be written.
+    /// The reason why the last value could not be written.
     failure: Option<DatasetError>,
 }
 
@@ -44,7 +44,7 @@ impl<'s> ParquetColumn<'s> {
         ParquetColumn { kind, length: None, data, longest: 0, failure: None }
     }
 
-    /// Bytes written so far.
+    /// Returns the bytes written so far.
     pub(super) fn bytes(&self) -> u64 {
         self.data.bytes()
     }
@@ -58,7 +58,7 @@ impl<'s> ParquetColumn<'s> {
     }
 }
 
-/// A column of a row group, to be read.
+/// A column of a row group to read.
 pub(super) struct ColumnChunkSource<'a> {
     pub(super) file: &'a File,
     pub(super) leaf: &'a LeafColumn,
@@ -66,20 +66,20 @@ pub(super) struct ColumnChunkSource<'a> {
     /// Rows of the row group, and of those before it.
     pub(super) rows: u64,
     pub(super) before: u64,
-    /// Bytes that the column may have when the row group is read.
+    /// Limit on the bytes of the column after the row group is read.
     pub(super) bytes_max: u64,
-    /// Values of the pages that the decoder was given since it last gave rows.
+    /// Values in pages passed to the decoder since it last returned rows.
     pub(super) gathered: Arc<AtomicU64>,
 }
 
-/// Appends the values of a row group; or says why not, with `refused` for what is wrong with the file.
+/// Appends the values of a row group. `refused` makes the error of an invalid file from a reason.
 pub(super) fn append_column_chunk(
     source: &ColumnChunkSource<'_>,
     column: &mut ParquetColumn<'_>,
     refused: impl FnOnce(String) -> DatasetError,
 ) -> std::result::Result<(), DatasetError> {
-    // The decoder means its input to be well-formed and slices without asking in some places; what gets past the checks
-    // of pages must not end the program. The column may be torn then, and nobody reads it after an error.
+    // The decoder expects well-formed input and slices without checks in some places. Input that passes the checks of
+    // pages must not end the program. After an error the column can be incomplete, but it is not used.
     let read = catch_unwind(AssertUnwindSafe(|| source.read(column)));
     let read = read.unwrap_or_else(|_| Err("its pages cannot be decoded; is the file damaged?".to_owned()));
     read.map_err(|reason| column.failure.take().unwrap_or_else(|| refused(reason)))
@@ -136,7 +136,7 @@ impl ColumnChunkSource<'_> {
         }
     }
 
-    /// What the decoder must know of the column: its type and its levels, and nothing of what they mean.
+    /// Returns the column's type and levels for the decoder, without its logical meaning.
     fn descriptor(&self) -> ThriftResult<ColumnDescriptor> {
         let length = match self.leaf.physical {
             Physical::FIXED_LEN_BYTE_ARRAY => self.leaf.length as i32,
@@ -159,7 +159,7 @@ impl ColumnChunkSource<'_> {
         let (mut defined, mut repeated, mut values) = (Vec::new(), Vec::new(), Vec::new());
         let mut done = 0u64;
         loop {
-            // One row more than there should be tells whether there is one. An unknown list may be long.
+            // Asking for one row too many detects extra rows. A list of unknown length can be long.
             let wide = match (self.leaf.list, column.length) {
                 (None, _) => 1,
                 (Some(_), Some(length)) => length.max(1),
@@ -208,7 +208,7 @@ impl ColumnChunkSource<'_> {
         }
     }
 
-    /// Refuses lists that lack values or are not as long as the first one, whose length it says.
+    /// Refuses lists that contain nulls or differ in length from the first one.
     fn check_list_lengths(
         &self,
         defined: &[i16],
@@ -242,7 +242,7 @@ impl ColumnChunkSource<'_> {
     }
 }
 
-/// What the decoder has against a page; what pages have against themselves comes through it.
+/// Returns the text of a decoder's error. It also passes on the errors of the page reader.
 fn describe_error(error: ParquetError) -> String {
     match error {
         ParquetError::General(reason) => reason,
@@ -258,13 +258,13 @@ fn push_value<const N: usize>(column: &mut ParquetColumn<'_>, bytes: [u8; N]) ->
     column.write(&bytes)
 }
 
-/// Appends a text as the lines of text files are: UTF-8, without zeros, which mark the end.
+/// Appends a text under the rules for text files: UTF-8, without zero bytes, which mark the end.
 fn push_text(bytes: &[u8], column: &mut ParquetColumn<'_>, bytes_max: u64) -> ThriftResult<()> {
     if bytes.len() > TEXT_LINE_BYTES_MAX {
         return Err(format!("a text of more than {TEXT_LINE_BYTES_MAX} bytes; break it into several"));
     }
     if let Err(error) = std::str::from_utf8(bytes) {
-        return Err(format!("byte {} of its text is no UTF-8", error.valid_up_to()));
+        return Err(format!("byte {} of its text is not valid UTF-8", error.valid_up_to()));
     }
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         return Err(format!("byte {at} of its text is 0, which marks the end of a text"));

@@ -1,7 +1,7 @@
-//! The footer of a Parquet file: its columns, and where in the file their row groups lie.
+//! Parses the footer of a Parquet file: its columns, and the byte ranges of its row groups.
 //!
-//! Nothing is believed: whatever a later stage allocates or reads is compared with the file's length here. Source: Apache
-//! Parquet, `parquet.thrift` and `LogicalTypes.md`.
+//! The footer is untrusted: every size that later stages allocate or read is compared with the file's length here.
+//! Source: Apache Parquet, `parquet.thrift` and `LogicalTypes.md`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,10 +15,10 @@ const MAGIC_ENCRYPTED: [u8; 4] = *b"PARE";
 /// Bytes of the footer's length and of the magic bytes after it.
 const TAIL: u64 = 8;
 
-/// What a file says of itself.
+/// The metadata of a file.
 #[derive(Debug)]
 pub(super) struct ParquetFooter {
-    /// Its columns, in their order.
+    /// Its leaf columns, in order.
     pub(super) leaves: Vec<LeafColumn>,
     pub(super) groups: Vec<RowGroup>,
 }
@@ -27,18 +27,18 @@ pub(super) struct ParquetFooter {
 #[derive(Debug)]
 pub(super) struct RowGroup {
     pub(super) rows: u64,
-    /// For each column, its values.
+    /// The chunk of each column.
     pub(super) chunks: Vec<ColumnChunk>,
 }
 
 /// The values of a column in a row group.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnChunk {
-    /// The number of the way that its pages are compressed.
+    /// The number of its compression codec.
     pub(super) codec: i32,
-    /// Values, nulls and empty lists included.
+    /// Number of values, including nulls and empty lists.
     pub(super) values: u64,
-    /// Its first byte in the file and the one after its last.
+    /// The offset of its first byte in the file, and the end (exclusive).
     pub(super) start: u64,
     pub(super) end: u64,
 }
@@ -98,12 +98,12 @@ fn parse(bytes: &[u8], begin: u64) -> ThriftResult<ParquetFooter> {
     Ok(ParquetFooter { leaves, groups })
 }
 
-/// Refuses what a file of this length could not reasonably hold.
+/// Refuses sizes that a file of this length cannot plausibly hold.
 fn check_size(footer: &ParquetFooter, length: u64) -> ThriftResult<()> {
     let mut bytes = 0u64;
     for group in &footer.groups {
         for (chunk, leaf) in group.chunks.iter().zip(&footer.leaves) {
-            // A value that is not there takes none, but its level does.
+            // A null takes no bytes, but its level does.
             let width = leaf.encoded_bytes_min().max(1) as u64;
             bytes = chunk.values.checked_mul(width).and_then(|it| it.checked_add(bytes)).unwrap_or(u64::MAX);
             if leaf.is_flat() && chunk.values != group.rows {
@@ -148,17 +148,17 @@ fn parse_column_chunk(reader: &mut CompactReader<'_>, limit: u64) -> ThriftResul
         return Err("a column does not say where it lies".to_owned());
     };
     if values == 0 {
-        // Without rows there may be no data page, and then it lies nowhere.
+        // Without rows there is possibly no data page, and so no position.
         return Ok(ColumnChunk { codec, values, start: 0, end: 0 });
     }
-    // Writers that have no dictionary say 0 sometimes.
+    // Some writers state 0 if there is no dictionary.
     let start = meta.dictionary.filter(|start| *start > 0 && *start < data).unwrap_or(data);
     let end = start.checked_add(bytes).filter(|end| *end <= limit && start >= MAGIC.len() as u64);
     let end = end.ok_or_else(|| format!("a column of {bytes} bytes at {start} does not lie before the footer"))?;
     Ok(ColumnChunk { codec, values, start, end })
 }
 
-/// `ColumnMetaData`, as far as it is needed.
+/// The required fields of `ColumnMetaData`.
 #[derive(Default)]
 struct ColumnMetadata {
     codec: Option<i32>,

@@ -1,4 +1,4 @@
-//! The header of a page.
+//! Parses page headers.
 
 use parquet::basic::Encoding;
 
@@ -7,36 +7,36 @@ use super::thrift::{CompactReader, ThriftField, ThriftResult};
 /// `PageHeader`.
 #[derive(Debug)]
 pub(super) struct PageHeader {
-    /// Bytes of the page as it lies in the file, and expanded.
+    /// Bytes of the page in the file (compressed); the decompressed size follows.
     pub(super) compressed: usize,
     pub(super) expanded: usize,
-    /// The checksum of the page as it lies in the file.
+    /// The checksum of the page as stored in the file.
     pub(super) crc: Option<u32>,
     pub(super) kind: PageKind,
 }
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PageKind {
-    /// Values, after their levels, whose encodings are those of definition and repetition.
+    /// Version 1 data: values after their levels. `levels` are the encodings of definition and repetition levels.
     Data { values: u32, encoding: Encoding, levels: (Encoding, Encoding) },
-    /// Values, after their levels, which are never compressed and have these lengths.
+    /// Version 2 data: values after their levels, which are never compressed and have these lengths.
     DataV2 { values: u32, nulls: u32, rows: u32, encoding: Encoding, defined: u32, repeated: u32, compressed: bool },
     /// The values that other pages refer to.
     Dictionary { values: u32, encoding: Encoding },
-    /// Nothing that is needed.
+    /// A page that is not needed.
     Index,
 }
 
-/// The fields of all three kinds of headers, before it is known which one it is.
+/// The fields of all three kinds of headers, before the kind is known.
 #[derive(Default)]
 struct PageHeaderFields {
-    /// Numbers by the place that they have in their structure.
+    /// Numbers by their field in the structure.
     numbers: [Option<i32>; 8],
     compressed: Option<bool>,
 }
 
-/// Reads the header that these bytes begin with, and says how long it is.
+/// Parses the header at the beginning of these bytes, and returns it with its length.
 pub(super) fn parse(bytes: &[u8]) -> ThriftResult<(PageHeader, usize)> {
     let mut reader = CompactReader::new(bytes);
     let (mut outer, mut data, mut dictionary, mut data_v2) = (PageHeaderFields::default(), None, None, None);
@@ -78,7 +78,7 @@ pub(super) fn parse(bytes: &[u8]) -> ThriftResult<(PageHeader, usize)> {
     Ok((header, reader.position()))
 }
 
-/// The numbers up to this field of a structure within the header.
+/// Returns the integer fields of a nested structure, up to field `last`.
 fn parse_fields(reader: &mut CompactReader<'_>, field: ThriftField, last: i16) -> ThriftResult<PageHeaderFields> {
     let mut parts = PageHeaderFields::default();
     reader.read_nested_struct(field, |reader, field| {
@@ -127,7 +127,7 @@ impl PageHeaderFields {
     }
 }
 
-/// How many values deltas say that they are: the third number of their header.
+/// Returns the number of values in delta-encoded data, which is the third number of its header.
 pub(super) fn delta_value_count(bytes: &[u8]) -> Option<u64> {
     let mut bytes = bytes.iter();
     let mut number = || {

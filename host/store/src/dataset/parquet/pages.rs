@@ -1,7 +1,7 @@
-//! The pages of a column in a row group: found, bounded and decompressed for the decoder, which trusts what it is given.
+//! Reads, limits and decompresses the pages of a column in a row group, for a decoder that trusts its input.
 //!
-//! The decoder reserves memory for as many values as a header says, and expects pages in the order that they should have.
-//! So both are checked here, and no page is expanded beyond what it says itself, which is bounded. Source: Apache Parquet,
+//! The decoder allocates memory for the number of values in a header, and expects pages in the right order, so both are
+//! checked here. No page is decompressed beyond its stated size, which is limited. Source: Apache Parquet,
 //! `parquet.thrift`, `Encodings.md` and `Compression.md`.
 
 use std::fs::File;
@@ -27,22 +27,22 @@ use crate::limits::{
     PARQUET_VALUES_HELD_MAX,
 };
 
-/// Bytes that are read in the hope that a page's header is in them.
+/// Bytes of the first read of a page's header, which is usually shorter.
 const HEADER_BYTES: u64 = 1 << 10;
 
-/// The pages that are left of a column in a row group.
+/// The remaining pages of a column in a row group.
 pub(super) struct BoundedPageReader {
     file: File,
     physical: Physical,
     length: usize,
-    /// Whether values have definition levels, and repetition levels, before them.
+    /// Whether values are preceded by definition levels, and by repetition levels.
     levels: (bool, bool),
     chunk: ColumnChunk,
-    /// The next page's first byte.
+    /// The offset of the next page.
     at: u64,
-    /// Values that data pages may have still.
+    /// The number of values that remaining data pages can have.
     values: u64,
-    /// Values of the lists' pages that the decoder was given since it last gave rows, which whoever reads them sets back.
+    /// Values in pages of lists passed to the decoder since it last returned rows. The reader of rows resets it.
     gathered: Arc<AtomicU64>,
     has_dictionary: bool,
 }
@@ -81,7 +81,7 @@ impl BoundedPageReader {
         }
     }
 
-    /// Reads the next page; none where it is of a kind that is skipped.
+    /// Reads the next page. Returns `None` if it is of a kind that is skipped.
     fn read_page(&mut self) -> ThriftResult<Option<Page>> {
         let header = self.read_header()?;
         if header.expanded > PARQUET_PAGE_BYTES_MAX || header.compressed > PARQUET_PAGE_BYTES_MAX {
@@ -89,7 +89,7 @@ impl BoundedPageReader {
         }
         let end = self.at + header.compressed as u64;
         if end > self.chunk.end {
-            return Err("it goes on after the column's end".to_owned());
+            return Err("it extends past the column's end".to_owned());
         }
         let mut bytes = vec![0; header.compressed];
         self.file.read_exact_at(&mut bytes, self.at).map_err(|error| error.to_string())?;
@@ -102,14 +102,14 @@ impl BoundedPageReader {
             }
         }
         match header.kind {
-            // The decoder takes a page without values for the last one.
+            // The decoder treats a page without values as the last one.
             PageKind::Index | PageKind::Data { values: 0, .. } | PageKind::DataV2 { values: 0, .. } => Ok(None),
             PageKind::Dictionary { .. } => self.read_dictionary_page(&header, &bytes).map(Some),
             PageKind::Data { .. } | PageKind::DataV2 { .. } => self.read_data_page(&header, bytes).map(Some),
         }
     }
 
-    /// Reads the next page's header, and goes to what is after it.
+    /// Reads the next page's header and advances to the page's content.
     fn read_header(&mut self) -> ThriftResult<PageHeader> {
         let left = self.chunk.end - self.at;
         let mut window = HEADER_BYTES;
@@ -130,13 +130,13 @@ impl BoundedPageReader {
     fn read_dictionary_page(&mut self, header: &PageHeader, bytes: &[u8]) -> ThriftResult<Page> {
         let PageKind::Dictionary { values, encoding } = header.kind else { return Err("no dictionary".to_owned()) };
         if self.has_dictionary || self.values < self.chunk.values {
-            return Err("a dictionary that does not come first".to_owned());
+            return Err("a dictionary that is not the first page".to_owned());
         }
         if ![Encoding::PLAIN, Encoding::PLAIN_DICTIONARY].contains(&encoding) {
             return Err(format!("a dictionary in the encoding {encoding}; PLAIN is read"));
         }
         let least = match self.physical {
-            Physical::BOOLEAN => return Err("a dictionary of truth values, which there is not".to_owned()),
+            Physical::BOOLEAN => return Err("a dictionary of truth values, which Parquet does not have".to_owned()),
             Physical::INT32 | Physical::FLOAT | Physical::BYTE_ARRAY => 4,
             Physical::INT64 | Physical::DOUBLE => 8,
             Physical::INT96 => 12,
@@ -211,8 +211,8 @@ impl BoundedPageReader {
         Ok(page)
     }
 
-    /// Refuses a page with which the decoder would hold more values than a page may have. It gives no row before it has
-    /// seen the next one begin, and levels may say that a single list goes on over all pages.
+    /// Refuses a page with which the decoder would hold too many values. The decoder returns a row only after it has
+    /// seen the next one begin, and levels can make a single list span all pages.
     fn reserve_values(&self, values: u32) -> ThriftResult<()> {
         let (_, are_lists) = self.levels;
         let gathered = self.gathered.fetch_add(values.into(), Ordering::Relaxed) + u64::from(values);
@@ -224,7 +224,7 @@ impl BoundedPageReader {
         Ok(())
     }
 
-    /// Bytes of the levels before the values.
+    /// Returns the number of bytes of the levels before the values.
     fn level_bytes(&self, header: &PageHeader, bytes: &[u8]) -> ThriftResult<usize> {
         let PageKind::Data { levels: (defined, repeated), .. } = header.kind else { return Ok(0) };
         let mut at = 0usize;
@@ -242,7 +242,7 @@ impl BoundedPageReader {
         Ok(at)
     }
 
-    /// Refuses encodings that are not read, and what would make their decoders reserve more than they should.
+    /// Refuses unsupported encodings, and values that would make a decoder allocate too much.
     fn check_encoding(&self, encoding: Encoding, values: u32, bytes: &[u8]) -> ThriftResult<()> {
         match encoding {
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !self.has_dictionary => {
@@ -259,7 +259,7 @@ impl BoundedPageReader {
             Encoding::PLAIN | Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY | Encoding::BYTE_STREAM_SPLIT => {
                 Ok(())
             }
-            // `DELTA_BYTE_ARRAY` lets every value repeat one that is as long as a page.
+            // `DELTA_BYTE_ARRAY` allows every value to repeat a prefix as long as a page.
             other => Err(format!("its values are in the encoding {other}; write them with a dictionary or PLAIN")),
         }
     }
@@ -287,14 +287,14 @@ impl PageReader for BoundedPageReader {
     }
 
     fn at_record_boundary(&mut self) -> std::result::Result<bool, ParquetError> {
-        // Pages of the first version may end within a list: only the last ends for certain with one.
+        // Version 1 pages can end within a list: only the last page certainly ends at the end of one.
         Ok(self.values == 0)
     }
 }
 
-/// What these bytes expand to, which must be so many.
+/// Decompresses these bytes, which must give `expanded` bytes.
 fn decompress_page(codec: i32, bytes: &[u8], expanded: usize) -> ThriftResult<Vec<u8>> {
-    // A page without values is not compressed, whatever the column says.
+    // A page without values is not compressed, whatever the column's codec.
     if codec == 0 || (expanded == 0 && bytes.is_empty()) {
         return check_size(bytes.to_vec(), expanded);
     }
@@ -325,7 +325,7 @@ fn decompress_page(codec: i32, bytes: &[u8], expanded: usize) -> ThriftResult<Ve
     }
 }
 
-/// All that a reader gives, and no byte more than it should give is kept.
+/// Returns all bytes of a reader, and an error if their number is not `expanded`. Reads at most one byte more.
 fn read_bounded(reader: impl Read, expanded: usize) -> ThriftResult<Vec<u8>> {
     let mut out = Vec::new();
     reader.take(expanded as u64 + 1).read_to_end(&mut out).map_err(|error| error.to_string())?;
@@ -348,7 +348,8 @@ mod tests {
     use super::super::schema::ValueKind as Values;
     use super::*;
 
-    /// A data page of so many truth values, in a run of levels and a run of values, as its header and content.
+    /// Returns a version 1 data page of boolean values, with one run of levels and one run of values, as its header and
+    /// content.
     fn data_page(values: u32) -> Vec<u8> {
         let zigzag = |number: u32| {
             let mut number = u64::from(number) << 1;
@@ -362,7 +363,7 @@ mod tests {
         };
         let content = [2, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0];
         let length = zigzag(content.len() as u32);
-        // Kind 0, both lengths, then the values and the encodings PLAIN, RLE and RLE.
+        // Kind 0, both lengths, then the number of values and the encodings PLAIN, RLE and RLE.
         [
             &[0x15, 0, 0x15],
             &length[..],
@@ -377,7 +378,7 @@ mod tests {
         .concat()
     }
 
-    /// The pages of a column of lists, or of none.
+    /// Returns the pages of a column that is or is not a list.
     fn page_reader(list: Option<i16>, sizes: &[u32]) -> (BoundedPageReader, Arc<AtomicU64>) {
         let bytes: Vec<u8> = sizes.iter().flat_map(|values| data_page(*values)).collect();
         let path = tempfile::NamedTempFile::new().unwrap();

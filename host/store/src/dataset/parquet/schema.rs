@@ -1,8 +1,8 @@
-//! The schema of a Parquet file: which columns a dataset can have, and what their values are.
+//! Parses the schema of a Parquet file: which columns a dataset can have, and the types of their values.
 //!
-//! A column is a number, bytes of a fixed length or a text, or a list of numbers, in any of the forms that lists have in
-//! the wild. Everything else, such as structures, maps and lists of lists, is kept with the reason why it is refused,
-//! which is said when somebody wants the column.
+//! A column is a number, bytes of a fixed length or a text, or a list of numbers, in any of the common encodings of
+//! lists. Every other column, such as a structure, a map or a list of lists, is kept with the reason for refusing it,
+//! which is reported if the column is selected.
 
 use parquet::basic::Type as Physical;
 use saggar_tensor::DType;
@@ -10,48 +10,48 @@ use saggar_tensor::DType;
 use super::thrift::{CompactReader, ThriftResult};
 use crate::limits::{DATASET_NAMES_MAX, PARQUET_NAME_BYTES_MAX, PARQUET_PAGE_BYTES_MAX};
 
-/// Groups within each other.
+/// Maximum nesting depth of groups.
 const DEPTH_MAX: usize = 16;
 
-/// What a value becomes.
+/// The type that a value is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueKind {
-    /// An element of this type.
+    /// An element of this data type.
     Number(DType),
-    /// So many `uint8`.
+    /// This number of `uint8` elements.
     Bytes(usize),
     /// UTF-8.
     Text,
 }
 
-/// A column.
+/// A leaf column of the schema.
 #[derive(Clone, Debug)]
 pub(super) struct LeafColumn {
-    /// The name of the field that it is, or its path in one.
+    /// The name of its field, or its path within one.
     pub(super) name: String,
     pub(super) physical: Physical,
-    /// Bytes of a value of fixed length, else 0.
+    /// Bytes of a fixed-length value, otherwise 0.
     pub(super) length: usize,
-    /// What its values become, or why they become nothing.
+    /// The type of its values, or the reason why it is not supported.
     pub(super) kind: ThriftResult<ValueKind>,
-    /// The definition level of a value that is there.
+    /// The definition level of a value that is not null.
     pub(super) defined: i16,
-    /// For a list, the definition level from which on it has elements.
+    /// For a list, the minimum definition level at which it has elements.
     pub(super) list: Option<i16>,
 }
 
 impl LeafColumn {
-    /// Whether each row has one value or none.
+    /// Returns whether the column is not a list.
     pub(super) fn is_flat(&self) -> bool {
         self.list.is_none() && self.kind.is_ok()
     }
 
-    /// Whether the values of both become the same.
+    /// Returns whether the values of both columns have the same type.
     pub(super) fn has_same_values(&self, other: &LeafColumn) -> bool {
         self.kind == other.kind && self.list.is_some() == other.list.is_some()
     }
 
-    /// What its values become, for messages.
+    /// Returns the type of its values, for messages.
     pub(super) fn describe(&self) -> String {
         let item = match self.kind {
             Ok(ValueKind::Number(dtype)) => dtype.to_string(),
@@ -62,7 +62,7 @@ impl LeafColumn {
         if self.list.is_some() { format!("it is a list of {item}") } else { format!("it is {item}") }
     }
 
-    /// Bytes that a value takes in a file at least, where it is not in a dictionary.
+    /// Returns the minimum bytes of a value in a file, if it is not in a dictionary.
     pub(super) fn encoded_bytes_min(&self) -> usize {
         match self.physical {
             Physical::BOOLEAN => 0,
@@ -74,7 +74,7 @@ impl LeafColumn {
     }
 }
 
-/// `SchemaElement`: a node of the tree of fields, before those within it.
+/// `SchemaElement`: a node of the tree of fields, listed before its children.
 #[derive(Debug, Default)]
 pub(super) struct SchemaNode {
     name: String,
@@ -83,9 +83,9 @@ pub(super) struct SchemaNode {
     repetition: i32,
     children: usize,
     converted: Option<i32>,
-    /// Which of the kinds of `LogicalType` it is.
+    /// The kind of `LogicalType`.
     logical: Option<i16>,
-    /// Bits of a logical integer, and whether it has a sign.
+    /// The bits of a logical integer, and whether it is signed.
     integer: (i8, bool),
 }
 
@@ -134,7 +134,7 @@ impl SchemaNode {
     }
 }
 
-/// A name, which is not too long to be a part of many columns' names.
+/// Returns a name if it is not too long: it is part of the names of all columns below it.
 fn check_name(text: &str) -> ThriftResult<String> {
     if text.len() > PARQUET_NAME_BYTES_MAX {
         let bytes = text.len();
@@ -143,7 +143,7 @@ fn check_name(text: &str) -> ThriftResult<String> {
     Ok(text.to_owned())
 }
 
-/// The columns of a schema, whose nodes are listed with the root first and each before those within it.
+/// Returns the columns of a schema, whose nodes are listed in preorder, beginning with the root.
 pub(super) fn leaf_columns(nodes: &[SchemaNode]) -> ThriftResult<Vec<LeafColumn>> {
     let Some((root, mut rest)) = nodes.split_first() else { return Err("it has no schema".to_owned()) };
     let mut leaves = Vec::new();
@@ -156,7 +156,7 @@ pub(super) fn leaf_columns(nodes: &[SchemaNode]) -> ThriftResult<Vec<LeafColumn>
     Ok(leaves)
 }
 
-/// Adds the columns that the first node has, which is within these, and gives the nodes after it.
+/// Adds the columns of the first node, which is within the groups `path`, and returns the nodes after it.
 fn collect_leaf_columns<'a>(
     nodes: &'a [SchemaNode],
     path: &mut Vec<&'a SchemaNode>,
@@ -192,7 +192,7 @@ fn leaf_column(path: &[&SchemaNode], node: &SchemaNode, physical: i32) -> Thrift
         5 => Physical::DOUBLE,
         6 => Physical::BYTE_ARRAY,
         7 => Physical::FIXED_LEN_BYTE_ARRAY,
-        other => return Err(format!("column {} has a type {other}, which there is not", node.name)),
+        other => return Err(format!("column {} has the unknown type {other}", node.name)),
     };
     let length = match physical {
         Physical::FIXED_LEN_BYTE_ARRAY => usize::try_from(node.length).unwrap_or(0),
@@ -218,12 +218,12 @@ fn leaf_column(path: &[&SchemaNode], node: &SchemaNode, physical: i32) -> Thrift
     Ok(LeafColumn { name, physical, length, kind, defined: levels(path), list })
 }
 
-/// Refuses what is neither a plain value nor a list of them.
+/// Refuses everything except plain values and lists of them.
 fn check_nesting(path: &[&SchemaNode]) -> ThriftResult<()> {
     let plain = |node: &SchemaNode| node.repetition != REPEATED;
     let good = match path {
         [_] => true,
-        // Old lists of two levels, and today's of three.
+        // The legacy lists of two levels, and the current ones of three.
         [list, item] => list.is_list() && plain(list) && !plain(item),
         [list, items, item] => {
             let alone = list.children == 1 && items.children == 1;
@@ -235,24 +235,25 @@ fn check_nesting(path: &[&SchemaNode]) -> ThriftResult<()> {
     match (good, lists) {
         (true, _) => Ok(()),
         (false, 2..) => Err("a list of lists; flatten it and give the shape in dataset.json".to_owned()),
-        (false, _) => Err("part of a structure or map; make it a column of its own".to_owned()),
+        (false, _) => Err("part of a structure or map; make it a separate column".to_owned()),
     }
 }
 
-/// `LogicalType`'s kinds that values can have here.
+/// The kinds of `LogicalType` that are supported.
 const STRING: i16 = 1;
 const ENUM: i16 = 4;
 const INTEGER: i16 = 10;
 const JSON: i16 = 12;
 const FLOAT16: i16 = 15;
 
-/// What values become: by the logical type, by the older one where there is none, by the physical one without either.
+/// Returns the type of a node's values: from the logical type, otherwise the legacy converted type, otherwise the
+/// physical type.
 fn value_kind(node: &SchemaNode, physical: Physical, length: usize) -> ThriftResult<ValueKind> {
     let number = |dtype| Ok(ValueKind::Number(dtype));
     let integer = |bits, signed| match (bits, signed) {
         (8, true) => Ok(ValueKind::Number(DType::I8)),
         (8, false) => Ok(ValueKind::Number(DType::U8)),
-        // The next wider type, since there are none of 16 bits.
+        // The next wider type, because 16-bit integers are not supported.
         (16 | 32, true) => Ok(ValueKind::Number(DType::I32)),
         (16 | 32, false) => Ok(ValueKind::Number(DType::U32)),
         (64, true) => Ok(ValueKind::Number(DType::I64)),
@@ -261,7 +262,7 @@ fn value_kind(node: &SchemaNode, physical: Physical, length: usize) -> ThriftRes
     };
     match (physical, node.logical, node.converted) {
         (Physical::BOOLEAN, None, None) => number(DType::U8),
-        // There is no type of 64 bits; what reads numbers from text rounds as well.
+        // 64-bit floats are not supported. Reading numbers from text rounds to 32 bits as well.
         (Physical::FLOAT | Physical::DOUBLE, None, None) => number(DType::F32),
         (Physical::INT32, None, None) => number(DType::I32),
         (Physical::INT64, None, None) => number(DType::I64),
@@ -283,7 +284,7 @@ fn value_kind(node: &SchemaNode, physical: Physical, length: usize) -> ThriftRes
     }
 }
 
-/// What a column's type is called, for messages.
+/// Returns the name of a column's type, for messages.
 fn type_name(node: &SchemaNode, physical: Physical) -> String {
     let name = match (node.logical, node.converted) {
         (Some(5), _) | (None, Some(5)) => "decimal numbers",

@@ -1,16 +1,16 @@
-//! Thrift's compact protocol, as far as Parquet's footers and page headers need it.
+//! Parser for Thrift's compact protocol, limited to the needs of Parquet's footers and page headers.
 //!
-//! Strict, since a reader of Parquet that believes what stands there can be made to reserve memory without end or to
-//! recurse until the stack is full: fields come in order, a field has the type that it must have, lists are not longer
-//! than the bytes that are left, and nesting is bounded. Source: Apache Thrift, `thrift-compact-protocol.md`.
+//! It is strict, because a parser that trusts its input can be made to allocate memory without limit or to overflow the
+//! stack by recursion: fields must be in order, a field must have the expected type, lists cannot be longer than the
+//! remaining bytes, and nesting is limited. Source: Apache Thrift, `thrift-compact-protocol.md`.
 
-/// Why bytes are no message.
+/// The result of parsing; the error is the reason, as text.
 pub(super) type ThriftResult<T> = std::result::Result<T, String>;
 
-/// Structures and lists within each other that are skipped; Parquet's own are five deep.
+/// Maximum nesting of skipped structures and lists; Parquet's own are five deep.
 const DEPTH_MAX: u32 = 16;
 
-/// What a field is, as its header says.
+/// The type in a field's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CompactType {
     True,
@@ -43,7 +43,7 @@ impl CompactType {
     }
 }
 
-/// A field of a structure, whose value is to be read or skipped next.
+/// A field of a structure, whose value must be read or skipped next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThriftField {
     /// Its number.
@@ -51,7 +51,7 @@ pub(super) struct ThriftField {
     wire: CompactType,
 }
 
-/// A message that is read from its begin.
+/// A parser of a message.
 #[derive(Debug)]
 pub(super) struct CompactReader<'a> {
     bytes: &'a [u8],
@@ -63,12 +63,12 @@ impl<'a> CompactReader<'a> {
         CompactReader { bytes, at: 0 }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// Reads a structure: `read` is given each field and reads its value, or answers false to have it skipped.
+    /// Reads a structure: `read` is called with each field and reads its value, or returns `false` to skip it.
     pub(super) fn read_struct(
         &mut self,
         mut read: impl FnMut(&mut Self, ThriftField) -> ThriftResult<bool>,
@@ -83,7 +83,7 @@ impl<'a> CompactReader<'a> {
         Ok(())
     }
 
-    /// The next field's header; none at the end of the structure.
+    /// Returns the next field's header, or `None` at the end of the structure.
     fn field(&mut self, last: i16) -> ThriftResult<Option<ThriftField>> {
         let head = self.byte()?;
         if head == 0 {
@@ -124,7 +124,7 @@ impl<'a> CompactReader<'a> {
         self.zigzag()
     }
 
-    /// A number that counts something.
+    /// Returns a non-negative number.
     pub(super) fn count(&mut self, field: ThriftField) -> ThriftResult<u64> {
         let number = match field.wire {
             CompactType::I32 => i64::from(self.i32(field)?),
@@ -136,10 +136,10 @@ impl<'a> CompactReader<'a> {
     pub(super) fn text(&mut self, field: ThriftField) -> ThriftResult<&'a str> {
         self.expect_type(field, CompactType::Binary)?;
         let bytes = self.binary()?;
-        std::str::from_utf8(bytes).map_err(|_| self.error_here("a name is no UTF-8"))
+        std::str::from_utf8(bytes).map_err(|_| self.error_here("a name is not valid UTF-8"))
     }
 
-    /// Reads a structure within this one.
+    /// Reads a nested structure.
     pub(super) fn read_nested_struct(
         &mut self,
         field: ThriftField,
@@ -160,7 +160,7 @@ impl<'a> CompactReader<'a> {
         if length > 0 && wire != CompactType::Struct {
             return Err(self.error_here("a list does not hold structures"));
         }
-        // Grows with what is there, not with what the list claims.
+        // Grows with the data that exists, not with the stated length.
         let mut items = Vec::new();
         for _ in 0..length {
             items.push(read(self)?);
@@ -182,7 +182,7 @@ impl<'a> CompactReader<'a> {
                 let (wire, length) = self.list()?;
                 for _ in 0..length {
                     match wire {
-                        // In a list each has a byte, as a field it is in the header.
+                        // A boolean takes a byte in a list, but is part of the header in a field.
                         CompactType::True | CompactType::False => self.take_bytes(1).map(drop)?,
                         wire => self.skip(wire, depth + 1)?,
                     }
@@ -199,7 +199,7 @@ impl<'a> CompactReader<'a> {
         Ok(())
     }
 
-    /// Type and number of the elements of a list.
+    /// Reads the type and number of the elements of a list.
     fn list(&mut self) -> ThriftResult<(CompactType, usize)> {
         let head = self.byte()?;
         // Some writers give an empty list no type.
@@ -211,7 +211,7 @@ impl<'a> CompactReader<'a> {
             length => u64::from(length),
         };
         let left = self.bytes.len() - self.at;
-        // Every element has a byte at least.
+        // Every element takes at least one byte.
         match usize::try_from(length).ok().filter(|length| *length <= left) {
             Some(length) => Ok((CompactType::from_code(head & 15)?, length)),
             None => Err(self.error_here(&format!("a list would have {length} elements in {left} bytes"))),

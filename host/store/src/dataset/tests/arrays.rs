@@ -1,4 +1,4 @@
-//! Arrays of NumPy's and of safetensors: what becomes of them, and what is wrong with bad ones.
+//! Import of NumPy and safetensors arrays, and the errors of invalid ones.
 
 use std::io::Cursor;
 
@@ -8,7 +8,7 @@ use zip::{CompressionMethod, ZipWriter};
 use super::*;
 use crate::limits::DATASET_BYTES_MAX;
 
-/// A `.npy` file with this text for a header.
+/// Returns a `.npy` file with this text as header.
 pub(super) fn npy(header: &str, data: &[u8]) -> Vec<u8> {
     let length = u16::try_from(header.len() + 1).unwrap().to_le_bytes();
     [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), b"\n", data].concat()
@@ -41,7 +41,7 @@ pub(super) fn ingest_files(files: &[(&str, &[u8])]) -> ColumnarDataset {
         std::fs::write(path, bytes).unwrap();
     }
     let info = datasets.ingest("arrays", source.path(), 0).unwrap();
-    // Open files of a version that is gone by now.
+    // The version's directory has been removed, but its files are still open.
     ColumnarDataset::open(&info.dir).unwrap()
 }
 
@@ -86,7 +86,7 @@ fn every_data_type_is_read_in_both_byte_orders() {
 
 #[test]
 fn fortran_order_is_converted_to_row_major() {
-    // Item i, row j, column k has the number 100 i + 10 j + k; the first axis runs fastest.
+    // The element at item i, row j, column k is 100 i + 10 j + k, in Fortran order.
     let (a, b, c) = (3u8, 2u8, 4u8);
     let fortran: Vec<u8> =
         (0..c).flat_map(|k| (0..b).flat_map(move |j| (0..a).map(move |i| 100 * (i % 2) + 10 * j + k + i))).collect();
@@ -144,7 +144,7 @@ fn bad_npy_files_are_refused_with_the_place() {
     check_npy(&whole[..whole.len() - 1], expect!["x.npy: ends at byte 70 (decompressed), expected 71 bytes"]);
     check_npy(
         &[whole.as_slice(), &[4]].concat(),
-        expect!["x.npy: goes on after byte 71 (decompressed), where it should end"],
+        expect!["x.npy: has data after byte 71 (decompressed), expected its end"],
     );
     check_npy(
         b"PK\x03\x04 and so on",
@@ -215,7 +215,7 @@ fn bad_npy_files_are_refused_with_the_place() {
     check_header(
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }",
         expect![
-            "x.npy: byte 10 (decompressed): its elements are records; save each of their fields as an array of its own"
+            "x.npy: byte 10 (decompressed): its elements are records; save each of their fields as a separate array"
         ],
     );
     check_header(
@@ -234,7 +234,7 @@ fn bad_npy_files_are_refused_with_the_place() {
     );
     check_header(
         "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), 'x': 1}",
-        expect!["x.npy: byte 10 (decompressed): its header has an entry `x`, which none has"],
+        expect!["x.npy: byte 10 (decompressed): its header has an unknown entry `x`"],
     );
     check_header(
         "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), } + 1",
@@ -305,12 +305,15 @@ fn descriptions_of_arrays_are_checked() {
 fn bad_archives_are_refused() {
     let check_npz = |bytes: &[u8], expected| check(&[("d.npz", bytes)], expected);
     let whole = npz(&[("a.npy", &array("|u1", "(3,)", &[1, 2, 3]))]);
-    check_npz(b"", expect!["d.npz: no ZIP archive: invalid Zip archive: Could not find EOCD"]);
+    check_npz(b"", expect!["d.npz: not a ZIP archive: invalid Zip archive: Could not find EOCD"]);
     check_npz(
         b"not a ZIP archive, and long enough to be one",
-        expect!["d.npz: no ZIP archive: invalid Zip archive: Could not find EOCD"],
+        expect!["d.npz: not a ZIP archive: invalid Zip archive: Could not find EOCD"],
     );
-    check_npz(&whole[..whole.len() - 30], expect!["d.npz: no ZIP archive: invalid Zip archive: Could not find EOCD"]);
+    check_npz(
+        &whole[..whole.len() - 30],
+        expect!["d.npz: not a ZIP archive: invalid Zip archive: Could not find EOCD"],
+    );
     check_npz(&npz(&[]), expect!["d.npz: no items"]);
     check_npz(
         &npz(&[("notes.txt", b"hello")]),
@@ -324,11 +327,11 @@ fn bad_archives_are_refused() {
     let at = flipped.windows(3).position(|it| it == [1, 2, 3]).unwrap();
     flipped[at] = 9;
     check_npz(&flipped, expect!["d.npz/a.npy: byte 71 (decompressed): Invalid checksum"]);
-    // What expands to more than the array in it takes is not expanded.
+    // Data beyond the size of the array is not decompressed.
     let bomb = [array("|u1", "(3,)", &[1, 2, 3]), vec![0; 8 << 20]].concat();
     check_npz(
         &npz(&[("a.npy", &array("|u1", "(3,)", &[0; 3])), ("b.npy", &bomb)]),
-        expect!["d.npz/b.npy: goes on after byte 71 (decompressed), where it should end"],
+        expect!["d.npz/b.npy: has data after byte 71 (decompressed), expected its end"],
     );
     let claim = array("|u1", "(17179869185,)", &[0; 9]);
     check_npz(&npz(&[("a.npy", &claim)]), expect!["d.npz/a.npy: more than 17179869184 bytes"]);
@@ -375,7 +378,7 @@ fn bad_safetensors_are_refused() {
 fn the_size_limit_counts_the_arrays_of_all_files_together() {
     use super::super::{npy::read_array, safetensors::read_file, source::SourceReader, staging::StagingArea};
     let directory = tempfile::tempdir().unwrap();
-    // Files of so many bytes may expand to as much as any dataset has.
+    // With files of this size, the expansion limit exceeds the maximum size of a dataset.
     let sparse = std::fs::File::create(directory.path().join("sparse")).unwrap();
     sparse.set_len(DATASET_BYTES_MAX / 100).unwrap();
     let staging = StagingArea::new(directory.path(), directory.path(), &|_| Ok(())).unwrap();
@@ -406,7 +409,7 @@ fn files_with_equal_names_or_unlistable_folders_are_an_error() {
     check(&[("a.txt", b"one"), ("a.txt.gz", &gz(b"two"))], expect!["a.txt.gz: a.txt is there too; keep one of them"]);
     let (_directory, datasets) = datasets();
     let ingested = |source: &TempDir| datasets.ingest("d", source.path(), 0).map(drop);
-    // A link to nothing stands for every file that cannot be looked at: permissions mean nothing to some users.
+    // A broken link represents every file that cannot be read: permissions do not restrict root.
     let gone = folder_with_files(&[("x.npy", &byte(1))]);
     std::os::unix::fs::symlink(gone.path().join("nothing"), gone.path().join("y.npy")).unwrap();
     assert!(matches!(ingested(&gone), Err(DatasetError::Store(_))));

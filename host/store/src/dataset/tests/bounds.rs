@@ -1,4 +1,4 @@
-//! What strangers' files may cost: memory, disk and room are bounded, and counted before they are used.
+//! Resource limits for untrusted files: memory, disk space and quota are limited, and counted before they are used.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::error::StoreError;
 use crate::limits::{CSV_LINE_BYTES_MAX, DESCRIPTION_BYTES_MAX, INGEST_EXPANSION_UNCHECKED_BYTES};
 
-/// What taking in these files fails with; nothing stays behind.
+/// Returns the error of importing these files, and checks that nothing is left behind.
 fn ingest_error(files: &[(&str, &[u8])]) -> DatasetError {
     let (directory, datasets) = datasets();
     let error = datasets.ingest("d", folder_with_files(files).path(), 0).unwrap_err();
@@ -41,7 +41,7 @@ fn runs_of_empty_lines_are_items() {
     let info = datasets.ingest("d", folder_with_files(&[("x.txt", text)]).path(), 0).unwrap();
     let dataset = ColumnarDataset::open(&info.dir).unwrap();
     assert_eq!(dataset.column("text").unwrap(), b"\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0c\0\0\0");
-    // Longer than any buffer, and with lines across the ends of buffers.
+    // Longer than any buffer, with lines across buffer boundaries.
     let long: Vec<u8> =
         (0..400_000u32).flat_map(|at| if at % 7 == 0 { b"abc\n".to_vec() } else { b"\n".to_vec() }).collect();
     let info = datasets.ingest("long", folder_with_files(&[("x.txt", &long)]).path(), 0).unwrap();
@@ -115,7 +115,7 @@ fn the_quota_is_checked_before_columns_are_written() {
     let error = uploads.commit("d", &begin(), 0, limited(1 << 10)).unwrap_err();
     assert!(matches!(error, DatasetError::Store(StoreError::QuotaExceeded { .. })), "{error}");
     assert!(datasets.list().unwrap().is_empty() && !directory.path().join("datasets/d").exists());
-    // The chunks are there still: with room, the same upload is taken in.
+    // The chunks are kept: with enough quota, the same upload is imported.
     let counted = |_, bytes| {
         asked.set(asked.get() + bytes);
         Ok(())

@@ -1,8 +1,8 @@
-//! CIFAR-10's binary records.
+//! Import of CIFAR-10's binary records.
 
 use super::*;
 
-/// A record whose byte at row, column, colour is `pixel(row, column, colour)`.
+/// Returns a record whose byte at row, column, colour is `pixel(row, column, colour)`.
 fn record(label: u8, pixel: impl Fn(u8, u8, u8) -> u8) -> Vec<u8> {
     let mut bytes = vec![label];
     for color in 0..3 {
@@ -38,7 +38,7 @@ fn cifar_batches_become_columns_of_interleaved_pixels() {
     assert_eq!(cifar.field("label").unwrap().classes[8], "ship");
     assert_eq!(cifar.read("label", &[0, 1, 2, 3]).unwrap(), [3, 0, 9, 5]);
     let image = cifar.read("image", &[0]).unwrap();
-    // Rows 0 and 1, columns 0 and 1: the colours of a pixel stand together.
+    // Rows 0 and 1, columns 0 and 1: the channels of a pixel are adjacent.
     assert_eq!(image[..6], [0, 100, 200, 1, 101, 201]);
     assert_eq!(image[96..102], [4, 104, 204, 5, 105, 205]);
     assert_eq!(cifar.read("image", &[2]).unwrap(), [8; 3072]);
@@ -61,7 +61,7 @@ fn classes_without_names_are_numbered_and_the_description_is_kept() {
     assert_eq!(DatasetManifest::read(&info.dir).unwrap().description, "a few");
 }
 
-/// A folder of one training batch, one test batch and perhaps names, which cannot be.
+/// Checks the error of importing one training batch, one test batch and, if given, class names.
 fn check_cifar(training: &[u8], names: Option<&[u8]>, expected: Expect) {
     let test = uniform_record(0, 0);
     let mut files: Vec<(&str, &[u8])> = vec![("data_batch_1.bin", training), ("test_batch.bin", &test)];
@@ -75,7 +75,7 @@ fn broken_batches_are_refused_with_the_place() {
     check_cifar(
         &[good.as_slice(), &[1, 2, 3]].concat(),
         None,
-        expect!["data_batch_1.bin: 3076 bytes (decompressed), which are no whole number of records of 3073 bytes"],
+        expect!["data_batch_1.bin: 3076 bytes (decompressed), expected a multiple of the record size, 3073 bytes"],
     );
     check_cifar(b"", None, expect!["data_batch_1.bin: no items"]);
     check_cifar(

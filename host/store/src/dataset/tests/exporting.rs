@@ -1,4 +1,4 @@
-//! Versions given away and taken in again, removed, and made of what jobs wrote.
+//! Export and re-import of versions, their removal, and import of job outputs.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,7 @@ fn export_to_folder(datasets: &DatasetStore, name: &str, version: u64) -> TempDi
     folder
 }
 
-/// A dataset of any form that `dataset.json` and arrays can say.
+/// Generates datasets of any form that `dataset.json` and arrays can describe.
 fn any_dataset() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
     let field = (0..DType::ALL.len(), prop::collection::vec(1usize..4, 0..3), any::<bool>(), any::<u64>());
     (1usize..9, prop::collection::vec(field, 1..4), 0usize..9, "[a-z \"ä]{0,9}").prop_map(
@@ -33,7 +33,7 @@ fn any_dataset() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
                 let dtype = DType::ALL[dtype];
                 let item = Descriptor::new(dtype, Shape::new(dims).unwrap());
                 let is_label = classes && !dtype.is_float();
-                // Labels of two classes, little-endian; else any bytes.
+                // Little-endian labels of two classes, or any bytes for other fields.
                 let byte = |n: usize| match is_label {
                     true if n.is_multiple_of(dtype.bytes()) => (seed >> (n % 64) & 1) as u8,
                     true => 0,
@@ -171,7 +171,7 @@ fn mounted_outputs_are_cached_by_their_digest() {
     let kept = || std::fs::read_dir(home.cache().join("datasets")).unwrap().map(|it| it.unwrap().path());
     assert_eq!(kept().count(), 1, "one copy, and nothing half-made");
     let column = kept().next().unwrap().join("text.bin");
-    // A damaged copy is replaced; what is open keeps its bytes, since the file is another one.
+    // A damaged copy is replaced. Open datasets keep their bytes, because the replacement is a new file.
     std::fs::remove_file(&column).unwrap();
     std::fs::write(&column, b"onetwX").unwrap();
     let third = ColumnarDataset::from_output(&home, "j", None).unwrap();
@@ -199,14 +199,14 @@ fn the_output_cache_evicts_the_least_recently_used() {
         dated(&kept.join(dataset.digest().hex()), 1000 - at as u64);
         open.push(dataset);
     }
-    // The oldest is used again, and so the second is the oldest.
+    // Using the oldest again makes the second one the oldest.
     ColumnarDataset::from_output(&home, "a", None).unwrap();
     evict_outputs(&kept, now, 2);
     let is_kept = |at: usize| kept.join(open[at].digest().hex()).is_dir();
     assert_eq!([is_kept(0), is_kept(1), is_kept(2)], [true, false, true]);
     assert_eq!(open[1].column("text").unwrap(), b"b", "what is open is read on");
     assert_eq!(ColumnarDataset::from_output(&home, "b", None).unwrap().digest(), open[1].digest());
-    // Half-written: one that is abandoned, one that is new, and one whose only file is new.
+    // Unfinished directories: an abandoned one, a new one, and one whose only file is new.
     for (name, seconds, file_seconds) in [(".tmp-old", 4000, 4000), (".tmp-new", 10, 10), (".tmp-slow", 4000, 10)] {
         let staging = kept.join(name);
         std::fs::create_dir(&staging).unwrap();
@@ -230,7 +230,7 @@ fn a_forward_clock_jump_does_not_remove_the_staging_of_a_live_writer() {
     let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
     let staged = || std::fs::read_dir(&kept).unwrap().count();
     let looks = std::cell::Cell::new(0);
-    // Asked for room while the file is in a staging directory.
+    // The quota is checked while the file is in a staging directory.
     let room = |_| {
         evict_outputs(&kept, tomorrow, 9);
         assert_eq!(staged(), 1, "it is being read");
@@ -240,7 +240,7 @@ fn a_forward_clock_jump_does_not_remove_the_staging_of_a_live_writer() {
     let taken = DatasetStore::new(home.datasets()).ingest_output("lines", &home, "j", Some("a.txt"), 0, room).unwrap();
     assert_eq!((taken.items, staged()), (2, 0));
     assert!(looks.get() > 0);
-    // Whose writer is gone, goes.
+    // A directory whose writer has ended is removed.
     std::fs::create_dir(kept.join(".tmp-left")).unwrap();
     evict_outputs(&kept, SystemTime::now(), 9);
     assert_eq!(staged(), 1, "it may have been made just now");

@@ -1,4 +1,4 @@
-//! Folders of images.
+//! Import of folders of images.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn folders_of_class_folders_become_splits() {
     let image = gray([1, 2, 3, 4]);
     let data = ingest_files(&[("train/b/1.png", &image), ("train/a/1.png", &image), ("test/b/1.png", &gray([0; 4]))]);
     assert_eq!((data.len(Some("train")).unwrap(), data.len(Some("test")).unwrap()), (2, 1));
-    // The test part comes first by its name, and lacks the first class.
+    // The test split comes first in name order and lacks the first class.
     assert_eq!(data.column("label").unwrap(), [1, 0, 1]);
 }
 
@@ -132,7 +132,7 @@ fn images_of_unequal_shape_and_invalid_files_are_refused() {
         ],
     );
     let mut wide = image.clone();
-    // The width in the first chunk, and its checksum.
+    // The width in the first chunk, and the chunk's checksum.
     wide[16..20].copy_from_slice(&0x7fff_ffffu32.to_be_bytes());
     check_tree(
         &[("a/1.png", &wide)],
@@ -149,7 +149,7 @@ fn images_of_unequal_shape_and_invalid_files_are_refused() {
     );
 }
 
-/// The checksum of a PNG's chunk. Source: RFC 2083, 15.
+/// Returns the checksum of a PNG's chunk. Source: RFC 2083, 15.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })

@@ -1,4 +1,4 @@
-//! Parquet files: what becomes of their columns, and what is wrong with those that cannot be fields.
+//! Import of Parquet columns, and the errors of columns that cannot become fields.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::*;
 /// Writes a column of a row group.
 type PutColumn = Box<dyn Fn(&mut SerializedRowGroupWriter<'_, Vec<u8>>)>;
 
-/// A column of values that are all there, or that have these definition and repetition levels.
+/// Returns a column of values without nulls, or with these definition and repetition levels.
 pub(super) fn column_with_levels<T: DataType>(
     values: Vec<T::T>,
     defined: Option<Vec<i16>>,
@@ -43,7 +43,7 @@ fn fixed(values: &[&[u8]]) -> PutColumn {
     required_column::<FixedLenByteArrayType>(values.iter().map(value).collect())
 }
 
-/// A file of these fields, with a row group for each list of columns.
+/// Returns a file of these fields, with a row group for each list of columns.
 pub(super) fn file(fields: &str, groups: Vec<Vec<PutColumn>>, properties: WriterPropertiesBuilder) -> Vec<u8> {
     let end = if fields.ends_with('}') { "" } else { ";" };
     let schema = Arc::new(parse_message_type(&format!("message m {{ {fields}{end} }}")).unwrap());
@@ -56,14 +56,14 @@ pub(super) fn file(fields: &str, groups: Vec<Vec<PutColumn>>, properties: Writer
     writer.into_inner().unwrap()
 }
 
-/// A file of one row group, written as most are.
+/// Returns a file of one row group with the default properties.
 pub(super) fn plain(fields: &str, columns: Vec<PutColumn>) -> Vec<u8> {
     file(fields, vec![columns], WriterProperties::builder())
 }
 
 const LIST: &str = "optional group x (LIST) { repeated group list { optional float element; } }";
 
-/// Three-level lists of floats.
+/// Returns a column of three-level lists of floats.
 pub(super) fn lists(rows: &[&[f32]]) -> PutColumn {
     let repeated = rows.iter().flat_map(|row| (0..row.len()).map(|at| i16::from(at > 0))).collect();
     let values = rows.concat();
@@ -128,7 +128,7 @@ fn every_type_becomes_a_column() {
     assert_eq!(split_ranges(&data), [("train", 0..2)]);
 }
 
-/// Every way that a file can be written.
+/// Returns all combinations of writer properties.
 fn writer_variants() -> Vec<WriterPropertiesBuilder> {
     let mut ways = Vec::new();
     for compression in
@@ -194,7 +194,8 @@ fn delta_encodings_are_read() {
     );
 }
 
-/// Written by Apache Arrow 26.0.1, compressed with ZSTD: `x` lists of three floats, `y` strings, `z` 64-bit integers.
+/// The file was written by Apache Arrow 26.0.1, compressed with ZSTD: `x` lists of three floats, `y` strings, `z`
+/// 64-bit integers.
 #[test]
 fn files_written_by_apache_arrow_are_read() {
     let data = ingest_files(&[("train.parquet", include_bytes!("arrow.parquet"))]);
@@ -262,7 +263,7 @@ fn a_description_names_columns_and_shares() {
     };
     check_json(
         r#"{"name":"x"}"#,
-        expect!["d.parquet: column x: there is none of this name; there are label, other.z, pixels"],
+        expect!["d.parquet: column x: no column has this name; the columns are label, other.z, pixels"],
     );
     check_json(
         r#"{"name":"pixels","shape":[3]}"#,
@@ -337,7 +338,7 @@ fn values_that_no_element_can_have_are_refused_with_their_row() {
     check_values(
         "required binary y (STRING)",
         required_column::<ByteArrayType>(vec![vec![b'a', 0xff].into()]),
-        expect!["d.parquet: column y: row 1: byte 1 of its text is no UTF-8"],
+        expect!["d.parquet: column y: row 1: byte 1 of its text is not valid UTF-8"],
     );
     check_values(
         "required binary y (STRING)",
@@ -389,7 +390,7 @@ fn unsupported_column_types_are_refused() {
         "required group y { required int32 z; }",
         required_column::<Int32Type>(vec![1]),
         expect![
-            "d.parquet: column y.z: part of a structure or map; make it a column of its own, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y.z: part of a structure or map; make it a separate column, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
     );
     check_type(
@@ -411,7 +412,7 @@ fn unsupported_column_types_are_refused() {
         "required group y (LIST) { repeated group list { required group element { required int32 z; } } }",
         column_with_levels::<Int32Type>(vec![1], Some(vec![1]), Some(vec![0])),
         expect![
-            "d.parquet: column y.list.element.z: part of a structure or map; make it a column of its own, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y.list.element.z: part of a structure or map; make it a separate column, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
     );
 }
@@ -432,7 +433,7 @@ fn files_with_different_columns_are_refused() {
     );
     check_second(
         plain("required int32 x", vec![required_column::<Int32Type>(vec![1])]),
-        expect!["b.parquet: column y: there is none of this name; there are x"],
+        expect!["b.parquet: column y: no column has this name; the columns are x"],
     );
     let one = || required_column::<Int32Type>(vec![1]);
     check_second(

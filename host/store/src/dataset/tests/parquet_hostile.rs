@@ -1,4 +1,4 @@
-//! Parquet files that are damaged or lie: an error with the file's name, no panic, and no memory that they do not deserve.
+//! Damaged and hostile Parquet files give an error with the file's name, without a panic or excessive memory.
 
 use ::parquet::basic::Compression;
 use ::parquet::data_type::{ByteArrayType, Int32Type};
@@ -18,7 +18,7 @@ fn read(place: &TempDir, bytes: &[u8]) -> Result<DatasetDraft, DatasetError> {
     super::super::parquet::read(&staging, place.path(), &ParquetDescription::default())
 }
 
-/// A small file with dictionaries, lists, texts and two row groups.
+/// Returns a small file with dictionaries, lists, texts and two row groups.
 fn small(compression: Compression) -> Vec<u8> {
     let fields = "required int32 a (INTEGER(8,false)); optional binary t (STRING);
         optional group x (LIST) { repeated group list { optional float element; } }";
@@ -70,7 +70,7 @@ fn a_corrupted_file_of_apache_arrow_is_refused_or_keeps_its_shape() {
     }
 }
 
-/// Fields of a structure in Thrift's compact form: each a number, its type and its value as bytes.
+/// Returns a structure in Thrift's compact protocol from the id, type and value bytes of each field.
 fn structure(fields: &[(u8, u8, Vec<u8>)]) -> Vec<u8> {
     let mut last = 0;
     let mut bytes = Vec::new();
@@ -111,7 +111,7 @@ fn list(claimed: u64, items: &[Vec<u8>]) -> Vec<u8> {
     [vec![0xf0 | STRUCT], varint(claimed), items.concat()].concat()
 }
 
-/// A group of so many fields.
+/// Returns a group with this number of fields.
 fn group(children: i64) -> Vec<u8> {
     structure(&[(4, BINARY, name("g")), (5, I32, int(children))])
 }
@@ -120,19 +120,19 @@ fn number(physical: i64) -> Vec<u8> {
     structure(&[(1, I32, int(physical)), (3, I32, int(0)), (4, BINARY, name("x"))])
 }
 
-/// A column `x` of texts.
+/// Returns a column `x` of texts.
 fn text() -> Vec<u8> {
     structure(&[(1, I32, int(6)), (3, I32, int(0)), (4, BINARY, name("x")), (6, I32, int(0))])
 }
 
-/// A row group of an only column, whose pages lie from byte 4 on.
+/// Returns a row group of one column, whose pages begin at byte 4.
 fn rows(rows: i64, values: i64, bytes: i64, codec: i64) -> Vec<u8> {
     let meta = structure(&[(4, I32, int(codec)), (5, I64, int(values)), (7, I64, int(bytes)), (9, I64, int(4))]);
     let chunk = structure(&[(3, STRUCT, meta)]);
     structure(&[(1, LIST, list(1, &[chunk])), (3, I64, int(rows))])
 }
 
-/// A file of these pages, schema and row groups.
+/// Returns a file of these pages, schema and row groups.
 fn parquet_file(pages: &[u8], schema: Vec<u8>, count: i64, groups: Vec<u8>) -> Vec<u8> {
     let footer = structure(&[(1, I32, int(2)), (2, LIST, schema), (3, I64, int(count)), (4, LIST, groups)]);
     [b"PAR1", pages, &footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
@@ -142,14 +142,14 @@ fn check_file(bytes: &[u8], expected: Expect) {
     check(&[("d.parquet", bytes)], expected);
 }
 
-/// A file of a page with this header and content, of so many 32-bit integers that are all in it.
+/// Checks the error of a file of one page with this header and content, and `count` 32-bit integers in its footer.
 fn check_page(header: Vec<u8>, content: &[u8], count: i64, codec: i64, expected: Expect) {
     let pages = [header, content.to_vec()].concat();
     let only = rows(count, count, pages.len() as i64, codec);
     check_file(&parquet_file(&pages, list(2, &[group(1), number(1)]), count, list(1, &[only])), expected);
 }
 
-/// The header of a data page.
+/// Returns the header of a data page.
 fn data(expanded: i64, compressed: i64, values: i64, encoding: i64) -> Vec<u8> {
     let inner = structure(&[(1, I32, int(values)), (2, I32, int(encoding)), (3, I32, int(3)), (4, I32, int(3))]);
     structure(&[(1, I32, int(0)), (2, I32, int(expanded)), (3, I32, int(compressed)), (5, STRUCT, inner)])
@@ -236,7 +236,7 @@ fn false_claims_in_a_footer_are_refused() {
     );
     check_footer(one(), 3, list(1, &[rows(3, 3, 0, 0)]), expect!["d.parquet: column x: its pages end 3 values early"]);
     check_footer(list(1, &[group(0)]), 0, list(0, &[]), expect!["d.parquet: it has no columns"]);
-    // Structures in structures, where nobody looks.
+    // Nested structures in a field that is skipped.
     let deep = [[0x1c].repeat(100_000), [0].repeat(100_000)].concat();
     let footer = [vec![9 << 4 | STRUCT], deep, vec![0]].concat();
     let bytes = [b"PAR1", footer.as_slice(), &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat();
@@ -273,7 +273,7 @@ fn false_claims_in_a_page_are_refused() {
         &four,
         1,
         0,
-        expect!["d.parquet: column x: its page at byte 4: it goes on after the column's end"],
+        expect!["d.parquet: column x: its page at byte 4: it extends past the column's end"],
     );
     check_page(
         data(4, 4, i32::MAX.into(), 0),
@@ -338,9 +338,9 @@ fn false_claims_in_a_page_are_refused() {
         &four,
         1,
         0,
-        expect!["d.parquet: column x: its page at byte 21: a dictionary that does not come first"],
+        expect!["d.parquet: column x: its page at byte 21: a dictionary that is not the first page"],
     );
-    // Sixty-four mebibytes that took sixty-four kibibytes, of a page that says it has four bytes.
+    // 64 MiB compressed to 64 KiB, in a page whose header states 4 bytes.
     let bomb = gz(&vec![0; 64 << 20]);
     check_page(
         data(4, bomb.len() as i64, 1, 0),
@@ -349,7 +349,7 @@ fn false_claims_in_a_page_are_refused() {
         2,
         expect!["d.parquet: column x: its page at byte 4: it expands to more than the 4 bytes that it says"],
     );
-    // More deltas than values, and blocks without end.
+    // More deltas than values, and a block of excessive size.
     let deltas = [varint(128), varint(4), varint(1 << 40), int(0)].concat();
     check_page(
         data(deltas.len() as i64, deltas.len() as i64, 1, 6),
@@ -360,7 +360,7 @@ fn false_claims_in_a_page_are_refused() {
             "d.parquet: column x: its page at byte 4: its values are in the encoding DELTA_LENGTH_BYTE_ARRAY; write them with a dictionary or PLAIN"
         ],
     );
-    // An index into nothing.
+    // A dictionary index out of range.
     let index = [32, 2, 0xff, 0xff, 0xff, 0xff];
     let pages = [dictionary(4, 4, 1), four.to_vec(), data(6, 6, 1, 8)].concat();
     check_page(
@@ -375,7 +375,7 @@ fn false_claims_in_a_page_are_refused() {
 #[test]
 fn the_memory_limit_counts_the_overhead_of_each_text() {
     let schema = || list(2, &[group(1), text()]);
-    // As long as the number of rows needs, so that it is not refused for that.
+    // Long enough for the number of rows, so that the size check does not refuse it.
     let check_claim = |count: i64, expected| {
         let pages = vec![0; count as usize / 1024];
         check_file(
@@ -390,7 +390,7 @@ fn the_memory_limit_counts_the_overhead_of_each_text() {
         ],
     );
     check_claim(1 << 32, expect!["d.parquet: more than 4294967295 items"]);
-    // One run of an index, as many times as the footer may say.
+    // One run of an index, as long as the footer allows.
     let count = 100_000;
     let run = [vec![1], varint(count as u64 * 2), vec![0]].concat();
     let size = run.len() as i64;

@@ -1,4 +1,4 @@
-//! CSV files that say by themselves what they mean: header lines, names of classes, files without a description.
+//! Import of CSV files whose meaning is inferred: header lines, class names, files without a description.
 
 use super::*;
 
@@ -25,11 +25,11 @@ fn a_csv_file_without_description_gives_features_and_a_label() {
     assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] [1 2 3]"]);
     assert_eq!(data.read("x", &[0, 2]).unwrap(), floats(&[14.2, 2.4, 12.0, 2.0]));
     assert_eq!(data.read("label", &[0, 1, 2]).unwrap(), [0, 2, 1]);
-    // Plain numbers of classes have no names; without a header, the last column is the label.
+    // Integer classes have no names; without a header, the last column is the label.
     let (_directory, data) = ingest_files(&[("a.csv", b"1,2,0\n3,4,1\n")]);
     assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] []"]);
     assert_eq!(data.read("x", &[0]).unwrap(), floats(&[1.0, 2.0]));
-    // A column that is called so is the label where it is the first, too.
+    // A column named `label` is the label even if it is the first.
     let (_directory, data) = ingest_files(&[("m.csv", b"label,p0,p1\n7,0,255\n0,9,8\n")]);
     assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] [0 7]"]);
     assert_eq!(data.read("label", &[0, 1]).unwrap(), [1, 0]);
@@ -59,7 +59,7 @@ fn a_csv_header_is_distinguished_from_values() {
     };
     assert_eq!(count("alcohol,ash\n1,2\n3,4\n", json), 2);
     assert_eq!(count("1,2\n3,4\n", json), 2);
-    // Classes alone: a first line that is none of them, where the second is one.
+    // Labels only: the first line is not a class, and the second one is.
     let json = r#"{"format":"csv","file":"x.csv","fields":[
         {"name":"y","columns":[0,1],"dtype":"uint8","classes":["no","yes"]}]}"#;
     assert_eq!(count("answer\nyes\nno\n", json), 2);
@@ -106,7 +106,7 @@ fn an_ambiguous_csv_file_is_refused_with_a_suggested_description() {
         reason.to_owned()
     };
     let check = |lines: &[u8], says: &str| assert_eq!(refused(&[("a.csv", lines)]), says);
-    check(b"a,b,c\n1,red,0\n", "a.csv: column 2 (`b`) has `red` in line 2, which is no number");
+    check(b"a,b,c\n1,red,0\n", "a.csv: column 2 (`b`) has `red` in line 2, which is not a number");
     check(
         b"a,label,c\n1,0,2\n",
         "a.csv: its label `label` stands between other columns, and a field is neighbouring ones",

@@ -1,8 +1,8 @@
-//! Text files, a line for each item, and datasets made in memory.
+//! Import of text files, one line per item, and datasets in memory.
 
 use super::*;
 
-/// The items of a field as texts.
+/// Returns the items of a field as strings.
 fn lines(dataset: &ColumnarDataset, field: &str) -> Vec<String> {
     let width = dataset.field(field).unwrap().item.bytes();
     let items = dataset.column(field).unwrap().chunks(width);
@@ -57,7 +57,7 @@ fn invalid_text_files_are_refused() {
         check(&[&[("dataset.json", json.as_slice())], files].concat(), expected);
     };
     check(&[("a.txt", b"")], expect!["a.txt: no items"]);
-    check(&[("a.txt", b"good\n\xffbad\n")], expect!["a.txt:2: byte 0 of it is no UTF-8"]);
+    check(&[("a.txt", b"good\n\xffbad\n")], expect!["a.txt:2: byte 0 of it is not valid UTF-8"]);
     check(&[("a.txt", b"good\nba\0d\n")], expect!["a.txt:2: byte 2 of it is 0, which marks the end of a text"]);
     let long = vec![b'x'; crate::limits::TEXT_LINE_BYTES_MAX + 1];
     check(&[("a.txt", &long)], expect!["a.txt:1: more than 65536 bytes; break it into several lines"]);

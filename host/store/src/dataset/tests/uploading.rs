@@ -1,4 +1,4 @@
-//! Uploads: whole, cut off, lying, too large.
+//! Uploads: complete, interrupted, with wrong digests, too large.
 
 use super::upload::{UploadFile, UploadStore};
 use super::*;
@@ -21,7 +21,7 @@ fn fixture() -> UploadFixture {
 }
 
 impl UploadFixture {
-    /// Names of everything that lies in a folder of the place.
+    /// Returns the names of the entries in a folder.
     fn entries_left(&self, folder: &str) -> usize {
         let entries = std::fs::read_dir(self.directory.path().join(folder)).unwrap();
         entries.filter(|entry| entry.as_ref().unwrap().file_name() != ".locks").count()
@@ -52,10 +52,10 @@ fn an_upload_committed_twice_gives_one_version() {
     let place = fixture();
     let csv = b"1\n2\n3\n4\n3\n4\n";
     let begun = place.uploads.begin("d", announced_files(csv), |_| Ok(())).unwrap();
-    // The last two chunks are the same.
+    // The last two chunks are identical.
     assert_eq!((begun.missing.len(), begun.version), (3, None));
     place.uploads.put_chunk(&begun.id, &begun.missing[1], b"1\n2\n").unwrap();
-    // Cut off here, and begun again.
+    // The upload is interrupted here and started again.
     let again = place.uploads.begin("d", announced_files(csv), |_| Ok(())).unwrap();
     assert_eq!((again.id, again.missing.len()), (begun.id, 2));
     let early = place.uploads.commit("d", &begun.id, 0, |_, _| Ok(())).unwrap_err();
@@ -93,7 +93,7 @@ fn chunks_with_a_wrong_digest_are_refused() {
     assert!(matches!(large, DatasetError::TooLarge { .. }), "{large}");
 }
 
-/// A plan has megabytes where there are many files: it is read once for all chunks.
+/// The plan of many files has megabytes, so it is read once for all chunks.
 #[test]
 fn the_upload_plan_is_read_once_for_all_chunks() {
     let place = fixture();
@@ -105,7 +105,7 @@ fn the_upload_plan_is_read_once_for_all_chunks() {
     send_chunks(&place, &id, csv);
     let stranger = place.uploads.put_chunk(&id, &Digest::of(b"hello"), b"hello").unwrap_err();
     assert!(matches!(stranger, DatasetError::NotFound { kind: "chunk", .. }), "{stranger}");
-    // Another server over the directory has to read it, once.
+    // Another server on the same directory reads it once.
     let again = UploadStore::new(place.directory.path().join("uploads"), place.datasets.clone());
     let unread = again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap_err();
     assert!(matches!(unread, DatasetError::NotFound { kind: "upload", .. }), "{unread}");
@@ -113,14 +113,14 @@ fn the_upload_plan_is_read_once_for_all_chunks() {
     again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap();
     std::fs::write(&path, "no plan").unwrap();
     again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap();
-    // Others push it out of memory.
+    // Other uploads evict it from memory.
     std::fs::write(&path, &plan).unwrap();
     for at in 0..UPLOADS_OPEN_MAX {
         again.begin(&format!("d{at}"), announced_files(csv), |_| Ok(())).unwrap();
     }
     std::fs::write(&path, "no plan").unwrap();
     assert!(again.put_chunk(&id, &Digest::of(JSON), JSON).is_err());
-    // What was forgotten is so here, too, and for who looked at it before.
+    // Discarding an upload also removes it from memory.
     std::fs::write(&path, &plan).unwrap();
     again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap();
     place.uploads.discard(&id);

@@ -1,8 +1,8 @@
-//! The header of a safetensors file, read strictly: a file may come from anywhere, and what is wrong with it is said with
-//! the tensor's name.
+//! Strict parser of safetensors headers. The file is untrusted, and errors name the tensor.
 //!
-//! Eight bytes say how long the header is; it is a JSON object with an entry for each tensor, and the tensors' bytes follow
-//! without holes. Source: the format's description, <https://github.com/huggingface/safetensors>.
+//! The file begins with the header's length in eight bytes. The header is a JSON object with an entry for each tensor,
+//! and the tensors' bytes follow without holes. Source: the format's description,
+//! <https://github.com/huggingface/safetensors>.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,9 +16,9 @@ use crate::limits::WEIGHTS_HEADER_BYTES_MAX;
 
 /// Bytes of the header's length.
 pub(crate) const LENGTH_BYTES: usize = 8;
-/// The entry that is no tensor.
+/// The one entry that is not a tensor.
 const METADATA: &str = "__metadata__";
-/// Characters of a name that messages show.
+/// Maximum characters of a name in messages.
 const NAME_SHOWN_MAX: usize = 80;
 
 /// A tensor of the file.
@@ -26,12 +26,12 @@ const NAME_SHOWN_MAX: usize = 80;
 pub(crate) struct TensorEntry {
     pub(crate) name: String,
     pub(crate) descriptor: Descriptor,
-    /// Its bytes' place, in the file or after its header.
+    /// Its byte range, in the file or after the header.
     pub(crate) byte_range: Range<usize>,
 }
 
-/// The tensors in the order of their bytes, which lie within the file, one after another, and are as many as each takes; or
-/// what is wrong.
+/// Returns the tensors in the order of their bytes, which are contiguous, within the file, and of the size of each
+/// tensor's descriptor; or the error.
 pub(crate) fn read_tensors(file: &[u8]) -> Result<Vec<TensorEntry>, String> {
     let length = header_length(file)?;
     let rest = &file[LENGTH_BYTES..];
@@ -48,7 +48,7 @@ pub(crate) fn read_tensors(file: &[u8]) -> Result<Vec<TensorEntry>, String> {
     Ok(entries)
 }
 
-/// The length of the header of a file that begins with these bytes.
+/// Returns the length of the header of a file that begins with these bytes.
 pub(crate) fn header_length(file: &[u8]) -> Result<usize, String> {
     let Some((length, _)) = file.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(format!("it has {} bytes, and the length of its header alone takes {LENGTH_BYTES}", file.len()));
@@ -60,8 +60,8 @@ pub(crate) fn header_length(file: &[u8]) -> Result<usize, String> {
     Ok(length as usize)
 }
 
-/// The tensors of a header, which is followed by `data` bytes at most, in the order of their bytes. These lie one after
-/// another without holes; their places begin after the header.
+/// Returns the tensors of a header that is followed by at most `data` bytes, in the order of their bytes. The byte
+/// ranges are contiguous and begin after the header.
 pub(crate) fn tensors(header: &[u8], data: usize) -> Result<Vec<TensorEntry>, String> {
     let header: SafetensorsHeader = serde_json::from_slice(header).map_err(|error| format!("its header: {error}"))?;
     let mut tensors = header.0;
@@ -77,17 +77,17 @@ pub(crate) fn tensors(header: &[u8], data: usize) -> Result<Vec<TensorEntry>, St
     Ok(entries)
 }
 
-/// What is wrong with a file that ends within its header.
+/// Returns the message for a file that ends within its header.
 pub(crate) fn truncated_header_message(length: usize, follow: usize) -> String {
     format!("its header would have {length} bytes, and {follow} follow; is the copy finished?")
 }
 
-/// What is wrong with a file whose tensors have `data` bytes together, and this one's would be there.
+/// Returns the message for a file of which `data` bytes follow the header, and `entry` ends after them.
 pub(crate) fn truncated_data_message(entry: &TensorEntry, data: usize) -> String {
     tensor_message(&entry.name, out_of_bounds_message(entry.byte_range.end, data))
 }
 
-/// What is wrong with a file that so many bytes follow.
+/// Returns the message for a file with this number of bytes after its last tensor.
 pub(crate) fn trailing_bytes_message(bytes: u64) -> String {
     format!("{bytes} bytes follow its last tensor")
 }
@@ -100,7 +100,7 @@ fn out_of_bounds_message(end: usize, data: usize) -> String {
     format!("it would end at byte {end} of {data}; is the copy finished?")
 }
 
-/// A tensor that must begin at `begin`, and its place in the data.
+/// Checks a tensor, which must begin at `begin`, and returns its descriptor and byte range in the data.
 fn check_tensor(tensor: &TensorHeader, begin: usize, data: usize) -> Result<(Descriptor, Range<usize>), String> {
     let dtype =
         parse_dtype(&tensor.dtype).ok_or_else(|| format!("data type {} is unknown here", quote_name(&tensor.dtype)))?;
@@ -114,7 +114,7 @@ fn check_tensor(tensor: &TensorHeader, begin: usize, data: usize) -> Result<(Des
         return Err(out_of_bounds_message(end, data));
     }
     if start != begin {
-        let what = if start < begin { "lies in the bytes of another one" } else { "leaves a hole before it" };
+        let what = if start < begin { "overlaps another tensor" } else { "leaves a hole before it" };
         return Err(format!("it begins at byte {start}, not {begin}, and {what}"));
     }
     if end - start != descriptor.bytes() {
@@ -123,12 +123,12 @@ fn check_tensor(tensor: &TensorHeader, begin: usize, data: usize) -> Result<(Des
     Ok((descriptor, start..end))
 }
 
-/// Data types as the format spells them.
+/// Parses the format's name of a data type.
 fn parse_dtype(name: &str) -> Option<DType> {
     DType::ALL.into_iter().find(|ours| format!("{:?}", super::safetensors_dtype(*ours)) == name)
 }
 
-/// A name in quotation marks, cut where it is long.
+/// Returns a name in quotation marks, truncated if it is long.
 fn quote_name(name: &str) -> String {
     match name.char_indices().nth(NAME_SHOWN_MAX) {
         Some((end, _)) => format!("{:?}...", &name[..end]),
@@ -136,7 +136,7 @@ fn quote_name(name: &str) -> String {
     }
 }
 
-/// What an entry says.
+/// The JSON of one entry.
 #[derive(Debug, Deserialize)]
 struct TensorHeader {
     dtype: String,
@@ -144,7 +144,7 @@ struct TensorHeader {
     data_offsets: [usize; 2],
 }
 
-/// All entries of tensors, each name once.
+/// The entries of all tensors; names are unique.
 struct SafetensorsHeader(Vec<(String, TensorHeader)>);
 
 impl<'de> Deserialize<'de> for SafetensorsHeader {
@@ -166,7 +166,7 @@ impl<'de> Visitor<'de> for SafetensorsHeaderVisitor {
         let (mut tensors, mut names) = (Vec::new(), HashSet::new());
         while let Some(name) = map.next_key::<String>()? {
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("tensor {} is there twice", quote_name(&name))));
+                return Err(A::Error::custom(format!("tensor {} appears twice", quote_name(&name))));
             }
             if name == METADATA {
                 map.next_value::<IgnoredAny>()?;

@@ -1,4 +1,4 @@
-//! The transactions on jobs and attempts.
+//! Transactions on jobs and attempts.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
@@ -12,7 +12,7 @@ use crate::records::{
 };
 use crate::versions;
 
-/// Refuses a job that could not be named or read back.
+/// Returns `Invalid` if the job's fields are not valid.
 pub(super) fn validate(job: &NewJob) -> Result<(), RecordError> {
     let invalid = |field, value: &str, expected| {
         let value = value.chars().take(80).collect();
@@ -106,7 +106,7 @@ pub(super) fn list(tx: &Transaction<'_>, filter: &JobFilter) -> TransactionResul
          ORDER BY cursor DESC LIMIT ?4"
     );
     let wanted = if states.is_empty() { String::new() } else { format!(",{},", states.join(",")) };
-    // No name has a comma.
+    // Names contain no commas.
     let projects = filter.projects.as_ref().map(|projects| format!(",{},", projects.join(",")));
     let before = filter.before.map_or(i64::MAX, to_sql_integer);
     let mut statement = tx.prepare_cached(&sql)?;
@@ -129,7 +129,7 @@ pub(super) fn list_active(tx: &Transaction<'_>) -> TransactionResult<Vec<JobReco
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Queued jobs in the order of their turns.
+/// Returns queued jobs in the order in which they start.
 pub(super) fn queued_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<QueuedJob>> {
     let sql = format!(
         "SELECT {} FROM jobs WHERE state = 'QUEUED' ORDER BY priority DESC, preemptible, cursor",
@@ -140,7 +140,7 @@ pub(super) fn queued_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<QueuedJ
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Active jobs, oldest first.
+/// Returns active jobs, oldest first.
 pub(super) fn active_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<ActiveJob>> {
     let sql = format!(
         "SELECT {} FROM jobs JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts \
@@ -190,7 +190,7 @@ pub(super) fn take_over(tx: &Transaction<'_>, id: &str, now_ms: UnixMillis) -> T
     Ok(JobLease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1 })
 }
 
-/// The job of a lease that still holds.
+/// Returns the job of a lease, or `Fenced` if the lease has ended.
 pub(super) fn check_lease(tx: &Transaction<'_>, lease: &JobLease) -> TransactionResult<JobRecord> {
     let job = get(tx, &lease.job)?;
     if job.epoch != lease.epoch || job.attempts != lease.attempt {
@@ -216,7 +216,7 @@ pub(super) fn set_state(
         let value = state.name().to_owned();
         return Err(RecordError::Invalid { field: "state", value, expected }.into());
     }
-    // A stop asked for while the worker was starting must not be overwritten by "running".
+    // A stop that was requested while the worker was starting must not be overwritten by "running".
     let kept = if job.state == JobState::Stopping { JobState::Stopping } else { state };
     let started = (state == JobState::Running).then(|| to_sql_integer(now_ms));
     tx.execute(
@@ -260,7 +260,7 @@ pub(super) fn record_progress(
 }
 
 fn record_usage(tx: &Transaction<'_>, lease: &JobLease, usage: &AttemptUsage) -> TransactionResult<()> {
-    // Not a number would be NULL to SQLite, which the table refuses.
+    // SQLite stores NaN as NULL, which the table refuses.
     let seconds = |value: f64| if value.is_finite() { value } else { 0.0 };
     tx.prepare_cached(
         "UPDATE attempts SET first_step = ?3, last_step = ?4, wall_seconds = ?5, \
@@ -302,7 +302,7 @@ pub(super) fn finish_attempt(
     close_attempt(tx, lease, state, reason, now_ms)
 }
 
-/// Ends the attempt if it is open.
+/// Ends the attempt if it is still open.
 fn close_attempt(
     tx: &Transaction<'_>,
     lease: &JobLease,
@@ -339,7 +339,7 @@ pub(super) fn finish(
     finish_unleased(tx, &lease.job, state, reason, now_ms)
 }
 
-/// Ends a job that is not over: nobody may call it twice for one.
+/// Ends a job that has not finished. Must not be called twice for one job.
 fn finish_unleased(
     tx: &Transaction<'_>,
     id: &str,

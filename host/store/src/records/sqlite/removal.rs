@@ -1,4 +1,4 @@
-//! Forgetting jobs, but not what they took.
+//! Deletes jobs, but keeps the sums of their usage.
 
 use rusqlite::{Transaction, params};
 
@@ -7,7 +7,7 @@ use crate::error::RecordError;
 use crate::limits::RECORDS_REMOVAL_BATCH;
 use crate::records::{JobRecord, UsageTotal};
 
-/// The job, if it is over.
+/// Returns the job if it has finished.
 fn get_finished_job(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobRecord> {
     let job = job::get(tx, id)?;
     if !job.state.is_final() {
@@ -17,7 +17,7 @@ fn get_finished_job(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobReco
     Ok(job)
 }
 
-/// Removes some points of a job that is over. Returns whether there may be more.
+/// Removes a batch of points of a finished job. Returns whether there can be more.
 pub(super) fn remove_some_points(tx: &Transaction<'_>, id: &str) -> TransactionResult<bool> {
     let job = get_finished_job(tx, id)?;
     let removed = tx.execute(
@@ -37,7 +37,7 @@ pub(super) fn remove(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobRec
     Ok(job)
 }
 
-/// Adds up what a job took that is just over: its attempts take no more.
+/// Adds the usage of a job that has just finished to the totals. Its attempts use nothing more.
 pub(super) fn add_to_usage_totals(tx: &Transaction<'_>, job: &JobRecord) -> TransactionResult<()> {
     tx.execute(
         "INSERT INTO spent (project, owner, gpu_seconds, wall_seconds) \
@@ -49,7 +49,7 @@ pub(super) fn add_to_usage_totals(tx: &Transaction<'_>, job: &JobRecord) -> Tran
     Ok(())
 }
 
-/// What jobs took that are over, and what the others took so far.
+/// Returns the usage of finished jobs plus the usage so far of the others.
 pub(super) fn usage_totals(tx: &Transaction<'_>) -> TransactionResult<Vec<UsageTotal>> {
     let mut statement = tx.prepare_cached(
         "SELECT project, owner, sum(gpu_seconds), sum(wall_seconds) FROM ( \

@@ -1,4 +1,4 @@
-//! Rows as values. SQLite's integers are `i64`: larger numbers are kept as its maximum.
+//! Conversion of rows to values. SQLite's integers are `i64`; larger numbers are stored as its maximum.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Type, ValueRef};
 use rusqlite::{Row, Transaction};
@@ -10,16 +10,16 @@ use crate::records::{
 };
 use crate::rights::AccessRights;
 
-/// Columns of [`job_from_row`], in its order.
+/// The columns that [`job_from_row`] reads, in its order.
 pub(super) const JOB_COLUMNS: &str = "cursor, id, name, project, number, task, spec, owner, state, \
     reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
     not_before_ms, step, steps_target, epoch, attempts, experiment, \
     queue, priority, preemptible, device, slots_milli, rights";
 
-/// The first of [`JOB_COLUMNS`]'s columns that [`scheduling_request_from_row`] reads.
+/// The index of the first of [`JOB_COLUMNS`] that [`scheduling_request_from_row`] reads.
 const JOB_DEMAND_COLUMN: usize = 22;
 
-/// A number as SQLite can hold it.
+/// Returns a number clamped to SQLite's range.
 pub(super) fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -40,7 +40,7 @@ impl FromSql for JobState {
     }
 }
 
-/// A job from a row of [`JOB_COLUMNS`].
+/// Returns a job from a row of [`JOB_COLUMNS`].
 pub(super) fn job_from_row(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
     let number = |at: usize| row.get(at).map(from_sql_integer);
     let time = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(from_sql_integer));
@@ -75,7 +75,8 @@ pub(super) fn job_from_row(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
     })
 }
 
-/// What a key may do, from a column that is NULL without a key, and in records of builds that kept its name alone.
+/// Returns the rights of a key. The column is NULL without a key, and in records of builds that stored only the key's
+/// name.
 pub(super) fn rights_from_row(row: &Row<'_>, at: usize, owner: Option<&str>) -> rusqlite::Result<AccessRights> {
     match row.get::<_, Option<String>>(at)? {
         Some(text) => {
@@ -86,12 +87,13 @@ pub(super) fn rights_from_row(row: &Row<'_>, at: usize, owner: Option<&str>) -> 
     }
 }
 
-/// What a key may do, for a column that [`rights_from_row`] reads.
+/// Returns the rights of a key in the form that [`rights_from_row`] reads.
 pub(super) fn rights_text(rights: &AccessRights) -> Option<String> {
     rights.key().map(|_| serde_json::to_string(rights).expect("rights are plain data"))
 }
 
-/// A demand from `queue, priority, preemptible, device, slots_milli`, beginning with column `at`.
+/// Returns a scheduling request from the columns `queue, priority, preemptible, device, slots_milli`, of which `at` is
+/// the first.
 fn scheduling_request_from_row(row: &Row<'_>, at: usize) -> rusqlite::Result<SchedulingRequest> {
     Ok(SchedulingRequest {
         queue: row.get(at)?,
@@ -102,11 +104,11 @@ fn scheduling_request_from_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Sch
     })
 }
 
-/// Columns of [`queued_job_from_row`], in its order.
+/// The columns that [`queued_job_from_row`] reads, in its order.
 pub(super) const WAITING_COLUMNS: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
     queue, priority, preemptible, device, slots_milli";
 
-/// A queued job from a row of [`WAITING_COLUMNS`].
+/// Returns a queued job from a row of [`WAITING_COLUMNS`].
 pub(super) fn queued_job_from_row(row: &Row<'_>) -> rusqlite::Result<QueuedJob> {
     Ok(QueuedJob {
         id: row.get(0)?,
@@ -120,11 +122,11 @@ pub(super) fn queued_job_from_row(row: &Row<'_>) -> rusqlite::Result<QueuedJob> 
     })
 }
 
-/// Columns of [`active_job_from_row`], in its order, of `jobs` joined with `list_attempts`.
+/// The columns that [`active_job_from_row`] reads, in its order, from `jobs` joined with `attempts`.
 pub(super) const RUNNING_COLUMNS: &str = "jobs.id, jobs.name, jobs.project, jobs.owner, attempts.pool, \
     attempts.started_ms, jobs.state, jobs.queue, jobs.priority, jobs.preemptible, jobs.device, jobs.slots_milli";
 
-/// An active job from a row of [`RUNNING_COLUMNS`].
+/// Returns an active job from a row of [`RUNNING_COLUMNS`].
 pub(super) fn active_job_from_row(row: &Row<'_>) -> rusqlite::Result<ActiveJob> {
     Ok(ActiveJob {
         id: row.get(0)?,
@@ -138,7 +140,7 @@ pub(super) fn active_job_from_row(row: &Row<'_>) -> rusqlite::Result<ActiveJob> 
     })
 }
 
-/// The attempts at a job, first one first.
+/// Returns the attempts of a job, in order.
 pub(super) fn list_attempts(tx: &Transaction<'_>, id: &str) -> TransactionResult<Vec<JobAttempt>> {
     let mut statement = tx.prepare_cached(
         "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
@@ -172,7 +174,7 @@ pub(super) fn list_attempts(tx: &Transaction<'_>, id: &str) -> TransactionResult
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// A point from `name, step, value, at_ms`.
+/// Returns a point from `name, step, value, at_ms`.
 pub(super) fn point_from_row(row: &Row<'_>) -> rusqlite::Result<MetricPoint> {
     Ok(MetricPoint {
         name: row.get(0)?,
@@ -182,7 +184,7 @@ pub(super) fn point_from_row(row: &Row<'_>) -> rusqlite::Result<MetricPoint> {
     })
 }
 
-/// An event from `sequence, job, at_ms, kind, text`.
+/// Returns an event from `sequence, job, at_ms, kind, text`.
 pub(super) fn event_from_row(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
     Ok(JobEvent {
         sequence: row.get(0).map(from_sql_integer)?,
@@ -193,7 +195,7 @@ pub(super) fn event_from_row(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
     })
 }
 
-/// A count from a row's first column.
+/// Returns a count from a row's first column.
 pub(super) fn count_from_row(row: &Row<'_>) -> rusqlite::Result<u64> {
     row.get(0).map(from_sql_integer)
 }

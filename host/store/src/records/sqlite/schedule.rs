@@ -1,4 +1,4 @@
-//! The transactions on schedules.
+//! Transactions on schedules.
 
 use rusqlite::{Row, Transaction, params};
 
@@ -10,7 +10,7 @@ use crate::limits::{SCHEDULES_MAX, SPEC_BYTES_MAX};
 use crate::records::JobSchedule;
 use crate::versions;
 
-/// Refuses a schedule that could not be named or read back.
+/// Returns `Invalid` if the schedule's fields are not valid.
 pub(super) fn validate(schedule: &JobSchedule) -> Result<(), RecordError> {
     let invalid = |field, value: &str, expected| {
         let value = value.chars().take(80).collect();

@@ -1,4 +1,4 @@
-//! The transactions on metric points and events.
+//! Transactions on metric points and events.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,7 +46,7 @@ pub(super) fn record_points(tx: &Transaction<'_>, lease: &JobLease, points: &[Me
     thinning::store(tx, lease, all, points)
 }
 
-/// Keeps the last points of series where no later one is kept. Whoever has the lease has the newest attempt.
+/// Stores the last point of each series unless a later one is stored. The holder of the lease is the newest attempt.
 fn upsert_latest<'a>(
     tx: &Transaction<'_>,
     lease: &JobLease,
@@ -71,14 +71,14 @@ pub(super) fn count_events(tx: &Transaction<'_>, id: &str, kind: &str) -> Transa
 }
 
 pub(super) fn names(tx: &Transaction<'_>, id: &str) -> TransactionResult<Vec<String>> {
-    // Each series has one row here, and one for each point elsewhere.
+    // This table has one row per series; the other has one per point.
     let mut statement = tx.prepare_cached("SELECT name FROM latest WHERE job = ?1 ORDER BY name")?;
     let rows = statement.query_map([id], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// For each attempt of the job `?1` the step after which its steps were undone by a later attempt; null where none were. An
-/// attempt of which nothing is recorded yet has undone nothing.
+/// For each attempt of the job `?1`, the step after which a later attempt undid its steps; NULL if no attempt did. An
+/// attempt without recorded points has undone nothing.
 macro_rules! undone {
     () => {
         "WITH undone (attempt, after) AS MATERIALIZED ( \
@@ -94,8 +94,8 @@ pub(super) fn points(
     from_step: u64,
     limit: u32,
 ) -> TransactionResult<Vec<MetricPoint>> {
-    // Steps after the one at which a later attempt began are undone, and their points with them. With max() in a grouped
-    // query, SQLite takes the other columns from the row of the maximum.
+    // A later attempt undoes the steps after the one at which it began, with their points. In a grouped query with
+    // max(), SQLite takes the other columns from the row of the maximum.
     let mut statement = tx.prepare_cached(concat!(
         undone!(),
         "SELECT name, metrics.step, value, at_ms, max(metrics.attempt) FROM metrics \
@@ -107,7 +107,7 @@ pub(super) fn points(
     let rows = statement.query_map(params![id, name, to_sql_integer(from_step), limit], row::point_from_row)?;
     let mut points: Vec<MetricPoint> = rows.collect::<Result<_, _>>()?;
     if points.len() < limit as usize {
-        // Of a series that was thinned the last point may not be recorded with the others.
+        // The last point of a thinned series is possibly not among the recorded points.
         let mut statement = tx.prepare_cached(concat!(
             undone!(),
             "SELECT name, step, value, at_ms FROM latest LEFT JOIN undone ON undone.attempt = latest.attempt \
@@ -150,7 +150,8 @@ pub(super) fn record_event(
     let text = &text[..text.floor_char_boundary(EVENT_TEXT_BYTES_MAX)];
     let mut insert = tx.prepare_cached("INSERT INTO events (job, at_ms, kind, text) VALUES (?1, ?2, ?3, ?4)")?;
     insert.execute(params![id, to_sql_integer(now_ms), kind, text])?;
-    // The oldest of a kind go where there are too many, so that a job that says one thing for ever keeps the others.
+    // Beyond the limit, the oldest events of a kind are removed, so that repeated events of one kind do not displace
+    // others.
     let mut remove = tx.prepare_cached(
         "DELETE FROM events WHERE job = ?1 AND kind = ?2 AND sequence <= (SELECT sequence FROM events INDEXED BY \
          events_by_kind WHERE job = ?1 AND kind = ?2 ORDER BY sequence DESC LIMIT 1 OFFSET ?3)",
@@ -195,7 +196,8 @@ pub(super) fn newest_events(tx: &Transaction<'_>, id: &str, limit: u32) -> Trans
 }
 
 pub(super) fn events_of_kinds(tx: &Transaction<'_>, id: &str, kinds: &[&str]) -> TransactionResult<Vec<JobEvent>> {
-    // Few of many: the index by kind finds them without the others, one kind after the other.
+    // The kinds that are requested are few of many: the index by kind finds their events directly, one kind after the
+    // other.
     let mut statement = tx.prepare_cached(
         "SELECT sequence, job, at_ms, kind, text FROM events INDEXED BY events_by_kind \
          WHERE job = ?1 AND kind = ?2 ORDER BY sequence DESC LIMIT ?3",

@@ -1,4 +1,4 @@
-//! The bound on the points of a job: series that are long are thinned, and go on at a lower rate.
+//! Limits the number of points per job: long series are thinned and then recorded at a lower rate.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use super::{TransactionResult, series};
 use crate::limits::POINTS_MAX;
 use crate::records::{JobLease, MetricPoint};
 
-/// The kind of the event that says so, once for each job.
+/// The kind of the event that reports thinning, once per job.
 const THINNED_EVENT_KIND: &str = "SERIES_THINNED";
 
-/// What is recorded of a series.
+/// The recording state of one series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SeriesCounts {
-    /// Points that are recorded, or were and have been replaced since.
+    /// Number of points recorded, including points that have been replaced since.
     points: u64,
-    /// Points that were reported.
+    /// Number of points reported.
     reported: u64,
-    /// Of so many that are reported one is recorded.
+    /// Every `stride`-th reported point is recorded.
     stride: u64,
 }
 
-/// The series of a job by their names.
+/// The series of a job by name.
 pub(super) type SeriesCountsByName = BTreeMap<String, SeriesCounts>;
 
 impl SeriesCounts {
-    /// Counts a point that is reported. Returns whether it is recorded.
+    /// Counts a reported point and returns whether to record it.
     pub(super) fn count_point(&mut self) -> bool {
         let is_recorded = self.reported.is_multiple_of(self.stride.max(1));
         self.reported = self.reported.saturating_add(1);
@@ -42,7 +42,7 @@ impl Default for SeriesCounts {
     }
 }
 
-/// Reads what is recorded of a job's series.
+/// Reads the recording state of a job's series.
 pub(super) fn load(tx: &Transaction<'_>, job: &str) -> TransactionResult<SeriesCountsByName> {
     let mut statement = tx.prepare_cached("SELECT points, name, reported, stride FROM latest WHERE job = ?1")?;
     let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::unsigned_abs);
@@ -54,7 +54,8 @@ pub(super) fn load(tx: &Transaction<'_>, job: &str) -> TransactionResult<SeriesC
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Writes what is recorded of a job's series, thinning them where they are too long. Each has a row in `latest`.
+/// Writes the recording state of a job's series, and thins the series if there are too many points. Each has a row in
+/// `latest`.
 pub(super) fn store(
     tx: &Transaction<'_>,
     lease: &JobLease,
@@ -86,12 +87,12 @@ pub(super) fn store(
     Ok(())
 }
 
-/// Removes every second point of series that have more than half their share. Returns whether there were too many.
+/// Removes every second point of series that have more than half of their share. Returns whether there were too many.
 fn thin(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<bool> {
     if count_points(tx, job, all)? <= POINTS_MAX {
         return Ok(false);
     }
-    // What an earlier attempt did and a later one did again is shown nowhere.
+    // A step that a later attempt repeated is never shown from the earlier one.
     tx.execute(
         "DELETE FROM metrics WHERE job = ?1 AND attempt < (SELECT max(attempt) FROM metrics AS newer \
          WHERE newer.job = metrics.job AND newer.name = metrics.name AND newer.step = metrics.step)",
@@ -115,7 +116,7 @@ fn thin(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> Transa
     Ok(true)
 }
 
-/// Counts the points that are recorded.
+/// Counts the recorded points.
 fn count_points(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<u64> {
     all.values_mut().for_each(|series| series.points = 0);
     let mut statement = tx.prepare_cached("SELECT count(*), name FROM metrics WHERE job = ?1 GROUP BY name")?;

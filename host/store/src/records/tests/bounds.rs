@@ -1,4 +1,4 @@
-//! What a job can have recorded: its points and events are bounded, and what is removed leaves the disk.
+//! Limits on a job's points and events, and disk space returned by removals.
 
 use super::*;
 use crate::limits::{POINTS_MAX, SERIES_NAME_BYTES_MAX};
@@ -7,7 +7,7 @@ fn named_point(name: &str, step: u64, value: f64) -> MetricPoint {
     MetricPoint { name: name.to_owned(), ..point(step, value) }
 }
 
-/// Bytes of the database and of the files beside it.
+/// Returns the size in bytes of the database and the files beside it.
 fn database_bytes(path: &std::path::Path) -> u64 {
     let of = |suffix: &str| {
         let mut file = path.to_owned().into_os_string();

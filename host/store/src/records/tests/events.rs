@@ -1,4 +1,4 @@
-//! Events of jobs, as they are asked for.
+//! Queries of job events.
 
 use super::*;
 

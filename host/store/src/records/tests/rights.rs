@@ -1,10 +1,10 @@
-//! What a job and a schedule may do, as it is recorded.
+//! Recorded rights of jobs and schedules.
 
 use super::*;
 use crate::rights::AccessRights;
 use crate::rights::tests::key_rights as of_key;
 
-/// Who has a key is held to what it may do; records of before have its name alone, and nothing where there was no key.
+/// A job has the recorded rights of its key. Earlier records contain only the key's name, or nothing without a key.
 #[test]
 fn a_job_keeps_the_rights_that_it_was_submitted_with() {
     let (_directory, records) = records();

@@ -1,8 +1,8 @@
-//! State directories of earlier builds.
+//! Migration of state directories of earlier builds.
 
 use super::*;
 
-/// A database of the first schema is brought up to date, with what it holds.
+/// A database of the first schema is migrated with its content.
 #[test]
 fn a_database_of_the_first_schema_is_migrated() {
     let directory = tempfile::tempdir().unwrap();
@@ -22,7 +22,7 @@ fn a_database_of_the_first_schema_is_migrated() {
     assert_eq!(records.submit(&new_job("p"), 2).unwrap().name, "p-4");
 }
 
-/// A database of the second schema gets what the third keeps besides.
+/// A database of the second schema gets the additional fields of the third.
 #[test]
 fn a_database_of_the_second_schema_is_migrated() {
     let directory = tempfile::tempdir().unwrap();

@@ -11,13 +11,13 @@ use crate::op::{ContractOp, Op};
 
 type RecurrentCellResult = Result<NodeId, GraphError>;
 
-/// One step of a gated recurrent unit: the new state `[batch, hidden]`.
+/// Computes one step of a gated recurrent unit. Returns the new state `[batch, hidden]`.
 ///
 /// Shape: `x [batch, features]`, weight `[3 * hidden, features]`, recurrent weight `[3 * hidden, hidden]`, state
 /// `[batch, hidden]`. Source: WebNN `gruCell`; Cho et al., arXiv:1406.1078.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `Rank`; `Dimension`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `Rank`, `Dimension`, `UnknownNode` or `TooManyNodes`.
 pub fn gru_cell(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -59,13 +59,14 @@ pub fn gru_cell(
     g.cast(next, dtype)
 }
 
-/// One step of a long short-term memory: the new hidden and the new cell state, `[batch, hidden]` each.
+/// Computes one step of a long short-term memory. Returns the new hidden state and the new cell state, `[batch,
+/// hidden]` each.
 ///
 /// Shape: `x [batch, features]`, weight `[4 * hidden, features]`, recurrent weight `[4 * hidden, hidden]`, states
 /// `[hidden, cell]` of `[batch, hidden]`. Source: WebNN `lstmCell`; Hochreiter and Schmidhuber, 1997.
 ///
 /// # Errors
-/// `DType`; `DTypesDiffer`; `Rank`; `Dimension`; `UnknownNode`; `TooManyNodes`.
+/// Returns `DType`, `DTypesDiffer`, `Rank`, `Dimension`, `UnknownNode` or `TooManyNodes`.
 pub fn lstm_cell(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -88,7 +89,7 @@ pub fn lstm_cell(
         LstmLayout::Ifgo => [0, 3, 1, 2],
     };
     let (of_input, of_state) = (cell.input_products(g)?, cell.state_products(g, hidden)?);
-    // Peepholes stand in the order input, output, forget, whatever the layout.
+    // Peepholes have the order input, output, forget in every layout.
     let gate = |g: &mut GraphBuilder, gate: usize, peep: Option<(usize, NodeId)>, activation: RecurrentActivation| {
         let mut sum = cell.gate_sum(g, [of_input, of_state], gate)?;
         if let (Some((position, memory)), Some(peephole)) = (peep, peephole) {
@@ -110,7 +111,7 @@ pub fn lstm_cell(
     Ok([g.cast(next_hidden, dtype)?, g.cast(next_memory, dtype)?])
 }
 
-/// The products that the gates of a step share.
+/// The operands that the gates of a step share.
 struct RecurrentCell {
     op: &'static str,
     gates: usize,
@@ -146,7 +147,7 @@ impl RecurrentCell {
         let [Some(weight), Some(recurrent), bias, recurrent_bias] =
             operands_to_f32(g, op, x, [Some(weights[0]), Some(weights[1]), biases[0], biases[1]])?
         else {
-            unreachable!("what is given stays given");
+            unreachable!("a given operand stays given");
         };
         let x = to_f32(g, x)?;
         Ok(RecurrentCell { op, gates, batch, hidden, x, weights: [weight, recurrent], biases: [bias, recurrent_bias] })
@@ -156,23 +157,23 @@ impl RecurrentCell {
         check_dims(g, self.op, "state", state, &[self.batch, self.hidden])
     }
 
-    /// All gates' products with the input, `[batch, gates * hidden]`.
+    /// Returns all gates' products with the input, `[batch, gates * hidden]`.
     fn input_products(&self, g: &mut GraphBuilder) -> RecurrentCellResult {
         product(g, self.x, self.weights[0])
     }
 
-    /// All gates' products with the state, `[batch, gates * hidden]`.
+    /// Returns all gates' products with the state, `[batch, gates * hidden]`.
     fn state_products(&self, g: &mut GraphBuilder, state: NodeId) -> RecurrentCellResult {
         product(g, state, self.weights[1])
     }
 
-    /// One gate's columns.
+    /// Returns the columns of one gate.
     fn gate_columns(&self, g: &mut GraphBuilder, x: NodeId, axis: usize, gate: usize) -> RecurrentCellResult {
         debug_assert!(gate < self.gates, "a layout names the gates that there are");
         g.narrow(x, axis, gate * self.hidden, self.hidden)
     }
 
-    /// One gate of one product, with the bias of that product.
+    /// Returns one gate of one product, plus the bias of that product.
     fn biased_gate(&self, g: &mut GraphBuilder, product: NodeId, which: usize, gate: usize) -> RecurrentCellResult {
         let part = self.gate_columns(g, product, 1, gate)?;
         let Some(bias) = self.biases[which] else { return Ok(part) };
@@ -180,8 +181,8 @@ impl RecurrentCell {
         g.add(part, bias)
     }
 
-    /// One gate's sum of both products and both biases. The biases are added to each other first: they tend to be smaller
-    /// than the products, and fewer digits are lost.
+    /// Returns one gate's sum of both products and both biases. The biases are added to each other first: they tend to
+    /// be smaller than the products, so fewer digits are lost.
     fn gate_sum(&self, g: &mut GraphBuilder, products: [NodeId; 2], gate: usize) -> RecurrentCellResult {
         let [from_input, from_state] = products;
         let (from_input, from_state) =

@@ -1,4 +1,4 @@
-//! Recurrent networks over a sequence: a cell, step after step.
+//! Recurrent networks over a sequence: applies a cell step by step.
 
 use super::{GruOptions, LstmOptions, RecurrentDirection, check_dims, gru_cell, lstm_cell};
 use crate::builder::GraphBuilder;
@@ -11,15 +11,14 @@ use crate::{Descriptor, Shape};
 
 type RecurrentSequenceResult = Result<NodeId, GraphError>;
 
-/// A gated recurrent unit over a sequence: the last states `[directions, batch, hidden]`, and those of all steps
-/// `[steps, directions, batch, hidden]`, each at its own step whatever the direction.
+/// Applies a gated recurrent unit to a sequence. Returns the last states `[directions, batch, hidden]`, and the states
+/// of all steps `[steps, directions, batch, hidden]`, in the order of the sequence for every direction.
 ///
-/// Shape: `x [steps, batch, features]`, weight `[directions, 3 * hidden, features]`, recurrent weight
-/// `[directions, 3 * hidden, hidden]`, initial state `[directions, batch, hidden]` (none: zeros).
-/// Source: WebNN `gru`.
+/// Shape: `x [steps, batch, features]`, weight `[directions, 3 * hidden, features]`, recurrent weight `[directions, 3 *
+/// hidden, hidden]`, initial state `[directions, batch, hidden]` (none: zeros). Source: WebNN `gru`.
 ///
 /// # Errors
-/// As [`gru_cell`]; `AxisEmpty` without a step.
+/// As [`gru_cell`], and `AxisEmpty` without a step.
 pub fn gru(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -47,13 +46,14 @@ pub fn gru(
     sizes.join_directions(g, &runs)
 }
 
-/// A long short-term memory over a sequence: the last hidden states and the last cell states `[directions, batch, hidden]`,
-/// and the hidden states of all steps `[steps, directions, batch, hidden]`, each at its own step whatever the direction.
+/// Applies a long short-term memory to a sequence. Returns the last hidden states and the last cell states
+/// `[directions, batch, hidden]`, and the hidden states of all steps `[steps, directions, batch, hidden]`, in the order
+/// of the sequence for every direction.
 ///
 /// Shape: as [`gru`], with 4 gates; initial states `[hidden, cell]`. Source: WebNN `lstm`.
 ///
 /// # Errors
-/// As [`lstm_cell`]; `AxisEmpty` without a step.
+/// As [`lstm_cell`], and `AxisEmpty` without a step.
 pub fn lstm(
     g: &mut GraphBuilder,
     x: NodeId,
@@ -112,14 +112,14 @@ impl SequenceSizes {
         if x.shape[0] == 0 {
             return Err(GraphError::AxisEmpty { op, axis: 0, got: x.clone() });
         }
-        // A step takes several nodes: what cannot fit is not begun.
+        // A step takes several nodes, so a sequence longer than the node limit cannot fit.
         if x.shape[0] > GRAPH_NODES_MAX {
             return Err(GraphError::TooManyNodes);
         }
         Ok(SequenceSizes { steps: x.shape[0], directions, batch: x.shape[1], hidden: weight.shape[2] })
     }
 
-    /// The state that direction `number` begins with.
+    /// Returns the initial state of direction `number`.
     fn initial_state(
         &self,
         g: &mut GraphBuilder,
@@ -136,7 +136,7 @@ impl SequenceSizes {
         g.fill(Descriptor::new(dtype, Shape::new([self.batch, self.hidden])?), Scalar::Float(0.0))
     }
 
-    /// The states of all steps, each at its own place.
+    /// Returns the states of all steps, in the order of the sequence.
     fn run_direction(
         &self,
         g: &mut GraphBuilder,
@@ -157,7 +157,7 @@ impl SequenceSizes {
         Ok(DirectionRun { last, states })
     }
 
-    /// Last states, and all states, of every direction's run.
+    /// Returns the last states and all states of every direction's run.
     fn join_directions(&self, g: &mut GraphBuilder, runs: &[DirectionRun]) -> Result<[NodeId; 2], GraphError> {
         let (batch, hidden) = (self.batch, self.hidden);
         let (mut last, mut all) = (Vec::new(), Vec::new());
@@ -171,15 +171,15 @@ impl SequenceSizes {
     }
 }
 
-/// One direction's states.
+/// The states of one direction.
 struct DirectionRun {
-    /// What was computed last: in a backward run the first step's.
+    /// The state computed last; in a backward run, that of the first step of the sequence.
     last: NodeId,
-    /// By step.
+    /// States by step.
     states: Vec<NodeId>,
 }
 
-/// A concatenation of however many parts, in groups that one operator takes.
+/// Concatenates any number of parts, in groups that one operator accepts.
 fn concat_all(g: &mut GraphBuilder, parts: &[NodeId], axis: usize) -> RecurrentSequenceResult {
     let mut parts = parts.to_vec();
     while parts.len() > 1 {
@@ -188,7 +188,7 @@ fn concat_all(g: &mut GraphBuilder, parts: &[NodeId], axis: usize) -> RecurrentS
     Ok(parts[0])
 }
 
-/// Whether each direction reads backward.
+/// Returns, for each direction, whether it reads backward.
 fn reversed_directions(direction: RecurrentDirection) -> Vec<bool> {
     match direction {
         RecurrentDirection::Forward => vec![false],
@@ -197,7 +197,7 @@ fn reversed_directions(direction: RecurrentDirection) -> Vec<bool> {
     }
 }
 
-/// The part of `x` at `place` of its first axis, which goes; `x` has `rank` dimensions.
+/// Returns the part of `x` at `place` of its first axis, without that axis; `x` has `rank` dimensions.
 fn pick_direction(
     g: &mut GraphBuilder,
     op: &'static str,

@@ -1,8 +1,8 @@
-//! Rows 3, 4, 5 and 11: what is torn, flipped, gone, misplaced, or another's.
+//! Faults 3, 4, 5 and 11: truncated, flipped, missing, misplaced and foreign files.
 
 use super::*;
 
-/// A directory with steps 1 and 2, and the files that only step 2 has.
+/// Returns a directory with steps 1 and 2, and the files that only step 2 uses.
 fn two_steps_and_files_of_the_second() -> (TempDir, Vec<(PathBuf, Vec<u8>)>) {
     let directory = scratch();
     let checkpoints = open_store(directory.path());
@@ -15,7 +15,8 @@ fn two_steps_and_files_of_the_second() -> (TempDir, Vec<(PathBuf, Vec<u8>)>) {
     (directory, new)
 }
 
-/// Damages each file of the newest checkpoint in turn; each time the one before is used, and the file is named.
+/// Damages each file of the newest checkpoint in turn, and checks that the previous checkpoint is used and the file is
+/// named.
 fn check_each_damage(damages: impl Fn(&[u8]) -> Vec<Vec<u8>>) {
     let (directory, new) = two_steps_and_files_of_the_second();
     let checkpoints = open_store(directory.path());
@@ -38,11 +39,11 @@ fn check_each_damage(damages: impl Fn(&[u8]) -> Vec<Vec<u8>>) {
 fn a_file_truncated_at_any_4_kib_falls_back_to_the_previous_checkpoint() {
     check_each_damage(|content| {
         let size = content.len();
-        // Without its last line break, a manifest says the same.
+        // The trailing line break is not part of a manifest.
         let cuts = (0..size).step_by(4096).chain([1, 511, size / 2, size - 2]).filter(|cut| *cut < size - 1);
         cuts.map(|cut| content[..cut].to_vec()).collect()
     });
-    // A tail of zeros in place of what was not written.
+    // A tail of zeros replaces data that was not written.
     check_each_damage(|content| {
         let cuts = [0, content.len() / 3, content.len() - 2];
         cuts.map(|cut| [&content[..cut], &vec![0; content.len() - cut]].concat()).into()
@@ -74,16 +75,16 @@ fn an_empty_missing_or_replaced_file_falls_back_to_the_previous_checkpoint() {
         let latest = block_on(open_store(directory.path()).latest(JOB, PLUGIN)).unwrap();
         assert_eq!(latest.found.unwrap().1, checkpoint(1), "{} is a folder", path.display());
         std::fs::remove_dir(&path).unwrap();
-        // The next save of the same puts back what is missing.
+        // Saving the same checkpoint again restores the missing file.
         block_on(open_store(directory.path()).save(JOB, 1, &checkpoint(2))).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
-    // A folder of the right name without a manifest is a job without checkpoints.
+    // A job folder without a manifest is a job without checkpoints.
     std::fs::create_dir_all(directory.path().join("checkpoints/other/parts")).unwrap();
     assert!(block_on(open_store(directory.path()).latest("other", PLUGIN)).unwrap().found.is_none());
 }
 
-/// A manifest's text in the format of a number, with a right digest.
+/// Returns a manifest's text in a format version, with a correct digest.
 fn manifest_of_format(format: u64, body: &str) -> String {
     let mut hasher = Sha256Hasher::new();
     hasher.update(format!("saggar checkpoint {format}\n{body}").as_bytes());
@@ -105,7 +106,7 @@ fn another_format_plugin_or_data_type_is_refused_by_name() {
             refusal(PLUGIN).contains(&format!("has checkpoint format {format}, and this build reads formats up to 3"))
         );
     }
-    // A manifest that says another type of a variable than its bytes are of is damage, though its digest is right.
+    // A variable whose type does not match its bytes is damage, even if the manifest's digest is correct.
     let text = std::fs::read_to_string(folder.join(format!("{:020}-1.json", 2))).unwrap();
     let body = text.split_once(r#""body":"#).unwrap().1.trim_end().strip_suffix('}').unwrap();
     let body = body.replacen("uint8", "float32", 1).replacen(r#""step":2"#, r#""step":3"#, 1);

@@ -1,4 +1,5 @@
-//! Rows 6, 7 and 8, and what a power loss may leave: each system call of a save, a claim, a pruning and a removal in turn.
+//! Faults 6, 7 and 8, and all states that a power loss can leave: fails each system call of a save, a claim, a pruning
+//! and a removal in turn.
 
 use super::*;
 
@@ -8,7 +9,7 @@ fn save_step_2(root: &Path) -> CheckpointResult {
     block_on(open_store(root).save(JOB, 1, &checkpoint(2))).map(drop)
 }
 
-/// Step 1 was saved, and step 2 is.
+/// Checks a directory in which step 1 was saved, and step 2 was being saved (`done`: was acknowledged).
 fn check_step_2(root: &Path, done: bool) {
     let found = resume_step(root);
     assert!(found == Some(2) || !done && found == Some(1), "{found:?}, {done}");
@@ -45,7 +46,7 @@ fn a_claim_survives_a_failure_at_every_system_call() {
         let old = block_on(open_store(root).save(JOB, 1, &checkpoint(1)));
         assert!(!done || matches!(old, Err(CheckpointError::Fenced { newest: 2, .. })), "{old:?}");
         if done {
-            // The next claim takes away what a power loss brought back of this one.
+            // The next claim removes what a power loss restored of this one.
             block_on(open_store(root).claim(JOB, 2)).unwrap();
             assert_eq!(temporary_files(root), 0);
         }
@@ -59,7 +60,7 @@ fn an_interrupted_prune_leaves_whole_checkpoints() {
     let check = |root: &Path, done: bool| {
         assert_eq!(resume_step(root), Some(3));
         if done {
-            // What a power loss brought back goes the next time.
+            // The next pruning removes what a power loss restored.
             block_on(open_store(root).prune(JOB, &Retention::last(1))).unwrap();
             assert_eq!(intact_steps(root), [3]);
             assert_eq!(files_below(&root.join("checkpoints").join(JOB).join("parts")).len(), 2);
@@ -106,7 +107,7 @@ fn a_full_disk_is_distinguished_from_a_broken_disk() {
         disk.clear_fault();
         assert_eq!(resume_step(directory.path()), Some(1));
     }
-    // Once there is room, the same process saves.
+    // Once there is space, the same process can save.
     block_on(checkpoints.save(JOB, 1, &checkpoint(2))).unwrap();
     assert_eq!(resume_step(directory.path()), Some(2));
 }

@@ -1,4 +1,4 @@
-//! Rows 12 and 13: many checkpoints, many tensors, large ones, and numbers that are none.
+//! Faults 12 and 13: many checkpoints, many tensors, large tensors, and values that are NaN or infinite.
 
 use super::*;
 use crate::checkpoint::manifest::CheckpointManifest;
@@ -61,7 +61,7 @@ fn a_checkpoint_of_100_000_tiny_tensors_is_few_files() {
     assert!(found == many);
 }
 
-/// 8 GiB are 64 times what this holds, in 128 parts instead of three: the way is the same, piece by piece.
+/// A tensor of 8 GiB would be 64 times as large, in 128 parts instead of three; the code path is the same.
 #[test]
 fn a_tensor_larger_than_a_part_is_loaded_unchanged() {
     let directory = scratch();
@@ -92,5 +92,5 @@ fn nan_and_infinite_elements_keep_every_bit() {
     let (info, found) = block_on(checkpoints.latest(JOB, PLUGIN)).unwrap().found.unwrap();
     assert_eq!(found.variables, saved.variables);
     assert_eq!(digest_of_variables(&found.variables), digest_of_variables(&saved.variables));
-    assert_eq!(info.metrics, [("rate".to_owned(), 0.1)].into(), "a loss that is no number is none");
+    assert_eq!(info.metrics, [("rate".to_owned(), 0.1)].into(), "a NaN loss is not saved");
 }

@@ -1,4 +1,4 @@
-//! Rows 9 and 10: two writers of one job, and clocks that jump.
+//! Faults 9 and 10: two writers of one job, and clocks that jump.
 
 use std::fs::FileTimes;
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn of_two_writers_the_newer_lease_wins_and_the_older_is_fenced() {
-    // Each writer is another process as far as this directory can tell: nothing is shared but files.
+    // The writers share only the directory, like two processes.
     for round in 0..20u64 {
         let directory = scratch();
         block_on(open_store(directory.path()).save(JOB, 1, &checkpoint(1))).unwrap();
@@ -29,7 +29,8 @@ fn of_two_writers_the_newer_lease_wins_and_the_older_is_fenced() {
             let new = scope.spawn(|| run(3 + round));
             (old.join().unwrap(), new.join().unwrap())
         });
-        // The newer one's sweep may take what the older one is writing: that too stops the older one alone.
+        // The sweep of the newer writer can remove files that the older one is writing, which also stops only the older
+        // one.
         assert!(new.1.is_ok(), "{:?}", new.1);
         assert_eq!(new.0, [2, 3, 4, 5]);
         assert_eq!(
