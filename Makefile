@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 PLUGINS := lenet mlp char-lm transformer input-opt onnx
 GUESTS := careless echo formulas hostile matmul painter steady teller
-# PROFILE=debug takes what `make test` has built: so tests run the targets that take a release otherwise.
+# PROFILE=debug uses the build of `make test`, so that tests can run the targets that otherwise need a release build.
 PROFILE ?= release
 BUILT = target/$(PROFILE)/saggar
 IN_PROFILE = $(if $(filter debug,$(PROFILE)),--workspace --all-targets,--release -p saggar)
@@ -26,26 +26,26 @@ export KEEP
 
 .PHONY: help setup build plugins guests demo test test-swiftshader lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
 
-help: ## list what can be made
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
 
-setup: ## install or find what building needs
+setup: ## find or install the build requirements
 	@.ci/setup build
 
 build: setup ## build target/release/saggar and the reference plugins
 	cargo build --locked $(IN_PROFILE)
 	@$(MAKE) --no-print-directory plugins
 
-plugins: ## build the reference plugins with the saggar that is there
+plugins: ## build the reference plugins with the existing saggar binary
 	@for plugin in $(PLUGINS); do $(BUILT) build plugins/$$plugin || exit 1; done
 
-demo: build ## serve, train on real digits, swap the model in, predict; ends by itself (KEEP=1 leaves it running)
+demo: build ## serve, train on real digits, swap the model in, predict; then stop (KEEP=1 leaves the server running)
 	@SAGGAR_BIN=$(CURDIR)/$(BUILT) examples/digits/demo.sh
 
 test: ## run every test, with formatting and lints
 	@.ci/setup test
 	@$(MAKE) --no-print-directory lint
-	@# One set of units for binary and tests: another choice of packages would build the dependencies again.
+	@# Binary and tests share one set of build units: another selection of packages would build the dependencies again.
 	cargo build --locked --workspace --all-targets
 	@$(MAKE) --no-print-directory guests
 	ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" cargo test --locked --workspace --manifest-path plugins/Cargo.toml
@@ -54,12 +54,12 @@ test: ## run every test, with formatting and lints
 	 else cargo test --locked --workspace --no-fail-fast; fi
 	@.ci/test-swiftshader
 
-test-swiftshader: ## run the devices' conformance suite and WebNN's cases on SwiftShader, a second Vulkan driver
+test-swiftshader: ## run the device conformance suite and the WebNN cases on SwiftShader, a second Vulkan driver
 	@.ci/setup test
 	@cargo build --quiet --locked --workspace --all-targets
 	@.ci/test-swiftshader
 
-guests: # the components that tests run, built by the debug binary
+guests: # build the components that tests run, with the debug binary
 	@for plugin in $(PLUGINS); do target/debug/saggar build plugins/$$plugin || exit 1; done
 	@for guest in $(GUESTS); do target/debug/saggar build tests/guests/$$guest || exit 1; done
 
@@ -70,24 +70,24 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --workspace --all-targets --manifest-path plugins/Cargo.toml -- -D warnings
 
-conformance-webnn: ## run WebNN's cases on interpreter, CPU and GPU (WEBNN_CASES=DIR names their folder)
+conformance-webnn: ## run the WebNN cases in the folder WEBNN_CASES=DIR on interpreter, CPU and GPU
 	@.ci/setup test
 	@cargo build --quiet --locked --workspace --all-targets
 	@target/debug/conformance-webnn "$${WEBNN_CASES:?name the folder of cases: WEBNN_CASES=DIR}"
 
-conformance-onnx: ## run the ONNX project's own cases on CPU and GPU (ONNX_CASES=DIR:DIR, else the Python packages bring them)
+conformance-onnx: ## run the ONNX project's own cases on CPU and GPU (ONNX_CASES=DIR:DIR, by default those of the Python packages)
 	@.ci/setup test
 	@cargo build --quiet --locked --workspace --all-targets
 	@target/debug/saggar build plugins/onnx
 	@target/debug/conformance-onnx "$${ONNX_CASES:-$$(.ci/onnx-cases)}"
 
-conformance-onnx-rules: ## run them on the plugin's rules alone, over the interpreter, and compare the operators' signatures
+conformance-onnx-rules: ## run these cases with the plugin's import rules on the interpreter, and check the operator signatures
 	@.ci/onnx-signatures
 	@ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" \
 	 cargo test --quiet --locked --manifest-path plugins/Cargo.toml -p onnx --test suite cases -- --nocapture
 
-# A short form of it, of generated seeds and mutations of them, is a test: tests/tests/mutations.rs.
-fuzz: ## fuzz what reads strangers' bytes, SECONDS_EACH seconds a target (needs cargo-fuzz and a nightly compiler)
+# tests/tests/mutations.rs is a short form of it, on generated seeds and mutations of them.
+fuzz: ## fuzz the parsers of untrusted input, SECONDS_EACH seconds per target (needs cargo-fuzz and a nightly compiler)
 	cd tests/fuzz && cargo run --quiet --locked --bin seeds -- corpus/verify && cp -r corpus/verify corpus/compile
 	cd tests/fuzz && for target in verify compile tangles safetensors onnx; do \
 	    cargo +nightly fuzz run --fuzz-dir . $$target -- -max_total_time=$(SECONDS_EACH) -timeout=20 -rss_limit_mb=4096; \
@@ -98,21 +98,21 @@ fuzz-graphs: ## compile GRAPHS=100000 random graphs for a GPU and compare them w
 	GRAPHS=$(GRAPHS) NODES=$(NODES) cargo test --locked --workspace --lib -- \
 	 random_graphs_compile_for_a_gpu large_graphs_take --nocapture
 
-bench: build ## measure training and serving against other servers (ONLY="overhead swaps" names parts; MNIST=DIR: MNIST for digits)
+bench: build ## measure training and serving against other servers (ONLY="overhead swaps" selects sections; MNIST=DIR trains on MNIST)
 	@.ci/setup bench
 	@for guest in matmul hostile steady; do $(BUILT) build tests/guests/$$guest || exit 1; done
 	SAGGAR_BIN=$(CURDIR)/$(BUILT) cargo bench --locked $(call BENCH_IN_PROFILE,saggar-tests) --bench bench -- $(ONLY)
 
-bench-peers: ## measure the CPU beside gemm, ONNX Runtime and PyTorch, or DEVICE=vulkan:0 beside PyTorch on CUDA (ONLY="matmul train" names works; THREADS=2; SAVE=FILE)
+bench-peers: ## compare the CPU with gemm, ONNX Runtime and PyTorch, or DEVICE=vulkan:0 with PyTorch on CUDA (ONLY="matmul train" selects workloads; THREADS=2; SAVE=FILE)
 	@.ci/setup bench
 	cargo bench --locked $(call BENCH_IN_PROFILE,saggar-devices) --bench peers -- \
 	 $(if $(DEVICE),--device $(DEVICE)) $(if $(THREADS),--threads $(THREADS)) $(if $(SAVE),--save $(abspath $(SAVE))) $(ONLY)
 
-carry: ## pack what a machine with only a GPU's driver needs to check and measure this build: target/carry.tar.xz
+carry: ## pack the build's checks and benchmarks for a machine that has only a GPU driver: target/carry.tar.xz
 	@.ci/setup build
 	@host/devices/benches/carry/pack
 
-attack: build ## attack the release binary as strangers would, ATTACK_SECONDS=60 for each that lasts
+attack: build ## run the attack tests against the release binary, each sustained attack for ATTACK_SECONDS=60
 	@.ci/setup test
 	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
 	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
@@ -122,6 +122,6 @@ soak: build ## an hour of clients of every kind, swaps and trainings at once, an
 	SOAK_SECONDS=$(SOAK_SECONDS) SWAPS=$(SWAPS) SAGGAR_BIN=$(CURDIR)/$(BUILT) \
 	 cargo test --locked --workspace --test soak --test swap -- --nocapture --test-threads 1
 
-clean: ## remove what was built
+clean: ## remove all build outputs
 	cargo clean
 	rm -rf plugins/target tests/guests/target

@@ -300,7 +300,7 @@ impl DatasetStore {
             for version in self.versions.versions(&name)? {
                 match self.info(&name, version) {
                     Ok(info) => infos.push(info),
-                    Err(error) => tracing::warn!(name, version, %error, "dataset left out"),
+                    Err(error) => tracing::warn!(name, version, %error, "unreadable dataset omitted from the list"),
                 }
             }
         }

@@ -180,7 +180,7 @@ impl ProjectAssignments {
         if is_name(name)
             && let Err(error) = self.versions.with_name_lock(name, release)
         {
-            tracing::warn!(name, %error, "the name stays with its projects");
+            tracing::warn!(name, %error, "the unused name is still assigned to its projects");
         }
     }
 

@@ -79,7 +79,7 @@ pub enum AccessDenied {
         key: String,
     },
     /// The key's current rights cannot be read.
-    #[error("{} {thing}: what the key {key} may do cannot be read: {reason}", effect.kind().name())]
+    #[error("{} {thing}: the rights of the key {key} cannot be read: {reason}", effect.kind().name())]
     Unknown {
         /// The action.
         effect: AccessAction,
@@ -113,8 +113,8 @@ impl AccessDenied {
         match self {
             AccessDenied::Scope { scope, .. } => format!("make a key with `saggar key create NAME --scope {scope}`"),
             AccessDenied::Project { effect, thing, projects, .. } => assign(effect, thing, projects),
-            AccessDenied::KeyGone { .. } => "submit the job again with a key that is good".to_owned(),
-            AccessDenied::Unknown { .. } => "`saggar doctor` looks at the state directory".to_owned(),
+            AccessDenied::KeyGone { .. } => "submit the job again with a valid key".to_owned(),
+            AccessDenied::Unknown { .. } => "`saggar doctor` checks the state directory".to_owned(),
         }
     }
 }

@@ -1,5 +1,5 @@
-"""The network behind FastAPI, tuned: orjson reads and writes the bodies, no model of the body is validated, and the
-handler is a coroutine, because a thread's hop would cost more than the network does.
+"""The network behind FastAPI, tuned: orjson parses and writes the bodies, the body is not validated, and the handler is
+a coroutine, because a switch to another thread would cost more than the network.
 
 uvicorn --workers 2 --loop uvloop --http httptools --no-access-log fastapi_app:app
 """

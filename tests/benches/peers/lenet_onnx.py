@@ -15,7 +15,7 @@ from onnx import TensorProto, checker, helper, numpy_helper, save
 from safetensors.numpy import load_file
 
 OPSET = 18
-# Older readers take it too.
+# Older readers support this version too.
 IR = 9
 
 

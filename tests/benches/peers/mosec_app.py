@@ -1,5 +1,5 @@
-"""The network behind mosec. Its own arguments are `--port`, `--address`, `--timeout`; `PEER_BATCH` is the largest batch,
-`PEER_WAIT_MS` the longest wait for one, `PEER_WORKERS` the number of processes. Batches of one are mosec without batching.
+"""The network behind mosec. mosec's own arguments are `--port`, `--address`, `--timeout`. `PEER_BATCH` is the maximum batch
+size, `PEER_WAIT_MS` the maximum wait for a batch, `PEER_WORKERS` the number of processes. Batch size 1 disables batching.
 """
 
 import os

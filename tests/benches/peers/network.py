@@ -1,8 +1,8 @@
-"""What all peers share: the network in onnxruntime, and how long it computes in this process.
+"""Shared code of all peers: the network in onnxruntime, and its compute time in this process.
 
-A server process has one session. `run` takes uint8[batch, height, width] and gives labels, probabilities of them, and all
-probabilities. Where `PEER_TIMES` names a directory, the mean time of its runs is kept in a file there, one a process, so
-that the compute share of a load is known from inside.
+A server process has one session. `run` takes uint8[batch, height, width] and returns labels, their probabilities, and all
+probabilities. If `PEER_TIMES` names a directory, each process writes the mean time of its runs to a file in it, so that
+the compute share of a load is measured inside the peer.
 """
 
 import os
@@ -16,7 +16,7 @@ import onnxruntime
 class Network:
     def __init__(self):
         options = onnxruntime.SessionOptions()
-        # Processes are the parallelism of every peer: threads inside would only fight over the same cores.
+        # Every peer is parallel by processes: threads within a process would only compete for the same cores.
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
@@ -48,12 +48,12 @@ class Network:
 
 
 def images(body):
-    """A request's picture as a batch of one."""
+    """Returns a request's picture as a batch of one."""
     return np.array([body["image"]], np.uint8)
 
 
 def answer(labels, chances, probabilities, item=0):
-    """One item's answer, of the form that saggar gives."""
+    """Returns one item's response in the form of saggar's."""
     return {
         "label": int(labels[item]),
         "probability": float(chances[item]),

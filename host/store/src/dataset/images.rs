@@ -144,9 +144,9 @@ fn list_splits(folder: &Path) -> Result<ImagesBySplit, DatasetError> {
     for (part, entries) in &listed {
         if let Some(file) = entries.files.first() {
             let reason = format!(
-                "beside folders of classes; {} has folders, so {}",
+                "a file beside folders of classes; {} contains folders, so {}",
                 relative_name(folder, deep),
-                "this is a part"
+                "this folder is a split, in which files must be in a folder per class"
             );
             return Err(malformed(file, reason));
         }

@@ -84,7 +84,7 @@ impl SqliteRecords {
         let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection) };
         records.write(|tx| records.migrate(tx))?;
         if let Err(error) = vacuum::configure_existing(&records.connection(), path) {
-            tracing::warn!(path = %path.display(), %error, "the records give no disk space back; `saggar gc` tries again");
+            tracing::warn!(path = %path.display(), %error, "disk space of removed records was not freed; `saggar gc` tries again");
         }
         Ok(records)
     }
@@ -254,7 +254,7 @@ impl JobRecords for SqliteRecords {
         }
         let job = self.write(|tx| removal::remove(tx, id))?;
         if let Err(error) = self.compact() {
-            tracing::warn!(job = job.name, %error, "the disk space of its records was not given back; `saggar gc` tries again");
+            tracing::warn!(job = job.name, %error, "the disk space of its records was not freed; `saggar gc` tries again");
         }
         Ok(job)
     }

@@ -119,11 +119,15 @@ fn images_of_unequal_shape_and_invalid_files_are_refused() {
     check_tree(&[("a/1.png", &image), ("b/", b"")], expect!["b: no items"]);
     check_tree(
         &[("a/1.png", &image), ("a/b/1.png", &image)],
-        expect!["a/1.png: beside folders of classes; a has folders, so this is a part"],
+        expect![
+            "a/1.png: a file beside folders of classes; a contains folders, so this folder is a split, in which files must be in a folder per class"
+        ],
     );
     check_tree(
         &[("a/1.png", &image), ("b/c/1.png", &image)],
-        expect!["a/1.png: beside folders of classes; b has folders, so this is a part"],
+        expect![
+            "a/1.png: a file beside folders of classes; b contains folders, so this folder is a split, in which files must be in a folder per class"
+        ],
     );
     check_tree(
         &[("1.png", &image)],
