@@ -4,6 +4,7 @@
 //! operand checks of operators are in `saggar_tensor` alone.
 
 mod mixed_precision;
+mod operator_macros;
 mod operators;
 mod options;
 mod panic_guard;

@@ -8,27 +8,28 @@
 mod batch;
 mod batch_sizes;
 mod instance_pool;
+mod prediction_options;
 mod route;
 mod signature;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, CancelToken, DeviceBuffer, DeviceError, Meter};
+use saggar_device::{Backend, CancelToken, DeviceBuffer, Meter};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_tensor::Descriptor;
 
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
 use crate::graphs::ExecutableCache;
-use crate::instance_state::CallClock;
 use crate::limits::{
     BATCH_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT, RESIDUAL_BYTES_DEFAULT,
 };
-use crate::streaming::{PieceSink, StreamingReply};
+use crate::streaming::StreamingReply;
 use crate::variables::{DeviceWeights, VariableNamespace};
 
 use instance_pool::{InstanceFactory, InstanceLease, InstancePool, InstanceWait};
+pub use prediction_options::PredictionOptions;
 pub use route::{ModelRoute, RouteSegment};
 pub use signature::{ModelPort, ModelSignature};
 
@@ -101,45 +102,6 @@ pub struct ModelParts {
     pub limits: ModelLimits,
     /// The callback for each new instance, or `None`.
     pub on_instance_start: Option<InstanceStartHook>,
-}
-
-/// Options of one prediction.
-#[derive(Clone, Debug)]
-pub struct PredictionOptions {
-    /// Time limit: the prediction is cancelled when it has passed.
-    pub deadline: Duration,
-    /// The receiver of output pieces that the plugin sends before the prediction is complete.
-    pub sink: Option<Arc<dyn PieceSink>>,
-    /// Cancelled when the client no longer waits.
-    pub cancel: Option<CancelToken>,
-    /// If true, the prediction fails unless an instance is idle, because loading another instance can take long.
-    pub requires_idle_instance: bool,
-}
-
-impl PredictionOptions {
-    /// Returns the options of a prediction with this total time limit.
-    pub fn with_deadline(deadline: Duration) -> PredictionOptions {
-        PredictionOptions { deadline, sink: None, cancel: None, requires_idle_instance: false }
-    }
-
-    /// Returns a token that cancels the host's work for the prediction at `until`.
-    fn cancel_token(&self, until: Instant) -> CancelToken {
-        let left = until.saturating_duration_since(Instant::now());
-        CallClock::new(Some(left), None).cancel_token(self.cancel.clone())
-    }
-
-    /// Maps a device error to the error of the prediction. A cancelled device call becomes the reason why it was
-    /// cancelled.
-    fn explain_error(&self, error: DeviceError, until: Instant) -> PluginError {
-        let during = "predict";
-        match error {
-            DeviceError::Cancelled if Instant::now() >= until => {
-                PluginError::Deadline { during, limit_ms: millis(self.deadline) }
-            }
-            DeviceError::Cancelled => PluginError::Cancelled { during },
-            error => error.into(),
-        }
-    }
 }
 
 /// Splits a batch of any size into parts, pads each with zeros, computes them and concatenates the outputs.

@@ -4,6 +4,8 @@
 //! An instance that predicts holds no weights: its variables are indices into the [`DeviceWeights`] that each call
 //! brings, so that a version with other weights can reuse the instances of the version before it.
 
+mod device_weights;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,6 +26,8 @@ use crate::initializers::initial_elements;
 use crate::instance_state::InstanceState;
 use crate::limits::VARIABLES_MAX;
 use crate::loss_scale::RESERVED_PREFIX;
+pub(crate) use device_weights::DeviceWeights;
+use device_weights::{check_memory, overwrite, upload_variable};
 
 /// One tensor of state. Clones refer to the same variable.
 #[derive(Clone, Debug)]
@@ -46,51 +50,6 @@ enum VariableStorage {
     Own(DeviceBuffer),
     /// At this index of the weights that the call brings.
     Weights { place: usize, descriptor: Descriptor },
-}
-
-/// The weights of one model version on the device, in the order of the variables' names.
-#[derive(Debug)]
-pub(crate) struct DeviceWeights(Vec<DeviceBuffer>);
-
-impl DeviceWeights {
-    /// Uploads the variables of a version, charged to `meter`.
-    ///
-    /// # Errors
-    /// `InsufficientMemory` before any of them is uploaded; the device's errors.
-    pub(crate) fn upload(
-        saved: &[SavedVariable],
-        backend: &dyn Backend,
-        meter: &Meter,
-    ) -> Result<DeviceWeights, DeviceError> {
-        check_memory(saved, backend, meter)?;
-        let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
-        sorted.sort_by(|a, b| a.name.cmp(&b.name));
-        sorted
-            .into_iter()
-            .map(|saved| upload_variable(saved, backend, meter))
-            .collect::<Result<_, _>>()
-            .map(DeviceWeights)
-    }
-}
-
-/// Checks that all of them fit on the device, before any of them is uploaded.
-fn check_memory(saved: &[SavedVariable], backend: &dyn Backend, meter: &Meter) -> Result<(), DeviceError> {
-    // An adapter stores each element that is narrower than a word in a whole word.
-    let target = backend.target();
-    let bytes = saved.iter().map(|saved| target.tensor_bytes(&saved.descriptor)).fold(0, u64::saturating_add);
-    backend.check_memory(&format_args!("a model's {} variables", saved.len()), bytes, meter)
-}
-
-fn upload_variable(saved: &SavedVariable, backend: &dyn Backend, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
-    let buffer = backend.allocate(&saved.descriptor, meter)?;
-    overwrite(backend, &buffer, &saved.bytes)?;
-    Ok(buffer)
-}
-
-/// Writes saved elements, unless the device that saved them stores no data.
-fn overwrite(backend: &dyn Backend, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<(), DeviceError> {
-    let was_kept = backend.stores_data() || !bytes.is_empty();
-    if was_kept { backend.write(buffer, bytes) } else { Ok(()) }
 }
 
 /// Returns the initial values of a variable. Returns `None` for zeros, which a new buffer holds already, and for

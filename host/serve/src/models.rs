@@ -24,6 +24,7 @@ pub mod live_version;
 pub mod model_config;
 mod model_files;
 mod model_metrics;
+mod model_record;
 pub mod model_state;
 mod on_demand;
 mod persisted_state;

@@ -4,7 +4,8 @@ use saggar_tensor::nn;
 use saggar_tensor::op::RandomDistribution;
 use wasmtime::component::Resource;
 
-use super::{BuilderHandle, CompiledGraph, GraphOperand, PluginGraphBuilder, options};
+use super::operator_macros::{Builder, NewOperand, Operand, binary, reduce, unary, unary_with};
+use super::{BuilderHandle, CompiledGraph, PluginGraphBuilder, options};
 use crate::bindings::graphs::{
     Conv2dOptions, ConvTranspose2dOptions, GemmOptions, GruOptions, HostGraphBuilder, InputOperandLayout, LstmOptions,
     PaddingMode, Pool2dOptions, ReduceOptions, Resample2dOptions, ScatterReduction,
@@ -14,54 +15,10 @@ use crate::convert::{self, to_usizes};
 use crate::host_error::HostError;
 use crate::instance_state::InstanceState;
 use crate::variables::{DeviceVariable, sealed_error};
-
-type BuilderArgument = Resource<BuilderHandle>;
-type OperandArgument = Resource<GraphOperand>;
-type OperandResult = Result<Resource<GraphOperand>, HostError>;
-
-/// Operators with one operand and no options.
-macro_rules! unary {
-    ($($method:ident => $build:expr;)*) => {
-        $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument) -> OperandResult {
-            self.add_operator(&graph, [&input], |g, [x]| Ok($build(g, x)?))
-        })*
-    };
-}
-
-/// Operators with one operand and options.
-macro_rules! unary_with {
-    ($($method:ident($($name:ident: $type:ty),*) => |$g:ident, $x:ident| $build:expr;)*) => {
-        $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument, $($name: $type),*) -> OperandResult {
-            self.add_operator(&graph, [&input], |$g, [$x]| Ok($build?))
-        })*
-    };
-}
-
-/// Operators with two operands and no options.
-macro_rules! binary {
-    ($($method:ident => $build:expr;)*) => {
-        $(fn $method(&mut self, graph: BuilderArgument, a: OperandArgument, b: OperandArgument) -> OperandResult {
-            self.add_operator(&graph, [&a, &b], |g, [a, b]| Ok($build(g, a, b)?))
-        })*
-    };
-}
-
-/// Reductions over axes, which are removed or kept with size 1.
-macro_rules! reduce {
-    ($($method:ident => $build:expr;)*) => {
-        $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument, options: ReduceOptions) -> OperandResult {
-            self.add_operator(&graph, [&input], |g, [x]| {
-                let (axes, keep) = options::reduce_axes(&options, g.descriptor_of(x)?.shape.rank());
-                Ok($build(g, x, &axes, keep)?)
-            })
-        })*
-    };
-}
-
 use saggar_tensor::GraphBuilder as G;
 
 impl HostGraphBuilder for InstanceState {
-    fn new(&mut self) -> wasmtime::Result<BuilderArgument> {
+    fn new(&mut self) -> wasmtime::Result<Builder> {
         let number = self.builders_made;
         self.builders_made += 1;
         match self.push(BuilderHandle(number)) {
@@ -74,12 +31,12 @@ impl HostGraphBuilder for InstanceState {
         }
     }
 
-    fn input(&mut self, graph: BuilderArgument, name: String, descriptor: WitDescriptor) -> OperandResult {
+    fn input(&mut self, graph: Builder, name: String, descriptor: WitDescriptor) -> NewOperand {
         let descriptor = convert::descriptor(&descriptor)?;
         self.add_operator(&graph, [], |g, []| Ok(g.input(&name, descriptor)?))
     }
 
-    fn constant(&mut self, graph: BuilderArgument, descriptor: WitDescriptor, data: Vec<u8>) -> OperandResult {
+    fn constant(&mut self, graph: Builder, descriptor: WitDescriptor, data: Vec<u8>) -> NewOperand {
         let descriptor = convert::descriptor(&descriptor)?;
         let bytes = data.len() as u64;
         let node = self.edit_graph(&graph, |builder| {
@@ -90,24 +47,24 @@ impl HostGraphBuilder for InstanceState {
         self.push_operand(&graph, node)
     }
 
-    fn scalar(&mut self, graph: BuilderArgument, data_type: DataType, value: f64) -> OperandResult {
+    fn scalar(&mut self, graph: Builder, data_type: DataType, value: f64) -> NewOperand {
         let dtype = convert::dtype(data_type);
         let value = convert::scalar(dtype, value)?;
         self.add_operator(&graph, [], |g, []| Ok(g.scalar(dtype, value)?))
     }
 
-    fn fill(&mut self, graph: BuilderArgument, descriptor: WitDescriptor, value: f64) -> OperandResult {
+    fn fill(&mut self, graph: Builder, descriptor: WitDescriptor, value: f64) -> NewOperand {
         let descriptor = convert::descriptor(&descriptor)?;
         let value = convert::scalar(descriptor.dtype, value)?;
         self.add_operator(&graph, [], |g, []| Ok(g.fill(descriptor, value)?))
     }
 
-    fn iota(&mut self, graph: BuilderArgument, descriptor: WitDescriptor, axis: u32) -> OperandResult {
+    fn iota(&mut self, graph: Builder, descriptor: WitDescriptor, axis: u32) -> NewOperand {
         let descriptor = convert::descriptor(&descriptor)?;
         self.add_operator(&graph, [], |g, []| Ok(g.iota(descriptor, axis as usize)?))
     }
 
-    fn variable(&mut self, graph: BuilderArgument, variable: Resource<DeviceVariable>) -> OperandResult {
+    fn variable(&mut self, graph: Builder, variable: Resource<DeviceVariable>) -> NewOperand {
         let variable = self.table.get(&variable)?.clone();
         let node = self.edit_graph(&graph, |builder| Ok(builder.variable(&variable)?))?;
         self.push_operand(&graph, node)
@@ -136,13 +93,7 @@ impl HostGraphBuilder for InstanceState {
         softmax_cross_entropy => nn::cross_entropy;
     }
 
-    fn where_(
-        &mut self,
-        graph: BuilderArgument,
-        condition: OperandArgument,
-        true_value: OperandArgument,
-        false_value: OperandArgument,
-    ) -> OperandResult {
+    fn where_(&mut self, graph: Builder, condition: Operand, true_value: Operand, false_value: Operand) -> NewOperand {
         let operands = [&condition, &true_value, &false_value];
         self.add_operator(&graph, operands, |g, [condition, a, b]| Ok(g.select(condition, a, b)?))
     }
@@ -194,29 +145,17 @@ impl HostGraphBuilder for InstanceState {
         linear(alpha: f32, beta: f32) => |g, x| nn::linear_function(g, x, f64::from(alpha), f64::from(beta));
     }
 
-    fn identity(&mut self, graph: BuilderArgument, input: OperandArgument) -> OperandResult {
+    fn identity(&mut self, graph: Builder, input: Operand) -> NewOperand {
         self.add_operator(&graph, [&input], |_, [x]| Ok(x))
     }
 
-    fn dequantize_linear(
-        &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        scale: OperandArgument,
-        zero: OperandArgument,
-    ) -> OperandResult {
+    fn dequantize_linear(&mut self, graph: Builder, input: Operand, scale: Operand, zero: Operand) -> NewOperand {
         self.add_operator(&graph, [&input, &scale, &zero], |g, [x, scale, zero]| {
             Ok(nn::dequantize_linear(g, x, scale, zero)?)
         })
     }
 
-    fn quantize_linear(
-        &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        scale: OperandArgument,
-        zero: OperandArgument,
-    ) -> OperandResult {
+    fn quantize_linear(&mut self, graph: Builder, input: Operand, scale: Operand, zero: Operand) -> NewOperand {
         self.add_operator(&graph, [&input, &scale, &zero], |g, [x, scale, zero]| {
             Ok(nn::quantize_linear(g, x, scale, zero)?)
         })
@@ -235,12 +174,7 @@ impl HostGraphBuilder for InstanceState {
         reduce_sum_square => nn::reduce_sum_square;
     }
 
-    fn transpose(
-        &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        permutation: Option<Vec<u32>>,
-    ) -> OperandResult {
+    fn transpose(&mut self, graph: Builder, input: Operand, permutation: Option<Vec<u32>>) -> NewOperand {
         self.add_operator(&graph, [&input], |g, [x]| {
             let rank = g.descriptor_of(x)?.shape.rank();
             let permutation = permutation.as_deref().map_or_else(|| (0..rank).rev().collect(), to_usizes);
@@ -248,19 +182,19 @@ impl HostGraphBuilder for InstanceState {
         })
     }
 
-    fn expand(&mut self, graph: BuilderArgument, input: OperandArgument, new_shape: Vec<u32>) -> OperandResult {
+    fn expand(&mut self, graph: Builder, input: Operand, new_shape: Vec<u32>) -> NewOperand {
         let shape = convert::shape(&new_shape)?;
         self.add_operator(&graph, [&input], |g, [x]| Ok(g.broadcast_to(x, shape)?))
     }
 
     fn slice(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
+        graph: Builder,
+        input: Operand,
         starts: Vec<u32>,
         windows: Vec<u32>,
         strides: Option<Vec<u32>>,
-    ) -> OperandResult {
+    ) -> NewOperand {
         self.add_operator(&graph, [&input], |g, [x]| {
             let descriptor = g.descriptor_of(x)?.clone();
             let strides = strides.as_deref().map_or_else(|| vec![1; windows.len()], to_usizes);
@@ -269,32 +203,25 @@ impl HostGraphBuilder for InstanceState {
         })
     }
 
-    fn concat(&mut self, graph: BuilderArgument, inputs: Vec<OperandArgument>, axis: u32) -> OperandResult {
+    fn concat(&mut self, graph: Builder, inputs: Vec<Operand>, axis: u32) -> NewOperand {
         let nodes = self.nodes(&graph, &inputs)?;
         self.add_operator(&graph, [], |g, []| Ok(g.concat(&nodes, axis as usize)?))
     }
 
     fn split(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
+        graph: Builder,
+        input: Operand,
         splits: Vec<u32>,
         axis: u32,
-    ) -> Result<Vec<OperandArgument>, HostError> {
+    ) -> Result<Vec<Operand>, HostError> {
         let x = self.node(&graph, &input)?;
         let parts = self
             .edit_graph(&graph, |builder| Ok(nn::split(&mut builder.graph, x, &to_usizes(&splits), axis as usize)?))?;
         parts.into_iter().map(|node| self.push_operand(&graph, node)).collect()
     }
 
-    fn pad(
-        &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        low: Vec<u32>,
-        high: Vec<u32>,
-        mode: PaddingMode,
-    ) -> OperandResult {
+    fn pad(&mut self, graph: Builder, input: Operand, low: Vec<u32>, high: Vec<u32>, mode: PaddingMode) -> NewOperand {
         let (low, high) = (to_usizes(&low), to_usizes(&high));
         self.add_operator(&graph, [&input], |g, [x]| match mode {
             PaddingMode::Constant(value) => {
@@ -307,7 +234,7 @@ impl HostGraphBuilder for InstanceState {
         })
     }
 
-    fn reverse(&mut self, graph: BuilderArgument, input: OperandArgument, axes: Option<Vec<u32>>) -> OperandResult {
+    fn reverse(&mut self, graph: Builder, input: Operand, axes: Option<Vec<u32>>) -> NewOperand {
         self.add_operator(&graph, [&input], |g, [x]| {
             let rank = g.descriptor_of(x)?.shape.rank();
             let axes = axes.as_deref().map_or_else(|| (0..rank).collect(), to_usizes);
@@ -315,23 +242,11 @@ impl HostGraphBuilder for InstanceState {
         })
     }
 
-    fn gather(
-        &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        indices: OperandArgument,
-        axis: u32,
-    ) -> OperandResult {
+    fn gather(&mut self, graph: Builder, input: Operand, indices: Operand, axis: u32) -> NewOperand {
         self.add_operator(&graph, [&input, &indices], |g, [x, indices]| Ok(g.gather(x, indices, axis as usize)?))
     }
 
-    fn gather_elements(
-        &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        indices: OperandArgument,
-        axis: u32,
-    ) -> OperandResult {
+    fn gather_elements(&mut self, graph: Builder, input: Operand, indices: Operand, axis: u32) -> NewOperand {
         self.add_operator(&graph, [&input, &indices], |g, [x, indices]| {
             Ok(nn::gather_elements(g, x, indices, axis as usize)?)
         })
@@ -339,13 +254,13 @@ impl HostGraphBuilder for InstanceState {
 
     fn scatter_elements(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        indices: OperandArgument,
-        updates: OperandArgument,
+        graph: Builder,
+        input: Operand,
+        indices: Operand,
+        updates: Operand,
         axis: u32,
         reduction: ScatterReduction,
-    ) -> OperandResult {
+    ) -> NewOperand {
         self.add_operator(&graph, [&input, &indices, &updates], |g, [x, indices, updates]| {
             let combine = options::scatter_combine(reduction);
             Ok(nn::scatter_elements(g, x, indices, updates, axis as usize, combine)?)
@@ -354,37 +269,30 @@ impl HostGraphBuilder for InstanceState {
 
     fn scatter_nd(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        indices: OperandArgument,
-        updates: OperandArgument,
+        graph: Builder,
+        input: Operand,
+        indices: Operand,
+        updates: Operand,
         reduction: ScatterReduction,
-    ) -> OperandResult {
+    ) -> NewOperand {
         self.add_operator(&graph, [&input, &indices, &updates], |g, [x, indices, updates]| {
             Ok(nn::scatter_nd(g, x, indices, updates, options::scatter_combine(reduction))?)
         })
     }
 
-    fn gemm(
-        &mut self,
-        graph: BuilderArgument,
-        a: OperandArgument,
-        b: OperandArgument,
-        c: Option<OperandArgument>,
-        options: GemmOptions,
-    ) -> OperandResult {
+    fn gemm(&mut self, graph: Builder, a: Operand, b: Operand, c: Option<Operand>, options: GemmOptions) -> NewOperand {
         let c = self.optional_node(&graph, c.as_ref())?;
         self.add_operator(&graph, [&a, &b], |g, [a, b]| Ok(nn::gemm(g, a, b, c, options::gemm(&options))?))
     }
 
     fn conv2d(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        filter: OperandArgument,
-        bias: Option<OperandArgument>,
+        graph: Builder,
+        input: Operand,
+        filter: Operand,
+        bias: Option<Operand>,
         options: Conv2dOptions,
-    ) -> OperandResult {
+    ) -> NewOperand {
         let bias = self.optional_node(&graph, bias.as_ref())?;
         self.add_operator(&graph, [&input, &filter], |g, [x, filter]| {
             Ok(nn::conv2d(g, x, filter, bias, options::conv2d(&options))?)
@@ -393,12 +301,12 @@ impl HostGraphBuilder for InstanceState {
 
     fn conv_transpose2d(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        filter: OperandArgument,
-        bias: Option<OperandArgument>,
+        graph: Builder,
+        input: Operand,
+        filter: Operand,
+        bias: Option<Operand>,
         options: ConvTranspose2dOptions,
-    ) -> OperandResult {
+    ) -> NewOperand {
         let bias = self.optional_node(&graph, bias.as_ref())?;
         self.add_operator(&graph, [&input, &filter], |g, [x, filter]| {
             Ok(nn::conv_transpose2d(g, x, filter, bias, options::conv_transpose2d(&options))?)
@@ -407,13 +315,13 @@ impl HostGraphBuilder for InstanceState {
 
     fn layer_normalization(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        scale: Option<OperandArgument>,
-        bias: Option<OperandArgument>,
+        graph: Builder,
+        input: Operand,
+        scale: Option<Operand>,
+        bias: Option<Operand>,
         axes: Option<Vec<u32>>,
         epsilon: f32,
-    ) -> OperandResult {
+    ) -> NewOperand {
         let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
         self.add_operator(&graph, [&input], |g, [x]| {
             let rank = g.descriptor_of(x)?.shape.rank();
@@ -424,15 +332,15 @@ impl HostGraphBuilder for InstanceState {
 
     fn batch_normalization(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        mean: OperandArgument,
-        variance: OperandArgument,
-        scale: Option<OperandArgument>,
-        bias: Option<OperandArgument>,
+        graph: Builder,
+        input: Operand,
+        mean: Operand,
+        variance: Operand,
+        scale: Option<Operand>,
+        bias: Option<Operand>,
         axis: u32,
         epsilon: f32,
-    ) -> OperandResult {
+    ) -> NewOperand {
         let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
         let (axis, epsilon) = (axis as usize, f64::from(epsilon));
         self.add_operator(&graph, [&input, &mean, &variance], |g, [x, mean, variance]| {
@@ -442,13 +350,13 @@ impl HostGraphBuilder for InstanceState {
 
     fn instance_normalization(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        scale: Option<OperandArgument>,
-        bias: Option<OperandArgument>,
+        graph: Builder,
+        input: Operand,
+        scale: Option<Operand>,
+        bias: Option<Operand>,
         epsilon: f32,
         layout: InputOperandLayout,
-    ) -> OperandResult {
+    ) -> NewOperand {
         let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
         let layout = options::input_layout(Some(layout));
         self.add_operator(&graph, [&input], |g, [x]| {
@@ -458,96 +366,74 @@ impl HostGraphBuilder for InstanceState {
 
     fn gru(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        weight: OperandArgument,
-        recurrent: OperandArgument,
+        graph: Builder,
+        input: Operand,
+        weight: Operand,
+        recurrent: Operand,
         steps: u32,
         hidden: u32,
         options: GruOptions,
-    ) -> Result<Vec<OperandArgument>, HostError> {
+    ) -> Result<Vec<Operand>, HostError> {
         self.add_gru(&graph, [&input, &weight, &recurrent], (steps, hidden), &options)
     }
 
     fn gru_cell(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        weight: OperandArgument,
-        recurrent: OperandArgument,
-        state: OperandArgument,
+        graph: Builder,
+        input: Operand,
+        weight: Operand,
+        recurrent: Operand,
+        state: Operand,
         hidden: u32,
         options: GruOptions,
-    ) -> OperandResult {
+    ) -> NewOperand {
         self.add_gru_cell(&graph, [&input, &weight, &recurrent, &state], hidden, &options)
     }
 
     fn lstm(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        weight: OperandArgument,
-        recurrent: OperandArgument,
+        graph: Builder,
+        input: Operand,
+        weight: Operand,
+        recurrent: Operand,
         steps: u32,
         hidden: u32,
         options: LstmOptions,
-    ) -> Result<Vec<OperandArgument>, HostError> {
+    ) -> Result<Vec<Operand>, HostError> {
         self.add_lstm(&graph, [&input, &weight, &recurrent], (steps, hidden), &options)
     }
 
     fn lstm_cell(
         &mut self,
-        graph: BuilderArgument,
-        input: OperandArgument,
-        weight: OperandArgument,
-        recurrent: OperandArgument,
-        state: OperandArgument,
-        memory: OperandArgument,
+        graph: Builder,
+        input: Operand,
+        weight: Operand,
+        recurrent: Operand,
+        state: Operand,
+        memory: Operand,
         hidden: u32,
         options: LstmOptions,
-    ) -> Result<Vec<OperandArgument>, HostError> {
+    ) -> Result<Vec<Operand>, HostError> {
         self.add_lstm_cell(&graph, [&input, &weight, &recurrent, &state, &memory], hidden, &options)
     }
 
-    fn random_uniform(
-        &mut self,
-        graph: BuilderArgument,
-        shape: Vec<u32>,
-        key: OperandArgument,
-        stream: u32,
-    ) -> OperandResult {
+    fn random_uniform(&mut self, graph: Builder, shape: Vec<u32>, key: Operand, stream: u32) -> NewOperand {
         let shape = convert::shape(&shape)?;
         self.add_operator(&graph, [&key], |g, [key]| Ok(g.random(shape, key, stream, RandomDistribution::Uniform)?))
     }
 
-    fn random_normal(
-        &mut self,
-        graph: BuilderArgument,
-        shape: Vec<u32>,
-        key: OperandArgument,
-        stream: u32,
-    ) -> OperandResult {
+    fn random_normal(&mut self, graph: Builder, shape: Vec<u32>, key: Operand, stream: u32) -> NewOperand {
         let shape = convert::shape(&shape)?;
         self.add_operator(&graph, [&key], |g, [key]| Ok(nn::normal(g, shape, key, stream)?))
     }
 
-    fn gradients(
-        &mut self,
-        graph: BuilderArgument,
-        loss: OperandArgument,
-        wrt: Vec<OperandArgument>,
-    ) -> Result<Vec<OperandArgument>, HostError> {
+    fn gradients(&mut self, graph: Builder, loss: Operand, wrt: Vec<Operand>) -> Result<Vec<Operand>, HostError> {
         let (loss, wrt) = (self.node(&graph, &loss)?, self.nodes(&graph, &wrt)?);
         let gradients = self.gradients_of(&graph, loss, &wrt)?;
         gradients.into_iter().map(|node| self.push_operand(&graph, node)).collect()
     }
 
-    fn assign(
-        &mut self,
-        graph: BuilderArgument,
-        variable: Resource<DeviceVariable>,
-        value: OperandArgument,
-    ) -> Result<(), HostError> {
+    fn assign(&mut self, graph: Builder, variable: Resource<DeviceVariable>, value: Operand) -> Result<(), HostError> {
         let variable = self.table.get(&variable)?.clone();
         if variable.is_sealed() {
             return Err(sealed_error(variable.name()));
@@ -559,11 +445,7 @@ impl HostGraphBuilder for InstanceState {
         })
     }
 
-    fn build(
-        &mut self,
-        graph: BuilderArgument,
-        outputs: Vec<(String, OperandArgument)>,
-    ) -> Result<Resource<CompiledGraph>, HostError> {
+    fn build(&mut self, graph: Builder, outputs: Vec<(String, Operand)>) -> Result<Resource<CompiledGraph>, HostError> {
         let outputs: Vec<_> = outputs
             .into_iter()
             .map(|(name, operand)| Ok((name, self.node(&graph, &operand)?)))
@@ -571,7 +453,7 @@ impl HostGraphBuilder for InstanceState {
         self.compile_pending_graph(graph, outputs)
     }
 
-    fn drop(&mut self, graph: BuilderArgument) -> wasmtime::Result<()> {
+    fn drop(&mut self, graph: Builder) -> wasmtime::Result<()> {
         let BuilderHandle(number) = self.table.delete(graph)?;
         self.builders.remove(&number);
         Ok(())

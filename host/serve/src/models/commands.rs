@@ -10,9 +10,10 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::desired_state::{DesiredState, STABLE, ShadowPolicy};
 use super::guest_threads;
-use super::lifecycle::{ModelLifecycle, ModelRecord, ReconcileCause};
+use super::lifecycle::ModelLifecycle;
 use super::live_version::VersionState;
 use super::model_config::{ModelConfig, SETTINGS_FILE};
+use super::model_record::{ModelRecord, ReconcileCause};
 use super::model_state::{ModelStatus, Residency};
 use super::unserved_reason::FollowPolicy;
 use super::version_load::{predict_warmup_sample, read_warmup_sample};

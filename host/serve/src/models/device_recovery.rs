@@ -8,7 +8,8 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::lifecycle::{ModelLifecycle, ReconcileCause};
+use super::lifecycle::ModelLifecycle;
+use super::model_record::ReconcileCause;
 use super::model_state::Residency;
 use crate::connection::wait_for_shutdown;
 use crate::limits::{DEVICE_LOSS_POLL, DEVICE_RECOVERY_RETRY_PAUSE, DEVICE_RECOVERY_TIME_MAX};

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use saggar_store::digest::Digest;
 
 use super::ensemble::EnsembleModel;
-use super::lifecycle::{ModelLifecycle, ModelRecord, ReconcileCause};
+use super::lifecycle::ModelLifecycle;
 use super::live_version::{LiveVersion, VersionOrigin};
 use super::model_config::EnsembleConfig;
+use super::model_record::{ModelRecord, ReconcileCause};
 use super::model_state::{ListedVersion, VersionSwap};
 use super::predictor::{LoadKind, ModelPredictor};
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::lifecycle::{ModelLifecycle, ModelRecord, ReconcileCause};
+use super::lifecycle::ModelLifecycle;
+use super::model_record::{ModelRecord, ReconcileCause};
 use super::model_state::{ModelStatus, Residency};
 use crate::limits::{ON_DEMAND_IDLE_MAX, ON_DEMAND_VERSIONS_MAX};
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::desired_state::PLAN_FILE;
-use super::lifecycle::{ModelLifecycle, ModelRecord};
+use super::lifecycle::ModelLifecycle;
 use super::model_config::{ModelConfig, SETTINGS_FILE};
+use super::model_record::ModelRecord;
 use super::version_scan::{FingerprintedVersion, VersionFingerprint};
 
 /// The file of load failures.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::lifecycle::{ModelLifecycle, ReconcileCause};
+use super::lifecycle::ModelLifecycle;
+use super::model_record::ReconcileCause;
 use super::model_state::Residency;
 use crate::error::ApiError;
 use crate::predict::model_reference::ModelReference;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::lifecycle::{ModelLifecycle, ModelRecord};
+use super::lifecycle::ModelLifecycle;
 use super::live_version::LiveVersion;
 use super::model_config::KeepAlive;
+use super::model_record::ModelRecord;
 use super::model_state::{Residency, VersionSwap};
 use crate::connection::wait_for_shutdown;
 use crate::limits::IDLE_MODEL_POLL;

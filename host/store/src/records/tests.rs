@@ -5,7 +5,6 @@ use tempfile::TempDir;
 use super::sqlite::SqliteRecords;
 use super::*;
 use crate::limits::SERIES_MAX;
-
 mod bounds;
 mod events;
 mod rights;

@@ -1,6 +1,7 @@
 use saggar_tensor::DType;
 
 use super::*;
+use crate::limits::JSON_DEPTH_MAX;
 
 fn port_named(name: &str, dtype: DType, shape: &[usize]) -> Port {
     let item = Descriptor::new(dtype, Shape::new(shape).unwrap());

@@ -1,0 +1,53 @@
+//! Saved variables on a device: the weights of a model version.
+
+use saggar_device::{Backend, DeviceBuffer, DeviceError, Meter};
+use saggar_store::checkpoint::SavedVariable;
+
+/// The weights of one model version on the device, in the order of the variables' names.
+#[derive(Debug)]
+pub(crate) struct DeviceWeights(pub(super) Vec<DeviceBuffer>);
+
+impl DeviceWeights {
+    /// Uploads the variables of a version, charged to `meter`.
+    ///
+    /// # Errors
+    /// `InsufficientMemory` before any of them is uploaded; the device's errors.
+    pub(crate) fn upload(
+        saved: &[SavedVariable],
+        backend: &dyn Backend,
+        meter: &Meter,
+    ) -> Result<DeviceWeights, DeviceError> {
+        check_memory(saved, backend, meter)?;
+        let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
+        sorted.sort_by(|a, b| a.name.cmp(&b.name));
+        sorted
+            .into_iter()
+            .map(|saved| upload_variable(saved, backend, meter))
+            .collect::<Result<_, _>>()
+            .map(DeviceWeights)
+    }
+}
+
+/// Checks that all of them fit on the device, before any of them is uploaded.
+pub(super) fn check_memory(saved: &[SavedVariable], backend: &dyn Backend, meter: &Meter) -> Result<(), DeviceError> {
+    // An adapter stores each element that is narrower than a word in a whole word.
+    let target = backend.target();
+    let bytes = saved.iter().map(|saved| target.tensor_bytes(&saved.descriptor)).fold(0, u64::saturating_add);
+    backend.check_memory(&format_args!("a model's {} variables", saved.len()), bytes, meter)
+}
+
+pub(super) fn upload_variable(
+    saved: &SavedVariable,
+    backend: &dyn Backend,
+    meter: &Meter,
+) -> Result<DeviceBuffer, DeviceError> {
+    let buffer = backend.allocate(&saved.descriptor, meter)?;
+    overwrite(backend, &buffer, &saved.bytes)?;
+    Ok(buffer)
+}
+
+/// Writes saved elements, unless the device that saved them stores no data.
+pub(super) fn overwrite(backend: &dyn Backend, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<(), DeviceError> {
+    let was_kept = backend.stores_data() || !bytes.is_empty();
+    if was_kept { backend.write(buffer, bytes) } else { Ok(()) }
+}
