@@ -193,7 +193,7 @@ fn memory_keeping_input() -> Value {
 #[test]
 fn instances_that_accumulate_device_memory_are_replaced() {
     let home = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start_with(home.path(), &["--models-memory", "1GiB"]);
+    let server = ServerProcess::start_with(home.path(), &["--model-memory-limit", "1GiB"]);
     publish_hoard(&server);
     let bytes = |server: &ServerProcess| server.get("/api/v1/models/hoard")["versions"][0]["bytes"].as_u64().unwrap();
     let warm = bytes(&server);
@@ -216,7 +216,7 @@ fn anonymous_mib(server: &ServerProcess) -> u64 {
 #[test]
 fn freed_memory_is_returned_to_the_operating_system() {
     let home = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start_with(home.path(), &["--models-memory", "1GiB"]);
+    let server = ServerProcess::start_with(home.path(), &["--model-memory-limit", "1GiB"]);
     publish_hoard(&server);
     server.push_digits();
     let before = anonymous_mib(&server);

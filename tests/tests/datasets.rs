@@ -180,19 +180,19 @@ fn an_exported_dataset_pushed_again_is_the_same_version() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("fetched");
     let dir = dir.to_str().unwrap();
-    assert_eq!(server.saggar_ok(&["data", "get", "digits", "-o", dir]).trim(), dir);
+    assert_eq!(server.saggar_ok(&["data", "export", "digits", "-o", dir]).trim(), dir);
     let names: Vec<_> = file_digests(Path::new(dir)).keys().map(|path| path.file_name().unwrap().to_owned()).collect();
     assert_eq!(names, ["dataset.json", "image.npy", "label.npy"]);
     assert_eq!(push(&server, Path::new(dir), "digits"), "digits/1", "the same content is the same version");
-    let text = check_refused(&server.saggar(&["data", "get", "digits", "-o", dir]), 5);
+    let text = check_refused(&server.saggar(&["data", "export", "digits", "-o", dir]), 5);
     assert!(text.contains("is there already"), "{text}");
-    check_refused(&server.saggar(&["data", "get", "digits/2", "-o", dir]), 3);
+    check_refused(&server.saggar(&["data", "export", "digits/2", "-o", dir]), 3);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing half-fetched");
     // A trailing slash does not change the directory, and a path without a name is refused at once.
     let slash = format!("{dir}-too/");
-    server.saggar_ok(&["data", "get", "digits", "-o", &slash]);
+    server.saggar_ok(&["data", "export", "digits", "-o", &slash]);
     assert!(Path::new(&slash).join("dataset.json").is_file());
-    check_refused(&server.saggar(&["data", "get", "digits", "-o", &format!("{dir}/..")]), 7);
+    check_refused(&server.saggar(&["data", "export", "digits", "-o", &format!("{dir}/..")]), 7);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2, "nothing half-fetched");
 }
 
@@ -245,7 +245,7 @@ fn tar_gz_archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
 /// Runs `data pull` with a separate cache.
 fn pull(server: &ServerProcess, cache: &Path, url: &str, sha256: &str) -> Output {
     let mut command = Command::new(binary());
-    command.args(["data", "pull", url, "--sha256", sha256, "--name", "pulled"]);
+    command.args(["data", "fetch", url, "--sha256", sha256, "--name", "pulled"]);
     command.env("SAGGAR_HOST", server.url()).env("XDG_CACHE_HOME", cache).output().unwrap()
 }
 

@@ -38,7 +38,7 @@ fn a_prediction_job_writes_its_outputs_as_a_dataset() {
     let answered = labels(&std::fs::read(fetched.path().join("predictions.safetensors")).unwrap());
     assert_eq!(answered.len() as u64, job["step"].as_u64().unwrap());
     let whole = fetched.path().join("digits");
-    server.saggar_ok(&["data", "get", "digits", "-o", whole.to_str().unwrap()]);
+    server.saggar_ok(&["data", "export", "digits", "-o", whole.to_str().unwrap()]);
     // The requested split comes last, and a label is a byte.
     let stored = std::fs::read(whole.join("label.npy")).unwrap();
     let right: Vec<i64> = stored[stored.len() - answered.len()..].iter().map(|byte| i64::from(*byte)).collect();

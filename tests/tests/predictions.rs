@@ -131,7 +131,7 @@ fn webhooks_go_only_to_allowed_hosts_and_are_retried() {
     let (port, heard) = webhook_receiver(vec![200, 503]);
     let home = tempfile::tempdir().unwrap();
     let allowed = format!("http://127.0.0.1:{port}/hooks");
-    let server = with_teller(home.path(), &["--webhooks-allow", &allowed]);
+    let server = with_teller(home.path(), &["--allow-webhook", &allowed]);
     let asked = |address: &str| json!({ "input": { "prompt": "hi" }, "webhook": address });
     for address in
         [format!("http://127.0.0.1:{port}/other"), "http://127.0.0.1:1/hooks".to_owned(), "file:///etc".to_owned()]
@@ -165,7 +165,7 @@ fn webhooks_follow_no_redirect() {
     let (port, heard) = webhook_receiver(vec![302]);
     let home = tempfile::tempdir().unwrap();
     let allowed = format!("http://127.0.0.1:{port}/");
-    let server = with_teller(home.path(), &["--webhooks-allow", &allowed]);
+    let server = with_teller(home.path(), &["--allow-webhook", &allowed]);
     let body = json!({ "input": { "prompt": "hi" }, "webhook": allowed, "webhook_events_filter": ["completed"] });
     assert_eq!(post(&server, "/predictions", &body).status, 200);
     heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();

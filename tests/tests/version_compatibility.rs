@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 fn plugin_worlds_are_listed_and_a_newer_world_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
-    let worlds: Value = serde_json::from_str(&server.saggar_ok(&["env", "ls", "--json"])).unwrap();
+    let worlds: Value = serde_json::from_str(&server.saggar_ok(&["plugins", "worlds", "--json"])).unwrap();
     let world = |name: &str| worlds.as_array().unwrap().iter().find(|world| world["world"] == name).unwrap();
     assert_eq!(world("train-plugin")["exports"], json!(["trainer"]));
     assert!(world("predict-plugin")["imports"].as_array().unwrap().contains(&json!("graphs")));
     assert!(!world("predict-plugin")["imports"].as_array().unwrap().contains(&json!("job")));
     let version = world("model-plugin")["version"].as_str().unwrap();
-    let table = server.saggar_ok(&["env", "ls"]);
+    let table = server.saggar_ok(&["plugins", "worlds"]);
     assert!(table.contains("model-plugin") && table.contains(version), "{table}");
-    assert!(server.saggar_ok(&["env", "ls", "-q"]).contains(&format!("model-plugin@{version}\n")));
+    assert!(server.saggar_ok(&["plugins", "worlds", "-q"]).contains(&format!("model-plugin@{version}\n")));
 
     // A run that requires a world gets a plugin of it, or an error that names the plugin's world.
     let (steady, echo) = (guest("steady"), guest("echo"));

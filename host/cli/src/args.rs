@@ -16,6 +16,7 @@ mod output;
 mod plugins;
 mod predict;
 mod project;
+pub(crate) mod renamed;
 mod run;
 mod serve;
 
@@ -26,7 +27,7 @@ use saggar_plugin::compiler;
 
 pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
 pub(crate) use compile_child::CompileChildArgs;
-pub(crate) use data::{DataAddArgs, DataCommand, DataGetArgs, DataPullArgs, DataPushArgs, DataRmArgs};
+pub(crate) use data::{DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs};
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{
@@ -37,7 +38,7 @@ pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};
 pub(crate) use machine::{DoctorArgs, WorkerArgs};
 pub(crate) use models::{ImportArgs, ModelRmArgs, ModelsCommand};
 pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};
-pub(crate) use plugins::{BuildArgs, EnvCommand, InitArgs, PluginsCommand, TestResumeArgs};
+pub(crate) use plugins::{BuildArgs, InitArgs, PluginsCommand, TestResumeArgs};
 pub(crate) use predict::PredictArgs;
 pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs};
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
@@ -140,9 +141,6 @@ pub(crate) enum CliCommand {
     Key(KeyCommand),
     /// Check this machine: devices, drivers, configuration and the state directory.
     Doctor(DoctorArgs),
-    /// Show the worlds that a plugin can be built for.
-    #[command(subcommand)]
-    Env(EnvCommand),
     /// Build a plugin into a component.
     Build(BuildArgs),
     /// Show how the compiler compiles the graphs of a plugin or a model.

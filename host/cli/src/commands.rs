@@ -9,7 +9,6 @@ pub(crate) mod data;
 pub(crate) mod dev;
 pub(crate) mod devices;
 pub(crate) mod doctor;
-pub(crate) mod env;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod inspect;

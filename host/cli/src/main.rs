@@ -63,7 +63,10 @@ fn main() -> ExitCode {
 
 /// Parses the command line. On an error or a request for help, prints it and exits.
 fn parse_command_line() -> Cli {
-    let arguments = commands::run::help::command_line_arguments();
+    let (arguments, renamed) = args::renamed::translate(commands::run::help::command_line_arguments());
+    for warning in renamed {
+        output::print_to_stderr(&format!("warning: {warning}"));
+    }
     let mut command = args::command();
     let parsed = command.try_get_matches_from_mut(&arguments);
     let parsed = parsed
@@ -84,7 +87,6 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
             | CliCommand::Bench(_)
             | CliCommand::Key(_)
             | CliCommand::Doctor(_)
-            | CliCommand::Env(_)
             | CliCommand::Build(_)
             | CliCommand::Init(_)
             | CliCommand::Inspect(_)
@@ -133,7 +135,6 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Bench(args) => commands::bench::bench(&args, output),
         CliCommand::Key(args) => commands::key::key(&args, output).map(|()| 0),
         CliCommand::Doctor(args) => commands::doctor::doctor(&args, output),
-        CliCommand::Env(args) => commands::env::env(&args, output).map(|()| 0),
         CliCommand::Build(args) => commands::build::build(&args, output).map(|()| 0),
         CliCommand::Inspect(args) => commands::inspect::inspect(&args, output).map(|()| 0),
         CliCommand::Init(args) => commands::init::init(&args, output).map(|()| 0),
@@ -156,7 +157,7 @@ fn init_logging(cli: &Cli) {
     };
     // Only this project's crates get the chosen level, because wgpu and cranelift log much.
     let ours = format!(
-        "warn,saggar={level},saggar_serve={level},saggar_jobs={level},saggar_plugin={level},saggar_device={level},saggar_store={level}"
+        "warn,saggar={level},saggar_serve={level},saggar_jobs={level},saggar_plugin={level},saggar_devices={level},saggar_device={level},saggar_cpu={level},saggar_gpu={level},saggar_store={level}"
     );
     let filter = EnvFilter::try_from_env("SAGGAR_LOG").unwrap_or_else(|_| EnvFilter::new(ours));
     let colour = !cli.no_color && std::io::stderr().is_terminal();

@@ -282,7 +282,7 @@ mod tests {
             message,
             "the plugin was built but this version of saggar refuses it: saggar:plugin/tensors has version 99.0.0, and \
              this host speaks 0.1.0: take a newer saggar, or build the plugin against saggar:plugin@0.1.0, whose \
-             worlds `saggar env ls` lists"
+             worlds `saggar plugins worlds` lists"
         );
         let older = check_component(&component("tensors@0.0.9")).unwrap_err().to_string();
         assert!(older.contains("this host speaks 0.1.0: build the plugin against saggar:plugin@0.1.0"), "{older}");

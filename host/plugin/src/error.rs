@@ -77,7 +77,7 @@ pub enum PluginError {
     /// The component was built against another version of the plugin interface.
     #[error(
         "{interface} has version {found}, and this host speaks {WIT_VERSION}: {}build the plugin against \
-         saggar:plugin@{WIT_VERSION}, whose worlds `saggar env ls` lists",
+         saggar:plugin@{WIT_VERSION}, whose worlds `saggar plugins worlds` lists",
         if is_newer(found) { "take a newer saggar, or " } else { "" }
     )]
     WitVersion {

@@ -9,7 +9,7 @@ pub(crate) enum DataCommand {
     /// Store a directory as a version of a dataset.
     Push(DataPushArgs),
     /// Download a file, verify and unpack it, and store it as a version of a dataset.
-    Pull(DataPullArgs),
+    Fetch(DataFetchArgs),
     /// List datasets and their versions.
     Ls {
         /// List only this dataset.
@@ -21,7 +21,7 @@ pub(crate) enum DataCommand {
         dataset: String,
     },
     /// Write a dataset into a directory, as .npy files that can be pushed again.
-    Get(DataGetArgs),
+    Export(DataExportArgs),
     /// Store the output of a job as a version of a dataset.
     Add(DataAddArgs),
     /// Remove a version of a dataset, or all versions.
@@ -48,7 +48,7 @@ pub(crate) struct DataPushArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DataPullArgs {
+pub(crate) struct DataFetchArgs {
     /// The address, which begins with https://, http:// or file://. Archives (.tar.gz, .tar, .zip) and compressed files
     /// (.gz) are unpacked.
     pub(crate) url: String,
@@ -61,7 +61,7 @@ pub(crate) struct DataPullArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DataGetArgs {
+pub(crate) struct DataExportArgs {
     /// The dataset: NAME for its newest version, or NAME/VERSION.
     pub(crate) dataset: String,
     /// The directory to create [default: the dataset's name].

@@ -19,7 +19,7 @@ const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Models", &["models", "import", "plugins"]),
     ("Access", &["key", "secret", "quota"]),
     ("Inspect and measure", &["inspect", "bench", "cost", "doctor", "version"]),
-    ("Project", &["init", "dev", "build", "check", "config", "env", "completion"]),
+    ("Project", &["init", "dev", "build", "check", "config", "completion"]),
 ];
 
 /// Example command lines by the path of the command that they show. A test parses each.
@@ -60,10 +60,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("schedule rm", &["saggar schedule rm nightly"]),
     ("data", &["saggar data push examples/digits --name digits", "saggar data ls"]),
     ("data push", &["saggar data push examples/digits --name digits"]),
-    ("data pull", &["saggar data pull https://example.com/digits.tar.gz --name digits --sha256 9f86d081884c7d65"]),
+    ("data fetch", &["saggar data fetch https://example.com/digits.tar.gz --name digits --sha256 9f86d081884c7d65"]),
     ("data ls", &["saggar data ls digits"]),
     ("data show", &["saggar data show digits/1"]),
-    ("data get", &["saggar data get digits/1 -o digits-copy"]),
+    ("data export", &["saggar data export digits/1 -o digits-copy"]),
     ("data add", &["saggar data add prepare-3/features --as features"]),
     ("data rm", &["saggar data rm digits/1 --yes"]),
     ("data projects", &["saggar data projects digits --project vision"]),
@@ -106,8 +106,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("check", &["saggar check", "saggar check --schema"]),
     ("config", &["saggar config ls --task train"]),
     ("config ls", &["saggar config ls --task train"]),
-    ("env", &["saggar env ls"]),
-    ("env ls", &["saggar env ls"]),
+    ("plugins worlds", &["saggar plugins worlds"]),
     ("completion", &["saggar completion bash > ~/.local/share/bash-completion/completions/saggar"]),
 ];
 

@@ -1,4 +1,4 @@
-//! Arguments of the commands about plugins: `plugins`, `env`, `build`, `init`.
+//! Arguments of the commands about plugins: `plugins`, `build`, `init`.
 
 use std::path::PathBuf;
 
@@ -11,6 +11,8 @@ use crate::commands::init::templates;
 pub(crate) enum PluginsCommand {
     /// List the server's plugins, and whether each is known to resume after an interruption.
     Ls,
+    /// List the worlds, each with its version and the interfaces that a plugin of it exports and imports.
+    Worlds,
     /// Test that a plugin resumes after an interruption: its training runs twice, once without and once with
     /// preemptions, and both results must be the same bit by bit.
     Test(Box<TestResumeArgs>),
@@ -23,12 +25,6 @@ pub(crate) struct TestResumeArgs {
     pub(crate) preemptions: u32,
     #[command(flatten)]
     pub(crate) run: RunArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum EnvCommand {
-    /// List the worlds, each with its version and the interfaces that a plugin of it exports and imports.
-    Ls,
 }
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ pub(crate) struct RunArgs {
     /// Run the specification in this file, as printed by `saggar status JOB --field spec`; options given here win.
     #[arg(long, value_name = "FILE", conflicts_with = "task")]
     pub(crate) from_file: Option<PathBuf>,
-    /// The world that the plugin must implement: `train-plugin`, `model-plugin@0.1`; `saggar env ls` lists them.
+    /// The world that the plugin must implement: `train-plugin`, `model-plugin@0.1`; `saggar plugins worlds` lists them.
     #[arg(long, value_name = "WORLD")]
     pub(crate) env: Option<String>,
     /// The purpose of the run [default: job].

@@ -56,7 +56,7 @@ pub(crate) struct ServeArgs {
     /// are put to sleep. By default, on the device cpu and on software adapters, half of the free memory of the machine
     /// or control group at the start, less 192MiB.
     #[arg(long, value_parser = units::parse_bytes, value_name = "SIZE")]
-    pub(crate) models_memory: Option<u64>,
+    pub(crate) model_memory_limit: Option<u64>,
     /// The maximum time to load a model version: 60s.
     #[arg(long, default_value = "60s", value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) load_timeout: Duration,
@@ -68,8 +68,8 @@ pub(crate) struct ServeArgs {
     pub(crate) onnx_plugin: Option<PathBuf>,
     /// An address prefix that events of predictions can be sent to: https://example.com/hooks. Can be given several
     /// times; without it, no events are sent.
-    #[arg(long = "webhooks-allow", value_name = "ADDRESS")]
-    pub(crate) webhooks_allow: Vec<saggar_serve::WebhookPrefix>,
+    #[arg(long = "allow-webhook", value_name = "ADDRESS")]
+    pub(crate) allow_webhook: Vec<saggar_serve::WebhookPrefix>,
     /// Require keys on this machine too; on other addresses they are always required.
     #[arg(long)]
     pub(crate) require_keys: bool,

@@ -1,8 +1,8 @@
 //! `saggar data`: datasets and their versions. Transfers are in separate files.
 
-mod get;
+mod export;
+mod fetch;
 mod ignore_file;
-mod pull;
 mod push;
 mod show;
 
@@ -19,10 +19,10 @@ use crate::units;
 pub(crate) fn data(args: &DataCommand, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     match args {
         DataCommand::Push(push) => push::push(push, client, output),
-        DataCommand::Pull(pull) => pull::pull(pull, client, output),
+        DataCommand::Fetch(fetch) => fetch::fetch(fetch, client, output),
         DataCommand::Ls { name } => list_datasets(name.as_deref(), client, output),
         DataCommand::Show { dataset } => show::show(dataset, client, output),
-        DataCommand::Get(get) => get::get(get, client, output),
+        DataCommand::Export(export) => export::export(export, client, output),
         DataCommand::Add(add) => self::add_from_job(add, client, output),
         DataCommand::Rm(rm) => remove_versions(rm, client, output),
         DataCommand::Projects { name, projects } => {

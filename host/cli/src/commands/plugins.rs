@@ -1,4 +1,7 @@
-//! `saggar plugins`: lists the server's plugins, and tests whether one resumes after interruptions.
+//! `saggar plugins`: lists the server's plugins and the worlds that a plugin can be built for, and tests whether a plugin resumes
+//! after interruptions.
+
+mod worlds;
 
 use std::time::Duration;
 
@@ -18,6 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) fn plugins(args: &PluginsCommand, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match args {
         PluginsCommand::Ls => list_plugins(client, output).map(|()| 0),
+        PluginsCommand::Worlds => worlds::list_worlds(output).map(|()| 0),
         PluginsCommand::Test(args) => test_resume(args, client, output),
     }
 }

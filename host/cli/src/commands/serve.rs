@@ -171,7 +171,7 @@ impl ServerParts {
             importer,
             inspector: Arc::new(host),
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
-            webhooks: args.webhooks_allow.clone(),
+            webhooks: args.allow_webhook.clone(),
             access: Arc::new(
                 AccessControl::new(home.keys(), home.key_usage(), Arc::clone(&clock), Arc::clone(&metrics))
                     .with_hosts(args.allow_host.clone()),

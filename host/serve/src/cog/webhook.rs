@@ -155,7 +155,7 @@ impl WebhookClient {
     pub(super) fn check(&self, address: &str) -> Result<(), PredictionError> {
         let refuse = |reason| PredictionError::Webhook { reason };
         if self.allowed.is_empty() {
-            return Err(refuse("this server sends none; `saggar serve --webhooks-allow ADDRESS` has it send them"));
+            return Err(refuse("this server sends none; `saggar serve --allow-webhook ADDRESS` has it send them"));
         }
         let wanted = WebhookPrefix::parse_prefix(address).map_err(|WebhookAddressError(reason)| refuse(reason))?;
         if !self.allowed.iter().any(|allowed| allowed.allows(&wanted)) {
@@ -282,7 +282,7 @@ mod tests {
         ] {
             assert!(some.check(bad).is_err(), "{bad}");
         }
-        assert!(webhooks(&[]).check("https://example.com/hooks").unwrap_err().to_string().contains("--webhooks-allow"));
+        assert!(webhooks(&[]).check("https://example.com/hooks").unwrap_err().to_string().contains("--allow-webhook"));
         for bad in ["example.com", "https://example.com/a?b", "ftp://example.com", "https://u:p@example.com"] {
             assert!(bad.parse::<WebhookPrefix>().is_err(), "{bad}");
         }

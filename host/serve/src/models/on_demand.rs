@@ -109,7 +109,7 @@ impl ModelLifecycle {
         let Some(version) = memory.on_demand.last().copied() else { return };
         let Some(on_disk) = self.scanned_versions(name).remove(&version) else { return };
         let reason =
-            "OUT_OF_MEMORY: it does not fit beside the versions that serve; see `saggar serve --models-memory`";
+            "OUT_OF_MEMORY: it does not fit beside the versions that serve; see `saggar serve --model-memory-limit`";
         memory.refused.insert(version, (on_disk.fingerprint, reason.to_owned()));
         self.router.set_load_failed(name, version, reason.to_owned());
         while self.retire_one_on_demand(name, memory, true) {}

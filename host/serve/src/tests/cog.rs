@@ -243,7 +243,7 @@ async fn invalid_requests_create_no_prediction() {
         (
             json!({ "input": prediction_input(1), "webhook": "http://127.0.0.1:1/x" }),
             422,
-            "webhook: this server sends none; `saggar serve --webhooks-allow ADDRESS` has it send them",
+            "webhook: this server sends none; `saggar serve --allow-webhook ADDRESS` has it send them",
         ),
     ];
     for (body, status, error) in cases {

@@ -16,7 +16,7 @@ pub(super) fn find_world(text: &str) -> Result<PluginWorld, CliError> {
     let known: Vec<String> = worlds.iter().map(|world| format!("{}@{}", world.name, world.version)).collect();
     worlds.into_iter().find(|world| world.matches_name(text)).ok_or_else(|| {
         CliError::invalid(format!("--env {text}: unknown world; this host has {}", known.join(", ")))
-            .with_hint("`saggar env ls` describes them")
+            .with_hint("`saggar plugins worlds` describes them")
     })
 }
 

@@ -27,7 +27,7 @@ impl MemoryLimits {
         let limits = MemoryLimits::default_for(available_host_bytes(), device.name == "cpu" || device.software);
         let limits = MemoryLimits {
             requests_bytes: args.request_memory_limit.unwrap_or(limits.requests_bytes),
-            models_bytes: args.models_memory.unwrap_or(limits.models_bytes),
+            models_bytes: args.model_memory_limit.unwrap_or(limits.models_bytes),
         };
         tracing::info!(requests_bytes = limits.requests_bytes, models_bytes = limits.models_bytes, "memory limits");
         limits

@@ -1,4 +1,4 @@
-//! `saggar data pull`: downloads a file with a known digest, unpacks it and pushes its content.
+//! `saggar data fetch`: downloads a file with a known digest, unpacks it and pushes its content.
 //!
 //! The file is kept under its digest until it is pushed, so that an interrupted download resumes if the server supports
 //! range requests (RFC 9110, section 14). The download does not involve the server that stores datasets, and no API key
@@ -17,7 +17,7 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use ureq::{Agent, Body};
 
 use super::push;
-use crate::args::DataPullArgs;
+use crate::args::DataFetchArgs;
 use crate::client::ApiClient;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
@@ -26,7 +26,7 @@ use crate::progress::ProgressDisplay;
 /// Maximum number of attempts without progress before a download fails.
 const DOWNLOAD_TRIES_MAX: u32 = 5;
 
-pub(super) fn pull(args: &DataPullArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+pub(super) fn fetch(args: &DataFetchArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let refuse = |_| CliError::invalid(format!("--sha256 {}: expected 64 hexadecimal digits", args.sha256));
     let expected: Digest = args.sha256.to_ascii_lowercase().parse().map_err(refuse)?;
     let file_name = file_name(&args.url)?;

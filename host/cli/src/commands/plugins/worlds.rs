@@ -1,19 +1,12 @@
-//! `saggar env ls`: lists the worlds that a plugin can be built for.
+//! `saggar plugins worlds`: lists the worlds that a plugin can be built for.
 
 use saggar_plugin::PluginWorld;
 use serde_json::json;
 
-use crate::args::EnvCommand;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 
-pub(crate) fn env(args: &EnvCommand, output: CliOutput) -> Result<(), CliError> {
-    match args {
-        EnvCommand::Ls => list_worlds(output),
-    }
-}
-
-fn list_worlds(output: CliOutput) -> Result<(), CliError> {
+pub(super) fn list_worlds(output: CliOutput) -> Result<(), CliError> {
     let worlds = saggar_plugin::plugin_worlds();
     let worlds = worlds.map_err(|error| CliError::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
     if output.json {

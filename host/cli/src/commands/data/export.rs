@@ -1,4 +1,4 @@
-//! `saggar data get`: writes a version as files into a new directory.
+//! `saggar data export`: writes a version as files into a new directory.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use saggar_store::archive;
 use saggar_store::limits::UPLOAD_BYTES_MAX;
 use serde_json::json;
 
-use crate::args::DataGetArgs;
+use crate::args::DataExportArgs;
 use crate::atomic_file;
 use crate::client::{ApiClient, encode_path_segment};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::progress::ProgressDisplay;
 
-pub(super) fn get(args: &DataGetArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+pub(super) fn export(args: &DataExportArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let versions = super::find_versions(&args.dataset, client)?;
     // `find_versions` returns at least one.
     let Some(newest) = versions.last() else { return Ok(()) };
