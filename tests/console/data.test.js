@@ -92,8 +92,8 @@ const METERS = {
     await page.route('**/metrics', (route) => route.fulfill({
       contentType: 'text/plain; version=0.0.4',
       body: [
-        '# HELP saggar_gpu_busy_seconds_total Seconds.', `saggar_gpu_busy_seconds_total{device="vulkan:0"} ${(Date.now() - began) / 2000}`,
-        'saggar_gpu_memory_bytes{device="vulkan:0",owner="models"} 1.073741824e+09', 'saggar_job_gpu_memory_bytes{device="vulkan:0",job="a\\"b"} 1048576',
+        '# HELP saggar_device_busy_seconds_total Seconds.', `saggar_device_busy_seconds_total{device="vulkan:0"} ${(Date.now() - began) / 2000}`,
+        'saggar_device_memory_bytes{device="vulkan:0",owner="models"} 1.073741824e+09', 'saggar_job_gpu_memory_bytes{device="vulkan:0",job="a\\"b"} 1048576',
       ].join('\n'),
     }));
   },

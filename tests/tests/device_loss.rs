@@ -104,7 +104,7 @@ fn serving_recovers_from_a_lost_device() {
         println!("refused for {:?} after loss {losses}", wait_for_recovery(&server, losses));
     }
     let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
-    assert!(metrics.contains("saggar_gpu_device_lost_total{device=\"vulkan:0\"} 3"), "{metrics}");
+    assert!(metrics.contains("saggar_device_lost_total{device=\"vulkan:0\"} 3"), "{metrics}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn promtool_accepts_the_metrics_page() {
         "saggar_job_gpu_memory_bytes{",
         "saggar_train_metric{",
         "saggar_train_samples_total{",
-        "saggar_gpu_info{",
+        "saggar_device_info{",
         "saggar_build_info{",
     ] {
         assert!(page.contains(family), "{family} is missing from\n{page}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Returns the bytes of host memory that models hold.
 fn model_memory_bytes(server: &ServerProcess) -> f64 {
-    server.metric("saggar_gpu_memory_bytes{device=\"cpu\",owner=\"models\"}").unwrap_or(0.0)
+    server.metric("saggar_device_memory_bytes{device=\"cpu\",owner=\"models\"}").unwrap_or(0.0)
 }
 
 fn configure(server: &ServerProcess, config: &Value) {

@@ -58,7 +58,7 @@ fn thirty_version_swaps_under_load_fail_no_request() {
 /// Returns the bytes of device memory in use, by all owners.
 fn device_bytes(server: &ServerProcess) -> u64 {
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
-    let values = page.lines().filter(|line| line.starts_with("saggar_gpu_memory_bytes{"));
+    let values = page.lines().filter(|line| line.starts_with("saggar_device_memory_bytes{"));
     values.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
 }
 

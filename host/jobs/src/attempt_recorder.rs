@@ -306,11 +306,11 @@ impl AttemptRecorder {
         });
         let families = &self.shared.metrics.families;
         let device = [self.device.as_str()];
-        families.gpu_busy_seconds.with_label_values(&device).inc_by(gpu_seconds.max(0.0));
+        families.device_busy_seconds.with_label_values(&device).inc_by(gpu_seconds.max(0.0));
         let dispatches = now.dispatches.saturating_sub(before.dispatches);
-        families.gpu_dispatches.with_label_values(&device).inc_by(dispatches as f64);
+        families.device_dispatches.with_label_values(&device).inc_by(dispatches as f64);
         let submissions = now.submissions.saturating_sub(before.submissions);
-        families.gpu_submissions.with_label_values(&device).inc_by(submissions as f64);
+        families.device_submissions.with_label_values(&device).inc_by(submissions as f64);
     }
 
     /// Writes buffered points, steps and usage to the records.

@@ -77,7 +77,7 @@ families! {
     predict_in_flight: IntGaugeVec("saggar_predict_in_flight", "Predictions being computed.", ["model", "version"]);
     predict_queue_length: IntGaugeVec("saggar_predict_queue_length", "Predictions waiting for their batch.", ["model", "version"]);
     batch_items: HistogramVec("saggar_batch_items", "Items per batch passed to the model.", ["model", "version"], ITEMS);
-    batch_releases: IntCounterVec("saggar_batch_releases_total", "Batches dispatched, by trigger: full, deadline, idle, draining.", ["model", "version", "reason"]);
+    batches_dispatched: IntCounterVec("saggar_batches_dispatched_total", "Batches dispatched, by trigger: full, deadline, idle, draining.", ["model", "version", "trigger"]);
     cache_requests: IntCounterVec("saggar_cache_requests_total", "Predictions looked up in the model's cache.", ["model", "version", "result"]);
     shadow_requests: IntCounterVec("saggar_shadow_requests_total", "Predictions repeated by a shadow version: same, different, failed, dropped.", ["model", "version", "result"]);
     requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
@@ -121,12 +121,12 @@ families! {
     checkpoint_age: GaugeVec("saggar_checkpoint_age_seconds", "Age of a running job's newest checkpoint.", ["job"]);
     checkpoint_failures: IntCounterVec("saggar_checkpoint_failures_total", "Checkpoints that could not be saved or loaded.", ["op", "reason"]);
 
-    gpu_info: GaugeVec("saggar_gpu_info", "Always 1; the labels describe the device.", ["device", "name", "vendor", "driver", "backend"]);
-    gpu_busy_seconds: CounterVec("saggar_gpu_busy_seconds_total", "Seconds a device worked, for models and jobs; estimated if the device has no timer.", ["device"]);
-    gpu_memory: GaugeVec("saggar_gpu_memory_bytes", "Device bytes in use, by owner.", ["device", "owner"]);
-    gpu_submissions: CounterVec("saggar_gpu_submissions_total", "Submissions to a device.", ["device"]);
-    gpu_dispatches: CounterVec("saggar_gpu_dispatches_total", "Kernels run on a device.", ["device"]);
-    gpu_device_lost: IntCounterVec("saggar_gpu_device_lost_total", "Devices lost while the server used them.", ["device"]);
+    device_info: GaugeVec("saggar_device_info", "Always 1; the labels describe the device.", ["device", "name", "vendor", "driver", "backend"]);
+    device_busy_seconds: CounterVec("saggar_device_busy_seconds_total", "Seconds a device worked, for models and jobs; estimated if the device has no timer.", ["device"]);
+    device_memory: GaugeVec("saggar_device_memory_bytes", "Device bytes in use, by owner.", ["device", "owner"]);
+    device_submissions: CounterVec("saggar_device_submissions_total", "Submissions to a device.", ["device"]);
+    device_dispatches: CounterVec("saggar_device_dispatches_total", "Kernels run on a device.", ["device"]);
+    device_lost: IntCounterVec("saggar_device_lost_total", "Devices lost while the server used them.", ["device"]);
     tensor_copy: IntCounterVec("saggar_tensor_copy_bytes_total", "Bytes of models' tensors copied to and from devices.", ["device", "direction"]);
 
     dataset_bytes: GaugeVec("saggar_dataset_bytes", "Bytes of all dataset versions.", []);

@@ -6,6 +6,7 @@ mod families;
 mod jobs;
 mod openmetrics;
 mod process;
+mod renamed;
 
 pub use families::{FAMILIES, MetricDefinition, MetricHandles};
 pub use jobs::{JOB_SERIES_MAX, JobSeries};
@@ -32,15 +33,19 @@ impl MetricsRegistry {
         MetricsRegistry { registry, families }
     }
 
+    fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
+        renamed::with_old_names(self.registry.gather())
+    }
+
     /// Returns the exposition text in OpenMetrics 1.0.
     pub fn render_openmetrics(&self) -> String {
-        openmetrics::render_text(&self.registry.gather())
+        openmetrics::render_text(&self.gather())
     }
 
     /// Returns the exposition text in Prometheus text format 0.0.4.
     pub fn render_prometheus(&self) -> String {
         let mut text = Vec::new();
-        let families = self.registry.gather();
+        let families = self.gather();
         TextEncoder::new().encode(&families, &mut text).expect("gathered families are well formed");
         String::from_utf8(text).expect("metric names, labels and help are UTF-8")
     }

@@ -9,8 +9,8 @@ import { poll } from './poll.js';
 const EVERY_MS = 2000;
 /** Looks at how busy a device was that are kept: two minutes of them. */
 const LOOKS_MAX = 60;
-const BUSY = 'saggar_gpu_busy_seconds_total';
-const MEMORY = 'saggar_gpu_memory_bytes';
+const BUSY = 'saggar_device_busy_seconds_total';
+const MEMORY = 'saggar_device_memory_bytes';
 /** Jobs compute in processes of their own, which the owners of memory do not name. */
 const JOB_MEMORY = 'saggar_job_gpu_memory_bytes';
 /** Facts that have a place of their own, or say nothing to people. */

@@ -110,7 +110,7 @@ fn send_requests_until(server: &ServerProcess, over: &AtomicBool, began: Instant
 /// Returns the bytes of device memory in use, by all owners.
 fn device_bytes(server: &ServerProcess) -> f64 {
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
-    let values = page.lines().filter(|line| line.starts_with("saggar_gpu_memory_bytes{"));
+    let values = page.lines().filter(|line| line.starts_with("saggar_device_memory_bytes{"));
     values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 

@@ -296,7 +296,7 @@ fn discover_devices(
             });
         for info in &list {
             let labels = [&info.name, &info.adapter, &info.vendor, &info.driver, &info.backend];
-            metrics.families.gpu_info.with_label_values(&labels).set(1.0);
+            metrics.families.device_info.with_label_values(&labels).set(1.0);
         }
         found.finish_search(list.into_iter().map(device).collect());
     };

@@ -35,7 +35,7 @@ impl ModelLifecycle {
                 () = wait_for_shutdown(&mut shutdown) => return DeviceRecovery::ShuttingDown,
             }
             let Some((device, reason)) = self.host.lost_device() else { continue };
-            self.metrics.families.gpu_device_lost.with_label_values(&[&device]).inc();
+            self.metrics.families.device_lost.with_label_values(&[&device]).inc();
             tracing::error!(device, reason, "the device is lost; another one is opened");
             let began = Instant::now();
             if tokio::time::timeout(DEVICE_RECOVERY_TIME_MAX, self.reopen_device()).await.is_err() {

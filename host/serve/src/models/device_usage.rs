@@ -10,7 +10,7 @@ use saggar_plugin::{LoadedModel, ModelSignature, PluginError, PredictionOptions}
 use super::predictor::{LoadedVersion, ModelPredictor};
 use crate::predict::decode::PredictionTensor;
 
-/// The owner label of models in `saggar_gpu_memory_bytes`.
+/// The owner label of models in `saggar_device_memory_bytes`.
 const MEMORY_OWNER_LABEL: &str = "models";
 
 /// The usage that has been added to the metrics.
@@ -59,13 +59,19 @@ impl DeviceUsageAccount {
         let families = &metrics.families;
         if bytes != told.bytes {
             // Versions share the series, so each adds its own difference.
-            families.gpu_memory.with_label_values(&[device, MEMORY_OWNER_LABEL]).add(bytes as f64 - told.bytes as f64);
+            families
+                .device_memory
+                .with_label_values(&[device, MEMORY_OWNER_LABEL])
+                .add(bytes as f64 - told.bytes as f64);
         }
         if dispatches != told.dispatches {
             let of = [device];
-            families.gpu_busy_seconds.with_label_values(&of).inc_by(busy.saturating_sub(told.busy).as_secs_f64());
-            families.gpu_dispatches.with_label_values(&of).inc_by(dispatches.saturating_sub(told.dispatches) as f64);
-            families.gpu_submissions.with_label_values(&of).inc_by(submissions.saturating_sub(told.submissions) as f64);
+            families.device_busy_seconds.with_label_values(&of).inc_by(busy.saturating_sub(told.busy).as_secs_f64());
+            families.device_dispatches.with_label_values(&of).inc_by(dispatches.saturating_sub(told.dispatches) as f64);
+            families
+                .device_submissions
+                .with_label_values(&of)
+                .inc_by(submissions.saturating_sub(told.submissions) as f64);
         }
         for (direction, now, before) in
             [("host_to_device", written_bytes, told.written_bytes), ("device_to_host", read_bytes, told.read_bytes)]

@@ -110,7 +110,7 @@ impl ModelMetrics {
             let _ = families.predict_requests.remove_label_values(&[model, labels[1], outcome.name()]);
         }
         for release in DispatchTrigger::ALL {
-            let _ = families.batch_releases.remove_label_values(&[model, labels[1], release.name()]);
+            let _ = families.batches_dispatched.remove_label_values(&[model, labels[1], release.name()]);
         }
         for result in CACHE_RESULTS {
             let _ = families.cache_requests.remove_label_values(&[model, labels[1], result]);

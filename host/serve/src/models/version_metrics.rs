@@ -43,7 +43,7 @@ impl VersionMetrics {
             in_flight: families.predict_in_flight.with_label_values(&labels),
             queue_length: families.predict_queue_length.with_label_values(&labels),
             batch_items: families.batch_items.with_label_values(&labels),
-            dispatches: DispatchTrigger::ALL.map(|release| counter(&families.batch_releases, release.name())),
+            dispatches: DispatchTrigger::ALL.map(|release| counter(&families.batches_dispatched, release.name())),
             cache_results: has_cache.then(cached),
         }
     }

@@ -100,7 +100,7 @@ async fn max_items_limits_the_batch_size() {
     assert_eq!(fixture.send(put).await.status(), 200);
     assert!(predict_concurrently(&fixture, &[1, 2, 3, 4]).await.iter().all(|answer| answer.status == 200));
     assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 4.0);
-    let full = r#"saggar_batch_releases_total{model="digits",reason="full",version="1"}"#;
+    let full = r#"saggar_batches_dispatched_total{model="digits",trigger="full",version="1"}"#;
     assert_eq!(fixture.metric(full).await, Some(4.0));
 }
 
@@ -158,7 +158,7 @@ async fn a_deadline_shorter_than_max_delay_dispatches_the_batch_early() {
     let hasty = ask(2, "2000");
     assert_eq!([hasty.await.unwrap().unwrap().status(), patient.await.unwrap().unwrap().status()], [200, 200]);
     assert_eq!(metric(&fixture, "saggar_predict_executions_total").await, 2.0, "both in one batch");
-    let deadline = r#"saggar_batch_releases_total{model="digits",reason="deadline",version="1"}"#;
+    let deadline = r#"saggar_batches_dispatched_total{model="digits",trigger="deadline",version="1"}"#;
     assert_eq!(fixture.metric(deadline).await, Some(2.0));
 
     // If there is no time to compute it, it is refused at its deadline.

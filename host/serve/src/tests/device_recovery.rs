@@ -43,7 +43,7 @@ async fn loaded_models_are_reloaded_on_another_device() {
         tries + 2,
         "a model that a user unloaded is not reloaded"
     );
-    assert_eq!(fixture.metric(r#"saggar_gpu_device_lost_total{device="cpu"}"#).await, Some(1.0));
+    assert_eq!(fixture.metric(r#"saggar_device_lost_total{device="cpu"}"#).await, Some(1.0));
     fixture.stop.send_replace(true);
     assert_eq!(keeping.await.unwrap(), DeviceRecovery::ShuttingDown);
 }

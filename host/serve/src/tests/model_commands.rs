@@ -231,7 +231,7 @@ async fn a_shadow_version_is_compared_but_never_answers() {
 #[tokio::test]
 async fn an_unloaded_model_stays_unloaded_and_frees_all_memory() {
     let fixture = with_versions(1).await;
-    let held = r#"saggar_gpu_memory_bytes{device="cpu",owner="models"}"#;
+    let held = r#"saggar_device_memory_bytes{device="cpu",owner="models"}"#;
     assert_eq!(fixture.metric(held).await, Some(MODEL_BYTES as f64));
     let model = send_command(&fixture, "POST", "unload", Value::Null).await;
     assert_eq!((&model["state"], &model["serving"]), (&json!("UNLOADED"), &Value::Null));
@@ -256,7 +256,7 @@ async fn an_idle_model_sleeps_and_a_request_wakes_it() {
     while model_json(&fixture).await["state"] != "ASLEEP" {
         tokio::task::yield_now().await;
     }
-    let held = r#"saggar_gpu_memory_bytes{device="cpu",owner="models"}"#;
+    let held = r#"saggar_device_memory_bytes{device="cpu",owner="models"}"#;
     fixture.metric_becomes(held, Some(0.0)).await;
     assert_eq!(fixture.metric(r#"saggar_model_evictions_total{reason="idle"}"#).await, Some(1.0));
     // The request asks to keep the model loaded, so that it cannot sleep again before the next poll.

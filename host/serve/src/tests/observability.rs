@@ -259,7 +259,7 @@ async fn counters_with_known_labels_start_at_zero() {
     for line in [
         r#"saggar_predict_requests_total{model="digits",outcome="success",version="1"}"#,
         r#"saggar_predict_requests_total{model="digits",outcome="host_error",version="1"}"#,
-        r#"saggar_batch_releases_total{model="digits",reason="full",version="1"}"#,
+        r#"saggar_batches_dispatched_total{model="digits",trigger="full",version="1"}"#,
     ] {
         assert_eq!(fixture.metric(line).await, Some(0.0), "{line}");
     }

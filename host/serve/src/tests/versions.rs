@@ -62,7 +62,7 @@ async fn a_newer_version_replaces_and_frees_the_old_one() {
     fixture.publish("digits", "plugin, but another", 3);
     fixture.loader.run_once().await;
     assert_eq!(answering_mark(&fixture).await, 3);
-    let held = r#"saggar_gpu_memory_bytes{device="cpu",owner="models"}"#;
+    let held = r#"saggar_device_memory_bytes{device="cpu",owner="models"}"#;
     fixture.metric_becomes(held, Some(MODEL_BYTES as f64)).await;
     for (kind, count) in [("weights", 1.0), ("full", 2.0)] {
         let line = format!("saggar_model_reloads_total{{kind=\"{kind}\",model=\"digits\",reason=\"\",result=\"ok\"}}");
@@ -189,7 +189,7 @@ async fn removing_a_version_falls_back_to_the_previous_one() {
     assert_eq!(fixture.get("/api/v1/models").await.text(), r#"{"models":[]}"#);
     let text = fixture.get("/metrics").await.text();
     assert!(!text.contains("model=\"digits\""), "{text}");
-    assert!(text.contains("saggar_gpu_memory_bytes{device=\"cpu\",owner=\"models\"} 0\n"), "{text}");
+    assert!(text.contains("saggar_device_memory_bytes{device=\"cpu\",owner=\"models\"} 0\n"), "{text}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// Set in a restarted server, which has printed its addresses before.
-const VARIABLE: &str = "SAGGAR_BEGUN_ANEW";
+const VARIABLE: &str = "SAGGAR_RESTARTED";
 
 /// Returns whether this server was restarted.
 pub(super) fn is_restarted() -> bool {
