@@ -110,3 +110,48 @@ fn the_samples_of_the_serving_guide_run() {
     let label = printed.trim().trim_matches(['[', ']']).parse::<u32>();
     assert!(label.is_ok_and(|label| label < 10), "{printed}");
 }
+
+/// Returns the ```bash blocks of a page, in order, as one script.
+fn page_script(page: &Path) -> String {
+    let text = std::fs::read_to_string(page).unwrap();
+    let blocks = text.split("```bash\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    blocks.collect::<Vec<_>>().join("\n")
+}
+
+/// Runs the commands of every page of a directory of the documentation, each page on a new server, in a copy of the project's
+/// root. Returns the number of pages with commands.
+fn run_pages(directory: &str) -> usize {
+    for name in ["lenet", "mlp", "char-lm", "transformer", "input-opt", "onnx"] {
+        plugin(name);
+    }
+    let mut pages: Vec<_> = std::fs::read_dir(root().join("host/docs").join(directory)).unwrap().collect();
+    pages.sort_by_key(|entry| entry.as_ref().unwrap().path());
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for page in pages.into_iter().map(|entry| entry.unwrap().path()) {
+        let script = page_script(&page);
+        if script.is_empty() {
+            continue;
+        }
+        count += 1;
+        let (home, folder) = (tempfile::tempdir().unwrap(), linked_project_root());
+        let server = ServerProcess::start(home.path());
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&server, folder.path(), &script)));
+        if let Err(panic) = result {
+            let message = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            failures.push(format!("{}:\n{message}", page.display()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    count
+}
+
+#[test]
+fn the_commands_of_the_start_pages_run() {
+    assert!(run_pages("start") >= 3);
+}
+
+#[test]
+fn the_commands_of_the_guides_run() {
+    assert!(run_pages("guides") >= 8);
+}
