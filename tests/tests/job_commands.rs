@@ -162,11 +162,11 @@ fn every_state_transition_has_a_time_and_a_reason() {
     assert_eq!(attempt["device"], "cpu");
 }
 
-/// The README's table of states lists all states of this program beside those of AWS Batch.
+/// The documentation's table of states lists all states of this program beside those of AWS Batch.
 #[test]
-fn the_readme_maps_every_job_state_to_aws_batch() {
-    let readme = std::fs::read_to_string(saggar_tests::root().join("README.md")).unwrap();
-    let (_, table) = readme.split_once("| state | what it means | in AWS Batch |\n|---|---|---|\n").unwrap();
+fn the_documentation_maps_every_job_state_to_aws_batch() {
+    let page = std::fs::read_to_string(saggar_tests::root().join("host/docs/concepts/jobs.md")).unwrap();
+    let (_, table) = page.split_once("| state | meaning | in AWS Batch |\n|---|---|---|\n").unwrap();
     let rows: Vec<Vec<&str>> =
         table.lines().take_while(|line| line.starts_with('|')).map(|line| line.split('|').collect()).collect();
     let column = |at: usize| -> BTreeSet<&str> {

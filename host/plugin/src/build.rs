@@ -280,7 +280,7 @@ mod tests {
         let message = check_component(&component("tensors@99.0.0")).unwrap_err().to_string();
         assert_eq!(
             message,
-            "the plugin was built but this version of saggar refuses it: saggar:plugin/tensors has version 99.0.0, and \
+            "the plugin was built but this host rejects it: saggar:plugin/tensors has version 99.0.0, and \
              this host speaks 0.1.0: take a newer saggar, or build the plugin against saggar:plugin@0.1.0, whose \
              worlds `saggar plugins worlds` lists"
         );

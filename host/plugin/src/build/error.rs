@@ -71,7 +71,7 @@ pub enum BuildError {
         reason: String,
     },
     /// This host refuses the component.
-    #[error("the plugin was built but this version of saggar refuses it: {0}")]
+    #[error("the plugin was built but this host rejects it: {0}")]
     Refused(#[from] PluginError),
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]

@@ -115,7 +115,7 @@ async fn a_job_with_unmet_requirements_is_refused_at_submission() {
             with("parameters", json!({ "optimizer": "SGD" })),
             "parameters.optimizer: expected one of sgd, adam, got \"SGD\"",
         ),
-        (with("data", json!([])), "data: the plugin reads a dataset at /data, and the job mounts none there"),
+        (with("data", json!([])), "data: the plugin reads a dataset at /data, but the job mounts none there"),
         (with("device", json!("vulkan:7")), "device: this machine has no vulkan:7; it has: auto, cpu"),
         (with("device", json!("gpu")), "device: this machine has no gpu; it has: auto, cpu"),
         (with("secrets", json!(["nope"])), "secret nope"),

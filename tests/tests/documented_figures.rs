@@ -1,9 +1,12 @@
-//! The README's comparison with other servers matches the committed table, computed as `make bench-peers` does.
+//! The comparison with other frameworks in the documentation matches the committed table, computed as `make bench-peers` does.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use saggar_tests::root;
 
-/// A row of the README: how it begins, and the workloads and peers of the table whose ratios it shows, in order.
+/// The page with the figures.
+const PAGE: &str = "host/docs/internals/benchmarks.md";
+
+/// A row of the page: how it begins, and the workloads and peers of the table whose ratios it shows, in order.
 type FigureRow = (&'static str, &'static [(&'static str, &'static str)]);
 
 const ONNX: &str = "ONNX Runtime 1.32.0";
@@ -34,9 +37,9 @@ fn table_rows(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn readme_figures_match_the_benchmark_table() {
-    let (readme, table) = (text("README.md"), text("host/devices/BENCHMARKS.md"));
-    let section = readme.split("The CPU device beside its peers").nth(1).unwrap();
+fn documented_figures_match_the_benchmark_table() {
+    let (page, table) = (text(PAGE), text("host/devices/BENCHMARKS.md"));
+    let section = page.split("The CPU device beside its peers").nth(1).unwrap();
     let (shown, measured) = (table_rows(section), table_rows(&table));
     for (start, works) in ROWS {
         let row = shown.iter().find(|row| row[0].starts_with(start)).unwrap_or_else(|| panic!("no row `{start}`"));
@@ -48,11 +51,11 @@ fn readme_figures_match_the_benchmark_table() {
         let found: Vec<f64> = row[1].split(", ").map(|figure| figure.parse().unwrap()).collect();
         assert_eq!(found.len(), works.len(), "{start}");
         for (found, work) in found.iter().zip(works) {
-            // The README shows two of three digits, and a tie can be rounded either way.
-            assert!((found - ratio(work)).abs() < 0.0051, "README.md, `{start}`: {found} is not {}", ratio(work));
+            // The page shows two of three digits, and a tie can be rounded either way.
+            assert!((found - ratio(work)).abs() < 0.0051, "{PAGE}, `{start}`: {found} is not {}", ratio(work));
         }
         // A row without a goal says so, and a missed goal is shown too.
-        assert!(!row[2].is_empty() || row[0].ends_with("not judged"), "README.md, `{start}` has no goal");
+        assert!(!row[2].is_empty() || row[0].ends_with("not judged"), "{PAGE}, `{start}` has no goal");
     }
 }
 
@@ -64,7 +67,7 @@ fn the_benchmark_harness_runs_as_many_rounds_as_the_table_says() {
         rest.split([';', '=']).nth(1).unwrap().trim().to_owned()
     };
     let turns = format!("{} rounds of {} s each", value("DEFAULT_ROUNDS"), value("DEFAULT_TURN_SECONDS"));
-    for path in ["README.md", "host/devices/BENCHMARKS.md"] {
+    for path in [PAGE, "host/devices/BENCHMARKS.md"] {
         assert!(text(path).contains(&turns), "{path} is of other turns than `make bench-peers` takes: {turns}");
     }
 }
