@@ -16,6 +16,8 @@ mod output;
 mod plugins;
 mod predict;
 mod project;
+#[cfg(test)]
+mod reference;
 pub(crate) mod renamed;
 mod run;
 mod serve;

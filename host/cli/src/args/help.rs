@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory as _};
 use super::Cli;
 
 /// Headings of `saggar --help`, each with its commands. Every visible command is under one of them.
-const COMMAND_GROUPS: &[(&str, &[&str])] = &[
+pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["serve", "predict"]),
     (
         "Train",
@@ -117,12 +117,20 @@ pub(crate) fn command() -> Command {
     command.help_template(template)
 }
 
+/// Returns the example command lines of the command at this path.
+pub(super) fn examples(path: &str) -> &'static [&'static str] {
+    EXAMPLES.iter().find(|(of, _)| *of == path).map_or(&[], |(_, lines)| lines)
+}
+
 fn with_examples(command: Command, path: &str) -> Command {
     let command = command.mut_subcommands(|subcommand| {
         let path = format!("{path} {}", subcommand.get_name());
         with_examples(subcommand, path.trim_start())
     });
-    let Some((_, lines)) = EXAMPLES.iter().find(|(of, _)| *of == path) else { return command };
+    let lines = examples(path);
+    if lines.is_empty() {
+        return command;
+    }
     let header = *Styles::default().get_header();
     let title = if lines.len() == 1 { "Example" } else { "Examples" };
     command.after_help(format!("{header}{title}:{header:#}\n  {}", lines.join("\n  ")))

@@ -195,8 +195,7 @@ fn hints_and_comments_name_existing_commands() {
 #[test]
 fn documents_name_existing_commands() {
     let command = commands();
-    let mut documents: Vec<PathBuf> =
-        ["README.md", "plugins/README.md"].iter().map(|path| root().join(path)).collect();
+    let mut documents: Vec<PathBuf> = ["README.md", "plugins/README.md"].iter().map(|path| root().join(path)).collect();
     collect_files(&root().join("host/docs"), ".md", &mut documents);
     collect_files(&root().join("examples"), "README.md", &mut documents);
     let (mut wrong, mut checked) = (Vec::new(), 0);
