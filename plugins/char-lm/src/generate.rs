@@ -1,4 +1,4 @@
-//! The predictor: it continues a prompt, byte by byte.
+//! The predictor: continues a prompt byte by byte.
 
 use saggar_plugin::{
     DataType, Error, Executable, Graph, NamedTensor, Operand, Params, Port, Predictor, Result, Signature, Tensor,
@@ -7,18 +7,19 @@ use saggar_plugin::{
 
 use crate::model::{BYTE_VALUES, Gpt, GptConfig};
 
-/// Bytes of a prompt, and of a continuation.
+/// The maximum length of a prompt in bytes. A continuation is as long at most.
 const PROMPT_BYTES: u32 = 256;
 const CONTINUATION_BYTES: u32 = 256;
 
 /// A model that continues prompts.
 ///
-/// Input `trim_prompt`, a text of up to 256 bytes; `temperature` `float32`, 0.8 where it is left out: 0 always takes the
-/// likeliest byte, 1 draws bytes as often as they come; `seed` `uint32`, 0: what is drawn follows from it; `length`
-/// `uint32`, 256: the bytes to write, at most so many. Output `text`, of up to 256 bytes, each sent as it is written.
+/// Inputs: `prompt`, a text of up to 256 bytes; `temperature` `float32`, default 0.8: 0 always takes the likeliest
+/// byte, 1 samples bytes with their probabilities; `seed` `uint32`, default 0, the seed of the sampling; `length`
+/// `uint32`, default 256, the maximum number of bytes to write. Output: `text`, of up to 256 bytes. Each byte is
+/// streamed as it is written.
 #[derive(Debug)]
 pub struct TextGenerator {
-    /// From a context to the byte after it.
+    /// The graph from a context to the next byte.
     next: Executable,
     context: u32,
 }
@@ -36,7 +37,8 @@ impl Predictor for TextGenerator {
         let temperature = input("temperature", DataType::Float32, &[])?;
         let key = input("key", DataType::Uint32, &[4])?;
 
-        // [1, context] x [context, width]: the features of the last place. What stands after it is never looked at.
+        // [1, context] x [context, width]: the features of the last position. Attention is causal, so the positions
+        // after it do not matter.
         let features = gpt.features(&text)?;
         let width = features.shape().last().copied().unwrap_or_default();
         let here = last.one_hot(context, DataType::Float32)?.matmul(&features.reshape(&[context, width])?)?;
@@ -82,7 +84,7 @@ impl Predictor for TextGenerator {
 }
 
 impl TextGenerator {
-    /// The byte after `text`, which is not empty.
+    /// Samples the byte after `text`, which must not be empty.
     fn sample_next_byte(&self, text: &[u8], temperature: &Tensor, key: [u32; 4]) -> Result<u8> {
         let context = self.context as usize;
         let mut window = text[text.len().saturating_sub(context)..].to_vec();
@@ -98,23 +100,24 @@ impl TextGenerator {
     }
 }
 
-/// The `uint32` of that name, one to a batch.
+/// Reads the `uint32` input `name` of the only item of the batch.
 fn read_scalar(inputs: &[NamedTensor], name: &str) -> Result<u32> {
     Ok(named(inputs, name)?.read_u32()?.first().copied().unwrap_or_default())
 }
 
-/// A class drawn as often as the logits say at that temperature. Shape: `[1, classes]` -> `int32[1]`.
+/// Samples a class from the logits at this temperature. Shape: `[1, classes]` -> `int32[1]`.
 ///
-/// The largest sum of logit and Gumbel noise is at a class with that class's probability, so nothing has to be summed up.
-/// Source: Maddison et al., arXiv:1411.0030.
+/// With Gumbel noise added to the logits, each class has the largest sum with exactly its probability, so the
+/// probabilities need no normalization. Source: Maddison et al., arXiv:1411.0030.
 fn sample_gumbel(logits: &Operand, temperature: &Operand, key: &Operand) -> Result<Operand> {
-    // Never 0 or 1, where the noise would be infinite.
+    // Never 0 or 1, because the noise would be infinite.
     let uniform = logits.graph().random_uniform(&[1, BYTE_VALUES], key, 0)?.clamp(Some(1e-7), Some(1.0 - 1e-7))?;
     let gumbel = uniform.log()?.neg()?.log()?.neg()?;
     logits.add(&gumbel.mul(temperature)?)?.arg_max(1, false)
 }
 
-/// The text before the zeros; a line's end where there is none, since something must come before what is written.
+/// Removes the zero padding of a prompt. An empty prompt becomes a line break, because the network needs at least one
+/// byte.
 fn trim_prompt(padded: &[u8]) -> Vec<u8> {
     let text = unpadded(padded);
     if text.is_empty() { b"\n".to_vec() } else { text.to_vec() }

@@ -1,7 +1,7 @@
 //! A small GPT that learns to continue a text, byte by byte.
 //!
-//! It trains on any dataset of text files: it cuts the text into windows, of which each byte but the first is predicted
-//! from those before it. It publishes a model that continues a prompt.
+//! It trains on any dataset of text files. The text is cut into windows, in which each byte except the first is
+//! predicted from those before it. The published model continues a prompt.
 
 mod generate;
 mod model;
@@ -16,12 +16,12 @@ pub use model::{Gpt, GptConfig};
 
 /// Trains on the dataset at `/data` and publishes the result.
 ///
-/// Parameters: `context` (bytes that it looks back), `epochs`, `batch`, `lr`, `warmup`, `optimizer` (`adamw` or `muon`), `gradient_accumulation_steps` (batches for each step of
-/// the optimiser), `exponential_moving_average` (share of the old in a running mean of the weights; 0 for none), `half` (compute in
-/// `float16`), `layers`, `heads`, `width`, `dropout`, `model` (the name to publish under).
+/// Parameters: `context` (bytes of context), `epochs`, `batch`, `lr`, `warmup`, `optimizer` (`adamw` or `muon`),
+/// `accumulate` (batches per step of the optimizer), `average` (decay of a moving average of the weights; 0 for none),
+/// `half` (compute in `float16`), `layers`, `heads`, `width`, `dropout`, `model` (the name to publish under).
 ///
 /// # Errors
-/// A parameter, a field or a shape that does not fit; what the host refuses.
+/// Returns an error if a parameter, a field or a shape does not fit, or the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let architecture = architecture(job)?;
     let data = windows::cut_windows(&Dataset::open("/data")?, architecture.context)?;
@@ -61,7 +61,7 @@ fn optimizer(job: &Job, steps: u64) -> Result<Box<dyn Optimizer>> {
     let (peak, warmup) = (job.param("lr", 0.002)?, job.param("warmup", 100)?);
     let schedule = |peak| LearningRateSchedule::Cosine { peak, warmup, steps };
     let adamw = Adam { beta2: 0.99, ..Adam::with_weight_decay(schedule(peak), 0.1) };
-    // Bytes and places are looked up, and each step touches a few of their vectors.
+    // The embedding tables use Adam, because each step updates only a few of their rows.
     let muon = || Muon::new(schedule(0.02), adamw).adam_for(&["bytes", "places"]);
     Ok(if kind == "muon" { Box::new(muon()) } else { Box::new(adamw) })
 }

@@ -1,34 +1,34 @@
-//! The network: blocks of attention and of a layer that looks at each place alone.
+//! The network: a GPT with blocks of causal attention and a feed-forward layer.
 //!
-//! Normalisation comes before each part and the two are added to what goes in. Source: Radford et al., "Language models
-//! are unsupervised multitask learners", 2019.
+//! Each part is pre-normalized and has a residual connection. Source: Radford et al., "Language models are unsupervised
+//! multitask learners", 2019.
 
 use saggar_plugin::layers::{Dropout, Embedding, LayerNorm, Linear, MultiHeadAttention, PositionEmbedding};
 use saggar_plugin::{DataType, Error, Initializer, Operand, Params, Result, Variables};
 
-/// Every byte is a letter.
+/// The size of the vocabulary: one token per byte value.
 pub(crate) const BYTE_VALUES: u32 = 256;
 
-/// What the network's shapes follow from: the configuration of a model version.
+/// The configuration of a model version, which determines the network's shapes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GptConfig {
-    /// Bytes that it looks back.
+    /// The context length in bytes.
     pub context: u32,
-    /// Blocks one after the other.
+    /// The number of blocks.
     pub layers: u32,
-    /// Heads of attention.
+    /// The number of attention heads.
     pub heads: u32,
-    /// Features of each place; a multiple of `heads`.
+    /// The number of features per position; a multiple of `heads`.
     pub width: u32,
-    /// Share of the features that a training drops.
+    /// The dropout rate during training.
     pub dropout: f64,
 }
 
 impl GptConfig {
-    /// The architecture that a configuration describes.
+    /// Reads the configuration of a model version.
     ///
     /// # Errors
-    /// `MissingParameter`; `Parameter`.
+    /// Returns `MissingParameter` or `Parameter` if a value is missing or invalid.
     pub fn from_params(config: &Params) -> Result<Self> {
         Ok(Self {
             context: config.require("context")?,
@@ -39,7 +39,7 @@ impl GptConfig {
         })
     }
 
-    /// The configuration that describes the architecture.
+    /// Returns the configuration of a model version.
     pub fn to_params(&self) -> Params {
         Params::new()
             .with("context", self.context)
@@ -49,7 +49,7 @@ impl GptConfig {
             .with("dropout", self.dropout)
     }
 
-    /// How many numbers are learnt.
+    /// Returns the number of trainable parameters.
     pub fn parameter_count(&self) -> u64 {
         let width = u64::from(self.width);
         let block = 12 * width * width + 13 * width;
@@ -78,10 +78,10 @@ struct TransformerBlock {
 }
 
 impl Gpt {
-    /// A network over these variables.
+    /// Creates the network over these variables.
     ///
     /// # Errors
-    /// `Parameter` for a size that is none; `Shape` if the width is no multiple of the heads; `Host` if the variables
+    /// Returns `Parameter` if a size is 0; `Shape` if the width is not a multiple of the heads; `Host` if the variables
     /// exist with other shapes.
     pub fn new(v: &Variables, architecture: GptConfig) -> Result<Self> {
         let GptConfig { context, layers, heads, width, dropout } = architecture;
@@ -91,7 +91,7 @@ impl Gpt {
         }
         let block = |number| {
             let v = v.scope(&format!("block{number}"));
-            // So that the sum over all blocks does not grow with their number.
+            // Scaled down so that the sum over all blocks does not grow with their number.
             let small = Initializer::Normal((0.0, 0.02 / (2.0 * layers.max(1) as f32).sqrt()));
             Ok(TransformerBlock {
                 before_attention: LayerNorm::new(&v.scope("before-attention"), width)?,
@@ -110,10 +110,10 @@ impl Gpt {
         })
     }
 
-    /// What it makes of each place. Shape: `uint8[batch, places]` -> `[batch, places, width]`.
+    /// Returns the features of each position. Shape: `uint8[batch, places]` -> `[batch, places, width]`.
     ///
     /// # Errors
-    /// `Host` if there are more places than the context has.
+    /// Returns `Host` if there are more positions than the context has.
     pub fn features(&self, text: &Operand) -> Result<Operand> {
         let bytes = self.bytes.forward(&text.cast(DataType::Int32)?)?;
         let mut x = self.dropout.forward(&self.places.forward(&bytes)?)?;
@@ -126,18 +126,18 @@ impl Gpt {
         self.last.forward(&x)
     }
 
-    /// How likely each byte comes next. Shape: `uint8[batch, places]` -> `[batch, places, 256]`, logits.
+    /// Returns the logits of the next byte at each position. Shape: `uint8[batch, places]` -> `[batch, places, 256]`.
     ///
     /// # Errors
-    /// As [`Gpt::features`].
+    /// Returns the errors of [`Gpt::features`].
     pub fn logits(&self, text: &Operand) -> Result<Operand> {
         self.byte_logits(&self.features(text)?)
     }
 
-    /// How likely each byte is. Shape: `[..., width]` -> `[..., 256]`, logits.
+    /// Returns the logits of each byte. Shape: `[..., width]` -> `[..., 256]`.
     ///
     /// # Errors
-    /// `Host` if there are other features.
+    /// Returns `Host` if the number of features differs.
     pub fn byte_logits(&self, features: &Operand) -> Result<Operand> {
         self.bytes.logits(features)
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn gpt_parameters_are_counted() {
         let architecture = GptConfig { context: 8, layers: 1, heads: 2, width: 4, dropout: 0.0 };
-        // Attention 4 (16 + 4), the layer 2 * 64 + 16 + 4, three normalisations of 8, tables of 256 and 8 vectors.
+        // Attention 4 (16 + 4), feed-forward 2 * 64 + 16 + 4, three normalizations of 8, tables of 256 and 8 vectors.
         assert_eq!(architecture.parameter_count(), 80 + 148 + 24 + 264 * 4);
     }
 }

@@ -1,16 +1,17 @@
-//! The data step: a text cut into windows.
+//! The data step: cuts a text into windows.
 
 use saggar_plugin::{Column, DataType, Dataset, Error, Result, descriptor};
 
-/// Where a dataset holds nothing out, one window of so many is held out: the last ones, which the model then has not read.
+/// If the dataset has no held-out part, one window in this many is held out: the last ones, which are then not trained
+/// on.
 const HELD_OUT_INTERVAL: usize = 10;
 
-/// Windows of `context` bytes and the byte after them, of the lines of the field `text`. Each byte but the first is the
-/// one to be predicted in one window. What is left over at the end is left out.
+/// Cuts the lines of the field `text` into windows of `context` bytes and the byte after them. Each byte except the
+/// first is a prediction target in exactly one window. A remainder at the end is dropped.
 ///
 /// # Errors
-/// `Parameter` for a context of 0; `NoSuch` without a field `text`; `Shape` if it is none; `NoItems` for a text shorter
-/// than a window; `Host`.
+/// Returns `Parameter` if `context` is 0; `NoSuch` if the field `text` is missing; `Shape` if the field is not a text;
+/// `NoItems` if the text is shorter than a window; `Host` if the host refuses a call.
 pub(crate) fn cut_windows(data: &Dataset, context: u32) -> Result<Dataset> {
     if context == 0 {
         let (name, expected) = ("context".to_owned(), "at least 1".to_owned());

@@ -1,4 +1,4 @@
-//! What the classifier makes of a picture.
+//! The classifier's prediction for an image.
 
 use saggar_plugin::{DataType, Graph, Result, Tensor, descriptor, named};
 
@@ -9,7 +9,7 @@ use crate::network::Lenet;
 pub(crate) struct ClassProbabilities(Vec<f32>);
 
 impl ClassProbabilities {
-    /// The answer to a picture of these bytes.
+    /// Predicts the class probabilities of an image with these bytes.
     pub(crate) fn predict(classifier: &Lenet, pixels: &[u8]) -> Result<Self> {
         let graph = Graph::new();
         let shape = [&[1], classifier.config().image_shape().as_slice()].concat();
@@ -20,7 +20,7 @@ impl ClassProbabilities {
         Ok(Self(named(&outputs, "probabilities")?.read_f32()?))
     }
 
-    /// The likeliest classes; of equals the first comes first.
+    /// Formats the likeliest `count` classes. Of equal probabilities, the lower class comes first.
     pub(crate) fn format_top(&self, count: usize) -> String {
         let mut classes: Vec<(usize, f32)> = self.0.iter().copied().enumerate().collect();
         classes.sort_by(|a, b| b.1.total_cmp(&a.1));

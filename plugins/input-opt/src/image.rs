@@ -1,11 +1,11 @@
-//! Pictures to begin with, and what became of them.
+//! Start images, and statistics of the result.
 
 use saggar_plugin::{BatchOptions, Dataset, Error, Result, named};
 
-/// Item `item` of the dataset at `/data`, as numbers from 0 to 1.
+/// Loads item `item` of the dataset at `/data`, as numbers from 0 to 1.
 ///
 /// # Errors
-/// `Shape` if its pictures are not of the shape `image`; `Parameter` if there are not as many.
+/// Returns `Shape` if the dataset's images do not have the shape `image`; `Parameter` if the dataset has no such item.
 pub(crate) fn load_item(image: &[u32], item: u64) -> Result<Vec<f32>> {
     let data = Dataset::open("/data")?;
     let shape = data.field("image")?.item.shape;
@@ -32,12 +32,12 @@ pub(crate) fn load_item(image: &[u32], item: u64) -> Result<Vec<f32>> {
     }
 }
 
-/// The darkest and the lightest pixel.
+/// Returns the darkest and the lightest pixel.
 pub(crate) fn pixel_range(pixels: &[f32]) -> (f32, f32) {
     pixels.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), pixel| (low.min(*pixel), high.max(*pixel)))
 }
 
-/// How far pixels are from where they began, on the average.
+/// Returns the mean absolute difference between the pixels of two images.
 pub(crate) fn mean_change(begin: &[f32], end: &[f32]) -> f64 {
     let sum: f64 = begin.iter().zip(end).map(|(a, b)| f64::from((a - b).abs())).sum();
     sum / begin.len().max(1) as f64

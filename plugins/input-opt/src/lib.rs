@@ -1,13 +1,13 @@
-//! Pictures that a trained classifier is sure of.
+//! Input optimization: finds images that a trained classifier assigns to a class with high confidence.
 //!
-//! The classifier is a published version of `lenet`, opened and left as it is; what is trained is the picture. Each step
-//! moves every pixel so that the classifier takes the picture for the target class more surely, from noise or from a
-//! picture of a dataset. Source: Szegedy et al., "Intriguing properties of neural networks", arXiv:1312.6199.
+//! The classifier is a published version of `lenet`, opened with its weights fixed. The trained variable is the image.
+//! Each step moves every pixel so that the probability of the target class rises, from noise or from an image of a
+//! dataset. Source: Szegedy et al., "Intriguing properties of neural networks", arXiv:1312.6199.
 
 mod class_probabilities;
 mod image;
 
-/// The classifier: lenet's network itself, and not its crate, which would bring another plugin's exports.
+/// The classifier's network, included as a module: the crate `lenet` would add another plugin's exports.
 #[path = "../../lenet/src/model.rs"]
 pub mod network;
 
@@ -21,16 +21,16 @@ use saggar_plugin::{
 
 use class_probabilities::ClassProbabilities;
 
-/// Steps between two step boundaries.
+/// The number of steps between two step boundaries.
 const STEPS_PER_BOUNDARY: u64 = 10;
 
-/// Finds a picture for the class `target` and writes it as `target-NNN.png`.
+/// Finds an image for the class `target` and writes it as `target-NNN.png`.
 ///
-/// Parameters: `target` (a class number), `load_classifier` (the model's name), `version` (the newest, if there is none),
-/// `steps`, `lr`, `item` (begins with that item of the dataset at `/data` instead of noise).
+/// Parameters: `target` (a class number), `classifier` (the model's name), `version` (default: the newest), `steps`,
+/// `lr`, `item` (the item of the dataset at `/data` to start from; default: noise).
 ///
 /// # Errors
-/// A parameter, a model or a dataset that does not fit; what the host refuses.
+/// Returns an error if a parameter, a model or a dataset does not fit, or the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let (target, steps): (u32, u64) = (job.params().require("target")?, job.param("steps", 1000)?);
     let adam = Adam::new(job.param("lr", 0.01)?);
@@ -81,7 +81,7 @@ fn load_classifier(weights: &Variables, config: &Params, target: u32) -> Result<
     Lenet::new(weights, architecture)
 }
 
-/// One step: the loss of the picture as it is, and a better picture.
+/// Builds one step: returns the loss of the current image and assigns a better image.
 fn step(
     classifier: &Lenet,
     variables: &Variables,
@@ -94,7 +94,7 @@ fn step(
     let logits = classifier.logits_from_floats(&value)?;
     let label = graph.fill(&descriptor(DataType::Int32, [1]), f64::from(target))?;
     let loss = CrossEntropy::new().loss(&logits, &label)?;
-    // The softmax of the target, for the reader: the loss is its negative logarithm.
+    // The softmax of the target, for the log. The loss is its negative logarithm.
     let probability = logits.softmax(1)?.slice(&[0, target], &[1, 1])?.reshape(&[])?;
     let gradient = graph.gradients(&loss, &[&value])?.remove(0);
     graph.constrain_range(picture, 0.0, 1.0);
@@ -102,7 +102,7 @@ fn step(
     graph.build([("loss", &loss), ("probability", &probability)])
 }
 
-/// Writes the picture, and says what the classifier makes of the file.
+/// Writes the image as a file and logs the classifier's prediction for that file.
 fn write_result(job: &Job, classifier: &Lenet, picture: &Variable, begin: Option<&[f32]>, target: u32) -> Result<()> {
     let bytes = picture.read()?;
     let pixels: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|pixel| f32::from_le_bytes(*pixel)).collect();

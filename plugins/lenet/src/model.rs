@@ -3,39 +3,39 @@
 use saggar_plugin::layers::{Conv2d, Linear};
 use saggar_plugin::{Classes, DataType, Error, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
 
-/// Height and width of the convolutions' filters; the padding keeps the image's size.
+/// The height and width of the convolutions' filters. The padding keeps the image's size.
 const FILTER_SIDE: u32 = 5;
 const PADDING: u32 = FILTER_SIDE / 2;
-/// Two poolings by 2: a smaller image would have nothing left.
+/// The minimum height and width: two poolings by 2 would leave nothing of a smaller image.
 const IMAGE_SIDE_MIN: u32 = 4;
 
-/// What the network's shapes follow from: the configuration of a model version.
+/// The configuration of a model version, which determines the network's shapes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LenetConfig {
-    /// Pixels from top to bottom.
+    /// The image height in pixels.
     pub height: u32,
-    /// Pixels from left to right.
+    /// The image width in pixels.
     pub width: u32,
-    /// Channels of an image: 1 if it is grey, 3 if it is RGB.
+    /// The number of image channels: 1 for grey, 3 for RGB.
     pub colors: u32,
-    /// Channels of the first convolution; the second has twice as many.
+    /// The channels of the first convolution. The second has twice as many.
     pub channels: u32,
-    /// Features between the linear layers.
+    /// The features between the linear layers.
     pub hidden: u32,
-    /// What it tells apart.
+    /// The classes.
     pub classes: Classes,
 }
 
 impl LenetConfig {
-    /// The architecture that a configuration describes.
+    /// Reads the configuration of a model version.
     ///
     /// # Errors
-    /// `MissingParameter`; `Parameter`.
+    /// Returns `MissingParameter` or `Parameter` if a value is missing or invalid.
     pub fn from_params(config: &Params) -> Result<Self> {
         Ok(Self {
             height: config.require("height")?,
             width: config.require("width")?,
-            // Versions of grey images had none.
+            // Versions published before RGB support have no `colors`; their images are grey.
             colors: config.get("colors", 1)?,
             channels: config.require("channels")?,
             hidden: config.require("hidden")?,
@@ -43,7 +43,7 @@ impl LenetConfig {
         })
     }
 
-    /// The shape of an image: `[height, width]` if it is grey, else `[height, width, 3]`.
+    /// Returns the shape of an image: `[height, width]` for grey, `[height, width, 3]` for RGB.
     pub fn image_shape(&self) -> Vec<u32> {
         match self.colors {
             1 => vec![self.height, self.width],
@@ -51,7 +51,7 @@ impl LenetConfig {
         }
     }
 
-    /// The configuration that describes the architecture.
+    /// Returns the configuration of a model version.
     pub fn to_params(&self) -> Params {
         Params::new()
             .with("height", self.height)
@@ -74,10 +74,11 @@ pub struct Lenet {
 }
 
 impl Lenet {
-    /// A network over these variables.
+    /// Creates the network over these variables.
     ///
     /// # Errors
-    /// `Shape` if the image is too small or neither grey nor RGB; `Host` if the variables exist with other shapes.
+    /// Returns `Shape` if the image is too small or neither grey nor RGB; `Host` if the variables exist with other
+    /// shapes.
     pub fn new(v: &Variables, architecture: LenetConfig) -> Result<Self> {
         let LenetConfig { height, width, colors, channels, hidden, .. } = architecture;
         if height < IMAGE_SIDE_MIN || width < IMAGE_SIDE_MIN {
@@ -102,27 +103,28 @@ impl Lenet {
         })
     }
 
-    /// What the network's shapes follow from.
+    /// Returns the configuration.
     pub fn config(&self) -> &LenetConfig {
         &self.architecture
     }
 
-    /// Shape: `uint8[batch, image...]` -> `float32[batch, classes]`, logits.
+    /// Returns the logits of an image of bytes. Shape: `uint8[batch, image...]` -> `float32[batch, classes]`.
     ///
     /// # Errors
-    /// `Host` if the image is of another size.
+    /// Returns `Host` if the image has another size.
     pub fn logits(&self, image: &Operand) -> Result<Operand> {
         self.logits_from_floats(&image.cast(image.graph().float())?.div_scalar(255.0)?)
     }
 
-    /// The same of numbers from 0, dark, to 1, light. Shape: `float32[batch, image...]` -> `float32[batch, classes]`.
+    /// Returns the logits of an image of numbers from 0, dark, to 1, light. Shape: `float32[batch, image...]` ->
+    /// `float32[batch, classes]`.
     ///
     /// # Errors
-    /// `Host` if the image is of another size.
+    /// Returns `Host` if the image has another size.
     pub fn logits_from_floats(&self, image: &Operand) -> Result<Operand> {
         let LenetConfig { height, width, colors, .. } = self.architecture;
         let batch = image.shape().first().copied().unwrap_or_default();
-        // -1 to 1: from 0 to 1, the same training of small images ends a percent lower.
+        // Scaled to -1 to 1. With 0 to 1, the same training of small images ends one percent lower.
         let x = image.mul_scalar(2.0)?.add_scalar(-1.0)?.reshape(&[batch, height, width, colors])?;
         let x = x.transpose(&[0, 3, 1, 2])?;
         let x = self.conv1.forward(&x)?.relu()?.max_pool2d([2, 2])?;

@@ -1,21 +1,21 @@
-//! How the network is trained.
+//! The training.
 
 use saggar_plugin::optimizers::{Adam, LearningRateSchedule, Optimizer, Sgd};
 use saggar_plugin::{Classes, ConfusionMatrix, Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
 
 use crate::model::{Lenet, LenetConfig};
 
-/// Classes of a dataset that does not name them.
+/// The number of classes of a dataset that does not name them.
 const DEFAULT_CLASSES: u32 = 10;
 
-/// Trains on the dataset at `/data`, reports which held-out classes are taken for which, and publishes the result.
+/// Trains on the dataset at `/data`, reports the confusion matrix of the held-out part, and publishes the result.
 ///
-/// Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`, `hidden`, `classes` (how
-/// many, where the dataset does not name them), `model` (the name to publish under). The learning rate falls along a
-/// cosine.
+/// Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`, `hidden`, `classes`
+/// (their number, if the dataset does not name them), `model` (the name to publish under). The learning rate follows a
+/// cosine decay.
 ///
 /// # Errors
-/// A parameter, a field or a shape that does not fit; what the host refuses.
+/// Returns an error if a parameter, a field or a shape does not fit, or the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let data = Dataset::open("/data")?;
     let feed = Feed::new(&data, &["image", "label"], job.param("batch", 32)?)?;

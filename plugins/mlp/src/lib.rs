@@ -1,7 +1,7 @@
 //! A multi-layer perceptron: the smallest reference plugin.
 //!
-//! Two hidden layers of as many units classify images of any size by their pixels alone. It trains on any dataset with
-//! the fields `image` (`uint8`, any shape) and `label`, and logs a row for each epoch.
+//! Two hidden layers with the same number of units classify images of any size by their pixels. It trains on any
+//! dataset with the fields `image` (`uint8`, any shape) and `label`, and logs a row for each epoch.
 
 mod model;
 
@@ -12,11 +12,11 @@ pub use model::{Mlp, MlpConfig};
 
 /// Trains on the dataset at `/data` and publishes the result.
 ///
-/// Parameters: `unit` (units of each hidden layer), `batch`, `epochs`, `lr`, `classes` (how many, where the dataset does
-/// not name them), `model` (the name to publish under).
+/// Parameters: `unit` (units of each hidden layer), `batch`, `epochs`, `lr`, `classes` (their number, if the dataset
+/// does not name them), `model` (the name to publish under).
 ///
 /// # Errors
-/// A parameter, a field or a shape that does not fit; what the host refuses.
+/// Returns an error if a parameter, a field or a shape does not fit, or the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let data = Dataset::open("/data")?;
     let (unit, batch, epochs) = (job.param("unit", 1000)?, job.param("batch", 100)?, job.param("epochs", 20)?);

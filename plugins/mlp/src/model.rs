@@ -3,28 +3,28 @@
 use saggar_plugin::layers::Linear;
 use saggar_plugin::{Classes, DataType, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
 
-/// What the network's shapes follow from: the configuration of a model version.
+/// The configuration of a model version, which determines the network's shapes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MlpConfig {
     /// The shape of an image.
     pub image: Vec<u32>,
-    /// Units of each hidden layer.
+    /// The units of each hidden layer.
     pub unit: u32,
-    /// What it tells apart.
+    /// The classes.
     pub classes: Classes,
 }
 
 impl MlpConfig {
-    /// The architecture that a configuration describes.
+    /// Reads the configuration of a model version.
     ///
     /// # Errors
-    /// `MissingParameter`; `Parameter`.
+    /// Returns `MissingParameter` or `Parameter` if a value is missing or invalid.
     pub fn from_params(config: &Params) -> Result<Self> {
         let (image, unit) = (config.require("image")?, config.require("unit")?);
         Ok(Self { image, unit, classes: Classes::new(config.require("classes")?) })
     }
 
-    /// The configuration that describes the architecture.
+    /// Returns the configuration of a model version.
     pub fn to_params(&self) -> Params {
         Params::new()
             .with("image", self.image.clone())
@@ -41,10 +41,10 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// A network over these variables.
+    /// Creates the network over these variables.
     ///
     /// # Errors
-    /// `Host` if the variables exist with other shapes.
+    /// Returns `Host` if the variables exist with other shapes.
     pub fn new(v: &Variables, architecture: MlpConfig) -> Result<Self> {
         let pixels = architecture.image.iter().product();
         let (unit, classes) = (architecture.unit, architecture.classes.count());
@@ -56,10 +56,10 @@ impl Mlp {
         Ok(Self { architecture, layers })
     }
 
-    /// Shape: `uint8[batch, image...]` -> `float32[batch, classes]`, logits.
+    /// Returns the logits. Shape: `uint8[batch, image...]` -> `float32[batch, classes]`.
     ///
     /// # Errors
-    /// `Host` if the image is of another size.
+    /// Returns `Host` if the image has another size.
     pub fn logits(&self, image: &Operand) -> Result<Operand> {
         let [first, second, last] = &self.layers;
         let x = image.flatten(1)?.cast(image.graph().float())?.div_scalar(255.0)?;

@@ -1,13 +1,14 @@
-//! What a graph is built with: the few operators of the host's builder that everything else is composed of.
+//! The interface of graph builders: the primitive operators that all ONNX operators are composed of.
 //!
-//! The importer and the predictor build over the host; tests build over an interpreter and need no host.
+//! The importer and the predictor build with the host's graph builder. Tests build with an interpreter and need no
+//! host.
 
 use saggar_plugin::DataType;
 
 use crate::error::Result;
 use crate::value::BackendOperand;
 
-/// Element by element, one operand; shapes and types unchanged.
+/// An elementwise operator with one operand. The shape and the type are unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
 pub enum ElementwiseUnary {
@@ -34,7 +35,8 @@ pub enum ElementwiseUnary {
     Softsign,
 }
 
-/// Element by element, two operands of one type; dimensions of size 1 are repeated. Comparisons give `uint8`.
+/// An elementwise operator with two operands of one type. Dimensions of size 1 are broadcast. Comparisons return
+/// `uint8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
 pub enum ElementwiseBinary {
@@ -55,7 +57,7 @@ pub enum ElementwiseBinary {
     Xor,
 }
 
-/// How elements along axes become one.
+/// The operator of a reduction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
 pub enum ReductionOperator {
@@ -67,16 +69,16 @@ pub enum ReductionOperator {
     LogSumExp,
 }
 
-/// How a pooling's window becomes one element.
+/// The operator of a pooling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
 pub enum PoolingMode {
     Max,
-    /// Padding is not counted.
+    /// The mean. Padding is not counted.
     Average,
 }
 
-/// What becomes of an element that an update is written to.
+/// How an update is combined with the element that it is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
 pub enum ScatterMode {
@@ -87,22 +89,22 @@ pub enum ScatterMode {
     Max,
 }
 
-/// Geometry of windows that slide over height and width.
+/// The geometry of 2-D windows that slide over height and width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaneWindows {
-    /// Top, bottom, left, right.
+    /// The padding: top, bottom, left, right.
     pub padding: [usize; 4],
-    /// Height, width.
+    /// The strides: height, width.
     pub strides: [usize; 2],
-    /// Height, width.
+    /// The dilations: height, width.
     pub dilations: [usize; 2],
 }
 
-/// What an operator gives.
+/// The result of an operator.
 pub type BackendResult = Result<BackendOperand>;
 
-/// Builds one graph. Operands belong to the backend that made them. Every method answers `HostBackend` where the host refuses
-/// shapes or types; results have the host's type, so truth values come as `uint8`.
+/// A builder of one graph. Operands belong to the backend that made them. Every method returns `Host` if the host
+/// refuses shapes or types. Results have the host's type, so booleans are `uint8`.
 #[allow(missing_docs, reason = "names and meanings are those of the host's graph builder")]
 pub trait GraphBackend {
     fn input(&mut self, name: &str, data_type: DataType, shape: &[usize]) -> BackendResult;
@@ -118,16 +120,16 @@ pub trait GraphBackend {
     fn clamp(&mut self, x: &BackendOperand, min: Option<f64>, max: Option<f64>) -> BackendResult;
     fn softmax(&mut self, x: &BackendOperand, axis: usize) -> BackendResult;
 
-    /// Reduced axes stay with size 1; `axes` are sorted, and none reduces nothing.
+    /// Reduces `axes`, which are sorted and stay with size 1. Empty `axes` reduce nothing.
     fn reduce(&mut self, op: ReductionOperator, x: &BackendOperand, axes: &[usize]) -> BackendResult;
-    /// The index of the first largest or smallest element, `int32`; the axis stays with size 1.
+    /// Returns the index of the first largest or smallest element, as `int32`. The axis stays with size 1.
     fn arg_extremum(&mut self, largest: bool, x: &BackendOperand, axis: usize) -> BackendResult;
     fn cumulative_sum(&mut self, x: &BackendOperand, axis: usize, exclusive: bool, reversed: bool) -> BackendResult;
 
     fn reshape(&mut self, x: &BackendOperand, shape: &[usize]) -> BackendResult;
     fn transpose(&mut self, x: &BackendOperand, permutation: &[usize]) -> BackendResult;
     fn expand(&mut self, x: &BackendOperand, shape: &[usize]) -> BackendResult;
-    /// Along each axis `sizes[i]` elements of the result from `starts[i]`, every `strides[i]`-th.
+    /// Returns `sizes[i]` elements along axis `i`, from `starts[i]` on, every `strides[i]`-th.
     fn slice(&mut self, x: &BackendOperand, starts: &[usize], sizes: &[usize], strides: &[usize]) -> BackendResult;
     fn concat(&mut self, xs: &[BackendOperand], axis: usize) -> BackendResult;
     fn pad(&mut self, x: &BackendOperand, low: &[usize], high: &[usize], value: f64) -> BackendResult;
@@ -153,7 +155,7 @@ pub trait GraphBackend {
     ) -> BackendResult;
 
     fn matmul(&mut self, a: &BackendOperand, b: &BackendOperand) -> BackendResult;
-    /// `x` `[n, c, h, w]`, `filter` `[o, c / groups, kh, kw]`.
+    /// Builds a 2-D convolution. Shape: `x` `[n, c, h, w]`, `filter` `[o, c / groups, kh, kw]`.
     fn conv2d(
         &mut self,
         x: &BackendOperand,
@@ -162,7 +164,8 @@ pub trait GraphBackend {
         windows: PlaneWindows,
         groups: usize,
     ) -> BackendResult;
-    /// `x` `[n, c, h, w]`, `filter` `[c, o / groups, kh, kw]`; `size` is the result's height and width.
+    /// Builds a 2-D transposed convolution. Shape: `x` `[n, c, h, w]`, `filter` `[c, o / groups, kh, kw]`; `size` is
+    /// the height and width of the result.
     fn conv_transpose2d(
         &mut self,
         x: &BackendOperand,

@@ -1,8 +1,8 @@
-//! Bytes as text, in the alphabet of RFC 4648: a configuration is JSON, which has no bytes.
+//! Base64 in the alphabet of RFC 4648. A configuration is JSON, which cannot hold bytes.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The text of these bytes.
+/// Encodes bytes as base64.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -16,7 +16,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text, none if it is not one.
+/// Decodes base64. Returns `None` if the text is not base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.as_bytes();
     if !text.len().is_multiple_of(4) {

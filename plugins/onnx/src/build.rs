@@ -1,4 +1,4 @@
-//! Building a model's graph for concrete shapes: node after node, each by its operator's rule.
+//! Builds a model's graph for concrete shapes, node by node, with the rule of each node's operator.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -15,50 +15,50 @@ use crate::signature;
 use crate::tensor::{self, ElementLocation};
 use crate::value::{ConstantTensor, GraphValue, InitializerUse};
 
-/// Initializers of up to this many integers are computed with here; larger ones are the host's.
+/// The maximum number of integers of an initializer that is constant-folded. Larger initializers become variables.
 pub const KNOWN_INTEGERS_MAX: usize = 1024;
-/// The same for floats: what rules read are scales, limits and the like.
+/// The same limit for floats. The floats that rules read are scales, limits and the like.
 pub const KNOWN_FLOATS_MAX: usize = 16;
-/// Functions that call functions, and graphs in graphs.
+/// The maximum nesting depth of function calls and subgraphs.
 const DEPTH_MAX: usize = 24;
-/// Nodes of functions and branches count as often as they are used.
+/// The maximum number of nodes built. Nodes of functions and branches count each time they are used.
 const STEPS_MAX: usize = 200_000;
 
-/// Builds one graph of a model.
+/// A builder of one graph of a model.
 pub struct OnnxGraphBuilder<'m, 'b> {
     model: &'m OnnxModel,
-    /// Where the graph goes.
+    /// The graph being built.
     pub graph: FoldingGraph<'b>,
     origins: HashMap<String, Rc<InitializerUse>>,
     depth: usize,
     steps: usize,
 }
 
-/// Names and what they mean, in a graph and in the graphs around it.
+/// The names of a graph and of its enclosing graphs, with their values.
 struct NameScope<'s> {
     values: HashMap<&'s str, GraphValue>,
     tensors: HashMap<&'s str, &'s TensorProto>,
     outer: Option<&'s NameScope<'s>>,
     function: Option<&'s FunctionProto>,
-    /// Attributes of the node that calls the function.
+    /// The attributes of the node that calls the function.
     given: &'s [Cow<'s, AttributeProto>],
 }
 
 impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
-    /// Builds with this graph.
+    /// Creates a builder that adds to `graph`.
     pub fn new(model: &'m OnnxModel, graph: FoldingGraph<'b>) -> Self {
         Self { model, graph, origins: HashMap::new(), depth: 0, steps: 0 }
     }
 
-    /// The model's outputs in order, for these inputs.
+    /// Builds the graph and returns the model's outputs in order.
     ///
     /// # Errors
-    /// Any, naming the node.
+    /// Returns any error of this crate, with the name of the node.
     pub fn build(&mut self, inputs: Vec<(&str, GraphValue)>) -> Result<Vec<GraphValue>> {
         let graph = self.model.graph();
         let tensors = graph.initializer.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
         let mut scope = NameScope { values: HashMap::new(), tensors, outer: None, function: None, given: &[] };
-        // A graph's input that has a value as initializer is that value unless it is asked for.
+        // An input with an initializer takes the initializer's value unless a value is given.
         for (name, value) in &inputs {
             scope.tensors.remove(*name);
             scope.values.insert(name, value.clone());
@@ -66,7 +66,7 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
         self.run_graph(graph, &mut scope)
     }
 
-    /// Names of initializers whose elements were read while building.
+    /// Returns the names of the initializers whose elements were read while building.
     pub fn read_initializers(&self) -> HashSet<String> {
         self.origins.values().filter(|origin| origin.read.get()).map(|origin| origin.name.clone()).collect()
     }
@@ -140,7 +140,7 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
             let Some(value) = results.get(position) else {
                 return Err(Error::unsupported(format!("result {position} (`{name}`) of {}", node.op_type)));
             };
-            // Names of enclosing graphs must not be hidden either, but files that do so mean one thing only.
+            // Names of enclosing graphs must not be shadowed either, but a file that does so is unambiguous.
             if scope.values.contains_key(name.as_str()) || scope.tensors.contains_key(name.as_str()) {
                 return Err(Error::invalid(format!("`{name}` is made twice")));
             }
@@ -149,7 +149,7 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
         Ok(())
     }
 
-    /// The value of a name, which must be made before it is used.
+    /// Returns the value of a name. Returns an error if the name is used before it is defined.
     fn lookup(&mut self, name: &str, scope: &NameScope<'_>) -> Result<GraphValue> {
         let mut level = Some(scope);
         while let Some(here) = level {
@@ -157,7 +157,7 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
                 return Ok(value.clone());
             }
             if let Some(tensor) = here.tensors.get(name) {
-                // In functions and branches the same name may be another initializer.
+                // In functions and branches the same name can refer to another initializer.
                 let origin = here.outer.is_none().then_some(name);
                 return self.initializer(tensor, origin).map_err(|e| e.at(|| format!("initializer `{name}`")));
             }
@@ -166,7 +166,7 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
         Err(Error::invalid(format!("`{name}` is used before it is made, or never made")))
     }
 
-    /// A tensor of the file as a value: known now if it is small.
+    /// Converts a tensor of the file to a value. A small tensor becomes a constant.
     fn initializer(&mut self, stored: &TensorProto, name: Option<&str>) -> Result<GraphValue> {
         let stored = tensor::read_tensor(stored, self.model.imported)?;
         match &stored.place {
@@ -219,7 +219,7 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
         Ok(results)
     }
 
-    /// The outputs of a graph in an attribute, its inputs bound to these values.
+    /// Builds the subgraph of an attribute with `values` as its inputs and returns its outputs.
     fn run_body(
         &mut self,
         graph: &GraphProto,
@@ -243,10 +243,10 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
         self.run_body(body_graph(call, name)?, &[], scope)
     }
 
-    /// A loop whose number of steps is known, unrolled.
+    /// Unrolls a Loop whose trip count is a constant.
     fn run_loop(&mut self, call: &OperatorCall, scope: &NameScope<'_>) -> Result<Vec<GraphValue>> {
         let body = body_graph(call, "body")?;
-        let trips = call.known_ints(0, "how often Loop repeats")?.and_then(|trips| trips.first().copied());
+        let trips = call.known_ints(0, "the trip count of Loop")?.and_then(|trips| trips.first().copied());
         let mut going = call.known_ints(1, "the condition of Loop")?.is_none_or(|c| c.first() != Some(&0));
         let mut carried = (2..call.inputs.len()).map(|i| call.input(i).cloned()).collect::<Result<Vec<_>>>()?;
         let mut collected: Vec<Vec<GraphValue>> = vec![Vec::new(); body.output.len().saturating_sub(carried.len() + 1)];
@@ -278,7 +278,7 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
         Ok(carried)
     }
 
-    /// A scan, unrolled. Source: ONNX Scan-9.
+    /// Unrolls a Scan. Source: ONNX Scan-9.
     fn run_scan(&mut self, call: &OperatorCall, scope: &NameScope<'_>) -> Result<Vec<GraphValue>> {
         if call.opset < 9 {
             return Err(Error::unsupported("Scan before version 9 of the operator set"));
@@ -319,7 +319,7 @@ impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
         Ok(carried)
     }
 
-    /// Joined along a new axis.
+    /// Stacks the values along a new axis.
     fn stack(&mut self, values: &[GraphValue], axis: i64) -> Result<GraphValue> {
         let Some(first) = values.first() else {
             return Err(Error::unsupported("results of a loop that never runs"));
@@ -340,7 +340,7 @@ fn unknown_operator(node: &NodeProto, call: &OperatorCall) -> Error {
     Error::unsupported(format!("operator {} of {set}, version {}", node.op_type, call.opset))
 }
 
-/// The node's attributes, those that stand for attributes of the calling node put in.
+/// Returns the node's attributes. Attributes that refer to attributes of the calling node are replaced by their values.
 fn resolve_attributes<'s>(node: &'s NodeProto, scope: &NameScope<'s>) -> Vec<Cow<'s, AttributeProto>> {
     let resolved = node.attribute.iter().filter_map(|attribute| {
         if attribute.ref_attr_name.is_empty() {
@@ -352,7 +352,7 @@ fn resolve_attributes<'s>(node: &'s NodeProto, scope: &NameScope<'s>) -> Vec<Cow
     resolved.collect()
 }
 
-/// Which nodes lead to the outputs.
+/// Returns for each node whether an output depends on it.
 fn mark_used_nodes(nodes: &[NodeProto], outputs: &[&str]) -> Vec<bool> {
     let mut wanted: HashSet<&str> = outputs.iter().copied().collect();
     let mut used = vec![false; nodes.len()];
@@ -365,7 +365,7 @@ fn mark_used_nodes(nodes: &[NodeProto], outputs: &[&str]) -> Vec<bool> {
     used
 }
 
-/// Every name that a node or the graphs in it refer to.
+/// Collects every name that a node or its subgraphs refer to.
 fn collect_names<'n>(node: &'n NodeProto, names: &mut HashSet<&'n str>) {
     names.extend(node.input.iter().map(String::as_str));
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {

@@ -1,4 +1,4 @@
-//! One application of an operator: its operands and attributes, asked for by rules.
+//! The operands and attributes of one node, as its operator's rule reads them.
 
 use std::borrow::Cow;
 
@@ -10,44 +10,44 @@ use crate::value::{ConstantTensor, GraphValue, checked_size};
 /// A node with the values of its operands.
 #[derive(Debug)]
 pub struct OperatorCall<'a> {
-    /// The operator.
+    /// The operator's name.
     pub op: &'a str,
-    /// The version of its operator set.
+    /// The version of the operator set.
     pub opset: i64,
-    /// Attributes, those of the calling function put in.
+    /// The attributes, with those of the calling function resolved.
     pub attributes: Vec<Cow<'a, AttributeProto>>,
-    /// Operands; none where one is left out.
+    /// The operands. `None` is an optional operand that the node omits.
     pub inputs: Vec<Option<GraphValue>>,
     /// The operands' names.
     pub names: &'a [String],
-    /// Which results are wanted.
+    /// Whether each result is used.
     pub wanted: Vec<bool>,
 }
 
-/// Numbers of `AttributeProto.type`.
+/// Values of `AttributeProto.type`.
 const INT: i32 = 2;
 const FLOAT: i32 = 1;
-/// Windows, steps and paddings at most: sums of a few of them and of a dimension stay within 32 bits.
+/// The maximum window, stride and padding. The sum of a few of them and a dimension fits in 32 bits.
 const SIZE_MAX: usize = 1 << 20;
 
 impl OperatorCall<'_> {
-    /// The operand at `position`.
+    /// Returns the operand at `position`.
     ///
     /// # Errors
-    /// `Invalid` if it is left out.
+    /// Returns `Invalid` if the operand is omitted.
     pub fn input(&self, position: usize) -> Result<&GraphValue> {
         self.optional(position).ok_or_else(|| Error::invalid(format!("operand {position} is missing")))
     }
 
-    /// The operand at `position`, if it is given.
+    /// Returns the operand at `position`, or `None` if it is omitted.
     pub fn optional(&self, position: usize) -> Option<&GraphValue> {
         self.inputs.get(position)?.as_ref()
     }
 
-    /// All operands, none of them left out.
+    /// Returns all operands.
     ///
     /// # Errors
-    /// `Invalid` if one is left out or there are none.
+    /// Returns `Invalid` if an operand is omitted or there are no operands.
     pub fn inputs(&self) -> Result<Vec<GraphValue>> {
         if self.inputs.is_empty() {
             return Err(Error::invalid("operands are missing"));
@@ -55,15 +55,15 @@ impl OperatorCall<'_> {
         (0..self.inputs.len()).map(|position| self.input(position).cloned()).collect()
     }
 
-    /// Whether the result at `position` is used.
+    /// Returns whether the result at `position` is used.
     pub fn is_output_used(&self, position: usize) -> bool {
         self.wanted.get(position).copied().unwrap_or(false)
     }
 
-    /// The operand at `position`, which must be known now.
+    /// Returns the operand at `position`, which must be a constant.
     ///
     /// # Errors
-    /// `Invalid` if it is left out; `NotKnown` if the model computes it.
+    /// Returns `Invalid` if the operand is omitted; `NotKnown` if the model computes it.
     pub fn constant(&self, position: usize, role: &str) -> Result<&ConstantTensor> {
         match self.input(position)?.constant() {
             Some(constant) => Ok(constant),
@@ -75,10 +75,10 @@ impl OperatorCall<'_> {
         }
     }
 
-    /// The integers of the operand at `position`, which must be known now; none if it is left out.
+    /// Returns the integers of the operand at `position`, which must be a constant, or `None` if it is omitted.
     ///
     /// # Errors
-    /// `NotKnown`.
+    /// Returns `NotKnown` if the operand is not constant.
     pub fn known_ints(&self, position: usize, role: &str) -> Result<Option<Vec<i64>>> {
         match self.optional(position) {
             None => Ok(None),
@@ -86,10 +86,10 @@ impl OperatorCall<'_> {
         }
     }
 
-    /// The numbers of the operand at `position`, which must be known now; none if it is left out.
+    /// Returns the numbers of the operand at `position`, which must be a constant, or `None` if it is omitted.
     ///
     /// # Errors
-    /// `NotKnown`.
+    /// Returns `NotKnown` if the operand is not constant.
     pub fn known_floats(&self, position: usize, role: &str) -> Result<Option<Vec<f64>>> {
         match self.optional(position) {
             None => Ok(None),
@@ -97,10 +97,10 @@ impl OperatorCall<'_> {
         }
     }
 
-    /// The one number of the operand at `position`; `default` if it is left out.
+    /// Returns the single number of the operand at `position`, or `default` if it is omitted.
     ///
     /// # Errors
-    /// `NotKnown`; `Invalid` if it is not one number.
+    /// Returns `NotKnown` if the operand is not constant; `Invalid` if it is not one number.
     pub fn known_scalar(&self, position: usize, role: &str, default: f64) -> Result<f64> {
         match self.known_floats(position, role)?.as_deref() {
             None => Ok(default),
@@ -109,10 +109,10 @@ impl OperatorCall<'_> {
         }
     }
 
-    /// Integers that were an attribute in older versions and are an operand in newer ones.
+    /// Returns integers that are an attribute in older versions of the operator set and an operand in newer ones.
     ///
     /// # Errors
-    /// `NotKnown`.
+    /// Returns `NotKnown` if the operand is not constant.
     pub fn ints_attribute_or_input(&self, attribute: &str, position: usize) -> Result<Option<Vec<i64>>> {
         match self.ints(attribute) {
             Some(ints) => Ok(Some(ints.to_vec())),
@@ -120,32 +120,32 @@ impl OperatorCall<'_> {
         }
     }
 
-    /// The attribute of that name.
+    /// Returns the attribute `name`, or `None` if the node does not set it.
     pub fn attribute(&self, name: &str) -> Option<&AttributeProto> {
         self.attributes.iter().find(|attribute| attribute.name == name).map(|attribute| &**attribute)
     }
 
-    /// An integer attribute.
+    /// Returns an integer attribute.
     pub fn int(&self, name: &str, default: i64) -> i64 {
         self.attribute(name).map_or(default, |attribute| attribute.i)
     }
 
-    /// An integer attribute that has no default.
+    /// Returns an integer attribute without a default.
     pub fn optional_int(&self, name: &str) -> Option<i64> {
         self.attribute(name).map(|attribute| attribute.i)
     }
 
-    /// Whether an integer attribute is not 0.
+    /// Returns whether an integer attribute is not 0.
     pub fn flag(&self, name: &str, default: bool) -> bool {
         self.int(name, i64::from(default)) != 0
     }
 
-    /// A float attribute.
+    /// Returns a float attribute.
     pub fn float(&self, name: &str, default: f32) -> f64 {
         f64::from(self.attribute(name).map_or(default, |attribute| attribute.f))
     }
 
-    /// A number whose attribute is an integer or a float.
+    /// Returns a number whose attribute is an integer or a float.
     pub fn number(&self, name: &str) -> Option<f64> {
         let attribute = self.attribute(name)?;
         match attribute.kind {
@@ -155,25 +155,25 @@ impl OperatorCall<'_> {
         }
     }
 
-    /// An attribute of integers.
+    /// Returns an attribute that is a list of integers.
     pub fn ints(&self, name: &str) -> Option<&[i64]> {
         self.attribute(name).map(|attribute| attribute.ints.as_slice())
     }
 
-    /// An attribute of floats.
+    /// Returns an attribute that is a list of floats.
     pub fn floats(&self, name: &str) -> Option<Vec<f64>> {
         self.attribute(name).map(|attribute| attribute.floats.iter().map(|&value| f64::from(value)).collect())
     }
 
-    /// A text attribute.
+    /// Returns a string attribute.
     pub fn string<'s>(&'s self, name: &str, default: &'s str) -> Cow<'s, str> {
         self.attribute(name).map_or(Cow::Borrowed(default), |attribute| String::from_utf8_lossy(&attribute.s))
     }
 
-    /// A text attribute that is one of a few words; the first is the default.
+    /// Returns a string attribute that must be one of `words`. The first word is the default.
     ///
     /// # Errors
-    /// `Invalid`, naming the words, if it is another.
+    /// Returns `Invalid`, listing the words, if the attribute has another value.
     pub fn choice<'s>(&self, name: &str, words: &[&'s str]) -> Result<&'s str> {
         let Some(attribute) = self.attribute(name) else { return Ok(words.first().copied().unwrap_or_default()) };
         words.iter().copied().find(|word| word.as_bytes() == attribute.s).ok_or_else(|| {
@@ -182,21 +182,21 @@ impl OperatorCall<'_> {
         })
     }
 
-    /// An attribute of texts.
+    /// Returns an attribute that is a list of strings.
     pub fn strings(&self, name: &str) -> Option<Vec<String>> {
         let attribute = self.attribute(name)?;
         Some(attribute.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
-    /// A tensor attribute.
+    /// Returns a tensor attribute.
     pub fn tensor(&self, name: &str) -> Option<&TensorProto> {
         self.attribute(name)?.t.as_ref()
     }
 
-    /// An attribute that numbers an element type.
+    /// Returns an attribute that is an element type.
     ///
     /// # Errors
-    /// `Unsupported`; `Invalid`.
+    /// Returns `Unsupported` if the plugin does not support the type; `Invalid` if there is no such type.
     pub fn element_type(&self, name: &str) -> Result<Option<ElementType>> {
         let number = self.attribute(name).map(|attribute| attribute.i);
         number
@@ -205,11 +205,11 @@ impl OperatorCall<'_> {
             .transpose()
     }
 
-    /// Sizes as an attribute, each at least `least` and no larger than an image could be; `default` as often as `count`
-    /// where it is absent.
+    /// Returns an attribute of `count` sizes, each at least `least` and within the limit of an image. Returns `default`
+    /// for each of them if the attribute is absent.
     ///
     /// # Errors
-    /// `Invalid` if they are not `count`, or one is smaller.
+    /// Returns `Invalid` if there are not `count` sizes or one of them is out of range.
     pub fn sizes(&self, name: &str, count: usize, default: usize, least: usize) -> Result<Vec<usize>> {
         let Some(given) = self.ints(name).filter(|ints| !ints.is_empty()) else { return Ok(vec![default; count]) };
         let sizes = given.iter().map(|&value| checked_size(value, name)).collect::<Result<Vec<_>>>()?;

@@ -1,12 +1,12 @@
-//! Element types: ONNX's numbers for them, and what they are on the host.
+//! Element types: ONNX's numbers for them and the host's equivalents.
 
 use saggar_plugin::DataType;
 
 use crate::error::{Error, Result};
 
-/// A type of elements that values may have here.
+/// An element type that the plugin supports.
 ///
-/// `Bool` is `uint8` on the host, and `Float64` lives only in constants that are converted before they are used.
+/// `Bool` is `uint8` on the host. `Float64` occurs only in constants, which are converted before they are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum ElementType {
@@ -23,10 +23,10 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// The type with this number.
+    /// Returns the type with this number in `TensorProto.DataType`.
     ///
     /// # Errors
-    /// `Unsupported` with the type's name; `Invalid` if there is no such type.
+    /// Returns `Unsupported` with the type's name; `Invalid` if there is no such type.
     pub fn from_number(number: i32) -> Result<Self> {
         Ok(match number {
             1 => Self::Float32,
@@ -64,7 +64,7 @@ impl ElementType {
         })
     }
 
-    /// ONNX's number of the type.
+    /// Returns ONNX's number of the type.
     pub fn number(self) -> i32 {
         match self {
             Self::Float32 => 1,
@@ -80,10 +80,10 @@ impl ElementType {
         }
     }
 
-    /// The host's type.
+    /// Returns the host's type.
     ///
     /// # Errors
-    /// `Unsupported` for `float64`.
+    /// Returns `Unsupported` for `float64`.
     pub fn data_type(self) -> Result<DataType> {
         Ok(match self {
             Self::Float32 => DataType::Float32,
@@ -98,7 +98,7 @@ impl ElementType {
         })
     }
 
-    /// The type that the host's type is where nothing says otherwise.
+    /// Returns the ONNX type that corresponds to the host's type. `uint8` gives `uint8`, not `bool`.
     pub fn from_data_type(data_type: DataType) -> Self {
         match data_type {
             DataType::Float32 => Self::Float32,
@@ -112,7 +112,7 @@ impl ElementType {
         }
     }
 
-    /// Bytes of one element in a file.
+    /// Returns the size of one element in a file, in bytes.
     pub fn element_bytes(self) -> usize {
         match self {
             Self::Float64 | Self::Int64 | Self::Uint64 => 8,
@@ -122,17 +122,17 @@ impl ElementType {
         }
     }
 
-    /// Whether elements are floating-point numbers.
+    /// Returns whether the type is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, Self::Float32 | Self::Float16 | Self::Float64)
     }
 
-    /// Whether elements have no sign.
+    /// Returns whether the type is unsigned.
     pub fn is_unsigned(self) -> bool {
         matches!(self, Self::Uint64 | Self::Uint32 | Self::Uint8 | Self::Bool)
     }
 
-    /// The smallest and the largest finite number of the type, as floats.
+    /// Returns the smallest and the largest finite number of the type, as floats.
     pub fn range(self) -> [f64; 2] {
         match self {
             Self::Float32 => [f64::from(f32::MIN), f64::from(f32::MAX)],
@@ -149,7 +149,7 @@ impl ElementType {
     }
 }
 
-/// The number that a `float16` of these bits is. Source: IEEE 754 binary16.
+/// Converts the bits of a `float16` to `f64`. Source: IEEE 754 binary16.
 pub fn f16_bits_to_f64(bits: u16) -> f64 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let exponent = i32::from((bits >> 10) & 0x1f);
@@ -162,7 +162,7 @@ pub fn f16_bits_to_f64(bits: u16) -> f64 {
     }
 }
 
-/// The bits of the nearest `float16`, ties to even.
+/// Returns the bits of the nearest `float16`, ties to even.
 pub fn f64_to_f16_bits(value: f64) -> u16 {
     let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
     let magnitude = value.abs();
@@ -175,10 +175,10 @@ pub fn f64_to_f16_bits(value: f64) -> u16 {
     if magnitude == 0.0 {
         return sign;
     }
-    // The exponent of the unit in the last place: below 2^-14 it no longer falls.
+    // The exponent of the unit in the last place. Below 2^-14 it no longer falls.
     let exponent = (((magnitude.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(-14);
     let units = (magnitude * 2f64.powi(10 - exponent)).round_ties_even();
-    // A rounding up to 2048 units carries into the exponent by itself.
+    // Rounding up to 2048 units carries into the exponent automatically.
     sign | (((exponent + 14) as u16) << 10).wrapping_add(units as u16)
 }
 

@@ -1,77 +1,78 @@
-//! Why a file cannot be imported or a graph cannot be built.
+//! Errors of importing a file and of building a graph.
 
 use std::fmt;
 
 use saggar_plugin::ErrorCode;
 
-/// What a call of this crate answers.
+/// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A fault and the place in the model where it is. Rules of operators leave the place empty; whoever calls them knows it.
+/// An error and its place in the model. Operator rules leave the place empty, and their caller fills it in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Error {
-    /// What is wrong.
+    /// The kind of error.
     pub fault: OnnxErrorKind,
     /// The node, input, initializer or option at fault.
     pub place: String,
 }
 
-/// What a value that is not known follows from.
+/// The inputs that a value follows from, for a value that must be known at import and is not.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum ValueSource {
-    /// Nobody has looked, or it is inside of a function or of a branch.
+    /// Not traced, or the value is inside a function or a branch.
     #[default]
     Unknown,
-    /// These inputs, whose values the option `constants` can give: few numbers each.
+    /// Small inputs, whose values the option `constants` can give.
     Settings(Vec<String>),
-    /// Among others these inputs, which are the data of requests.
+    /// Inputs that hold the data of requests, possibly among others.
     Data(Vec<String>),
 }
 
-/// What can be wrong.
+/// The kinds of errors.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OnnxErrorKind {
-    /// The bytes are no ONNX file.
+    /// The bytes are not an ONNX file.
     NotOnnx {
-        /// What the decoder stumbled over.
+        /// The decoder's error.
         reason: String,
     },
     /// The model contradicts itself or the format.
     Invalid {
-        /// What is expected and what is there.
+        /// The expected value and the value found.
         what: String,
     },
-    /// The model is right, and this plugin does not take it.
+    /// The model is valid, but this plugin does not support it.
     Unsupported {
-        /// What is not taken.
+        /// The feature that is not supported.
         what: String,
     },
-    /// A value that shapes depend on is not known before the model runs.
+    /// A value that shapes depend on is not known at import.
     NotKnown {
-        /// Its name in the model.
+        /// The value's name in the model.
         name: String,
-        /// What it decides.
+        /// The value's role in the operator.
         role: String,
-        /// What it is computed from.
+        /// The inputs that the value is computed from.
         source: ValueSource,
     },
-    /// Dimensions that the model leaves open and the options do not give.
+    /// The model leaves dimensions open and the options do not give their sizes.
     OpenShapes {
-        /// The inputs that have them, with their shapes, for the message.
+        /// The inputs with open dimensions and their shapes, for the message.
         inputs: String,
-        /// Options with which the model was built, in the forms of the command line and of JSON; none where none was found.
+        /// Options that the model can be built with, in command-line form and as JSON. `None` if no such options were
+        /// found.
         example: Option<String>,
     },
-    /// The model can be built for one item, and for no larger batch.
+    /// The model can be built for a batch of one, but not for a larger batch.
     OneItem {
-        /// The batch that cannot be built.
+        /// The batch size that cannot be built.
         items: u32,
-        /// Why not.
+        /// The error of building that batch size.
         reason: Box<Error>,
     },
-    /// An option of the import that does not fit.
+    /// An import option is invalid.
     Option {
-        /// What it must be.
+        /// The expected value.
         expected: String,
     },
     /// The host refused a call.
@@ -79,17 +80,17 @@ pub enum OnnxErrorKind {
 }
 
 impl Error {
-    /// A model that contradicts itself or the format.
+    /// Creates an error for a model that contradicts itself or the format.
     pub fn invalid(what: impl Into<String>) -> Self {
         OnnxErrorKind::Invalid { what: what.into() }.into()
     }
 
-    /// A model that is right and not taken.
+    /// Creates an error for a valid model that the plugin does not support.
     pub fn unsupported(what: impl Into<String>) -> Self {
         OnnxErrorKind::Unsupported { what: what.into() }.into()
     }
 
-    /// The error at this place, unless it has one already.
+    /// Adds the place to the error, unless it has one already.
     #[must_use]
     pub fn at(mut self, place: impl FnOnce() -> String) -> Self {
         if self.place.is_empty() {

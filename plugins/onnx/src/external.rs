@@ -1,7 +1,7 @@
-//! Models that keep tensors in other files: a tar archive of the model and those files.
+//! External data: a tar archive of a model and the files that hold its tensors.
 //!
-//! The host sends such an archive in place of the model's file, the model first, and has checked the files' names. Sources:
-//! the POSIX ustar format; onnx's ExternalData.md.
+//! The host sends such an archive in place of the model's file, with the model as the first member. The host has
+//! checked the file names. Sources: the POSIX ustar format; onnx's ExternalData.md.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use crate::model::node_place;
 use crate::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::tensor::EXTERNAL_LOCATION;
 
-/// Archives consist of blocks of this size.
+/// The block size of an archive, in bytes.
 const BLOCK_BYTES: usize = 512;
-/// Where a header says that the file is an archive.
+/// The offset and the value of the magic number in a header.
 const MAGIC: (usize, &[u8]) = (257, b"ustar");
 
-/// The files that a model keeps tensors in, by the names that it uses.
+/// The external files of a model, by the names that the model uses.
 #[derive(Debug, Default)]
 pub struct ExternalFiles<'a>(HashMap<&'a str, &'a [u8]>);
 
-/// The model's bytes and its external files: of an archive, or of a file that holds the model alone.
+/// Splits a file into the model's bytes and its external files. A file that is not an archive is the model alone.
 ///
 /// # Errors
-/// `NotOnnx` for an archive that is cut off or damaged.
+/// Returns `NotOnnx` if the archive is truncated or damaged.
 pub fn split_archive(file: &[u8]) -> Result<(&[u8], ExternalFiles<'_>)> {
     let (at, magic) = MAGIC;
     if file.get(at..at + magic.len()) != Some(magic) {
@@ -45,17 +45,17 @@ pub fn split_archive(file: &[u8]) -> Result<(&[u8], ExternalFiles<'_>)> {
     Ok((model, ExternalFiles(entries.into_iter().skip(1).collect())))
 }
 
-/// A field of a header: text up to its first zero.
+/// Returns a header field: the text up to the first zero byte.
 fn header_text(field: &[u8]) -> Option<&str> {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     std::str::from_utf8(&field[..end]).ok()
 }
 
 impl ExternalFiles<'_> {
-    /// Puts the elements of every tensor of the model that are in a file into the tensor itself.
+    /// Copies the elements of every external tensor from its file into the tensor.
     ///
     /// # Errors
-    /// `Invalid`, naming the tensor and the file, where the file is not there or is too short.
+    /// Returns `Invalid`, naming the tensor and the file, if the file is missing or too short.
     pub fn load_into(&self, model: &mut ModelProto) -> Result<()> {
         if let Some(graph) = &mut model.graph {
             self.load_graph(graph)?;

@@ -1,11 +1,12 @@
-//! Operators on tensors known now. What is not computed here (`None`) is left to the graph.
+//! Constant folding of operators. A function returns `None` for an operator that it does not fold; the graph computes
+//! it.
 
 use crate::backend::{ElementwiseBinary, ElementwiseUnary, ReductionOperator};
 use crate::elem::ElementType;
 use crate::error::Result;
 use crate::value::{ConstantElements, ConstantTensor, broadcast_shapes};
 
-/// Row-major strides of a shape.
+/// Returns the row-major strides of a shape.
 pub fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -14,7 +15,7 @@ pub fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// `position` of each element of a tensor of this shape, in row-major order, from its coordinates.
+/// Calls `position` with the coordinates of each element of a tensor of this shape, in row-major order.
 pub fn map_positions<T>(shape: &[usize], mut position: impl FnMut(&[usize]) -> T) -> Vec<T> {
     let count: usize = shape.iter().product();
     let mut at = vec![0; shape.len()];
@@ -32,7 +33,7 @@ pub fn map_positions<T>(shape: &[usize], mut position: impl FnMut(&[usize]) -> T
     results
 }
 
-/// The offset of coordinates, with the given strides; coordinates are aligned at the last axis.
+/// Returns the offset of coordinates with the given strides. Coordinates are aligned at the last axis.
 fn offset(at: &[usize], shape: &[usize], strides: &[usize]) -> usize {
     let skipped = at.len() - shape.len();
     at[skipped..]
@@ -43,7 +44,7 @@ fn offset(at: &[usize], shape: &[usize], strides: &[usize]) -> usize {
         .sum()
 }
 
-/// The elements of `x` at these positions, `fill` where there is none.
+/// Gathers the elements of `x` at `positions`. A position of `None` gives `fill`.
 fn pick_elements(x: &ConstantTensor, shape: Vec<usize>, positions: &[Option<usize>], fill: f64) -> ConstantTensor {
     let data = match x.data() {
         ConstantElements::Float(values) => {
@@ -56,7 +57,7 @@ fn pick_elements(x: &ConstantTensor, shape: Vec<usize>, positions: &[Option<usiz
     ConstantTensor::new(x.elem, shape, data)
 }
 
-/// One operand, element by element.
+/// Applies an elementwise operator with one operand.
 pub fn unary(op: ElementwiseUnary, x: &ConstantTensor) -> Option<ConstantTensor> {
     let data = match x.data() {
         ConstantElements::Float(values) => {
@@ -105,10 +106,10 @@ fn fold_int_unary(op: ElementwiseUnary, x: i64) -> Option<i64> {
     }
 }
 
-/// Two operands of one type, element by element.
+/// Applies an elementwise operator with two operands of one type.
 ///
 /// # Errors
-/// `Invalid` if the shapes do not fit.
+/// Returns `Invalid` if the shapes do not broadcast.
 pub fn binary(op: ElementwiseBinary, a: &ConstantTensor, b: &ConstantTensor) -> Result<Option<ConstantTensor>> {
     let shape = broadcast_shapes(&a.shape, &b.shape)?;
     let (strides_a, strides_b) = (strides(&a.shape), strides(&b.shape));
@@ -126,7 +127,7 @@ pub fn binary(op: ElementwiseBinary, a: &ConstantTensor, b: &ConstantTensor) -> 
             values.map(|values| ConstantTensor::new(a.elem, shape, ConstantElements::Float(values)))
         }
         (ConstantElements::Int(x), ConstantElements::Int(y)) => {
-            // Above the largest int64 the order of what is kept is another one.
+            // Values above `i64::MAX` are stored wrapped, which changes their order.
             if a.elem == ElementType::Uint64 && x.iter().chain(y).any(|&v| v < 0) {
                 return Ok(None);
             }
@@ -172,7 +173,7 @@ fn fold_int_binary(op: ElementwiseBinary, x: i64, y: i64) -> Option<i64> {
         ElementwiseBinary::Add => x.wrapping_add(y),
         ElementwiseBinary::Sub => x.wrapping_sub(y),
         ElementwiseBinary::Mul => x.wrapping_mul(y),
-        // As on the host.
+        // Division by 0 gives 0, as on the host.
         ElementwiseBinary::Div => x.checked_div(y).unwrap_or(0),
         ElementwiseBinary::Max => x.max(y),
         ElementwiseBinary::Min => x.min(y),
@@ -183,10 +184,10 @@ fn fold_int_binary(op: ElementwiseBinary, x: i64, y: i64) -> Option<i64> {
     })
 }
 
-/// `yes` where `condition` is not 0, else `no`.
+/// Returns `yes` where `condition` is not 0, else `no`.
 ///
 /// # Errors
-/// `Invalid` if the shapes do not fit.
+/// Returns `Invalid` if the shapes do not broadcast.
 pub fn select(condition: &ConstantTensor, yes: &ConstantTensor, no: &ConstantTensor) -> Result<ConstantTensor> {
     let shape = broadcast_shapes(&broadcast_shapes(&condition.shape, &yes.shape)?, &no.shape)?;
     let condition = expand(condition, &shape).integers();
@@ -205,7 +206,7 @@ pub fn select(condition: &ConstantTensor, yes: &ConstantTensor, no: &ConstantTen
     Ok(ConstantTensor::new(yes.elem, shape, data))
 }
 
-/// The elements as another type: floats are truncated and limited to an integer type.
+/// Converts the elements to another type. Floats are truncated and clamped to the range of an integer type.
 pub fn cast(x: &ConstantTensor, elem: ElementType) -> ConstantTensor {
     let data = match (x.data(), elem.is_float()) {
         (ConstantElements::Float(values), true) => ConstantElements::Float(values.clone()),
@@ -222,7 +223,7 @@ pub fn cast(x: &ConstantTensor, elem: ElementType) -> ConstantTensor {
     ConstantTensor::new(elem, x.shape.clone(), data)
 }
 
-/// Elements combined over `axes`, which stay with size 1.
+/// Reduces `axes`, which stay with size 1.
 pub fn reduce(op: ReductionOperator, x: &ConstantTensor, axes: &[usize]) -> Option<ConstantTensor> {
     let shape: Vec<usize> =
         x.shape.iter().enumerate().map(|(axis, &dim)| if axes.contains(&axis) { 1 } else { dim }).collect();
@@ -269,7 +270,7 @@ fn combining_op(op: ReductionOperator) -> Option<ElementwiseBinary> {
     }
 }
 
-/// Each element plus all before it along `axis`.
+/// Returns the cumulative sum along `axis`.
 pub fn cumulative_sum(x: &ConstantTensor, axis: usize, exclusive: bool, reversed: bool) -> ConstantTensor {
     let step = strides(&x.shape)[axis];
     let mut order: Vec<usize> = (0..x.len()).collect();
@@ -300,12 +301,12 @@ fn shift_sums<T: Copy + Default>(sums: &[T], previous: impl Fn(usize) -> Option<
     (0..sums.len()).map(|i| previous(i).map_or(T::default(), |before| sums[before])).collect()
 }
 
-/// The same elements under another shape of the same size.
+/// Returns the same elements with another shape of the same size.
 pub fn reshape(x: &ConstantTensor, shape: &[usize]) -> ConstantTensor {
     ConstantTensor::new(x.elem, shape.to_vec(), x.data().clone())
 }
 
-/// Result axis `i` is axis `permutation[i]`.
+/// Permutes the axes: axis `i` of the result is axis `permutation[i]`.
 pub fn transpose(x: &ConstantTensor, permutation: &[usize]) -> ConstantTensor {
     let from = strides(&x.shape);
     let shape: Vec<usize> = permutation.iter().map(|&axis| x.shape[axis]).collect();
@@ -314,14 +315,14 @@ pub fn transpose(x: &ConstantTensor, permutation: &[usize]) -> ConstantTensor {
     pick_elements(x, shape, &positions, 0.0)
 }
 
-/// Dimensions of size 1 repeated.
+/// Broadcasts dimensions of size 1.
 pub fn expand(x: &ConstantTensor, shape: &[usize]) -> ConstantTensor {
     let from = strides(&x.shape);
     let positions = map_positions(shape, |at| Some(offset(at, &x.shape, &from)));
     pick_elements(x, shape.to_vec(), &positions, 0.0)
 }
 
-/// `sizes[i]` elements from `starts[i]`, every `steps[i]`-th, along each axis.
+/// Returns `sizes[i]` elements along axis `i`, from `starts[i]` on, every `steps[i]`-th.
 pub fn slice(x: &ConstantTensor, starts: &[usize], sizes: &[usize], steps: &[usize]) -> ConstantTensor {
     let from = strides(&x.shape);
     let positions = map_positions(sizes, |at| {
@@ -330,7 +331,7 @@ pub fn slice(x: &ConstantTensor, starts: &[usize], sizes: &[usize], steps: &[usi
     pick_elements(x, sizes.to_vec(), &positions, 0.0)
 }
 
-/// Joined along `axis`; other dimensions are equal.
+/// Concatenates along `axis`. The other dimensions are equal.
 pub fn concat(xs: &[&ConstantTensor], axis: usize) -> ConstantTensor {
     let mut shape = xs[0].shape.clone();
     shape[axis] = xs.iter().map(|x| x.shape[axis]).sum();
@@ -351,7 +352,7 @@ fn interleave<T: Copy>(parts: &[(usize, Vec<T>)], outer: usize) -> Vec<T> {
     rows.flatten().copied().collect()
 }
 
-/// `value` added before and after along each axis.
+/// Pads each axis with `value` before and after.
 pub fn pad(x: &ConstantTensor, low: &[usize], high: &[usize], value: f64) -> ConstantTensor {
     let from = strides(&x.shape);
     let shape: Vec<usize> = (0..low.len()).map(|axis| x.shape[axis] + low[axis] + high[axis]).collect();
@@ -365,7 +366,7 @@ pub fn pad(x: &ConstantTensor, low: &[usize], high: &[usize], value: f64) -> Con
     pick_elements(x, shape, &positions, value)
 }
 
-/// Order reversed along `axes`.
+/// Reverses the order along `axes`.
 pub fn reverse(x: &ConstantTensor, axes: &[usize]) -> ConstantTensor {
     let from = strides(&x.shape);
     let source = |axis: usize, i: usize| if axes.contains(&axis) { x.shape[axis] - 1 - i } else { i };
@@ -374,7 +375,7 @@ pub fn reverse(x: &ConstantTensor, axes: &[usize]) -> ConstantTensor {
     pick_elements(x, x.shape.clone(), &positions, 0.0)
 }
 
-/// Slices along `axis` at indices that are within the dimension; negative ones count from the end.
+/// Gathers slices along `axis` at indices within the dimension. Negative indices count from the end.
 pub fn gather(x: &ConstantTensor, indices: &ConstantTensor, axis: usize) -> Option<ConstantTensor> {
     let size = x.shape[axis] as i64;
     let wanted = indices.integers();

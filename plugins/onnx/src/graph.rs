@@ -1,7 +1,8 @@
-//! Building: what operators' rules are written with.
+//! The builder that operator rules are written with, with constant folding.
 //!
-//! Each method takes values known now as well as operands of the graph. Where all it needs is known and small it computes
-//! here, else it makes the known ones operands and asks the backend. So a rule is written once for both.
+//! Each method accepts constants and operands of the graph. If all that it needs is constant and small, it computes the
+//! result itself. Otherwise it turns the constants into operands and calls the backend. So a rule is written once for
+//! both cases.
 
 use crate::backend::{
     BackendResult, ElementwiseBinary, ElementwiseUnary, GraphBackend, PlaneWindows, PoolingMode, ReductionOperator,
@@ -14,7 +15,7 @@ use crate::value::{
     BackendOperand, ConstantElements, ConstantTensor, FOLD_ELEMENTS_MAX, GraphValue, broadcast_shapes, element_count,
 };
 
-/// Elements of all tensors computed here while one graph is built: beyond it, the graph computes.
+/// The total number of elements that are constant-folded while one graph is built. Beyond it, the graph computes.
 const FOLD_BUDGET: usize = 1 << 23;
 
 /// A graph being built.
@@ -23,7 +24,7 @@ pub struct FoldingGraph<'a> {
     budget: usize,
 }
 
-/// What a method gives.
+/// The result of a method.
 pub type ValueResult = Result<GraphValue>;
 
 macro_rules! unary {
@@ -31,7 +32,7 @@ macro_rules! unary {
         $(#[$doc])*
         ///
         /// # Errors
-        /// `HostBackend`.
+        /// Returns `Host` if the host refuses the call.
         pub fn $name(&mut self, x: &GraphValue) -> ValueResult {
             self.unary(ElementwiseUnary::$op, x)
         }
@@ -43,7 +44,7 @@ macro_rules! binary {
         $(#[$doc])*
         ///
         /// # Errors
-        /// `HostBackend`; `Invalid` if types differ or shapes do not fit.
+        /// Returns `Host` if the host refuses the call; `Invalid` if the types differ or the shapes do not broadcast.
         pub fn $name(&mut self, a: &GraphValue, b: &GraphValue) -> ValueResult {
             self.binary(ElementwiseBinary::$op, a, b)
         }
@@ -51,12 +52,12 @@ macro_rules! binary {
 }
 
 impl<'a> FoldingGraph<'a> {
-    /// An empty graph.
+    /// Creates an empty graph.
     pub fn new(backend: &'a mut dyn GraphBackend) -> Self {
         Self { backend, budget: FOLD_BUDGET }
     }
 
-    /// Whether a tensor of this many elements may be computed here; if so it counts.
+    /// Reserves part of the fold budget for a tensor of `count` elements. Returns whether it fits.
     fn reserve_fold_budget(&mut self, count: usize) -> bool {
         let affordable = count <= FOLD_ELEMENTS_MAX && count <= self.budget;
         if affordable {
@@ -65,10 +66,10 @@ impl<'a> FoldingGraph<'a> {
         affordable
     }
 
-    /// The value as an operand of the graph.
+    /// Returns the value as an operand of the graph.
     ///
     /// # Errors
-    /// `HostBackend`; `Unsupported` for a type that the host does not have.
+    /// Returns `Host` if the host refuses the call; `Unsupported` if the host lacks the type.
     pub fn operand(&mut self, value: &GraphValue) -> Result<BackendOperand> {
         let constant = match value {
             GraphValue::Operand(operand) => return Ok(operand.clone()),
@@ -86,7 +87,8 @@ impl<'a> FoldingGraph<'a> {
                 .map(|&first| first as f64),
         };
         let made = match uniform {
-            // The sign of a zero is lost in no comparison, and NaN is equal to nothing.
+            // `==` does not distinguish the signs of zero, so a tensor that begins with -0.0 is stored element by
+            // element. So is one of NaN, which equals nothing.
             Some(number) if number != 0.0 || number.is_sign_positive() => {
                 self.backend.fill(data_type, &constant.shape, number)
             }
@@ -99,28 +101,28 @@ impl<'a> FoldingGraph<'a> {
         made.map(|operand| GraphValue::Operand(BackendOperand { elem, ..operand }))
     }
 
-    /// An input of the graph.
+    /// Adds an input to the graph.
     ///
     /// # Errors
-    /// `HostBackend`; `Unsupported`.
+    /// Returns `Host` if the host refuses the call; `Unsupported` if the host lacks the type.
     pub fn input(&mut self, name: &str, elem: ElementType, shape: &[usize]) -> ValueResult {
         let made = self.backend.input(name, elem.data_type()?, shape);
         self.wrap_operand(elem, made)
     }
 
-    /// A variable.
+    /// Adds a variable to the graph.
     ///
     /// # Errors
-    /// `HostBackend`; `Unsupported`.
+    /// Returns `Host` if the host refuses the call; `Unsupported` if the host lacks the type.
     pub fn variable(&mut self, name: &str, elem: ElementType, shape: &[usize]) -> ValueResult {
         let made = self.backend.variable(name, elem.data_type()?, shape);
         self.wrap_operand(elem, made)
     }
 
-    /// One number everywhere.
+    /// Returns a tensor filled with one number.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if there are too many elements.
+    /// Returns `Host` if the host refuses the call; `Invalid` if the result has too many elements.
     pub fn fill(&mut self, elem: ElementType, shape: &[usize], value: f64) -> ValueResult {
         if self.reserve_fold_budget(element_count(shape)?) {
             return Ok(ConstantTensor::filled(elem, shape.to_vec(), value).into());
@@ -129,10 +131,10 @@ impl<'a> FoldingGraph<'a> {
         self.wrap_operand(elem, made)
     }
 
-    /// 0, 1, 2, ... along `axis`, which there is.
+    /// Returns 0, 1, 2, ... along `axis`, which must exist.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if there are too many elements.
+    /// Returns `Host` if the host refuses the call; `Invalid` if the result has too many elements.
     pub fn iota(&mut self, elem: ElementType, shape: &[usize], axis: usize) -> ValueResult {
         if self.reserve_fold_budget(element_count(shape)?) {
             let numbers = fold::map_positions(shape, |at| at[axis] as i64);
@@ -143,89 +145,89 @@ impl<'a> FoldingGraph<'a> {
         self.wrap_operand(elem, made)
     }
 
-    /// One number of the type of `x`.
+    /// Returns one number with the type of `x`.
     pub fn scalar_like(&self, x: &GraphValue, value: f64) -> GraphValue {
         ConstantTensor::scalar(x.elem(), value).into()
     }
 
     unary! {
-        /// The magnitude.
+        /// Returns the absolute value.
         abs = Abs;
-        /// The negative.
+        /// Returns the negated value.
         neg = Neg;
-        /// -1, 0 or 1.
+        /// Returns the sign: -1, 0 or 1.
         sign = Sign;
-        /// The smallest integer not below.
+        /// Rounds up to an integer.
         ceil = Ceil;
-        /// The largest integer not above.
+        /// Rounds down to an integer.
         floor = Floor;
-        /// The nearest integer, ties to even.
+        /// Rounds to the nearest integer, ties to even.
         round_even = RoundEven;
-        /// `e^x`.
+        /// Returns `e^x`.
         exp = Exp;
-        /// The natural logarithm.
+        /// Returns the natural logarithm.
         log = Log;
-        /// The square root.
+        /// Returns the square root.
         sqrt = Sqrt;
-        /// `1 / x`.
+        /// Returns `1 / x`.
         reciprocal = Reciprocal;
-        /// The sine.
+        /// Returns the sine.
         sin = Sin;
-        /// The cosine.
+        /// Returns the cosine.
         cos = Cos;
-        /// The tangent.
+        /// Returns the tangent.
         tan = Tan;
-        /// The hyperbolic tangent.
+        /// Returns the hyperbolic tangent.
         tanh = Tanh;
-        /// The error function.
+        /// Returns the error function.
         erf = Erf;
-        /// `max(x, 0)`.
+        /// Returns `max(x, 0)`.
         relu = Relu;
-        /// `1 / (1 + exp(-x))`.
+        /// Returns `1 / (1 + exp(-x))`.
         sigmoid = Sigmoid;
-        /// `x * (1 + erf(x / sqrt(2))) / 2`.
+        /// Returns `x * (1 + erf(x / sqrt(2))) / 2`.
         gelu = Gelu;
-        /// `log(1 + exp(x))`.
+        /// Returns `log(1 + exp(x))`.
         softplus = Softplus;
     }
 
     binary! {
-        /// The sum.
+        /// Returns the sum.
         add = Add;
-        /// The difference.
+        /// Returns the difference.
         sub = Sub;
-        /// The product.
+        /// Returns the product.
         mul = Mul;
-        /// The quotient; integers truncate toward zero.
+        /// Returns the quotient. Integers truncate toward zero.
         div = Div;
-        /// `a` to the power `b`.
+        /// Returns `a` to the power `b`.
         pow = Pow;
-        /// The larger.
+        /// Returns the larger element.
         max = Max;
-        /// The smaller.
+        /// Returns the smaller element.
         min = Min;
-        /// Where equal.
+        /// Returns whether `a == b`.
         equal = Equal;
-        /// Where `a > b`.
+        /// Returns whether `a > b`.
         greater = Greater;
-        /// Where `a >= b`.
+        /// Returns whether `a >= b`.
         greater_or_equal = GreaterOrEqual;
-        /// Where `a < b`.
+        /// Returns whether `a < b`.
         lesser = Lesser;
-        /// Where `a <= b`.
+        /// Returns whether `a <= b`.
         lesser_or_equal = LesserOrEqual;
-        /// Where both.
+        /// Returns the logical AND.
         and = And;
-        /// Where either.
+        /// Returns the logical OR.
         or = Or;
-        /// Where exactly one.
+        /// Returns the logical XOR.
         xor = Xor;
     }
 
-    /// One operand, element by element.
+    /// Applies an elementwise operator with one operand.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn unary(&mut self, op: ElementwiseUnary, x: &GraphValue) -> ValueResult {
         if let Some(constant) = x.constant()
             && self.reserve_fold_budget(constant.len())
@@ -238,18 +240,18 @@ impl<'a> FoldingGraph<'a> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// Where zero.
+    /// Returns the logical NOT: whether `x` is zero.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn not(&mut self, x: &GraphValue) -> ValueResult {
         self.unary(ElementwiseUnary::LogicalNot, x)
     }
 
-    /// Two operands, element by element.
+    /// Applies an elementwise operator with two operands.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if types differ or shapes do not fit.
+    /// Returns `Host` if the host refuses the call; `Invalid` if the types differ or the shapes do not broadcast.
     pub fn binary(&mut self, op: ElementwiseBinary, a: &GraphValue, b: &GraphValue) -> ValueResult {
         if a.elem() != b.elem() {
             return Err(Error::invalid(format!("operands are of types {:?} and {:?}", a.elem(), b.elem())));
@@ -283,28 +285,28 @@ impl<'a> FoldingGraph<'a> {
         self.wrap_operand(elem, made)
     }
 
-    /// `x + value`.
+    /// Returns `x + value`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn add_scalar(&mut self, x: &GraphValue, value: f64) -> ValueResult {
         let value = self.scalar_like(x, value);
         self.add(x, &value)
     }
 
-    /// `x * value`.
+    /// Returns `x * value`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn mul_scalar(&mut self, x: &GraphValue, value: f64) -> ValueResult {
         let value = self.scalar_like(x, value);
         self.mul(x, &value)
     }
 
-    /// `yes` where `condition`, else `no`.
+    /// Returns `yes` where `condition` is true, else `no`.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if types differ or shapes do not fit.
+    /// Returns `Host` if the host refuses the call; `Invalid` if the types differ or the shapes do not broadcast.
     pub fn select(&mut self, condition: &GraphValue, yes: &GraphValue, no: &GraphValue) -> ValueResult {
         if yes.elem() != no.elem() {
             return Err(Error::invalid(format!("operands are of types {:?} and {:?}", yes.elem(), no.elem())));
@@ -320,10 +322,10 @@ impl<'a> FoldingGraph<'a> {
         self.wrap_operand(yes.elem(), made)
     }
 
-    /// Converted; to truth values, where not zero.
+    /// Converts the elements to `elem`. For booleans, every number except zero is true.
     ///
     /// # Errors
-    /// `HostBackend`; `Unsupported` for a type that the host does not have.
+    /// Returns `Host` if the host refuses the call; `Unsupported` if the host lacks the type.
     pub fn cast(&mut self, x: &GraphValue, elem: ElementType) -> ValueResult {
         if x.elem() == elem {
             return Ok(x.clone());
@@ -343,10 +345,10 @@ impl<'a> FoldingGraph<'a> {
         self.wrap_operand(elem, made)
     }
 
-    /// Limited to `[min, max]`.
+    /// Clamps the elements to `[min, max]`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn clamp(&mut self, x: &GraphValue, min: Option<f64>, max: Option<f64>) -> ValueResult {
         if x.constant().is_some() {
             let mut limited = x.clone();
@@ -363,20 +365,20 @@ impl<'a> FoldingGraph<'a> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// `exp(x)` over its sum along `axis`.
+    /// Returns the softmax along `axis`: `exp(x)` divided by its sum.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn softmax(&mut self, x: &GraphValue, axis: usize) -> ValueResult {
         let operand = self.operand(x)?;
         let made = self.backend.softmax(&operand, axis);
         self.wrap_operand(x.elem(), made)
     }
 
-    /// Combined over `axes` (sorted), which stay with size 1.
+    /// Reduces `axes`, which are sorted and stay with size 1.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn reduce(&mut self, op: ReductionOperator, x: &GraphValue, axes: &[usize]) -> ValueResult {
         if axes.is_empty() {
             return Ok(x.clone());
@@ -392,10 +394,10 @@ impl<'a> FoldingGraph<'a> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// The index of the first largest or smallest along `axis`, `int64`; the axis stays with size 1.
+    /// Returns the index of the first largest or smallest element along `axis`, as `int64`. The axis stays with size 1.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn arg_extremum(&mut self, largest: bool, x: &GraphValue, axis: usize) -> ValueResult {
         let operand = self.operand(x)?;
         let made = self.backend.arg_extremum(largest, &operand, axis);
@@ -403,10 +405,10 @@ impl<'a> FoldingGraph<'a> {
         self.cast(&found, ElementType::Int64)
     }
 
-    /// Each element plus all before it along `axis`.
+    /// Returns the cumulative sum along `axis`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn cumulative_sum(&mut self, x: &GraphValue, axis: usize, exclusive: bool, reversed: bool) -> ValueResult {
         if let Some(constant) = x.constant()
             && self.reserve_fold_budget(constant.len())

@@ -1,4 +1,4 @@
-//! Building over the host, by the guest library.
+//! The backend that builds with the host's graph builder, through the guest library.
 
 use saggar_plugin::bindings::graphs as raw;
 use saggar_plugin::{
@@ -14,32 +14,32 @@ use crate::elem::ElementType;
 use crate::error::{Error, Result};
 use crate::value::BackendOperand;
 
-/// A graph of the host's, with the variables of one model.
+/// A graph on the host with the variables of one model.
 #[derive(Debug)]
 pub struct HostBackend {
     graph: Graph,
-    /// None in a trial, where variables are inputs: such a graph is never built.
+    /// `None` in a dry run: variables are then graph inputs, and the graph is never compiled.
     variables: Option<Variables>,
     handles: Vec<Handle>,
 }
 
 impl HostBackend {
-    /// An empty graph over these variables.
+    /// Creates an empty graph over these variables.
     pub fn with_variables(variables: &Variables) -> Self {
         Self { graph: Graph::new(), variables: Some(variables.clone()), handles: Vec::new() }
     }
 
-    /// An empty graph that only tells whether a model can be built.
+    /// Creates an empty graph that only checks whether a model can be built.
     pub fn dry_run() -> Self {
         Self { graph: Graph::new(), variables: None, handles: Vec::new() }
     }
 
-    /// The graph.
+    /// Returns the graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The host's handle of an operand.
+    /// Returns the host's handle of an operand.
     pub fn handle(&self, operand: &BackendOperand) -> &Handle {
         &self.handles[operand.id as usize]
     }
@@ -56,7 +56,7 @@ impl HostBackend {
     }
 }
 
-/// The host counts in 32 bits; what does not fit is beyond its limits anyway.
+/// Converts sizes to 32 bits, the host's integer width. A larger number exceeds the host's limits.
 fn to_u32_sizes(numbers: &[usize]) -> Result<Vec<u32>> {
     let narrowed = numbers.iter().map(|&number| u32::try_from(number));
     narrowed.collect::<std::result::Result<_, _>>().map_err(|_| Error::unsupported(format!("sizes {numbers:?}")))
@@ -99,7 +99,7 @@ impl GraphBackend for HostBackend {
     fn variable(&mut self, name: &str, data_type: DataType, shape: &[usize]) -> BackendResult {
         let of = host_descriptor(data_type, shape)?;
         let Some(variables) = &self.variables else {
-            // A variable may be used more than once, an input is made once.
+            // A variable can be used several times, but an input is created only once, so the name includes a counter.
             let made = self.graph.input(&format!("variable {} {name}", self.handles.len()), &of)?;
             return self.push_handle(made);
         };
@@ -233,7 +233,7 @@ impl GraphBackend for HostBackend {
     }
 
     fn slice(&mut self, x: &BackendOperand, starts: &[usize], sizes: &[usize], strides: &[usize]) -> BackendResult {
-        // WebNN's sizes are those of the window that the steps go through.
+        // WebNN's sizes are the extents of the windows that the strides step through.
         let windows: Vec<usize> = sizes
             .iter()
             .zip(strides)

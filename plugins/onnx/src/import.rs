@@ -1,7 +1,8 @@
-//! From a file to a configuration and variables.
+//! Import: turns a file into a configuration and variables.
 //!
-//! Initializers that a graph only needs as operands become variables, so that weights never pass through the guest again.
-//! What rules read while a graph is built (shapes, scales, limits) stays in the configuration, with the nodes.
+//! Initializers that a graph uses only as operands become variables, so that the weights never pass through the guest
+//! again. Values that rules read while a graph is built (shapes, scales, limits) stay in the configuration, with the
+//! nodes.
 
 use std::collections::HashSet;
 
@@ -21,39 +22,39 @@ use crate::proto::{GraphProto, NodeProto, TensorProto};
 use crate::tensor::{self, ElementLocation};
 use crate::value::{BackendOperand, GraphValue};
 
-/// The form of configurations; another plugin's or a newer one's is refused.
+/// The version of the configuration format. Configurations of other plugins or newer versions are refused.
 const CONFIG_FORMAT: u32 = 1;
-/// Bytes of a variable's name; the host takes no longer ones.
+/// The maximum length of a variable's name in bytes, which is the host's limit.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Batch sizes that an import builds: a third one would show nothing that two do not, and take as long.
+/// The number of batch sizes that an import builds. Two are enough to check the model; a third takes as long again.
 const CHECKED_BATCH_SIZES: usize = 2;
 
-/// Where an import puts the model's variables, and where it builds the graphs that it checks the model with.
+/// The destination of the model's variables, and the source of backends for the graphs that check the model.
 pub trait WeightStore {
-    /// Makes a variable. Called once a name.
+    /// Creates a variable. Called once for each name.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the variable.
     fn parameter(&mut self, name: &str, data_type: DataType, shape: &[usize], bytes: Vec<u8>) -> Result<()>;
-    /// An empty graph over the variables made so far, to build the model once.
+    /// Returns an empty graph over the variables created so far, to build the model once.
     fn backend(&mut self) -> Box<dyn GraphBackend + '_>;
 }
 
-/// What the options say.
+/// The parsed import options.
 struct ImportOptions {
     batch: Option<Vec<u32>>,
     shapes: ShapesOption,
     constants: ConstantsOption,
 }
 
-/// Imports `file` and gives the configuration.
+/// Imports `file` and returns the configuration.
 ///
-/// Options: `batch`, the batch sizes where the model's batch is open; `shapes`, dimensions that the model leaves open;
-/// `constants`, values of inputs that are then no inputs.
+/// Options: `batch`, the batch sizes if the model's batch is open; `shapes`, sizes of dimensions that the model leaves
+/// open; `constants`, values of inputs, which are then no longer inputs.
 ///
 /// # Errors
-/// Any, naming the place; nothing of what was made then counts.
+/// Returns any error of this crate, with its place in the model. The variables created so far must then be discarded.
 pub fn import(file: &[u8], options: &Params, store: &mut dyn WeightStore) -> Result<Params> {
     let options = ImportOptions {
         batch: options.optional("batch")?,
@@ -64,7 +65,7 @@ pub fn import(file: &[u8], options: &Params, store: &mut dyn WeightStore) -> Res
     freeze_constants(&mut model, &options.constants)?;
     let mut variables = InitializerMover::default();
     variables.move_large(&mut model, store)?;
-    // From here on the model refers to variables, as only a configuration may.
+    // From here on the model refers to variables, which is allowed only in a configuration.
     model.imported = true;
     let shapes = InputShapes::read(model.graph(), &options.shapes)?;
     let Some(inputs) = shapes.ports() else {
@@ -83,10 +84,10 @@ pub fn import(file: &[u8], options: &Params, store: &mut dyn WeightStore) -> Res
     Ok(config.with("model", base64::encode(&model.proto.encode_to_vec())))
 }
 
-/// The model and plan of a configuration.
+/// Restores the model and the plan of a configuration.
 ///
 /// # Errors
-/// `Option` if it is none; as [`OnnxModel::parse`].
+/// Returns `Option` if the configuration is invalid, or the errors of [`OnnxModel::parse`].
 pub fn restore(config: &Params) -> Result<(OnnxModel, ImportPlan)> {
     let broken = |expected: &str| {
         Error::from(OnnxErrorKind::Option { expected: expected.to_owned() }).at(|| "configuration".to_owned())
@@ -99,19 +100,19 @@ pub fn restore(config: &Params) -> Result<(OnnxModel, ImportPlan)> {
     Ok((OnnxModel::parse(&bytes, true)?, plan))
 }
 
-/// What a graph gives: its outputs in order, and which initializers were read while it was built.
+/// A built graph: its outputs in order, and the initializers that were read while building.
 #[derive(Debug)]
 pub struct BuiltGraph {
-    /// By name, as operands of the backend.
+    /// The outputs by name, as operands of the backend.
     pub outputs: Vec<(String, BackendOperand)>,
-    /// Names.
+    /// The names of the initializers that were read.
     pub read: HashSet<String>,
 }
 
-/// The graph for one batch size.
+/// Builds the graph for one batch size.
 ///
 /// # Errors
-/// Any, naming the node.
+/// Returns any error of this crate, with the name of the node.
 pub fn build(
     model: &OnnxModel,
     inputs: &[TensorPort],
@@ -137,8 +138,8 @@ pub fn build(
     Ok(BuiltGraph { outputs, read })
 }
 
-/// Builds the model for two batch sizes, which tells what follows the batch from what does not, so that what is not
-/// supported is found before anything is published.
+/// Builds the model for two batch sizes. Comparing them shows which dimensions follow the batch, and unsupported models
+/// are found before anything is published.
 fn build_and_plan(
     model: &OnnxModel,
     inputs: Vec<TensorPort>,
@@ -179,7 +180,7 @@ fn build_and_plan(
     Ok((ImportPlan { inputs, outputs: first.unwrap_or_default(), batch }, all_read))
 }
 
-/// Refuses batch sizes for a model whose batch is not open. A batch of one is what such a model has, if it has one.
+/// Refuses the option `batch` for a model whose batch is not open, unless it asks for a batch of one.
 fn check_fixed_batch(inputs: &[TensorPort], asked: Option<&[u32]>) -> Result<()> {
     if asked.is_none_or(|sizes| sizes == [1]) {
         return Ok(());
@@ -202,7 +203,7 @@ fn output_ports(outputs: &[(String, BackendOperand)], batched: bool) -> Vec<Tens
     outputs.iter().map(port).collect()
 }
 
-/// Where every input and output begins with a dimension of 1, that is a batch of one.
+/// Turns a leading dimension of 1 into a batch of one, if every input and output has such a dimension.
 fn batch_of_one(plan: ImportPlan) -> ImportPlan {
     let leads = |port: &TensorPort| port.item.first() == Some(&1);
     if plan.inputs.is_empty() || !plan.inputs.iter().chain(&plan.outputs).all(leads) {
@@ -213,7 +214,7 @@ fn batch_of_one(plan: ImportPlan) -> ImportPlan {
     ImportPlan { inputs, outputs, batch: vec![1] }
 }
 
-/// Makes initializers of the inputs that the option `constants` gives values.
+/// Turns the inputs that the option `constants` gives values into initializers.
 fn freeze_constants(model: &mut OnnxModel, constants: &ConstantsOption) -> Result<()> {
     let at = |name: &str| format!("option `constants`, `{name}`");
     let Some(graph) = &mut model.proto.graph else { return Ok(()) };
@@ -223,7 +224,7 @@ fn freeze_constants(model: &mut OnnxModel, constants: &ConstantsOption) -> Resul
             return Err(Error::from(OnnxErrorKind::Option { expected }).at(|| at(name)));
         };
         let (elem, dims) = plan::declared_type(input)?;
-        // Arrays without elements do not say how many they would have.
+        // An empty array does not give the sizes of its inner dimensions, so the declared shape is used.
         let known = dims
             .and_then(|dims| dims.iter().map(|dim| usize::try_from(dim.dim_value?).ok()).collect::<Option<Vec<_>>>());
         let empty = known.filter(|shape| numbers.is_empty() && shape.contains(&0));
@@ -243,12 +244,12 @@ fn freeze_constants(model: &mut OnnxModel, constants: &ConstantsOption) -> Resul
     Ok(())
 }
 
-/// Names of the variables made so far.
+/// The names of the variables created so far.
 #[derive(Default)]
 struct InitializerMover(HashSet<String>);
 
 impl InitializerMover {
-    /// Makes variables of all tensors too large to compute with, wherever they are.
+    /// Turns all tensors too large for constant folding into variables, including those of subgraphs and functions.
     fn move_large(&mut self, model: &mut OnnxModel, store: &mut dyn WeightStore) -> Result<()> {
         if let Some(graph) = &mut model.proto.graph {
             self.visit_graph(graph, store)?;
@@ -281,7 +282,7 @@ impl InitializerMover {
     }
 
     fn visit_tensor(&mut self, tensor: &mut TensorProto, name: &str, store: &mut dyn WeightStore) -> Result<()> {
-        // What cannot be read is refused only where something uses it.
+        // An unreadable tensor is refused only if a node uses it.
         let Ok(stored) = tensor::read_tensor(tensor, false) else { return Ok(()) };
         let known = if stored.elem.is_float() { KNOWN_FLOATS_MAX } else { KNOWN_INTEGERS_MAX };
         let count: usize = stored.shape.iter().product();
@@ -291,7 +292,7 @@ impl InitializerMover {
         Ok(())
     }
 
-    /// Makes variables of the small float initializers that no rule has read; single numbers stay.
+    /// Turns the small float initializers that no rule has read into variables. Single numbers stay.
     fn move_unread(
         &mut self,
         model: &mut OnnxModel,
@@ -317,7 +318,7 @@ impl InitializerMover {
         Ok(())
     }
 
-    /// Makes a variable of a tensor and leaves a reference to it.
+    /// Creates a variable from a tensor and replaces the tensor by a reference to it.
     fn make_variable(&mut self, tensor: &mut TensorProto, name: &str, store: &mut dyn WeightStore) -> Result<()> {
         let name = self.unique_name(name);
         let stored = tensor::read_tensor(tensor, false)?;
@@ -329,10 +330,10 @@ impl InitializerMover {
         Ok(())
     }
 
-    /// A name that no other variable has: the given one if possible.
+    /// Returns a name that no other variable has: the given one if possible.
     fn unique_name(&mut self, name: &str) -> String {
         let end = (0..=name.len().min(NAME_BYTES_MAX)).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
-        // Files of weights keep one name for themselves.
+        // The safetensors format reserves the name `__metadata__`.
         let base = if end == 0 || name == "__metadata__" { "tensor" } else { &name[..end] };
         let numbered = |number: usize| if number == 0 { base.to_owned() } else { format!("{base}.{number}") };
         let free = (0..=self.0.len()).map(numbered).find(|name| !self.0.contains(name)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What to do about a model that cannot be imported as it is: which options would make it possible, and which input a value
-//! follows from that must be known.
+//! Hints for a model that cannot be imported as it is: the options that make the import possible, and the input that a
+//! value follows from if the value must be known at import.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
@@ -8,18 +8,19 @@ use crate::error::{Error, OnnxErrorKind, ValueSource};
 use crate::plan::{self, InputDimension, InputShape, InputShapes};
 use crate::proto::{GraphProto, NodeProto};
 
-/// Elements of an input that somebody might write down as a constant.
+/// The maximum number of elements of an input that a user would write down as a constant.
 const CONSTANT_ELEMENTS_MAX: usize = 64;
-/// Sizes that are tried for all open dimensions, where those that their names suggest do not fit each other.
+/// The sizes tried for all open dimensions if the sizes suggested by the dimensions' names do not build.
 const SIZES_TRIED: [usize; 4] = [64, 224, 32, 1];
-/// Sides of pictures, as most networks take them.
+/// The usual height and width of an image.
 const DEFAULT_IMAGE_SIDE: usize = 224;
-/// Lengths of sequences.
+/// The usual length of a sequence.
 const DEFAULT_SEQUENCE_LENGTH: usize = 128;
 
-/// The error of a model with open dimensions beside the batch. It names all of them, and options with which `builds` can build
-/// the model; `builds` is called with the inputs' shapes and, where the model can only take single items, batch sizes. `own`
-/// are the shapes as the model has them, `shapes` what options made of them.
+/// Returns the error of a model with open dimensions other than the batch. The error names all of them, and options
+/// that `builds` can build the model with. `builds` is called with the inputs' shapes and, if the model can only
+/// compute single items, with batch sizes. `own` holds the shapes of the model, `shapes` those after applying the
+/// options.
 pub(crate) fn open_shapes_error(
     own: &InputShapes,
     shapes: &InputShapes,
@@ -32,7 +33,7 @@ pub(crate) fn open_shapes_error(
         format!("input `{}` is [{}]", input.name, dims.join(", "))
     });
     let inputs = described.collect::<Vec<_>>().join(", ");
-    // Options that were given are repeated: the example is the whole of what to write.
+    // Options already given are repeated, so that the example is complete.
     let is_written = |at: usize| is_open(&&shapes.0[at]) || shapes.0[at] != own.0[at];
     let given = named_dimension_sizes(own, shapes);
     let size = |input: &InputShape, axis: usize, name: &str| {
@@ -56,7 +57,7 @@ pub(crate) fn open_shapes_error(
     Error::from(OnnxErrorKind::OpenShapes { inputs, example }).at(|| "option `shapes`".to_owned())
 }
 
-/// The sizes that options gave to dimensions with names: other dimensions of the same name have them, too.
+/// Returns the sizes that options gave to named dimensions. Other dimensions of the same name have the same size.
 fn named_dimension_sizes<'a>(own: &'a InputShapes, shapes: &InputShapes) -> HashMap<&'a str, usize> {
     let dims = own.0.iter().zip(&shapes.0).flat_map(|(own, given)| own.dims.iter().zip(&given.dims));
     let size = |(own, given): (&'a InputDimension, &InputDimension)| match (own, given) {
@@ -74,7 +75,7 @@ fn format_dimension(dim: &InputDimension) -> String {
     }
 }
 
-/// The shapes with sizes for all open dimensions but the batch.
+/// Returns the shapes with sizes for all open dimensions except the batch.
 fn with_sizes(shapes: &InputShapes, batched: usize, size: &dyn Fn(&InputShape, usize, &str) -> usize) -> InputShapes {
     let input = |input: &InputShape| {
         let dim = |(axis, dim): (usize, &InputDimension)| match dim {
@@ -86,13 +87,13 @@ fn with_sizes(shapes: &InputShapes, batched: usize, size: &dyn Fn(&InputShape, u
     InputShapes(shapes.0.iter().map(input).collect())
 }
 
-/// A usual size for a dimension of this name or place.
+/// Returns a usual size for a dimension with this name or position.
 fn suggest_size(input: &InputShape, axis: usize, name: &str) -> usize {
     let name = name.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let is_side = input.dims.len() == 4 && axis >= 2;
     if has(&["height", "width"]) || ["h", "w"].contains(&name.as_str()) || is_side {
-        // Most pictures are square.
+        // Most images are square.
         match input.dims[2.min(input.dims.len())..].iter().find(|dim| matches!(dim, InputDimension::Known(_))) {
             Some(InputDimension::Known(side)) if is_side => *side,
             _ => DEFAULT_IMAGE_SIDE,
@@ -106,7 +107,7 @@ fn suggest_size(input: &InputShape, axis: usize, name: &str) -> usize {
     }
 }
 
-/// The options as one writes them on the command line, and as JSON.
+/// Formats the options as command-line flags and as JSON.
 fn format_options<'a>(inputs: impl Iterator<Item = &'a InputShape>, is_single: bool) -> String {
     let (mut flags, mut members) = (Vec::new(), Vec::new());
     for input in inputs {
@@ -127,7 +128,7 @@ fn format_options<'a>(inputs: impl Iterator<Item = &'a InputShape>, is_single: b
     format!("{} (as JSON: {{{json}}})", flags.join(" "))
 }
 
-/// The error with what its unknown value follows from, where it has one and that can be told.
+/// Adds the source of the unknown value to the error, if the error has an unknown value and the source can be traced.
 pub(crate) fn with_source(mut error: Error, graph: &GraphProto) -> Error {
     if let OnnxErrorKind::NotKnown { name, source, .. } = &mut error.fault {
         *source = trace_source(name, graph);
@@ -135,7 +136,7 @@ pub(crate) fn with_source(mut error: Error, graph: &GraphProto) -> Error {
     error
 }
 
-/// Follows a value back to the inputs of the graph.
+/// Traces a value back to the inputs of the graph.
 fn trace_source(name: &str, graph: &GraphProto) -> ValueSource {
     let makers: HashMap<&str, &NodeProto> =
         graph.node.iter().flat_map(|node| node.output.iter().map(move |output| (output.as_str(), node))).collect();
@@ -151,7 +152,7 @@ fn trace_source(name: &str, graph: &GraphProto) -> ValueSource {
         if let Some((name, _)) = inputs.get_key_value(name) {
             found.insert(name);
         } else if let Some(node) = makers.get(name) {
-            // Shapes are known, whatever they are of. What a branch or a loop reads is not followed.
+            // The result of Shape is known whatever its operand is. The operands of branches and loops are not traced.
             if node.attribute.iter().any(|attribute| attribute.g.is_some()) {
                 return ValueSource::Unknown;
             }
@@ -169,7 +170,7 @@ fn trace_source(name: &str, graph: &GraphProto) -> ValueSource {
     }
 }
 
-/// Whether an input has so few elements that it may be a setting rather than data.
+/// Returns whether an input has so few elements that it can be a setting instead of data.
 fn is_small_input(input: &crate::proto::ValueInfoProto) -> bool {
     let Ok((_, dims)) = plan::declared_type(input) else { return false };
     let dims = dims.unwrap_or_default().iter().map(|dim| dim.dim_value.and_then(|size| usize::try_from(size).ok()));

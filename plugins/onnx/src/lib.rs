@@ -1,9 +1,9 @@
-//! The reference importer: it makes served models of ONNX files.
+//! The reference importer: turns ONNX files into served models.
 //!
-//! A file is parsed and checked ([`model`]), its initializers become the model's variables, and the rest is kept as the
-//! model's configuration ([`import`]). Serving it, the same plugin builds a graph for each batch size ([`build`]), each
-//! node by its operator's rule ([`ops`]). Rules build with a [`graph::FoldingGraph`], which computes what is known already and
-//! leaves the rest to a [`backend::GraphBackend`]: the host, or an interpreter in tests.
+//! A file is parsed and checked ([`model`]), its initializers become the model's variables, and the rest is stored as
+//! the model's configuration ([`import`]). To serve the model, the same plugin builds a graph for each batch size
+//! ([`build`]), each node by its operator's rule ([`ops`]). Rules build with a [`graph::FoldingGraph`], which folds
+//! constants and passes the rest to a [`backend::GraphBackend`]: the host, or an interpreter in tests.
 
 pub mod backend;
 mod base64;

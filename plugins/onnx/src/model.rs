@@ -1,4 +1,4 @@
-//! A file, decoded and checked as far as that needs no shapes.
+//! Decodes a file and makes the checks that need no shapes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,24 +10,24 @@ use crate::proto::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSet
 use crate::signature::OPSET_MAX;
 use crate::tensor;
 
-/// Nodes of a model, those of subgraphs and functions included.
+/// The maximum number of nodes, including those of subgraphs and functions.
 const NODES_MAX: usize = 50_000;
-/// Subgraphs in subgraphs.
+/// The maximum nesting depth of subgraphs.
 const NESTING_MAX: usize = 16;
-/// The oldest one: before it, broadcasting was an attribute.
+/// The oldest supported version. Before it, broadcasting was an attribute.
 const OPSET_MIN: i64 = 6;
 
-/// A model that can be built: its tensors are whole, its names unique, its operator sets known.
+/// A checked model: its tensors are complete, its names unique and its operator sets known.
 #[derive(Debug)]
 pub struct OnnxModel {
-    /// The file.
+    /// The decoded file.
     pub proto: ModelProto,
-    /// Whether it comes from a configuration of this plugin.
+    /// Whether the model comes from a configuration of this plugin.
     pub imported: bool,
     versions: HashMap<String, i64>,
 }
 
-/// The one name of an operator set's domain.
+/// Returns the canonical name of an operator set's domain.
 pub fn normalized_domain(name: &str) -> &str {
     if name == "ai.onnx" { "" } else { name }
 }
@@ -36,9 +36,9 @@ fn opset_versions(sets: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>> {
     let versions: HashMap<String, i64> =
         sets.iter().map(|set| (normalized_domain(&set.domain).to_owned(), set.version)).collect();
     match versions.get("") {
-        // A newer one is refused by the node that cannot be built.
+        // A newer version is refused at the first node that cannot be built.
         Some(version) if *version < OPSET_MIN => {
-            let what = format!("version {version} of the operator set; {OPSET_MIN} to {OPSET_MAX} are taken");
+            let what = format!("version {version} of the operator set; {OPSET_MIN} to {OPSET_MAX} are supported");
             Err(Error::unsupported(what))
         }
         _ => Ok(versions),
@@ -46,11 +46,11 @@ fn opset_versions(sets: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>> {
 }
 
 impl OnnxModel {
-    /// The model that a file holds, or an archive of it and the files with its tensors. `imported` says whether it is one
-    /// that this plugin wrote.
+    /// Parses the model of a file, or of an archive of the model and its external files. `imported` states whether this
+    /// plugin wrote the file.
     ///
     /// # Errors
-    /// `NotOnnx`; `Invalid`; `Unsupported`, each naming the place.
+    /// Returns `NotOnnx`, `Invalid` or `Unsupported`, with the place in the model.
     pub fn parse(file: &[u8], imported: bool) -> Result<Self> {
         let (file, files) = if imported { (file, ExternalFiles::default()) } else { external::split_archive(file)? };
         let decoded = ModelProto::decode(file).map_err(|error| OnnxErrorKind::NotOnnx { reason: error.to_string() });
@@ -79,12 +79,12 @@ impl OnnxModel {
         Ok(Self { proto, imported, versions })
     }
 
-    /// The graph.
+    /// Returns the graph.
     pub fn graph(&self) -> &GraphProto {
-        self.proto.graph.as_ref().expect("parsing has checked that there is one")
+        self.proto.graph.as_ref().expect("parsing checks that the file has a graph")
     }
 
-    /// The version of the operator set that the nodes of `function`, or of the graph, mean.
+    /// Returns the version of the operator set `of` for the nodes of `function`, or of the graph.
     pub fn opset_version(&self, function: Option<&FunctionProto>, of: &str) -> i64 {
         let own = function.and_then(|function| {
             function.opset_import.iter().find(|set| normalized_domain(&set.domain) == normalized_domain(of))
@@ -93,7 +93,7 @@ impl OnnxModel {
         own.map(|set| set.version).or_else(|| self.versions.get(normalized_domain(of)).copied()).unwrap_or_else(newest)
     }
 
-    /// The function that defines an operator, if the file has one.
+    /// Returns the function that defines the node's operator, or `None` if the file has no such function.
     pub fn function(&self, node: &NodeProto) -> Option<&FunctionProto> {
         let functions = &self.proto.functions;
         functions
@@ -144,7 +144,7 @@ fn check_nodes(list: &[NodeProto], depth: usize, imported: bool, nodes: &mut usi
         for attribute in &node.attribute {
             if let Some(tensor) = &attribute.t {
                 let at = || format!("{}, attribute `{}`", node_place(node), attribute.name);
-                // A constant that nothing uses may be of any type.
+                // An unused constant can have any type.
                 match tensor::read_tensor(tensor, imported) {
                     Err(error) if !matches!(error.fault, OnnxErrorKind::Unsupported { .. }) => return Err(error.at(at)),
                     _ => {}
@@ -158,7 +158,7 @@ fn check_nodes(list: &[NodeProto], depth: usize, imported: bool, nodes: &mut usi
     Ok(())
 }
 
-/// How errors name a node.
+/// Formats a node's name for errors.
 pub fn node_place(node: &NodeProto) -> String {
     let name = if node.name.is_empty() { node.output.iter().find(|name| !name.is_empty()) } else { Some(&node.name) };
     let name = name.map(|name| format!(" `{name}`")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Operators: one table from name to rule, and the rules by family.
+//! The operators: one table from name to rule, and the rules grouped by family.
 
 mod activation;
 mod attention;
@@ -25,30 +25,30 @@ use crate::error::Result;
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::GraphValue;
 
-/// What a rule gives: the node's results in order, as many as it knows.
+/// The result of a rule: the node's results in order. Trailing results that the rule does not support are missing.
 pub type RuleResult = Result<Vec<GraphValue>>;
 
-/// Builds one node.
+/// A function that builds one node.
 pub type OperatorRule = fn(&mut FoldingGraph, &OperatorCall) -> RuleResult;
 
-/// One result.
+/// Converts a single result to the result of a rule.
 fn single_result(built: ValueResult) -> RuleResult {
     built.map(|value| vec![value])
 }
 
-/// The rule of an operator of the standard set.
+/// Returns the rule of an operator of the standard set.
 ///
-/// `ConstantTensor`, `If`, `Loop` and `Scan` are the builder's own: they need more than their operands.
+/// The builder handles `Constant`, `If`, `Loop` and `Scan` itself, because they need more than their operands.
 pub fn rule_for(op: &str) -> Option<OperatorRule> {
     RULES.iter().find(|(names, _)| names.split_whitespace().any(|name| name == op)).map(|(_, rule)| *rule)
 }
 
-/// The names of the operators that have a rule.
+/// Returns the names of the operators that have a rule.
 pub fn operator_names() -> impl Iterator<Item = &'static str> {
     RULES.iter().flat_map(|(names, _)| names.split_whitespace())
 }
 
-/// Operators, separated by spaces, and the rule that builds them; by family.
+/// Operators, separated by spaces, and the rule that builds them, grouped by family.
 const RULES: &[(&str, OperatorRule)] = &[
     (
         "Abs Neg Sign Ceil Floor Round Exp Log Sqrt Reciprocal Sin Cos Tan Tanh Erf Not Relu Sigmoid Softplus \

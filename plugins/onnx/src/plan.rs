@@ -1,4 +1,4 @@
-//! What a model takes and gives: concrete shapes, and which of their dimensions is the batch.
+//! The inputs and outputs of a model: concrete shapes, and whether their first dimension is the batch.
 
 use saggar_plugin::{FromJson, Json};
 
@@ -7,46 +7,46 @@ use crate::error::{Error, OnnxErrorKind, Result};
 use crate::proto::{DimensionProto, GraphProto, ValueInfoProto};
 use crate::value::{ConstantElements, ConstantTensor, checked_size};
 
-/// Batch sizes of a model whose batch is open, unless the option `batch` says otherwise.
+/// The batch sizes of a model whose batch is open, unless the option `batch` gives others.
 const DEFAULT_BATCH_SIZES: [u32; 3] = [1, 8, 32];
-/// Batch sizes at most: each has a graph of its own.
+/// The maximum number of batch sizes. Each has a separate graph.
 const BATCH_SIZES_MAX: usize = 16;
 
 /// An input or output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorPort {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The elements' type.
+    /// The element type.
     pub elem: ElementType,
-    /// Its shape, without the batch if there is one.
+    /// The shape, without the batch if the model has one.
     pub item: Vec<usize>,
 }
 
-/// Inputs, outputs and batch sizes; no batch sizes is no batch.
+/// The inputs, outputs and batch sizes of a model. A model without batch sizes has no batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportPlan {
-    /// Inputs in the model's order, those that are initializers left out.
+    /// The inputs in the model's order, without those that are initializers.
     pub inputs: Vec<TensorPort>,
-    /// Outputs in the model's order.
+    /// The outputs in the model's order.
     pub outputs: Vec<TensorPort>,
-    /// Ascending.
+    /// The batch sizes, ascending.
     pub batch: Vec<u32>,
 }
 
 impl TensorPort {
-    /// Its shape in a batch of this size, or without a batch.
+    /// Returns the shape in a batch of this size, or without a batch.
     pub fn shape(&self, batch: Option<u32>) -> Vec<usize> {
         batch.into_iter().map(|size| size as usize).chain(self.item.iter().copied()).collect()
     }
 }
 
-/// The option `shapes`: for inputs by name their dimensions, none where the model's own stays.
+/// The option `shapes`: the dimensions of inputs by name. `None` keeps the model's dimension.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShapesOption(pub Vec<(String, Vec<Option<i64>>)>);
 
 impl FromJson for ShapesOption {
-    const EXPECTED: &'static str = "an object of arrays of sizes, null where a dimension stays as the model has it";
+    const EXPECTED: &'static str = "an object of arrays of sizes, null for dimensions that stay as in the model";
     fn from_json(value: &Json) -> Option<Self> {
         let Json::Object(members) = value else { return None };
         let shapes = members.iter().map(|(name, dims)| match dims {
@@ -80,7 +80,7 @@ impl FromJson for ConstantsOption {
     }
 }
 
-/// The shape of nested arrays; their numbers go to `numbers`.
+/// Returns the shape of nested arrays and appends their numbers to `numbers`. Returns `None` if the arrays are uneven.
 fn flatten_numbers(value: &Json, numbers: &mut Vec<f64>) -> Option<Vec<usize>> {
     match value {
         Json::Number(number) => {
@@ -106,7 +106,7 @@ fn flatten_numbers(value: &Json, numbers: &mut Vec<f64>) -> Option<Vec<usize>> {
 }
 
 impl ConstantsOption {
-    /// The constant for the graph's input of that name, in the input's type.
+    /// Returns the constant for an input of type `elem`.
     pub fn constant(elem: ElementType, shape: &[usize], numbers: &[f64]) -> ConstantTensor {
         let numbers =
             ConstantTensor::new(ElementType::Float64, shape.to_vec(), ConstantElements::Float(numbers.to_vec()));
@@ -114,50 +114,51 @@ impl ConstantsOption {
     }
 }
 
-/// How errors name an input.
+/// Formats an input's name for errors.
 pub fn input_place(input: &ValueInfoProto) -> String {
     format!("input `{}`", input.name)
 }
 
-/// The type and dimensions that the model declares.
+/// Returns the type and the dimensions that the model declares.
 ///
 /// # Errors
-/// `Unsupported` for what is no tensor, for types that are not taken.
+/// Returns `Unsupported` if the value is not a tensor or its type is not supported.
 pub fn declared_type(input: &ValueInfoProto) -> Result<(ElementType, Option<&[DimensionProto]>)> {
     let tensor = input.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
     let tensor = tensor.ok_or_else(|| Error::unsupported("a value that is no tensor"))?;
     Ok((ElementType::from_number(tensor.elem_type)?, tensor.shape.as_ref().map(|shape| shape.dim.as_slice())))
 }
 
-/// A dimension of an input, once the options have been looked at.
+/// A dimension of an input, after the options are applied.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputDimension {
-    /// Of this size.
+    /// A dimension of this size.
     Known(usize),
-    /// Left open by the model, under this name; the name may be empty.
+    /// A dimension that the model leaves open, with its name, which can be empty.
     Open(String),
 }
 
 /// An input and its dimensions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputShape {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The elements' type.
+    /// The element type.
     pub elem: ElementType,
-    /// Its dimensions, the batch among them.
+    /// The dimensions, including the batch.
     pub dims: Vec<InputDimension>,
 }
 
-/// The inputs of a graph, in the model's order, those that are initializers left out.
+/// The inputs of a graph in the model's order, without those that are initializers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputShapes(pub Vec<InputShape>);
 
 impl InputShapes {
-    /// Reads them from a graph and the option `shapes`.
+    /// Reads the shapes from a graph and the option `shapes`.
     ///
     /// # Errors
-    /// `Unsupported`; `Invalid`; `Option` where the option does not fit the model.
+    /// Returns `Unsupported` or `Invalid` for a value that cannot be an input; `Option` if the option does not fit the
+    /// model.
     pub fn read(graph: &GraphProto, shapes: &ShapesOption) -> Result<Self> {
         let free = graph.input.iter().filter(|input| graph.initializer.iter().all(|tensor| tensor.name != input.name));
         let free: Vec<&ValueInfoProto> = free.collect();
@@ -176,12 +177,12 @@ impl InputShapes {
         free.iter().map(read).collect::<Result<_>>().map(Self)
     }
 
-    /// Whether the first dimension of every input is open: that is the batch.
+    /// Returns whether the first dimension of every input is open. That dimension is the batch.
     pub fn has_open_batch(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|input| matches!(input.dims.first(), Some(InputDimension::Open(_))))
     }
 
-    /// The inputs without their batch, if there is one; none where another dimension is open.
+    /// Returns the inputs without their batch, if they have one. Returns `None` if another dimension is open.
     pub fn ports(&self) -> Option<Vec<TensorPort>> {
         let batched = usize::from(self.has_open_batch());
         let port = |input: &InputShape| {
@@ -222,7 +223,7 @@ fn resolve_dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result
         dims.push(match (own, given) {
             (own, None) => own,
             (InputDimension::Known(own), Some(given)) if own as i64 != *given => {
-                return Err(option(format!("{own} where it is {given}: the model has that dimension fixed")));
+                return Err(option(format!("{own}, not {given}: the model has that dimension fixed")));
             }
             (_, Some(given)) => InputDimension::Known(checked_size(*given, "a dimension")?),
         });
@@ -230,10 +231,10 @@ fn resolve_dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result
     Ok((elem, dims))
 }
 
-/// Batch sizes that the option asks for, or the usual ones.
+/// Returns the requested batch sizes, or the default ones.
 ///
 /// # Errors
-/// `Option` unless they ascend from at least 1 and are not too many.
+/// Returns `Option` unless the sizes ascend, begin at 1 or more and are within the limit.
 pub fn batch_sizes(asked: Option<Vec<u32>>) -> Result<Vec<u32>> {
     let sizes = asked.unwrap_or_else(|| DEFAULT_BATCH_SIZES.to_vec());
     let ascending = sizes.windows(2).all(|pair| pair[0] < pair[1]);
@@ -245,7 +246,7 @@ pub fn batch_sizes(asked: Option<Vec<u32>>) -> Result<Vec<u32>> {
 }
 
 impl ImportPlan {
-    /// The plan as part of a configuration.
+    /// Returns the plan as part of a configuration.
     pub fn to_json(&self) -> Json {
         let ports = |ports: &[TensorPort]| {
             let port = |port: &TensorPort| {
@@ -268,7 +269,7 @@ impl ImportPlan {
 }
 
 impl FromJson for ImportPlan {
-    const EXPECTED: &'static str = "what an import wrote";
+    const EXPECTED: &'static str = "a plan that an import wrote";
     fn from_json(value: &Json) -> Option<Self> {
         let member = |value: &Json, name: &str| match value {
             Json::Object(members) => members.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone()),

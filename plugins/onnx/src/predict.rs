@@ -1,4 +1,4 @@
-//! The plugin: what the host calls.
+//! The plugin's exports: the importer and the predictor that the host calls.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use crate::import::{self, WeightStore};
 use crate::model::OnnxModel;
 use crate::plan::{self, ImportPlan};
 
-/// An imported model. The graph of the smallest batch size is made when it is loaded, that of a larger one when the host
-/// first asks for it.
+/// An imported model. The graph of the smallest batch size is built at load, the graph of a larger one when the host
+/// first requests it.
 #[derive(Debug)]
 pub struct OnnxPredictor {
     variables: Variables,
     model: OnnxModel,
     plan: ImportPlan,
-    /// By batch size; 0 is the one graph of a model without batches.
+    /// The graphs by batch size. 0 is the only graph of a model without batches.
     graphs: RefCell<BTreeMap<u32, Executable>>,
 }
 
@@ -50,7 +50,7 @@ impl OnnxPredictor {
             let item: Vec<u32> = port.item.iter().map(|&dim| dim as u32).collect();
             // The plan was made with the host's types.
             let port_of = Port::new(&port.name, port.elem.data_type().unwrap_or(DataType::Float32), item);
-            // The host has no truth values: they are bytes, of which clients are told what they are.
+            // The host has no boolean type. Booleans are `uint8`, and the port's semantics tell clients so.
             if port.elem == ElementType::Bool { port_of.semantics("boolean") } else { port_of }
         };
         ports.iter().map(port).collect()
@@ -93,7 +93,7 @@ impl Importer for OnnxPredictor {
     }
 }
 
-/// The namespace of the model version being made.
+/// The variables of the model version being imported.
 struct HostWeightStore<'a>(&'a Weights<'a>);
 
 impl WeightStore for HostWeightStore<'_> {

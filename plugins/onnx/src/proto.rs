@@ -1,26 +1,27 @@
-//! The messages of the ONNX file format that an importer reads, kept by hand.
+//! The messages of the ONNX file format that the importer reads, written by hand so that building needs no protobuf
+//! compiler.
 //!
-//! Field numbers are those of `onnx.proto3`; what is left out is skipped by the decoder. Kept by hand so that building
-//! needs no protobuf compiler. Decoding bounds every length by the bytes that are there and nesting at 100 levels.
+//! Field numbers are those of `onnx.proto3`. The decoder skips fields that are not listed. Decoding bounds every length
+//! by the available bytes, and nesting at 100 levels.
 
 use prost::Message;
 
-/// A file: a graph, the operator sets it is written in, and local functions.
+/// A file: a graph, the operator sets that it uses, and local functions.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {
-    /// Version of the format.
+    /// The version of the format.
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
-    /// Name of the tool that wrote it.
+    /// The name of the tool that wrote the file.
     #[prost(string, tag = "2")]
     pub producer_name: String,
-    /// What the model computes.
+    /// The model's graph.
     #[prost(message, optional, tag = "7")]
     pub graph: Option<GraphProto>,
-    /// Which version of which operator set the nodes mean.
+    /// The operator sets that the nodes use, with their versions.
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetIdProto>,
-    /// Operators that the file defines itself.
+    /// The operators that the file defines.
     #[prost(message, repeated, tag = "25")]
     pub functions: Vec<FunctionProto>,
 }
@@ -28,7 +29,7 @@ pub struct ModelProto {
 /// One version of one operator set.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct OperatorSetIdProto {
-    /// Empty or `ai.onnx` is the standard one.
+    /// The domain. Empty or `ai.onnx` is the standard one.
     #[prost(string, tag = "1")]
     pub domain: String,
     /// The version.
@@ -42,16 +43,16 @@ pub struct FunctionProto {
     /// The operator's name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Names of its parameters.
+    /// The names of its parameters.
     #[prost(string, repeated, tag = "4")]
     pub input: Vec<String>,
-    /// Names of its results.
+    /// The names of its results.
     #[prost(string, repeated, tag = "5")]
     pub output: Vec<String>,
-    /// Names of its attributes without defaults.
+    /// The names of its attributes without defaults.
     #[prost(string, repeated, tag = "6")]
     pub attribute: Vec<String>,
-    /// What it computes, in order.
+    /// The nodes of its body, in order.
     #[prost(message, repeated, tag = "7")]
     pub node: Vec<NodeProto>,
     /// The operator sets of its nodes.
@@ -65,22 +66,22 @@ pub struct FunctionProto {
     pub attribute_proto: Vec<AttributeProto>,
 }
 
-/// Nodes in order, and what they begin with and end in.
+/// A graph: nodes, initializers, inputs and outputs.
 #[derive(Clone, PartialEq, Message)]
 pub struct GraphProto {
-    /// In topological order.
+    /// The nodes in topological order.
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
     /// The graph's name.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Tensors that are part of the model.
+    /// The tensors that are part of the model.
     #[prost(message, repeated, tag = "5")]
     pub initializer: Vec<TensorProto>,
-    /// What it takes; before version 4 of the format initializers are listed too.
+    /// The inputs. Before version 4 of the format, initializers are listed too.
     #[prost(message, repeated, tag = "11")]
     pub input: Vec<ValueInfoProto>,
-    /// What it gives.
+    /// The outputs.
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
     /// Sparse initializers, which are refused.
@@ -88,17 +89,17 @@ pub struct GraphProto {
     pub sparse_initializer: Vec<SkippedMessage>,
 }
 
-/// A message that only its presence matters of.
+/// A message of which only the presence matters.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct SkippedMessage {}
 
 /// One operator applied to named values.
 #[derive(Clone, PartialEq, Message)]
 pub struct NodeProto {
-    /// Names of operands; an empty one is an operand left out.
+    /// The names of the operands. An empty name is an omitted operand.
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
-    /// Names of results; an empty one is not wanted.
+    /// The names of the results. An empty name is an unused result.
     #[prost(string, repeated, tag = "2")]
     pub output: Vec<String>,
     /// The node's name, often empty.
@@ -107,7 +108,7 @@ pub struct NodeProto {
     /// The operator.
     #[prost(string, tag = "4")]
     pub op_type: String,
-    /// Attributes.
+    /// The attributes.
     #[prost(message, repeated, tag = "5")]
     pub attribute: Vec<AttributeProto>,
     /// The operator's domain.
@@ -115,7 +116,7 @@ pub struct NodeProto {
     pub domain: String,
 }
 
-/// A named attribute; which field holds the value follows from `kind`.
+/// A named attribute. `kind` selects the field that holds the value.
 #[derive(Clone, PartialEq, Message)]
 pub struct AttributeProto {
     /// The attribute's name.
@@ -127,7 +128,7 @@ pub struct AttributeProto {
     /// An integer.
     #[prost(int64, tag = "3")]
     pub i: i64,
-    /// Text.
+    /// A string.
     #[prost(bytes = "vec", tag = "4")]
     pub s: Vec<u8>,
     /// A tensor.
@@ -136,19 +137,19 @@ pub struct AttributeProto {
     /// A graph: a branch or a body.
     #[prost(message, optional, tag = "6")]
     pub g: Option<GraphProto>,
-    /// Floats.
+    /// A list of floats.
     #[prost(float, repeated, tag = "7")]
     pub floats: Vec<f32>,
-    /// Integers.
+    /// A list of integers.
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
-    /// Texts.
+    /// A list of strings.
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: Vec<Vec<u8>>,
-    /// Which field counts; 0 in old files.
+    /// The kind of the attribute, which selects the field; 0 in old files.
     #[prost(int32, tag = "20")]
     pub kind: i32,
-    /// In a function: the attribute of the calling node that this one stands for.
+    /// In a function, the attribute of the calling node whose value this attribute takes.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
 }
@@ -156,7 +157,7 @@ pub struct AttributeProto {
 /// A tensor with its elements, in the field of their type or in `raw_data`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorProto {
-    /// Dimensions.
+    /// The dimensions.
     #[prost(int64, repeated, tag = "1")]
     pub dims: Vec<i64>,
     /// The number of the element type.
@@ -168,7 +169,7 @@ pub struct TensorProto {
     /// Elements of small integer types, of `bool` and of `float16` (its bits).
     #[prost(int32, repeated, tag = "5")]
     pub int32_data: Vec<i32>,
-    /// Texts.
+    /// Strings.
     #[prost(bytes = "vec", repeated, tag = "6")]
     pub string_data: Vec<Vec<u8>>,
     /// Elements of `int64`.
@@ -186,21 +187,21 @@ pub struct TensorProto {
     /// Elements of `uint32` and `uint64`.
     #[prost(uint64, repeated, tag = "11")]
     pub uint64_data: Vec<u64>,
-    /// Where the elements are, if they are not here.
+    /// The location of external elements.
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
-    /// 1 where they are elsewhere.
+    /// 1 if the elements are external.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
 }
 
-/// A pair of texts.
+/// A key and a value.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct StringStringEntryProto {
-    /// What it is.
+    /// The key.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// Its value.
+    /// The value.
     #[prost(string, tag = "2")]
     pub value: String,
 }
@@ -216,10 +217,10 @@ pub struct ValueInfoProto {
     pub r#type: Option<TypeProto>,
 }
 
-/// A type; without `tensor_type` it is a sequence, a map or another type that is no dense tensor.
+/// A type. Without `tensor_type` it is a sequence, a map or another type that is not a dense tensor.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypeProto {
-    /// Dense tensors.
+    /// The type of a dense tensor.
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorTypeProto>,
 }
@@ -230,20 +231,20 @@ pub struct TensorTypeProto {
     /// The number of the element type.
     #[prost(int32, tag = "1")]
     pub elem_type: i32,
-    /// Dimensions; none where not even their number is known.
+    /// The dimensions. `None` if not even their number is known.
     #[prost(message, optional, tag = "2")]
     pub shape: Option<TensorShapeProto>,
 }
 
-/// Dimensions, known or not.
+/// The dimensions, known or unknown.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorShapeProto {
-    /// Outermost first.
+    /// The dimensions, outermost first.
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<DimensionProto>,
 }
 
-/// One dimension: a number, a symbol, or unknown where both are absent.
+/// One dimension: a number, a symbol, or unknown if both are absent.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct DimensionProto {
     /// The size.

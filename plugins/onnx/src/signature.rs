@@ -1,7 +1,8 @@
-//! Which operands, results and attributes the standard operators have, in which version of the operator set.
+//! The signatures of the standard operators: their operands, results and attributes in each version of the operator
+//! set.
 //!
-//! A rule asks for the attributes that it knows. Without this check, a node with another one would be built as if the
-//! attribute were not there, and the model would give wrong numbers.
+//! A rule reads only the attributes that it knows. Without this check, a node with another attribute would be built as
+//! if the attribute were absent, and the model would return wrong numbers.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,22 +11,22 @@ use crate::call::OperatorCall;
 use crate::error::{Error, Result};
 use crate::proto::AttributeProto;
 
-/// The newest version of the standard operator set that [`TABLE`] and the rules were read against.
+/// The newest version of the standard operator set that [`TABLE`] and the rules support.
 pub const OPSET_MAX: i64 = 28;
 
-/// The table, one line for each version that changed an operator. `tests/onnx/signatures.py` says what is in a line.
+/// The table, with one line for each version that changed an operator. `tests/onnx/signatures.py` documents the format.
 const TABLE: &str = include_str!("ops/signatures.txt");
 
-/// Kinds of attributes as the table's letters, in the order of the numbers of `AttributeProto.type`, from 1.
+/// The table's letters for attribute kinds, in the order of `AttributeProto.type`, from 1.
 const KINDS: &str = "fistgFISTGpPyY";
 
-/// What an operator takes and gives from one version of the operator set on.
+/// The operands, results and attributes of an operator from one version of the operator set on.
 #[derive(Debug, Clone)]
 struct OperatorSignature {
     since: i64,
-    /// Operands at most; `None` for any number.
+    /// The maximum number of operands; `None` for any number.
     inputs_max: Option<usize>,
-    /// Results at most; `None` for any number.
+    /// The maximum number of results; `None` for any number.
     outputs_max: Option<usize>,
     attributes: Vec<AttributeSignature>,
 }
@@ -57,19 +58,19 @@ static SIGNATURES: LazyLock<HashMap<&'static str, Vec<OperatorSignature>>> = Laz
     signatures
 });
 
-/// An attribute of the table: `name:k`, or `name:k!` where it must be given.
+/// Parses an attribute of the table: `name:k`, or `name:k!` if it is required.
 fn parse_attribute(word: &'static str) -> Option<AttributeSignature> {
     let (name, kind) = word.split_once(':')?;
     Some(AttributeSignature { name, kind: kind.chars().next()?, required: kind.ends_with('!') })
 }
 
-/// Checks a node of the standard operator set before its rule builds it: that the version of the operator set is one that
-/// the rule was written for, and that the operator has the node's operands, results and attributes in that version.
+/// Checks a node of the standard operator set before its rule builds it: the rule supports the version of the operator
+/// set, and the operator has the node's operands, results and attributes in that version.
 ///
-/// Operators that are not in the table have no rule either and are left to the caller.
+/// Operators that are not in the table have no rule either. They are left to the caller.
 ///
 /// # Errors
-/// `Unsupported` for a newer version; `Invalid`, naming the attribute and those that the operator has.
+/// Returns `Unsupported` for a newer version; `Invalid`, naming the attribute and those that the operator has.
 pub fn check(call: &OperatorCall) -> Result<()> {
     if call.opset > OPSET_MAX {
         return Err(Error::unsupported(format!(
@@ -106,7 +107,7 @@ pub fn check(call: &OperatorCall) -> Result<()> {
 /// Checks that a function of the file declares the attributes that a node calls it with.
 ///
 /// # Errors
-/// `Invalid`, naming the attribute.
+/// Returns `Invalid`, naming the attribute.
 pub fn check_function<'f>(call: &OperatorCall, mut declared: impl Iterator<Item = &'f str> + Clone) -> Result<()> {
     match call.attributes.iter().find(|given| !declared.clone().any(|name| name == given.name)) {
         Some(unknown) => Err(unknown_attribute(call, &unknown.name, declared.by_ref())),
@@ -119,7 +120,7 @@ impl OperatorSignature {
         let Some(known) = self.attributes.iter().find(|known| known.name == given.name) else {
             return Err(unknown_attribute(call, &given.name, self.attributes.iter().map(|known| known.name)));
         };
-        // Old files leave the kind out.
+        // Old files omit the kind.
         let kind = usize::try_from(given.kind - 1).ok().and_then(|at| KINDS.chars().nth(at));
         match kind.filter(|&kind| kind != known.kind) {
             None => Ok(()),
@@ -141,7 +142,7 @@ fn unknown_attribute<'f>(call: &OperatorCall, name: &str, known: impl Iterator<I
     Error::invalid(format!("attribute `{name}` is not one of {} in version {version}, which has {has}", call.op))
 }
 
-/// What the table's letter stands for.
+/// Returns the name of an attribute kind from the table's letter.
 fn kind_name(kind: char) -> &'static str {
     match kind {
         'f' => "a float",
@@ -166,31 +167,31 @@ mod tests {
     use super::*;
     use crate::ops;
 
-    /// The operators that the walk over the nodes builds itself.
+    /// The operators that the graph builder handles itself.
     const BUILT_BY_WALK: [&str; 4] = ["Constant", "If", "Loop", "Scan"];
 
-    /// Attributes that no rule asks for, and why their value changes nothing; `*` stands for every operator.
+    /// Attributes that no rule reads, and the reason why their value changes nothing. `*` is every operator.
     const NOT_ASKED_FOR: &[(&str, &str)] = &[
-        ("*.broadcast", "shapes that need it not are equal; others follow from `axis` or from their ends"),
-        ("*.output_sequence", "which results are wanted says it"),
-        ("BatchNormalization.is_test", "with one result it is the test mode, and others are refused before version 14"),
-        ("Cast.round_mode", "of 8-bit floats alone, which are refused"),
-        ("Cast.saturate", "of 8-bit floats alone, which are refused"),
-        ("CastLike.round_mode", "of 8-bit floats alone, which are refused"),
-        ("CastLike.saturate", "of 8-bit floats alone, which are refused"),
-        ("Constant.sparse_value", "a constant without one of the other values is refused by its attribute's name"),
-        ("Constant.value_string", "a constant without one of the other values is refused by its attribute's name"),
-        ("Constant.value_strings", "a constant without one of the other values is refused by its attribute's name"),
-        ("Dropout.is_test", "nothing is dropped when a model serves"),
-        ("Dropout.ratio", "nothing is dropped when a model serves"),
-        ("Dropout.seed", "nothing is dropped when a model serves"),
-        ("QuantizeLinear.saturate", "of 8-bit floats alone, which are refused"),
-        ("Range.stash_type", "`float16` is computed in single precision, others in their own"),
-        ("Scan.directions", "of version 8 alone, which is refused"),
-        ("TopK.sorted", "sorted results are results in any order too"),
+        ("*.broadcast", "shapes that need no broadcast are equal; others follow from `axis` or from their last axes"),
+        ("*.output_sequence", "the used results decide it"),
+        ("BatchNormalization.is_test", "one result means test mode, and more results are refused before version 14"),
+        ("Cast.round_mode", "only for 8-bit floats, which are refused"),
+        ("Cast.saturate", "only for 8-bit floats, which are refused"),
+        ("CastLike.round_mode", "only for 8-bit floats, which are refused"),
+        ("CastLike.saturate", "only for 8-bit floats, which are refused"),
+        ("Constant.sparse_value", "a constant without one of the other values is refused with its attribute's name"),
+        ("Constant.value_string", "a constant without one of the other values is refused with its attribute's name"),
+        ("Constant.value_strings", "a constant without one of the other values is refused with its attribute's name"),
+        ("Dropout.is_test", "nothing is dropped in inference"),
+        ("Dropout.ratio", "nothing is dropped in inference"),
+        ("Dropout.seed", "nothing is dropped in inference"),
+        ("QuantizeLinear.saturate", "only for 8-bit floats, which are refused"),
+        ("Range.stash_type", "`float16` is computed in single precision, other types in their own precision"),
+        ("Scan.directions", "only in version 8, which is refused"),
+        ("TopK.sorted", "any order is allowed, including the sorted one"),
     ];
 
-    /// The text of the file with an operator's rule and of those whose functions it calls.
+    /// Returns the source text of the file with an operator's rule and of the files whose functions it calls.
     fn rule_source(op: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();

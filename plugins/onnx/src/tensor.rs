@@ -1,4 +1,4 @@
-//! Tensors as files hold them: checked, and taken apart or replaced by a reference to a variable.
+//! Tensors of a file: checked, and split into elements and type, or replaced by a reference to a variable.
 
 use std::borrow::Cow;
 
@@ -7,33 +7,33 @@ use crate::error::{Error, Result};
 use crate::proto::{StringStringEntryProto, TensorProto};
 use crate::value::{ConstantTensor, checked_size, element_count};
 
-/// How a tensor that was made a variable says so, in the field where files name other files.
+/// The key in `external_data` that marks a tensor whose elements are in a variable.
 const VARIABLE_KEY: &str = "variable";
-/// `TensorProto.data_location` of tensors whose elements are elsewhere.
+/// `TensorProto.data_location` of tensors with external elements.
 pub(crate) const EXTERNAL_LOCATION: i32 = 1;
 
-/// A tensor that has been checked: as many bytes as its shape and type say.
+/// A checked tensor: it has as many bytes as its shape and type require.
 #[derive(Debug)]
 pub struct StoredTensor<'a> {
-    /// The elements' type.
+    /// The element type.
     pub elem: ElementType,
-    /// Dimensions.
+    /// The dimensions.
     pub shape: Vec<usize>,
-    /// The elements.
+    /// The location of the elements.
     pub place: ElementLocation<'a>,
 }
 
-/// Where a tensor's elements are.
+/// The location of a tensor's elements.
 #[derive(Debug)]
 pub enum ElementLocation<'a> {
-    /// Here, little-endian.
+    /// In the tensor itself, little-endian.
     Bytes(Cow<'a, [u8]>),
-    /// In the variable of that name.
+    /// In the variable of this name.
     Variable(&'a str),
 }
 
 impl StoredTensor<'_> {
-    /// The tensor as a constant, if its elements are here.
+    /// Returns the tensor as a constant, or `None` if its elements are in a variable.
     pub fn constant(&self) -> Option<ConstantTensor> {
         match &self.place {
             ElementLocation::Bytes(bytes) => Some(ConstantTensor::from_bytes(self.elem, self.shape.clone(), bytes)),
@@ -42,12 +42,12 @@ impl StoredTensor<'_> {
     }
 }
 
-/// The tensor, checked. `imported` says whether it comes from a configuration of this plugin, which alone may refer to
+/// Checks a tensor. `imported` states whether it comes from a configuration of this plugin, which alone can refer to
 /// variables.
 ///
 /// # Errors
-/// `Invalid` if dimensions are negative or too many, elements are not as many as they say, or are in another file still;
-/// `Unsupported` for types that are not taken.
+/// Returns `Invalid` if dimensions are negative or too many, the number of elements is wrong, or the elements are still
+/// in another file; `Unsupported` for types that are not supported.
 pub fn read_tensor(tensor: &TensorProto, imported: bool) -> Result<StoredTensor<'_>> {
     let elem = ElementType::from_number(tensor.data_type)?;
     let shape = tensor.dims.iter().map(|&dim| checked_size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
@@ -73,7 +73,7 @@ pub fn read_tensor(tensor: &TensorProto, imported: bool) -> Result<StoredTensor<
     Ok(StoredTensor { elem, shape, place: ElementLocation::Bytes(bytes) })
 }
 
-/// The elements of the field of the tensor's type.
+/// Returns the elements from the field of the tensor's type.
 fn typed_elements(tensor: &TensorProto, elem: ElementType) -> Result<Vec<u8>> {
     let small = |bytes: usize| {
         tensor.int32_data.iter().flat_map(|v| v.to_le_bytes().into_iter().take(bytes).collect::<Vec<_>>()).collect()
@@ -90,7 +90,7 @@ fn typed_elements(tensor: &TensorProto, elem: ElementType) -> Result<Vec<u8>> {
     })
 }
 
-/// The tensor without its elements, which the variable `name` has.
+/// Returns the tensor without its elements, which are in the variable `name`.
 pub fn variable_reference(tensor: &TensorProto, name: &str) -> TensorProto {
     let external_data = vec![StringStringEntryProto { key: VARIABLE_KEY.to_owned(), value: name.to_owned() }];
     TensorProto {
@@ -103,7 +103,7 @@ pub fn variable_reference(tensor: &TensorProto, name: &str) -> TensorProto {
     }
 }
 
-/// A tensor of these numbers.
+/// Returns a constant as a tensor of the file format.
 pub fn from_constant(name: &str, constant: &ConstantTensor) -> TensorProto {
     TensorProto {
         dims: constant.shape.iter().map(|&dim| dim as i64).collect(),
@@ -114,7 +114,7 @@ pub fn from_constant(name: &str, constant: &ConstantTensor) -> TensorProto {
     }
 }
 
-/// Numbers as elements of a type, for tests and options: little-endian bytes.
+/// Encodes numbers as little-endian elements of a type, for tests and options.
 pub fn encode_numbers(elem: ElementType, numbers: &[f64]) -> Vec<u8> {
     match elem {
         ElementType::Float32 => numbers.iter().flat_map(|&v| (v as f32).to_le_bytes()).collect(),

@@ -1,6 +1,7 @@
-//! Values while a graph is built: tensors known now, and operands of the graph.
+//! Values while a graph is built: constants and operands of the graph.
 //!
-//! Arithmetic on shapes is done here and never reaches the host: a value stays a [`ConstantTensor`] until an operand is needed.
+//! Arithmetic on shapes is folded here and never reaches the host. A value stays a [`ConstantTensor`] until an operand
+//! is needed.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,19 +9,19 @@ use std::rc::Rc;
 use crate::elem::{ElementType, f16_bits_to_f64, f64_to_f16_bits};
 use crate::error::{Error, Result};
 
-/// Elements of one tensor that are kept and computed with here; larger tensors are the host's.
+/// The maximum number of elements of a tensor that is constant-folded. The host computes larger tensors.
 pub const FOLD_ELEMENTS_MAX: usize = 1 << 16;
 
 /// Elements in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConstantElements {
-    /// Of a float type, each representable in it.
+    /// Elements of a float type, each representable in it.
     Float(Vec<f64>),
-    /// Of an integer type; `uint64` above `i64::MAX` wraps.
+    /// Elements of an integer type. `uint64` above `i64::MAX` wraps.
     Int(Vec<i64>),
 }
 
-/// What is known of an initializer's use, to decide where it is kept.
+/// The use of an initializer, which decides whether it stays in the configuration.
 #[derive(Debug)]
 pub struct InitializerUse {
     /// The initializer's name.
@@ -29,19 +30,19 @@ pub struct InitializerUse {
     pub read: Cell<bool>,
 }
 
-/// A tensor known now.
+/// A constant tensor.
 #[derive(Debug, Clone)]
 pub struct ConstantTensor {
-    /// The elements' type.
+    /// The element type.
     pub elem: ElementType,
-    /// Dimensions.
+    /// The dimensions.
     pub shape: Vec<usize>,
     data: ConstantElements,
     origin: Option<Rc<InitializerUse>>,
 }
 
 impl ConstantTensor {
-    /// A tensor of these elements, wrapped and rounded to their type.
+    /// Creates a constant with the elements wrapped or rounded to the type.
     pub fn new(elem: ElementType, shape: Vec<usize>, mut data: ConstantElements) -> Self {
         match &mut data {
             ConstantElements::Float(values) => values.iter_mut().for_each(|value| *value = round_to_type(*value, elem)),
@@ -50,17 +51,17 @@ impl ConstantTensor {
         Self { elem, shape, data, origin: None }
     }
 
-    /// Integers along one axis: what shapes are.
+    /// Creates a 1-D constant of `int64`, the type of shapes.
     pub fn ints(values: Vec<i64>) -> Self {
         Self::new(ElementType::Int64, vec![values.len()], ConstantElements::Int(values))
     }
 
-    /// One number, truncated for an integer type.
+    /// Creates a scalar. The number is truncated for an integer type.
     pub fn scalar(elem: ElementType, value: f64) -> Self {
         Self::filled(elem, Vec::new(), value)
     }
 
-    /// One number everywhere. The caller bounds the number of elements.
+    /// Creates a constant filled with one number. The caller bounds the number of elements.
     pub fn filled(elem: ElementType, shape: Vec<usize>, value: f64) -> Self {
         let count = shape.iter().product();
         let data = if elem.is_float() {
@@ -71,7 +72,7 @@ impl ConstantTensor {
         Self::new(elem, shape, data)
     }
 
-    /// The tensor of these little-endian elements; there are as many as the shape says.
+    /// Creates a constant from little-endian elements. Their number must match the shape.
     pub fn from_bytes(elem: ElementType, shape: Vec<usize>, bytes: &[u8]) -> Self {
         fn each<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Vec<T> {
             bytes.as_chunks::<N>().0.iter().map(|chunk| decode(*chunk)).collect()
@@ -91,7 +92,7 @@ impl ConstantTensor {
         Self { elem, shape, data, origin: None }
     }
 
-    /// The elements, little-endian.
+    /// Returns the elements as little-endian bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         match &self.data {
             ConstantElements::Float(values) => match self.elem {
@@ -107,14 +108,14 @@ impl ConstantTensor {
         }
     }
 
-    /// The constant, known to be an initializer: reading its elements is then noted.
+    /// Marks the constant as an initializer, so that reading its elements is recorded.
     #[must_use]
     pub fn from_initializer(mut self, origin: &Rc<InitializerUse>) -> Self {
         self.origin = Some(Rc::clone(origin));
         self
     }
 
-    /// The elements, for computing with them.
+    /// Returns the elements to compute with, and records that they were read.
     pub fn data(&self) -> &ConstantElements {
         if let Some(origin) = &self.origin {
             origin.read.set(true);
@@ -122,27 +123,27 @@ impl ConstantTensor {
         &self.data
     }
 
-    /// The elements, to be made an operand of the graph: that needs no knowledge of them.
+    /// Returns the elements to create an operand of the graph, without recording a read.
     pub fn data_unmarked(&self) -> &ConstantElements {
         &self.data
     }
 
-    /// The initializer it is, if it is one as it stands in the file.
+    /// Returns the name of the initializer, or `None` if the constant is not an unchanged initializer.
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_ref().map(|origin| origin.name.as_str())
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether there are none.
+    /// Returns whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements as floats.
+    /// Returns the elements as floats.
     pub fn floats(&self) -> Vec<f64> {
         match self.data() {
             ConstantElements::Float(values) => values.clone(),
@@ -150,7 +151,7 @@ impl ConstantTensor {
         }
     }
 
-    /// The elements as integers; floats are truncated.
+    /// Returns the elements as integers. Floats are truncated.
     pub fn integers(&self) -> Vec<i64> {
         match self.data() {
             ConstantElements::Float(values) => values.iter().map(|&value| value as i64).collect(),
@@ -159,7 +160,7 @@ impl ConstantTensor {
     }
 }
 
-/// `value` as the nearest number of a float type.
+/// Rounds `value` to the nearest number of a float type.
 fn round_to_type(value: f64, elem: ElementType) -> f64 {
     match elem {
         ElementType::Float32 => f64::from(value as f32),
@@ -168,7 +169,7 @@ fn round_to_type(value: f64, elem: ElementType) -> f64 {
     }
 }
 
-/// `value` modulo the range of an integer type.
+/// Wraps `value` to the range of an integer type.
 fn wrap_to_type(value: i64, elem: ElementType) -> i64 {
     match elem {
         ElementType::Int32 => i64::from(value as i32),
@@ -180,28 +181,28 @@ fn wrap_to_type(value: i64, elem: ElementType) -> i64 {
     }
 }
 
-/// A value of the graph. It holds no data; `id` is the backend's.
+/// An operand of the graph. It holds no data.
 #[derive(Debug, Clone)]
 pub struct BackendOperand {
-    /// What the backend calls it.
+    /// The backend's identifier.
     pub id: u32,
-    /// The elements' type.
+    /// The element type.
     pub elem: ElementType,
-    /// Dimensions.
+    /// The dimensions.
     pub shape: Rc<[usize]>,
 }
 
-/// A tensor known now, or a value of the graph.
+/// A constant, or an operand of the graph.
 #[derive(Debug, Clone)]
 pub enum GraphValue {
-    /// Known now.
+    /// A constant.
     Constant(Rc<ConstantTensor>),
-    /// Of the graph.
+    /// An operand of the graph.
     Operand(BackendOperand),
 }
 
 impl GraphValue {
-    /// The elements' type.
+    /// Returns the element type.
     pub fn elem(&self) -> ElementType {
         match self {
             Self::Constant(constant) => constant.elem,
@@ -209,7 +210,7 @@ impl GraphValue {
         }
     }
 
-    /// Dimensions.
+    /// Returns the dimensions.
     pub fn shape(&self) -> &[usize] {
         match self {
             Self::Constant(constant) => &constant.shape,
@@ -217,31 +218,31 @@ impl GraphValue {
         }
     }
 
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.shape().len()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.shape().iter().product()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether the value has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The dimension at `axis`.
+    /// Returns the dimension at `axis`.
     ///
     /// # Errors
-    /// `Invalid` if there is no such axis.
+    /// Returns `Invalid` if there is no such axis.
     pub fn dim(&self, axis: usize) -> Result<usize> {
         let found = self.shape().get(axis).copied();
         found.ok_or_else(|| Error::invalid(format!("there is no axis {axis} in {:?}", self.shape())))
     }
 
-    /// The tensor, if it is known now.
+    /// Returns the constant, or `None` for an operand of the graph.
     pub fn constant(&self) -> Option<&Rc<ConstantTensor>> {
         match self {
             Self::Constant(constant) => Some(constant),
@@ -249,18 +250,18 @@ impl GraphValue {
         }
     }
 
-    /// The axis that a number names, negative ones counting from the end.
+    /// Returns the index of an axis. Negative numbers count from the end.
     ///
     /// # Errors
-    /// `Invalid` if there is no such axis.
+    /// Returns `Invalid` if there is no such axis.
     pub fn axis(&self, axis: i64) -> Result<usize> {
         normalize_axis(axis, self.rank())
     }
 
-    /// The axes that numbers name, sorted.
+    /// Returns the indices of axes, sorted.
     ///
     /// # Errors
-    /// `Invalid` if there is no such axis or one is named twice.
+    /// Returns `Invalid` if there is no such axis or an axis is named twice.
     pub fn axes(&self, axes: &[i64]) -> Result<Vec<usize>> {
         let mut axes = axes.iter().map(|&axis| self.axis(axis)).collect::<Result<Vec<_>>>()?;
         axes.sort_unstable();
@@ -277,10 +278,10 @@ impl From<ConstantTensor> for GraphValue {
     }
 }
 
-/// The axis that a number names in a tensor of this rank.
+/// Returns the index of an axis in a tensor of this rank. Negative numbers count from the end.
 ///
 /// # Errors
-/// `Invalid` if there is no such axis.
+/// Returns `Invalid` if there is no such axis.
 pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize> {
     let from_start = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
     match usize::try_from(from_start) {
@@ -289,10 +290,10 @@ pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize> {
     }
 }
 
-/// A size that a file gives.
+/// Checks a size that a file gives.
 ///
 /// # Errors
-/// `Invalid` if it is negative or beyond what a tensor can have.
+/// Returns `Invalid` if the size is negative or larger than a tensor's can be.
 pub fn checked_size(value: i64, what: &str) -> Result<usize> {
     match usize::try_from(value) {
         Ok(size) if size <= i32::MAX as usize => Ok(size),
@@ -300,12 +301,12 @@ pub fn checked_size(value: i64, what: &str) -> Result<usize> {
     }
 }
 
-/// The number of elements of a shape.
+/// Returns the number of elements of a shape.
 ///
 /// # Errors
-/// `Invalid` if there are more than a tensor can have.
+/// Returns `Invalid` if the shape has more elements than a tensor can have.
 pub fn element_count(shape: &[usize]) -> Result<usize> {
-    // A zero anywhere must not hide an overflow elsewhere.
+    // A zero in one dimension must not hide an overflow in another.
     let product = shape.iter().try_fold(1usize, |n, &dim| n.checked_mul(dim.max(1)));
     match product {
         Some(n) if n <= i32::MAX as usize => Ok(shape.iter().product()),
@@ -313,10 +314,10 @@ pub fn element_count(shape: &[usize]) -> Result<usize> {
     }
 }
 
-/// The shape that two shapes have together: aligned at the last dimension, dimensions of size 1 repeated.
+/// Returns the shape that two shapes broadcast to: aligned at the last dimension, with dimensions of size 1 repeated.
 ///
 /// # Errors
-/// `Invalid` if they do not fit.
+/// Returns `Invalid` if the shapes do not broadcast.
 pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     let rank = a.len().max(b.len());
     let at = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);

@@ -1,22 +1,22 @@
-//! Beam search: the likeliest sentences, word by word, a few at a time.
+//! Beam search for the likeliest sentences, several at a time, word by word.
 
-/// A sentence under way or done.
+/// A sentence that is in progress or finished.
 #[derive(Debug, Clone, PartialEq)]
 struct BeamHypothesis {
     words: Vec<i32>,
-    /// Logarithm of its probability.
+    /// The logarithm of the sentence's probability.
     score: f64,
 }
 
 impl BeamHypothesis {
-    /// The score, forgiven its length.
+    /// Returns the score with the length penalty applied.
     fn normalized_score(&self, alpha: f64) -> f64 {
         let length = self.words.len() as f64 - 1.0;
         self.score / ((5.0 + length) / 6.0).powf(alpha)
     }
 }
 
-/// A search for the likeliest sentence, longer ones forgiven their length.
+/// A beam search with a length penalty.
 ///
 /// Scores are divided by `((5 + length) / 6)^alpha`. Source: Wu et al., arXiv:1609.08144.
 #[derive(Debug, Clone)]
@@ -30,20 +30,20 @@ pub struct BeamSearch {
 }
 
 impl BeamSearch {
-    /// A search from the word `begin`, of `width` sentences at a time and at most `length_max` words after it, which end
-    /// with `end`.
+    /// Creates a search that starts with the word `begin`. It keeps `width` sentences, which end with `end` or after
+    /// `length_max` words.
     pub fn new(width: usize, alpha: f64, [begin, end]: [i32; 2], length_max: usize) -> Self {
         let going = vec![BeamHypothesis { words: vec![begin], score: 0.0 }];
         Self { width: width.max(1), alpha, end, length_max, going, done: Vec::new() }
     }
 
-    /// The sentences under way, all of the same length; none once the search is over.
+    /// Returns the sentences in progress, all of the same length. The iterator is empty after the search has ended.
     pub fn active_prefixes(&self) -> impl Iterator<Item = &[i32]> {
         self.going.iter().map(|sentence| sentence.words.as_slice())
     }
 
-    /// Goes one word on. `words` has for each sentence under way, in order, the logarithm of each word's probability; of
-    /// sentences equally likely the one that comes first is taken.
+    /// Extends the sentences by one word. `words` holds for each sentence in progress, in order, the logarithm of each
+    /// word's probability. Of equally likely sentences, the first is taken.
     pub fn advance(&mut self, words: &[f32], vocabulary: usize) {
         let mut next: Vec<(f64, usize, usize)> = Vec::new();
         for (place, (sentence, words)) in self.going.iter().zip(words.chunks(vocabulary.max(1))).enumerate() {
@@ -52,7 +52,7 @@ impl BeamSearch {
         }
         next.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut going = Vec::new();
-        // Twice as many, so that as many go on even where each could end.
+        // Twice the width, so that `width` sentences continue even if each of them could end here.
         for (score, place, word) in next.into_iter().take(2 * self.width) {
             let mut words = self.going[place].words.clone();
             words.push(word as i32);
@@ -68,14 +68,14 @@ impl BeamSearch {
         self.going = if self.is_finished(&going) { Vec::new() } else { going };
     }
 
-    /// The best sentence, without begin and end.
+    /// Returns the best sentence, without the begin and end words.
     pub fn best(&self) -> &[i32] {
         let words = self.done.first().or(self.going.first()).map_or(&[][..], |sentence| &sentence.words);
         let words = words.get(1..).unwrap_or_default();
         words.strip_suffix(&[self.end]).unwrap_or(words)
     }
 
-    /// Whether no sentence under way can become better than those that are done, however long it grows.
+    /// Returns whether no sentence in progress can become better than the finished ones, whatever its length.
     fn is_finished(&self, going: &[BeamHypothesis]) -> bool {
         let longest = ((5.0 + self.length_max as f64) / 6.0).powf(self.alpha);
         let reachable = going.iter().map(|sentence| sentence.score / longest).fold(f64::NEG_INFINITY, f64::max);
@@ -91,7 +91,7 @@ mod tests {
     const BEGIN: i32 = 1;
     const END: i32 = 2;
 
-    /// Searches where the probabilities of words 0 to 4 follow from the word before.
+    /// Runs a search in which the probabilities of words 0 to 4 depend on the previous word.
     fn search(width: usize, alpha: f64, length_max: usize, next: impl Fn(i32) -> [f32; 5]) -> Vec<i32> {
         let mut beam = BeamSearch::new(width, alpha, [BEGIN, END], length_max);
         for _ in 0..100 {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_length_penalty_favours_longer_sentences() {
-        // Ending at once has 0.5, and going on once more 0.25.
+        // Ending immediately has probability 0.5, continuing once more 0.25.
         let even = |before: i32| if before == BEGIN { [0.0, 0.0, 0.0, 1.0, 0.0] } else { [0.0, 0.0, 0.5, 0.5, 0.0] };
         assert_eq!(search(2, 0.0, 4, even), [3]);
         assert_eq!(search(4, 8.0, 4, even), [3, 3, 3]);

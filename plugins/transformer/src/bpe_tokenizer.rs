@@ -1,8 +1,8 @@
-//! Byte pairs: a text as numbers of subwords, and back.
+//! Byte pair encoding: text to subword numbers and back.
 //!
-//! Every byte is a subword to begin with, so there is no text that cannot be said. Learning merges, again and again, the
-//! two neighbours that stand together most often in the words of a text. Source: Sennrich et al., arXiv:1508.07909, over
-//! bytes as in Radford et al., 2019.
+//! Every byte is a subword initially, so every text can be encoded. Learning repeatedly merges the most frequent pair
+//! of neighbours in the words of a text. Source: Sennrich et al., arXiv:1508.07909, over bytes as in Radford et al.,
+//! 2019.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -14,19 +14,19 @@ const FIRST_MERGE: i32 = FIRST_SUBWORD + 256;
 
 type SymbolPair = (i32, i32);
 
-/// A vocabulary of subwords. The numbers below [`FIRST_SUBWORD`] mean other things; then come the bytes, then the merges.
+/// A vocabulary of subwords. Numbers below [`FIRST_SUBWORD`] are special tokens; then come the bytes, then the merges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BpeTokenizer {
-    /// What each merge puts together, in the order they were learnt.
+    /// The pair that each merge combines, in the order they were learnt.
     merges: Vec<SymbolPair>,
-    /// The place of a pair in that order.
+    /// The position of each pair in that order.
     ranks: BTreeMap<SymbolPair, usize>,
     /// The bytes of each merge.
     bytes: Vec<Vec<u8>>,
 }
 
 impl BpeTokenizer {
-    /// Learns from texts until there are `size` numbers in all, or no pair is left that stands twice.
+    /// Learns from texts until the vocabulary has `size` numbers, or no pair occurs twice.
     pub fn learn<'a>(texts: impl IntoIterator<Item = &'a str>, size: usize) -> Self {
         let mut counts: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
         for text in texts {
@@ -46,7 +46,8 @@ impl BpeTokenizer {
         Self::from_merges(merges)
     }
 
-    /// The vocabulary that [`BpeTokenizer::to_numbers`] wrote down; none if the numbers are no such thing.
+    /// Restores a vocabulary from the numbers of [`BpeTokenizer::to_numbers`]. Returns `None` if they are not valid
+    /// merges.
     pub fn from_numbers(numbers: &[i32]) -> Option<Self> {
         let (pairs, rest) = numbers.as_chunks::<2>();
         let known = |at: usize, number: i32| (FIRST_SUBWORD..FIRST_MERGE + at as i32).contains(&number);
@@ -54,7 +55,7 @@ impl BpeTokenizer {
         (whole && rest.is_empty()).then(|| Self::from_merges(pairs.iter().map(|[a, b]| (*a, *b)).collect()))
     }
 
-    /// The merges, two numbers each.
+    /// Returns the merges as two numbers each.
     pub fn to_numbers(&self) -> Vec<i32> {
         self.merges.iter().flat_map(|(a, b)| [*a, *b]).collect()
     }
@@ -69,12 +70,12 @@ impl BpeTokenizer {
         subwords
     }
 
-    /// How many numbers there are, those included that mean no subword.
+    /// Returns the size of the vocabulary, including the special tokens.
     pub fn count(&self) -> usize {
         FIRST_MERGE as usize + self.merges.len()
     }
 
-    /// The subwords of a text. Spaces between words count as one, and those around the text as none.
+    /// Encodes a text. Several spaces between words count as one, and spaces around the text are ignored.
     pub fn encode(&self, text: &str) -> Vec<i32> {
         split_words(text).into_iter().flat_map(|word| self.encode_word(&word)).collect()
     }
@@ -88,13 +89,13 @@ impl BpeTokenizer {
         }
     }
 
-    /// The text of subwords. Numbers that mean none are left out, and bytes that are no UTF-8 become U+FFFD.
+    /// Decodes subwords. Special and unknown numbers are skipped, and bytes that are not UTF-8 become U+FFFD.
     pub fn decode(&self, numbers: &[i32]) -> String {
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| self.bytes_of(*number)).collect();
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
 
-    /// Every subword with its number, one a line. Bytes that are no characters are shown as U+FFFD.
+    /// Lists every subword with its number, one per line. Bytes that are not UTF-8 are shown as U+FFFD.
     pub fn listing(&self) -> String {
         let numbers = FIRST_SUBWORD..self.count() as i32;
         numbers.map(|number| format!("{number}\t{:?}\n", String::from_utf8_lossy(&self.bytes_of(number)))).collect()
@@ -112,8 +113,8 @@ fn byte_symbol(byte: u8) -> i32 {
     FIRST_SUBWORD + i32::from(byte)
 }
 
-/// The words of a text: letters and digits that stand together, and every other character alone. The first after a space,
-/// or at the beginning, has a space before it.
+/// Splits a text into words: runs of letters and digits, and single other characters. A word after a space, or at the
+/// beginning, is prefixed with a space.
 fn split_words(text: &str) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     for spaced in text.split_whitespace() {
@@ -133,7 +134,7 @@ fn split_words(text: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// Puts every pair together, from the left.
+/// Merges every occurrence of the pair, from the left.
 fn merge_pairs(symbols: &mut Vec<i32>, (a, b): SymbolPair, merged: i32) {
     let (mut read, mut written) = (0, 0);
     while read < symbols.len() {
@@ -145,13 +146,13 @@ fn merge_pairs(symbols: &mut Vec<i32>, (a, b): SymbolPair, merged: i32) {
     symbols.truncate(written);
 }
 
-/// Words under way to fewer and fewer symbols, and how often which pairs stand in them.
+/// The state of learning: the words as shrinking lists of symbols, and the count of each pair.
 struct BpeTrainer {
     words: Vec<(Vec<i32>, i64)>,
     counts: BTreeMap<SymbolPair, i64>,
-    /// Words that a pair stands in, or stood in.
+    /// The words that contain a pair now or contained it before.
     places: BTreeMap<SymbolPair, BTreeSet<usize>>,
-    /// Pairs by count; of equals the one with the lower numbers is first. An entry may be out of date.
+    /// The pairs by count. Of equal counts, the pair with the lower numbers is first. Entries can be out of date.
     queue: BinaryHeap<(i64, Reverse<SymbolPair>)>,
 }
 
@@ -175,14 +176,15 @@ impl BpeTrainer {
         }
     }
 
-    /// The pair that stands most often, if it stands more than once.
+    /// Returns the most frequent pair, or `None` if no pair occurs twice.
     fn most_frequent(&mut self) -> Option<SymbolPair> {
         while let Some((count, Reverse(pair))) = self.queue.pop() {
             let now = self.counts.get(&pair).copied().unwrap_or_default();
             if now == count && count > 1 {
                 return Some(pair);
             }
-            // Counts only fall, but for those of pairs that are new, which are entered when they come up.
+            // Only the counts of new pairs rise, and `merge` queues those. All other counts fall, so an outdated entry
+            // is queued again.
             if now > 1 && now < count {
                 self.queue.push((now, Reverse(pair)));
             }
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(spell(&of_size(2), "lowest"), [" ", "l", "o", "w", "est"]);
         assert_eq!(spell(&of_size(5), "lowest"), [" low", "est"]);
         assert_eq!(of_size(5).count(), FIRST_MERGE as usize + 5);
-        // Nothing that stands only once is learnt.
+        // A pair that occurs once is not learnt.
         assert_eq!(BpeTokenizer::learn(["abc"], 1000).count(), FIRST_MERGE as usize);
     }
 
@@ -234,7 +236,7 @@ mod tests {
     fn pair_counts_stay_exact_through_all_merges() {
         let texts = ["aaa aaaa ababab banana", "bananas abab aab aaaaa baba", TEXT];
         let subwords = BpeTokenizer::learn(texts, 400);
-        // Slowly: count everything anew before each merge.
+        // The slow reference: counts all pairs again before each merge.
         let mut all: Vec<Vec<i32>> = texts
             .iter()
             .flat_map(|text| split_words(text))

@@ -1,11 +1,11 @@
-//! The layers of encoder and decoder. Each part is added to what goes into it, and the sum is normalised.
+//! The layers of the encoder and the decoder, with residual connections and post-normalization.
 
 use saggar_plugin::layers::{Dropout, LayerNorm, Linear, MultiHeadAttention, xavier_uniform};
 use saggar_plugin::{Operand, Result, Variables};
 
 use crate::model::TransformerConfig;
 
-/// A part, dropped out of, added to what went into it, and normalised.
+/// Dropout, a residual connection and layer normalization after a part.
 #[derive(Debug)]
 struct AddNorm {
     dropout: Dropout,
@@ -22,7 +22,7 @@ impl AddNorm {
     }
 }
 
-/// Two linear maps over each place alone.
+/// A feed-forward layer: two linear layers applied to each position.
 #[derive(Debug)]
 struct FeedForward {
     wide: Linear,
@@ -44,7 +44,7 @@ impl FeedForward {
     }
 }
 
-/// A layer of the encoder: every place looks at every other.
+/// A layer of the encoder: every position attends to every other.
 #[derive(Debug)]
 pub(crate) struct EncoderLayer {
     attention: MultiHeadAttention,
@@ -69,7 +69,7 @@ impl EncoderLayer {
     }
 }
 
-/// A layer of the decoder: every place looks at those before it, and at the encoder's.
+/// A layer of the decoder: every position attends to those before it and to the encoder's output.
 #[derive(Debug)]
 pub(crate) struct DecoderLayer {
     own: MultiHeadAttention,
@@ -92,7 +92,7 @@ impl DecoderLayer {
         })
     }
 
-    /// Padding of the target needs no mask: it comes after every word that counts.
+    /// The target needs no padding mask, because its padding comes after every word that counts.
     pub(crate) fn forward(&self, x: &Operand, memory: &Operand, padding: &Operand) -> Result<Operand> {
         let x = self.after_own.forward(x, &self.own.forward(x, x, true, None)?)?;
         let x = self.after_other.forward(&x, &self.other.forward(&x, memory, false, Some(padding))?)?;

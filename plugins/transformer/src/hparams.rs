@@ -1,4 +1,4 @@
-//! Hyper-parameters: named sets, and what replaces single values of them.
+//! Hyper-parameters: named sets, and replacements of single values.
 
 use saggar_plugin::{Error, FromJson, Job, Json, Params, Result};
 
@@ -10,16 +10,16 @@ pub(crate) struct HparamsSet {
     pub(crate) heads: u32,
     pub(crate) inner: u32,
     pub(crate) warmup: u64,
-    /// The learning rate is at most this over the root of `warmup`.
+    /// The peak learning rate is this number divided by the root of `warmup`.
     pub(crate) rate: f64,
     pub(crate) vocabulary: u32,
     pub(crate) length: u32,
     pub(crate) epochs: u64,
-    /// Share of the old in a running mean of the weights.
+    /// The decay of the moving average of the weights.
     pub(crate) average: f64,
 }
 
-/// For a processor and an hour.
+/// A set for a CPU and an hour.
 pub(crate) const TINY: HparamsSet = HparamsSet {
     layers: 2,
     width: 128,
@@ -47,10 +47,11 @@ pub(crate) const BASE: HparamsSet = HparamsSet {
     average: 0.0,
 };
 
-/// A job's hyper-parameters: those given by name, then those in the parameter `hparams`, then the set's.
+/// A job's hyper-parameters. A parameter given by name has priority, then a value in the parameter `hparams`, then the
+/// set.
 ///
-/// `hparams` is a set's name, or values that replace some of its, or both: `base,batch_size=2048`. Its names may have `_`
-/// for `-`, as tensor2tensor writes them.
+/// `hparams` is a set's name, or values that replace some of the set's, or both: `base,batch_size=2048`. Names can use
+/// `_` for `-`, as in tensor2tensor.
 #[derive(Debug)]
 pub(crate) struct Hparams<'a> {
     job: &'a Job,
@@ -59,27 +60,29 @@ pub(crate) struct Hparams<'a> {
 }
 
 impl<'a> Hparams<'a> {
+    /// Reads the parameter `hparams`.
+    ///
     /// # Errors
-    /// `Parameter` if `hparams` cannot be read.
+    /// Returns `Parameter` if `hparams` cannot be parsed.
     pub(crate) fn new(job: &'a Job) -> Result<Self> {
         let text: String = job.param("hparams", String::new())?;
         let (set, replaced) = parse_hparams(&text)?;
         Ok(Self { job, set, replaced })
     }
 
-    /// The value of `name`, or `default`.
+    /// Returns the value of `name`, or `default`.
     ///
     /// # Errors
-    /// `Parameter` if it has another type or is out of range.
+    /// Returns `Parameter` if the value has another type or is out of range.
     pub(crate) fn get<T: FromJson>(&self, name: &str, default: T) -> Result<T> {
         let replaced = self.replaced.get(name, default)?;
         self.job.param(name, replaced)
     }
 
-    /// Call it when every value has been asked for.
+    /// Checks that every value of `hparams` was read. Call it after reading all of them.
     ///
     /// # Errors
-    /// `UnknownParameter` for a name in `hparams` that nobody asked for.
+    /// Returns `UnknownParameter` for a name in `hparams` that was not read.
     pub(crate) fn check(&self) -> Result<()> {
         self.replaced.check()
     }

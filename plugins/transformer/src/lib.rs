@@ -1,7 +1,7 @@
 //! The encoder-decoder of "Attention is all you need" (Vaswani et al., arXiv:1706.03762).
 //!
-//! It trains on any dataset with the text fields `source` and `target`, a sentence and its translation; it learns a
-//! vocabulary of subwords from them by itself. It publishes a model that translates text by beam search.
+//! It trains on any dataset with the text fields `source` and `target`, a sentence and its translation, and learns a
+//! vocabulary of subwords from them. The published model translates text by beam search.
 
 mod beam_search;
 mod bpe_tokenizer;
@@ -23,25 +23,26 @@ pub use model::{Transformer, TransformerConfig};
 pub use translate::Translator;
 pub use translation_dataset::TranslationDataset;
 
-/// What stands after the end of a sentence.
+/// The token after the end of a sentence.
 pub const PADDING: i32 = 0;
-/// What stands before the first subword of a target.
+/// The token before the first subword of a target.
 pub const BEGIN: i32 = 1;
-/// What stands after the last.
+/// The token after the last subword.
 pub const END: i32 = 2;
 /// The first number that is a subword.
 pub const FIRST_SUBWORD: i32 = 3;
 
 /// Trains on the dataset at `/data` and publishes the result.
 ///
-/// Parameters: `hparams` (a set and what replaces values of it: `tiny`, `base`, `base,batch_size=2048`), and each value by
-/// itself: `layers`, `width`, `heads`, `inner`, `dropout`, `label_smoothing`, `warmup`, `lr`, `vocabulary` (subwords), `length`
-/// (subwords of the longest sentence), `batch-size` (subwords in a batch), `gradient_accumulation_steps`, `epochs`, `exponential_moving_average` (share of the
-/// old in a running mean of the weights; 0 for none), `half` (compute in `float16`), `beam` and `alpha` (of the search that
-/// the model translates by), `model` (the name to publish under).
+/// Parameters: `hparams` (a set and values that replace some of it: `tiny`, `base`, `base,batch_size=2048`), and each
+/// value as a separate parameter: `layers`, `width`, `heads`, `inner`, `dropout`, `smoothing`, `warmup`, `lr`,
+/// `vocabulary` (subwords), `length` (subwords of the longest sentence), `batch-size` (subwords per batch),
+/// `accumulate` (batches per step of the optimizer), `epochs`, `average` (decay of a moving average of the weights; 0
+/// for none), `half` (compute in `float16`), `beam` and `alpha` (of the model's beam search), `model` (the name to
+/// publish under).
 ///
 /// # Errors
-/// A parameter or a field that does not fit; what the host refuses.
+/// Returns an error if a parameter or a field does not fit, or the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let hparams = Hparams::new(job)?;
     let set = hparams.set;
@@ -89,7 +90,7 @@ pub fn train(job: &Job) -> Result<()> {
     job.write_output("subwords.txt", sentences.subwords().listing().as_bytes())
 }
 
-/// All of it but the vocabulary, which is not known yet.
+/// Returns the configuration with 0 words, because the vocabulary is not known yet.
 fn architecture(hparams: &Hparams<'_>) -> Result<TransformerConfig> {
     let set = hparams.set;
     Ok(TransformerConfig {

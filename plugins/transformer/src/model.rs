@@ -1,4 +1,5 @@
-//! The network: words to vectors, through encoder and decoder, and back to words. One table serves all three.
+//! The network: token embedding, encoder, decoder and output layer. Source, target and output share one embedding
+//! table.
 
 use saggar_plugin::layers::{Dropout, Embedding, padding_mask, sinusoidal_position_encoding};
 use saggar_plugin::{Error, Operand, Params, Result, Variables};
@@ -6,30 +7,30 @@ use saggar_plugin::{Error, Operand, Params, Result, Variables};
 use crate::PADDING;
 use crate::encoder_decoder_layers::{DecoderLayer, EncoderLayer};
 
-/// What the network's shapes follow from: the configuration of a model version.
+/// The configuration of a model version, which determines the network's shapes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransformerConfig {
-    /// Numbers of the vocabulary, which both languages share.
+    /// The size of the vocabulary, which both languages share.
     pub words: u32,
-    /// Places of the longest sentence, its end included.
+    /// The positions of the longest sentence, including its end token.
     pub length: u32,
-    /// Layers of the encoder, and of the decoder.
+    /// The number of encoder layers and of decoder layers.
     pub layers: u32,
-    /// Features of each place; a multiple of `heads`.
+    /// The number of features per position; a multiple of `heads`.
     pub width: u32,
-    /// Heads of attention.
+    /// The number of attention heads.
     pub heads: u32,
-    /// Features inside each layer.
+    /// The inner features of the feed-forward layers.
     pub inner: u32,
-    /// Share of the features that a training drops.
+    /// The dropout rate during training.
     pub dropout: f64,
 }
 
 impl TransformerConfig {
-    /// The architecture that a configuration describes.
+    /// Reads the configuration of a model version.
     ///
     /// # Errors
-    /// `MissingParameter`; `Parameter`.
+    /// Returns `MissingParameter` or `Parameter` if a value is missing or invalid.
     pub fn from_params(config: &Params) -> Result<Self> {
         Ok(Self {
             words: config.require("words")?,
@@ -42,7 +43,7 @@ impl TransformerConfig {
         })
     }
 
-    /// The configuration that describes the architecture.
+    /// Returns the configuration of a model version.
     pub fn to_params(&self) -> Params {
         Params::new()
             .with("words", self.words)
@@ -54,12 +55,12 @@ impl TransformerConfig {
             .with("dropout", self.dropout)
     }
 
-    /// How many numbers are learnt.
+    /// Returns the number of trainable parameters.
     pub fn parameter_count(&self) -> u64 {
         let [width, inner] = [self.width, self.inner].map(u64::from);
         let attention = 4 * (width * width + width);
         let forward = 2 * width * inner + width + inner;
-        // Two and three parts, each with a normalisation.
+        // An encoder layer has two parts and a decoder layer three, each with a normalization.
         let pair = 3 * attention + 2 * forward + 5 * 2 * width;
         u64::from(self.words) * width + u64::from(self.layers) * pair
     }
@@ -76,11 +77,11 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// A network over these variables.
+    /// Creates the network over these variables.
     ///
     /// # Errors
-    /// `Parameter` for a width of 0; `Shape` if the width is no multiple of the heads; `Host` if the variables exist with
-    /// other shapes.
+    /// Returns `Parameter` if the width is 0; `Shape` if the width is not a multiple of the heads; `Host` if the
+    /// variables exist with other shapes.
     pub fn new(v: &Variables, it: TransformerConfig) -> Result<Self> {
         if it.width == 0 {
             let (name, expected) = ("width".to_owned(), "at least 1".to_owned());
@@ -101,10 +102,10 @@ impl Transformer {
         })
     }
 
-    /// What the source says. Shape: `[batch, places]` of an integer type -> `[batch, places, width]`.
+    /// Encodes the source. Shape: `[batch, places]` of an integer type -> `[batch, places, width]`.
     ///
     /// # Errors
-    /// `Host` if the operand is no integer.
+    /// Returns `Host` if the operand has no integer type.
     pub fn encode(&self, source: &Operand) -> Result<Operand> {
         let padding = padding_mask(source, PADDING)?;
         let mut x = self.embed(source)?;
@@ -114,11 +115,11 @@ impl Transformer {
         Ok(x)
     }
 
-    /// What comes after each word of the target. Shape: `target` `[batch, places]`, `memory` what [`Transformer::encode`]
-    /// made of `source` -> `[batch, places, width]`.
+    /// Returns the features that predict the word after each word of the target. Shape: `target` `[batch, places]`,
+    /// `memory` the result of [`Transformer::encode`] for `source` -> `[batch, places, width]`.
     ///
     /// # Errors
-    /// `Host` if an operand is no integer or the shapes do not go together.
+    /// Returns `Host` if an operand has no integer type or the shapes do not fit together.
     pub fn decode(&self, target: &Operand, memory: &Operand, source: &Operand) -> Result<Operand> {
         let padding = padding_mask(source, PADDING)?;
         let mut x = self.embed(target)?;
@@ -128,10 +129,10 @@ impl Transformer {
         Ok(x)
     }
 
-    /// How likely each word is. Shape: `[..., width]` -> `[..., words]`, logits.
+    /// Returns the logits of each word. Shape: `[..., width]` -> `[..., words]`.
     ///
     /// # Errors
-    /// `Host` if there are other features.
+    /// Returns `Host` if the number of features differs.
     pub fn logits(&self, features: &Operand) -> Result<Operand> {
         self.words.logits(features)
     }
@@ -158,7 +159,7 @@ mod tests {
     fn the_base_model_has_the_parameter_count_of_the_paper() {
         let it =
             TransformerConfig { words: 37_000, length: 64, layers: 6, width: 512, heads: 8, inner: 2048, dropout: 0.1 };
-        // The paper says 65 million, with biases where it has them.
+        // The paper reports 65 million. This count includes the biases.
         assert_eq!(it.parameter_count() / 1_000_000, 63);
     }
 }

@@ -1,4 +1,4 @@
-//! The predictor: it translates by beam search.
+//! The predictor: translates by beam search.
 
 use saggar_plugin::{
     DataType, Error, Executable, Graph, NamedTensor, Params, Port, Predictor, Result, Signature, Tensor, Variables,
@@ -10,22 +10,21 @@ use crate::bpe_tokenizer::BpeTokenizer;
 use crate::model::{Transformer, TransformerConfig};
 use crate::{BEGIN, END, PADDING};
 
-/// Bytes of a text, source or translation.
+/// The maximum length of a source or a translation, in bytes.
 const TEXT_BYTES: u32 = 1024;
-/// The most sentences that are searched at a time.
+/// The maximum beam width.
 const BEAM_MAX: u32 = 64;
 
 /// A model that translates.
 ///
-/// Input `source` and output `translation`, both texts: `uint8[1024]` with zeros after them. Inputs that may be left out:
-/// `beam` `uint32`, the sentences that are searched at a time, at most as many as the training said; `alpha` `float32`, how
-/// much a sentence's length is forgiven.
+/// Input `source` and output `translation`, both texts: `uint8[1024]`, padded with zeros. Optional inputs: `beam`
+/// `uint32`, the beam width, at most that of the training; `alpha` `float32`, the length penalty.
 #[derive(Debug)]
 pub struct Translator {
     subwords: BpeTokenizer,
     beam: u32,
     alpha: f64,
-    /// Ascending, by the length of the source.
+    /// The buckets in ascending order of source length.
     sources: Vec<SourceBucket>,
     length: u32,
     words: usize,
@@ -35,9 +34,10 @@ pub struct Translator {
 #[derive(Debug)]
 struct SourceBucket {
     length: u32,
-    /// From a source to its memory, once a sentence.
+    /// The graph from a source to its memory, run once per sentence.
     encode: Executable,
-    /// From the words so far to the next one's probabilities, once a word. Ascending, by the places for words.
+    /// The graphs from the words so far to the probabilities of the next word, run once per word, by target length in
+    /// ascending order.
     next: Vec<(u32, Executable)>,
 }
 
@@ -124,7 +124,7 @@ impl Translator {
             search.advance(&named(&outputs, "logs")?.read_f32()?, self.words);
         }
         let mut translation = self.subwords.decode(search.best());
-        // A text that fits: at a character's beginning, since the next one is cut off whole.
+        // Cuts the text at a character boundary.
         let fits = (0..=TEXT_BYTES as usize).rev().find(|end| translation.is_char_boundary(*end)).unwrap_or_default();
         translation.truncate(fits);
         Ok(translation)
@@ -144,7 +144,8 @@ impl SourceBucket {
             let words = graph.input("words", &descriptor(DataType::Int32, [beam, places]))?;
             let last = graph.input("last", &descriptor(DataType::Int32, []))?;
             let features = transformer.decode(&words, &memory, &source)?;
-            // [1, places] x [beam, places, features]: those of the last place. What stands after it is never looked at.
+            // [1, places] x [beam, places, features]: the features of the last position. Attention is causal, so the
+            // positions after it do not matter.
             let here = last.one_hot(places, DataType::Float32)?.reshape(&[1, places])?.matmul(&features)?;
             let logits = transformer.logits(&here.reshape(&[beam, it.width])?)?;
             let logs = logits.sub(&logits.reduce_log_sum_exp(&[1], true)?)?;
@@ -154,14 +155,14 @@ impl SourceBucket {
     }
 }
 
-/// Lengths that there are graphs for: short sentences need not wait for the places of long ones.
+/// Returns the lengths of the buckets. Short sentences do not pay for the positions of long ones.
 fn bucket_lengths(longest: u32) -> Vec<u32> {
     let mut lengths: Vec<u32> = [4, 2, 1].into_iter().map(|part| longest.div_ceil(part)).collect();
     lengths.dedup();
     lengths
 }
 
-/// The sentences under way, filled up to `[beam, places]`; none once the search is over.
+/// Returns the sentences in progress, padded to `[beam, places]`, or `None` if the search has ended.
 fn padded_prefixes(search: &BeamSearch, beam: u32, places: u32) -> Option<Vec<i32>> {
     let (beam, places) = (beam as usize, places as usize);
     let mut rows = Vec::with_capacity(beam * places);

@@ -1,18 +1,18 @@
-//! The data step: pairs of texts as numbers of subwords, in groups of alike lengths.
+//! The data step: sentence pairs as subword numbers, grouped by length.
 //!
-//! A batch counts subwords and not sentences, so that short sentences come many at a time. Its shape is that of its group:
-//! every sentence is filled up to the group's length and no further.
+//! A batch has a number of subwords, not of sentences, so batches of short sentences have more of them. All sentences
+//! of a batch are padded to the length of their group.
 
 use saggar_plugin::{Column, Dataset, Error, Feed, Result, info};
 
 use crate::bpe_tokenizer::BpeTokenizer;
 use crate::{BEGIN, END, PADDING};
 
-/// Each group's sentences are up to so much longer than those of the group before; the shortest go up to [`GROUP_LENGTH_MIN`].
+/// The ratio between the lengths of consecutive groups. The shortest group has lengths up to [`GROUP_LENGTH_MIN`].
 const GROUP_LENGTH_GROWTH: f64 = 1.25;
 const GROUP_LENGTH_MIN: u32 = 8;
 
-/// The parts of a dataset that a training looks at, under the names it gives them.
+/// The names of the parts of the dataset.
 const TRAINING: &str = "train";
 const HELD_OUT: &str = "validation";
 
@@ -23,35 +23,36 @@ struct SentencePair {
 }
 
 impl SentencePair {
-    /// Places that both need, with the mark at the end or at the beginning.
+    /// Returns the number of positions that both sentences need, including the begin or end token.
     fn length(&self) -> usize {
         self.source.len().max(self.target.len()) + 1
     }
 }
 
-/// Pairs of one part, of the lengths that a model takes.
+/// The pairs of one part, with lengths that the model accepts.
 struct SentenceSplit {
     name: &'static str,
     pairs: Vec<SentencePair>,
     too_long: usize,
 }
 
-/// A training's sentences.
+/// The sentences of a training.
 #[derive(Debug)]
 pub struct TranslationDataset {
     subwords: BpeTokenizer,
-    /// A dataset for each group, with the length of its sentences.
+    /// One dataset per group, with the length of its sentences.
     groups: Vec<(u32, Dataset)>,
 }
 
 impl TranslationDataset {
-    /// Reads the texts `source` and `target` of `data`, learns `vocabulary` subwords of those that are trained on, and
-    /// leaves pairs out that are longer than `length`.
+    /// Reads the texts `source` and `target` of `data`, learns `vocabulary` subwords from the training part, and drops
+    /// pairs longer than `length`.
     ///
-    /// The part `train` is trained on, or all of a dataset without one, and `validation` or `val` is held out.
+    /// The part `train` is trained on, or the whole dataset if it has no such part. The part `validation` or `val` is
+    /// held out.
     ///
     /// # Errors
-    /// What [`Dataset::texts`] and [`Dataset::from_columns`] answer.
+    /// Returns the errors of [`Dataset::texts`] and [`Dataset::from_columns`].
     pub fn read(data: &Dataset, vocabulary: u32, length: u32) -> Result<Self> {
         let splits = data.splits();
         let named = |name: &&str| splits.iter().any(|split| split == name);
@@ -85,15 +86,15 @@ impl TranslationDataset {
         Ok(Self { subwords, groups })
     }
 
-    /// The vocabulary that was learnt.
+    /// Returns the vocabulary.
     pub fn subwords(&self) -> &BpeTokenizer {
         &self.subwords
     }
 
-    /// A feed for each group, of as many sentences as `batch` subwords make.
+    /// Returns one feed per group. Each batch has about `batch` subwords, in as many sentences as fit.
     ///
     /// # Errors
-    /// `Host`; `NoItems`.
+    /// Returns `Host` if the host refuses a call; `NoItems` if a dataset has no items.
     pub fn feeds(&self, batch: u32) -> Result<Vec<Feed<'_>>> {
         let feeds = self.groups.iter().map(|(length, data)| {
             let sentences = (batch / length).max(1);
@@ -103,7 +104,7 @@ impl TranslationDataset {
     }
 }
 
-/// A dataset for each length that sentences are filled up to. A group with nothing to train on is joined with the next.
+/// Returns a dataset for each padded length. A group without training pairs is merged into the next one.
 fn group_by_length(parts: &[SentenceSplit], longest: u32) -> Result<Vec<(u32, Dataset)>> {
     let mut groups = Vec::new();
     let mut over = 0;
@@ -130,18 +131,18 @@ fn group_by_length(parts: &[SentenceSplit], longest: u32) -> Result<Vec<(u32, Da
     Ok(groups)
 }
 
-/// The lengths of groups, the last of them `longest`.
+/// Returns the lengths of the groups. The last is `longest`.
 fn group_lengths(longest: u32) -> Vec<u32> {
     let mut lengths = vec![GROUP_LENGTH_MIN.min(longest)];
     while let Some(&last) = lengths.last().filter(|last| **last < longest) {
-        // Even, which suits kernels that work on several places at once.
+        // Even lengths suit kernels that process several positions at once.
         let next = (f64::from(last) * GROUP_LENGTH_GROWTH).ceil() as u32;
         lengths.push(next.next_multiple_of(2).min(longest));
     }
     lengths
 }
 
-/// A sentence with its marks, filled up to `length`.
+/// Appends `before`, a sentence and the end token, padded to `length`.
 fn push_padded(column: &mut Vec<i32>, before: &[i32], sentence: &[i32], length: u32) {
     let end = column.len() + length as usize;
     column.extend(before.iter().chain(sentence).chain(&[END]));

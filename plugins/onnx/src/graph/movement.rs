@@ -1,4 +1,4 @@
-//! Moving elements, and choosing them by index.
+//! Data movement: reshaping, permuting, padding, gathering and scattering.
 
 use super::{FoldingGraph, ScatterMode, ValueResult};
 use crate::elem::ElementType;
@@ -7,10 +7,10 @@ use crate::fold;
 use crate::value::{GraphValue, element_count};
 
 impl FoldingGraph<'_> {
-    /// The same elements under another shape.
+    /// Returns the same elements with another shape.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if the sizes differ.
+    /// Returns `Host` if the host refuses the call; `Invalid` if the element counts differ.
     pub fn reshape(&mut self, x: &GraphValue, shape: &[usize]) -> ValueResult {
         if x.shape() == shape {
             return Ok(x.clone());
@@ -28,10 +28,10 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// Result axis `i` is axis `permutation[i]`.
+    /// Permutes the axes: axis `i` of the result is axis `permutation[i]`.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if it is no permutation of the axes.
+    /// Returns `Host` if the host refuses the call; `Invalid` if `permutation` is not a permutation of the axes.
     pub fn transpose(&mut self, x: &GraphValue, permutation: &[usize]) -> ValueResult {
         let mut sorted = permutation.to_vec();
         sorted.sort_unstable();
@@ -51,20 +51,20 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// Two axes exchanged.
+    /// Swaps two axes.
     ///
     /// # Errors
-    /// As [`FoldingGraph::transpose`].
+    /// Returns the errors of [`FoldingGraph::transpose`].
     pub fn swap_axes(&mut self, x: &GraphValue, a: usize, b: usize) -> ValueResult {
         let mut permutation: Vec<usize> = (0..x.rank()).collect();
         permutation.swap(a, b);
         self.transpose(x, &permutation)
     }
 
-    /// Dimensions of size 1 repeated to exactly this shape.
+    /// Broadcasts dimensions of size 1 to exactly `shape`.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if the shapes do not fit.
+    /// Returns `Host` if the host refuses the call; `Invalid` if `x` does not broadcast to `shape`.
     pub fn expand(&mut self, x: &GraphValue, shape: &[usize]) -> ValueResult {
         if x.shape() == shape {
             return Ok(x.clone());
@@ -84,10 +84,11 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// `sizes[i]` elements from `starts[i]`, every `steps[i]`-th, along each axis; they are inside.
+    /// Returns `sizes[i]` elements along axis `i`, from `starts[i]` on, every `steps[i]`-th. The caller keeps them in
+    /// bounds.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn slice(&mut self, x: &GraphValue, starts: &[usize], sizes: &[usize], steps: &[usize]) -> ValueResult {
         if starts.iter().all(|&start| start == 0) && sizes == x.shape() {
             return Ok(x.clone());
@@ -102,10 +103,10 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// Elements `start .. start + size` along `axis`.
+    /// Returns elements `start .. start + size` along `axis`.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if they are not inside.
+    /// Returns `Host` if the host refuses the call; `Invalid` if the range is out of bounds.
     pub fn narrow(&mut self, x: &GraphValue, axis: usize, start: usize, size: usize) -> ValueResult {
         let dim = x.dim(axis)?;
         if start.checked_add(size).is_none_or(|end| end > dim) {
@@ -121,10 +122,10 @@ impl FoldingGraph<'_> {
         self.slice(x, &starts, &sizes, &vec![1; x.rank()])
     }
 
-    /// The element at `index` along `axis`; the axis goes.
+    /// Returns the element at `index` along `axis` and removes the axis.
     ///
     /// # Errors
-    /// As [`FoldingGraph::narrow`].
+    /// Returns the errors of [`FoldingGraph::narrow`].
     pub fn index_axis(&mut self, x: &GraphValue, axis: usize, index: usize) -> ValueResult {
         let slice = self.narrow(x, axis, index, 1)?;
         let mut shape = slice.shape().to_vec();
@@ -132,10 +133,10 @@ impl FoldingGraph<'_> {
         self.reshape(&slice, &shape)
     }
 
-    /// Joined along `axis`.
+    /// Concatenates along `axis`.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if there is nothing to join or types or shapes differ.
+    /// Returns `Host` if the host refuses the call; `Invalid` if `xs` is empty or types or shapes differ.
     pub fn concat(&mut self, xs: &[GraphValue], axis: usize) -> ValueResult {
         let first = xs.first().ok_or_else(|| Error::invalid("nothing to join"))?;
         if let [only] = xs {
@@ -164,10 +165,10 @@ impl FoldingGraph<'_> {
         self.wrap_operand(first.elem(), made)
     }
 
-    /// `value` added before and after along each axis.
+    /// Pads each axis with `value` before and after.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if there are too many elements.
+    /// Returns `Host` if the host refuses the call; `Invalid` if the result has too many elements.
     pub fn pad(&mut self, x: &GraphValue, low: &[usize], high: &[usize], value: f64) -> ValueResult {
         if low.iter().chain(high).all(|&count| count == 0) {
             return Ok(x.clone());
@@ -186,10 +187,10 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// Order reversed along `axes`.
+    /// Reverses the order along `axes`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn reverse(&mut self, x: &GraphValue, axes: &[usize]) -> ValueResult {
         if let Some(constant) = x.constant()
             && self.reserve_fold_budget(constant.len())
@@ -201,10 +202,10 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// Slices along `axis` at `index_operand`; negative ones count from the end.
+    /// Gathers slices along `axis` at `indices`. Negative indices count from the end.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn gather(&mut self, x: &GraphValue, indices: &GraphValue, axis: usize) -> ValueResult {
         x.dim(axis)?;
         let shape = [&x.shape()[..axis], indices.shape(), &x.shape()[axis + 1..]].concat();
@@ -220,7 +221,7 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// Indices in a type that the host takes.
+    /// Returns the indices in a type that the host accepts.
     fn index_operand(&mut self, indices: &GraphValue) -> Result<crate::value::BackendOperand> {
         let taken = matches!(
             indices.elem(),
@@ -230,30 +231,30 @@ impl FoldingGraph<'_> {
         self.operand(&indices)
     }
 
-    /// Along `axis` the element that the index in the same place names.
+    /// Gathers along `axis` the element at the index in the same position of `indices`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn gather_elements(&mut self, x: &GraphValue, indices: &GraphValue, axis: usize) -> ValueResult {
         let (operand, indices) = (self.operand(x)?, self.index_operand(indices)?);
         let made = self.backend.gather_elements(&operand, &indices, axis);
         self.wrap_operand(x.elem(), made)
     }
 
-    /// What the last dimension of `index_operand` names along the first axes.
+    /// Gathers slices at the coordinates in the last dimension of `indices`, which index the first axes of `x`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn gather_nd(&mut self, x: &GraphValue, indices: &GraphValue) -> ValueResult {
         let (operand, indices) = (self.operand(x)?, self.index_operand(indices)?);
         let made = self.backend.gather_nd(&operand, &indices);
         self.wrap_operand(x.elem(), made)
     }
 
-    /// `x` with `updates` combined into the places that [`FoldingGraph::gather_elements`] reads.
+    /// Combines `updates` into `x` at the positions that [`FoldingGraph::gather_elements`] reads.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn scatter_elements(
         &mut self,
         x: &GraphValue,
@@ -267,10 +268,10 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// `x` with `updates` combined into the places that [`FoldingGraph::gather_nd`] reads.
+    /// Combines `updates` into `x` at the positions that [`FoldingGraph::gather_nd`] reads.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn scatter_nd(
         &mut self,
         x: &GraphValue,
@@ -283,20 +284,20 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// An axis of size 1 added before `axis`.
+    /// Inserts an axis of size 1 before `axis`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn unsqueeze(&mut self, x: &GraphValue, axis: usize) -> ValueResult {
         let mut shape = x.shape().to_vec();
         shape.insert(axis, 1);
         self.reshape(x, &shape)
     }
 
-    /// Axes of size 1 taken away.
+    /// Removes axes of size 1.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if one has another size.
+    /// Returns `Host` if the host refuses the call; `Invalid` if one of the axes has another size.
     pub fn squeeze(&mut self, x: &GraphValue, axes: &[usize]) -> ValueResult {
         if let Some(axis) = axes.iter().find(|&&axis| x.shape().get(axis) != Some(&1)) {
             return Err(Error::invalid(format!("axis {axis} of {:?} has not size 1", x.shape())));

@@ -1,19 +1,20 @@
-//! Products and windows.
+//! Matrix products, convolutions and poolings.
 
 use super::{FoldingGraph, PlaneWindows, PoolingMode, ValueResult};
 use crate::error::{Error, Result};
 use crate::value::{GraphValue, broadcast_shapes};
 
-/// Elements of the products that an integer matrix product is summed from.
+/// The maximum number of elementwise products that an integer matrix product is summed from.
 const INTEGER_PRODUCTS_MAX: usize = 1 << 24;
 
 impl FoldingGraph<'_> {
-    /// The matrix product, leading dimensions broadcast. Both have at least 2 dimensions.
+    /// Returns the matrix product with leading dimensions broadcast. Both operands have at least 2 dimensions.
     ///
-    /// The host multiplies floats; integers are multiplied element by element and summed.
+    /// The host multiplies only matrices of floats. Integers are multiplied element by element and summed.
     ///
     /// # Errors
-    /// `HostBackend`; `Invalid` if shapes do not fit; `Unsupported` for large integer products.
+    /// Returns `Host` if the host refuses the call; `Invalid` if the shapes do not fit; `Unsupported` for large integer
+    /// products.
     pub fn matmul(&mut self, a: &GraphValue, b: &GraphValue) -> ValueResult {
         if !a.elem().is_float() {
             return self.integer_matmul(a, b);
@@ -41,10 +42,10 @@ impl FoldingGraph<'_> {
         self.squeeze(&sum, &[axis])
     }
 
-    /// Cross-correlation of `x` `[n, c, h, w]` with `filter` `[o, c / groups, kh, kw]`.
+    /// Returns the cross-correlation of `x` `[n, c, h, w]` with `filter` `[o, c / groups, kh, kw]`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn conv2d(
         &mut self,
         x: &GraphValue,
@@ -59,10 +60,10 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// The adjoint of a convolution, to height and width `size`.
+    /// Returns the transposed convolution, with height and width `size`.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn conv_transpose2d(
         &mut self,
         x: &GraphValue,
@@ -78,10 +79,10 @@ impl FoldingGraph<'_> {
         self.wrap_operand(x.elem(), made)
     }
 
-    /// The largest or the mean of each window; padding takes no part.
+    /// Returns the largest element or the mean of each window. Padding is ignored.
     ///
     /// # Errors
-    /// `HostBackend`.
+    /// Returns `Host` if the host refuses the call.
     pub fn pool2d(
         &mut self,
         how: PoolingMode,

@@ -1,4 +1,4 @@
-//! Activations.
+//! Rules of the activation functions.
 
 use super::{RuleResult, single_result};
 use crate::backend::ReductionOperator;
@@ -8,20 +8,20 @@ use crate::error::Error;
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{ConstantTensor, GraphValue};
 
-/// `yes` where `x > 0`, else `no`.
+/// Returns `yes` where `x > 0`, else `no`.
 fn where_positive(g: &mut FoldingGraph, x: &GraphValue, yes: &GraphValue, no: &GraphValue) -> ValueResult {
     let positive = g.greater(x, &g.scalar_like(x, 0.0))?;
     g.select(&positive, yes, no)
 }
 
-/// `exp(min(x, 0)) - 1`, which cannot overflow where it is not used.
+/// Returns `exp(min(x, 0)) - 1`, which cannot overflow for the positive `x` whose result is not used.
 fn expm1(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     let bounded = g.min(x, &g.scalar_like(x, 0.0))?;
     let power = g.exp(&bounded)?;
     g.add_scalar(&power, -1.0)
 }
 
-/// Elu, Celu, Selu: a line where positive, an exponential elsewhere.
+/// Builds Elu, Celu and Selu: linear for positive numbers, exponential for the others.
 pub(super) fn elu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let (alpha, gamma, inner) = match call.op {
@@ -36,7 +36,7 @@ pub(super) fn elu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(where_positive(g, x, &line, &curve))
 }
 
-/// LeakyRelu and ThresholdedRelu.
+/// Builds LeakyRelu and ThresholdedRelu.
 pub(super) fn leaky_relu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.op == "ThresholdedRelu" {
@@ -47,10 +47,10 @@ pub(super) fn leaky_relu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResul
     single_result(where_positive(g, x, x, &scaled))
 }
 
-/// PRelu: the slope is an operand.
+/// Builds PRelu, whose slope is an operand.
 pub(super) fn prelu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, slope) = (call.input(0)?, call.input(1)?);
-    // Before version 7 one slope a channel was not aligned at the last axis.
+    // Before version 7, a slope per channel was aligned at axis 1 instead of the last axis.
     let slope = if call.opset < 7 && slope.rank() == 1 && x.rank() > 2 && slope.len() > 1 {
         let shape = [slope.shape(), &vec![1; x.rank() - 2]].concat();
         g.reshape(slope, &shape)?
@@ -62,7 +62,7 @@ pub(super) fn prelu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.select(&negative, &scaled, x))
 }
 
-/// HardSigmoid and HardSwish.
+/// Builds HardSigmoid and HardSwish.
 pub(super) fn hard_sigmoid_or_swish(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.op == "HardSwish" {
@@ -72,14 +72,15 @@ pub(super) fn hard_sigmoid_or_swish(g: &mut FoldingGraph, call: &OperatorCall) -
     single_result(hard_sigmoid(g, x, call.float("alpha", 0.2), call.float("beta", 0.5)))
 }
 
-/// `clamp(alpha * x + beta, 0, 1)`.
+/// Returns `clamp(alpha * x + beta, 0, 1)`.
 pub(super) fn hard_sigmoid(g: &mut FoldingGraph, x: &GraphValue, alpha: f64, beta: f64) -> ValueResult {
     let scaled = g.mul_scalar(x, alpha)?;
     let line = g.add_scalar(&scaled, beta)?;
     g.clamp(&line, Some(0.0), Some(1.0))
 }
 
-/// Mish and Swish: the operand times a gate; SwiGLU multiplies a second operand. Source: ONNX SwiGLU-28.
+/// Builds Mish, Swish and SwiGLU: the operand times a gate. SwiGLU multiplies a second operand too. Source: ONNX
+/// SwiGLU-28.
 pub(super) fn swish(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let factor = if call.op == "SwiGLU" { call.input(1)? } else { x };
@@ -102,7 +103,7 @@ pub(super) fn swish(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(if call.op == "SwiGLU" { g.mul(&gated, factor) } else { Ok(gated) })
 }
 
-/// Gelu, exact or by the hyperbolic tangent. Source: ONNX Gelu-20.
+/// Builds Gelu, exact or with the tanh approximation. Source: ONNX Gelu-20.
 pub(super) fn gelu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.choice("approximate", &["none", "tanh"])? != "tanh" {
@@ -119,7 +120,7 @@ pub(super) fn gelu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.mul(x, &gate))
 }
 
-/// Shrink: towards 0 by `bias`, and 0 within `lambd`.
+/// Builds Shrink: moves numbers towards 0 by `bias`, and sets those within `lambd` to 0.
 pub(super) fn shrink(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let (bias, lambda) = (call.float("bias", 0.0), call.float("lambd", 0.5));
@@ -130,7 +131,7 @@ pub(super) fn shrink(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.select(&above, &lower, &outside))
 }
 
-/// Softmax, LogSoftmax, Hardmax. Before version 13 axes from `axis` on were one.
+/// Builds Softmax, LogSoftmax and Hardmax. Before version 13, all axes from `axis` on were treated as one.
 pub(super) fn softmax(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.opset >= 13 {
@@ -162,7 +163,7 @@ fn softmax_along_axis(g: &mut FoldingGraph, op: &str, x: &GraphValue, axis: usiz
     }
 }
 
-/// The logarithm of the softmax, without overflow.
+/// Returns the logarithm of the softmax, without overflow.
 pub(super) fn log_softmax(g: &mut FoldingGraph, x: &GraphValue, axis: usize) -> ValueResult {
     let most = g.reduce(ReductionOperator::Max, x, &[axis])?;
     let centred = g.sub(x, &most)?;
@@ -172,7 +173,7 @@ pub(super) fn log_softmax(g: &mut FoldingGraph, x: &GraphValue, axis: usize) -> 
     g.sub(&centred, &log)
 }
 
-/// Inverse trigonometric and hyperbolic functions, composed.
+/// Builds the inverse trigonometric and hyperbolic functions from other operators.
 pub(super) fn inverse_function(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     single_result(match call.op {
@@ -224,13 +225,13 @@ pub(super) fn inverse_function(g: &mut FoldingGraph, call: &OperatorCall) -> Rul
     })
 }
 
-/// `1 - x` and `1 + x`.
+/// Returns `1 - x` and `1 + x`.
 fn complement(g: &mut FoldingGraph, x: &GraphValue) -> crate::error::Result<(GraphValue, GraphValue)> {
     let negative = g.neg(x)?;
     Ok((g.add_scalar(&negative, 1.0)?, g.add_scalar(x, 1.0)?))
 }
 
-/// `a + x (b + x (c + ...))`.
+/// Returns the polynomial `a + x (b + x (c + ...))`.
 fn polynomial(g: &mut FoldingGraph, x: &GraphValue, coefficients: &[f64]) -> ValueResult {
     let mut result: GraphValue = ConstantTensor::scalar(x.elem(), *coefficients.last().unwrap_or(&0.0)).into();
     for &coefficient in coefficients.iter().rev().skip(1) {
@@ -240,7 +241,8 @@ fn polynomial(g: &mut FoldingGraph, x: &GraphValue, coefficients: &[f64]) -> Val
     Ok(result)
 }
 
-/// To single precision: the argument is brought below tan(pi/8). Source: S. Moshier, Cephes, `atanf`.
+/// Returns the arc tangent to single precision. The argument is reduced below tan(pi/8). Source: S. Moshier, Cephes,
+/// `atanf`.
 fn arc_tangent(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
     let (size, sign) = (g.abs(x)?, g.sign(x)?);
@@ -269,7 +271,7 @@ fn arc_tangent(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     g.mul(&angle, &sign)
 }
 
-/// A series near 0, where the difference of exponentials would cancel.
+/// Returns the hyperbolic sine. Near 0 it uses a series, because the difference of exponentials would cancel.
 fn sinh(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     let (up, down) = (g.exp(x)?, g.neg(x)?);
     let down = g.exp(&down)?;
@@ -283,7 +285,7 @@ fn sinh(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     g.select(&is_near, &near, &far)
 }
 
-/// `sign(x) ln(1 + |x| + x^2 / (1 + sqrt(x^2 + 1)))`, and `ln 2|x|` where the square would overflow.
+/// Returns `sign(x) ln(1 + |x| + x^2 / (1 + sqrt(x^2 + 1)))`, or `ln 2|x|` where the square would overflow.
 fn asinh(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     let (size, sign) = (g.abs(x)?, g.sign(x)?);
     let bounded = g.min(&size, &g.scalar_like(x, 1e9))?;
@@ -301,7 +303,8 @@ fn asinh(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     g.mul(&log, &sign)
 }
 
-/// `ln(1 + x)`, accurate near 0: the rounding error of `1 + x` is divided out again. Source: Goldberg, 1991, theorem 4.
+/// Returns `ln(1 + x)`, accurate near 0: the rounding error of `1 + x` is divided out again. Source: Goldberg, 1991,
+/// theorem 4.
 fn log1p(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     let rounded = g.add_scalar(x, 1.0)?;
     let log = g.log(&rounded)?;
@@ -310,7 +313,7 @@ fn log1p(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     let product = g.mul(&log, &ratio)?;
     let lost = g.equal(&rounded, &g.scalar_like(x, 1.0))?;
     let corrected = g.select(&lost, x, &product)?;
-    // Of infinity the correction would be infinity over infinity.
+    // For infinity, the correction would be infinity divided by infinity.
     let infinite = g.equal(&log, &g.scalar_like(x, f64::INFINITY))?;
     g.select(&infinite, &log, &corrected)
 }

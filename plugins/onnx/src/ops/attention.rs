@@ -1,4 +1,4 @@
-//! Attention and rotary embeddings. Source: ONNX 23 to 25.
+//! Rules of attention and rotary embeddings. Source: ONNX 23 to 25.
 
 use super::{RuleResult, single_result};
 use crate::backend::ReductionOperator;
@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{ConstantTensor, GraphValue, checked_size};
 
-/// Positions that a window reaches to one side at most: no tensor has more, and positions stay 32-bit integers.
+/// The maximum window size to one side, in positions. No tensor has more, and positions fit in 32-bit integers.
 const WINDOW_MAX: i64 = 1 << 30;
 
-/// `[batch, steps, heads * d]` as `[batch, heads, steps, d]`; four dimensions stay.
+/// Reshapes `[batch, steps, heads * d]` to `[batch, heads, steps, d]`. A 4-D operand is unchanged.
 fn split_heads(g: &mut FoldingGraph, x: &GraphValue, heads: Option<i64>) -> ValueResult {
     match *x.shape() {
         [_, _, _, _] => Ok(x.clone()),
@@ -27,9 +27,10 @@ fn split_heads(g: &mut FoldingGraph, x: &GraphValue, heads: Option<i64>) -> Valu
     }
 }
 
-/// Attention: its result, keys and values with the past's, and the scores at the stage that is asked for.
+/// Builds Attention. Results: the output, the keys and values including the past ones, and the scores of the requested
+/// stage.
 ///
-/// A row that may attend no key gives zeros. Source: ONNX Attention-25, whose text also holds for versions 23 and 24.
+/// A query that is allowed no key gives zeros. Source: ONNX Attention-25, whose text also holds for versions 23 and 24.
 pub(super) fn attention(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let flat = call.input(0)?.rank() == 3;
     let q = split_heads(g, call.input(0)?, call.optional_int("q_num_heads"))?;
@@ -46,7 +47,7 @@ pub(super) fn attention(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
     };
     let (keys, values) = (repeat_heads(g, &k, q.dim(1)?)?, repeat_heads(g, &v, q.dim(1)?)?);
     let scale = call.attribute("scale").map_or(1.0 / (q.dim(3)? as f64).sqrt(), |scale| f64::from(scale.f));
-    // Half of the factor on each side, so that neither product overflows.
+    // Each side is multiplied by the root of the scale, so that neither product overflows.
     let (left, right) = (g.mul_scalar(&q, scale.sqrt())?, g.mul_scalar(&keys, scale.sqrt())?);
     let right = g.swap_axes(&right, 2, 3)?;
     let raw = g.matmul(&left, &right)?;
@@ -62,7 +63,7 @@ pub(super) fn attention(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
     let masked = mask.apply(g, &capped)?;
     let weights = match call.element_type("softmax_precision")? {
         None | Some(ElementType::Float16) => g.softmax(&masked, 3)?,
-        // Single precision is the widest that the host has.
+        // The host has no wider float than single precision.
         Some(ElementType::Float32 | ElementType::Float64) => {
             let wide = g.cast(&masked, ElementType::Float32)?;
             let weights = g.softmax(&wide, 3)?;
@@ -70,7 +71,7 @@ pub(super) fn attention(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
         }
         Some(other) => return Err(Error::unsupported(format!("softmax_precision {other:?}"))),
     };
-    // Rows without a key are not numbers here; zeros replace them after the product, which does not mix rows.
+    // Queries without a key give NaN here. The product does not mix rows, so zeros replace them after it.
     let y = g.matmul(&weights, &values)?;
     let mut y = mask.zero_empty_rows(g, &y)?;
     if flat {
@@ -82,15 +83,15 @@ pub(super) fn attention(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
         1 => capped,
         2 => masked,
         3 => mask.zero_empty_rows(g, &weights)?,
-        other => return Err(Error::invalid(format!("qk_matmul_output_mode is 0 to 3, not {other}"))),
+        other => return Err(Error::invalid(format!("qk_matmul_output_mode must be 0 to 3, not {other}"))),
     };
     Ok(vec![y, k, v, shown])
 }
 
-/// How many keys the cache given as operands holds.
+/// Returns the number of keys in the cache that is given as operands.
 ///
 /// # Errors
-/// `Invalid` if only one half of the cache is given, or a cache outside of the operator too.
+/// Returns `Invalid` if only one half of the cache is given, or `nonpad_kv_seqlen` is given too.
 fn past_length(call: &OperatorCall) -> Result<usize> {
     match (call.optional(4), call.optional(5), call.optional(6)) {
         (Some(_), None, _) | (None, Some(_), _) => Err(Error::invalid("past_key and past_value go together")),
@@ -100,7 +101,7 @@ fn past_length(call: &OperatorCall) -> Result<usize> {
     }
 }
 
-/// Each head as often as several query heads share it.
+/// Repeats each key or value head for the query heads that share it.
 fn repeat_heads(g: &mut FoldingGraph, x: &GraphValue, heads: usize) -> ValueResult {
     let &[batch, own, steps, width] = x.shape() else { return Err(Error::invalid("not of four dimensions")) };
     if own == heads {
@@ -114,19 +115,19 @@ fn repeat_heads(g: &mut FoldingGraph, x: &GraphValue, heads: usize) -> ValueResu
     g.reshape(&spread, &[batch, heads, steps, width])
 }
 
-/// Which keys each query may attend: numbers added to the scores, and positions that are allowed.
+/// The attention mask: numbers added to the scores, and the keys that each query is allowed.
 struct AttentionMask {
-    /// Added to the scores.
+    /// The numbers added to the scores.
     added: Option<GraphValue>,
-    /// Where it is 0, the score becomes minus infinity.
+    /// The score becomes minus infinity where this is 0.
     allowed: Option<GraphValue>,
-    /// Where it is 1, the query may attend no key; the last dimension is 1. `None` where there can be no such query.
+    /// 1 for queries that are allowed no key; the last dimension is 1. `None` if no such query is possible.
     empty: Option<GraphValue>,
 }
 
 impl AttentionMask {
-    /// The mask operand, the causal and the window bounds and the lengths of the keys together, for scores of type `element_type`
-    /// of `[steps, all]` queries and keys.
+    /// Combines the mask operand, the causal bound, the window bounds and the key lengths, for scores of type `elem`
+    /// between `[steps, all]` queries and keys.
     fn new(
         g: &mut FoldingGraph,
         call: &OperatorCall,
@@ -153,7 +154,7 @@ impl AttentionMask {
         Ok(mask)
     }
 
-    /// The scores with the mask's numbers added, and minus infinity where nothing may be attended.
+    /// Adds the mask's numbers to the scores and sets the scores of keys that are not allowed to minus infinity.
     fn apply(&self, g: &mut FoldingGraph, scores: &GraphValue) -> ValueResult {
         let mut result = scores.clone();
         if let Some(added) = &self.added {
@@ -166,7 +167,7 @@ impl AttentionMask {
         Ok(result)
     }
 
-    /// `x` with zeros in the rows that may attend no key.
+    /// Sets the rows of queries that are allowed no key to zero.
     fn zero_empty_rows(&self, g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
         match &self.empty {
             Some(empty) => g.select(empty, &g.scalar_like(x, 0.0), x),
@@ -174,7 +175,7 @@ impl AttentionMask {
         }
     }
 
-    /// Which rows of the mask are minus infinity all along.
+    /// Returns the rows of the mask that are minus infinity throughout.
     fn empty_rows(&self, g: &mut FoldingGraph, elem: ElementType) -> Result<Option<GraphValue>> {
         let mut bias = match (&self.added, &self.allowed) {
             (None, None) => return Ok(None),
@@ -195,7 +196,7 @@ impl AttentionMask {
     }
 }
 
-/// The mask operand, which may end before the last key: what it leaves out is not attended.
+/// Pads the mask operand to all keys. It can end before the last key; the missing keys are not allowed.
 fn pad_mask(g: &mut FoldingGraph, mask: &GraphValue, all: usize) -> ValueResult {
     let Some(last) = mask.rank().checked_sub(1) else {
         return Err(Error::invalid("attn_mask has no dimensions"));
@@ -207,10 +208,10 @@ fn pad_mask(g: &mut FoldingGraph, mask: &GraphValue, all: usize) -> ValueResult 
     g.pad(mask, &vec![0; mask.rank()], &high, hidden)
 }
 
-/// Which keys are allowed by `is_causal`, by each side of the window, and by the lengths of the keys.
+/// Returns the masks of allowed keys from `is_causal`, from each side of the window, and from the key lengths.
 ///
-/// The query `i` stands at position `i + offset`; the offset is how many keys came before this block of queries: those of
-/// the cache, or those that `nonpad_kv_seqlen` counts less the block itself, which may be negative.
+/// Query `i` has position `i + offset`. The offset is the number of keys before this block of queries: the cached keys,
+/// or `nonpad_kv_seqlen` minus the block, which can be negative.
 fn allowed_key_masks(
     g: &mut FoldingGraph,
     call: &OperatorCall,
@@ -238,7 +239,7 @@ fn allowed_key_masks(
     }
     let window = |name: &str| match call.int(name, -1) {
         -1 => Ok(None),
-        // A wider window than there are positions has no bound either.
+        // A window larger than the number of positions has no effect.
         size @ 0.. => Ok(Some(size.min(WINDOW_MAX) as f64)),
         other => Err(Error::invalid(format!("{name} must be -1 or a number of positions, not {other}"))),
     };
@@ -256,10 +257,10 @@ fn allowed_key_masks(
     Ok(bounds)
 }
 
-/// RotaryEmbedding: pairs of features turned by angles whose cosines and sines are given.
+/// Builds RotaryEmbedding: rotates pairs of features by angles whose cosines and sines are operands.
 pub(super) fn rotary_embedding(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    // As [batch, steps, heads, d].
+    // Shape: [batch, steps, heads, d].
     let apart = match *x.shape() {
         [_, _, _, _] => g.transpose(x, &[0, 2, 1, 3])?,
         [batch, steps, width] => {

@@ -1,4 +1,4 @@
-//! Matrix products and sums of products.
+//! Rules of matrix products and Einsum.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,12 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{GraphValue, broadcast_shapes};
 
-/// Products of 8-bit numbers that a `float32` sums without rounding: each is below 2^16 and the sum below 2^24.
+/// The maximum number of products of 8-bit numbers that a `float32` sums without rounding: each is below 2^16 and the
+/// sum below 2^24.
 const EXACT_TERMS_MAX: usize = 256;
 
-/// The product as numpy has it: operands of one dimension become matrices for its time.
+/// Returns the matrix product with numpy's rules: a 1-D operand is treated as a matrix, and the added axis is removed
+/// from the result.
 pub(super) fn matmul(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue) -> ValueResult {
     if a.rank() == 0 || b.rank() == 0 {
         return Err(Error::invalid("a matrix product of a scalar"));
@@ -36,12 +38,12 @@ pub(super) fn matmul(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue) -> Va
     g.squeeze(&product, &gone)
 }
 
-/// MatMul.
+/// Builds MatMul.
 pub(super) fn mat_mul(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(matmul(g, call.input(0)?, call.input(1)?))
 }
 
-/// Gemm: `alpha * a * b + beta * c`.
+/// Builds Gemm: `alpha * a * b + beta * c`.
 pub(super) fn gemm(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, call.input(1)?);
     if a.rank() != 2 || b.rank() != 2 {
@@ -63,7 +65,7 @@ pub(super) fn gemm(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(Ok(result))
 }
 
-/// `x` less its zero point, as `float32`; `axis` is where a zero point of one dimension lies.
+/// Returns `x` minus its zero point, as `float32`. A 1-D zero point lies along `axis`.
 pub(super) fn subtract_zero_point(
     g: &mut FoldingGraph,
     x: &GraphValue,
@@ -85,7 +87,7 @@ pub(super) fn subtract_zero_point(
     g.sub(&wide, &zero)
 }
 
-/// The exact product of matrices of small integers held as `float32`; `int32`.
+/// Returns the exact product of matrices of small integers held as `float32`. DType: `int32`.
 fn exact_product(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue) -> ValueResult {
     let (last, above) = (a.rank() - 1, b.rank().saturating_sub(2));
     let inner = a.shape()[last];
@@ -103,7 +105,7 @@ fn exact_product(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue) -> ValueR
     sum.ok_or_else(|| Error::invalid("a matrix product of nothing"))
 }
 
-/// MatMulInteger.
+/// Builds MatMulInteger.
 pub(super) fn mat_mul_integer(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let a = subtract_zero_point(g, a, call.optional(2), a.rank().saturating_sub(2))?;
@@ -114,7 +116,7 @@ pub(super) fn mat_mul_integer(g: &mut FoldingGraph, call: &OperatorCall) -> Rule
     single_result(exact_product(g, &a, &b))
 }
 
-/// QLinearMatMul: the integer product, requantized.
+/// Builds QLinearMatMul: the integer product, requantized.
 pub(super) fn q_linear_mat_mul(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, call.input(3)?);
     let (scale_a, scale_b, scale) = (call.input(1)?, call.input(4)?, call.input(6)?);
@@ -122,7 +124,7 @@ pub(super) fn q_linear_mat_mul(g: &mut FoldingGraph, call: &OperatorCall) -> Rul
     let right = subtract_zero_point(g, b, call.optional(5), b.rank().saturating_sub(1))?;
     let product = exact_product(g, &left, &right)?;
     let product = g.cast(&product, ElementType::Float32)?;
-    // A scale a row of `a` or a column of `b`.
+    // A 1-D scale of `a` has one number per row, so it becomes a column.
     let upright = |g: &mut FoldingGraph, scale: &GraphValue| {
         if scale.rank() == 1 && scale.len() > 1 { g.unsqueeze(scale, 1) } else { Ok(scale.clone()) }
     };
@@ -132,10 +134,10 @@ pub(super) fn q_linear_mat_mul(g: &mut FoldingGraph, call: &OperatorCall) -> Rul
     single_result(super::quantize::round_to_zero_point(g, &scaled, call.input(7)?))
 }
 
-/// What an Einsum's axes are called: a letter, or a place in the ellipsis counted from its end.
+/// The label of an Einsum axis: a letter, or a position in the ellipsis counted from its end.
 type EinsumLabel = u32;
 
-/// Einsum, by matrix products of two operands at a time. Source: ONNX Einsum-12.
+/// Builds Einsum from matrix products of two operands at a time. Source: ONNX Einsum-12.
 pub(super) fn einsum(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let equation: String = call.string("equation", "").chars().filter(|c| !c.is_whitespace()).collect();
     let operands = call.inputs()?;
@@ -164,7 +166,8 @@ pub(super) fn einsum(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     }
     let (value, from) = sum_over_unneeded(g, result, |label| output.contains(label))?;
     let permutation = output.iter().map(|label| from.iter().position(|l| l == label)).collect::<Option<Vec<_>>>();
-    let permutation = permutation.ok_or_else(|| Error::invalid(format!("`{equation}` gives what no operand has")))?;
+    let permutation =
+        permutation.ok_or_else(|| Error::invalid(format!("`{equation}` has an output label without operand")))?;
     single_result(g.transpose(&value, &permutation))
 }
 
@@ -186,7 +189,7 @@ fn parse_labels(term: &str, rank: usize) -> Result<Vec<EinsumLabel>> {
     if labels.len() == rank { Ok(labels) } else { Err(wrong()) }
 }
 
-/// Axes of one label taken together: only where all coordinates are equal.
+/// Merges axes with the same label by taking their diagonal.
 fn take_diagonals(
     g: &mut FoldingGraph,
     mut value: GraphValue,
@@ -230,7 +233,8 @@ fn label_dims(labelled: &[(GraphValue, Vec<EinsumLabel>)]) -> Result<BTreeMap<Ei
     Ok(dims)
 }
 
-/// What the result's axes are; where the equation does not say it, the ellipsis and each letter that stands once, sorted.
+/// Returns the labels of the result's axes. Without an output term, these are the ellipsis and each letter that occurs
+/// once, sorted.
 fn output_labels(
     right: Option<&str>,
     left: &str,
@@ -252,7 +256,7 @@ fn output_labels(
     }
 }
 
-/// Summed over the labels that nothing needs.
+/// Sums over the labels for which `needed` is false.
 fn sum_over_unneeded(
     g: &mut FoldingGraph,
     (value, labels): (GraphValue, Vec<EinsumLabel>),
@@ -267,7 +271,8 @@ fn sum_over_unneeded(
     Ok((sum, labels.into_iter().filter(|label| needed(label)).collect()))
 }
 
-/// Two operands as one: labels that both have and nothing needs later are summed over by a matrix product.
+/// Contracts two operands to one. Labels of both operands that `later` does not need are summed over by a matrix
+/// product.
 fn contract_pair(
     g: &mut FoldingGraph,
     a: (GraphValue, Vec<EinsumLabel>),

@@ -1,4 +1,5 @@
-//! Convolutions: of two dimensions on the host, of one as two, of three as a sum of two-dimensional ones.
+//! Rules of convolutions. The host computes 2-D convolutions; 1-D ones are computed as 2-D, and 3-D ones as a sum of
+//! 2-D ones.
 
 use super::{RuleResult, single_result};
 use crate::backend::PlaneWindows;
@@ -8,26 +9,26 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{GraphValue, checked_size};
 
-/// Geometry of windows over any number of dimensions.
+/// The geometry of windows over any number of dimensions.
 #[derive(Debug, Clone)]
 pub(super) struct OnnxWindowGeometry {
-    /// Elements of the window.
+    /// The window's size.
     pub window: Vec<usize>,
-    /// Steps.
+    /// The strides.
     pub strides: Vec<usize>,
-    /// Distances of taps.
+    /// The dilations: the distances between taps.
     pub dilations: Vec<usize>,
-    /// Padding before.
+    /// The padding before the image.
     pub low: Vec<usize>,
-    /// Padding after.
+    /// The padding after the image.
     pub high: Vec<usize>,
 }
 
 impl OnnxWindowGeometry {
-    /// What the attributes of a windowed operator say for images of these sizes.
+    /// Reads the geometry from the attributes of a windowed operator, for images of these sizes.
     ///
     /// # Errors
-    /// `Invalid`; `Unsupported` for negative paddings.
+    /// Returns `Invalid` if an attribute is invalid; `Unsupported` for negative padding.
     pub(super) fn from_call(call: &OperatorCall, image: &[usize], window: Vec<usize>) -> Result<Self> {
         let n = image.len();
         let strides = call.sizes("strides", n, 1, 1)?;
@@ -59,10 +60,10 @@ impl OnnxWindowGeometry {
         Ok(Self { window, strides, dilations, low, high })
     }
 
-    /// The number of windows along each axis.
+    /// Returns the number of windows along each axis.
     ///
     /// # Errors
-    /// `Invalid` where a window is larger than the padded image.
+    /// Returns `Invalid` if a window is larger than the padded image.
     pub(super) fn window_counts(&self, image: &[usize], ceil: bool) -> Result<Vec<usize>> {
         let count = |axis: usize| {
             let free = (image[axis] + self.low[axis] + self.high[axis]).checked_sub(self.extent(axis));
@@ -76,12 +77,12 @@ impl OnnxWindowGeometry {
         (0..image.len()).map(count).collect()
     }
 
-    /// Elements from a window's first tap to its last.
+    /// Returns the number of elements from a window's first tap to its last.
     pub(super) fn extent(&self, axis: usize) -> usize {
         (self.window[axis] - 1).saturating_mul(self.dilations[axis]).saturating_add(1)
     }
 
-    /// The part for height and width, the last two of the axes.
+    /// Returns the geometry of the last two axes, height and width.
     pub(super) fn plane_windows(&self) -> PlaneWindows {
         let n = self.window.len();
         PlaneWindows {
@@ -91,7 +92,7 @@ impl OnnxWindowGeometry {
         }
     }
 
-    /// With an axis of size 1 before the only one.
+    /// Adds an axis of size 1 before the only axis.
     #[must_use]
     pub(super) fn with_leading_axis(mut self) -> Self {
         for (list, value) in [
@@ -107,12 +108,12 @@ impl OnnxWindowGeometry {
     }
 }
 
-/// Conv.
+/// Builds Conv.
 pub(super) fn conv(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(convolve_by_attributes(g, call, call.input(0)?, call.input(1)?, call.optional(2)))
 }
 
-/// `x` `[n, c, d..]` with `filter` `[o, c / groups, k..]`, by the call's attributes.
+/// Convolves `x` `[n, c, d..]` with `filter` `[o, c / groups, k..]`, with the geometry of the call's attributes.
 pub(super) fn convolve_by_attributes(
     g: &mut FoldingGraph,
     call: &OperatorCall,
@@ -133,7 +134,7 @@ pub(super) fn convolve_by_attributes(
     convolve(g, x, filter, bias, &geometry, groups)
 }
 
-/// The convolution with this geometry.
+/// Convolves with this geometry.
 pub(super) fn convolve(
     g: &mut FoldingGraph,
     x: &GraphValue,
@@ -154,7 +155,7 @@ pub(super) fn convolve(
     }
 }
 
-/// Three dimensions: for each tap along depth the slices it meets, as a batch of images.
+/// Convolves in 3-D: for each tap along the depth, the slices that it meets are convolved as a batch of images.
 fn convolve_3d(
     g: &mut FoldingGraph,
     x: &GraphValue,
@@ -186,7 +187,7 @@ fn convolve_3d(
     g.transpose(&apart, &[0, 2, 1, 3, 4])
 }
 
-/// ConvTranspose, of one, two or three dimensions.
+/// Builds ConvTranspose of one, two or three dimensions.
 pub(super) fn conv_transpose(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2));
     let (Some(image), Some(window)) = (x.shape().get(2..), filter.shape().get(2..)) else {
@@ -197,7 +198,7 @@ pub(super) fn conv_transpose(g: &mut FoldingGraph, call: &OperatorCall) -> RuleR
     single_result(convolve_transposed(g, x, filter, bias, geometry, groups, &sizes))
 }
 
-/// The transposed convolution to images of these sizes.
+/// Builds the transposed convolution whose result has the sizes `sizes`.
 pub(super) fn convolve_transposed(
     g: &mut FoldingGraph,
     x: &GraphValue,
@@ -220,7 +221,8 @@ pub(super) fn convolve_transposed(
     }
 }
 
-/// Paddings and sizes of the result. Where the size is given, or follows from `auto_pad`, paddings follow from it.
+/// Returns the padding and the sizes of the result. If the size is given, or follows from `auto_pad`, the padding is
+/// computed from it.
 fn transposed_geometry(
     call: &OperatorCall,
     image: &[usize],
@@ -239,7 +241,7 @@ fn transposed_geometry(
         let full = image[axis].saturating_sub(1).saturating_mul(strides[axis]);
         let full = full.saturating_add(reach).saturating_add(1).saturating_add(more[axis]);
         let wanted = match given {
-            // Batch and channels may be listed too.
+            // The shape can include the batch and the channels.
             Some(shape) if shape.len() >= n => Some(checked_size(shape[shape.len() - n + axis], "output_shape")?),
             Some(shape) => return Err(Error::invalid(format!("`output_shape` is {shape:?}"))),
             None if mode.starts_with("SAME") => Some(image[axis].saturating_mul(strides[axis])),
@@ -264,7 +266,7 @@ fn transposed_geometry(
     Ok((OnnxWindowGeometry { window: window.to_vec(), strides, dilations, low, high }, sizes))
 }
 
-/// Three dimensions: each tap along depth spreads the images over the result's depth.
+/// Builds the 3-D transposed convolution: each tap along the depth spreads the images over the result's depth.
 fn convolve_transposed_3d(
     g: &mut FoldingGraph,
     x: &GraphValue,
@@ -286,7 +288,7 @@ fn convolve_transposed_3d(
         let part = g.conv_transpose2d(&images, &plane, None, geometry.plane_windows(), groups, [sizes[1], sizes[2]])?;
         let o = part.dim(1)?;
         let apart = g.reshape(&part, &[n, d, 1, o, sizes[1], sizes[2]])?;
-        // Zeros between the slices, then before and after them.
+        // Adds zeros between the slices, then before and after them.
         let spaced = g.pad(&apart, &[0; 6], &[0, 0, stride - 1, 0, 0, 0], 0.0)?;
         let spaced = g.reshape(&spaced, &[n, d * stride, o, sizes[1], sizes[2]])?;
         let spaced = g.narrow(&spaced, 1, 0, (d * stride).saturating_sub(stride - 1))?;
@@ -312,7 +314,8 @@ fn convolve_transposed_3d(
     }
 }
 
-/// ConvInteger: exact in `float32` as long as a window has few taps, else input channels are summed in parts.
+/// Builds ConvInteger. The sums are exact in `float32` if a window has few taps. Otherwise the input channels are
+/// summed in groups.
 pub(super) fn conv_integer(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, filter) = (call.input(0)?, call.input(1)?);
     let x = super::contract::subtract_zero_point(g, x, call.optional(2), 1)?;
@@ -320,7 +323,7 @@ pub(super) fn conv_integer(g: &mut FoldingGraph, call: &OperatorCall) -> RuleRes
     single_result(convolve_integers(g, call, &x, &filter))
 }
 
-/// The convolution of small integers held as `float32`; `int32`.
+/// Convolves small integers held as `float32`. DType: `int32`.
 fn convolve_integers(g: &mut FoldingGraph, call: &OperatorCall, x: &GraphValue, filter: &GraphValue) -> ValueResult {
     let taps: usize = filter.shape().get(2..).unwrap_or_default().iter().product();
     let channels = filter.dim(1)?;
@@ -346,7 +349,7 @@ fn convolve_integers(g: &mut FoldingGraph, call: &OperatorCall, x: &GraphValue, 
     sum.ok_or_else(|| Error::invalid("a convolution without channels"))
 }
 
-/// QLinearConv: the integer convolution, requantized.
+/// Builds QLinearConv: the integer convolution, requantized.
 pub(super) fn q_linear_conv(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, filter) = (call.input(0)?, call.input(3)?);
     let image = super::contract::subtract_zero_point(g, x, call.optional(2), 1)?;

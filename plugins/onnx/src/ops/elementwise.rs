@@ -1,4 +1,4 @@
-//! Element by element: arithmetic, comparison, logic, limits.
+//! Rules of elementwise operators: arithmetic, comparison, logic, limits and bits.
 
 use super::{RuleResult, single_result};
 use crate::backend::{ElementwiseBinary, ElementwiseUnary};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{GraphValue, normalize_axis};
 
-/// Operators of one operand that the host has, or that integers make trivial.
+/// Builds operators with one operand that the host has, or that are trivial for integers.
 pub(super) fn unary(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let unsigned = x.elem().is_unsigned();
@@ -45,7 +45,7 @@ pub(super) fn unary(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(if call.op == "Not" { g.cast(&result, ElementType::Bool) } else { Ok(result) })
 }
 
-/// Operators of two operands that the host has.
+/// Builds operators with two operands that the host has.
 pub(super) fn binary(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, align_second_operand(g, call)?);
     let op = match call.op {
@@ -66,7 +66,7 @@ pub(super) fn binary(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.binary(op, a, &b))
 }
 
-/// The second operand. Before version 7 it was aligned at an axis that an attribute names.
+/// Returns the second operand. Before version 7, an attribute names the axis that it is aligned at.
 fn align_second_operand(g: &mut FoldingGraph, call: &OperatorCall) -> ValueResult {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let (Some(axis), true) = (call.optional_int("axis"), call.opset < 7) else { return Ok(b.clone()) };
@@ -76,7 +76,7 @@ fn align_second_operand(g: &mut FoldingGraph, call: &OperatorCall) -> ValueResul
     g.reshape(b, &shape)
 }
 
-/// Max, Min, Sum, Mean of any number of operands.
+/// Builds Max, Min, Sum and Mean of any number of operands.
 pub(super) fn variadic(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let all = call.inputs()?;
     let mut result = all[0].clone();
@@ -94,12 +94,12 @@ pub(super) fn variadic(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
     single_result(Ok(result))
 }
 
-/// Where.
+/// Builds Where.
 pub(super) fn select(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.select(call.input(0)?, call.input(1)?, call.input(2)?))
 }
 
-/// Cast, and CastLike, whose second operand has the type.
+/// Builds Cast and CastLike. The second operand of CastLike has the result's type.
 pub(super) fn cast(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let elem = match call.op {
         "CastLike" => call.input(1)?.elem(),
@@ -108,11 +108,11 @@ pub(super) fn cast(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.cast(call.input(0)?, elem))
 }
 
-/// The power; the type is the base's. Powers of integers are products.
+/// Builds Pow. The result has the base's type. Powers of integers are products.
 pub(super) fn pow(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (base, exponent) = (call.input(0)?, align_second_operand(g, call)?);
     if base.elem().is_float() {
-        // Where the exponent is a small whole number the product is exact and defined for negative bases.
+        // For a small whole exponent, the product is exact and defined for negative bases.
         if let Some(constant) = exponent.constant()
             && exponent.len() == 1
             && exponent.rank() <= base.rank()
@@ -132,7 +132,8 @@ pub(super) fn pow(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(integer_pow(g, base, &exponent))
 }
 
-/// By squaring, over the six bits that an exponent of a 64-bit power can have. Negative exponents give 0.
+/// Returns the power by squaring, over the six bits that the exponent of a 64-bit power can have. Negative exponents
+/// give 0.
 fn integer_pow(g: &mut FoldingGraph, base: &GraphValue, exponent: &GraphValue) -> ValueResult {
     let mut exponent = g.cast(exponent, base.elem())?;
     let (one, zero, two) = (g.scalar_like(base, 1.0), g.scalar_like(base, 0.0), g.scalar_like(base, 2.0));
@@ -154,13 +155,13 @@ fn integer_pow(g: &mut FoldingGraph, base: &GraphValue, exponent: &GraphValue) -
     Ok(result)
 }
 
-/// The remainder, with the divisor's sign, or with `fmod` the dividend's.
+/// Builds Mod: the remainder with the sign of the divisor, or of the dividend if `fmod` is set.
 pub(super) fn modulo(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let like_c = call.flag("fmod", false);
     if a.elem().is_float() {
         let quotient = g.div(a, b)?;
-        // Truncation, which the host has only as a conversion to integers.
+        // Truncation, which the host only has as a conversion to integers.
         let whole = if like_c {
             let (up, down) = (g.ceil(&quotient)?, g.floor(&quotient)?);
             let negative = g.lesser(&quotient, &g.scalar_like(a, 0.0))?;
@@ -188,8 +189,8 @@ pub(super) fn modulo(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.select(&off, &moved, &rest))
 }
 
-/// The remainder of floats where the divisor is infinite: a finite dividend, or the divisor where floor rounds to its side.
-/// Elsewhere `rest`. Source: ONNX Mod-28, special cases.
+/// Returns the float remainder with infinite divisors fixed: the result is the finite dividend, or the divisor if floor
+/// rounds towards it. Other elements are `rest`. Source: ONNX Mod-28, special cases.
 fn fix_infinite_divisors(
     g: &mut FoldingGraph,
     [a, b]: [&GraphValue; 2],
@@ -213,7 +214,7 @@ fn fix_infinite_divisors(
     g.select(&special, &value, rest)
 }
 
-/// Limits as attributes before version 11, then as operands.
+/// Builds Clip. The limits are attributes before version 11, then operands.
 pub(super) fn clip(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.opset < 11 {
@@ -230,14 +231,14 @@ pub(super) fn clip(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(Ok(limited))
 }
 
-/// Where NaN.
+/// Builds IsNaN.
 pub(super) fn is_nan(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let same = g.equal(x, x)?;
     single_result(g.not(&same))
 }
 
-/// Where infinite, of the signs asked for.
+/// Builds IsInf, for the signs that the attributes select.
 pub(super) fn is_inf(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let (positive, negative) = (g.scalar_like(x, f64::INFINITY), g.scalar_like(x, f64::NEG_INFINITY));
@@ -251,11 +252,11 @@ pub(super) fn is_inf(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     })
 }
 
-/// Bitwise operators, bit by bit, and shifts.
+/// Builds the bitwise operators, bit by bit, and BitShift.
 pub(super) fn bitwise(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.op == "BitwiseNot" {
-        // In two's complement; unsigned numbers wrap to the same bits.
+        // In two's complement, NOT is -1 - x. For unsigned numbers the maximum has the same bits as -1.
         let most = g.scalar_like(x, -1.0);
         let most = if x.elem().is_unsigned() { g.scalar_like(x, x.elem().range()[1]) } else { most };
         return single_result(g.sub(&most, x));
@@ -266,7 +267,7 @@ pub(super) fn bitwise(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
         return single_result(shift_bits(g, x, y, left));
     }
     let bits = 8 * x.elem().element_bytes();
-    // As unsigned words, whose quotients by two are shifts, and which keep a negative number's bits.
+    // Unsigned words keep the bits of a negative number, and dividing them by two shifts them.
     let words = if bits > 32 { ElementType::Uint64 } else { ElementType::Uint32 };
     let (mut a, mut b) = (g.cast(x, words)?, g.cast(y, words)?);
     let mut result = g.scalar_like(&a, 0.0);
@@ -287,8 +288,8 @@ pub(super) fn bitwise(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.cast(&result, x.elem()))
 }
 
-/// `x` shifted by `y` bits, as a product or quotient of a power of two; to the right, copies of the sign bit come in.
-/// Negative amounts, and those of at least the type's bits, leave only what comes in. Source: ONNX BitShift-28.
+/// Shifts `x` by `y` bits, by multiplying or dividing by a power of two. A right shift fills with copies of the sign
+/// bit. Negative amounts, and amounts of at least the type's width, leave only the fill bits. Source: ONNX BitShift-28.
 fn shift_bits(g: &mut FoldingGraph, x: &GraphValue, y: &GraphValue, left: bool) -> ValueResult {
     let (zero, two, bits) =
         (g.scalar_like(x, 0.0), g.scalar_like(x, 2.0), g.scalar_like(x, 8.0 * x.elem().element_bytes() as f64));
@@ -303,7 +304,7 @@ fn shift_bits(g: &mut FoldingGraph, x: &GraphValue, y: &GraphValue, left: bool) 
         let moved = if left { g.mul(x, &factor)? } else { g.div(x, &factor)? };
         return g.select(&valid, &moved, &zero);
     }
-    // Quotients round to zero: those of a negative number are taken of its complement, which is not negative.
+    // Division rounds towards zero. For a negative number, the complement is divided instead, which is not negative.
     let ones = g.scalar_like(x, -1.0);
     let negative = g.lesser(x, &zero)?;
     let complement = g.sub(&ones, x)?;

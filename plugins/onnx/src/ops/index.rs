@@ -1,4 +1,4 @@
-//! Elements chosen by, or written to, places that other elements name.
+//! Rules of gather and scatter operators.
 
 use super::{RuleResult, single_result};
 use crate::backend::ScatterMode;
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{ConstantElements, ConstantTensor, GraphValue, checked_size};
 
-/// Indices of which none is negative.
+/// Returns the indices with negative ones counted from the end.
 fn nonnegative_indices(g: &mut FoldingGraph, indices: &GraphValue, dim: usize) -> ValueResult {
     let indices = g.cast(indices, ElementType::Int64)?;
     let negative = g.lesser(&indices, &g.scalar_like(&indices, 0.0))?;
@@ -16,14 +16,14 @@ fn nonnegative_indices(g: &mut FoldingGraph, indices: &GraphValue, dim: usize) -
     g.select(&negative, &moved, &indices)
 }
 
-/// Gather.
+/// Builds Gather.
 pub(super) fn gather(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.int("axis", 0))?;
     single_result(g.gather(x, call.input(1)?, axis))
 }
 
-/// GatherElements.
+/// Builds GatherElements.
 pub(super) fn gather_elements(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.int("axis", 0))?;
@@ -31,7 +31,7 @@ pub(super) fn gather_elements(g: &mut FoldingGraph, call: &OperatorCall) -> Rule
     single_result(g.gather_elements(x, &indices, axis))
 }
 
-/// Coordinates, the last dimension of `indices`, of which none is negative.
+/// Returns the coordinates in the last dimension of `indices`, with negative ones counted from the end.
 fn nonnegative_coordinates(g: &mut FoldingGraph, indices: &GraphValue, dims: &[usize]) -> ValueResult {
     let indices = g.cast(indices, ElementType::Int64)?;
     let sizes = ConstantTensor::ints(dims.iter().map(|&dim| dim as i64).collect()).into();
@@ -40,7 +40,7 @@ fn nonnegative_coordinates(g: &mut FoldingGraph, indices: &GraphValue, dims: &[u
     g.select(&negative, &moved, &indices)
 }
 
-/// GatherND; leading dimensions may be a batch.
+/// Builds GatherND. Leading dimensions can be a batch.
 pub(super) fn gather_nd(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let batch = checked_size(call.int("batch_dims", 0), "batch_dims")?;
@@ -49,7 +49,7 @@ pub(super) fn gather_nd(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
     if batch == 0 {
         return single_result(g.gather_nd(x, &indices));
     }
-    // The place in the batch becomes one more coordinate.
+    // The position in the batch becomes one more coordinate.
     let count: usize = x.shape()[..batch].iter().product();
     let flat = g.reshape(x, &[&[count], &x.shape()[batch..]].concat())?;
     let per_item: usize = indices.shape()[batch..indices.rank() - 1].iter().product();
@@ -60,7 +60,7 @@ pub(super) fn gather_nd(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
     single_result(g.reshape(&chosen, &[&indices.shape()[..indices.rank() - 1], &x.shape()[batch + k..]].concat()))
 }
 
-/// How many coordinates the last dimension of `indices` has.
+/// Returns the number of coordinates in the last dimension of `indices`.
 fn coordinate_count(x: &GraphValue, indices: &GraphValue, batch: usize) -> Result<usize> {
     let wrong = || Error::invalid(format!("indices {:?} of {:?}", indices.shape(), x.shape()));
     let k = *indices.shape().last().ok_or_else(wrong)?;
@@ -78,7 +78,7 @@ fn scatter_mode(call: &OperatorCall) -> Result<ScatterMode> {
     })
 }
 
-/// ScatterElements and Scatter.
+/// Builds ScatterElements and Scatter.
 pub(super) fn scatter_elements(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, updates) = (call.input(0)?, call.input(2)?);
     let axis = x.axis(call.int("axis", 0))?;
@@ -86,7 +86,7 @@ pub(super) fn scatter_elements(g: &mut FoldingGraph, call: &OperatorCall) -> Rul
     single_result(g.scatter_elements(x, &indices, updates, axis, scatter_mode(call)?))
 }
 
-/// ScatterND.
+/// Builds ScatterND.
 pub(super) fn scatter_nd(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, indices, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let k = coordinate_count(x, indices, 0)?;
@@ -94,7 +94,8 @@ pub(super) fn scatter_nd(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResul
     single_result(g.scatter_nd(x, &indices, updates, scatter_mode(call)?))
 }
 
-/// TensorScatter: an update written into a cache, from a place of its own for each item of the batch. Source: ONNX 24.
+/// Builds TensorScatter: writes an update into a cache, at a separate position for each item of the batch. Source: ONNX
+/// 24.
 pub(super) fn tensor_scatter(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (cache, update) = (call.input(0)?, call.input(1)?);
     let axis = cache.axis(call.int("axis", -2))?;

@@ -1,4 +1,4 @@
-//! Losses.
+//! Rules of losses.
 
 use super::{RuleResult, single_result};
 use crate::backend::ReductionOperator;
@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::GraphValue;
 
-/// NegativeLogLikelihoodLoss of log-probabilities `[n, c, d..]` and labels `[n, d..]`.
+/// Builds NegativeLogLikelihoodLoss of log-probabilities `[n, c, d..]` and labels `[n, d..]`.
 pub(super) fn negative_log_likelihood(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(nll_loss(g, call, call.input(0)?))
 }
 
-/// SoftmaxCrossEntropyLoss of logits; the log-probabilities are a second result.
+/// Builds SoftmaxCrossEntropyLoss of logits. The log-probabilities are the second result.
 pub(super) fn softmax_cross_entropy(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let logs = super::activation::log_softmax(g, call.input(0)?, 1)?;
     Ok(vec![nll_loss(g, call, &logs)?, logs])
@@ -23,7 +23,7 @@ fn nll_loss(g: &mut FoldingGraph, call: &OperatorCall, logs: &GraphValue) -> Val
     let labels = g.cast(call.input(1)?, ElementType::Int64)?;
     let classes = logs.dim(1)?;
     let ignored = call.optional_int("ignore_index");
-    // A label that is ignored may be no class at all; it picks the first class, with weight 0.
+    // An ignored label can be outside the classes. It is replaced by the first class, with weight 0.
     let (labels, kept) = match ignored {
         Some(ignored) => {
             let hit = g.equal(&labels, &g.scalar_like(&labels, ignored as f64))?;
@@ -79,7 +79,7 @@ fn nll_loss(g: &mut FoldingGraph, call: &OperatorCall, logs: &GraphValue) -> Val
     }
 }
 
-/// Of each place along axis 1 the one that is hit; the axis goes.
+/// Returns along axis 1 the element where `hit` is true, and removes the axis.
 fn pick_labels(g: &mut FoldingGraph, hit: &GraphValue, x: &GraphValue, zero: &GraphValue) -> ValueResult {
     let only = g.select(hit, x, zero)?;
     let sum = g.reduce(ReductionOperator::Sum, &only, &[1])?;

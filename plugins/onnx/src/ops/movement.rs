@@ -1,4 +1,4 @@
-//! Moving elements.
+//! Rules of data movement operators.
 
 use super::{RuleResult, single_result};
 use crate::call::OperatorCall;
@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{ConstantTensor, GraphValue, checked_size, normalize_axis};
 
-/// Elements along an axis that is padded with its own.
+/// The maximum number of elements along an axis padded with its own elements.
 const SOURCES_MAX: usize = 1 << 22;
-/// Blocks of DepthToSpace and SpaceToDepth.
+/// The maximum block size of DepthToSpace and SpaceToDepth.
 const BLOCK_MAX: usize = 1 << 10;
 
-/// Reshape: 0 keeps a dimension, -1 is what is left.
+/// Builds Reshape: 0 keeps a dimension, -1 is inferred.
 pub(super) fn reshape(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let wanted = call.ints_attribute_or_input("shape", 1)?.unwrap_or_default();
@@ -39,17 +39,17 @@ pub(super) fn reshape(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.reshape(x, &shape))
 }
 
-/// Flatten to two dimensions.
+/// Builds Flatten, to two dimensions.
 pub(super) fn flatten(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = normalize_axis(call.int("axis", 1), x.rank() + 1).or_else(|_| x.axis(call.int("axis", 1)))?;
-    // One more than the last axis is allowed, and -1 is the last axis.
+    // `axis` can be one more than the last axis; -1 is the last axis.
     let axis = if call.int("axis", 1) < 0 { x.axis(call.int("axis", 1))? } else { axis };
     let (outer, inner) = (x.shape()[..axis].iter().product(), x.shape()[axis..].iter().product());
     single_result(g.reshape(x, &[outer, inner]))
 }
 
-/// Squeeze: the axes named, or all of size 1.
+/// Builds Squeeze, of the given axes or of all axes of size 1.
 pub(super) fn squeeze(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes = match call.ints_attribute_or_input("axes", 1)? {
@@ -59,7 +59,7 @@ pub(super) fn squeeze(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.squeeze(x, &axes))
 }
 
-/// Unsqueeze: axes of the result.
+/// Builds Unsqueeze. The axes are those of the result.
 pub(super) fn unsqueeze(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes = call.ints_attribute_or_input("axes", 1)?.ok_or_else(|| Error::invalid("`axes` is missing"))?;
@@ -74,7 +74,7 @@ pub(super) fn unsqueeze(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
     single_result(g.reshape(x, &shape))
 }
 
-/// Transpose; reversed by default.
+/// Builds Transpose. By default the axes are reversed.
 pub(super) fn transpose(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let permutation = match call.ints("perm") {
@@ -84,12 +84,12 @@ pub(super) fn transpose(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
     single_result(g.transpose(x, &permutation))
 }
 
-/// Sizes known now.
+/// Converts constant integers to sizes.
 fn known_sizes(values: &[i64]) -> Result<Vec<usize>> {
     values.iter().map(|&value| checked_size(value, "a dimension")).collect()
 }
 
-/// Expand: to the shape that the operand's and the one given have together.
+/// Builds Expand, to the shape that the operand's shape and the given one broadcast to.
 pub(super) fn expand(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let wanted = known_sizes(&call.known_ints(1, "the shape of Expand")?.unwrap_or_default())?;
@@ -97,7 +97,7 @@ pub(super) fn expand(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.expand(x, &shape))
 }
 
-/// Tile. Before version 6 one count and one axis.
+/// Builds Tile. Before version 6 it has one count and one axis.
 pub(super) fn tile(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let repeats = known_sizes(&call.known_ints(1, "the repetitions of Tile")?.unwrap_or_default())?;
@@ -109,7 +109,7 @@ pub(super) fn tile(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
 
 fn tile_by(g: &mut FoldingGraph, x: &GraphValue, repeats: &[usize]) -> ValueResult {
     let mut result = x.clone();
-    // Axis by axis: both together might have more dimensions than a tensor can.
+    // Axis by axis, because all at once could have more dimensions than a tensor can.
     for (axis, &times) in repeats.iter().enumerate().filter(|(_, times)| **times != 1) {
         let shape = result.shape().to_vec();
         let mut split = [&shape[..axis], &[1], &shape[axis..]].concat();
@@ -126,14 +126,15 @@ fn tile_by(g: &mut FoldingGraph, x: &GraphValue, repeats: &[usize]) -> ValueResu
     Ok(result)
 }
 
-/// Concat.
+/// Builds Concat.
 pub(super) fn concat(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let all = call.inputs()?;
     let axis = all[0].axis(call.int("axis", 1))?;
     single_result(g.concat(&all, axis))
 }
 
-/// Split: sizes as attribute or operand, a number of parts, or as many as there are results.
+/// Builds Split. The sizes are an attribute or an operand, or follow from a number of parts or from the number of
+/// results.
 pub(super) fn split(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.int("axis", 0))?;
@@ -147,7 +148,7 @@ pub(super) fn split(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
             if count == 0 || count > 4096 {
                 return Err(Error::invalid(format!("{count} parts")));
             }
-            // The last part is smaller where they cannot be equal.
+            // The last part is smaller if the axis does not divide evenly.
             let each = total.div_ceil(count);
             (0..count).map(|i| total.saturating_sub(i * each).min(each)).collect()
         }
@@ -164,7 +165,7 @@ pub(super) fn split(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     Ok(results)
 }
 
-/// Slice: any step but 0; bounds as attributes before version 10.
+/// Builds Slice. A step can be any number except 0. The bounds are attributes before version 10.
 pub(super) fn slice(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let needed =
@@ -195,13 +196,13 @@ pub(super) fn slice(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
             let (start, end) = (bound(starts[i], 0, dim), bound(ends[i], 0, dim));
             (from[axis], counts[axis]) = (start as usize, length(end - start, step as u64));
         } else {
-            // Backwards is forwards on what is reversed.
+            // A backward slice is a forward slice of the reversed axis.
             let (start, end) = (bound(starts[i], -1, dim - 1), bound(ends[i], -1, dim - 1));
             (from[axis], counts[axis]) = ((dim - 1 - start) as usize, length(start - end, step.unsigned_abs()));
             reversed.push(axis);
         }
         strides[axis] = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX).min(dim.max(1) as usize);
-        // Of nothing, a start at the end would be outside.
+        // For an empty slice, a start at the end would be out of bounds.
         if counts[axis] == 0 {
             from[axis] = 0;
         }
@@ -210,7 +211,7 @@ pub(super) fn slice(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.slice(&x, &from, &counts, &strides))
 }
 
-/// Pad: by a value, the edge, the mirrored or the opposite side; negative counts cut.
+/// Builds Pad: with a value, the edge, a reflection or the opposite side. Negative counts crop.
 pub(super) fn pad(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let pads =
@@ -247,7 +248,7 @@ pub(super) fn pad(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(Ok(result))
 }
 
-/// What negative paddings cut away; they are 0 then.
+/// Crops the negative padding and sets it to 0.
 fn crop_negative_padding(g: &mut FoldingGraph, x: &GraphValue, low: &mut [i64], high: &mut [i64]) -> ValueResult {
     let mut result = x.clone();
     for axis in 0..low.len() {
@@ -262,7 +263,7 @@ fn crop_negative_padding(g: &mut FoldingGraph, x: &GraphValue, low: &mut [i64], 
     Ok(result)
 }
 
-/// Which element each place along a padded axis shows.
+/// Returns for each position along a padded axis the index of the element that it copies.
 fn padding_sources(mode: &str, dim: usize, low: usize, high: usize) -> Result<Vec<i64>> {
     let (n, count) = (dim as i64, low.saturating_add(dim).saturating_add(high));
     if low + high > 0 && dim == 0 {
@@ -284,7 +285,7 @@ fn padding_sources(mode: &str, dim: usize, low: usize, high: usize) -> Result<Ve
     (0..count as i64).map(|place| source(place - low as i64)).collect()
 }
 
-/// Identity, and Dropout where it drops nothing, with its mask.
+/// Builds Identity, and Dropout in inference mode with its mask.
 pub(super) fn identity(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.op == "Dropout" && call.opset >= 12 {
@@ -301,7 +302,7 @@ pub(super) fn identity(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
     Ok(vec![x.clone(), g.fill(elem, x.shape(), 1.0)?])
 }
 
-/// DepthToSpace and SpaceToDepth.
+/// Builds DepthToSpace and SpaceToDepth.
 pub(super) fn depth_to_space(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let [n, c, h, w] = *x.shape() else {
@@ -329,7 +330,7 @@ pub(super) fn depth_to_space(g: &mut FoldingGraph, call: &OperatorCall) -> RuleR
     single_result(g.reshape(&moved, &[n, channels, h * block, w * block]))
 }
 
-/// Trilu: one side of the diagonals of the last two dimensions.
+/// Builds Trilu: the upper or lower triangle of the last two dimensions.
 pub(super) fn trilu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let [.., rows, columns] = *x.shape() else { return Err(Error::invalid("Trilu takes matrices")) };
@@ -345,7 +346,7 @@ pub(super) fn trilu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.select(&kept, x, &g.scalar_like(x, 0.0)))
 }
 
-/// CenterCropPad: cut or padded with zeros around the centre.
+/// Builds CenterCropPad: crops or zero-pads around the centre.
 pub(super) fn center_crop_pad(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let shape = known_sizes(&call.known_ints(1, "the shape of CenterCropPad")?.unwrap_or_default())?;
@@ -356,7 +357,7 @@ pub(super) fn center_crop_pad(g: &mut FoldingGraph, call: &OperatorCall) -> Rule
     let (mut low, mut high) = (vec![0; x.rank()], vec![0; x.rank()]);
     for (&axis, &wanted) in axes.iter().zip(&shape) {
         let (dim, wanted) = (x.dim(axis)? as i64, wanted as i64);
-        // The odd element is after the centre where it is added, and so it is where it is cut.
+        // An odd element is added or cropped after the centre.
         let before = if wanted >= dim { (wanted - dim) / 2 } else { -((dim - wanted) / 2) };
         (low[axis], high[axis]) = (before, wanted - dim - before);
     }
@@ -364,7 +365,7 @@ pub(super) fn center_crop_pad(g: &mut FoldingGraph, call: &OperatorCall) -> Rule
     single_result(g.pad(&x, &known_sizes(&low)?, &known_sizes(&high)?, 0.0))
 }
 
-/// ReverseSequence: the first elements of each sequence reversed.
+/// Builds ReverseSequence: reverses the valid elements of each sequence, which are the first ones.
 pub(super) fn reverse_sequence(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, lengths) = (call.input(0)?, call.input(1)?);
     let (batch, time) = (x.axis(call.int("batch_axis", 1))?, x.axis(call.int("time_axis", 0))?);

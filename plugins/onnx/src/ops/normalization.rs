@@ -1,4 +1,4 @@
-//! Normalisation.
+//! Rules of normalization.
 
 use super::{RuleResult, single_result};
 use crate::backend::{PlaneWindows, PoolingMode, ReductionOperator};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{GraphValue, checked_size};
 
-/// One number a channel, to be combined with an image `[n, c, ..]`.
+/// Reshapes one number per channel so that it broadcasts over an image `[n, c, ..]`.
 pub(super) fn reshape_per_channel(g: &mut FoldingGraph, value: &GraphValue, rank: usize) -> ValueResult {
     let mut shape = vec![1; rank];
     if let Some(channel) = shape.get_mut(1) {
@@ -17,7 +17,8 @@ pub(super) fn reshape_per_channel(g: &mut FoldingGraph, value: &GraphValue, rank
     g.reshape(value, &shape)
 }
 
-/// `(x - mean) / sqrt(variance + epsilon)` with both over `axes`; and the mean and the reciprocal deviation.
+/// Returns `(x - mean) / sqrt(variance + epsilon)` with the statistics over `axes`, then the mean and the reciprocal
+/// standard deviation.
 pub(super) fn standardize(
     g: &mut FoldingGraph,
     x: &GraphValue,
@@ -34,10 +35,10 @@ pub(super) fn standardize(
     Ok([g.mul(&centred, &inverse)?, mean, inverse])
 }
 
-/// Checks the precision that statistics are to be computed in: they always are in single precision, which holds half.
+/// Checks the precision of the statistics. They are always computed in single precision, which includes half precision.
 ///
 /// # Errors
-/// `Unsupported` for another one.
+/// Returns `Unsupported` for another precision.
 fn check_precision(call: &OperatorCall) -> Result<()> {
     match call.element_type("stash_type")? {
         None | Some(ElementType::Float32 | ElementType::Float16) => Ok(()),
@@ -45,7 +46,7 @@ fn check_precision(call: &OperatorCall) -> Result<()> {
     }
 }
 
-/// BatchNormalization with the statistics given; in training mode by the batch's own.
+/// Builds BatchNormalization with the given statistics, or in training mode with those of the batch.
 pub(super) fn batch_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if !call.flag("spatial", true) {
@@ -84,7 +85,7 @@ pub(super) fn batch_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> 
     Ok(vec![y, running(&mean, &own_mean)?, running(&variance, &own_variance)?])
 }
 
-/// InstanceNormalization: each image's each channel.
+/// Builds InstanceNormalization: normalizes each channel of each image.
 pub(super) fn instance_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes: Vec<usize> = (2..x.rank()).collect();
@@ -95,7 +96,7 @@ pub(super) fn instance_normalization(g: &mut FoldingGraph, call: &OperatorCall) 
     single_result(g.add(&scaled, &bias))
 }
 
-/// GroupNormalization; before version 21 with one scale a group.
+/// Builds GroupNormalization. Before version 21 it has one scale per group.
 pub(super) fn group_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let (n, c) = (x.dim(0)?, x.dim(1)?);
@@ -122,7 +123,7 @@ pub(super) fn group_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> 
     single_result(g.add(&scaled, &bias))
 }
 
-/// LayerNormalization, computed in single precision; also its mean and reciprocal deviation.
+/// Builds LayerNormalization in single precision. Further results: the mean and the reciprocal standard deviation.
 pub(super) fn layer_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     check_precision(call)?;
@@ -137,7 +138,7 @@ pub(super) fn layer_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> 
     Ok(vec![y, mean, inverse])
 }
 
-/// RMSNormalization: over the root of the mean square.
+/// Builds RMSNormalization: divides by the root of the mean square.
 pub(super) fn rms_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     check_precision(call)?;
@@ -152,7 +153,7 @@ pub(super) fn rms_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> Ru
     single_result(g.mul(&normal, call.input(1)?))
 }
 
-/// MeanVarianceNormalization.
+/// Builds MeanVarianceNormalization.
 pub(super) fn mean_variance_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes = x.axes(call.ints("axes").unwrap_or(&[0, 2, 3]))?;
@@ -165,7 +166,7 @@ pub(super) fn mean_variance_normalization(g: &mut FoldingGraph, call: &OperatorC
     single_result(g.div(&centred, &deviation))
 }
 
-/// LRN: over a sum of squares of neighbouring channels.
+/// Builds LRN: divides by a power of a sum of squares of neighbouring channels.
 pub(super) fn local_response_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let window = checked_size(call.int("size", 1), "size")?.max(1);
@@ -176,7 +177,7 @@ pub(super) fn local_response_normalization(g: &mut FoldingGraph, call: &Operator
     let image = g.reshape(&squares, &[n, 1, c, rest])?;
     let padded = g.pad(&image, &[0, 0, low, 0], &[0, 0, high, 0], 0.0)?;
     let windows = PlaneWindows { padding: [0; 4], strides: [1, 1], dilations: [1, 1] };
-    // The mean over a window of `checked_size` is the sum over `checked_size`.
+    // The mean over a window of `size` channels is the sum divided by `size`.
     let mean = g.pool2d(PoolingMode::Average, &padded, [window, 1], windows)?;
     let mean = g.reshape(&mean, x.shape())?;
     let scaled = g.mul_scalar(&mean, call.float("alpha", 1e-4))?;

@@ -1,4 +1,4 @@
-//! Poolings: windows of one, two or three dimensions, and of the whole image.
+//! Rules of poolings over windows of one, two or three dimensions, and of global poolings.
 
 use super::convolution::OnnxWindowGeometry;
 use super::{RuleResult, single_result};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{GraphValue, checked_size};
 
-/// The geometry whose padding after the image is so large that exactly the windows that count fit.
+/// Returns the geometry with the padding after the image adjusted so that exactly the counted windows fit.
 fn fit_geometry(call: &OperatorCall, x: &GraphValue) -> Result<(OnnxWindowGeometry, Vec<usize>)> {
     let image = x.shape().get(2..).filter(|image| !image.is_empty());
     let image = image.ok_or_else(|| Error::invalid(format!("a pooling of {:?}", x.shape())))?;
@@ -26,7 +26,7 @@ fn fit_geometry(call: &OperatorCall, x: &GraphValue) -> Result<(OnnxWindowGeomet
     Ok((geometry, counts))
 }
 
-/// The pooling with this geometry, of any number of dimensions: planes first, then the axes before them.
+/// Pools with this geometry over any number of dimensions: height and width first, then the axes before them.
 fn pool_with_geometry(
     g: &mut FoldingGraph,
     how: PoolingMode,
@@ -49,7 +49,7 @@ fn pool_with_geometry(
     if n > 3 {
         return Err(Error::unsupported(format!("a pooling of {n} dimensions")));
     }
-    // How many elements a window has is a product over the axes, so a mean of means is the mean.
+    // The number of elements of a window is a product over the axes, so a mean of means is the mean.
     let (batch, depth) = (shape[0] * shape[1], shape[2]);
     let planes = g.reshape(x, &[batch, depth, h, w])?;
     let planes = g.pool2d(how, &planes, window, plane)?;
@@ -65,7 +65,7 @@ fn pool_with_geometry(
     g.reshape(&y, &[shape[0], shape[1], depth, oh, ow])
 }
 
-/// MaxPool, with the places of the largest if they are wanted.
+/// Builds MaxPool, with the indices of the largest elements if they are used.
 pub(super) fn max_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let (geometry, counts) = fit_geometry(call, x)?;
@@ -79,7 +79,7 @@ pub(super) fn max_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
     Ok(vec![y, places])
 }
 
-/// The flat index in the whole tensor of each window's first largest element.
+/// Returns the flat index in the whole tensor of the first largest element of each window.
 fn max_positions(
     g: &mut FoldingGraph,
     x: &GraphValue,
@@ -91,11 +91,11 @@ fn max_positions(
     let n = image.len();
     let taps: usize = geometry.window.iter().product();
     if taps > 1024 {
-        return Err(Error::unsupported(format!("places of the largest of {taps} elements")));
+        return Err(Error::unsupported(format!("MaxPool indices for windows of {taps} elements")));
     }
     let low = [&[0, 0], &geometry.low[..]].concat();
     let high = [&[0, 0], &geometry.high[..]].concat();
-    // The padding is below every number, and its places are never found.
+    // The padding is below every number, so its positions are never chosen.
     let padded = g.pad(x, &low, &high, f64::NEG_INFINITY)?;
     let index = flat_index(g, x.shape(), column_major)?;
     let index = g.pad(&index, &low, &high, 0.0)?;
@@ -118,7 +118,7 @@ fn max_positions(
     best.map(|(_, place)| place).ok_or_else(|| Error::invalid("a window without elements"))
 }
 
-/// 0, 1, 2, ... in row-major order, or with the image's axes in the opposite order.
+/// Returns 0, 1, 2, ... in row-major order, or with the image's axes in the opposite order.
 fn flat_index(g: &mut FoldingGraph, shape: &[usize], column_major: bool) -> ValueResult {
     let total = crate::value::element_count(shape)?;
     let flat = g.iota(ElementType::Int64, &[total], 0)?;
@@ -131,7 +131,8 @@ fn flat_index(g: &mut FoldingGraph, shape: &[usize], column_major: bool) -> Valu
     g.transpose(&index, &order)
 }
 
-/// AveragePool: padding counts where the attribute says so, what a rounded-up window reaches beyond it never.
+/// Builds AveragePool. Padding counts if the attribute says so. The part of a rounded-up window beyond the padding
+/// never counts.
 pub(super) fn average_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let (mut geometry, _) = fit_geometry(call, x)?;
@@ -147,13 +148,13 @@ pub(super) fn average_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleRes
     single_result(pool_with_geometry(g, PoolingMode::Average, &x, &geometry))
 }
 
-/// LpPool: the p-th root of the sum of p-th powers.
+/// Builds LpPool: the p-th root of the sum of p-th powers.
 pub(super) fn lp_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let p = call.number("p").unwrap_or(2.0);
     let (geometry, _) = fit_geometry(call, x)?;
     let powers = power(g, x, p)?;
-    // A mean over all places, padding as zeros, times their number is the sum.
+    // The mean over all positions, with padding as zeros, times their number is the sum.
     let low = [&[0, 0], &geometry.low[..]].concat();
     let high = [&[0, 0], &geometry.high[..]].concat();
     let padded = g.pad(&powers, &low, &high, 0.0)?;
@@ -182,7 +183,7 @@ fn root(g: &mut FoldingGraph, x: &GraphValue, p: f64) -> ValueResult {
     }
 }
 
-/// GlobalMaxPool, GlobalAveragePool, GlobalLpPool: the whole image is one window.
+/// Builds GlobalMaxPool, GlobalAveragePool and GlobalLpPool: the whole image is one window.
 pub(super) fn global_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes: Vec<usize> = (2..x.rank()).collect();
@@ -198,7 +199,7 @@ pub(super) fn global_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResu
     })
 }
 
-/// LpNormalization: over the p-norm along one axis.
+/// Builds LpNormalization: divides by the p-norm along one axis.
 pub(super) fn lp_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.int("axis", -1))?;
@@ -211,7 +212,7 @@ pub(super) fn lp_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> Rul
     single_result(g.div(x, &norm))
 }
 
-/// MaxUnpool: elements put back where a MaxPool found them.
+/// Builds MaxUnpool: writes elements to the positions where a MaxPool found them.
 pub(super) fn max_unpool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let image = x.shape().get(2..).unwrap_or_default();
@@ -228,7 +229,7 @@ pub(super) fn max_unpool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResul
     let (flat, places) = (g.reshape(x, &[x.len()])?, g.reshape(indices, &[indices.len()])?);
     let spread = g.scatter_elements(&zeros, &places, &flat, 0, ScatterMode::Replace)?;
     let spread = g.reshape(&spread, &natural)?;
-    // Indices count in the natural shape; a larger one that is asked for has room to spare after it.
+    // Indices refer to the natural shape. A larger requested shape is padded after it.
     let Some(shape) = call.known_ints(2, "the shape of MaxUnpool")? else { return single_result(Ok(spread)) };
     let shape = shape.iter().map(|&dim| checked_size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
     if shape.len() != natural.len() {

@@ -1,4 +1,4 @@
-//! Between floats and small integers.
+//! Rules of quantization: conversions between floats and small integers.
 
 use super::{RuleResult, single_result};
 use crate::backend::ReductionOperator;
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::GraphValue;
 
-/// Rounded to the nearest, ties to even, moved by the zero point and limited to its type.
+/// Rounds to the nearest integer, ties to even, adds the zero point and clamps to the zero point's type.
 pub(super) fn round_to_zero_point(g: &mut FoldingGraph, x: &GraphValue, zero: &GraphValue) -> ValueResult {
     let whole = g.round_even(x)?;
     let wide = g.cast(zero, ElementType::Float32)?;
@@ -19,7 +19,7 @@ pub(super) fn round_to_zero_point(g: &mut FoldingGraph, x: &GraphValue, zero: &G
     g.cast(&limited, zero.elem())
 }
 
-/// `a * b / c`, in single precision.
+/// Returns `a * b / c`, in single precision.
 pub(super) fn ratio(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue, c: &GraphValue) -> ValueResult {
     let (a, b, c) =
         (g.cast(a, ElementType::Float32)?, g.cast(b, ElementType::Float32)?, g.cast(c, ElementType::Float32)?);
@@ -27,7 +27,8 @@ pub(super) fn ratio(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue, c: &Gr
     g.div(&product, &c)
 }
 
-/// A scale or zero point, to be combined with `x`: one number, one along `axis`, or one for each block of `block_size`.
+/// Shapes a scale or zero point so that it broadcasts over `x`: one number, one per index along `axis`, or one per
+/// block of `block_size`.
 fn broadcast_parameter(
     g: &mut FoldingGraph,
     value: &GraphValue,
@@ -49,7 +50,7 @@ fn broadcast_parameter(
         let repeated = g.expand(&apart, &repeated)?;
         let joined = [&shape[..axis], &[shape[axis] * block], &shape[axis + 1..]].concat();
         let joined = g.reshape(&repeated, &joined)?;
-        // The last block may be smaller.
+        // The last block can be smaller.
         return g.narrow(&joined, axis, 0, x.dim(axis)?);
     }
     let mut shape = vec![1; x.rank()];
@@ -61,7 +62,7 @@ fn block_size(call: &OperatorCall) -> Result<usize> {
     crate::value::checked_size(call.int("block_size", 0), "block_size")
 }
 
-/// QuantizeLinear.
+/// Builds QuantizeLinear.
 pub(super) fn quantize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     if let Some(other) = call.element_type("precision")?.filter(|&precision| precision != ElementType::Float32) {
@@ -84,7 +85,7 @@ pub(super) fn quantize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
     single_result(round_to_zero_point(g, &scaled, &zero))
 }
 
-/// DequantizeLinear.
+/// Builds DequantizeLinear.
 pub(super) fn dequantize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     let axis = call.int("axis", 1);
@@ -104,7 +105,7 @@ pub(super) fn dequantize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResul
     single_result(g.cast(&y, elem))
 }
 
-/// DynamicQuantizeLinear: to `uint8`, by the range of what there is, which always has 0 in it.
+/// Builds DynamicQuantizeLinear: quantizes to `uint8` with the range of the operand, extended to include 0.
 pub(super) fn dynamic_quantize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes: Vec<usize> = (0..x.rank()).collect();

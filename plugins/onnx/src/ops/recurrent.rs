@@ -1,4 +1,4 @@
-//! Recurrent networks, unrolled: a step of the graph for each step of the sequence.
+//! Rules of recurrent networks, unrolled: the graph has a copy of the cell for each step of the sequence.
 
 use super::{RuleResult, activation};
 use crate::call::OperatorCall;
@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{GraphValue, checked_size};
 
-/// Steps of one sequence.
+/// The maximum number of steps of a sequence.
 const STEPS_MAX: usize = 2048;
 
-/// An activation by ONNX's name, with its numbers.
+/// An activation by its ONNX name, with its parameters.
 struct OnnxActivation {
     name: String,
     alpha: Option<f64>,
@@ -59,22 +59,22 @@ impl OnnxActivation {
     }
 }
 
-/// What one direction computes with.
+/// The parameters and initial states of one direction.
 struct UnrolledDirection {
-    /// `[steps, batch, gates * hidden]`: the input's part of the gates, with its bias.
+    /// Shape: `[steps, batch, gates * hidden]`. The input's part of the gates, with its bias.
     projected: GraphValue,
-    /// `[hidden, gates * hidden]`.
+    /// Shape: `[hidden, gates * hidden]`.
     recurrent: GraphValue,
-    /// `[gates * hidden]`.
+    /// Shape: `[gates * hidden]`.
     recurrent_bias: Option<GraphValue>,
-    /// `[3 * hidden]`.
+    /// Shape: `[3 * hidden]`.
     peepholes: Option<GraphValue>,
     activations: Vec<OnnxActivation>,
     hidden: usize,
     hidden_state: GraphValue,
     cell_state: GraphValue,
     clip: Option<f64>,
-    /// `linear_before_reset` or `input_forget`.
+    /// `linear_before_reset` of a GRU, or `input_forget` of an LSTM.
     flag: bool,
 }
 
@@ -86,7 +86,7 @@ impl UnrolledDirection {
         }
     }
 
-    /// Limited and put through the activation at `which`.
+    /// Clips `x` and applies the activation number `which`.
     fn activate(&self, g: &mut FoldingGraph, x: &GraphValue, which: usize) -> ValueResult {
         let limited = self.clip(g, x)?;
         match self.activations.get(which) {
@@ -95,7 +95,7 @@ impl UnrolledDirection {
         }
     }
 
-    /// The columns of gate `gate`.
+    /// Returns the columns of the gate number `gate`.
     fn gate(&self, g: &mut FoldingGraph, gates: &GraphValue, gate: usize) -> ValueResult {
         let axis = gates.rank() - 1;
         g.narrow(gates, axis, gate * self.hidden, self.hidden)
@@ -110,11 +110,11 @@ impl UnrolledDirection {
     }
 }
 
-/// One step: the input's part of the gates and the states give the new states.
+/// One step: returns the new states from the input's part of the gates and the old states.
 type UnrolledStep =
     fn(&mut FoldingGraph, &UnrolledDirection, &GraphValue, &GraphValue, &GraphValue) -> Result<[GraphValue; 2]>;
 
-/// RNN.
+/// Builds RNN.
 pub(super) fn rnn(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     unroll(g, call, 1, &["Tanh"], |g, d, x, h, c| {
         let gates = d.recurrent_projection(g, h)?;
@@ -123,7 +123,7 @@ pub(super) fn rnn(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     })
 }
 
-/// GRU: gates update, reset, hidden.
+/// Builds GRU. The gates are update, reset, hidden.
 pub(super) fn gru(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     unroll(g, call, 3, &["Sigmoid", "Tanh"], |g, d, x, h, c| {
         let gates = d.recurrent_projection(g, h)?;
@@ -157,7 +157,7 @@ pub(super) fn gru(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     })
 }
 
-/// LSTM: gates input, output, forget, cell.
+/// Builds LSTM. The gates are input, output, forget, cell.
 pub(super) fn lstm(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     unroll(g, call, 4, &["Sigmoid", "Tanh", "Tanh"], |g, d, x, h, c| {
         let gates = d.recurrent_projection(g, h)?;
@@ -187,7 +187,7 @@ pub(super) fn lstm(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     })
 }
 
-/// All directions of a network. Results: the states of all steps, the last ones, and an LSTM's last cell states.
+/// Unrolls all directions. Results: the states of all steps, the last states, and the last cell states of an LSTM.
 fn unroll(
     g: &mut FoldingGraph,
     call: &OperatorCall,
@@ -200,7 +200,7 @@ fn unroll(
     let x = if batch_first { g.swap_axes(x, 0, 1)? } else { x.clone() };
     let &[steps, batch, _] = x.shape() else { return Err(Error::invalid(format!("a sequence {:?}", x.shape()))) };
     if steps == 0 || steps > STEPS_MAX {
-        return Err(Error::unsupported(format!("a sequence of {steps} steps; 1 to {STEPS_MAX} are taken")));
+        return Err(Error::unsupported(format!("a sequence of {steps} steps; 1 to {STEPS_MAX} are supported")));
     }
     let lengths = match call.optional(4) {
         Some(lengths) => {
@@ -292,7 +292,7 @@ fn read_direction(
     })
 }
 
-/// The activations of one direction. Numbers belong to the activations that have any, in order.
+/// Reads the activations of one direction. Parameters belong, in order, to the activations that have any.
 fn read_activations(call: &OperatorCall, number: usize, defaults: &[&str], directions: usize) -> Vec<OnnxActivation> {
     let names = call
         .strings("activations")
@@ -313,9 +313,10 @@ fn read_activations(call: &OperatorCall, number: usize, defaults: &[&str], direc
     all.into_iter().skip(number * defaults.len()).take(defaults.len()).collect()
 }
 
-/// One direction: the hidden states of all steps `[steps, batch, hidden]`, the last hidden and cell states.
+/// Unrolls one direction. Returns the hidden states of all steps `[steps, batch, hidden]` and the last hidden and cell
+/// states.
 ///
-/// Past a sequence's length its states stay and what it shows is 0.
+/// After a sequence's length, its states no longer change and its output is 0.
 fn unroll_direction(
     g: &mut FoldingGraph,
     d: &UnrolledDirection,
@@ -346,7 +347,7 @@ fn unroll_direction(
     Ok([concat_steps(g, shown)?, h, c])
 }
 
-/// Joined along the first axis, a few at a time: the host joins a limited number of operands.
+/// Concatenates along the first axis, a few operands at a time because the host limits their number.
 fn concat_steps(g: &mut FoldingGraph, mut parts: Vec<GraphValue>) -> ValueResult {
     while parts.len() > 1 {
         parts = parts.chunks(128).map(|chunk| g.concat(chunk, 0)).collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! Fewer elements along axes, orders and running sums.
+//! Rules of reductions, orders and running sums.
 
 use super::{RuleResult, single_result};
 use crate::backend::ReductionOperator;
@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{ConstantTensor, GraphValue, checked_size};
 
-/// Pairs of elements that are compared to order them; beyond it, the largest are taken one by one.
+/// The maximum number of pairs compared to order elements. Beyond it, the largest elements are selected one by one.
 const PAIRS_MAX: usize = 1 << 22;
-/// How many are taken one by one at most.
+/// The maximum number of elements selected one by one.
 const SELECTIONS_MAX: usize = 128;
 
-/// Reduce*: axes are an attribute in older versions and an operand in newer ones.
+/// Builds Reduce*. The axes are an attribute in older versions and an operand in newer ones.
 pub(super) fn reduce(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes = call.ints_attribute_or_input("axes", 1)?.unwrap_or_default();
@@ -64,7 +64,7 @@ fn reduce_with(g: &mut FoldingGraph, op: &str, x: &GraphValue, axes: &[usize]) -
         }
         "ReduceLogSumExp" if axes.is_empty() => Ok(x.clone()),
         "ReduceLogSumExp" if x.is_empty() => {
-            // Of nothing: the logarithm of 0.
+            // An empty sum gives the logarithm of 0.
             let sum = over(ReductionOperator::Sum, x)?;
             g.log(&sum)
         }
@@ -73,7 +73,7 @@ fn reduce_with(g: &mut FoldingGraph, op: &str, x: &GraphValue, axes: &[usize]) -
     }
 }
 
-/// ArgMax and ArgMin; the last of equals where asked for.
+/// Builds ArgMax and ArgMin. Of equal elements the first is chosen, or the last if the attribute says so.
 pub(super) fn arg_extremum(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.int("axis", 0))?;
@@ -89,14 +89,14 @@ pub(super) fn arg_extremum(g: &mut FoldingGraph, call: &OperatorCall) -> RuleRes
     single_result(if call.flag("keepdims", true) { Ok(found) } else { g.squeeze(&found, &[axis]) })
 }
 
-/// CumSum.
+/// Builds CumSum.
 pub(super) fn cumulative_sum(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.known_scalar(1, "the axis", 0.0)? as i64)?;
     single_result(g.cumulative_sum(x, axis, call.flag("exclusive", false), call.flag("reverse", false)))
 }
 
-/// CumProd: one product after the other.
+/// Builds CumProd, one product after the other.
 pub(super) fn cumulative_product(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.known_scalar(1, "the axis", 0.0)? as i64)?;
@@ -129,13 +129,13 @@ pub(super) fn cumulative_product(g: &mut FoldingGraph, call: &OperatorCall) -> R
     single_result(if reversed { g.reverse(&result, &[axis]) } else { Ok(result) })
 }
 
-/// TopK: values and indices of the `k` largest or smallest, in order.
+/// Builds TopK: the values and indices of the `k` largest or smallest elements, in order.
 pub(super) fn top_k(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.int("axis", -1))?;
     let k = match call.optional_int("k") {
         Some(k) => k,
-        None => call.known_scalar(1, "how many TopK takes", 1.0)? as i64,
+        None => call.known_scalar(1, "the k of TopK", 1.0)? as i64,
     };
     let k = checked_size(k, "k")?;
     if k > x.dim(axis)? {
@@ -156,7 +156,8 @@ pub(super) fn top_k(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     Ok(vec![g.swap_axes(&values, axis, last)?, g.swap_axes(&indices, axis, last)?])
 }
 
-/// Along the last axis, the indices of the first `k` in order: an element's rank is how many come before it.
+/// Returns the indices of the first `k` elements in order along the last axis. An element's rank is the number of
+/// elements before it.
 fn top_k_by_rank(g: &mut FoldingGraph, x: &GraphValue, k: usize, largest: bool) -> ValueResult {
     let rank = x.rank();
     let n = x.shape()[rank - 1];
@@ -182,7 +183,7 @@ fn top_k_by_rank(g: &mut FoldingGraph, x: &GraphValue, k: usize, largest: bool) 
     g.cast(&found, ElementType::Int64)
 }
 
-/// The same, taking the best and leaving it out, `k` times.
+/// Returns the same as [`top_k_by_rank`]: selects the best element and removes it, `k` times.
 fn top_k_by_selection(g: &mut FoldingGraph, x: &GraphValue, k: usize, largest: bool) -> ValueResult {
     let last = x.rank() - 1;
     let n = x.shape()[last];
@@ -199,9 +200,9 @@ fn top_k_by_selection(g: &mut FoldingGraph, x: &GraphValue, k: usize, largest: b
     g.concat(&found, last)
 }
 
-/// NonZero of what is known now.
+/// Builds NonZero of a constant.
 pub(super) fn non_zero(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
-    let x = call.constant(0, "what NonZero is of")?;
+    let x = call.constant(0, "the operand of NonZero")?;
     let values = x.floats();
     let coordinates: Vec<Vec<usize>> = crate::fold::map_positions(&x.shape, <[usize]>::to_vec)
         .into_iter()
@@ -214,7 +215,7 @@ pub(super) fn non_zero(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
     single_result(Ok(ConstantTensor::new(ElementType::Int64, vec![x.shape.len(), coordinates.len()], data).into()))
 }
 
-/// Compress: slices where a condition, known now, holds.
+/// Builds Compress: keeps the slices where a constant condition is true.
 pub(super) fn compress(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let condition = call.constant(1, "the condition of Compress")?.integers();
@@ -229,7 +230,7 @@ pub(super) fn compress(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
     single_result(g.gather(&x, &ConstantTensor::ints(kept).into(), axis))
 }
 
-/// The operand's axes from `axis` on, which what is normalised goes over.
+/// Returns the operand's axes from `axis` on, which a normalization covers.
 pub(super) fn trailing_axes(x: &GraphValue, axis: i64) -> Result<Vec<usize>> {
     Ok((x.axis(axis)?..x.rank()).collect())
 }

@@ -1,7 +1,6 @@
-//! Images and other tensors resized: along each axis, every element of the result is a weighted sum of a few elements.
+//! Rules of Resize and Upsample. Along each axis, every element of the result is a weighted sum of a few elements.
 //!
-//! Source: ONNX Resize-19. Weights are known when the graph is built, so nothing of this is left to the host but choosing
-//! and adding up.
+//! The weights are computed when the graph is built, so the host only gathers and adds. Source: ONNX Resize-19.
 
 use super::{RuleResult, single_result};
 use crate::call::OperatorCall;
@@ -10,23 +9,23 @@ use crate::error::{Error, Result};
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{ConstantElements, ConstantTensor, GraphValue, checked_size};
 
-/// With more elements in a sum, it is a matrix product.
+/// The maximum number of terms of a sum. Longer sums are computed as a matrix product.
 const TAPS_MAX: usize = 4;
-/// Weights of one axis.
+/// The maximum number of weights of one axis.
 const WEIGHTS_MAX: usize = 1 << 24;
 
-/// How one axis is resized.
+/// The resizing of one axis.
 #[derive(Debug)]
 struct ResizeAxis {
     axis: usize,
     from: usize,
     to: usize,
     scale: f64,
-    /// Where the region begins and ends, of 1.
+    /// The start and the end of the region, as fractions of the axis.
     region: [f64; 2],
 }
 
-/// What the attributes say.
+/// The attributes of Resize.
 #[derive(Debug)]
 struct ResizeOptions {
     mode: String,
@@ -38,7 +37,7 @@ struct ResizeOptions {
     outside: f64,
 }
 
-/// Resize.
+/// Builds Resize.
 pub(super) fn resize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let old = call.opset < 11;
@@ -67,7 +66,7 @@ pub(super) fn resize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(resize_axes(g, x, with_region(plan, region)?, &manner))
 }
 
-/// Upsample: nearest or linear, with scales.
+/// Builds Upsample: nearest or linear, with scales.
 pub(super) fn upsample(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let manner = ResizeOptions {
@@ -79,7 +78,7 @@ pub(super) fn upsample(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
         antialias: false,
         outside: 0.0,
     };
-    // Before version 7, images had one scale for each of their two sides.
+    // Before version 7, images have one scale for each side.
     let sides = [call.number("height_scale"), call.number("width_scale")];
     let scales = match (call.floats("scales"), sides) {
         (Some(scales), _) => scales,
@@ -96,7 +95,7 @@ fn axes_from_scales(x: &GraphValue, axes: &[usize], scales: &[f64]) -> Result<Ve
     }
     let each = axes.iter().zip(scales).map(|(&axis, &scale)| {
         let from = x.dim(axis)?;
-        // In single precision, as sizes elsewhere were computed.
+        // In single precision, as other implementations compute the size.
         let to = checked_size((from as f32 * scale as f32).floor() as i64, "a dimension")?;
         Ok(ResizeAxis { axis, from, to, scale, region: [0.0, 1.0] })
     });
@@ -152,7 +151,7 @@ fn resize_axes(g: &mut FoldingGraph, x: &GraphValue, plan: Vec<ResizeAxis>, mann
     Ok(result)
 }
 
-/// Where each element of the result lies in the operand.
+/// Returns the coordinate in the operand of element `at` of the result.
 fn source_coordinate(axis: &ResizeAxis, coordinates: &str, at: usize) -> Result<f64> {
     let (at, from, to) = (at as f64, axis.from as f64, axis.scale * axis.from as f64);
     let half_pixel = (at + 0.5) / axis.scale - 0.5;
@@ -160,7 +159,7 @@ fn source_coordinate(axis: &ResizeAxis, coordinates: &str, at: usize) -> Result<
         "half_pixel" => half_pixel,
         "half_pixel_symmetric" => from / 2.0 * (1.0 - axis.to as f64 / to) + half_pixel,
         "pytorch_half_pixel" if axis.to > 1 => half_pixel,
-        // An element alone is the first one.
+        // A single element takes the first element of the operand.
         "pytorch_half_pixel" => 0.0,
         "tf_half_pixel_for_nn" => (at + 0.5) / axis.scale,
         "asymmetric" => at / axis.scale,
@@ -178,7 +177,7 @@ fn source_coordinate(axis: &ResizeAxis, coordinates: &str, at: usize) -> Result<
     })
 }
 
-/// Weights of the elements from `first` on, which lies `1 - taps / 2` from the one before the place.
+/// Returns the weights of the taps around a coordinate. `ratio` is the distance from the element before the coordinate.
 fn tap_weights(manner: &ResizeOptions, ratio: f64, scale: f64) -> Result<Vec<f64>> {
     let scale = if manner.antialias { scale.min(1.0) } else { 1.0 };
     let reach: f64 = match manner.mode.as_str() {
@@ -201,7 +200,7 @@ fn tap_weights(manner: &ResizeOptions, ratio: f64, scale: f64) -> Result<Vec<f64
     Ok(if manner.antialias { weights.into_iter().map(|weight| weight / sum).collect() } else { weights })
 }
 
-/// The ratio is in `(0, 1]`: an exact place is the second of the two.
+/// `ratio` is in `(0, 1]`: an integer coordinate is the second of the two elements.
 fn nearest_weights(mode: &str, ratio: f64) -> Result<Vec<f64>> {
     let second = match mode {
         _ if ratio == 1.0 => true,
@@ -214,7 +213,7 @@ fn nearest_weights(mode: &str, ratio: f64) -> Result<Vec<f64>> {
     Ok(if second { vec![0.0, 1.0] } else { vec![1.0, 0.0] })
 }
 
-/// For each element of the result, which elements it is the sum of, and with what weights.
+/// Returns for each element of the result the indices of the elements that it sums and their weights.
 fn taps(axis: &ResizeAxis, manner: &ResizeOptions) -> Result<Vec<Vec<(usize, f64)>>> {
     let last = axis.from as i64 - 1;
     let mut rows = Vec::new();
@@ -279,7 +278,7 @@ fn resize_along_axis(g: &mut FoldingGraph, x: &GraphValue, axis: &ResizeAxis, ma
     g.select(&inside, &result, &outside)
 }
 
-/// The sums as a matrix product along the last axis.
+/// Computes the sums as a matrix product along the last axis.
 fn resize_by_matmul(
     g: &mut FoldingGraph,
     x: &GraphValue,
@@ -287,7 +286,7 @@ fn resize_by_matmul(
     rows: &[Vec<(usize, f64)>],
 ) -> ValueResult {
     if axis.from.saturating_mul(axis.to) > WEIGHTS_MAX {
-        return Err(Error::unsupported(format!("resizing {} elements to {} by many at once", axis.from, axis.to)));
+        return Err(Error::unsupported(format!("resizing {} elements to {} as a matrix product", axis.from, axis.to)));
     }
     let wide = if x.elem().is_float() { x.clone() } else { g.cast(x, ElementType::Float32)? };
     let mut matrix = vec![0.0; axis.from * axis.to];

@@ -1,4 +1,4 @@
-//! Images sampled at places that other operands name.
+//! Rules that sample images at the coordinates of other operands.
 
 use super::{RuleResult, single_result};
 use crate::backend::ReductionOperator;
@@ -9,14 +9,14 @@ use crate::fold;
 use crate::graph::{FoldingGraph, ValueResult};
 use crate::value::{ConstantElements, ConstantTensor, GraphValue, checked_size, element_count};
 
-/// One element along an axis that a sample is made of: its index, how much it weighs, and whether it is there.
+/// One element along an axis that contributes to a sample: its index, its weight, and whether it is inside the image.
 struct SampleTap {
     index: GraphValue,
     weight: Option<GraphValue>,
     there: Option<GraphValue>,
 }
 
-/// How places outside are taken.
+/// The handling of coordinates outside the image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GridPaddingMode {
     Zeros,
@@ -24,7 +24,7 @@ enum GridPaddingMode {
     Reflection,
 }
 
-/// GridSample: of two or three dimensions, nearest, linear or cubic. Source: ONNX GridSample-20.
+/// Builds GridSample of two or three dimensions: nearest, linear or cubic. Source: ONNX GridSample-20.
 pub(super) fn grid_sample(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, grid) = (call.input(0)?, call.input(1)?);
     let image = x.shape().get(2..).unwrap_or_default().to_vec();
@@ -44,7 +44,7 @@ pub(super) fn grid_sample(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResu
     let mode = call.choice("mode", &["linear", "nearest", "cubic", "bilinear", "bicubic"])?;
     let mut taps = Vec::new();
     for (axis, &dim) in image.iter().enumerate() {
-        // The grid names the last axis first.
+        // The grid lists the last axis first.
         let place = g.index_axis(&flat, 2, dims - 1 - axis)?;
         taps.push(axis_taps(g, &place, dim, corners, outside, mode)?);
     }
@@ -116,7 +116,7 @@ fn axis_taps(
     Ok(taps)
 }
 
-/// Mirrored at both bounds, as often as it takes.
+/// Reflects coordinates at both bounds, repeatedly if needed.
 fn reflect(g: &mut FoldingGraph, x: &GraphValue, low: f64, high: f64) -> ValueResult {
     let range = high - low;
     if range <= 0.0 {
@@ -133,7 +133,7 @@ fn reflect(g: &mut FoldingGraph, x: &GraphValue, low: f64, high: f64) -> ValueRe
     g.add_scalar(&nearer, low)
 }
 
-/// Weights of the four neighbours. Source: Keys, 1981, with a = -3/4.
+/// Returns the weights of the four neighbours. Source: Keys, 1981, with a = -3/4.
 fn cubic_weights(g: &mut FoldingGraph, ratio: &GraphValue) -> Result<Vec<GraphValue>> {
     let near = |g: &mut FoldingGraph, d: &GraphValue| {
         let line = g.mul_scalar(d, 1.25)?;
@@ -156,7 +156,7 @@ fn cubic_weights(g: &mut FoldingGraph, ratio: &GraphValue) -> Result<Vec<GraphVa
     Ok(vec![far(g, &one_more)?, near(g, ratio)?, near(g, &rest)?, far(g, &two_less)?])
 }
 
-/// The sum over all combinations of taps: `x` `[n, c, image..]`, taps `[n, places]` -> `[n, c, places]`.
+/// Sums over all combinations of taps: `x` `[n, c, image..]`, taps `[n, places]` -> `[n, c, places]`.
 fn sum_taps(g: &mut FoldingGraph, x: &GraphValue, image: &[usize], taps: &[Vec<SampleTap>]) -> ValueResult {
     let (n, c) = (x.dim(0)?, x.dim(1)?);
     let pixels = element_count(image)?;
@@ -210,7 +210,7 @@ fn combine_optional(
     }
 }
 
-/// AffineGrid: places of a regular grid, transformed.
+/// Builds AffineGrid: transforms the coordinates of a regular grid.
 pub(super) fn affine_grid(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let theta = call.input(0)?;
     let shape = call.known_ints(1, "the size of AffineGrid")?.unwrap_or_default();
@@ -227,7 +227,7 @@ pub(super) fn affine_grid(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResu
         true => -1.0 + 2.0 * i as f64 / (dim as f64 - 1.0).max(1.0),
         false => -1.0 + (2 * i + 1) as f64 / dim as f64,
     };
-    // A row each for the last axis, the ones before it, and 1.
+    // One row for each axis, the last axis first, and one row of ones.
     let mut rows = Vec::new();
     for axis in (0..dims).rev() {
         rows.extend(fold::map_positions(image, |at| place(at[axis], image[axis])));
@@ -240,7 +240,7 @@ pub(super) fn affine_grid(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResu
     single_result(g.reshape(&moved, &[&[theta.dim(0)?], image, &[dims]].concat()))
 }
 
-/// RoiAlign with a number of samples known now. Source: ONNX RoiAlign-16.
+/// Builds RoiAlign with a fixed number of samples. Source: ONNX RoiAlign-16.
 pub(super) fn roi_align(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, rois, batches) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let &[_, c, h, w] = x.shape() else { return Err(Error::invalid(format!("RoiAlign of {:?}", x.shape()))) };

@@ -1,4 +1,4 @@
-//! Windows put back together.
+//! The rule of Col2Im.
 
 use super::convolution::{OnnxWindowGeometry, convolve_transposed};
 use super::{RuleResult, single_result};
@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::graph::FoldingGraph;
 use crate::value::{ConstantElements, ConstantTensor, checked_size};
 
-/// Elements of the filters, all but one of each column zeros.
+/// The maximum number of elements of the filters.
 const FILTERS_MAX: usize = 1 << 22;
 
-/// Col2Im: columns added up where they came from, by a transposed convolution whose filters are single ones.
+/// Builds Col2Im: adds columns up at their positions, with a transposed convolution whose filters are one-hot.
 pub(super) fn col2im(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let sizes = |position, what: &str| {

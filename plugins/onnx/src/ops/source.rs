@@ -1,4 +1,4 @@
-//! Values that follow from shapes and attributes.
+//! Rules of operators whose values follow from shapes and attributes.
 
 use super::{RuleResult, single_result};
 use crate::call::OperatorCall;
@@ -8,7 +8,7 @@ use crate::graph::{FoldingGraph, ValueResult};
 use crate::tensor;
 use crate::value::{ConstantElements, ConstantTensor, checked_size, element_count, normalize_axis};
 
-/// The attributes of Constant other than `value`.
+/// Builds Constant from its attributes other than `value`.
 pub fn constant(call: &OperatorCall) -> ValueResult {
     let made = |elem, data: ConstantElements, shape: Vec<usize>| Ok(ConstantTensor::new(elem, shape, data).into());
     if let Some(attribute) = call.attribute("value_float") {
@@ -30,7 +30,7 @@ pub fn constant(call: &OperatorCall) -> ValueResult {
     }
 }
 
-/// ConstantOfShape.
+/// Builds ConstantOfShape.
 pub(super) fn constant_of_shape(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let shape = call.constant(0, "the shape of ConstantOfShape")?.integers();
     let shape = shape.iter().map(|&dim| checked_size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
@@ -45,7 +45,7 @@ pub(super) fn constant_of_shape(g: &mut FoldingGraph, call: &OperatorCall) -> Ru
     single_result(g.fill(elem, &shape, value))
 }
 
-/// Shape, or the part of it between two axes.
+/// Builds Shape, or the part of it between two axes.
 pub(super) fn shape(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let rank = x.rank() as i64;
@@ -55,13 +55,13 @@ pub(super) fn shape(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(Ok(ConstantTensor::ints(dims.iter().map(|&dim| dim as i64).collect()).into()))
 }
 
-/// The number of elements.
+/// Builds Size: the number of elements.
 pub(super) fn size_operator(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let count = call.input(0)?.len() as i64;
     single_result(Ok(ConstantTensor::new(ElementType::Int64, Vec::new(), ConstantElements::Int(vec![count])).into()))
 }
 
-/// Range of numbers known now; those of `float16` are computed in single precision.
+/// Builds Range of constants. A `float16` range is computed in single precision.
 pub(super) fn range(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (start, limit, step) = (
         call.constant(0, "the start of Range")?,
@@ -84,7 +84,7 @@ pub(super) fn range(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.cast(&moved, elem))
 }
 
-/// EyeLike: ones on one diagonal.
+/// Builds EyeLike: ones on one diagonal.
 pub(super) fn eye_like(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let [rows, columns] = *x.shape() else {
@@ -97,7 +97,7 @@ pub(super) fn eye_like(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
     single_result(g.cast(&hit, elem))
 }
 
-/// OneHot: two values, at the index and elsewhere, along a new axis.
+/// Builds OneHot: one value at the index and another elsewhere, along a new axis.
 pub(super) fn one_hot(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (indices, values) = (call.input(0)?, call.input(2)?);
     let depth = call.known_scalar(1, "the depth of OneHot", 1.0)?;
@@ -118,7 +118,7 @@ pub(super) fn one_hot(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     single_result(g.select(&hit, &on, &off))
 }
 
-/// BlackmanWindow, HannWindow, HammingWindow of a size known now. Source: ONNX 17.
+/// Builds BlackmanWindow, HannWindow and HammingWindow of a constant size. Source: ONNX 17.
 pub(super) fn window(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let count = checked_size(call.known_scalar(0, "the size of a window", 1.0)? as i64, "the size of a window")?;
     if count > 1 << 16 {

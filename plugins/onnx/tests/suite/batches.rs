@@ -1,4 +1,4 @@
-//! One model in several batch sizes, and its weights as variables.
+//! One model with several batch sizes, and its weights as variables.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use saggar_plugin::Params;
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{DType, Shape};
 
-/// The outputs of a configuration's model for images counted from `start`, as many as the batch.
+/// Runs a configuration's model on a batch of images counted from `start`, and returns the outputs.
 fn run_batch(config: &Params, variables: &TestWeightStore, batch: u32, start: usize) -> Vec<f64> {
     let (model, plan) = restore(config).expect("an import wrote it");
     let mut backend = InterpreterBackend::default();
@@ -45,7 +45,7 @@ fn a_model_configuration_round_trips_as_text() {
     let config = import(&small_network().encode_to_vec(), &Params::new(), &mut variables).unwrap();
     let read = Params::parse(&config.to_string()).unwrap();
     assert_eq!(run_batch(&config, &variables, 1, 5), run_batch(&read, &variables, 1, 5));
-    // Nothing but the configuration of an import is taken.
+    // Only a configuration that an import wrote is accepted.
     for (name, value) in [("format", "2"), ("plan", "{}"), ("model", "AAAA"), ("model", "?")] {
         let broken = read.clone().with(name, value);
         assert!(restore(&broken).is_err(), "{name} {value}");

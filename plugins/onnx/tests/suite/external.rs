@@ -1,4 +1,4 @@
-//! Models that keep tensors in other files, in an archive as the host sends it.
+//! Models with external data, in an archive as the host sends it.
 
 use crate::interpreter::TestWeightStore;
 use crate::test_models::small_network;
@@ -7,7 +7,7 @@ use onnx::proto::{ModelProto, StringStringEntryProto, TensorProto};
 use prost::Message;
 use saggar_plugin::Params;
 
-/// A file of an archive: a header of 512 bytes, the content, and zeros up to the next block. Source: POSIX ustar.
+/// Returns an archive member: a header of 512 bytes, the content, and zeros up to the next block. Source: POSIX ustar.
 fn tar_entry(name: &str, size: &str, content: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -37,7 +37,7 @@ fn set_external_location(tensor: &mut TensorProto, entries: &[(&str, &str)]) {
     tensor.external_data = entries.iter().map(pair).collect();
 }
 
-/// The network, its convolution's filter of 72 bytes in `w.data` behind four other bytes.
+/// Returns the network with the 72 bytes of its convolution's filter in `w.data`, after four other bytes.
 fn model_with_external_filter(entries: &[(&str, &str)]) -> (ModelProto, Vec<u8>) {
     let mut model = small_network();
     let graph = model.graph.as_mut().expect("a network has a graph");
@@ -62,7 +62,7 @@ fn external_tensors_give_the_same_import_as_inline_ones() {
     let whole = import_result(&small_network().encode_to_vec());
     assert!(whole.is_ok(), "{whole:?}");
     assert_eq!(import_result(&tar_archive(&model, "w.data", &data)), whole);
-    // Without a length, the elements go to the file's end.
+    // Without a length, the elements extend to the end of the file.
     let (model, data) = model_with_external_filter(&[("location", "w.data"), ("offset", "4")]);
     assert_eq!(import_result(&tar_archive(&model, "w.data", &data)), whole);
 }

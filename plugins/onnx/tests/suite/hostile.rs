@@ -1,4 +1,5 @@
-//! Files that are damaged, that lie, or that ask for too much: each is refused with the place, and none ends the plugin.
+//! Files that are damaged, inconsistent or too large: each is refused with the place of the error, and none crashes the
+//! plugin.
 
 use crate::interpreter::TestWeightStore;
 use crate::test_models::{floats, ints, node, port, single_node_model, small_network};
@@ -50,7 +51,7 @@ fn bytes_that_are_not_onnx_are_refused() {
     assert_eq!(import(b""), "not an ONNX file: there is no graph in it");
     assert!(import(b"GIF89a").starts_with("not an ONNX file: "));
     assert!(import(&[0xff; 100]).starts_with("not an ONNX file: "));
-    // A length beyond the file.
+    // The length is beyond the end of the file.
     assert!(import(&[0x3a, 0xff, 0xff, 0xff, 0xff, 0x07]).starts_with("not an ONNX file: "));
 }
 
@@ -78,7 +79,7 @@ fn inconsistent_tensors_are_refused() {
         &with(|t| t.data_location = 1),
         "initializer `weight`: the model is not valid: external_data names no location",
     );
-    // Only a configuration may refer to a variable.
+    // Only a configuration can refer to a variable.
     let entry = StringStringEntryProto { key: "variable".to_owned(), value: "filter".to_owned() };
     let lent = changed_network(|graph| graph.initializer[4].external_data.push(entry));
     assert_refused(&lent, "initializer `weight`: the model is not valid: its elements are in another file");
@@ -218,7 +219,7 @@ fn open_shapes_must_be_given_as_options() {
         let dims = &mut tensor.shape.as_mut().unwrap().dim;
         dims[0] = DimensionProto { dim_value: None, dim_param: Some("n".to_owned()) };
         dims[2] = DimensionProto { dim_value: None, dim_param: Some("height".to_owned()) };
-        // The shape that the network computes: one row an image.
+        // The shape that the network computes: one row per image.
         graph.initializer[3] = ints("rest", &[8]);
     });
     assert_eq!(
@@ -240,7 +241,7 @@ fn open_shapes_must_be_given_as_options() {
         let outcome = import_outcome(&open, options);
         assert!(outcome.contains(expected), "{outcome}");
     };
-    wrong(r#"{"shapes": {"x": [1, 3, 4, 4]}}"#, "option `shapes`, `x`: must be 1 where it is 3");
+    wrong(r#"{"shapes": {"x": [1, 3, 4, 4]}}"#, "option `shapes`, `x`: must be 1, not 3");
     wrong(r#"{"shapes": {"x": [1, 1]}}"#, "option `shapes`, `x`: must be of 4 dimensions");
     wrong(r#"{"shapes": {"z": [1]}}"#, "there is no `z` among x");
     wrong(r#"{"shapes": {"x": [null, 1, 4, 4]}, "batch": [8, 1]}"#, "option `batch`: must be 1 to 16 ascending sizes");
@@ -248,7 +249,7 @@ fn open_shapes_must_be_given_as_options() {
     wrong(r#"{"constants": {"x": [1, [2]]}}"#, "parameter `constants` must be");
 }
 
-/// A source of numbers that is the same every time.
+/// A deterministic source of numbers.
 struct SeededNumbers(u64);
 
 impl SeededNumbers {
@@ -285,7 +286,7 @@ fn randomly_damaged_files_never_panic() {
     }
 }
 
-/// Whatever comes of it, it comes as a result; and what is imported can be restored.
+/// Checks that importing `bytes` returns a result instead of panicking, and that an imported model can be restored.
 fn assert_no_panic(bytes: &[u8]) {
     if let Ok(config) = import(bytes, &Params::new(), &mut TestWeightStore::default()) {
         restore(&config).expect("what is imported can be restored");

@@ -1,4 +1,4 @@
-//! What the messages of an import propose, and that it works.
+//! The options that import errors propose, and that they work.
 
 use onnx::import::import;
 use onnx::proto::{AttributeProto, DimensionProto, GraphProto, ModelProto, ValueInfoProto};
@@ -8,7 +8,7 @@ use saggar_plugin::Params;
 use crate::interpreter::TestWeightStore;
 use crate::test_models::{ints, node, port, small_network, wrap_model};
 
-/// A port whose dimensions are sizes, or names of open ones.
+/// Returns a port. Each dimension is a size, or the name of an open dimension.
 fn open_port(name: &str, dims: &[&str]) -> ValueInfoProto {
     let mut port = port(name, &[]);
     let dim = |dim: &&str| match dim.parse::<i64>() {
@@ -26,7 +26,7 @@ fn import_result(model: &ModelProto, options: &str) -> Result<Params, String> {
     import(&model.encode_to_vec(), &options, &mut TestWeightStore::default()).map_err(|error| error.to_string())
 }
 
-/// The options that a message proposes as JSON.
+/// Returns the options that a message proposes as JSON.
 fn proposed_json(message: &str) -> &str {
     let (_, json) = message.split_once("(as JSON: ").expect("the message proposes options");
     json.strip_suffix(')').expect("and nothing after them")
@@ -52,7 +52,7 @@ fn all_open_dimensions_are_reported_at_once() {
          \"b\": [null, 128, 4]}})"
     );
     import_result(&model, proposed_json(&message)).unwrap();
-    // What was given is repeated.
+    // Options that were given are repeated.
     let message = import_result(&model, r#"{"shapes": {"a": [null, 7, 4]}}"#).unwrap_err();
     assert!(message.contains("leaves open: input `b` is [batch, sequence, 4];"), "{message}");
     assert!(message.contains("such as --shape a=?x7x4 --shape b=?x7x4 "), "{message}");
@@ -61,7 +61,7 @@ fn all_open_dimensions_are_reported_at_once() {
 
 #[test]
 fn only_working_options_are_proposed() {
-    // `b` must have 5 columns, which nothing about it says.
+    // `b` must have 5 columns, but its name does not say so.
     let message = import_result(&sum_model(&["2", "5"], &["2", "columns"]), "{}").unwrap_err();
     assert!(message.contains("such as --shape b=2x1 "), "a size of 1 is repeated along the other operand: {message}");
     let never = wrap_model(GraphProto {
@@ -77,7 +77,7 @@ fn only_working_options_are_proposed() {
     );
 }
 
-/// A network whose computed shape is that of one image.
+/// Returns a network whose computed shape only fits one image.
 fn single_image_model() -> ModelProto {
     let mut single = small_network();
     let graph = single.graph.as_mut().expect("the network is a graph");
@@ -98,7 +98,7 @@ fn a_single_item_model_error_explains_how_to_import_it() {
     );
     assert!(message.ends_with("Import it with --batch 1, or the option {\"batch\": [1]}"), "{message}");
     import_result(&single_image_model(), r#"{"batch": [1]}"#).unwrap();
-    // A proposal says so, too.
+    // Proposed options take the single-item limit into account.
     let mut open = single_image_model();
     open.graph.as_mut().unwrap().input[0] = open_port("x", &["n", "1", "height", "4"]);
     let message = import_result(&open, "{}").unwrap_err();
@@ -134,7 +134,7 @@ fn a_value_that_must_be_constant_is_traced_to_its_inputs() {
     let message = import_result(&settable, "{}").unwrap_err();
     assert!(
         message.ends_with(
-            "`more` (how many TopK takes) must be known when the model is imported; give it by --constant k=VALUE, or the \
+            "`more` (the k of TopK) must be known when the model is imported; give it by --constant k=VALUE, or the \
              option {\"constants\": {\"k\": VALUE}}"
         ),
         "{message}"
@@ -146,7 +146,7 @@ fn a_value_that_must_be_constant_is_traced_to_its_inputs() {
     let message = import_result(&computed, "{}").unwrap_err();
     assert!(
         message.ends_with(
-            "`most` (how many TopK takes) must be known when the model is imported, but follows from the data of each request \
+            "`most` (the k of TopK) must be known when the model is imported, but follows from the data of each request \
              (input `x`): such a model cannot be imported"
         ),
         "{message}"

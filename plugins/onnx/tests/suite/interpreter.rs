@@ -1,4 +1,5 @@
-//! A backend without a host: graphs of the tensor crate, run by the interpreter that defines its operators.
+//! A backend without a host: builds graphs of the tensor crate and runs them with the interpreter that defines its
+//! operators.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use saggar_tensor::nn;
 use saggar_tensor::op::{Pool2d, PoolKind, ReduceKind, Scalar, ScatterCombine};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
-/// Builds with the tensor crate's builder.
+/// A backend over the tensor crate's graph builder.
 #[derive(Debug, Default)]
 pub(crate) struct InterpreterBackend {
     builder: GraphBuilder,
@@ -69,7 +70,7 @@ fn scalar(dtype: DType, value: f64) -> Scalar {
 type InterpreterResult = std::result::Result<NodeId, GraphError>;
 
 impl InterpreterBackend {
-    /// The outputs for these inputs, by name; `variables` are what an import made.
+    /// Runs the graph and returns the outputs by name. `variables` are those of an import.
     pub(crate) fn run(
         mut self,
         outputs: &[(String, BackendOperand)],
@@ -377,7 +378,7 @@ fn combine_of(how: ScatterMode) -> ScatterCombine {
     }
 }
 
-/// Variables that an import made.
+/// The variables that an import created.
 #[derive(Debug, Default)]
 pub(crate) struct TestWeightStore(pub(crate) BTreeMap<String, InterpTensor>);
 

@@ -1,4 +1,4 @@
-//! Imports without a host: models are built and run by the interpreter that defines the operators.
+//! Imports without a host. The reference interpreter builds and runs the models.
 
 mod batches;
 mod external;

@@ -1,10 +1,12 @@
-//! Which keys a query attends. One key is 1 and the others are 0 in `value`, so results are the weights of that key.
+//! The keys that a query attends to. In `value` one key is 1 and the others are 0, so results are the weights of that
+//! key.
 
 use crate::operator_rules::{TestAttribute, TestOperand, run_operator};
 use TestAttribute::Int;
 use TestOperand::{K, Nothing, X};
 
-/// The weights of attention over equal scores: each allowed key has the same. Queries and keys are `[1, 1, n, 1]`.
+/// Returns the attention weights for equal scores: each allowed key has the same weight. Queries and keys are `[1, 1,
+/// n, 1]`.
 fn attention_weights(
     attributes: &[(&str, TestAttribute<'_>)],
     queries: usize,
@@ -27,17 +29,17 @@ fn a_query_with_no_allowed_key_gives_zeros() {
 
 #[test]
 fn causal_masks_end_at_the_number_of_valid_keys() {
-    // Two queries, four keys of which three are valid: the queries are the last two of them.
+    // Two queries and four keys, three of them valid. The queries are at the last two valid positions.
     let lengths = || vec![Nothing, Nothing, Nothing, K(&[3])];
     assert_eq!(attention_weights(&[("is_causal", Int(1))], 2, 4, lengths()), "[1, 1, 2, 1] 1.5 2.3333");
-    // One valid key: the first query stands before it and attends none.
+    // One valid key. The first query is before it and attends to no key.
     let lengths = vec![Nothing, Nothing, Nothing, K(&[1])];
     assert_eq!(attention_weights(&[("is_causal", Int(1))], 2, 4, lengths), "[1, 1, 2, 1] 0 1");
 }
 
 #[test]
 fn attention_windows_bound_each_side() {
-    // Keys 1 2 4 8; queries at the first three positions.
+    // Keys 1 2 4 8, with the queries at the first three positions.
     let window = |left, right| [("left_window_size", Int(left)), ("right_window_size", Int(right))];
     assert_eq!(attention_weights(&window(1, 0), 3, 4, Vec::new()), "[1, 1, 3, 1] 1 1.5 3");
     assert_eq!(attention_weights(&window(-1, 0), 3, 4, Vec::new()), "[1, 1, 3, 1] 1 1.5 2.3333");
@@ -45,7 +47,7 @@ fn attention_windows_bound_each_side() {
     assert_eq!(attention_weights(&window(0, -1), 3, 4, Vec::new()), "[1, 1, 3, 1] 3.75 4.6667 6");
     let past = || vec![Nothing, X(&[1, 1, 1, 1], &[0.0]), X(&[1, 1, 1, 1], &[0.0])];
     assert_eq!(attention_weights(&window(1, 0), 2, 2, past()), "[1, 1, 2, 1] 0.5 1.5");
-    // A query beyond the last key whose window does not reach back to it.
+    // A query after the last key, whose window does not reach back to it.
     assert_eq!(attention_weights(&window(1, 0), 4, 2, Vec::new()), "[1, 1, 4, 1] 1 1.5 2 0");
     let message = attention_weights(&window(-2, 0), 2, 2, Vec::new());
     assert!(message.ends_with("left_window_size must be -1 or a number of positions, not -2"), "{message}");

@@ -1,7 +1,8 @@
-//! The ONNX project's own cases, from the folders that `ONNX_CASES` names: each a model with inputs and outputs.
+//! The ONNX project's own test cases, from the folders in `ONNX_CASES`. Each case is a model with inputs and outputs.
 //!
-//! The folders, separated by a colon, are like `onnx/backend/test/data` of the Python package `onnx`. Each model goes through an import and the graph
-//! that its configuration gives; what the model computes is compared with the case's outputs.
+//! The folders are separated by a colon and have the layout of `onnx/backend/test/data` of the Python package `onnx`.
+//! Each model is imported, and the graph of its configuration is built and run. The outputs are compared with those of
+//! the case.
 #![allow(clippy::print_stdout, reason = "how many cases passed is what the run is for")]
 
 use std::collections::BTreeMap;
@@ -29,11 +30,11 @@ struct OnnxCaseTensor {
 
 enum CaseOutcome {
     Passed,
-    /// With inputs that had to be fixed.
+    /// The case passed with some inputs fixed as constants.
     PassedFixed,
     Unsupported(String),
     Wrong(String),
-    /// The case is not one of tensors that are taken.
+    /// The case has values that are not supported tensors.
     Skipped,
 }
 
@@ -76,7 +77,7 @@ impl OnnxCaseTensor {
         nested(&self.shape, &mut self.value().to_f64_numbers().into_iter())
     }
 
-    /// Where the value differs from what is expected.
+    /// Returns the first difference between the value and the expected tensor.
     fn difference(&self, value: &InterpTensor) -> Option<String> {
         if value.descriptor().shape.dims() != self.shape {
             return Some(format!("shape {} is not {:?}", value.descriptor().shape, self.shape));
@@ -97,7 +98,7 @@ impl OnnxCaseTensor {
     }
 }
 
-/// The inputs or outputs of one data set, in order.
+/// Reads the inputs or outputs of one data set, in order.
 fn read_case_tensors(folder: &Path, what: &str, count: usize) -> Result<Vec<OnnxCaseTensor>, String> {
     (0..count).map(|i| read_case_tensor(&folder.join(format!("{what}_{i}.pb")))).collect()
 }
@@ -148,7 +149,7 @@ fn check_case(case: &Path) -> CaseOutcome {
     CaseOutcome::Passed
 }
 
-/// Imports the model with every input fixed, so that what can be computed without the host is, and compares again.
+/// Imports the model with every input fixed, so that the importer folds all that it can, and compares again.
 fn run_with_fixed_inputs(
     file: &[u8],
     names: &[String],
@@ -168,7 +169,7 @@ fn run_with_fixed_inputs(
     }
 }
 
-/// Imports the model, at first with no input fixed, and runs it. Gives whether inputs had to be fixed.
+/// Imports the model, at first with no input fixed, and runs it. Returns whether inputs had to be fixed.
 fn run_case(
     file: &[u8],
     names: &[String],
@@ -192,7 +193,7 @@ fn run_case(
     }
 }
 
-/// Fixes the input that must be known, or where that is computed all inputs of integers.
+/// Fixes the input that must be known. If the value is computed, fixes all integer inputs.
 fn fix_next_input(error: &Error, inputs: &BTreeMap<String, OnnxCaseTensor>, fixed: &mut Vec<String>) -> bool {
     let OnnxErrorKind::NotKnown { name, .. } = &error.fault else { return false };
     let before = fixed.len();
@@ -243,7 +244,7 @@ fn run(
     Ok(())
 }
 
-/// Which of a message's words counts the case: the operator or the type that is not supported.
+/// Returns the words of a message that the case is counted under: the unsupported operator or type.
 fn unsupported_reason(message: &str) -> String {
     let words: Vec<&str> = message.split_whitespace().collect();
     for marker in ["operator", "type"] {
@@ -256,7 +257,7 @@ fn unsupported_reason(message: &str) -> String {
     message.chars().take(150).collect()
 }
 
-/// Whether a case has only types that every device has.
+/// Returns whether a case only has types that every device supports.
 fn has_common_types_only(case: &Path) -> bool {
     let Ok(file) = fs::read(case.join("model.onnx")) else { return false };
     let Ok(model) = onnx::proto::ModelProto::decode(&*file) else { return false };
@@ -287,7 +288,7 @@ fn the_onnx_backend_test_cases_pass() {
     assert_eq!(wrong, 0);
 }
 
-/// Runs the cases of a folder and prints how many passed. Returns how many were wrong.
+/// Runs the cases of a folder, prints how many passed, and returns how many were wrong.
 fn check_folder(root: &Path) -> usize {
     println!("{}", root.display());
     let only = std::env::var("ONNX_ONLY").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Rules of operators, one small case for each thing that is easily got wrong.
+//! Operator rules, with one small case for each common mistake.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +22,11 @@ use TestAttribute::{Float, Int, Ints, Text};
 
 /// An operand.
 pub(crate) enum TestOperand<'a> {
-    /// An input of these numbers, `float32`.
+    /// An input with these numbers, as `float32`.
     X(&'a [i64], &'a [f64]),
     /// An initializer of integers.
     K(&'a [i64]),
-    /// Left out.
+    /// An omitted operand.
     Nothing,
 }
 use TestOperand::{K, Nothing, X};
@@ -42,7 +42,7 @@ fn attribute((name, value): &(&str, TestAttribute<'_>)) -> AttributeProto {
     attribute
 }
 
-/// What a model of one node gives: shapes and numbers, to four digits; or why it gives nothing.
+/// Builds and runs a model of one node. Returns the shapes and numbers, to four digits, or the error message.
 pub(crate) fn run_operator(
     op: &str,
     attributes: &[(&str, TestAttribute<'_>)],
@@ -152,7 +152,7 @@ fn reductions_match_onnx() {
         "TopK",
         &[],
         &[x(), X(&[1], &[1.0])],
-        "node `y0` (TopK): `x1` (how many TopK takes) must be known when the model is imported; give it by --constant x1=VALUE, or the option {\"constants\": {\"x1\": VALUE}}",
+        "node `y0` (TopK): `x1` (the k of TopK) must be known when the model is imported; give it by --constant x1=VALUE, or the option {\"constants\": {\"x1\": VALUE}}",
     );
 }
 
@@ -254,7 +254,7 @@ fn selecting_operators_match_onnx() {
     );
     let softmax = |opset| run_operator("Hardmax", &[], &[X(&[1, 2, 2], &[1.0, 2.0, 4.0, 3.0])], 1, opset);
     assert_eq!(softmax(20), "[1, 2, 2] 0 1 1 0");
-    // Axes from the first on were one.
+    // Axes from the first on were treated as one.
     assert_eq!(softmax(11), "[1, 2, 2] 0 0 1 0");
 }
 

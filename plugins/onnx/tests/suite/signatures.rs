@@ -1,10 +1,10 @@
-//! Nodes that are not as the operator's signature says are refused, by name, and never built without what is unknown.
+//! Nodes that do not match the operator's signature are refused with the name of the mismatch.
 
 use crate::operator_rules::{TestAttribute, TestOperand, run_operator};
 use TestAttribute::{Float, Int, Ints, Text};
 use TestOperand::X;
 
-/// The refusal of a node of one operator over an image.
+/// Returns the error message for a node of one operator over an image.
 fn refusal(op: &str, attributes: &[(&str, TestAttribute<'_>)], opset: i64) -> String {
     let image = || X(&[1, 1, 4, 4], &[0.5; 16]);
     let operands = if op == "Conv" { vec![image(), X(&[1, 1, 1, 1], &[2.0])] } else { vec![image()] };

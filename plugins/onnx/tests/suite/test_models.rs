@@ -1,4 +1,4 @@
-//! Small models, made here.
+//! Small models for tests.
 
 use onnx::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
@@ -31,7 +31,7 @@ fn attribute(name: &str, kind: i32, ints: &[i64]) -> AttributeProto {
     AttributeProto { name: name.to_owned(), kind, ints: ints.to_vec(), ..AttributeProto::default() }
 }
 
-/// A convolution, a pooling, a reshape whose shape is computed, a linear layer and a softmax.
+/// Returns a network: a convolution, a pooling, a reshape to a computed shape, a linear layer and a softmax.
 pub(crate) fn small_network() -> ModelProto {
     let mut conv = node("Conv", &["x", "filter", "bias"], &["c"]);
     conv.attribute.push(attribute("pads", 7, &[1, 1, 1, 1]));
@@ -72,7 +72,7 @@ pub(crate) fn wrap_model(graph: GraphProto) -> ModelProto {
     ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..ModelProto::default() }
 }
 
-/// One node over one input.
+/// Returns a model of one node with one input.
 pub(crate) fn single_node_model(node: NodeProto, initializers: Vec<TensorProto>) -> ModelProto {
     let output = vec![port(&node.output[0], &[])];
     let input = vec![port("x", &[2, 3])];

@@ -1,12 +1,12 @@
-//! A classifier: two linear layers over all numbers of an item. It trains on any dataset with a field `label` and one of
-//! pictures or features, `image` or what the parameter `input` says, and publishes what it learnt.
+//! A classifier: two linear layers over all numbers of an item. It trains on any dataset with a field `label` and a
+//! field of images or features, whose name is `image` or the parameter `input`, and publishes the result.
 
 use saggar_plugin::layers::Linear;
 use saggar_plugin::optimizers::Adam;
 use saggar_plugin::{Classes, DataType, Dataset, Feed, Fit, Graph, Inputs, Job, Model, Objective};
 use saggar_plugin::{Operand, Params, Port, Result, Variables};
 
-/// The network, what it takes and what it tells apart.
+/// The network, the shape of its input and its classes.
 pub struct Classifier {
     input: Port,
     classes: Classes,
@@ -14,7 +14,7 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// From `[batch, item...]` to `[batch, classes]`, where the largest number is the answer.
+    /// Returns the logits: `[batch, item...]` -> `[batch, classes]`.
     fn logits(&self, inputs: &Inputs) -> Result<Operand> {
         let white = if self.input.item().data_type == DataType::Uint8 { 255.0 } else { 1.0 };
         let x = inputs.get(self.input.name())?.cast(DataType::Float32)?.div_scalar(white)?.flatten(1)?;
@@ -41,7 +41,7 @@ impl Model for Classifier {
     }
 }
 
-/// Minimises cross-entropy with Adam. `Fit` takes checkpoints, goes on from them, validates and reports by itself.
+/// Trains with cross-entropy and Adam. `Fit` takes checkpoints, resumes from them, validates and reports automatically.
 pub fn train(job: &Job) -> Result<()> {
     let data = Dataset::open("/data")?;
     let input = Port::of(&data.field(&job.param("input", "image".to_owned())?)?);

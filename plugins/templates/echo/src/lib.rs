@@ -1,9 +1,9 @@
-//! A model that learns nothing: `y` is `x`, as many numbers as it was published with. To start from where a model only
-//! computes; its training publishes it and is over.
+//! A model that learns nothing: `y` is `x`, a vector of the size that the model was published with. A template for
+//! models that only compute; the training only publishes the model.
 
 use saggar_plugin::{DataType, Graph, Inputs, Job, Model, Operand, Params, Port, Result, Variables};
 
-/// Its size is all it knows.
+/// The model. Its size is its whole state.
 pub struct Echo {
     size: u32,
 }
@@ -18,7 +18,7 @@ impl Model for Echo {
     fn outputs(&self) -> Vec<Port> {
         vec![Port::new("y", DataType::Float32, [self.size])]
     }
-    /// What is computed. Shape: `[batch, size]` -> `[batch, size]`.
+    /// Builds the prediction. Shape: `[batch, size]` -> `[batch, size]`.
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
         Ok(vec![("y", inputs.get("x")?.identity()?)])
     }

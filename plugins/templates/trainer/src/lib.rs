@@ -1,17 +1,17 @@
-//! A training loop of one's own, whose result is a file: one linear layer tells classes apart, and `weights.csv` has what
-//! each number of an item says about each class. To start from where [`saggar_plugin::Fit`] does not do what is wanted,
-//! or what is learnt is not served.
+//! A custom training loop whose result is a file: one linear layer classifies items, and `weights.csv` holds the weight
+//! of each number of an item for each class. A template for trainings that [`saggar_plugin::Fit`] does not cover, or
+//! whose result is not served.
 
 use saggar_plugin::layers::Linear;
 use saggar_plugin::optimizers::{Adam, Optimizer, Update};
 use saggar_plugin::{BatchOptions, Classes, DataType, Dataset, Descriptor, Error, Executable, Graph, Job, Result};
 use saggar_plugin::{Variables, info, named};
 
-/// Steps between two boundaries, where a checkpoint may be taken and a stop be heard.
+/// The number of steps between two boundaries. At a boundary, a checkpoint can be taken and a stop request is seen.
 const STEPS_PER_BOUNDARY: u64 = 10;
 
-/// Trains on the dataset at `/data`. Parameters: `steps`, `batch`, `lr`, `input` (the field that is learnt from),
-/// `classes` (how many, where the dataset does not name them).
+/// Trains on the dataset at `/data`. Parameters: `steps`, `batch`, `lr`, `input` (the input field), `classes` (their
+/// number, if the dataset does not name them).
 pub fn train(job: &Job) -> Result<()> {
     let (data, name) = (Dataset::open("/data")?, job.param("input", "image".to_owned())?);
     let (steps, size): (u64, u32) = (job.param("steps", 500)?, job.param("batch", 32)?);
@@ -30,10 +30,11 @@ pub fn train(job: &Job) -> Result<()> {
     let linear = Linear::new(&variables, input.item.shape.iter().product(), classes.count())?;
     let step = step(&linear, &variables, &adam, (&name, &input.item), &label.item, size)?;
 
-    // Everything that goes on from here lies with the host: variables, the place in the dataset, the number of the step.
+    // The host holds all state that a resumed training needs: the variables, the position in the dataset and the step
+    // number.
     let mut done = job.resume(&variables, &[&batches])?.map_or(0, |(step, _)| step);
     while done < steps {
-        // None is the end of an epoch; the next one has another order.
+        // `None` is the end of an epoch. The next epoch has another order.
         let Some(batch) = batches.next_batch()? else { continue };
         let outputs = step.dispatch(batch.iter().map(|field| (field.name.as_str(), &field.tensor)))?;
         let loss = named(&outputs, "loss")?.read_f32()?.first().copied().map_or(f64::NAN, f64::from);
@@ -48,7 +49,7 @@ pub fn train(job: &Job) -> Result<()> {
     job.write_output("weights.csv", table(&variables, &classes)?.as_bytes())
 }
 
-/// The graph of a step: forward, backward, update.
+/// Builds one step: forward, backward, update.
 fn step(
     linear: &Linear,
     variables: &Variables,
@@ -72,7 +73,7 @@ fn step(
     graph.build([("loss", &loss)])
 }
 
-/// A line for each number of an item, a column for each class; the last line is the bias.
+/// Formats the weights: a line for each number of an item, a column for each class. The last line is the bias.
 fn table(variables: &Variables, classes: &Classes) -> Result<String> {
     let mut text = classes.names().join(",") + "\n";
     let mut parameters = variables.parameters();

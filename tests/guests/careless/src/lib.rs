@@ -1,18 +1,18 @@
-//! Trains without a thought for checkpoints: it never resumes, never comes to a step boundary, and publishes at the end.
+//! A training without checkpoints: it never resumes, never reaches a step boundary, and publishes at the end.
 //!
 //! Its model is one number, `w`, that each of `steps` (default 100) steps brings nearer to 3.
 
 use saggar_plugin::bindings::variables::Initializer;
 use saggar_plugin::{DataType, Error, Graph, Job, Params, Result};
 
-/// The whole training.
+/// Runs the training.
 ///
 /// # Errors
-/// What the host refuses.
+/// Returns the host's error if the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let steps: u64 = job.param("steps", 100)?;
     let model = job.param("model", "careless".to_owned())?;
-    // A file that the work after the training reads, and that is not there.
+    // If given, the phase `post` fails after the training because this file does not exist.
     let reads: Option<String> = job.params().optional("reads")?;
     job.params().check()?;
     let variables = job.variables();

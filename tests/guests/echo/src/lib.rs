@@ -1,8 +1,8 @@
-//! Answers what it was asked: `y` is `x`, a `float32` vector of the configuration's `size` (default 4).
+//! A predictor that returns its input: `y` is `x`, a `float32` vector of the configuration's `size` (default 4).
 
 use saggar_plugin::{DataType, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
 
-/// Its size is all it knows.
+/// The model. Its size is its whole state.
 #[derive(Debug)]
 pub struct EchoGuestModel {
     size: u32,

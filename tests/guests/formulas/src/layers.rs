@@ -1,4 +1,4 @@
-//! Layers that behave differently in a training, and attention.
+//! Checks of attention and of layers that behave differently in training.
 
 use saggar_plugin::layers::{BatchNorm, Dropout, padding_mask, scaled_dot_product_attention};
 use saggar_plugin::{DataType, Graph, Initializer, Result, Tensor, Variable, Variables, descriptor};
@@ -16,7 +16,8 @@ pub(crate) fn check() -> Result<()> {
     check_dropout()
 }
 
-/// One batch, one head, 2 queries over 3 keys of 2 features: the last query stands at the last key.
+/// Checks one batch and one head, with 2 queries over 3 keys of 2 features. The last query is at the last key's
+/// position.
 fn check_attention(causal: bool, padded: bool) -> Result<()> {
     let (queries, keys, width) = (2, 3, 2);
     let [q, k, v] = [(queries, 3), (keys, 4), (keys, 5)].map(|(places, seed)| noise(places * width, seed));
@@ -42,7 +43,7 @@ fn check_attention(causal: bool, padded: bool) -> Result<()> {
     Ok(())
 }
 
-/// Nothing to look at gives the mean of everything, and not NaN.
+/// Checks that a query without any key gives the mean of all values, and not NaN.
 fn check_fully_masked_queries() -> Result<()> {
     let graph = Graph::new();
     let x = floats(&graph, &[1, 1, 2, 1], &[1.0, 3.0])?;
@@ -51,11 +52,12 @@ fn check_fully_masked_queries() -> Result<()> {
     Ok(())
 }
 
-/// A training normalises by the batch and moves the statistics; what follows normalises by the statistics.
+/// Checks that training normalizes by the batch and updates the statistics, and that prediction normalizes by the
+/// statistics.
 fn check_batch_norm() -> Result<()> {
     let variables = Variables::new(1);
     let norm = BatchNorm::new(&variables, 2)?.momentum(0.5);
-    // Two images of two channels of two pixels; the channels' means are 2 and -1, their variances 5 and 4.
+    // Two images of two channels of two pixels. The channels' means are 2 and -1, their variances 5 and 4.
     let x = [-1.0, 1.0, -3.0, -3.0, 3.0, 5.0, 1.0, 1.0];
     let graph = Graph::for_training();
     let y = norm.forward(&floats(&graph, &[2, 2, 2], &x)?)?;
@@ -78,7 +80,7 @@ fn check_batch_norm() -> Result<()> {
     Ok(())
 }
 
-/// About as many are dropped as asked for, others in each step and each layer, none in a prediction.
+/// Checks the dropout rate, that each step and layer drops other elements, and that a prediction drops none.
 fn check_dropout() -> Result<()> {
     const COUNT: u32 = 10_000;
     let variables = Variables::new(1);

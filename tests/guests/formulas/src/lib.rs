@@ -1,7 +1,7 @@
-//! A guest that checks the guest library: what its losses, layers, optimisers and operators compute on the host must be what the
-//! same formulas give here. A check that fails traps, and its message is in the job's log.
+//! A guest that checks the SDK: losses, layers, optimizers and operators must compute the same on the host as the
+//! formulas here. A failed check traps, and its message is in the job's log.
 //!
-//! With the parameter `epochs` it trains a small network too, in the way that the other parameters say.
+//! With the parameter `epochs`, it also trains a small network as the other parameters state.
 
 mod layers;
 mod losses;
@@ -14,10 +14,10 @@ use saggar_plugin::{Job, Result, info};
 
 pub use network::FormulasNetwork;
 
-/// Checks everything, then trains if it is asked to.
+/// Runs all checks, then trains if `epochs` is given.
 ///
 /// # Errors
-/// What the host refuses.
+/// Returns the host's error if the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let epochs = job.param("epochs", 0)?;
     if epochs > 0 {

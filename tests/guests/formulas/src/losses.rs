@@ -1,4 +1,4 @@
-//! Losses and their gradients.
+//! Checks of losses and their gradients.
 
 use saggar_plugin::losses::{CrossEntropy, binary_cross_entropy_with_logits, mean_squared_error};
 use saggar_plugin::{Graph, Result};
@@ -16,7 +16,7 @@ pub(crate) fn check() -> Result<()> {
     check_regression_losses()
 }
 
-/// `[2, 3]` labels of 4 classes: loss, accuracy, and the gradient `(p - target) / count`.
+/// Checks `[2, 3]` labels of 4 classes: loss, accuracy, and the gradient `(p - target) / count`.
 fn check_cross_entropy(it: CrossEntropy) -> Result<()> {
     let (rows, classes) = (6, 4);
     let logits = noise(rows * classes, 1).iter().map(|x| 3.0 * x).collect::<Vec<_>>();
@@ -58,7 +58,7 @@ fn check_fully_ignored_labels() -> Result<()> {
     Ok(())
 }
 
-/// A class that is ruled out costs nothing where it is not the label.
+/// Checks that a class with a logit of minus infinity adds nothing to the loss if it is not the label.
 fn check_infinite_logits() -> Result<()> {
     let graph = Graph::new();
     let logits = floats(&graph, &[1, 3], &[0.5, f64::NEG_INFINITY, 0.5])?;

@@ -1,4 +1,4 @@
-//! A small network with everything in it that has state, trained in every way that the guest library has.
+//! A small network with every kind of state, trained with every option of the SDK.
 
 use saggar_plugin::layers::{BatchNorm, Conv2d, Dropout, Linear};
 use saggar_plugin::losses::CrossEntropy;
@@ -11,7 +11,7 @@ use saggar_plugin::{
 const SIDE: u32 = 8;
 const CHANNELS: u32 = 16;
 
-/// A convolution with batch normalisation and dropout, and a linear layer.
+/// A convolution with batch normalization and dropout, and a linear layer.
 #[derive(Debug)]
 pub struct FormulasNetwork {
     convolution: Conv2d,
@@ -66,7 +66,7 @@ pub(crate) fn train(job: &Job, epochs: u64) -> Result<()> {
     let feed = Feed::new(&data, &["image", "label"], job.param("batch", 32)?)?;
     let accumulate: u32 = job.param("accumulate", 1)?;
     let steps = feed.steps_per_epoch()? * epochs / u64::from(accumulate);
-    // Makes gradients so much larger that float16 does not hold them.
+    // Scales gradients up so far that float16 overflows.
     let boost = job.param("boost", 1.0)?;
     let peak = |rate| LearningRateSchedule::Cosine { peak: rate, warmup: 5, steps };
     let optimizer: Box<dyn Optimizer> = match job.params().choice("optimizer", &["adam", "sgd", "muon"])? {

@@ -1,4 +1,4 @@
-//! Operators that no layer uses: that their arguments arrive in their places.
+//! Checks of operators that no layer uses: their arguments arrive in the right order.
 
 use saggar_plugin::layers::ConvTranspose2d;
 use saggar_plugin::{
@@ -24,7 +24,7 @@ fn expect_values(what: &str, got: &Operand, expected: &[f64]) -> Result<()> {
     Ok(())
 }
 
-/// A graph and the operand 1, 2, 3, ... of that shape.
+/// Returns an operand of that shape with the numbers 1, 2, 3, ... and its graph.
 fn counting_operand(shape: &[u32]) -> Result<Operand> {
     let count: u32 = shape.iter().product();
     floats(&Graph::new(), shape, &(1..=count).map(f64::from).collect::<Vec<_>>())
@@ -137,7 +137,7 @@ fn check_recurrent() -> Result<()> {
 
     let (weight, again) = (operand(&[1, 4 * hidden, features], 5)?, operand(&[1, 4 * hidden, hidden], 6)?);
     let long = lstm(&x, &weight, &again, &LstmOptions::default())?;
-    assert!(long.sequence.is_none(), "a sequence that nobody asked for");
+    assert!(long.sequence.is_none(), "a sequence that was not requested");
     let (weight, again) = (flat(&weight)?, flat(&again)?);
     let first = lstm_cell(&steps[0], &weight, &again, [&zeros, &zeros], &LstmOptions::default())?;
     let lstm_by_cells = lstm_cell(&steps[1], &weight, &again, [&first.hidden, &first.cell], &LstmOptions::default())?;

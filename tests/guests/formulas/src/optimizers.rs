@@ -1,4 +1,5 @@
-//! Three steps of each optimiser on `loss = sum(a * p)`, whose gradient is `a` at every step, against the formulas.
+//! Checks of each optimizer: three steps on `loss = sum(a * p)`, whose gradient is `a` at every step, against the
+//! formulas.
 
 use saggar_plugin::optimizers::{Adam, LearningRateSchedule, Muon, Optimizer, Sgd, Update, clip_grad_norm};
 use saggar_plugin::{Graph, Initializer, Result, Tensor, Variable, Variables};
@@ -22,7 +23,7 @@ pub(crate) fn check() -> Result<()> {
     let warm = LearningRateSchedule::InverseSquareRoot { peak: 0.2, warmup: 2 };
     let expected = each(&|g| adam_by_hand(g, |step| warm.value(step as u64), 0.1));
     assert_close("adamw", &descend(&Adam::with_weight_decay(warm, 0.1))?, &expected, 1e-5);
-    // A vector is Adam's, whatever Muon does with matrices.
+    // Muon updates vectors with Adam.
     let muon = Muon::new(1.0, Adam::new(rate));
     assert_close("muon's vectors", &descend(&muon)?, &each(&|g| adam_by_hand(g, |_| rate, 0.0)), 1e-5);
     check_orthogonal_step(&[3, 5], 5.0 / 3.0)?;
@@ -51,14 +52,14 @@ fn adam_by_hand(gradient: f64, rate: impl Fn(i32) -> f64, decay: f64) -> f64 {
     p
 }
 
-/// The parameter after the steps.
+/// Returns the parameter after the steps.
 fn descend(optimizer: &dyn Optimizer) -> Result<Vec<f64>> {
     let variables = Variables::new(1);
     let parameter = variables.parameter("p", &[2], &Initializer::Constant(BEGIN as f32))?;
     run(optimizer, &variables, &parameter, &GRADIENT, STEPS)
 }
 
-/// The parameter after `steps` whose gradient is always the same.
+/// Returns the parameter after `steps` steps with a constant gradient.
 fn run(
     optimizer: &dyn Optimizer,
     variables: &Variables,
@@ -79,8 +80,9 @@ fn run(
     Ok(bytes.as_chunks::<4>().0.iter().map(|x| f64::from(f32::from_le_bytes(*x))).collect())
 }
 
-/// A first step of Muon at a rate of 1 from 0 is an orthogonal matrix, times the root of `growth`: of whichever are
-/// fewer, rows or columns, each pair has a product of about 0, and each by itself one of about `growth`.
+/// Checks that the first step of Muon, at a rate of 1 from 0, is an orthogonal matrix times the root of `growth`. Of
+/// rows or columns, whichever are fewer, each pair has a dot product of about 0, and each has one of about `growth`
+/// with itself.
 fn check_orthogonal_step(shape: &[u32; 2], growth: f64) -> Result<()> {
     let variables = Variables::new(1);
     let parameter = variables.parameter("matrix", shape, &Initializer::Zeros)?;
@@ -93,7 +95,7 @@ fn check_orthogonal_step(shape: &[u32; 2], growth: f64) -> Result<()> {
     for a in 0..few {
         for b in 0..few {
             let product: f64 = (0..many).map(|i| step[at(a, i)] * step[at(b, i)]).sum::<f64>() / growth;
-            // The quintic leaves singular values between 0.7 and 1.2.
+            // The quintic iteration leaves singular values between 0.7 and 1.2.
             let expected = if a == b { 0.45..1.5 } else { -0.5..0.5 };
             assert!(expected.contains(&product), "muon {shape:?}: {product} for {a} and {b}");
         }
@@ -103,7 +105,7 @@ fn check_orthogonal_step(shape: &[u32; 2], growth: f64) -> Result<()> {
     Ok(())
 }
 
-/// Gradients of norm 5 become ones of norm 1; those of a smaller norm stay.
+/// Checks that gradients of norm 5 are clipped to norm 1, and that gradients with a norm below the limit are unchanged.
 fn check_clipping() -> Result<()> {
     for (limit, factor) in [(1.0, 0.2), (10.0, 1.0)] {
         let variables = Variables::new(1);

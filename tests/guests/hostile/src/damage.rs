@@ -1,4 +1,4 @@
-//! The ways to misbehave that training, loading and predicting share.
+//! The misbehaviours that training, loading and predicting share.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use saggar_plugin::{DataType, Error, Graph, Operand, Result, Tensor, Variables, 
 
 use crate::slow;
 
-/// The ways.
+/// The names of the misbehaviours.
 pub const DAMAGES: [&str; 19] = [
     "loop",
     "trap",
@@ -30,10 +30,10 @@ pub const DAMAGES: [&str; 19] = [
     "slow-dispatches",
 ];
 
-/// Misbehaves. Comes back only where the host refused something, with that refusal.
+/// Misbehaves. Returns only if the host refuses a call, with the host's error.
 ///
 /// # Errors
-/// The host's; `NoSuch` for something that is not in [`DAMAGES`].
+/// Returns the host's error; `NoSuch` if `damage` is not in [`DAMAGES`].
 pub(crate) fn run(damage: &str) -> Result<()> {
     match damage {
         "loop" => spin(),
@@ -52,7 +52,7 @@ pub(crate) fn run(damage: &str) -> Result<()> {
         "enormous" => return build_enormous_outputs(),
         "rank" => return build_excessive_ranks(),
         "log" => loop {
-            log(Level::Info, "a line that nobody wants to read");
+            log(Level::Info, "a useless line");
         },
         "strings" => return pass_huge_strings(16 << 20),
         "gigabyte" => return pass_huge_strings(1 << 30),
@@ -67,7 +67,7 @@ pub(crate) fn run(damage: &str) -> Result<()> {
     Ok(())
 }
 
-/// Never returns, and never calls the host.
+/// Loops forever without calling the host.
 fn spin() {
     let mut n = 0_u64;
     while black_box(n) < u64::MAX {
@@ -75,7 +75,7 @@ fn spin() {
     }
 }
 
-/// Traps when it is dropped.
+/// A value that traps when it is dropped.
 struct TrapOnDrop;
 
 impl Drop for TrapOnDrop {
@@ -84,20 +84,20 @@ impl Drop for TrapOnDrop {
     }
 }
 
-/// The instruction that always traps.
+/// Executes the instruction that always traps.
 pub(crate) fn trap() {
     #[cfg(target_arch = "wasm32")]
     core::arch::wasm32::unreachable();
 }
 
-/// Needs more stack than there is.
+/// Overflows the stack.
 #[expect(unconditional_recursion, reason = "its purpose")]
 fn recurse(depth: u64) -> u64 {
     let frame = black_box([depth; 64]);
     recurse(depth + 1).wrapping_add(frame[(depth % 64) as usize])
 }
 
-/// Grows memory until the allocator gives up, touching all of it.
+/// Grows the memory until the allocator fails, writing to all of it.
 fn exhaust_memory() {
     let mut kept: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -105,7 +105,7 @@ fn exhaust_memory() {
     }
 }
 
-/// Makes tensors and keeps their handles.
+/// Creates tensors and keeps their handles.
 fn exhaust_tensor_handles() -> Result<()> {
     let mut kept = Vec::new();
     loop {
@@ -113,7 +113,7 @@ fn exhaust_tensor_handles() -> Result<()> {
     }
 }
 
-/// Makes operands of graphs that are never built and keeps their handles.
+/// Creates operands of graphs that are never compiled and keeps their handles.
 fn exhaust_operand_handles() -> Result<()> {
     let mut kept: Vec<Operand> = Vec::new();
     loop {
@@ -121,7 +121,7 @@ fn exhaust_operand_handles() -> Result<()> {
     }
 }
 
-/// Makes variables without end.
+/// Creates variables without end.
 fn exhaust_variables() -> Result<()> {
     let variables = Variables::new(0);
     for n in 0_u64.. {
@@ -130,7 +130,8 @@ fn exhaust_variables() -> Result<()> {
     Ok(())
 }
 
-/// Dropping operands frees handles, so that the graph's own limit is met first.
+/// Adds a million nodes to a graph. Dropping the operands frees their handles, so that the graph's limit is reached
+/// first.
 fn graph_of_a_million_nodes() -> Result<()> {
     let graph = Graph::new();
     let mut operand = graph.input("x", &descriptor(DataType::Float32, [1]))?;
@@ -140,7 +141,7 @@ fn graph_of_a_million_nodes() -> Result<()> {
     graph.build([("y", &operand)]).map(|_| ())
 }
 
-/// A graph with outputs of 4 TiB, each as large as a tensor may be.
+/// Builds a graph with outputs of 4 TiB, each as large as a tensor can be.
 fn build_enormous_outputs() -> Result<()> {
     let graph = Graph::new();
     let one = graph.input("one", &descriptor(DataType::Float32, [1]))?;
@@ -151,7 +152,7 @@ fn build_enormous_outputs() -> Result<()> {
     graph.build(outputs.iter().map(|(name, output)| (name.as_str(), output))).map(|_| ())
 }
 
-/// Shapes whose size does not fit anything, each by another way. All of them must be refused.
+/// Requests shapes whose size overflows, each through another function. The host must refuse all of them.
 fn build_overflowing_shapes() -> Result<()> {
     let graph = Graph::new();
     let float = |shape: &[u32]| descriptor(DataType::Float32, shape);
@@ -173,7 +174,7 @@ fn build_overflowing_shapes() -> Result<()> {
     first_refusal(attempts.map(|(name, attempt)| (name, attempt.err())))
 }
 
-/// Wants to learn through a choice, which has no gradient.
+/// Differentiates through an argmax, which has no gradient.
 fn differentiate_through_choice() -> Result<()> {
     let graph = Graph::new();
     let scores = graph.input("scores", &descriptor(DataType::Float32, [2, 3]))?;
@@ -182,7 +183,7 @@ fn differentiate_through_choice() -> Result<()> {
     graph.gradients(&loss, &[&scores]).map(|_| ())
 }
 
-/// A hundred dimensions. All of them must be refused.
+/// Requests tensors of a hundred dimensions. The host must refuse all of them.
 fn build_excessive_ranks() -> Result<()> {
     let graph = Graph::new();
     let one = graph.scalar(DataType::Float32, 1.0)?;
@@ -196,7 +197,7 @@ fn build_excessive_ranks() -> Result<()> {
     ])
 }
 
-/// Strings of 16 MiB wherever one can be given.
+/// Passes strings of `bytes` bytes to every function that takes one.
 fn pass_huge_strings(bytes: usize) -> Result<()> {
     let long = "s".repeat(bytes);
     log(Level::Info, &long);
@@ -209,11 +210,11 @@ fn pass_huge_strings(bytes: usize) -> Result<()> {
     ])
 }
 
-/// The first refusal; a panic, and with it a trap, if something was taken.
+/// Returns the first refusal. Panics, and so traps, if the host accepted one of the attempts.
 fn first_refusal<const N: usize>(attempts: [(&str, Option<Error>); N]) -> Result<()> {
     let mut first = None;
     for (name, refusal) in attempts {
-        let refusal = refusal.unwrap_or_else(|| panic!("the host took what it must refuse: {name}"));
+        let refusal = refusal.unwrap_or_else(|| panic!("the host accepted what it must refuse: {name}"));
         first.get_or_insert(refusal);
     }
     first.map_or(Ok(()), Err)

@@ -1,9 +1,9 @@
-//! Misbehaves in whichever way it is told to, so that tests can hold the host to its limits.
+//! A guest that misbehaves as its parameters state, so that tests can check the host's limits.
 //!
-//! One component does everything: the parameter `train` chooses what [`train`] does, the configuration's `load` and
-//! `predict` what the predictor [`HostilePredictor`] does. Their values are the names in [`TRAININGS`], [`LOADS`] and
-//! [`PREDICTIONS`], and for all three those in [`DAMAGES`]. The first of each of the three behaves well, and a training
-//! that behaves well publishes a version whose configuration is its parameters `load` and `predict`.
+//! One component has all misbehaviours: the parameter `train` selects that of [`train`], and the configuration's `load`
+//! and `predict` those of the predictor [`HostilePredictor`]. The values are the names in [`TRAININGS`], [`LOADS`] and
+//! [`PREDICTIONS`], and for all three those in [`DAMAGES`]. The first name of each of the three behaves well. A
+//! well-behaved training publishes a version whose configuration is its parameters `load` and `predict`.
 
 mod damage;
 mod predict;

@@ -1,4 +1,4 @@
-//! A predictor that answers `y` = `x`, or does not.
+//! A predictor that returns `y` = `x`, or misbehaves.
 
 use saggar_plugin::bindings::logging::{Level, log};
 use saggar_plugin::{
@@ -8,15 +8,17 @@ use saggar_plugin::{
 
 use crate::damage;
 
-/// What a load may do besides [`DAMAGES`](crate::DAMAGES): behave, with batches or without, answer an error, give a
-/// signature that is none or has a million outputs, or send a piece of an answer.
+/// The behaviours of a load besides [`DAMAGES`](crate::DAMAGES): well, with or without batches; an error; a signature
+/// that is invalid or has a million outputs; or a streamed piece during the load.
 pub const LOADS: [&str; 7] =
     ["well", "no-batch-sizes", "error", "falling-batch-sizes", "huge-signature", "million-outputs", "emit"];
-/// What a prediction may do besides [`DAMAGES`](crate::DAMAGES): behave; behave until the model is dropped; where its input begins with another number than 0
-/// keep memory, or where with a number below 0 trap, and else behave; answer an error, one of a megabyte too; give something else
-/// than the signature says, far too many outputs and names of a megabyte among it; or send pieces ahead that it must not: of an output that
-/// there is not, of another type, of half a number, for an item that there is not, too large, and a million of them. With
-/// `late-` before it, a way is taken where the input begins with a number below 0: such a model loads.
+/// The behaviours of a prediction besides [`DAMAGES`](crate::DAMAGES). `well` behaves. `trap-when-dropped` behaves
+/// until the model is dropped. `hoard` keeps memory if the input begins with a number other than 0. `fragile` traps if
+/// it begins with a number below 0. `error` and `long-error` return an error, the latter of a megabyte. The others
+/// return outputs that contradict the signature, far too many outputs, or names of a megabyte. `emit-*` streams pieces
+/// that the host must refuse: of an unknown output, of another type, of half a number, for an unknown item, too large,
+/// or a million of them. With the prefix `late-`, a behaviour starts when the input begins with a number below 0, so
+/// that such a model loads.
 pub const PREDICTIONS: [&str; 21] = [
     "well",
     "trap-when-dropped",
@@ -43,7 +45,7 @@ pub const PREDICTIONS: [&str; 21] = [
 
 const SIZE: u32 = 4;
 
-/// A model that does what its configuration says.
+/// A model that behaves as its configuration states.
 #[derive(Debug)]
 pub struct HostilePredictor {
     load: String,
@@ -64,7 +66,7 @@ impl Predictor for HostilePredictor {
         let load = config.get("load", LOADS[0].to_owned())?;
         let predict = config.get("predict", PREDICTIONS[0].to_owned())?;
         if load == "error" {
-            // No such parameter: an error as a plugin would answer it.
+            // The parameter does not exist, so this returns an error as a plugin would.
             config.require::<String>("something that is not there")?;
         }
         if load == "emit" {
@@ -107,7 +109,7 @@ impl Predictor for HostilePredictor {
             _ => {}
         }
         if self.predict == "hoard" && first != 0.0 {
-            // 64 MB that only the end of this instance frees.
+            // 64 MB that are only freed when this instance ends.
             for _ in 0..64 {
                 std::mem::forget(zeros(&[1 << 18])?);
             }
@@ -123,7 +125,7 @@ fn zeros(shape: &[u32]) -> Result<Tensor> {
     Tensor::from_f32(shape, &vec![0.0; shape.iter().product::<u32>() as usize])
 }
 
-/// An answer that is none, if there is one at all.
+/// Returns an invalid answer, or misbehaves otherwise and returns the input.
 fn broken_answer(behaviour: &str, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
     let batch = inputs.first().and_then(|x| x.tensor.descriptor().shape.first().copied()).unwrap_or(1);
     let named = |name: String, tensor: Result<Tensor>| tensor.map(|tensor| NamedTensor { name, tensor });
@@ -153,7 +155,7 @@ fn broken_answer(behaviour: &str, inputs: Vec<NamedTensor>) -> Result<Vec<NamedT
     }
 }
 
-/// Sends a piece that must be refused.
+/// Streams a piece that the host must refuse.
 fn send_refused_piece(piece: &str, batch: u32) -> Result<()> {
     match piece {
         "unknown" => emit("x", 0, &[0; 4]),

@@ -1,17 +1,17 @@
-//! Ways to keep the host busy inside of its own functions, where no instruction of the guest runs.
+//! Misbehaviours that keep the host busy in host functions, where no guest instruction runs.
 
 use saggar_plugin::{DataType, Graph, Result, Tensor, descriptor};
 
-/// Nodes of a graph whose compilation takes seconds.
+/// The nodes of a graph that takes seconds to compile.
 const NODES: usize = 20_000;
-/// Rows and columns of the matrices that a long dispatch multiplies, and how often.
+/// The rows and columns of the matrices that a long dispatch multiplies, and the number of products.
 const SIZE: u32 = 512;
 const PRODUCTS: usize = 2_000;
 
-/// Has one large graph after the other compiled, each of them another one.
+/// Compiles large graphs one after the other, all of them different.
 ///
 /// # Errors
-/// The host's.
+/// Returns the host's error if the host refuses a call.
 pub(crate) fn compile_large_graphs() -> Result<()> {
     for number in 0_u32.. {
         let graph = Graph::new();
@@ -28,10 +28,10 @@ pub(crate) fn compile_large_graphs() -> Result<()> {
     Ok(())
 }
 
-/// Has one long program after the other run.
+/// Runs long programs one after the other.
 ///
 /// # Errors
-/// The host's.
+/// Returns the host's error if the host refuses a call.
 pub(crate) fn run_long_dispatches() -> Result<()> {
     let shape = [SIZE, SIZE];
     let graph = Graph::new();

@@ -6,10 +6,10 @@ use saggar_plugin::{Column, Dataset, Error, Graph, Job, Params, Result, Variable
 
 use crate::damage;
 
-/// What a training may do besides [`DAMAGES`](crate::DAMAGES): behave, answer an error, ignore being told to stop, run for
-/// `steps` at a call of the host each without a boundary, report figures that are none, report without end, publish
-/// under a name that is a path, take checkpoints without end, go back in its steps, send a piece of an answer, make a
-/// dataset that lacks a byte, or begin a phase whose name is a path.
+/// The behaviours of a training besides [`DAMAGES`](crate::DAMAGES): behaves well, returns an error, ignores stop
+/// requests, makes `steps` host calls without a step boundary, reports metrics that are not finite, reports metrics
+/// without end, publishes under a name that is a path, takes checkpoints with too large a state, goes back in its
+/// steps, streams a piece of an answer, creates a dataset that lacks a byte, or begins a phase whose name is a path.
 pub const TRAININGS: [&str; 12] = [
     "well",
     "error",
@@ -25,10 +25,10 @@ pub const TRAININGS: [&str; 12] = [
     "phase",
 ];
 
-/// Does what the parameter `train` says, for `steps` (default 100) steps where it counts them.
+/// Behaves as the parameter `train` states, for `steps` (default 100) steps if the behaviour counts them.
 ///
 /// # Errors
-/// What the host refuses, or the error asked for.
+/// Returns the host's error if the host refuses a call, or the requested error.
 pub fn train(job: &Job) -> Result<()> {
     let behaviour = job.param("train", TRAININGS[0].to_owned())?;
     let steps: u64 = job.param("steps", 100)?;
@@ -86,7 +86,7 @@ pub fn train(job: &Job) -> Result<()> {
     }
 }
 
-/// A training's smallest step: a variable that counts.
+/// The smallest possible training step: increments a variable.
 struct StepCounter(saggar_plugin::Executable);
 
 impl StepCounter {

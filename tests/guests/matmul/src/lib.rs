@@ -1,7 +1,7 @@
-//! Linear layers and nothing else: `x` `float32[784]` to ten `logits`, through `depth` layers in between of `width` each,
-//! with ReLU. Without any, as by default, it is one product of a vector with a matrix: the least that a model can compute.
+//! Linear layers only: from `x` `float32[784]` to ten `logits`, through `depth` hidden layers of `width` units with
+//! ReLU. By default `depth` is 0, so the model is one vector-matrix product, the smallest possible model.
 //!
-//! There is nothing to learn: its training publishes the weights that the variables begin with.
+//! The training only publishes the initial weights.
 
 use saggar_plugin::layers::Linear;
 use saggar_plugin::{DataType, Graph, Inputs, Job, Model, Operand, Params, Port, Result, Variables};
@@ -49,10 +49,10 @@ impl Model for MatMulModel {
     }
 }
 
-/// Publishes under the name `model`, `matmul` by default.
+/// Publishes the model under the name `model`, `matmul` by default.
 ///
 /// # Errors
-/// What the host refuses.
+/// Returns the host's error if the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let name = job.param("model", "matmul".to_owned())?;
     let config = Params::new().with("depth", job.param("depth", 0u32)?).with("width", job.param("width", 1u32)?);

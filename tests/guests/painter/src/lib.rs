@@ -1,10 +1,10 @@
-//! Makes pictures of pictures, under paths of its own: `/invert`, and `/dim/{factor}`.
+//! A predictor from images to images, with custom routes: `/invert`, and `/dim/{factor}`.
 
 use saggar_plugin::{DataType, Graph, Inputs, Job, Model, Operand, Params, Port, Result, Route, Variables, descriptor};
 
 const SIDE: u32 = 8;
 
-/// It has no weights.
+/// The model. It has no weights.
 #[derive(Debug)]
 pub struct PainterModel;
 
@@ -39,7 +39,7 @@ impl Model for PainterModel {
         let batch = pixels.shape()[0];
         let of_item = |name: &str| inputs.get(name)?.reshape(&[batch, 1, 1]);
         let inverted = of_item("inverted")?;
-        // p + i (255 - 2 p): the picture, or its opposite.
+        // p + i (255 - 2 p): the image, or its inverse.
         let opposite = pixels.linear(-2.0, 255.0)?;
         let picture = pixels.add(&inverted.mul(&opposite)?)?.mul(&of_item("factor")?)?;
         let brightness = picture.reduce_mean(&[1, 2], false)?;
@@ -50,7 +50,7 @@ impl Model for PainterModel {
 /// Publishes the model `painter`.
 ///
 /// # Errors
-/// What the host refuses.
+/// Returns the host's error if the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     job.params().check()?;
     job.publish("painter", &job.variables(), &Params::new()).map(|_| ())

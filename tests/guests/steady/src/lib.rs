@@ -1,24 +1,25 @@
-//! Trains for as many steps as it is told, each as long as it is told, and does what else a job may be tested with.
+//! A training with a given number of steps of a given duration, and with the other features of jobs that tests need.
 //!
-//! Its model is a matrix that noise and momentum move, so that its bits tell whether a training went on exactly where it
-//! was. Parameters: `steps`; `work`, matrix products in a step; `model`, what to publish; `fail_at`, the step to fail at;
-//! `fail_until`, the attempt before which it fails there; `memory_mib`, memory to take after the step `memory_after`;
-//! `write`, files to write, as `path=bytes`, separated by spaces; `diary`, a file that is written anew every 50 steps, with a
-//! byte for each step; `secret`, the name of one to say; `count`, the mount point of a dataset whose items to count;
-//! `nan_at`, the step whose loss is said to be none; `blow_up_at`, the step after which the matrix is infinite; `spin`, how
-//! often to count to a million after each step, with the device idle; `series`, how many of each attempt's own to write at
-//! each step; `words`, how long another line to log at each step; `complaint`, how long an error to end with.
+//! Its model is a matrix that noise and momentum move, so its bits show whether a training resumed exactly. Parameters:
+//! `steps`; `work`, matrix products per step; `model`, the name to publish under; `fail_at`, the step to fail at;
+//! `fail_until`, the attempt from which it no longer fails; `memory_mib`, memory to allocate after the step
+//! `memory_after`; `write`, files to write, as `path=bytes`, separated by spaces; `diary`, a file that is rewritten
+//! every 50 steps, with a byte per step; `secret`, the name of a secret to log; `count`, the mount point of a dataset
+//! whose items to count; `nan_at`, the step that reports a loss of NaN; `blow_up_at`, the step after which the matrix
+//! is infinite; `spin`, millions of iterations to count after each step, with the device idle; `series`, metric series
+//! of this attempt to write at each step; `words`, the length of another line to log at each step; `complaint`, the
+//! length of an error to end with.
 
 use saggar_plugin::bindings::variables::Initializer;
 use saggar_plugin::{DataType, Dataset, Error, Executable, Graph, Job, Params, Result, Variables, descriptor, info};
 
-/// Rows and columns of the matrix.
+/// The rows and columns of the matrix.
 const SIZE: u32 = 96;
 
-/// The whole training.
+/// Runs the training.
 ///
 /// # Errors
-/// What the host refuses, and what `fail_at` asks for.
+/// Returns the host's error if the host refuses a call, or the error that `fail_at` or `complaint` asks for.
 pub fn train(job: &Job) -> Result<()> {
     let steps: u64 = job.param("steps", 100)?;
     let work: u32 = job.param("work", 1)?;
@@ -94,12 +95,12 @@ pub fn train(job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// Takes so much memory. It is written to, for memory that nobody touches is taken from nobody.
+/// Allocates memory and writes to it, because untouched memory is not really allocated.
 fn allocate(mib: u32) -> Vec<Vec<u8>> {
     (0..mib).map(|_| vec![1; 1 << 20]).collect()
 }
 
-/// Logs the step, and a line of so many letters where they are any.
+/// Logs the step, and a line of `words` letters unless it is 0.
 fn log_step(step: u64, words: u32) {
     info(&format!("step {step}"));
     if words > 0 {
@@ -107,7 +108,7 @@ fn log_step(step: u64, words: u32) {
     }
 }
 
-/// Makes the matrix infinite.
+/// Builds the graph that makes the matrix infinite.
 fn blow_up_graph(variables: &Variables) -> Result<Executable> {
     let matrix = variables.parameter("matrix", &[SIZE, SIZE], &Initializer::Zeros)?;
     let graph = Graph::for_training();
@@ -116,7 +117,7 @@ fn blow_up_graph(variables: &Variables) -> Result<Executable> {
     graph.build([("matrix", &infinite)])
 }
 
-/// One step: noise drives the matrix through `work` products, and momentum follows it.
+/// Builds one step: noise drives the matrix through `work` products, and momentum follows it.
 fn step_graph(variables: &Variables, work: u32) -> Result<Executable> {
     let shape = [SIZE, SIZE];
     let matrix = variables.parameter("matrix", &shape, &Initializer::Zeros)?;

@@ -1,8 +1,9 @@
-//! Tells what it was told, byte by byte.
+//! A predictor that streams the prompt back, byte by byte.
 //!
-//! Inputs `prompt`, a text of up to 64 bytes; `times` `uint32`, how often it is said, 1 where it is left out; `endless`
-//! `uint8`: other than 0 has it sent in pieces as large as may be until the host refuses one. Outputs `said`, a text of up
-//! to 256 bytes, and `lengths` `float32[2]`: of the prompt and of what was said, sent as one piece before the text. There
+//! Inputs: `prompt`, a text of up to 64 bytes; `times` `uint32`, the number of repetitions, default 1; `endless`
+//! `uint8`: if not 0, the prompt is streamed in pieces of the maximum size until the host refuses one. Outputs: `said`,
+//! a text of up to 256 bytes, and `lengths` `float32[2]`: the lengths of the prompt and of `said`, streamed as one
+//! piece before the text. The training only publishes the model.
 //! is nothing to learn: its training publishes it.
 
 use saggar_plugin::{
@@ -12,10 +13,10 @@ use saggar_plugin::{
 
 const PROMPT: u32 = 64;
 const SAID: u32 = 256;
-/// The most that one piece may have.
+/// The maximum size of a piece, in bytes.
 const PIECE: usize = 16 << 10;
 
-/// A model that tells.
+/// The model, which streams its prompt.
 #[derive(Debug)]
 pub struct TellerPredictor;
 
@@ -65,7 +66,7 @@ impl Predictor for TellerPredictor {
 /// Publishes the model `teller`.
 ///
 /// # Errors
-/// What the host refuses.
+/// Returns the host's error if the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     job.params().check()?;
     job.publish("teller", &job.variables(), &Params::new()).map(|_| ())
