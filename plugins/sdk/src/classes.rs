@@ -1,4 +1,4 @@
-//! What every classifier has: names of its classes, and answers with the class and how sure it is.
+//! The class names and the outputs of a classifier.
 
 use crate::bindings::tensors::DataType;
 use crate::dataset::Field;
@@ -10,17 +10,32 @@ use crate::operand::Operand;
 use crate::params::FromJson;
 use crate::predict::Port;
 
-/// The names of a classifier's classes.
+/// The class names of a classifier, by class index.
+///
+/// ```
+/// use saggar_plugin::{Classes, Params};
+///
+/// let classes = Classes::new(vec!["cat".to_owned(), "dog".to_owned()]);
+/// assert_eq!(classes.count(), 2);
+/// let outputs: Vec<String> = classes.ports().iter().map(|port| port.name().to_owned()).collect();
+/// assert_eq!(outputs, ["label", "probability", "probabilities"]);
+///
+/// // Part of a model's configuration:
+/// let config = Params::new().with("classes", &classes);
+/// assert_eq!(config.to_string(), r#"{"classes":["cat","dog"]}"#);
+/// assert_eq!(config.require::<Classes>("classes"), Ok(classes));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classes(Vec<String>);
 
 impl Classes {
-    /// Classes of these names.
+    /// Returns classes with these names.
     pub fn new(names: Vec<String>) -> Self {
         Self(names)
     }
 
-    /// The classes of a dataset's field; where it does not name them `count` classes called `0`, `1` and so on.
+    /// Returns the classes of a dataset's field. If the field has no class names, returns `count` classes with the
+    /// names `0`, `1`, ...
     pub fn of(field: &Field, count: u32) -> Self {
         match field.classes.as_slice() {
             [] => Self((0..count).map(|class| class.to_string()).collect()),
@@ -28,17 +43,18 @@ impl Classes {
         }
     }
 
-    /// Their names.
+    /// Returns the class names.
     pub fn names(&self) -> &[String] {
         &self.0
     }
 
-    /// How many there are.
+    /// Returns the number of classes.
     pub fn count(&self) -> u32 {
         self.0.len() as u32
     }
 
-    /// The outputs of a classifier: `label`, `probability`, and the `probabilities` of all classes.
+    /// Returns the output ports of a classifier: `label` `int32[]`, `probability` `float32[]` (that of `label`) and
+    /// `probabilities` `float32[classes]`.
     pub fn ports(&self) -> Vec<Port> {
         vec![
             Port::new("label", DataType::Int32, []).semantics("class").classes(&self.0),
@@ -47,10 +63,13 @@ impl Classes {
         ]
     }
 
-    /// The values of [`Classes::ports`]. Shape: `logits` `[batch, classes]`.
+    /// Returns the values of [`Classes::ports`] for these logits.
+    ///
+    /// Shape: `logits` `[batch, classes]` float -> `label` `int32[batch]`, `probability` `float32[batch]`,
+    /// `probabilities` `float32[batch, classes]`.
     ///
     /// # Errors
-    /// `Host` if the logits have another shape; `Built`.
+    /// Returns `Host` if the logits have another shape, and `Built` after the graph was built.
     pub fn outputs(&self, logits: &Operand) -> Result<Vec<(&'static str, Operand)>> {
         let probabilities = logits.cast(DataType::Float32)?.softmax(1)?;
         Ok(vec![
@@ -62,12 +81,23 @@ impl Classes {
 }
 
 impl Objective {
-    /// What most classifiers minimise: the cross-entropy of class numbers. Reports the `accuracy` too.
+    /// Returns the usual objective of a classifier: minimises the softmax cross-entropy and also reports the
+    /// `accuracy`.
     ///
-    /// Shape: `logits` `[batch, classes]`, `labels` `[batch]` of an integer type.
+    /// Shape: `logits` `[batch, classes]` float, `labels` `[batch]` of an integer type.
+    ///
+    /// ```no_run
+    /// # use saggar_plugin::{layers::Linear, optimizers::Adam, *};
+    /// # fn f(job: &Job, v: &Variables, adam: &Adam, linear: &Linear, feed: &Feed<'_>) -> Result<()> {
+    /// Fit::new(job, v, adam, &|_, batch| {
+    ///     Objective::classification(&linear.forward(batch.get("x")?)?, batch.get("label")?)
+    /// })
+    /// .epochs(feed, 10)
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// `Host` if the shapes do not go together; `Built`.
+    /// Returns `Host` if the shapes do not match, and `Built` after the graph was built.
     pub fn classification(logits: &Operand, labels: &Operand) -> Result<Self> {
         Ok(Self::new(logits.softmax_cross_entropy(labels)?).metric("accuracy", accuracy(logits, labels)?))
     }

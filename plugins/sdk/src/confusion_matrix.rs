@@ -1,4 +1,4 @@
-//! Which classes a classifier takes for which: exact counts, as a table for people and as CSV.
+//! Confusion matrix: exact counts per true and predicted class, as a text table and as CSV.
 
 use std::fmt::Write;
 
@@ -7,14 +7,43 @@ use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::logging;
 
-/// Classes up to which the log shows every count; more go to the file alone.
+/// Maximum number of classes for which the log shows the table; for more, it is only written to the file.
 const CLASSES_SHOWN_MAX: usize = 32;
-/// Letters of a class's name that the log shows.
+/// Maximum number of characters of a class name in the table.
 const NAME_CHARS_MAX: usize = 12;
-/// Digits after the point of a share.
+/// Decimal places of a ratio.
 const RATIO_DIGITS: usize = 5;
 
-/// How often items of each class were taken for each class.
+/// A confusion matrix: the number of items per true class and predicted class.
+///
+/// ```
+/// use saggar_plugin::{Classes, ConfusionMatrix};
+///
+/// let classes = Classes::new(vec!["cat".to_owned(), "dog".to_owned()]);
+/// let mut confusion = ConfusionMatrix::new(&classes);
+/// for (truth, predicted) in [(0, 0), (0, 1), (1, 1), (1, 1)] {
+///     confusion.add(truth, predicted)?;
+/// }
+/// assert_eq!(confusion.count(0, 1), 1); // one cat was classified as a dog
+/// assert_eq!(confusion.accuracy(), Some(0.75));
+/// assert_eq!(confusion.recall(0), Some(0.5));
+/// println!("{}", confusion.table());
+/// # Ok::<(), saggar_plugin::Error>(())
+/// ```
+///
+/// Over the held-out items, after a training:
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(job: &Job, feed: &Feed<'_>, classes: &Classes, linear: &layers::Linear) -> Result<()> {
+/// let confusion = ConfusionMatrix::of_held_out(feed, classes, &|_, batch| {
+///     Ok((linear.forward(batch.get("x")?)?, batch.get("label")?.clone()))
+/// })?;
+/// if let Some(confusion) = confusion {
+///     confusion.report(job)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfusionMatrix {
     classes: Vec<String>,
@@ -23,16 +52,16 @@ pub struct ConfusionMatrix {
 }
 
 impl ConfusionMatrix {
-    /// A table of these classes in which nothing is counted yet.
+    /// Returns an empty confusion matrix of these classes.
     pub fn new(classes: &Classes) -> Self {
         let classes = classes.names().to_vec();
         Self { counts: vec![0; classes.len() * classes.len()], classes }
     }
 
-    /// Counts an item of the class `truth` that was taken for `predicted`.
+    /// Counts an item of the class `truth` that was classified as `predicted`.
     ///
     /// # Errors
-    /// `Label` if one of them is no class.
+    /// Returns `Label` if one of them is not a class index.
     pub fn add(&mut self, truth: i32, predicted: i32) -> Result<()> {
         let classes = self.classes.len();
         let class = |given: i32| {
@@ -44,47 +73,49 @@ impl ConfusionMatrix {
         Ok(())
     }
 
-    /// Items of the class `truth` that were taken for `predicted`; 0 where one of them is no class.
+    /// Returns the number of items of the class `truth` that were classified as `predicted`; 0 if one of them is not a
+    /// class index.
     pub fn count(&self, truth: usize, predicted: usize) -> u64 {
         let classes = self.classes.len();
         if truth < classes && predicted < classes { self.counts[truth * classes + predicted] } else { 0 }
     }
 
-    /// Items counted.
+    /// Returns the number of items counted.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The share of the items that were taken for what they are; none of no items.
+    /// Returns the fraction of items that were classified correctly, or `None` if no items were counted.
     pub fn accuracy(&self) -> Option<f64> {
         let right = (0..self.classes.len()).map(|class| self.count(class, class)).sum();
         ratio(right, self.total())
     }
 
-    /// The share of a class's items that were taken for it; none where it has no items.
+    /// Returns the recall of a class: the fraction of its items that were classified correctly. Returns `None` if it
+    /// has no items.
     pub fn recall(&self, class: usize) -> Option<f64> {
         ratio(self.count(class, class), self.class_total(class))
     }
 
-    /// Writes the table to the log and to the job's output `confusion.csv`.
+    /// Writes the table to the log, if there are at most 32 classes, and to the job's output `confusion.csv`.
     ///
     /// # Errors
-    /// `Host` if the file cannot be kept.
+    /// Returns `Host` if the file cannot be stored.
     pub fn report(&self, job: &Job) -> Result<()> {
         if self.classes.len() <= CLASSES_SHOWN_MAX {
             logging::info("held-out items: a row for each true class, a column for each predicted one");
             self.table().lines().for_each(logging::info);
         } else {
             logging::info(&format!(
-                "{} classes: confusion.csv has how often each was taken for each",
+                "the confusion matrix of {} classes is too large for the log: see confusion.csv",
                 self.classes.len()
             ));
         }
         job.write_output("confusion.csv", self.to_csv().as_bytes())
     }
 
-    /// The table, a row for each true class and a column for each predicted one, with totals and each class's recall;
-    /// the last recall is the accuracy.
+    /// Returns the table as text: one row per true class and one column per predicted class, with totals and each
+    /// class's recall. The last cell of the last row is the accuracy.
     pub fn table(&self) -> String {
         let names: Vec<String> = self.classes.iter().map(|name| shorten_name(name)).collect();
         let first = names.iter().map(|name| name.chars().count()).chain([5]).max().unwrap_or_default();
@@ -107,7 +138,7 @@ impl ConfusionMatrix {
         lines.join("\n")
     }
 
-    /// The same as CSV (RFC 4180); a share of nothing is empty.
+    /// Returns the table as CSV (RFC 4180). Undefined ratios are empty.
     pub fn to_csv(&self) -> String {
         let row = |name: &str, cells: &[String]| format!("{},{}\r\n", quote_csv(name), cells.join(","));
         let names = self.classes.iter().map(|name| quote_csv(name));
@@ -123,13 +154,14 @@ impl ConfusionMatrix {
         (0..self.classes.len()).map(|predicted| self.count(truth, predicted)).sum()
     }
 
-    /// The counts of a class's items, how many they are, and its recall, or `none`.
+    /// Returns the cells of a class's row: the counts, their sum, and the recall or `none`.
     fn row(&self, truth: usize, none: &str) -> Vec<String> {
         let counts = (0..self.classes.len()).map(|predicted| self.count(truth, predicted).to_string());
         counts.chain([self.class_total(truth).to_string(), format_ratio(self.recall(truth), none)]).collect()
     }
 
-    /// How often each class was predicted, all items, and the accuracy, or `none`.
+    /// Returns the cells of the last row: the number of predictions of each class, the number of items, and the
+    /// accuracy or `none`.
     fn totals(&self, none: &str) -> Vec<String> {
         let classes = self.classes.len();
         let column = |predicted| (0..classes).map(|truth| self.count(truth, predicted)).sum::<u64>().to_string();
@@ -202,7 +234,7 @@ mod tests {
     #[test]
     fn an_unknown_label_is_named_in_the_error() {
         let error = three_class_matrix().add(3, 0).unwrap_err();
-        assert_eq!(error.to_string(), "label 3 is no class: there are 3, from 0");
+        assert_eq!(error.to_string(), "label 3 is out of range: there are 3 classes, numbered from 0");
         assert!(three_class_matrix().add(0, -1).is_err());
     }
 }

@@ -1,121 +1,122 @@
-//! The one error of the crate, and how it crosses to the host.
+//! The error type of the crate, and its conversion to the host's error.
 
 use crate::bindings::tensors;
 use crate::bindings::tensors::ErrorCode;
 
-/// What a call of this crate answers.
+/// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why something failed. What the host refused is passed on as it came.
+/// The reason why a call failed. Errors of the host are passed on unchanged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The host refused a call.
     #[error("{message}{}", place_suffix(.place))]
     Host {
-        /// What kind of thing went wrong.
+        /// Kind of the error.
         code: ErrorCode,
-        /// What was expected and what was given.
+        /// The value that was given and the value that was expected.
         message: String,
         /// The operand, field or name at fault.
         place: Option<String>,
     },
-    /// The job was told to stop at a step boundary, and its state is safe. A training that returns it ends well.
-    #[error("the training was told to stop")]
+    /// The job is stopping at a step boundary, and its state is stored. A training that returns this error ends
+    /// successfully.
+    #[error("the training was stopped at a step boundary")]
     Stopped,
-    /// A label that is not the number of a class.
-    #[error("label {given} is no class: there are {classes}, from 0")]
+    /// A label that is not a class index.
+    #[error("label {given} is out of range: there are {classes} classes, numbered from 0")]
     Label {
         /// The label.
         given: i32,
         /// The number of classes.
         classes: usize,
     },
-    /// A batch that has not as many equal parts as the job asks for.
+    /// A batch that cannot be divided into the number of equal shards that the job requests.
     #[error("a batch of {batch} items cannot be divided into {shards} equal shards")]
     Shards {
-        /// Items in a batch.
+        /// Number of items in the batch.
         batch: u32,
-        /// Parts that are asked for.
+        /// Number of shards requested.
         shards: u32,
     },
-    /// A parameter that the plugin does not take.
+    /// A parameter that the plugin does not have.
     #[error("unknown parameter `{name}`: this plugin takes {}", join_names(.known))]
     UnknownParameter {
-        /// What was given.
+        /// Name of the parameter.
         name: String,
-        /// What may be given.
+        /// Names of the plugin's parameters.
         known: Vec<String>,
     },
-    /// A parameter of the wrong type or out of range.
+    /// A parameter with the wrong type or out of range.
     #[error("parameter `{name}` must be {expected}, not {given}")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter.
         name: String,
-        /// What it may be.
+        /// Description of the accepted values.
         expected: String,
-        /// What it was, as JSON.
+        /// The given value, as JSON.
         given: String,
     },
-    /// A parameter that has no default is missing.
+    /// A required parameter that is missing.
     #[error("parameter `{name}` is missing: it must be {expected}")]
     MissingParameter {
-        /// Its name.
+        /// Name of the parameter.
         name: String,
-        /// What it may be.
+        /// Description of the accepted values.
         expected: String,
     },
     /// Text that is not JSON.
     #[error("not JSON at byte {at}: expected {expected}")]
     Json {
-        /// Offset of the byte at fault.
+        /// Offset of the invalid byte.
         at: usize,
-        /// What would have been right there.
+        /// What was expected there.
         expected: &'static str,
     },
-    /// JSON that is right but not an object, where parameters are.
+    /// Valid JSON that is not an object, given as parameters.
     #[error("parameters must be a JSON object, not {given}")]
     NotAnObject {
-        /// What it was, as JSON.
+        /// The given value, as JSON.
         given: String,
     },
-    /// No input, field, output or variable of that name.
-    #[error("no {what} `{name}`: there are {}", join_names(.known))]
+    /// An input, field, output or variable that does not exist.
+    #[error("no {what} `{name}`; available: {}", join_names(.known))]
     NoSuch {
-        /// What was looked for.
+        /// Kind of the thing: `input`, `field`, ...
         what: &'static str,
-        /// Its name.
+        /// Name that was looked up.
         name: String,
-        /// What there is.
+        /// Existing names.
         known: Vec<String>,
     },
-    /// A shape that a layer or a model cannot take.
+    /// A shape that a layer or a model does not accept.
     #[error("{what} must be {expected}, not {given:?}")]
     Shape {
-        /// What has the shape.
+        /// The value with this shape.
         what: String,
-        /// What shape it may have.
+        /// Description of the accepted shapes.
         expected: &'static str,
-        /// The shape it has.
+        /// The given shape.
         given: Vec<u32>,
     },
-    /// An item of a text field that is no text.
+    /// An item of a text field that is not UTF-8.
     #[error("item {item} of the field `{field}` is not UTF-8")]
     Text {
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// The item, from 0 in its part.
+        /// Index of the item in its split, from 0.
         item: usize,
     },
-    /// A dataset or one of its parts has no items.
+    /// A dataset or split without items.
     #[error("the dataset has no items to train on")]
     NoItems,
-    /// A graph was used after it was built.
-    #[error("the graph was built already; nothing can be added to it")]
+    /// A graph that was modified after it was built.
+    #[error("the graph is already built: operands cannot be added to it")]
     Built,
-    /// A saved state that this version of the plugin cannot go on from.
-    #[error("the checkpoint's state is not one of this training: {bytes} bytes")]
+    /// The state in a checkpoint that this version of the plugin cannot resume from.
+    #[error("the checkpoint's state ({bytes} bytes) is not that of a training with `Fit`")]
     State {
-        /// Its length.
+        /// Length of the state, in bytes.
         bytes: usize,
     },
 }

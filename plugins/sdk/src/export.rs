@@ -1,4 +1,4 @@
-//! How a plugin is made a component.
+//! Exports of a plugin: implements the host's interfaces with a plugin's types and functions.
 
 use crate::bindings::{predictor, tensors, variables};
 use crate::error::{Error, Result};
@@ -9,24 +9,52 @@ use crate::params::Params;
 use crate::predict::Predictor;
 use crate::variables::Variables;
 
-/// Exports a plugin. To be called once, at the top of the crate.
+/// Exports a plugin. Call it at the top level of the crate.
 ///
-/// - `export!(Model, train)`: a plugin that predicts with a [`Model`](crate::Model) and trains with a function
-///   `fn(&Job) -> Result<()>`;
-/// - `export!(predict: Model)`: one that only predicts;
-/// - `export!(predictor: Predictor)`: one that only predicts, by its own [`Predictor`](crate::Predictor);
-/// - `export!(train: function)`: one that only trains;
-/// - `export!(importer: Importer)`: one that makes models of files in a foreign format and predicts with them, by its own
-///   [`Importer`](crate::Importer).
+/// - `export!(Model, train)`: predicts with a [`Model`](crate::Model) and trains with a function `fn(&Job) ->
+///   Result<()>`.
+/// - `export!(predict: Model)`: predicts with a [`Model`](crate::Model).
+/// - `export!(predictor: Predictor)`: predicts with a [`Predictor`](crate::Predictor).
+/// - `export!(train: function)`: trains.
+/// - `export!(importer: Importer)`: imports files in a foreign format with an [`Importer`](crate::Importer), and
+///   predicts with the imported models.
 ///
-/// `predictor:` or `predict:` and `train:` may stand together.
+/// To export a [`Predictor`](crate::Predictor) and a training, call it twice: once with `predictor:` and once with
+/// `train:`.
+///
+/// ```no_run
+/// use saggar_plugin::{DataType, Graph, Inputs, Job, Model, Operand, Params, Port, Result, Variables};
+///
+/// struct Double;
+///
+/// impl Model for Double {
+///     fn load(_: &Variables, _: &Params) -> Result<Self> {
+///         Ok(Self)
+///     }
+///     fn inputs(&self) -> Vec<Port> {
+///         vec![Port::new("x", DataType::Float32, [])]
+///     }
+///     fn outputs(&self) -> Vec<Port> {
+///         vec![Port::new("y", DataType::Float32, [])]
+///     }
+///     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
+///         Ok(vec![("y", inputs.get("x")?.mul_scalar(2.0)?)])
+///     }
+/// }
+///
+/// fn train(job: &Job) -> Result<()> {
+///     job.publish("double", &job.variables(), &Params::new()).map(drop)
+/// }
+///
+/// saggar_plugin::export!(Double, train);
+/// ```
 #[macro_export]
 macro_rules! export {
     (predict: $model:ty) => {
         $crate::export!(predictor: $crate::Graphs<$model>);
     };
     (predictor: $predictor:ty) => {
-        // Only there do the exported names mean anything; a native linker refuses them.
+        // The exported names are only valid in WebAssembly; a native linker refuses them.
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             struct PredictorExport;
@@ -38,7 +66,7 @@ macro_rules! export {
     };
     (importer: $importer:ty) => {
         $crate::export!(predictor: $importer);
-        // Only there do the exported names mean anything; a native linker refuses them.
+        // The exported names are only valid in WebAssembly; a native linker refuses them.
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             struct ImporterExport;
@@ -55,7 +83,7 @@ macro_rules! export {
         };
     };
     (train: $train:path) => {
-        // Only there do the exported names mean anything; a native linker refuses them.
+        // The exported names are only valid in WebAssembly; a native linker refuses them.
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             struct TrainerExport;
@@ -73,10 +101,10 @@ macro_rules! export {
     };
 }
 
-/// What the exported training does; called by [`export!`].
+/// Runs the exported training. Called by [`export!`].
 ///
 /// # Errors
-/// What `train` failed with. A training that was told to stop has not failed.
+/// Returns the error of `train`. `Stopped` is not an error: the training returned because the job is stopping.
 pub fn run_training(train: fn(&Job) -> Result<()>) -> std::result::Result<(), tensors::Error> {
     report_panics();
     match Job::open().and_then(|job| train(&job)) {
@@ -85,10 +113,10 @@ pub fn run_training(train: fn(&Job) -> Result<()>) -> std::result::Result<(), te
     }
 }
 
-/// What the exported import does; called by [`export!`].
+/// Runs the exported import. Called by [`export!`].
 ///
 /// # Errors
-/// What the import failed with; `UnknownParameter` for an option that it did not ask for.
+/// Returns the error of the import, and `UnknownParameter` for an option that it did not read.
 pub fn run_import<I: Importer>(
     file: &[u8],
     options: &str,
@@ -101,7 +129,7 @@ pub fn run_import<I: Importer>(
     Ok(config.to_string())
 }
 
-/// A predictor as the host's bindings want it; named by [`export!`].
+/// A predictor in the form that the host's bindings require. Used by [`export!`].
 #[derive(Debug)]
 pub struct Loaded<P>(P);
 

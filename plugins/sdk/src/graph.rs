@@ -1,4 +1,4 @@
-//! Building a graph, and running it once built.
+//! Graph building and execution.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,18 +11,33 @@ use crate::operand::Operand;
 use crate::tensor::{NamedTensor, Tensor, batched_descriptor, descriptor};
 use crate::variables::{Variable, Variables};
 
-/// A graph being built. Clones are the same graph, and every [`Operand`] carries one.
+/// A graph being built. Clones refer to the same graph, and every [`Operand`] refers to its graph.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f() -> Result<()> {
+/// let graph = Graph::new();
+/// let x = graph.input("x", &descriptor(DataType::Float32, [2, 3]))?;
+/// let total = x.mul(&x)?.reduce_sum(&[1], false)?.label("total"); // [2, 3] -> [2]
+/// let executable = graph.build([("total", &total)])?;
+///
+/// let x = Tensor::from_f32(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// let outputs = executable.dispatch([("x", &x)])?;
+/// assert_eq!(named(&outputs, "total")?.read_f32()?, [14.0, 77.0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Graph(Rc<GraphState>);
 
-/// What a graph is for.
+/// The purpose of a graph.
 #[derive(Debug, Default)]
 pub(crate) struct GraphPurpose {
-    /// A training step, where some layers behave differently.
+    /// Whether the graph is a training step, in which some layers behave differently.
     pub(crate) training: bool,
-    /// Parameters are read as `float16`.
+    /// Whether parameters are read as `float16`.
     pub(crate) half: bool,
-    /// Variables to be read in the place of others, by the others' names.
+    /// Variables that are read in place of others, by the names of the others.
     pub(crate) instead: BTreeMap<String, Variable>,
 }
 
@@ -30,35 +45,35 @@ type SharedOperand = Rc<raw::Operand>;
 
 #[derive(Debug)]
 struct GraphState {
-    /// None once built.
+    /// `None` after the graph was built.
     builder: RefCell<Option<raw::GraphBuilder>>,
     purpose: GraphPurpose,
-    /// One operand a variable, so that gradients are taken with respect to the operand that the model used.
+    /// One operand per variable, so that gradients are taken with respect to the operand that the model used.
     variables: RefCell<BTreeMap<String, SharedOperand>>,
-    /// The operands of parameters as `float16`.
+    /// The operands of parameters cast to `float16`.
     halves: RefCell<BTreeMap<String, SharedOperand>>,
-    /// What variables are assigned.
+    /// The values assigned to variables.
     assigned: RefCell<BTreeMap<String, SharedOperand>>,
-    /// Least and largest elements of variables that have such.
+    /// Minimum and maximum elements of variables with a constrained range.
     ranges: RefCell<BTreeMap<String, (f64, f64)>>,
-    /// Statistics that are assigned last, when it is known whether the step is sound.
+    /// Statistics and their new values. They are assigned last, when it is known whether the gradients are finite.
     statistics: RefCell<Vec<(Variable, SharedOperand)>>,
-    /// Where it is 0, assignments keep the old value.
+    /// If this operand is 0, assignments keep the old value.
     guard: RefCell<Option<SharedOperand>>,
-    /// Where it is 0, statistics keep the old value.
+    /// If this operand is 0, statistics keep the old value.
     sound: RefCell<Option<SharedOperand>>,
-    /// The key that random numbers follow from, and streams of it in use.
+    /// The key of random numbers, and the number of its streams in use.
     key: RefCell<Option<SharedOperand>>,
     streams: Cell<u32>,
 }
 
 impl Graph {
-    /// An empty graph.
+    /// Returns an empty graph.
     pub fn new() -> Self {
         Self::for_purpose(GraphPurpose::default())
     }
 
-    /// An empty graph for a training step: [`Graph::training`] says so to the layers.
+    /// Returns an empty graph for a training step; [`Graph::training`] returns true.
     pub fn for_training() -> Self {
         Self::for_purpose(GraphPurpose { training: true, ..GraphPurpose::default() })
     }
@@ -79,26 +94,26 @@ impl Graph {
         }))
     }
 
-    /// Whether the graph is a training step, where some layers behave differently.
+    /// Returns whether the graph is a training step, in which some layers behave differently.
     pub fn training(&self) -> bool {
         self.0.purpose.training
     }
 
-    /// The data type that a model computes in: `float16` in a step of mixed precision, else `float32`. Inputs are cast to
-    /// it; layers do the rest.
+    /// Returns the data type that a model computes in: `float16` in a training step with mixed precision, else
+    /// `float32`. The model must cast its inputs to this type; layers cast their variables.
     pub fn float(&self) -> DataType {
         if self.0.purpose.half { DataType::Float16 } else { DataType::Float32 }
     }
 
-    /// A tensor given at each dispatch, by name.
+    /// Returns an input: a tensor given by name at each dispatch.
     ///
     /// # Errors
-    /// `Host` if the name is taken or the shape beyond the limits; `Built`.
+    /// Returns `Host` if the name is taken or the shape exceeds a limit, and `Built` after the graph was built.
     pub fn input(&self, name: &str, descriptor: &Descriptor) -> Result<Operand> {
         self.add_operand(|builder| builder.input(name, descriptor))
     }
 
-    /// An input for each of these items, stacked `size` times along a new first dimension.
+    /// Returns an input for each item, with `size` items stacked along a new first dimension.
     ///
     /// # Errors
     /// As [`Graph::input`].
@@ -109,15 +124,15 @@ impl Graph {
         Ok(Inputs(made.collect::<Result<_>>()?))
     }
 
-    /// A tensor known now: little-endian elements in row-major order.
+    /// Returns a constant tensor of little-endian elements in row-major order.
     ///
     /// # Errors
-    /// `Host` if they are not as many as the descriptor takes; `Built`.
+    /// Returns `Host` if the number of bytes does not match the descriptor, and `Built` after the graph was built.
     pub fn constant(&self, descriptor: &Descriptor, data: &[u8]) -> Result<Operand> {
         self.add_operand(|builder| builder.constant(descriptor, data))
     }
 
-    /// A `float32` tensor known now.
+    /// Returns a constant `float32` tensor.
     ///
     /// # Errors
     /// As [`Graph::constant`].
@@ -126,35 +141,35 @@ impl Graph {
         self.constant(&descriptor(DataType::Float32, shape), &bytes)
     }
 
-    /// One number, rounded to the data type.
+    /// Returns a constant scalar; the number is rounded to the data type.
     ///
     /// # Errors
-    /// `Built`.
+    /// Returns `Built` after the graph was built.
     pub fn scalar(&self, data_type: DataType, value: f64) -> Result<Operand> {
         self.add_operand(|builder| builder.scalar(data_type, value))
     }
 
-    /// One number everywhere.
+    /// Returns a constant tensor with the same number in every element.
     ///
     /// # Errors
-    /// `Host` if the shape is beyond the limits; `Built`.
+    /// Returns `Host` if the shape exceeds a limit, and `Built` after the graph was built.
     pub fn fill(&self, descriptor: &Descriptor, value: f64) -> Result<Operand> {
         self.add_operand(|builder| builder.fill(descriptor, value))
     }
 
-    /// 0, 1, 2, ... along `axis`.
+    /// Returns a tensor with the numbers 0, 1, 2, ... along `axis`.
     ///
     /// # Errors
-    /// `Host` if there is no such axis; `Built`.
+    /// Returns `Host` if the axis does not exist, and `Built` after the graph was built.
     pub fn iota(&self, descriptor: &Descriptor, axis: u32) -> Result<Operand> {
         self.add_operand(|builder| builder.iota(descriptor, axis))
     }
 
-    /// The variable's value when the dispatch begins; the same operand each time. A parameter comes in the data type of
-    /// [`Graph::float`].
+    /// Returns the variable's value at the start of the dispatch: the same operand in each call. A parameter is read in
+    /// the data type of [`Graph::float`].
     ///
     /// # Errors
-    /// `Built`.
+    /// Returns `Built` after the graph was built.
     pub fn variable(&self, variable: &Variable) -> Result<Operand> {
         let value = self.stored(variable)?;
         if !self.0.purpose.half || !variable.is_parameter() {
@@ -169,11 +184,11 @@ impl Graph {
         Ok(half)
     }
 
-    /// The variable's value when the dispatch begins, in its own data type; the same operand each time. Optimisers work
-    /// with it.
+    /// Returns the variable's value at the start of the dispatch, in the variable's data type: the same operand in each
+    /// call. Optimisers use it.
     ///
     /// # Errors
-    /// `Built`.
+    /// Returns `Built` after the graph was built.
     pub fn stored(&self, variable: &Variable) -> Result<Operand> {
         let known = self.0.variables.borrow().get(variable.name()).cloned();
         if let Some(operand) = known {
@@ -185,27 +200,37 @@ impl Graph {
         Ok(operand)
     }
 
-    /// Random `float32` numbers in `[0, 1)` that follow from `key` (`uint32[4]`) and `stream` alone.
+    /// Returns random `float32` numbers, uniform in `[0, 1)`, that depend only on `key` (`uint32[4]`) and `stream`.
     ///
     /// # Errors
-    /// `Host` if the key is something else; `Built`.
+    /// Returns `Host` if the key has another shape or data type, and `Built` after the graph was built.
     pub fn random_uniform(&self, shape: &[u32], key: &Operand, stream: u32) -> Result<Operand> {
         self.add_operand(|builder| builder.random_uniform(shape, key.raw(), stream))
     }
 
-    /// Random `float32` numbers of mean 0 and deviation 1 that follow from `key` (`uint32[4]`) and `stream` alone.
+    /// Returns random `float32` numbers, normal with mean 0 and standard deviation 1, that depend only on `key`
+    /// (`uint32[4]`) and `stream`.
     ///
     /// # Errors
-    /// `Host` if the key is something else; `Built`.
+    /// Returns `Host` if the key has another shape or data type, and `Built` after the graph was built.
     pub fn random_normal(&self, shape: &[u32], key: &Operand, stream: u32) -> Result<Operand> {
         self.add_operand(|builder| builder.random_normal(shape, key.raw(), stream))
     }
 
-    /// A key that is another one in every dispatch and a stream that is another one in every call, for random numbers of
-    /// a training step. The key is a variable of the namespace, which the graph itself moves on.
+    /// Returns a key that changes with every dispatch and a stream that changes with every call, for the random numbers
+    /// of a training step. The key is a variable of the namespace, which the graph increments.
+    ///
+    /// ```no_run
+    /// # use saggar_plugin::*;
+    /// # fn f(v: &Variables, x: &Operand) -> Result<Operand> {
+    /// let (key, stream) = x.graph().random_stream(v)?;
+    /// let noise = x.graph().random_normal(&x.shape(), &key, stream)?;
+    /// x.add(&noise.mul_scalar(0.1)?)
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses the variable, and `Built` after the graph was built.
     pub fn random_stream(&self, variables: &Variables) -> Result<(Operand, u32)> {
         let known = self.0.key.borrow().clone();
         let key = match known {
@@ -225,51 +250,55 @@ impl Graph {
         Ok((key, stream))
     }
 
-    /// d `loss` / d each of `wrt`; zeros where the loss does not depend on it. `loss` has one element.
+    /// Returns the gradient of `loss` with respect to each operand in `wrt`: zeros if the loss does not depend on it.
+    /// `loss` has one element.
     ///
     /// # Errors
-    /// `Host` if the loss has more elements or something on the way has no gradient; `Built`.
+    /// Returns `Host` if the loss has more elements or an operator between them has no gradient, and `Built` after the
+    /// graph was built.
     pub fn gradients(&self, loss: &Operand, wrt: &[&Operand]) -> Result<Vec<Operand>> {
         let wrt: Vec<&raw::Operand> = wrt.iter().map(|operand| operand.raw()).collect();
         self.add_operands(|builder| builder.gradients(loss.raw(), &wrt))
     }
 
-    /// When a dispatch completes, `variable` holds `value`. Reads in the same graph see the old value.
+    /// Assigns `value` to `variable` at the end of the dispatch. Reads in the same graph see the old value.
     ///
     /// # Errors
-    /// `Host` if shape or data type differ, or the graph assigns the variable already; `Built`.
+    /// Returns `Host` if the shape or data type differs, or the graph already assigns the variable, and `Built` after
+    /// the graph was built.
     pub fn assign(&self, variable: &Variable, value: &Operand) -> Result<()> {
         let guard = self.0.guard.borrow().clone();
         self.assign_guarded(guard, variable, value)
     }
 
-    /// From now on [`Graph::assign`] limits the variable's elements to that range, whoever calls it.
+    /// Clamps the values of all later assignments to the variable in this graph, including those of an optimiser, to
+    /// `low..=high`.
     pub fn constrain_range(&self, variable: &Variable, low: f64, high: f64) {
         self.0.ranges.borrow_mut().insert(variable.name().to_owned(), (low, high));
     }
 
-    /// [`Graph::assign`] for what is learnt without gradients. In a step of [`Fit`](crate::Fit) that is skipped because
-    /// its gradients are not finite, the old value stays.
+    /// Assigns a value that is learnt without gradients, as [`Graph::assign`] does. If a step of [`Fit`](crate::Fit) is
+    /// skipped because its gradients are not finite, the variable keeps the old value.
     ///
     /// # Errors
-    /// As [`Graph::assign`], some of them only when the graph is built.
+    /// As [`Graph::assign`]; some errors are only returned by [`Graph::build`].
     pub fn assign_statistic(&self, variable: &Variable, value: &Operand) -> Result<()> {
         let value = value.stop_gradient()?;
         self.0.statistics.borrow_mut().push((variable.clone(), Rc::clone(value.shared())));
         Ok(())
     }
 
-    /// From now on [`Graph::assign`] keeps the old value where `set_assignment_guard`, a `uint8` scalar, is 0.
+    /// Makes later calls of [`Graph::assign`] keep the old value if `guard`, a `uint8` scalar, is 0.
     pub(crate) fn set_assignment_guard(&self, guard: Option<&Operand>) {
         *self.0.guard.borrow_mut() = guard.map(|guard| Rc::clone(guard.shared()));
     }
 
-    /// Statistics keep the old value where `sound`, a `uint8` scalar, is 0.
+    /// Makes statistics keep the old value if `sound`, a `uint8` scalar, is 0.
     pub(crate) fn set_statistics_guard(&self, sound: &Operand) {
         *self.0.sound.borrow_mut() = Some(Rc::clone(sound.shared()));
     }
 
-    /// What the variable is assigned in this graph.
+    /// Returns the value assigned to the variable in this graph, or `None` if it is not assigned.
     pub(crate) fn assigned_value(&self, variable: &Variable) -> Option<Operand> {
         self.0.assigned.borrow().get(variable.name()).map(|value| Operand::new(self, Rc::clone(value)))
     }
@@ -289,11 +318,11 @@ impl Graph {
         Ok(())
     }
 
-    /// Verifies and compiles the graph. Only the outputs named here can be had from a dispatch. Nothing can be added
-    /// to the graph afterwards, even if this fails.
+    /// Verifies and compiles the graph. A dispatch returns only the outputs named here. Operands cannot be added
+    /// afterwards, even if this call fails.
     ///
     /// # Errors
-    /// `Host` if the graph is beyond a limit or cannot be compiled; `Built`.
+    /// Returns `Host` if the graph exceeds a limit or cannot be compiled, and `Built` if it was already built.
     pub fn build<'a>(&self, outputs: impl IntoIterator<Item = (&'a str, &'a Operand)>) -> Result<Executable> {
         let sound = self.0.sound.borrow().clone();
         for (variable, value) in self.0.statistics.take() {
@@ -312,7 +341,7 @@ impl Graph {
         Ok(call(self.0.builder.borrow().as_ref().ok_or(Error::Built)?)?)
     }
 
-    /// The operand that a call of the host's builder makes.
+    /// Returns the operand that a call of the host's builder creates.
     pub(crate) fn add_operand(
         &self,
         call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<raw::Operand, HostCallError>,
@@ -320,7 +349,7 @@ impl Graph {
         self.with_builder(call).map(|operand| Operand::new(self, Rc::new(operand)))
     }
 
-    /// The operands that a call of the host's builder makes.
+    /// Returns the operands that a call of the host's builder creates.
     pub(crate) fn add_operands(
         &self,
         call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<Vec<raw::Operand>, HostCallError>,
@@ -336,18 +365,18 @@ impl Default for Graph {
     }
 }
 
-/// What the host's calls answer.
+/// The error of the host's calls.
 type HostCallError = crate::bindings::tensors::Error;
 
-/// A graph's inputs by name.
+/// The inputs of a graph, by name.
 #[derive(Debug, Clone)]
 pub struct Inputs(Vec<(String, Operand)>);
 
 impl Inputs {
-    /// The input of that name.
+    /// Returns the input with this name.
     ///
     /// # Errors
-    /// `NoSuch` with the names there are.
+    /// Returns `NoSuch`, with the existing names, if there is no such input.
     pub fn get(&self, name: &str) -> Result<&Operand> {
         let found = self.0.iter().find(|(other, _)| other == name);
         found.map(|(_, operand)| operand).ok_or_else(|| Error::NoSuch {
@@ -363,10 +392,10 @@ impl Inputs {
 pub struct Executable(raw::Graph);
 
 impl Executable {
-    /// Runs it once. Every input is given exactly once, by name.
+    /// Runs the graph once. Every input must be given exactly once, by name.
     ///
     /// # Errors
-    /// `Host` if an input is missing, unknown or of another shape, or the device fails.
+    /// Returns `Host` if an input is missing, unknown or of another shape, or the device fails.
     pub fn dispatch<'a>(&self, inputs: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<Vec<NamedTensor>> {
         let inputs: Vec<_> = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), &tensor.0)).collect();
         Ok(self.0.dispatch(&inputs)?.into_iter().map(Into::into).collect())

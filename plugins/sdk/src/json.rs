@@ -1,16 +1,28 @@
-//! JSON, as little of it as parameters and configurations need.
+//! A minimal JSON parser and writer for parameters and configurations.
 //!
-//! Written here because the general crates weigh more in a component than the whole of this one. Objects keep their
-//! order and numbers print in one way, so that the same configuration is the same text.
+//! General-purpose crates would add more code to a component than the rest of this crate. Objects keep their order and
+//! numbers have one representation, so equal configurations are equal texts.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Arrays and objects may be nested this deep; the stack of a guest is small.
+/// Maximum nesting depth of arrays and objects, because the stack of a guest is small.
 const DEPTH_MAX: usize = 32;
 
 /// A JSON value. Numbers are `f64`.
+///
+/// ```
+/// use saggar_plugin::Json;
+///
+/// let value = Json::parse(r#"{"name": "cat", "sizes": [1, 2.5]}"#)?;
+/// let Json::Object(members) = &value else { panic!("not an object") };
+/// assert_eq!(members[0], ("name".to_owned(), Json::from("cat")));
+/// assert_eq!(members[1].1, Json::from(vec![1.0_f64, 2.5]));
+/// assert_eq!(value.to_string(), r#"{"name":"cat","sizes":[1,2.5]}"#);
+/// assert!(Json::parse("[1,]").is_err());
+/// # Ok::<(), saggar_plugin::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Json {
     /// `null`
@@ -23,15 +35,16 @@ pub enum Json {
     String(String),
     /// An array.
     Array(Vec<Json>),
-    /// An object, in the order written.
+    /// An object, in the order of the text. Names are unique.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
-    /// The value that `text` is.
+    /// Parses one JSON value.
     ///
     /// # Errors
-    /// `Json` with the place where it stops being JSON.
+    /// Returns `Json` with the offset of the first byte that is not valid JSON. Nesting deeper than 32 levels and
+    /// repeated names in an object are refused.
     pub fn parse(text: &str) -> Result<Self> {
         let mut parser = JsonParser { text: text.as_bytes(), at: 0 };
         let value = parser.parse_value(0)?;
@@ -49,7 +62,7 @@ impl fmt::Display for Json {
             Self::Null => f.write_str("null"),
             Self::Bool(value) => write!(f, "{value}"),
             Self::Number(value) if value.is_finite() => write!(f, "{value}"),
-            // JSON has no word for these.
+            // JSON cannot represent infinities and NaN.
             Self::Number(_) => f.write_str("null"),
             Self::String(text) => write_quoted(f, text),
             Self::Array(items) => {
@@ -102,7 +115,7 @@ impl JsonParser<'_> {
         }
     }
 
-    /// Whether `byte` comes next, after space; it is passed.
+    /// Skips whitespace, then consumes `byte` if it is next. Returns whether it was.
     fn take_byte(&mut self, byte: u8) -> bool {
         self.skip_whitespace();
         let taken = self.text.get(self.at) == Some(&byte);
@@ -216,7 +229,7 @@ impl JsonParser<'_> {
             while !matches!(self.text.get(self.at), None | Some(b'"' | b'\\' | 0..=0x1f)) {
                 self.at += 1;
             }
-            // The text came as UTF-8 and was cut at ASCII bytes only.
+            // The text was UTF-8 and is only cut at ASCII bytes.
             text.push_str(str::from_utf8(&self.text[start..self.at]).map_err(|_| self.expected_error("UTF-8"))?);
             match self.text.get(self.at) {
                 Some(b'"') => {

@@ -1,7 +1,8 @@
 //! Layers: variables and the operators that use them.
 //!
-//! Weights and biases begin uniform in `±1 / sqrt(fan in)`, which is what PyTorch does by default, where a layer says
-//! nothing else. In a step of mixed precision layers compute in `float16` and normalise in `float32`.
+//! Unless a layer's documentation says otherwise, weights and biases are initialised uniformly in `±1 / sqrt(fan in)`,
+//! as in PyTorch. Parameters are stored as `float32`. In mixed precision, layers compute in `float16` and
+//! normalisations compute in `float32`; the inputs must then be cast to [`Graph::float`](crate::Graph::float).
 
 mod attention;
 mod convolution;
@@ -19,13 +20,24 @@ pub use normalization::{BatchNorm, LayerNorm};
 
 use crate::bindings::variables::Initializer;
 
-/// Uniform in `±1 / sqrt(n)`: Kaiming uniform with `a = sqrt(5)`, as in PyTorch's `reset_parameters`.
+/// Returns a uniform initialiser in `±1 / sqrt(n)`: Kaiming uniform with `a = sqrt(5)`, as in PyTorch's
+/// `reset_parameters`.
 fn fan_in_uniform(n: f64) -> Initializer {
     let bound = (1.0 / n.max(1.0).sqrt()) as f32;
     Initializer::Uniform((-bound, bound))
 }
 
-/// Uniform in `±sqrt(6 / (fan in + fan out))`. Source: Glorot and Bengio, AISTATS 2010.
+/// Returns a uniform initialiser in `±sqrt(6 / (fan in + fan out))`. Source: Glorot and Bengio, AISTATS 2010.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::layers::{Linear, xavier_uniform};
+///
+/// # fn f(v: &Variables) -> Result<()> {
+/// let linear = Linear::with_initializer(v, 64, 10, &xavier_uniform(64, 10))?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn xavier_uniform(inputs: u32, outputs: u32) -> Initializer {
     let bound = (6.0 / (f64::from(inputs) + f64::from(outputs)).max(1.0)).sqrt() as f32;
     Initializer::Uniform((-bound, bound))

@@ -1,11 +1,56 @@
-//! What a saggar plugin written in Rust is made of.
+//! SDK for saggar plugins written in Rust.
 //!
-//! A plugin describes tensor graphs and leaves their data, their execution and their safekeeping to the host. This crate
-//! wraps the host's interfaces ([`bindings`]) in types that are pleasant to write models with, and adds what every model
-//! needs: [layers](layers), [losses](losses), [optimisers](optimizers), the [training loop](Fit) and the [predictor](Model).
+//! A plugin describes tensor graphs; the host holds the data, executes the graphs and stores the state. This crate
+//! wraps the host's interfaces ([`bindings`]) in types for writing models, and adds [layers](layers), [losses](losses),
+//! [optimisers](optimizers), the [training loop](Fit) and the [predictor](Model).
 //!
-//! A plugin is a `cdylib` that calls [`export!`] once. Code runs in a sandbox without files, clock, environment or
-//! threads: `std::time`, `std::fs` and `std::env` must not be used.
+//! A plugin is a `cdylib` crate that calls [`export!`]. Its code runs in a sandbox without files, clock, environment
+//! variables or threads: do not use `std::fs`, `std::time`, `std::env` or `std::thread`.
+//!
+//! # Example
+//! A plugin that trains and serves a linear regression of `y` `float32[1]` on `x` `float32[4]`:
+//! ```no_run
+//! use saggar_plugin::layers::Linear;
+//! use saggar_plugin::losses::mean_squared_error;
+//! use saggar_plugin::optimizers::Adam;
+//! use saggar_plugin::{
+//!     DataType, Dataset, Feed, Fit, Graph, Inputs, Job, Model, Objective, Operand, Params, Port, Result, Variables,
+//! };
+//!
+//! struct Regression(Linear);
+//!
+//! impl Model for Regression {
+//!     fn load(v: &Variables, _: &Params) -> Result<Self> {
+//!         Ok(Self(Linear::new(v, 4, 1)?))
+//!     }
+//!     fn inputs(&self) -> Vec<Port> {
+//!         vec![Port::new("x", DataType::Float32, [4])]
+//!     }
+//!     fn outputs(&self) -> Vec<Port> {
+//!         vec![Port::new("y", DataType::Float32, [1])]
+//!     }
+//!     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
+//!         Ok(vec![("y", self.0.forward(inputs.get("x")?)?)])
+//!     }
+//! }
+//!
+//! fn train(job: &Job) -> Result<()> {
+//!     let data = Dataset::open("/data")?;
+//!     let feed = Feed::new(&data, &["x", "y"], job.param("batch", 32)?)?;
+//!     let adam = Adam::new(job.param("lr", 0.001)?);
+//!     let epochs = job.param("epochs", 3)?;
+//!     let variables = job.variables();
+//!     let model = Regression(Linear::new(&variables, 4, 1)?);
+//!     Fit::new(job, &variables, &adam, &|_, batch| {
+//!         let y = model.0.forward(batch.get("x")?)?;
+//!         Ok(Objective::new(mean_squared_error(&y, batch.get("y")?)?))
+//!     })
+//!     .epochs(&feed, epochs)?;
+//!     job.publish("regression", &variables, &Params::new()).map(drop)
+//! }
+//!
+//! saggar_plugin::export!(Regression, train);
+//! ```
 
 pub mod bindings;
 mod classes;

@@ -1,24 +1,24 @@
-//! Lines for people.
+//! Log lines for users.
 
 use crate::bindings::logging::{Level, log};
 
-/// Writes a line of detail.
+/// Logs a line at debug level.
 pub fn debug(line: &str) {
     log(Level::Debug, line);
 }
 
-/// Writes a line. In a training's lines the host puts numbers in the place of `{samples/s}`, `{seconds}` and
-/// `{checkpoint}`, since a plugin has no clock: see `wit/logging.wit`.
+/// Logs a line at info level. In a training's lines the host replaces `{samples/s}`, `{seconds}` and `{checkpoint}` by
+/// numbers, because a plugin has no clock: see `wit/logging.wit`.
 pub fn info(line: &str) {
     log(Level::Info, line);
 }
 
-/// Writes a line about something that should not be so.
+/// Logs a line at warning level.
 pub fn warn(line: &str) {
     log(Level::Warn, line);
 }
 
-/// Lets the host's log say why a guest that panics does so; the trap itself carries no message.
+/// Installs a panic hook that logs the message, because the trap that a panic causes has no message.
 pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|panic| log(Level::Error, &panic.to_string())));
 }

@@ -1,49 +1,63 @@
-//! Losses, made of operators that have gradients. They compute in `float32`, whatever they are given.
+//! Losses, composed of differentiable operators. They compute in `float32` for any float input.
 
 use crate::bindings::tensors::DataType;
 use crate::error::{Error, Result};
 use crate::operand::Operand;
 
-/// Cross-entropy of class numbers: how surprised a classifier is by the right answers.
+/// Cross-entropy of logits and class indices, with label smoothing and an ignored label.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::losses::CrossEntropy;
+///
+/// # fn f(logits: &Operand, labels: &Operand) -> Result<Objective> {
+/// // `logits` [batch, length, classes], `labels` int32[batch, length]; label 0 is padding.
+/// let cross_entropy = CrossEntropy::new().label_smoothing(0.1).ignore_index(0);
+/// let loss = cross_entropy.loss(logits, labels)?;
+/// Ok(Objective::new(loss).metric("accuracy", cross_entropy.accuracy(logits, labels)?))
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CrossEntropy {
-    /// The share of each label that is spread over all classes evenly, 0 to 1. Source: Szegedy et al., arXiv:1512.00567.
+    /// Label smoothing, 0 to 1: the fraction of each label that is distributed evenly over all classes. Source: Szegedy
+    /// et al., arXiv:1512.00567.
     pub label_smoothing: f64,
-    /// Labels that do not count: padding, say.
+    /// A label that is ignored, such as padding.
     pub ignore_index: Option<i32>,
 }
 
 impl CrossEntropy {
-    /// Cross-entropy of labels that all count.
+    /// Returns a cross-entropy without label smoothing and without an ignored label.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With that share of each label spread over all classes.
+    /// Sets the label smoothing.
     #[must_use]
     pub fn label_smoothing(mut self, share: f64) -> Self {
         self.label_smoothing = share;
         self
     }
 
-    /// Without the labels that are `label`.
+    /// Ignores labels that equal `label`.
     #[must_use]
     pub fn ignore_index(mut self, label: i32) -> Self {
         self.ignore_index = Some(label);
         self
     }
 
-    /// Mean over the counted labels of `(1 - s) * -ln p(label) + s * masked_mean(-ln p)` with the smoothing `s`; 0 where none
-    /// counts.
+    /// Returns the mean over the labels that are not ignored of `(1 - s) * -ln p(label) + s * mean(-ln p)`, where `s`
+    /// is the label smoothing and the second mean is over the classes. Returns 0 if all labels are ignored.
     ///
     /// Shape: `logits` `[..., classes]` float, `labels` `[...]` of an integer type -> a `float32` scalar.
     ///
     /// # Errors
-    /// `Shape` for a scalar; `Host`; `Built`.
+    /// Returns `Shape` if `logits` is a scalar, `Host` if the shapes do not match, and `Built` after the graph was
+    /// built.
     pub fn loss(&self, logits: &Operand, labels: &Operand) -> Result<Operand> {
         let (logits, labels) = (logits.cast(DataType::Float32)?, labels.cast(DataType::Int32)?);
         let (axis, classes) = last_axis(&logits)?;
-        // A choice, not a product: another class's logit may be infinite.
+        // A selection, not a product, because the logit of another class can be infinite.
         let here = labels.one_hot(classes, DataType::Uint8)?;
         let chosen = here.where_cond(&logits, &logits.scalar_like(0.0)?)?.reduce_sum(&[axis], false)?;
         let total = logits.reduce_log_sum_exp(&[axis], false)?;
@@ -57,12 +71,13 @@ impl CrossEntropy {
         self.masked_mean(&cost, &labels)
     }
 
-    /// The share of the counted labels that have the largest logit; 0 where none counts.
+    /// Returns the fraction of labels that have the largest logit, among the labels that are not ignored. Returns 0 if
+    /// all labels are ignored.
     ///
-    /// Shape: as [`CrossEntropy::loss`].
+    /// Shape: as in [`CrossEntropy::loss`].
     ///
     /// # Errors
-    /// `Shape` for a scalar; `Host`; `Built`.
+    /// As [`CrossEntropy::loss`].
     pub fn accuracy(&self, logits: &Operand, labels: &Operand) -> Result<Operand> {
         let (axis, _) = last_axis(logits)?;
         let labels = labels.cast(DataType::Int32)?;
@@ -70,7 +85,7 @@ impl CrossEntropy {
         self.masked_mean(&right, &labels)
     }
 
-    /// Mean of a value for each label over the labels that count.
+    /// Returns the mean of `values` over the labels that are not ignored.
     fn masked_mean(&self, values: &Operand, labels: &Operand) -> Result<Operand> {
         let Some(ignored) = self.ignore_index else { return values.reduce_mean(&[], false) };
         let counted = labels.not_equal(&labels.scalar_like(f64::from(ignored))?)?;
@@ -80,37 +95,62 @@ impl CrossEntropy {
     }
 }
 
-/// The share of labels that have the largest logit; a `float32` scalar.
+/// Returns the fraction of labels that have the largest logit.
 ///
-/// Shape: `logits` `[..., classes]`, `labels` `[...]` of an integer type.
+/// Shape: `logits` `[..., classes]` float, `labels` `[...]` of an integer type -> a `float32` scalar.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(logits: &Operand, labels: &Operand) -> Result<Objective> {
+/// Ok(Objective::new(logits.softmax_cross_entropy(labels)?).metric("accuracy", accuracy(logits, labels)?))
+/// # }
+/// ```
 ///
 /// # Errors
-/// `Shape` for a scalar; `Host`; `Built`.
+/// Returns `Shape` if `logits` is a scalar, `Host` if the shapes do not match, and `Built` after the graph was built.
 pub fn accuracy(logits: &Operand, labels: &Operand) -> Result<Operand> {
     CrossEntropy::new().accuracy(logits, labels)
 }
 
-/// Mean of `(prediction - target)^2` over all elements; a `float32` scalar.
+/// Returns the mean of `(prediction - target)^2` over all elements.
+///
+/// Shape: two operands whose shapes broadcast, of any number type -> a `float32` scalar.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(prediction: &Operand, target: &Operand) -> Result<Objective> {
+/// Ok(Objective::new(losses::mean_squared_error(prediction, target)?))
+/// # }
+/// ```
 ///
 /// # Errors
-/// `Host` if the shapes do not go together; `Built`.
+/// Returns `Host` if the shapes do not match, and `Built` after the graph was built.
 pub fn mean_squared_error(prediction: &Operand, target: &Operand) -> Result<Operand> {
     let miss = prediction.cast(DataType::Float32)?.sub(&target.cast(DataType::Float32)?)?;
     miss.mul(&miss)?.reduce_mean(&[], false)
 }
 
-/// Mean of `-t ln(sigmoid(x)) - (1 - t) ln(1 - sigmoid(x))` over all elements, of logits `x` and targets `t` in `[0, 1]`;
-/// a `float32` scalar.
+/// Returns the binary cross-entropy: the mean of `-t ln(sigmoid(x)) - (1 - t) ln(1 - sigmoid(x))` over all elements,
+/// for logits `x` and targets `t` in `[0, 1]`.
+///
+/// Shape: two operands whose shapes broadcast, of any number type -> a `float32` scalar.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(logits: &Operand, targets: &Operand) -> Result<Objective> {
+/// Ok(Objective::new(losses::binary_cross_entropy_with_logits(logits, targets)?))
+/// # }
+/// ```
 ///
 /// # Errors
-/// `Host` if the shapes do not go together; `Built`.
+/// Returns `Host` if the shapes do not match, and `Built` after the graph was built.
 pub fn binary_cross_entropy_with_logits(logits: &Operand, targets: &Operand) -> Result<Operand> {
     let (logits, targets) = (logits.cast(DataType::Float32)?, targets.cast(DataType::Float32)?);
-    // The same as ln(1 + e^x) - t x, which large logits do not overflow.
+    // Equal to ln(1 + e^x) - t x, which does not overflow for large logits.
     logits.softplus()?.sub(&targets.mul(&logits)?)?.reduce_mean(&[], false)
 }
 
-/// The last axis and its size.
+/// Returns the last axis and its size.
 fn last_axis(logits: &Operand) -> Result<(u32, u32)> {
     let shape = logits.shape();
     match shape.last() {

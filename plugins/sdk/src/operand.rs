@@ -1,15 +1,11 @@
-//! The values of a graph and what can be done with them.
-//!
-//! Names and meaning are those of W3C WebNN's `MLGraphBuilder`. Where two operands are combined element by element,
-//! dimensions of size 1 are repeated, aligned at the last dimension. Every method answers `Host` where the host refuses
-//! the operands' shapes or data types, and `Built` after the graph was built.
+//! Operands: the values of a graph, and the operators on them.
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident;)*) => { $(
         $(#[$doc])*
         ///
         /// # Errors
-        /// `Host`; `Built`.
+        /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
         pub fn $name(&self) -> crate::error::Result<Self> {
             self.graph.add_operand(|builder| builder.$name(&self.raw))
         }
@@ -21,7 +17,7 @@ macro_rules! binary {
         $(#[$doc])*
         ///
         /// # Errors
-        /// `Host`; `Built`.
+        /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
         pub fn $name(&self, other: &Self) -> crate::error::Result<Self> {
             self.graph.add_operand(|builder| builder.$name(&self.raw, &other.raw))
         }
@@ -48,7 +44,23 @@ use crate::bindings::graphs as raw;
 use crate::bindings::tensors::Descriptor;
 use crate::graph::Graph;
 
-/// A value in a graph. It holds no data. Clones are the same value.
+/// A value in a graph. It holds no data. Clones refer to the same value.
+///
+/// The names and semantics of operators are those of W3C WebNN's `MLGraphBuilder`. Elementwise operators broadcast:
+/// dimensions are aligned at the last one, and those of size 1 are repeated. Unless stated otherwise, the operands of
+/// an operator have the same data type, which is that of the result. "Float" means `float32` or `float16`. Every
+/// operator returns `Host` if the host refuses the operands' shapes or data types, and `Built` after the graph was
+/// built.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(image: &Operand) -> Result<()> {
+/// let x = image.cast(DataType::Float32)?.div_scalar(255.0)?; // uint8[batch, 28, 28]
+/// let x = x.flatten(1)?; // [batch, 784]
+/// let centred = x.sub(&x.reduce_mean(&[1], true)?)?; // [batch, 784] - [batch, 1]
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Operand {
     graph: Graph,
@@ -68,22 +80,22 @@ impl Operand {
         &self.raw
     }
 
-    /// The graph it belongs to.
+    /// Returns the graph of the operand.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Its data type and shape.
+    /// Returns the data type and shape.
     pub fn descriptor(&self) -> Descriptor {
         self.raw.descriptor()
     }
 
-    /// Its shape.
+    /// Returns the shape.
     pub fn shape(&self) -> Vec<u32> {
         self.descriptor().shape
     }
 
-    /// The operand, with a name for error messages and profiles.
+    /// Sets a label for error messages and profiles.
     #[must_use]
     pub fn label(self, label: &str) -> Self {
         self.raw.label(label);

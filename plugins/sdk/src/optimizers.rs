@@ -1,7 +1,7 @@
-//! Optimisers: how a gradient becomes a new value, as part of the training graph.
+//! Optimisers: update rules that become part of the training graph.
 //!
-//! Their moments and step counters are variables of the kind `training`, so a checkpoint carries them and a model
-//! version does not.
+//! Their moments and step counters are variables of the kind `training`: part of a checkpoint but not of a model
+//! version.
 
 mod adam;
 mod learning_rate;
@@ -27,27 +27,48 @@ pub struct Update {
     pub variable: Variable,
     /// Its value before the step.
     pub value: Operand,
-    /// The loss's gradient with respect to it.
+    /// The gradient of the loss with respect to it.
     pub gradient: Operand,
 }
 
-/// A way to train.
+/// An update rule for parameters.
+///
+/// [`Fit`](crate::Fit) calls it. A custom training loop calls it while it builds the graph of a step:
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::optimizers::{Adam, Optimizer, Update};
+///
+/// # fn f(v: &Variables, linear: &layers::Linear, x: &Descriptor, label: &Descriptor) -> Result<()> {
+/// let graph = Graph::for_training();
+/// let inputs = graph.inputs([("x", x), ("label", label)], 32)?;
+/// let loss = linear.forward(inputs.get("x")?)?.softmax_cross_entropy(inputs.get("label")?)?;
+/// let parameters = v.parameters();
+/// let values = parameters.iter().map(|variable| graph.variable(variable)).collect::<Result<Vec<_>>>()?;
+/// let gradients = graph.gradients(&loss, &values.iter().collect::<Vec<_>>())?;
+/// let updates = parameters.into_iter().zip(values).zip(gradients);
+/// let updates: Vec<Update> =
+///     updates.map(|((variable, value), gradient)| Update { variable, value, gradient }).collect();
+/// Adam::new(0.001).step(&graph, v, &updates)?;
+/// let step = graph.build([("loss", &loss)])?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait Optimizer {
-    /// Adds the assignments of one step to `graph`. Called once for each training graph.
+    /// Adds the assignments of one step to `graph`. Called once per training graph.
     ///
     /// # Errors
-    /// `Host` if a gradient is of a kind that the operators refuse.
+    /// Returns `Host` if the operators do not accept a gradient.
     fn step(&self, graph: &Graph, variables: &Variables, updates: &[Update]) -> Result<()>;
 }
 
-/// Scales all gradients down together so that the square root of their sum of squares is at most `norm`.
-/// Source: Pascanu et al., arXiv:1211.5063.
+/// Scales all gradients by one factor so that their total L2 norm is at most `norm`. Source: Pascanu et al.,
+/// arXiv:1211.5063.
 ///
 /// # Errors
-/// `Host` if a gradient is not float.
+/// Returns `Host` if a gradient is not float.
 pub fn clip_grad_norm(updates: &mut [Update], norm: f64) -> Result<()> {
     let Some(total) = sum_of_squares(updates)? else { return Ok(()) };
-    // The larger of the two is never 0.
+    // The maximum of the norm and its limit, which is not 0.
     let larger = total.sqrt()?.clamp(Some(norm), None)?;
     let scale = larger.reciprocal()?.mul_scalar(norm)?;
     for update in updates {
@@ -56,7 +77,7 @@ pub fn clip_grad_norm(updates: &mut [Update], norm: f64) -> Result<()> {
     Ok(())
 }
 
-/// The sum of squares of all gradients; none without gradients.
+/// Returns the sum of squares of all gradients, or `None` if there are no gradients.
 pub(crate) fn sum_of_squares(updates: &[Update]) -> Result<Option<Operand>> {
     let mut total: Option<Operand> = None;
     for update in updates {
@@ -69,18 +90,18 @@ pub(crate) fn sum_of_squares(updates: &[Update]) -> Result<Option<Operand>> {
     Ok(total)
 }
 
-/// The number of this step from 1, `float32`; counted by the graph itself.
+/// Returns the number of this step from 1, a `float32` scalar. The graph increments it.
 fn count_step(graph: &Graph, variables: &Variables) -> Result<Operand> {
     let counter = variables.training("optimizer/step", descriptor(DataType::Int32, []))?;
     let step = graph.stored(&counter)?.add_scalar(1.0)?;
-    // Optimisers that are made of others ask more than once.
+    // An optimiser that contains another one requests the counter twice.
     if graph.assigned_value(&counter).is_none() {
         graph.assign(&counter, &step)?;
     }
     step.cast(DataType::Float32)
 }
 
-/// An optimiser's own value for a parameter, zeros at first.
+/// Returns the state `name` of an optimiser for a parameter, initialised with 0.
 fn moment_variable(variables: &Variables, name: &str, variable: &Variable) -> Result<Variable> {
     variables.training(&format!("optimizer/{name}/{}", variable.name()), variable.descriptor().clone())
 }

@@ -1,4 +1,4 @@
-//! Typed parameters: what a job is given, and the configuration that a model version carries.
+//! Typed parameters: those of a job, and the configuration of a model version.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,8 +9,23 @@ use crate::json::Json;
 
 /// A JSON object whose members are read by name and type.
 ///
-/// Every name asked for is remembered, so that [`Params::check`] can refuse the names that nobody asked for: a misspelt
-/// parameter is an error and not a default.
+/// It records every name that is read, so that [`Params::check`] can refuse names that were never read: a misspelt
+/// parameter is an error instead of a silent default.
+///
+/// ```
+/// use saggar_plugin::Params;
+///
+/// let params = Params::parse(r#"{"epochs": 3, "model": "digits", "epocs": 4}"#)?;
+/// assert_eq!(params.get("epochs", 10u64)?, 3);
+/// assert_eq!(params.get("batch", 32u32)?, 32); // the default
+/// assert_eq!(params.require::<String>("model")?, "digits");
+/// assert_eq!(params.choice("optimizer", &["sgd", "adam"])?, "sgd"); // the default is the first one
+/// assert!(params.check().is_err()); // `epocs` was not read
+///
+/// let config = Params::new().with("height", 28u32).with("classes", vec!["cat", "dog"]);
+/// assert_eq!(config.to_string(), r#"{"height":28,"classes":["cat","dog"]}"#);
+/// # Ok::<(), saggar_plugin::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Params {
     members: Vec<(String, Json)>,
@@ -18,15 +33,15 @@ pub struct Params {
 }
 
 impl Params {
-    /// No parameters.
+    /// Returns an object without members.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The parameters that `text`, a JSON object, holds. Empty text is no parameters.
+    /// Parses a JSON object. Empty text is an object without members.
     ///
     /// # Errors
-    /// `Json`; `NotAnObject`.
+    /// Returns `Json` if the text is not JSON, and `NotAnObject` if it is another JSON value.
     pub fn parse(text: &str) -> Result<Self> {
         if text.trim().is_empty() {
             return Ok(Self::new());
@@ -37,7 +52,7 @@ impl Params {
         }
     }
 
-    /// With one member more, or one replaced.
+    /// Adds a member, or replaces the one with that name.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
         self.members.retain(|(other, _)| other != name);
@@ -45,46 +60,46 @@ impl Params {
         self
     }
 
-    /// The parameter `name`, or `default` where it is absent.
+    /// Returns the parameter `name`, or `default` if it is absent.
     ///
     /// # Errors
-    /// `Parameter` if it has another type or is out of the type's range.
+    /// Returns `Parameter` if the value has another type or is out of the type's range.
     pub fn get<T: FromJson>(&self, name: &str, default: T) -> Result<T> {
         Ok(self.optional(name)?.unwrap_or(default))
     }
 
-    /// The parameter `name`.
+    /// Returns the parameter `name`.
     ///
     /// # Errors
-    /// `MissingParameter`; `Parameter` as with [`Params::get`].
+    /// Returns `MissingParameter` if it is absent, and `Parameter` as in [`Params::get`].
     pub fn require<T: FromJson>(&self, name: &str) -> Result<T> {
         self.optional(name)?
             .ok_or_else(|| Error::MissingParameter { name: name.to_owned(), expected: T::EXPECTED.to_owned() })
     }
 
-    /// The parameter `name`, none where it is absent.
+    /// Returns the parameter `name`, or `None` if it is absent.
     ///
     /// # Errors
-    /// `Parameter` as with [`Params::get`].
+    /// Returns `Parameter` as in [`Params::get`].
     pub fn optional<T: FromJson>(&self, name: &str) -> Result<Option<T>> {
         let Some(value) = self.find(name) else { return Ok(None) };
         T::from_json(value).map(Some).ok_or_else(|| Self::parameter_error(name, T::EXPECTED.to_owned(), value))
     }
 
-    /// The parameter `name`, one of `choices`; the first where it is absent.
+    /// Returns the parameter `name`, which must be one of `choices`; the first choice if it is absent.
     ///
     /// # Errors
-    /// `Parameter` if it is none of them.
+    /// Returns `Parameter` if the value is not one of the choices.
     pub fn choice<'a>(&self, name: &str, choices: &[&'a str]) -> Result<&'a str> {
         let Some(value) = self.find(name) else { return Ok(choices.first().copied().unwrap_or_default()) };
         let chosen = choices.iter().find(|choice| matches!(value, Json::String(text) if text == *choice));
         chosen.copied().ok_or_else(|| Self::parameter_error(name, format!("one of {}", choices.join(", ")), value))
     }
 
-    /// Call it when every parameter has been asked for.
+    /// Checks that every member was read. Call it when all parameters have been read.
     ///
     /// # Errors
-    /// `UnknownParameter` for the first that nobody asked for.
+    /// Returns `UnknownParameter` for the first member that was not read.
     pub fn check(&self) -> Result<()> {
         let asked = self.asked.borrow();
         match self.members.iter().find(|(name, _)| !asked.contains(name)) {
@@ -105,18 +120,18 @@ impl Params {
     }
 }
 
-/// The object as JSON text; the same members in the same order give the same text.
+/// Formats the object as JSON text. The same members in the same order give the same text.
 impl fmt::Display for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Json::Object(self.members.clone()).fmt(f)
     }
 }
 
-/// A type that a parameter may have.
+/// A type that a parameter can have.
 pub trait FromJson: Sized {
-    /// What a value must be, for error messages.
+    /// Description of the accepted values, for error messages: "must be ...".
     const EXPECTED: &'static str;
-    /// The value, none if it is not one of the type.
+    /// Converts the value. Returns `None` if it is not of this type.
     fn from_json(value: &Json) -> Option<Self>;
 }
 
@@ -125,7 +140,7 @@ macro_rules! integers {
         impl FromJson for $integer {
             const EXPECTED: &'static str = $expected;
             fn from_json(value: &Json) -> Option<Self> {
-                // Above 2^53 a JSON number no longer says which integer was meant.
+                // Above 2^53, an `f64` does not represent every integer exactly.
                 match value {
                     Json::Number(n) if n.fract() == 0.0 && n.abs() <= 9_007_199_254_740_992.0 => {
                         <$integer>::try_from(*n as i64).ok()

@@ -1,20 +1,29 @@
-//! Images as PNG files: 8 bits a channel, grey or RGB. Source: W3C PNG, third edition.
+//! PNG encoder: 8 bits per channel, grey or RGB. Source: W3C PNG, third edition.
 
 use miniz_oxide::deflate::compress_to_vec_zlib;
 
 use crate::error::{Error, Result};
 
 const PNG_SIGNATURE: [u8; 8] = [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a];
-/// 0 is fastest and 10 smallest.
+/// Compression level, from 0 (fastest) to 10 (smallest).
 const COMPRESSION_LEVEL: u8 = 8;
 
-/// A PNG file of an image.
+/// Encodes an image as a PNG file.
 ///
 /// Shape: `[height, width]` or `[height, width, 1]` for grey, `[height, width, 3]` for RGB; `pixels` are its bytes,
 /// row-major.
 ///
+/// ```
+/// use saggar_plugin::png;
+///
+/// let pixels = png::quantize(&[0.0, 0.5, 1.0, 0.25]);
+/// let file = png::encode(&[2, 2], &pixels)?;
+/// assert_eq!(file[1..4], *b"PNG");
+/// # Ok::<(), saggar_plugin::Error>(())
+/// ```
+///
 /// # Errors
-/// `Shape` if it is another shape, an image without pixels, or there are not as many bytes.
+/// Returns `Shape` if the shape is another, the image has no pixels, or the number of bytes does not match the shape.
 pub fn encode(shape: &[u32], pixels: &[u8]) -> Result<Vec<u8>> {
     let refused = |what: &str, expected| Error::Shape { what: what.to_owned(), expected, given: shape.to_vec() };
     let (height, width, channels) = match *shape {
@@ -27,9 +36,9 @@ pub fn encode(shape: &[u32], pixels: &[u8]) -> Result<Vec<u8>> {
     }
     let stride = width as usize * channels as usize;
     if stride.checked_mul(height as usize) != Some(pixels.len()) {
-        return Err(refused(&format!("the shape of {} bytes of pixels", pixels.len()), "as many elements"));
+        return Err(refused(&format!("the shape of {} bytes of pixels", pixels.len()), "one with an element per byte"));
     }
-    // Each row tells how it is filtered: not at all.
+    // The first byte of each row is its filter type; 0 means unfiltered.
     let rows: Vec<u8> =
         pixels.chunks_exact(stride).flat_map(|row| std::iter::once(0).chain(row.iter().copied())).collect();
     let colour = if channels == 3 { 2 } else { 0 };
@@ -43,7 +52,7 @@ pub fn encode(shape: &[u32], pixels: &[u8]) -> Result<Vec<u8>> {
     Ok(file)
 }
 
-/// Bytes of an image whose pixels are numbers from 0 to 1; others are limited to that.
+/// Converts pixels from 0 to 1 to bytes from 0 to 255, rounded to nearest. Values outside of 0 to 1 are clamped.
 pub fn quantize(pixels: &[f32]) -> Vec<u8> {
     pixels.iter().map(|pixel| (pixel.clamp(0.0, 1.0) * 255.0).round() as u8).collect()
 }
@@ -57,7 +66,7 @@ fn chunk(file: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
     file.extend(checksum.to_be_bytes());
 }
 
-/// CRC-32 with the reversed polynomial 0xEDB88320.
+/// Returns the CRC-32 with the reversed polynomial 0xEDB88320.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { 0xedb8_8320 ^ (crc >> 1) } else { crc >> 1 };
     !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
@@ -67,7 +76,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// The chunks of a file, checked.
+    /// Returns the chunks of a file by type, after checking their checksums.
     fn chunks(file: &[u8]) -> Vec<(String, Vec<u8>)> {
         let mut rest = file.strip_prefix(&PNG_SIGNATURE).unwrap();
         let mut chunks = Vec::new();
@@ -110,7 +119,10 @@ mod tests {
         let message = |shape: &[u32], bytes: usize| encode(shape, &vec![0; bytes]).unwrap_err().to_string();
         assert_eq!(message(&[2, 2, 4], 16), "an image must be [height, width] or [height, width, 3], not [2, 2, 4]");
         assert_eq!(message(&[0, 2], 0), "an image must be at least 1 by 1, not [0, 2]");
-        assert_eq!(message(&[2, 2], 5), "the shape of 5 bytes of pixels must be as many elements, not [2, 2]");
+        assert_eq!(
+            message(&[2, 2], 5),
+            "the shape of 5 bytes of pixels must be one with an element per byte, not [2, 2]"
+        );
     }
 
     #[test]

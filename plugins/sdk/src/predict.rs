@@ -15,10 +15,21 @@ use crate::params::Params;
 use crate::tensor::{NamedTensor, descriptor};
 use crate::variables::Variables;
 
-/// The batch sizes that a model has graphs for where it says nothing else.
+/// The default batch sizes of a [`Model`].
 pub const BATCH_SIZES: &[u32] = &[1, 2, 4, 8, 16, 32];
 
 /// A named input or output of a model.
+///
+/// ```
+/// use saggar_plugin::{DataType, Port};
+///
+/// let image = Port::new("image", DataType::Uint8, [28, 28]).semantics("image"); // clients can send PNG
+/// let classes = ["cat", "dog"].map(str::to_owned);
+/// let label = Port::new("label", DataType::Int32, []).semantics("class").classes(&classes);
+/// let prompt = Port::text("prompt", 256); // uint8[256], at most 256 bytes of UTF-8
+/// let temperature = Port::new("temperature", DataType::Float32, []).default_value(0.8); // optional in a request
+/// assert_eq!((image.name(), &image.item().shape[..]), ("image", &[28, 28][..]));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Port {
     name: String,
@@ -29,33 +40,34 @@ pub struct Port {
 }
 
 impl Port {
-    /// A port whose items, without the batch, have that data type and shape.
+    /// Returns a port whose items have this data type and shape, without the batch dimension.
     pub fn new(name: &str, data_type: DataType, item: impl Into<Vec<u32>>) -> Self {
         let (name, item) = (name.to_owned(), descriptor(data_type, item));
         Self { name, item, semantics: None, classes: Vec::new(), default: None }
     }
 
-    /// A port of texts: `uint8[bytes]`, UTF-8 with zeros after it. Clients send and get strings.
+    /// Returns a port for texts: `uint8[bytes]`, UTF-8 padded with zeros. Clients send and receive strings.
     pub fn text(name: &str, bytes: u32) -> Self {
         Self::new(name, DataType::Uint8, [bytes]).semantics("text")
     }
 
-    /// The port, known to be more than numbers: `image`, `class`, `probabilities`, `text` or `boolean`.
+    /// Sets the meaning of the values: `image`, `class`, `probabilities`, `text` or `boolean`. Clients can then use
+    /// other forms than numbers.
     #[must_use]
     pub fn semantics(mut self, semantics: &str) -> Self {
         self.semantics = Some(semantics.to_owned());
         self
     }
 
-    /// The input, which a request may leave out: every element then has this value, rounded to the data type. The version
-    /// is refused if the type does not hold it.
+    /// Makes an input optional: if a request omits it, every element has this value, rounded to the data type. The host
+    /// refuses the model version if the data type cannot represent the value.
     #[must_use]
     pub fn default_value(mut self, value: f64) -> Self {
         self.default = Some(value);
         self
     }
 
-    /// The port, with the names of its classes.
+    /// Sets the names of the port's classes.
     #[must_use]
     pub fn classes(mut self, classes: &[String]) -> Self {
         self.classes = classes.to_vec();
@@ -63,20 +75,27 @@ impl Port {
     }
 }
 
-/// What a model takes and gives, and in which batch sizes.
+/// The inputs, outputs, batch sizes and routes of a model.
 #[derive(Debug, Clone)]
 pub struct Signature {
     /// Inputs.
     pub inputs: Vec<Port>,
     /// Outputs.
     pub outputs: Vec<Port>,
-    /// Ascending. Empty where the model knows no batches: then a port's item is the whole tensor.
+    /// Batch sizes, ascending. Empty if the model has no batches; a port's item is then the whole tensor.
     pub batch_sizes: Vec<u32>,
-    /// Paths of its own.
+    /// Additional paths.
     pub routes: Vec<Route>,
 }
 
-/// A path of the model's own: `POST /models/NAME/invert`, or `POST /invert` where the model is the default one.
+/// An additional path of a model: `POST /models/NAME/invert`, or `POST /invert` if the model is the default model.
+///
+/// ```
+/// use saggar_plugin::Route;
+///
+/// let invert = Route::new("/invert").with("inverted", 1.0); // sets the input `inverted` to 1
+/// let brighten = Route::new("/brighten/{gain}"); // `/brighten/1.5` sets the input `gain` to 1.5
+/// ```
 #[derive(Debug, Clone)]
 pub struct Route {
     path: String,
@@ -84,12 +103,12 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route by its path, whose segments may be inputs: `/brighten/{gain}`.
+    /// Returns a route with this path. A segment can be an input: `/brighten/{gain}`.
     pub fn new(path: &str) -> Self {
         Self { path: path.to_owned(), inputs: Vec::new() }
     }
 
-    /// The route, which gives an input by itself: every element of it is `value`.
+    /// Sets every element of an input to `value`.
     #[must_use]
     pub fn with(mut self, input: &str, value: f64) -> Self {
         self.inputs.push((input.to_owned(), value));
@@ -115,56 +134,122 @@ impl From<Signature> for raw::Signature {
     }
 }
 
-/// A model that is one graph for each batch size: what most plugins implement. [`Graphs`] serves it.
+/// A model that is one graph per batch size. Most plugins implement this trait; [`Graphs`] serves it.
+///
+/// ```no_run
+/// use saggar_plugin::layers::Linear;
+/// use saggar_plugin::{Classes, DataType, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
+///
+/// struct Classifier {
+///     classes: Classes,
+///     linear: Linear,
+/// }
+///
+/// impl Model for Classifier {
+///     fn load(v: &Variables, config: &Params) -> Result<Self> {
+///         let classes: Classes = config.require("classes")?;
+///         let linear = Linear::new(v, 28 * 28, classes.count())?;
+///         Ok(Self { classes, linear })
+///     }
+///     fn inputs(&self) -> Vec<Port> {
+///         vec![Port::new("image", DataType::Uint8, [28, 28]).semantics("image")]
+///     }
+///     fn outputs(&self) -> Vec<Port> {
+///         self.classes.ports()
+///     }
+///     fn predict(&self, graph: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
+///         let x = inputs.get("image")?.cast(graph.float())?.div_scalar(255.0)?.flatten(1)?; // [batch, 784]
+///         self.classes.outputs(&self.linear.forward(&x)?)
+///     }
+/// }
+///
+/// saggar_plugin::export!(predict: Classifier);
+/// ```
 pub trait Model: Sized + 'static {
     /// The batch sizes to build graphs for: ascending, not empty.
     const BATCH_SIZES: &'static [u32] = BATCH_SIZES;
 
-    /// The model over these variables. `config` is what [`crate::Job::publish`] was given.
+    /// Creates the model from these variables. `config` is the configuration given to [`crate::Job::publish`].
     ///
     /// # Errors
-    /// Any; the version is then refused.
+    /// After any error, the host refuses the model version.
     fn load(variables: &Variables, config: &Params) -> Result<Self>;
 
-    /// What it takes.
+    /// Returns the inputs.
     fn inputs(&self) -> Vec<Port>;
 
-    /// What it gives.
+    /// Returns the outputs.
     fn outputs(&self) -> Vec<Port>;
 
-    /// Paths of its own.
+    /// Returns additional paths of the model.
     fn routes(&self) -> Vec<Route> {
         Vec::new()
     }
 
-    /// Builds the outputs, by their ports' names. Inputs are `[batch, item...]`. Called once for each batch size.
+    /// Builds the outputs, named like their ports. Inputs are `[batch, item...]`. Called once per batch size.
     ///
     /// # Errors
-    /// Any; the version is then refused.
+    /// After any error, the host refuses the model version.
     fn predict(&self, graph: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>>;
 }
 
-/// Anything that answers requests: for models that do more than run one graph.
+/// A predictor that runs custom code for each batch, such as a loop that generates a text. [`Model`] is simpler if one
+/// graph is enough.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// struct Counter;
+///
+/// impl Predictor for Counter {
+///     fn load(_: Variables, config: Params) -> Result<Self> {
+///         config.check()?;
+///         Ok(Self)
+///     }
+///     fn signature(&self) -> Signature {
+///         Signature {
+///             inputs: vec![Port::new("count", DataType::Uint32, [])],
+///             outputs: vec![Port::text("text", 256)],
+///             batch_sizes: vec![1],
+///             routes: Vec::new(),
+///         }
+///     }
+///     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
+///         let mut text = Vec::new();
+///         for number in 0..named(&inputs, "count")?.read_u32()?[0].min(100) {
+///             let word = format!("{number} ");
+///             emit("text", 0, word.as_bytes())?; // sent to the client at once
+///             text.extend(word.bytes());
+///         }
+///         text.resize(256, 0);
+///         text.truncate(256);
+///         let tensor = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, 256]), &text)?;
+///         Ok(vec![NamedTensor { name: "text".to_owned(), tensor }])
+///     }
+/// }
+///
+/// saggar_plugin::export!(predictor: Counter);
+/// ```
 pub trait Predictor: Sized + 'static {
-    /// The model over these variables. Called once an instance.
+    /// Creates the predictor from these variables. Called once per instance.
     ///
     /// # Errors
-    /// Any; the version is then refused.
+    /// After any error, the host refuses the model version.
     fn load(variables: Variables, config: Params) -> Result<Self>;
 
-    /// What it takes and gives.
+    /// Returns the inputs, outputs, batch sizes and routes.
     fn signature(&self) -> Signature;
 
-    /// One batch: each tensor is `[batch, item...]`, batch one of the signature's. What is known early may go ahead through
-    /// [`emit`](crate::emit).
+    /// Predicts one batch. Each tensor is `[batch, item...]`, with one of the signature's batch sizes. Outputs that are
+    /// known early can be streamed with [`emit`](crate::emit).
     ///
     /// # Errors
-    /// Any; the batch's requests then fail.
+    /// After any error, the requests of the batch fail.
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>>;
 }
 
-/// A [`Model`] with its compiled graphs. That of the smallest batch size is made when it is loaded; the host asks for a
-/// larger one when requests fill it, on an instance beside those that answer them.
+/// A [`Model`] with its compiled graphs. The graph of the smallest batch size is built when the model is loaded. The
+/// host requests a larger batch size when enough requests are queued, on another instance than those that are serving
+/// requests.
 #[derive(Debug)]
 pub struct Graphs<M> {
     model: M,
@@ -205,7 +290,7 @@ impl<M: Model> Predictor for Graphs<M> {
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
         let shape = inputs.first().map(|input| input.tensor.descriptor().shape).unwrap_or_default();
         let Some(&batch) = shape.first().filter(|batch| M::BATCH_SIZES.contains(batch)) else {
-            let (what, expected) = ("a batch".to_owned(), "of one of the signature's sizes");
+            let (what, expected) = ("the first dimension of the inputs".to_owned(), "a batch size of the signature");
             return Err(Error::Shape { what, expected, given: shape });
         };
         let mut graphs = self.graphs.borrow_mut();

@@ -1,28 +1,40 @@
-//! Pieces of an answer that go to the client before the rest of it is known.
+//! Streaming: sends pieces of an answer to the client before the rest is known.
 //!
-//! They run ahead of the answer and replace nothing of it: a predictor returns its outputs whole as ever. Where the client
-//! waits for the whole answer alone, they are checked and dropped.
+//! Pieces do not replace the answer: a predictor must still return its whole outputs. If the client does not stream,
+//! pieces are checked and dropped.
 
 use crate::bindings::replies::{self as raw, Piece};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// Sends a piece of an output of item `item` of the batch, from 0: little-endian elements of the output's data type. A
-/// text may be cut anywhere, even within a character.
+/// Sends a piece of the output `output` of item `item`, an index in the batch from 0: little-endian elements of the
+/// output's data type. A piece of a text can end within a character.
 ///
-/// Waits while the client is slow.
+/// Blocks while the client reads slowly.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f() -> Result<()> {
+/// for word in ["to ", "be ", "or "] {
+///     emit("text", 0, word.as_bytes())?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// `Host`: with the code `cancelled` where nobody waits for the answer any more, which is best passed on; with others for
-/// an output or item that there is not, half an element, too large a piece, too many, or where nothing is predicted.
+/// Returns `Host` with the code `cancelled` if the answer is no longer needed; return this error from the predictor.
+/// Returns `Host` with another code if the output or item does not exist, if the piece ends within an element or is too
+/// large, if there are too many pieces, or outside of a prediction.
 pub fn emit(output: &str, item: u32, piece: &[u8]) -> Result<()> {
     Ok(raw::emit(output, item, &Piece::Bytes(piece.to_vec()))?)
 }
 
-/// Sends a piece as [`emit`] does, from a tensor of the output's data type: the client gets it in the tensor's shape.
+/// Sends a piece as [`emit`] does, from a tensor of the output's data type. The client receives it in the tensor's
+/// shape.
 ///
 /// # Errors
-/// As [`emit`]; where it is of another data type, or the work that produces it failed.
+/// As [`emit`]. Also returns `Host` if the tensor has another data type, or the work that produces it failed.
 pub fn emit_tensor(output: &str, item: u32, piece: &Tensor) -> Result<()> {
     Ok(raw::emit(output, item, &Piece::Tensor(&piece.0))?)
 }

@@ -4,12 +4,12 @@ use crate::bindings::tensors as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
 use crate::error::{Error, Result};
 
-/// A descriptor of that data type and shape.
+/// Returns a descriptor of this data type and shape. The shape of a scalar is `[]`.
 pub fn descriptor(data_type: DataType, shape: impl Into<Vec<u32>>) -> Descriptor {
     Descriptor { data_type, shape: shape.into() }
 }
 
-/// The descriptor of `size` items of this descriptor, stacked.
+/// Returns the descriptor of `size` stacked items.
 pub(crate) fn batched_descriptor(item: &Descriptor, size: u32) -> Descriptor {
     let mut shape = Vec::with_capacity(item.shape.len() + 1);
     shape.push(size);
@@ -17,20 +17,30 @@ pub(crate) fn batched_descriptor(item: &Descriptor, size: u32) -> Descriptor {
     Descriptor { data_type: item.data_type, shape }
 }
 
-/// A dense row-major tensor of the host's. Dropping it frees it.
+/// A dense row-major tensor on the host. Dropping it frees it.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f() -> Result<()> {
+/// let x = Tensor::from_f32(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// assert_eq!(x.descriptor().shape, [2, 3]);
+/// let elements: Vec<f32> = x.read_f32()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Tensor(pub(crate) raw::Tensor);
 
 impl Tensor {
-    /// A tensor of these little-endian elements in row-major order.
+    /// Creates a tensor from little-endian elements in row-major order.
     ///
     /// # Errors
-    /// `Host` if they are not as many as the descriptor takes, or a limit is passed.
+    /// Returns `Host` if the number of bytes does not match the descriptor, or a limit is exceeded.
     pub fn from_bytes(descriptor: &Descriptor, data: &[u8]) -> Result<Self> {
         Ok(Self(raw::Tensor::from_bytes(descriptor, data)?))
     }
 
-    /// A `float32` tensor.
+    /// Creates a `float32` tensor.
     ///
     /// # Errors
     /// As [`Tensor::from_bytes`].
@@ -39,7 +49,7 @@ impl Tensor {
         Self::from_bytes(&descriptor(DataType::Float32, shape), &bytes)
     }
 
-    /// An `int32` tensor.
+    /// Creates an `int32` tensor.
     ///
     /// # Errors
     /// As [`Tensor::from_bytes`].
@@ -48,20 +58,20 @@ impl Tensor {
         Self::from_bytes(&descriptor(DataType::Int32, shape), &bytes)
     }
 
-    /// Its data type and shape.
+    /// Returns the data type and shape.
     pub fn descriptor(&self) -> Descriptor {
         self.0.descriptor()
     }
 
-    /// Its elements, little-endian and row-major. Waits for the work that produces them.
+    /// Returns the elements, little-endian and row-major. Waits for the work that produces them.
     ///
     /// # Errors
-    /// `Host` if that work failed.
+    /// Returns `Host` if that work failed.
     pub fn read(&self) -> Result<Vec<u8>> {
         Ok(self.0.read()?)
     }
 
-    /// The elements of a `float32` tensor. Waits for the work that produces them.
+    /// Returns the elements of a `float32` tensor. Waits for the work that produces them.
     ///
     /// # Errors
     /// As [`Tensor::read`].
@@ -69,7 +79,7 @@ impl Tensor {
         self.read_words(f32::from_le_bytes)
     }
 
-    /// The elements of an `int32` tensor. Waits for the work that produces them.
+    /// Returns the elements of an `int32` tensor. Waits for the work that produces them.
     ///
     /// # Errors
     /// As [`Tensor::read`].
@@ -77,7 +87,7 @@ impl Tensor {
         self.read_words(i32::from_le_bytes)
     }
 
-    /// The elements of a `uint32` tensor. Waits for the work that produces them.
+    /// Returns the elements of a `uint32` tensor. Waits for the work that produces them.
     ///
     /// # Errors
     /// As [`Tensor::read`].
@@ -90,25 +100,29 @@ impl Tensor {
     }
 }
 
-/// The bytes of a text before the zeros that fill up its tensor.
+/// Returns the bytes of a text without the zeros that pad it.
+///
+/// ```
+/// assert_eq!(saggar_plugin::unpadded(b"cat\0\0"), b"cat");
+/// ```
 pub fn unpadded(text: &[u8]) -> &[u8] {
     let length = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &text[..length]
 }
 
-/// A tensor and the name of the input or output it belongs to.
+/// A tensor with the name of its input, output or field.
 #[derive(Debug)]
 pub struct NamedTensor {
-    /// The name.
+    /// Name of the input, output or field.
     pub name: String,
     /// The tensor.
     pub tensor: Tensor,
 }
 
-/// The tensor of that name.
+/// Returns the tensor with this name.
 ///
 /// # Errors
-/// `NoSuch` with the names there are.
+/// Returns `NoSuch`, with the existing names, if there is no such tensor.
 pub fn named<'a>(tensors: &'a [NamedTensor], name: &str) -> Result<&'a Tensor> {
     let found = tensors.iter().find(|other| other.name == name);
     found.map(|named| &named.tensor).ok_or_else(|| Error::NoSuch {

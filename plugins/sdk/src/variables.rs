@@ -1,4 +1,4 @@
-//! State that outlives a dispatch, by name.
+//! Variables: named state that outlives a dispatch.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use crate::bindings::variables::{Initializer, VariableKind};
 use crate::error::Result;
 use crate::tensor::descriptor;
 
-/// One tensor of state. Clones are the same variable.
+/// One tensor of state. Clones refer to the same variable.
 #[derive(Debug, Clone)]
 pub struct Variable(Rc<VariableState>);
 
@@ -23,28 +23,28 @@ struct VariableState {
 }
 
 impl Variable {
-    /// Its full name: `conv1/weight`.
+    /// Returns the full name, such as `conv1/weight`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its data type and shape.
+    /// Returns the data type and shape.
     pub fn descriptor(&self) -> &Descriptor {
         &self.0.descriptor
     }
 
-    /// Its elements, little-endian and row-major. Waits for the dispatches that write it.
+    /// Returns the elements, little-endian and row-major. Waits for the dispatches that write them.
     ///
     /// # Errors
-    /// `Host` if one of them failed.
+    /// Returns `Host` if one of those dispatches failed.
     pub fn read(&self) -> Result<Vec<u8>> {
         Ok(self.0.raw.read()?)
     }
 
-    /// Replaces its elements.
+    /// Replaces the elements.
     ///
     /// # Errors
-    /// `Host` if they are not as many as it holds.
+    /// Returns `Host` if the number of bytes does not match.
     pub fn write(&self, data: &[u8]) -> Result<()> {
         Ok(self.0.raw.write(data)?)
     }
@@ -58,7 +58,17 @@ impl Variable {
     }
 }
 
-/// A namespace of variables, or a part of one under a prefix. Clones are the same namespace.
+/// A namespace of variables, or the part of one with a prefix. Clones refer to the same namespace.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(job: &Job) -> Result<()> {
+/// let v = job.variables();
+/// let scale = v.scope("block1").parameter("scale", &[64], &Initializer::Constant(1.0))?;
+/// assert_eq!(scale.name(), "block1/scale");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Variables {
     namespace: Rc<NamespaceState>,
@@ -73,12 +83,12 @@ struct NamespaceState {
 }
 
 impl Variables {
-    /// An empty namespace. The first values of its variables follow from `seed` and their names alone.
+    /// Returns an empty namespace. Random initial values depend only on `seed` and the variable's name.
     pub fn new(seed: u64) -> Self {
         Self::with_seed(raw::Variables::new(seed), seed)
     }
 
-    /// A namespace of the host's making, where nothing random happens.
+    /// Wraps a namespace of the host, which has no random initial values.
     pub(crate) fn from_raw(raw: raw::Variables) -> Self {
         Self::with_seed(raw, 0)
     }
@@ -87,22 +97,23 @@ impl Variables {
         Self { namespace: Rc::new(NamespaceState { raw, seed, variables: RefCell::default() }), prefix: String::new() }
     }
 
-    /// The whole namespace.
+    /// Returns the whole namespace, without the prefix.
     #[must_use]
     pub(crate) fn root(&self) -> Self {
         Self { namespace: Rc::clone(&self.namespace), prefix: String::new() }
     }
 
-    /// The part of the namespace under `name`: its variables are called `name/...`.
+    /// Returns the part of the namespace under `name`: its variables are called `name/...`.
     #[must_use]
     pub fn scope(&self, name: &str) -> Self {
         Self { namespace: Rc::clone(&self.namespace), prefix: format!("{}{name}/", self.prefix) }
     }
 
-    /// The variable `name`; made with `initial` if it is new.
+    /// Returns the variable `name`, and creates it with `initial` if it does not exist.
     ///
     /// # Errors
-    /// `Host` if it exists with another shape, data type or kind, or the namespace came from a model version without it.
+    /// Returns `Host` if it exists with another shape, data type or kind, or the namespace belongs to a model version
+    /// without this variable.
     pub fn get(
         &self,
         name: &str,
@@ -112,8 +123,8 @@ impl Variables {
     ) -> Result<Variable> {
         let name = format!("{}{name}", self.prefix);
         let raw = self.namespace.raw.get(&name, &descriptor, initial, kind)?;
-        // The host has checked that a second use agrees with the first; operands are cached by variable, so both uses
-        // must be the same one.
+        // The host has checked that the descriptor and kind are the same in every call. Graphs cache operands by
+        // variable, so every call must return the same variable.
         let mut made = self.namespace.variables.borrow_mut();
         let variable = made
             .entry(name.clone())
@@ -121,7 +132,7 @@ impl Variables {
         Ok(variable.clone())
     }
 
-    /// A `float32` parameter: trained, and shipped with a model version.
+    /// Returns a `float32` parameter: trained, and part of a model version.
     ///
     /// # Errors
     /// As [`Variables::get`].
@@ -129,7 +140,7 @@ impl Variables {
         self.get(name, descriptor(DataType::Float32, shape), initial, VariableKind::Parameter)
     }
 
-    /// A `float32` statistic: learnt without gradients, and shipped with a model version.
+    /// Returns a `float32` statistic: learnt without gradients, and part of a model version.
     ///
     /// # Errors
     /// As [`Variables::get`].
@@ -137,7 +148,7 @@ impl Variables {
         self.get(name, descriptor(DataType::Float32, shape), initial, VariableKind::Statistic)
     }
 
-    /// State that only training needs, of zeros at first.
+    /// Returns a variable that is only needed for training, with zeros as initial values.
     ///
     /// # Errors
     /// As [`Variables::get`].
@@ -145,20 +156,20 @@ impl Variables {
         self.get(name, descriptor, &Initializer::Zeros, VariableKind::Training)
     }
 
-    /// The key that the namespace's random numbers follow from: `uint32[4]`, its seed and the number of the step.
+    /// Returns the key of the namespace's random numbers: `uint32[4]`, the seed and the number of the step.
     pub(crate) fn random_key(&self) -> Result<Variable> {
         let seed = [self.namespace.seed as u32, (self.namespace.seed >> 32) as u32, 0, 0];
         let bytes = Initializer::Bytes(seed.into_iter().flat_map(u32::to_le_bytes).collect());
         self.root().get("random/key", descriptor(DataType::Uint32, [4]), &bytes, VariableKind::Training)
     }
 
-    /// The parameters of the whole namespace that were asked for so far, by name.
+    /// Returns the parameters of the whole namespace that were requested so far, sorted by name.
     pub fn parameters(&self) -> Vec<Variable> {
         let made = self.namespace.variables.borrow();
         made.values().filter(|variable| variable.is_parameter()).cloned().collect()
     }
 
-    /// Names of all variables, sorted.
+    /// Returns the names of all variables, sorted.
     pub fn names(&self) -> Vec<String> {
         self.namespace.raw.names()
     }

@@ -1,16 +1,16 @@
 //! The table of epochs in the log.
 
-/// Digits after the point, and the least width of a column.
+/// Decimal places, and the minimum width of a column.
 const VALUE_DIGITS: usize = 5;
 const COLUMN_WIDTH_MIN: usize = 9;
 
-/// The last columns, which the host fills: a plugin has no clock, and keeps no checkpoints.
+/// The last columns. The host fills them, because a plugin has no clock and does not store checkpoints.
 const HOST_COLUMN_HEADS: &str = "  elapsed_time    checkpoint";
 const HOST_COLUMN_PLACEHOLDERS: &str = "     {seconds}  {checkpoint}";
 const _: () = assert!(HOST_COLUMN_HEADS.len() == HOST_COLUMN_PLACEHOLDERS.len());
 
-/// Columns: `epoch`, then the means over the epoch, then those over what is held out, then seconds since the training began
-/// and the newest checkpoint.
+/// A table with the columns `epoch`, the means over the epoch, the means over the held-out items, the seconds since the
+/// start of the training, and the step of the newest checkpoint.
 pub(super) struct EpochTable {
     names: Vec<String>,
 }
@@ -22,13 +22,13 @@ impl EpochTable {
         Self { names: training.chain(held_out).collect() }
     }
 
-    /// `epoch       loss  validation/loss  elapsed_time    checkpoint`
+    /// Returns the header: `epoch       loss  validation/loss  elapsed_time    checkpoint`
     pub(super) fn head(&self) -> String {
         let columns = self.names.iter().map(|name| format!("  {name:>COLUMN_WIDTH_MIN$}"));
         format!("epoch{}{HOST_COLUMN_HEADS}", columns.collect::<String>())
     }
 
-    /// `    1    0.22513          0.10738         18.51          @600`, once the host has filled it.
+    /// Returns a row, which the host completes to: `    1    0.22513          0.10738         18.51          @600`
     pub(super) fn row(&self, epoch: u64, training: &[(String, f64)], held_out: &[(String, f64)]) -> String {
         let values = training.iter().chain(held_out).map(|(_, value)| value);
         let columns = self.names.iter().zip(values).map(|(name, value)| {

@@ -1,4 +1,4 @@
-//! Means of the parameters over the steps.
+//! Exponential moving averages of the parameters.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,13 @@ use crate::graph::Graph;
 use crate::tensor::descriptor;
 use crate::variables::{Variable, Variables};
 
-/// Adds the assignments of one step to `graph`, in which the optimiser has assigned the parameters.
+/// Adds the update of the averages to `graph`, after the optimiser has assigned the parameters.
 pub(super) fn update_averages(graph: &Graph, variables: &Variables, decay: f64) -> Result<()> {
     let counter = variables.training("average/step", descriptor(DataType::Int32, []))?;
     let step = graph.stored(&counter)?;
     graph.assign(&counter, &step.add_scalar(1.0)?)?;
-    // The first step keeps nothing of the zeros, and the next ones forget the beginning sooner.
+    // The first step ignores the initial zeros, and the decay grows with the step so that early values have less
+    // weight.
     let step = step.cast(DataType::Float32)?;
     let kept = step.div(&step.add_scalar(9.0)?)?.clamp(None, Some(decay))?;
     let new = kept.neg()?.add_scalar(1.0)?;
@@ -28,13 +29,13 @@ pub(super) fn update_averages(graph: &Graph, variables: &Variables, decay: f64) 
     Ok(())
 }
 
-/// The means by the names of their parameters.
+/// Returns the averages by parameter name.
 pub(super) fn averages_by_parameter(variables: &Variables) -> Result<BTreeMap<String, Variable>> {
     let parameters = variables.parameters().into_iter();
     parameters.map(|parameter| Ok((parameter.name().to_owned(), average_of(variables, &parameter)?))).collect()
 }
 
-/// Writes the means into the parameters.
+/// Copies the averages to the parameters.
 pub(super) fn copy_to_parameters(variables: &Variables) -> Result<()> {
     for parameter in variables.parameters() {
         parameter.write(&average_of(variables, &parameter)?.read()?)?;

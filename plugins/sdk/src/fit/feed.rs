@@ -1,10 +1,21 @@
-//! What a training is fed with.
+//! The input of a training: batches of a dataset.
 
 use crate::dataset::{BatchOptions, Batches, Dataset, Field};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Inputs};
 
-/// What a training is fed with: fields of a dataset in batches, and the part held out.
+/// The input of a training: fields of a dataset in batches, and the held-out split.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(job: &Job, fit: Fit<'_>) -> Result<()> {
+/// let data = Dataset::open("/data")?;
+/// let feed = Feed::new(&data, &["image", "label"], job.param("batch", 32)?)?;
+/// let steps = feed.steps_per_epoch()? * 10;
+/// let rate = optimizers::LearningRateSchedule::Cosine { peak: 0.001, warmup: 100, steps };
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Feed<'a> {
     pub(super) dataset: &'a Dataset,
@@ -15,11 +26,13 @@ pub struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    /// Batches of these fields of the dataset's part `train`, with `validation` or else `test` held out. A dataset
-    /// without a part `train` is used whole. A batch larger than the part is the part.
+    /// Returns batches of `batch` items with these fields of the split `train`. The split `validation`, or `test` if
+    /// there is no `validation`, is held out. If there is no split `train`, the training uses the whole dataset and
+    /// nothing is held out. If the split has fewer than `batch` items, a batch is the whole split.
     ///
     /// # Errors
-    /// `Parameter` for a batch of 0; `NoSuch` for a field; `NoItems`.
+    /// Returns `Parameter` if `batch` is 0, `NoSuch` if a field does not exist, and `NoItems` if there is nothing to
+    /// train on.
     pub fn new(dataset: &'a Dataset, fields: &[&str], batch: u32) -> Result<Self> {
         if batch == 0 {
             let (name, expected, given) = ("batch".to_owned(), "an integer of at least 1".to_owned(), "0".to_owned());
@@ -38,10 +51,10 @@ impl<'a> Feed<'a> {
         Ok(Self { dataset, fields, batch, training, held_out })
     }
 
-    /// Steps of one epoch: full batches in the part that is trained on.
+    /// Returns the number of steps of an epoch: full batches in the split that is trained on.
     ///
     /// # Errors
-    /// `Host` if the dataset cannot be read.
+    /// Returns `Host` if the dataset cannot be read.
     pub fn steps_per_epoch(&self) -> Result<u64> {
         Ok(self.dataset.count(self.training.as_deref())? / u64::from(self.batch))
     }

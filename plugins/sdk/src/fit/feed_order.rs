@@ -1,10 +1,11 @@
-//! The order in which the steps of an epoch go to several feeds.
+//! The order of the feeds in the steps of an epoch.
 
-/// Steps that go to one feed in a row: what a shuffle moves. More than one, so that a device has work while the next
-/// call is on its way.
+/// Consecutive steps of one feed, which are shuffled as a unit. More than one, so that the device is busy while the
+/// next call is prepared.
 const CONSECUTIVE_STEPS: u64 = 4;
 
-/// The feed of each step of an epoch, where feed `i` takes `steps[i]` of them. It follows from the seed and the epoch alone.
+/// Returns the feed index of each step of an epoch; feed `i` has `steps[i]` steps. The order depends only on the seed
+/// and the epoch.
 pub(super) fn steps_of_epoch(steps: &[u64], seed: u64, epoch: u64) -> Vec<usize> {
     let rows = |(feed, &steps): (usize, &u64)| {
         let full = (0..steps / CONSECUTIVE_STEPS).map(move |_| (feed, CONSECUTIVE_STEPS));
@@ -12,14 +13,14 @@ pub(super) fn steps_of_epoch(steps: &[u64], seed: u64, epoch: u64) -> Vec<usize>
     };
     let mut rows: Vec<(usize, u64)> = steps.iter().enumerate().flat_map(rows).collect();
     let mut random = SplitMixRng(seed ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    // Fisher and Yates. The remainder's bias is below 2^-32 for as many rows as there can be.
+    // Fisher-Yates shuffle. The modulo bias is below 2^-32 for any possible number of rows.
     for end in (1..rows.len()).rev() {
         rows.swap(end, (random.next() % (end as u64 + 1)) as usize);
     }
     rows.into_iter().flat_map(|(feed, steps)| (0..steps).map(move |_| feed)).collect()
 }
 
-/// Source: Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014.
+/// The SplitMix64 generator. Source: Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014.
 struct SplitMixRng(u64);
 
 impl SplitMixRng {

@@ -1,4 +1,4 @@
-//! Counting which class is taken for which over the part that is held out.
+//! The confusion matrix of the held-out items.
 
 use super::Feed;
 use crate::bindings::tensors::DataType;
@@ -9,17 +9,17 @@ use crate::graph::{Executable, Graph, Inputs};
 use crate::operand::Operand;
 use crate::tensor::named;
 
-/// Logits `[batch, classes]` and labels `[batch]` of a batch.
+/// Builds the logits `[batch, classes]` and labels `[batch]` of a batch.
 type LogitsAndLabels<'a> = &'a dyn Fn(&Graph, &Inputs) -> Result<(Operand, Operand)>;
 
 impl ConfusionMatrix {
-    /// The classes that the held-out items are taken for, each item once; none where nothing is held out.
+    /// Classifies every held-out item once. Returns `None` if the feed has no held-out split.
     ///
-    /// `answers` builds logits (`[batch, classes]`) and labels (`[batch]`, of an integer type) from a batch; it is called
-    /// for each batch size that is needed. Of equal logits the first counts.
+    /// `answers` builds the logits (`[batch, classes]`, float) and labels (`[batch]`, of an integer type) of a batch.
+    /// It is called once for each batch size. If several logits are equal, the first one is the predicted class.
     ///
     /// # Errors
-    /// `Label` for a label that is no class; `Host`.
+    /// Returns `Label` if a label is not a class index, and `Host` if the host refuses a call.
     pub fn of_held_out(feed: &Feed<'_>, classes: &Classes, answers: LogitsAndLabels<'_>) -> Result<Option<Self>> {
         let Some(split) = &feed.held_out else { return Ok(None) };
         let items = feed.dataset.count(Some(split))?;
@@ -29,7 +29,7 @@ impl ConfusionMatrix {
         let mut left = items;
         while left > 0 {
             let Some(batch) = batches.next_batch()? else { break };
-            // The last batch may be smaller, and a graph has one size.
+            // The last batch can be smaller, and each graph has a fixed batch size.
             let size = u32::try_from(left).map_or(feed.batch, |left| left.min(feed.batch));
             let built = match graph.take() {
                 Some((built, of)) if of == size => built,

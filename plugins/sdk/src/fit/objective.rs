@@ -1,11 +1,19 @@
-//! What a training minimises.
+//! The objective of a training: its loss and metrics.
 
 use crate::bindings::tensors::DataType;
 use crate::error::Result;
 use crate::graph::{Executable, Graph};
 use crate::operand::Operand;
 
-/// What a training step minimises and what it reports besides.
+/// The loss of a training step, which is minimised, and the metrics that it reports.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(logits: &Operand, label: &Operand) -> Result<Objective> {
+/// let loss = logits.softmax_cross_entropy(label)?;
+/// Ok(Objective::new(loss).metric("accuracy", accuracy(logits, label)?))
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Objective {
     /// The loss first, then the metrics.
@@ -13,12 +21,12 @@ pub struct Objective {
 }
 
 impl Objective {
-    /// Minimises `loss`, an operand of one element that is a mean over the batch.
+    /// Returns an objective that minimises `loss`, an operand with one element: a mean over the batch.
     pub fn new(loss: Operand) -> Self {
         Self { outputs: vec![("loss".to_owned(), loss)] }
     }
 
-    /// Reports `value` too, an operand of one element that is a mean over the batch.
+    /// Also reports `value`, an operand with one element: a mean over the batch.
     #[must_use]
     pub fn metric(mut self, name: &str, value: Operand) -> Self {
         self.outputs.push((name.to_owned(), value));
@@ -29,12 +37,12 @@ impl Objective {
         &self.outputs[0].1
     }
 
-    /// Names of the loss and the metrics.
+    /// Returns the names of the loss and the metrics.
     pub(super) fn names(&self) -> Vec<String> {
         self.outputs.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// The outputs as `float32` scalars.
+    /// Builds the graph with the loss and the metrics as outputs, `float32` scalars.
     pub(super) fn build(&self, graph: &Graph) -> Result<Executable> {
         let scalars = self
             .outputs

@@ -1,21 +1,21 @@
-//! Where a training is: what its checkpoints carry besides the host's own state.
+//! The position of a training: the state of a checkpoint that the host does not store already.
 
 use crate::error::{Error, Result};
 
-/// Where a training is.
+/// The position of a training.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TrainingPosition {
-    /// Epochs completed.
+    /// Completed epochs.
     pub(super) epoch: u64,
-    /// Batches done in the epoch under way.
+    /// Completed batches of the current epoch.
     pub(super) batch: u64,
-    /// Epochs whose end was validated and reported.
+    /// Epochs that were validated and reported.
     pub(super) reported: u64,
-    /// Epochs since the held-out loss was at its lowest.
+    /// Epochs since the validation loss was at its minimum.
     pub(super) stale: u64,
-    /// The lowest held-out loss.
+    /// The minimum validation loss.
     lowest: f64,
-    /// Steps of the epoch that is reported next, and the sums of the outputs over them.
+    /// Steps of the epoch that is reported next, and the sums of the outputs over these steps.
     steps: u64,
     sums: Vec<f64>,
 }
@@ -27,12 +27,12 @@ impl Default for TrainingPosition {
 }
 
 impl TrainingPosition {
-    /// Steps done in all.
+    /// Returns the total number of completed steps.
     pub(super) fn step(&self, steps_per_epoch: u64) -> u64 {
         self.epoch * steps_per_epoch + self.batch
     }
 
-    /// Counts `steps` whose outputs had these means.
+    /// Counts `steps` whose outputs have these means.
     pub(super) fn add_steps(&mut self, steps: u64, means: &[(String, f64)]) {
         self.steps += steps;
         self.sums.resize(means.len().max(self.sums.len()), 0.0);
@@ -41,12 +41,12 @@ impl TrainingPosition {
         }
     }
 
-    /// The means of the outputs over the epoch so far.
+    /// Returns the means of the outputs over the epoch so far.
     pub(super) fn means(&self, names: &[String]) -> Vec<(String, f64)> {
         names.iter().cloned().zip(self.sums.iter().map(|sum| sum / self.steps as f64)).collect()
     }
 
-    /// The epoch was reported; it had that loss held out.
+    /// Records that the epoch was reported, with this validation loss.
     pub(super) fn finish_epoch_report(&mut self, held_out: Option<f64>) {
         self.reported = self.epoch;
         self.steps = 0;
@@ -58,17 +58,17 @@ impl TrainingPosition {
         }
     }
 
-    /// The position as a checkpoint's state: numbers of eight bytes, little-endian.
+    /// Serialises the position as the state of a checkpoint: little-endian numbers of eight bytes.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let counts = [self.epoch, self.batch, self.reported, self.stale, self.lowest.to_bits(), self.steps];
         let words = counts.into_iter().chain(self.sums.iter().map(|sum| sum.to_bits()));
         words.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// The position that a checkpoint's state holds.
+    /// Deserialises the state of a checkpoint.
     ///
     /// # Errors
-    /// `State` if it holds something else.
+    /// Returns `State` if the bytes are not a position.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();

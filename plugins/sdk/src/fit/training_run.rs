@@ -1,4 +1,4 @@
-//! A training under way: steps, boundaries, ends of epochs.
+//! A running training: steps, step boundaries and ends of epochs.
 
 use super::epoch_table::EpochTable;
 use super::training_position::TrainingPosition;
@@ -11,12 +11,12 @@ use crate::graph::Executable;
 use crate::logging;
 use crate::tensor::Tensor;
 
-/// Steps between two step boundaries. Few enough that a training told to stop does so soon.
+/// Maximum number of steps between two step boundaries, small enough for a training to stop soon.
 pub(super) const STEPS_PER_BOUNDARY: u64 = 10;
-/// Steps between two lines of the log in an epoch that has as many.
+/// Steps between two lines of the log within an epoch.
 const STEPS_PER_LINE: u64 = 100;
 
-/// A feed under way.
+/// A feed with its batches and its graph.
 pub(super) struct ActiveFeed {
     pub(super) batches: Batches,
     pub(super) graph: Executable,
@@ -35,7 +35,7 @@ impl FitRun<'_> {
     pub(super) fn train(&self, validation: Option<&HeldOutValidation<'_>>) -> Result<()> {
         let mut position = match self.fit.job.resume(self.fit.variables, &self.batches())? {
             Some((step, state)) => {
-                logging::info(&format!("going on from step {step}"));
+                logging::info(&format!("resuming from step {step}"));
                 TrainingPosition::from_bytes(&state)?
             }
             None => TrainingPosition::default(),
@@ -60,7 +60,7 @@ impl FitRun<'_> {
         }
     }
 
-    /// Trains up to the next step boundary. `order` says which lane each step of the epoch goes to.
+    /// Trains until the next step boundary. `order` is the index of the feed of each step of the epoch.
     fn train_to_boundary(&self, position: &mut TrainingPosition, order: &[usize]) -> Result<()> {
         let to_line = STEPS_PER_LINE - position.batch % STEPS_PER_LINE;
         let to_end = (order.len() as u64).saturating_sub(position.batch);
@@ -85,7 +85,7 @@ impl FitRun<'_> {
         let done = means.weight();
         self.report(position, &means.finish())?;
         if done < wanted || position.batch >= order.len() as u64 {
-            // The end of an epoch is passed by asking for the batch after its last one.
+            // The host starts the next epoch when the batch after the last one is requested.
             for lane in &self.active_feeds {
                 while lane.batches.next_batch()?.is_some() {}
             }
@@ -100,7 +100,7 @@ impl FitRun<'_> {
         let steps_per_epoch = self.steps_per_epoch();
         let step = position.step(steps_per_epoch);
         for (name, value) in outputs {
-            // A loss that is no number ends the attempt at the boundary that follows, unless the job is told otherwise.
+            // By default, a loss that is not finite ends the attempt at the next step boundary.
             self.fit.job.metric(step, name, *value);
         }
         self.fit.job.progress(step, self.epochs * steps_per_epoch);
@@ -142,7 +142,7 @@ impl FitRun<'_> {
         Ok(())
     }
 
-    /// Whether the held-out loss has not fallen for too long.
+    /// Returns whether the validation loss has not decreased for `patience` epochs.
     fn should_stop_early(&self, position: &TrainingPosition) -> bool {
         self.fit.patience.is_some_and(|patience| position.stale >= patience.max(1))
     }
@@ -160,14 +160,14 @@ impl FitRun<'_> {
         self.active_feeds.iter().map(|lane| lane.steps_per_epoch).sum()
     }
 
-    /// Which lane each step of an epoch goes to.
+    /// Returns the index of the feed of each step of an epoch.
     fn epoch_order(&self, epoch: u64) -> Vec<usize> {
         let steps: Vec<u64> = self.active_feeds.iter().map(|lane| lane.steps_per_epoch).collect();
         feed_order::steps_of_epoch(&steps, self.fit.job.seed(), epoch)
     }
 }
 
-/// The values of outputs that are `float32` scalars.
+/// Reads outputs that are `float32` scalars.
 pub(super) fn read_scalars(outputs: Vec<(String, Tensor)>) -> Result<Vec<(String, f64)>> {
     let values = outputs
         .into_iter()
@@ -175,7 +175,7 @@ pub(super) fn read_scalars(outputs: Vec<(String, Tensor)>) -> Result<Vec<(String
     values.collect()
 }
 
-/// `loss 0.1234, accuracy 0.9876`
+/// Formats means as `loss 0.1234, accuracy 0.9876`.
 fn format_means(means: &[(String, f64)]) -> String {
     let parts: Vec<String> = means.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
     parts.join(", ")

@@ -1,7 +1,8 @@
-//! The graph of one training step: forward, backward, update; of a job in shards, for the items of one of them.
+//! The graph of one training step: forward, backward and update. If the job has shards, the graph is built for the
+//! items of one shard.
 //!
-//! A step may skip its update, because gradients are not finite or more batches are to be added up first. The graph then
-//! computes the update nevertheless and keeps the old values, so that every step is the same program.
+//! A step can skip its update, because gradients are not finite or more batches must be accumulated first. The graph
+//! then still computes the update but keeps the old values, so every step runs the same program.
 
 use super::{Feed, Fit, exponential_average};
 use crate::bindings::tensors::DataType;
@@ -13,16 +14,16 @@ use crate::optimizers::{Update, clip_grad_norm, sum_of_squares};
 use crate::tensor::descriptor;
 use crate::variables::{Variable, Variables};
 
-/// The loss's scale in a first step of mixed precision, and its bounds.
+/// Minimum, initial and maximum loss scale in mixed precision.
 const LOSS_SCALES: [f64; 3] = [1.0 / 65536.0, 65536.0, 16_777_216.0];
-/// Good steps after which the scale is doubled.
+/// Consecutive steps with finite gradients after which the loss scale is doubled.
 const LOSS_SCALE_GROWTH_INTERVAL: f64 = 2000.0;
 
-/// What a step does besides.
+/// Options of a training step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepOptions {
     pub(super) clip: Option<f64>,
-    /// Batches for each update, at least 1.
+    /// Batches per update, at least 1.
     pub(super) accumulate: u32,
     pub(super) half: bool,
     pub(super) average: Option<f64>,
@@ -35,7 +36,7 @@ impl Default for StepOptions {
 }
 
 impl Fit<'_> {
-    /// The graph and the names of its outputs.
+    /// Builds the graph. Returns it with the names of its outputs.
     pub(super) fn training_graph(&self, feed: &Feed<'_>) -> Result<(Executable, Vec<String>)> {
         let StepOptions { clip, accumulate, half, average } = self.options;
         let graph = Graph::for_purpose(GraphPurpose { training: true, half, ..GraphPurpose::default() });
@@ -71,7 +72,7 @@ impl Fit<'_> {
     }
 }
 
-/// The parameters and their gradients.
+/// Returns the parameters with their values and gradients.
 fn collect_updates(
     graph: &Graph,
     variables: &Variables,
@@ -93,17 +94,17 @@ fn collect_updates(
     Ok(all.map(|((variable, value), gradient)| Update { variable, value, gradient }).collect())
 }
 
-/// Whether all gradients are finite, a `uint8` scalar.
+/// Returns a `uint8` scalar: 1 if all gradients are finite, else 0.
 fn gradients_are_finite(graph: &Graph, updates: &[Update]) -> Result<Operand> {
     let total = match sum_of_squares(updates)? {
         Some(total) => total,
         None => graph.scalar(DataType::Float32, 0.0)?,
     };
-    // Neither infinity nor NaN is at most the largest number.
+    // This comparison is false for infinity and for NaN.
     total.lesser_or_equal(&total.scalar_like(f64::from(f32::MAX))?)
 }
 
-/// The scale of the loss in mixed precision.
+/// The loss scale of mixed precision.
 struct LossScaler {
     variable: Variable,
     good: Variable,
@@ -120,7 +121,8 @@ impl LossScaler {
         Ok(Self { variable, good, value })
     }
 
-    /// Halved after a step that is not sound, doubled after many that are.
+    /// Halves the scale after a step whose gradients are not finite, and doubles it after enough consecutive steps
+    /// whose gradients are.
     fn update(&self, graph: &Graph, sound: &Operand) -> Result<()> {
         let good = graph.stored(&self.good)?.add_scalar(1.0)?;
         let many = good.greater_or_equal(&good.scalar_like(LOSS_SCALE_GROWTH_INTERVAL)?)?;
@@ -132,8 +134,8 @@ impl LossScaler {
     }
 }
 
-/// Adds the gradients to those of the batches before and puts their mean in their place. Returns whether there are
-/// enough for an update, a `uint8` scalar.
+/// Adds the gradients to those of the previous batches, and replaces them by the mean. Returns a `uint8` scalar: 1 if
+/// enough batches were accumulated for an update, else 0.
 fn accumulate_gradients(
     graph: &Graph,
     variables: &Variables,

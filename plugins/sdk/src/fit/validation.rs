@@ -1,4 +1,4 @@
-//! Exact means over the part of a dataset that is held out.
+//! Validation: exact means over the held-out items.
 
 use super::training_run::{STEPS_PER_BOUNDARY, read_scalars};
 use super::weighted_means::WeightedMeans;
@@ -7,18 +7,18 @@ use crate::dataset::Batches;
 use crate::error::Result;
 use crate::graph::Executable;
 
-/// The held-out parts of all feeds.
+/// The held-out splits of all feeds.
 pub(super) struct HeldOutValidation<'a>(Vec<HeldOutSplit<'a>>);
 
 impl<'a> HeldOutValidation<'a> {
-    /// None where no feed has a part held out.
+    /// Builds the evaluation graphs. Returns `None` if no feed has a held-out split.
     pub(super) fn new(fit: &Fit<'_>, feeds: &'a [Feed<'a>]) -> Result<Option<Self>> {
         let parts = feeds.iter().filter_map(|feed| Some((feed, feed.held_out.as_ref()?)));
         let parts: Vec<_> = parts.map(|(feed, split)| HeldOutSplit::new(fit, feed, split)).collect::<Result<_>>()?;
         Ok(if parts.is_empty() { None } else { Some(Self(parts)) })
     }
 
-    /// The mean of every output over all items, each item counted once. `boundary` is called now and then.
+    /// Returns the mean of every output over all items, each item counted once. Calls `boundary` every few steps.
     pub(super) fn run(&self, boundary: impl Fn() -> Result<()>) -> Result<Vec<(String, f64)>> {
         let mut means = WeightedMeans::default();
         for part in &self.0 {
@@ -28,13 +28,13 @@ impl<'a> HeldOutValidation<'a> {
     }
 }
 
-/// The held-out part of a feed, and graphs that evaluate it.
+/// The held-out split of a feed, and the graphs that evaluate it.
 struct HeldOutSplit<'a> {
     feed: &'a Feed<'a>,
     split: &'a String,
-    /// None where the part is smaller than a batch.
+    /// The graph for full batches; `None` if the split is smaller than a batch.
     full: Option<Executable>,
-    /// For the last, smaller batch.
+    /// The graph for the last, smaller batch, and its size; `None` if all batches are full.
     last: Option<(u32, Executable)>,
 }
 

@@ -1,6 +1,6 @@
-//! Means of named values.
+//! Weighted means of named values.
 
-/// Means weighted by items or steps.
+/// Means of named values, weighted by items or steps.
 #[derive(Debug, Default)]
 pub(super) struct WeightedMeans {
     weight: u64,
@@ -8,7 +8,7 @@ pub(super) struct WeightedMeans {
 }
 
 impl WeightedMeans {
-    /// Adds values that are means over `weight` things.
+    /// Adds values that are means over `weight` items or steps.
     pub(super) fn add(&mut self, weight: u64, means: Vec<(String, f64)>) {
         self.weight += weight;
         for (name, mean) in means {
@@ -20,7 +20,7 @@ impl WeightedMeans {
         }
     }
 
-    /// How many things they are means over.
+    /// Returns the total number of items or steps.
     pub(super) fn weight(&self) -> u64 {
         self.weight
     }

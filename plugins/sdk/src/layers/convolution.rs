@@ -7,6 +7,23 @@ use crate::operand::Operand;
 use crate::variables::{Variable, Variables};
 
 /// A two-dimensional convolution. Variables: `weight` `[out, in / groups, height, width]`, `bias` `[out]`.
+///
+/// Shape: `[batch, in, height, width]` -> `[batch, out, height', width']` with
+/// `height' = (height + 2 * padding - dilation * (filter - 1) - 1) / stride + 1`, rounded down, and `width'` likewise.
+/// DType: that of [`Graph::float`](crate::Graph::float), unchanged.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::layers::Conv2d;
+///
+/// # fn f(v: &Variables, x: &Operand) -> Result<()> {
+/// let same = Conv2d::new(&v.scope("conv1"), (3, 16), [5, 5])?.padding([2, 2]);
+/// let half = Conv2d::new(&v.scope("conv2"), (16, 32), [3, 3])?.padding([1, 1]).strides([2, 2]);
+/// let x = same.forward(x)?.relu()?; // [batch, 3, 32, 32] -> [batch, 16, 32, 32]
+/// let x = half.forward(&x)?; // [batch, 32, 16, 16]
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Conv2d {
     weight: Variable,
@@ -15,20 +32,28 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// A convolution from `channels.0` to `channels.1` channels with a filter of `[height, width]` and a bias, without
-    /// padding.
+    /// Returns a convolution from `channels.0` to `channels.1` channels, with a filter of `[height, width]` and a bias,
+    /// without padding.
     ///
     /// # Errors
-    /// `Host` if the variables exist with other shapes.
+    /// Returns `Host` if the variables exist with other shapes.
     pub fn new(v: &Variables, channels: (u32, u32), filter: [u32; 2]) -> Result<Self> {
         Self::grouped(v, channels, filter, 1)
     }
 
-    /// A convolution whose channels are in `groups` that see nothing of each other: as many as channels make it
-    /// depthwise.
+    /// Returns a grouped convolution: the channels are divided into `groups` that are convolved independently. With as
+    /// many groups as input channels it is depthwise.
+    ///
+    /// ```no_run
+    /// # use saggar_plugin::*;
+    /// # fn f(v: &Variables) -> Result<()> {
+    /// let depthwise = layers::Conv2d::grouped(v, (32, 32), [3, 3], 32)?.padding([1, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// `Host` if the variables exist with other shapes.
+    /// Returns `Host` if the variables exist with other shapes.
     pub fn grouped(v: &Variables, channels: (u32, u32), filter: [u32; 2], groups: u32) -> Result<Self> {
         let mut convolution = Self::init_weight(v, channels, filter, groups)?;
         let initial = fan_in_uniform(fan_in_of(channels.0 / groups.max(1), filter));
@@ -36,10 +61,10 @@ impl Conv2d {
         Ok(convolution)
     }
 
-    /// A convolution without a bias, for where a normalisation follows that has one.
+    /// Returns a convolution without a bias, for use before a normalisation that has one.
     ///
     /// # Errors
-    /// `Host` if the variable exists with another shape.
+    /// Returns `Host` if the variable exists with another shape.
     pub fn without_bias(v: &Variables, channels: (u32, u32), filter: [u32; 2]) -> Result<Self> {
         Self::init_weight(v, channels, filter, 1)
     }
@@ -51,31 +76,31 @@ impl Conv2d {
         Ok(Self { weight, bias: None, options: Conv2dOptions { groups: Some(groups), ..Conv2dOptions::default() } })
     }
 
-    /// With zeros around the image: height on both sides, width on both sides.
+    /// Sets the zero padding: `height` rows above and below, `width` columns left and right.
     #[must_use]
     pub fn padding(mut self, [height, width]: [u32; 2]) -> Self {
         self.options.padding = Some((height, height, width, width));
         self
     }
 
-    /// With a step between windows.
+    /// Sets the strides: the step between windows.
     #[must_use]
     pub fn strides(mut self, [height, width]: [u32; 2]) -> Self {
         self.options.strides = Some((height, width));
         self
     }
 
-    /// With gaps between the filter's elements.
+    /// Sets the dilations: the distance between the filter's elements.
     #[must_use]
     pub fn dilations(mut self, [height, width]: [u32; 2]) -> Self {
         self.options.dilations = Some((height, width));
         self
     }
 
-    /// Shape: `[batch, in, height, width]` -> `[batch, out, height', width']`.
+    /// Applies the convolution. Shape: `[batch, in, height, width]` -> `[batch, out, height', width']`.
     ///
     /// # Errors
-    /// `Host` if the shape is another.
+    /// Returns `Host` if the shape or the data type does not match.
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let weight = x.graph().variable(&self.weight)?;
         let bias = self.bias.as_ref().map(|bias| x.graph().variable(bias)).transpose()?;
@@ -83,8 +108,23 @@ impl Conv2d {
     }
 }
 
-/// A transposed two-dimensional convolution, which makes images larger. Variables: `weight` `[in, out, height, width]`,
+/// A transposed two-dimensional convolution, which upsamples images. Variables: `weight` `[in, out, height, width]`,
 /// `bias` `[out]`.
+///
+/// Shape: `[batch, in, height, width]` -> `[batch, out, height', width']` with
+/// `height' = (height - 1) * stride + filter - 2 * padding + output padding`, and `width'` likewise. DType: that of
+/// [`Graph::float`](crate::Graph::float), unchanged.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::layers::ConvTranspose2d;
+///
+/// # fn f(v: &Variables, x: &Operand) -> Result<()> {
+/// let double = ConvTranspose2d::new(v, (32, 16), [4, 4])?.strides([2, 2]).padding([1, 1]);
+/// let y = double.forward(x)?; // [batch, 32, 8, 8] -> [batch, 16, 16, 16]
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct ConvTranspose2d {
     weight: Variable,
@@ -93,45 +133,45 @@ pub struct ConvTranspose2d {
 }
 
 impl ConvTranspose2d {
-    /// A transposed convolution from `channels.0` to `channels.1` channels with a filter of `[height, width]`.
+    /// Returns a transposed convolution from `channels.0` to `channels.1` channels with a filter of `[height, width]`.
     ///
     /// # Errors
-    /// `Host` if the variables exist with other shapes.
+    /// Returns `Host` if the variables exist with other shapes.
     pub fn new(v: &Variables, channels: (u32, u32), filter: [u32; 2]) -> Result<Self> {
         let [height, width] = filter;
-        // As in PyTorch, whose fan in counts the weight's second dimension.
+        // As in PyTorch, which computes the fan in from the weight's second dimension.
         let initial = fan_in_uniform(fan_in_of(channels.1, filter));
         let weight = v.parameter("weight", &[channels.0, channels.1, height, width], &initial)?;
         let bias = v.parameter("bias", &[channels.1], &initial)?;
         Ok(Self { weight, bias, options: ConvTranspose2dOptions::default() })
     }
 
-    /// With this much of the result's edge cut away: height on both sides, width on both sides.
+    /// Sets the padding: `height` rows are removed at the top and bottom of the result, `width` columns at the left and
+    /// right.
     #[must_use]
     pub fn padding(mut self, [height, width]: [u32; 2]) -> Self {
         self.options.padding = Some((height, height, width, width));
         self
     }
 
-    /// With the factor by which images grow.
+    /// Sets the strides: the factors by which the image grows.
     #[must_use]
     pub fn strides(mut self, [height, width]: [u32; 2]) -> Self {
         self.options.strides = Some((height, width));
         self
     }
 
-    /// With this much added at the end of the result; below the strides.
+    /// Sets the rows and columns added at the end of the result. Each must be less than its stride.
     #[must_use]
     pub fn output_padding(mut self, [height, width]: [u32; 2]) -> Self {
         self.options.output_padding = Some((height, width));
         self
     }
 
-    /// Shape: `[batch, in, height, width]` -> `[batch, out, height', width']` with
-    /// `height' = (height - 1) * stride + filter - 2 * padding + output padding`.
+    /// Applies the transposed convolution. Shape: `[batch, in, height, width]` -> `[batch, out, height', width']`.
     ///
     /// # Errors
-    /// `Host` if the shape is another.
+    /// Returns `Host` if the shape or the data type does not match.
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let (weight, bias) = (x.graph().variable(&self.weight)?, x.graph().variable(&self.bias)?);
         x.conv_transpose2d(&weight, Some(&bias), self.options)

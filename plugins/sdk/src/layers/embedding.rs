@@ -1,4 +1,4 @@
-//! Tables of vectors: for words, and for places in a sequence.
+//! Embeddings of tokens and of positions in a sequence.
 
 use crate::bindings::variables::Initializer;
 use crate::error::{Error, Result};
@@ -6,82 +6,123 @@ use crate::graph::Graph;
 use crate::operand::Operand;
 use crate::variables::{Variable, Variables};
 
-/// A table of vectors looked up by number. Variable: `weight` `[count, features]`, whose gradient adds up what each place
-/// asks of its vector, in the same order every time.
+/// An embedding: a table of vectors that are looked up by index. Variable: `weight` `[count, features]`. Its gradient
+/// sums over equal indices in a fixed order, so the result is deterministic.
+///
+/// Shape: indices `[...]` of an integer type -> `[..., features]`. DType of the result: that of
+/// [`Graph::float`].
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::layers::Embedding;
+///
+/// # fn f(v: &Variables, tokens: &Operand) -> Result<()> {
+/// let embedding = Embedding::with_std(&v.scope("tokens"), 1000, 64, 0.02)?;
+/// let x = embedding.forward(tokens)?; // int32[batch, length] -> [batch, length, 64]
+/// let logits = embedding.logits(&x)?; // [batch, length, 1000]
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Embedding {
     weight: Variable,
 }
 
 impl Embedding {
-    /// A table of `count` vectors of that many features, normal at first.
+    /// Returns a table of `count` vectors of `features` elements, initialised normally with a standard deviation of 1.
     ///
     /// # Errors
-    /// `Host` if the variable exists with another shape.
+    /// Returns `Host` if the variable exists with another shape.
     pub fn new(v: &Variables, count: u32, features: u32) -> Result<Self> {
         Self::with_std(v, count, features, 1.0)
     }
 
-    /// A table whose elements begin normal with that standard deviation.
+    /// Returns a table that is initialised normally with this standard deviation.
     ///
     /// # Errors
-    /// `Host` if the variable exists with another shape.
+    /// Returns `Host` if the variable exists with another shape.
     pub fn with_std(v: &Variables, count: u32, features: u32, deviation: f32) -> Result<Self> {
         let weight = v.parameter("weight", &[count, features], &Initializer::Normal((0.0, deviation)))?;
         Ok(Self { weight })
     }
 
-    /// Shape: `[...]` of an integer type -> `[..., features]`.
+    /// Looks up the vector of each index. Shape: `[...]` of an integer type -> `[..., features]`.
     ///
     /// # Errors
-    /// `Host` if the operand is no integer.
+    /// Returns `Host` if the operand's data type is not an integer type.
     pub fn forward(&self, indices: &Operand) -> Result<Operand> {
         indices.graph().variable(&self.weight)?.gather(indices, 0)
     }
 
-    /// How well each vector of the table fits: the output layer of a language model that shares its table with the
-    /// input. Shape: `[..., features]` -> `[..., count]`. Source: Press and Wolf, arXiv:1608.05859.
+    /// Returns the product of `x` with each vector of the table: the output layer of a language model that shares its
+    /// table with the input. Shape: `[..., features]` -> `[..., count]`. Source: Press and Wolf, arXiv:1608.05859.
     ///
     /// # Errors
-    /// `Host` if there are other features.
+    /// Returns `Host` if the number of features or the data type is another.
     pub fn logits(&self, x: &Operand) -> Result<Operand> {
         x.matmul(&x.graph().variable(&self.weight)?.transpose(&[1, 0])?)
     }
 }
 
-/// A learnt vector for each place in a sequence. Variable: `weight` `[length, features]`.
+/// A learnt position embedding: a vector for each position in a sequence. Variable: `weight` `[length, features]`.
+///
+/// Shape: `[..., positions, features]`, unchanged. DType: that of [`Graph::float`], unchanged.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::layers::{Embedding, PositionEmbedding};
+///
+/// # fn f(v: &Variables, tokens: &Operand) -> Result<()> {
+/// let embedding = Embedding::new(&v.scope("tokens"), 1000, 64)?;
+/// let positions = PositionEmbedding::new(&v.scope("positions"), 128, 64)?;
+/// let x = positions.forward(&embedding.forward(tokens)?)?; // [batch, length, 64], length at most 128
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct PositionEmbedding {
     weight: Variable,
 }
 
 impl PositionEmbedding {
-    /// Vectors for sequences of up to `length` places, normal at first with a standard deviation of 0.02.
+    /// Returns vectors for sequences of up to `length` positions, initialised normally with a standard deviation of
+    /// 0.02.
     ///
     /// # Errors
-    /// `Host` if the variable exists with another shape.
+    /// Returns `Host` if the variable exists with another shape.
     pub fn new(v: &Variables, length: u32, features: u32) -> Result<Self> {
         let weight = v.parameter("weight", &[length, features], &Initializer::Normal((0.0, 0.02)))?;
         Ok(Self { weight })
     }
 
-    /// The operand with each place's vector added. Shape: `[..., places, features]`, unchanged.
+    /// Adds the vector of each position. Shape: `[..., positions, features]`, unchanged.
     ///
     /// # Errors
-    /// `Shape` if there are fewer than two dimensions; `Host` if there are too many places or other features.
+    /// Returns `Shape` if there are fewer than two dimensions, and `Host` if there are too many positions or another
+    /// number of features.
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let [places, features] = sequence_dims(x)?;
         x.add(&x.graph().variable(&self.weight)?.slice(&[0, 0], &[places, features])?)
     }
 }
 
-/// The operand with sines and cosines of each place added. Shape: `[..., places, features]`, unchanged.
+/// Adds a sinusoidal encoding of each position. Shape: `[..., positions, features]`, unchanged. DType: float,
+/// unchanged.
 ///
-/// Feature `2i` of place `p` is `sin(p / 10000^(2i / features))`, feature `2i + 1` its cosine.
+/// Feature `2i` of position `p` is `sin(p / 10000^(2i / features))`, feature `2i + 1` is the cosine of the same angle.
 /// Source: Vaswani et al., arXiv:1706.03762.
 ///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(embedded: &Operand) -> Result<()> {
+/// let x = layers::sinusoidal_position_encoding(embedded)?; // [batch, length, 64], unchanged
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
-/// `Shape` if there are fewer than two dimensions; `Host`; `Built`.
+/// Returns `Shape` if there are fewer than two dimensions, `Host` if the data type is not float, and `Built` after the
+/// graph was built.
 pub fn sinusoidal_position_encoding(x: &Operand) -> Result<Operand> {
     let [places, features] = sequence_dims(x)?;
     let table = sinusoid_constant(x.graph(), places, features)?;
@@ -92,7 +133,7 @@ fn sinusoid_constant(graph: &Graph, places: u32, features: u32) -> Result<Operan
     graph.constant_f32(&[places, features], &sinusoid_table(places, features))
 }
 
-/// The sinusoids' table, row-major.
+/// Returns the encoding `[places, features]`, row-major.
 fn sinusoid_table(places: u32, features: u32) -> Vec<f32> {
     let element = |place: u32, feature: u32| {
         let exponent = f64::from(feature - feature % 2) / f64::from(features);

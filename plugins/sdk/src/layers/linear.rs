@@ -1,4 +1,4 @@
-//! Linear maps.
+//! Linear layers.
 
 use super::fan_in_uniform;
 use crate::bindings::variables::Initializer;
@@ -6,7 +6,20 @@ use crate::error::Result;
 use crate::operand::Operand;
 use crate::variables::{Variable, Variables};
 
-/// A linear map. Variables: `weight` `[in, out]`, `bias` `[out]`.
+/// A linear layer, `x * weight + bias`. Variables: `weight` `[in, out]`, `bias` `[out]`.
+///
+/// Shape: `[..., in]` -> `[..., out]`. DType: that of [`Graph::float`](crate::Graph::float), unchanged.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::layers::Linear;
+///
+/// # fn f(v: &Variables, x: &Operand) -> Result<()> {
+/// let (hidden, output) = (Linear::new(&v.scope("hidden"), 784, 128)?, Linear::new(&v.scope("output"), 128, 10)?);
+/// let logits = output.forward(&hidden.forward(x)?.relu()?)?; // [batch, 784] -> [batch, 10]
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Linear {
     weight: Variable,
@@ -14,10 +27,10 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A map from `inputs` to `outputs` features, with a bias.
+    /// Returns a layer with a bias that maps `inputs` to `outputs` features.
     ///
     /// # Errors
-    /// `Host` if the variables exist with other shapes.
+    /// Returns `Host` if the variables exist with other shapes.
     pub fn new(v: &Variables, inputs: u32, outputs: u32) -> Result<Self> {
         let initial = fan_in_uniform(f64::from(inputs));
         let weight = v.parameter("weight", &[inputs, outputs], &initial)?;
@@ -25,29 +38,29 @@ impl Linear {
         Ok(Self { weight, bias })
     }
 
-    /// A map whose weight begins as `initial` says, and whose bias begins at 0.
+    /// Returns a layer whose weight is initialised with `initial`, and whose bias is initialised with 0.
     ///
     /// # Errors
-    /// `Host` if the variables exist with other shapes.
+    /// Returns `Host` if the variables exist with other shapes.
     pub fn with_initializer(v: &Variables, inputs: u32, outputs: u32, initial: &Initializer) -> Result<Self> {
         let weight = v.parameter("weight", &[inputs, outputs], initial)?;
         let bias = Some(v.parameter("bias", &[outputs], &Initializer::Zeros)?);
         Ok(Self { weight, bias })
     }
 
-    /// A map without a bias.
+    /// Returns a layer without a bias.
     ///
     /// # Errors
-    /// `Host` if the variable exists with another shape.
+    /// Returns `Host` if the variable exists with another shape.
     pub fn without_bias(v: &Variables, inputs: u32, outputs: u32) -> Result<Self> {
         let weight = v.parameter("weight", &[inputs, outputs], &fan_in_uniform(f64::from(inputs)))?;
         Ok(Self { weight, bias: None })
     }
 
-    /// Shape: `[..., in]` -> `[..., out]`.
+    /// Applies the layer. Shape: `[..., in]` -> `[..., out]`.
     ///
     /// # Errors
-    /// `Host` if the shape is another.
+    /// Returns `Host` if the number of features or the data type is another.
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let y = x.matmul(&x.graph().variable(&self.weight)?)?;
         match &self.bias {

@@ -1,4 +1,4 @@
-//! Normalisations.
+//! Normalisation layers.
 
 use crate::bindings::tensors::DataType;
 use crate::bindings::variables::Initializer;
@@ -6,8 +6,21 @@ use crate::error::{Error, Result};
 use crate::operand::Operand;
 use crate::variables::{Variable, Variables};
 
-/// Layer normalisation over the last dimension. Variables: `scale`, `bias` `[features]`, ones and zeros at first.
-/// Source: Ba et al., arXiv:1607.06450.
+/// Layer normalisation over the last dimension. Variables: `scale` `[features]`, initialised with 1, and `bias`
+/// `[features]`, initialised with 0. Epsilon is 1e-5. Source: Ba et al., arXiv:1607.06450.
+///
+/// Shape: `[..., features]`, unchanged. DType: float, unchanged; computed in `float32`.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::layers::LayerNorm;
+///
+/// # fn f(v: &Variables, x: &Operand) -> Result<()> {
+/// let norm = LayerNorm::new(&v.scope("norm"), 64)?;
+/// let x = norm.forward(x)?; // [batch, length, 64], unchanged
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct LayerNorm {
     scale: Variable,
@@ -16,24 +29,24 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// A normalisation of that many features.
+    /// Returns a normalisation of `features` features.
     ///
     /// # Errors
-    /// `Host` if the variables exist with other shapes.
+    /// Returns `Host` if the variables exist with other shapes.
     pub fn new(v: &Variables, features: u32) -> Result<Self> {
         let scale = v.parameter("scale", &[features], &Initializer::Constant(1.0))?;
         let bias = v.parameter("bias", &[features], &Initializer::Zeros)?;
         Ok(Self { scale, bias, epsilon: 1e-5 })
     }
 
-    /// Shape: `[..., features]`, unchanged.
+    /// Applies the normalisation. Shape: `[..., features]`, unchanged.
     ///
     /// # Errors
-    /// `Shape` for a scalar; `Host` if there are other features.
+    /// Returns `Shape` for a scalar, and `Host` if the number of features is another.
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let shape = x.shape();
         let Some(last) = shape.len().checked_sub(1) else {
-            let what = "what is normalised".to_owned();
+            let what = "the input of layer normalisation".to_owned();
             return Err(Error::Shape { what, expected: "of at least one dimension", given: shape });
         };
         let [scale, bias] = [&self.scale, &self.bias].map(|variable| to_float32(x.graph().variable(variable)?));
@@ -43,11 +56,27 @@ impl LayerNorm {
     }
 }
 
-/// Batch normalisation of channels. Variables: `scale`, `bias` `[channels]`, ones and zeros at first, and the statistics
-/// `mean`, `variance` `[channels]`, which a training moves a tenth of the way to those of each batch.
+/// Batch normalisation of channels. Variables: `scale` `[channels]`, initialised with 1, `bias` `[channels]`,
+/// initialised with 0, and the running statistics `mean` `[channels]` and `variance` `[channels]`, initialised with 0
+/// and 1. Epsilon is 1e-5.
 ///
-/// A training normalises by the batch's own mean and variance, everything else by the statistics. A training graph may
-/// apply it once. Source: Ioffe and Szegedy, arXiv:1502.03167.
+/// A training graph normalises with the mean and variance of the batch, and moves the running statistics a tenth of the
+/// way towards them. Other graphs normalise with the running statistics. A training graph can apply the layer only
+/// once. Source: Ioffe and Szegedy, arXiv:1502.03167.
+///
+/// Shape: `[batch, channels, ...]`, unchanged. DType: float, unchanged; computed in `float32`.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// use saggar_plugin::layers::{BatchNorm, Conv2d};
+///
+/// # fn f(v: &Variables, x: &Operand) -> Result<()> {
+/// let conv = Conv2d::without_bias(&v.scope("conv"), (3, 16), [3, 3])?;
+/// let norm = BatchNorm::new(&v.scope("norm"), 16)?;
+/// let x = norm.forward(&conv.forward(x)?)?.relu()?; // [batch, 3, 32, 32] -> [batch, 16, 30, 30]
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct BatchNorm {
     scale: Variable,
@@ -59,10 +88,10 @@ pub struct BatchNorm {
 }
 
 impl BatchNorm {
-    /// A normalisation of that many channels.
+    /// Returns a normalisation of `channels` channels.
     ///
     /// # Errors
-    /// `Host` if the variables exist with other shapes.
+    /// Returns `Host` if the variables exist with other shapes.
     pub fn new(v: &Variables, channels: u32) -> Result<Self> {
         let (zeros, ones) = (Initializer::Zeros, Initializer::Constant(1.0));
         Ok(Self {
@@ -75,17 +104,18 @@ impl BatchNorm {
         })
     }
 
-    /// With the share by which the statistics move to those of each batch.
+    /// Sets the momentum, the weight of a batch in the running statistics:
+    /// `statistic = (1 - share) * statistic + share * batch`. Default: 0.1.
     #[must_use]
     pub fn momentum(mut self, share: f64) -> Self {
         self.momentum = share;
         self
     }
 
-    /// Shape: `[batch, channels, ...]`, unchanged.
+    /// Applies the normalisation. Shape: `[batch, channels, ...]`, unchanged.
     ///
     /// # Errors
-    /// `Host` if there are other channels, or a training graph applies it twice.
+    /// Returns `Host` if the number of channels is another, or a training graph applies the layer twice.
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let graph = x.graph();
         let wide_x = to_float32(x.clone())?;
@@ -99,7 +129,7 @@ impl BatchNorm {
         cast_like(&y, x)
     }
 
-    /// The batch's mean and variance, towards which the statistics move.
+    /// Updates the running statistics. Returns the mean and variance of the batch.
     fn update_statistics(&self, x: &Operand) -> Result<[Operand; 2]> {
         let graph = x.graph();
         let shape = x.shape();
@@ -109,7 +139,7 @@ impl BatchNorm {
         let variance = centred.mul(&centred)?.reduce_mean(&axes, false)?;
         let mean = centre.reshape(&variance.shape())?;
         let count: f64 = axes.iter().map(|axis| f64::from(shape[*axis as usize])).product();
-        // What is kept is the variance of what the batch was drawn from.
+        // The running variance is the unbiased estimate.
         let drawn = variance.mul_scalar(count / (count - 1.0).max(1.0))?;
         for (variable, new) in [(&self.mean, &mean), (&self.variance, &drawn)] {
             let kept = graph.variable(variable)?.mul_scalar(1.0 - self.momentum)?;
@@ -119,7 +149,7 @@ impl BatchNorm {
     }
 }
 
-/// As `float32`.
+/// Casts the operand to `float32`.
 fn to_float32(x: Operand) -> Result<Operand> {
     match x.descriptor().data_type {
         DataType::Float32 => Ok(x),
@@ -127,7 +157,7 @@ fn to_float32(x: Operand) -> Result<Operand> {
     }
 }
 
-/// In the data type of `x`.
+/// Casts `y` to the data type of `x`.
 fn cast_like(y: &Operand, x: &Operand) -> Result<Operand> {
     match x.descriptor().data_type {
         DataType::Float32 => Ok(y.clone()),

@@ -1,20 +1,25 @@
-//! Products of matrices.
+//! Matrix products.
 
 use super::Operand;
 use crate::bindings::graphs::GemmOptions;
 use crate::error::Result;
 
-/// Products of matrices.
+/// Matrix products.
 impl Operand {
     binary! {
-        /// The matrix product, leading dimensions broadcast.
+        /// Returns the matrix product; leading dimensions broadcast. Float.
+        ///
+        /// Shape: `[..., m, k]`, `[..., k, n]` -> `[..., m, n]`.
         matmul;
     }
 
-    /// `alpha * self * b + beta * c` for matrices.
+    /// Returns `alpha * self * b + beta * c` for matrices. Float.
+    ///
+    /// Shape: `[m, k]`, `[k, n]`, and `c` that broadcasts to `[m, n]` -> `[m, n]`. The options can transpose the
+    /// operands first.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn gemm(&self, b: &Self, c: Option<&Self>, options: GemmOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.gemm(&self.raw, &b.raw, c.map(Self::raw), options))
     }

@@ -1,201 +1,203 @@
-//! Element by element.
+//! Elementwise operators.
 
 use super::Operand;
 use crate::bindings::tensors::DataType;
 use crate::error::Result;
 
-/// Element by element, one operand.
+/// Elementwise operators with one operand.
 impl Operand {
     unary! {
-        /// The magnitude.
+        /// Returns the absolute value. Float or signed integer.
         abs;
-        /// The negative.
+        /// Returns the negated value. Float or signed integer.
         neg;
-        /// -1, 0 or 1.
+        /// Returns -1, 0 or 1. Float or signed integer.
         sign;
-        /// The smallest integer not below.
+        /// Returns the smallest integer that is not less. Float.
         ceil;
-        /// The largest integer not above.
+        /// Returns the largest integer that is not greater. Float.
         floor;
-        /// The nearest integer, ties to even.
+        /// Returns the nearest integer, ties to even. Float.
         round_even;
-        /// `e^x`.
+        /// Returns `e^x`. Float.
         exp;
-        /// The natural logarithm.
+        /// Returns the natural logarithm. Float.
         log;
-        /// The square root.
+        /// Returns the square root. Float.
         sqrt;
-        /// `1 / x`.
+        /// Returns `1 / x`. Float.
         reciprocal;
-        /// The sine, radians.
+        /// Returns the sine of radians. Float.
         sin;
-        /// The cosine, radians.
+        /// Returns the cosine of radians. Float.
         cos;
-        /// The tangent, radians.
+        /// Returns the tangent of radians. Float.
         tan;
-        /// The hyperbolic tangent.
+        /// Returns the hyperbolic tangent. Float.
         tanh;
-        /// The Gauss error function.
+        /// Returns the Gauss error function. Float.
         erf;
-        /// The operand itself.
+        /// Returns the operand unchanged, as a new value.
         identity;
-        /// 1 where zero, else 0.
+        /// Returns 1 if zero, else 0. `uint8`.
         logical_not;
-        /// `max(x, 0)`.
+        /// Returns `max(x, 0)`. Float or signed integer.
         relu;
-        /// `1 / (1 + exp(-x))`.
+        /// Returns `1 / (1 + exp(-x))`. Float.
         sigmoid;
-        /// `x * (1 + erf(x / sqrt(2))) / 2`.
+        /// Returns `x * (1 + erf(x / sqrt(2))) / 2`. Float.
         gelu;
-        /// `x * clamp(x / 6 + 0.5, 0, 1)`.
+        /// Returns `x * clamp(x / 6 + 0.5, 0, 1)`. Float.
         hard_swish;
-        /// `log(1 + exp(x))`.
+        /// Returns `log(1 + exp(x))`. Float.
         softplus;
-        /// `x / (1 + |x|)`.
+        /// Returns `x / (1 + |x|)`. Float.
         softsign;
-        /// The operand; gradients stop here.
+        /// Returns the operand unchanged, but no gradient flows through it.
         stop_gradient;
     }
 
-    /// Converted to another data type. Float to integer truncates toward zero and saturates.
+    /// Converts to another data type. Float to integer truncates toward zero and saturates.
     ///
     /// # Errors
-    /// `Built`.
+    /// Returns `Built` after the graph was built.
     pub fn cast(&self, data_type: DataType) -> Result<Self> {
         self.graph.add_operand(|builder| builder.cast(&self.raw, data_type))
     }
 
-    /// Limited to `[min, max]`; none is no limit.
+    /// Limits values to `[min, max]`; `None` means no limit.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn clamp(&self, min: Option<f64>, max: Option<f64>) -> Result<Self> {
         self.graph.add_operand(|builder| builder.clamp(&self.raw, min, max))
     }
 
-    /// `x` where positive, else `alpha * (exp(x) - 1)`.
+    /// Returns `x` if positive, else `alpha * (exp(x) - 1)`. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn elu(&self, alpha: f32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.elu(&self.raw, alpha))
     }
 
-    /// `x` where positive, else `alpha * x`.
+    /// Returns `x` if positive, else `alpha * x`. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn leaky_relu(&self, alpha: f32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.leaky_relu(&self.raw, alpha))
     }
 
-    /// `clamp(alpha * x + beta, 0, 1)`.
+    /// Returns `clamp(alpha * x + beta, 0, 1)`. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn hard_sigmoid(&self, alpha: f32, beta: f32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.hard_sigmoid(&self.raw, alpha, beta))
     }
 
-    /// `alpha * x + beta`.
+    /// Returns `alpha * x + beta`. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn linear(&self, alpha: f32, beta: f32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.linear(&self.raw, alpha, beta))
     }
 }
 
-/// Element by element, two operands or more.
+/// Elementwise operators with several operands.
 impl Operand {
     binary! {
-        /// The sum.
+        /// Returns the sum.
         add;
-        /// The difference.
+        /// Returns the difference.
         sub;
-        /// The product.
+        /// Returns the product.
         mul;
-        /// The quotient.
+        /// Returns the quotient. Integers truncate toward zero, and division by zero gives 0.
         div;
-        /// `self` to the power `other`.
+        /// Returns `self` to the power `other`. Float.
         pow;
-        /// The larger; NaN if either is NaN.
+        /// Returns the larger value; NaN if either is NaN.
         max;
-        /// The smaller; NaN if either is NaN.
+        /// Returns the smaller value; NaN if either is NaN.
         min;
-        /// 1 where equal; `uint8`.
+        /// Returns 1 if equal, else 0; `uint8`.
         equal;
-        /// 1 where not equal; `uint8`.
+        /// Returns 1 if not equal, else 0; `uint8`.
         not_equal;
-        /// 1 where `self > other`; `uint8`.
+        /// Returns 1 if `self > other`, else 0; `uint8`.
         greater;
-        /// 1 where `self >= other`; `uint8`.
+        /// Returns 1 if `self >= other`, else 0; `uint8`.
         greater_or_equal;
-        /// 1 where `self < other`; `uint8`.
+        /// Returns 1 if `self < other`, else 0; `uint8`.
         lesser;
-        /// 1 where `self <= other`; `uint8`.
+        /// Returns 1 if `self <= other`, else 0; `uint8`.
         lesser_or_equal;
-        /// 1 where both are non-zero.
+        /// Returns 1 if both are non-zero, else 0. `uint8`.
         logical_and;
-        /// 1 where either is non-zero.
+        /// Returns 1 if either is non-zero, else 0. `uint8`.
         logical_or;
-        /// 1 where exactly one is non-zero.
+        /// Returns 1 if exactly one is non-zero, else 0. `uint8`.
         logical_xor;
-        /// `self` where positive, else `other * self`: a learnt slope, repeated like any operand.
+        /// Returns `x` if positive, else `slope * x`, where `x` is `self` and `slope` is `other`, a learnt slope that
+        /// broadcasts. Float or signed integer.
         prelu;
     }
 
-    /// `self + value`.
+    /// Returns `self + value`.
     ///
     /// # Errors
-    /// `Built`.
+    /// Returns `Built` after the graph was built.
     pub fn add_scalar(&self, value: f64) -> Result<Self> {
         self.add(&self.scalar_like(value)?)
     }
 
-    /// `self * value`.
+    /// Returns `self * value`.
     ///
     /// # Errors
-    /// `Built`.
+    /// Returns `Built` after the graph was built.
     pub fn mul_scalar(&self, value: f64) -> Result<Self> {
         self.mul(&self.scalar_like(value)?)
     }
 
-    /// `self / value`.
+    /// Returns `self / value`.
     ///
     /// # Errors
-    /// `Built`.
+    /// Returns `Built` after the graph was built.
     pub fn div_scalar(&self, value: f64) -> Result<Self> {
         self.div(&self.scalar_like(value)?)
     }
 
-    /// Where `self` (`uint8`) is not 0 `yes`, else `no`.
+    /// Selects elements of `yes` if `self` (`uint8`) is not 0, else of `no`.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn where_cond(&self, yes: &Self, no: &Self) -> Result<Self> {
         self.graph.add_operand(|builder| builder.where_(&self.raw, &yes.raw, &no.raw))
     }
 
-    /// `(self - zero_point) * scale`, in the scale's data type. Both are repeated in blocks: each of their dimensions
-    /// divides this operand's.
+    /// Returns `(self - zero_point) * scale`, in the data type of `scale`. `scale` and `zero_point` are repeated in
+    /// blocks: each of their dimensions must divide that of `self`.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn dequantize_linear(&self, scale: &Self, zero_point: &Self) -> Result<Self> {
         self.graph.add_operand(|builder| builder.dequantize_linear(&self.raw, &scale.raw, &zero_point.raw))
     }
 
-    /// `self / scale + zero_point`, rounded to the nearest, ties to even, and limited to the zero point's data type
-    /// (`int8`, `uint8` or `int32`). Both are repeated in blocks like those of [`Operand::dequantize_linear`].
+    /// Returns `self / scale + zero_point`, rounded to nearest, ties to even, and limited to the data type of
+    /// `zero_point` (`int8`, `uint8` or `int32`). `scale` and `zero_point` are repeated in blocks as in
+    /// [`Operand::dequantize_linear`].
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn quantize_linear(&self, scale: &Self, zero_point: &Self) -> Result<Self> {
         self.graph.add_operand(|builder| builder.quantize_linear(&self.raw, &scale.raw, &zero_point.raw))
     }
 
-    /// A scalar of this operand's data type.
+    /// Returns a scalar of this operand's data type.
     pub(crate) fn scalar_like(&self, value: f64) -> Result<Self> {
         self.graph.scalar(self.descriptor().data_type, value)
     }

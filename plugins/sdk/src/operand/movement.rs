@@ -1,28 +1,28 @@
-//! Moving elements: reshapes, slices, paddings, repetitions.
+//! Data movement: reshape, slice, pad, repeat.
 
 use super::Operand;
 use crate::bindings::graphs as raw;
 use crate::bindings::graphs::PaddingMode;
 use crate::error::{Error, Result};
 
-/// Moving elements.
+/// Data movement.
 impl Operand {
-    /// The same elements in row-major order under another shape.
+    /// Returns the same elements, in row-major order, with another shape.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn reshape(&self, shape: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.reshape(&self.raw, shape))
     }
 
-    /// Dimensions from `axis` on made one: `[b, c, h, w]` and 1 give `[b, c * h * w]`.
+    /// Merges the dimensions from `axis` on. Shape: `[b, c, h, w]`, axis 1 -> `[b, c * h * w]`.
     ///
     /// # Errors
-    /// `Shape` if there is no such axis; `Built`.
+    /// Returns `Shape` if the rank is less than `axis`, and `Built` after the graph was built.
     pub fn flatten(&self, axis: usize) -> Result<Self> {
         let mut shape = self.shape();
         let Some(tail) = shape.get(axis..) else {
-            let what = format!("what is flattened from axis {axis}");
+            let what = format!("an operand flattened from axis {axis}");
             return Err(Error::Shape { what, expected: "of a higher rank", given: shape });
         };
         let size = tail.iter().product();
@@ -31,96 +31,105 @@ impl Operand {
         self.reshape(&shape)
     }
 
-    /// Axes reordered: result axis `i` is axis `permutation[i]`.
+    /// Permutes the axes: axis `i` of the result is axis `permutation[i]` of the operand.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn transpose(&self, permutation: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.transpose(&self.raw, Some(permutation)))
     }
 
-    /// Dimensions of size 1 repeated, aligned at the last dimension.
+    /// Broadcasts to a shape: dimensions are aligned at the last one, and those of size 1 are repeated.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn expand(&self, shape: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.expand(&self.raw, shape))
     }
 
-    /// `sizes[i]` elements from `starts[i]` along each axis.
+    /// Returns `sizes[i]` elements from `starts[i]` along each axis.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn slice(&self, starts: &[u32], sizes: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.slice(&self.raw, starts, sizes, None))
     }
 
-    /// Every `strides[i]`-th element of windows of `sizes[i]` elements from `starts[i]` along each axis.
+    /// Returns every `strides[i]`-th of the `sizes[i]` elements from `starts[i]` along each axis.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn slice_strided(&self, starts: &[u32], sizes: &[u32], strides: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.slice(&self.raw, starts, sizes, Some(strides)))
     }
 
-    /// Cut along `axis` into parts of these sizes.
+    /// Splits along `axis` into parts of these sizes.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn split(&self, sizes: &[u32], axis: u32) -> Result<Vec<Self>> {
         self.graph.add_operands(|builder| builder.split(&self.raw, sizes, axis))
     }
 
-    /// Elements added before and after along each axis.
+    /// Adds `beginning[i]` elements before and `ending[i]` elements after along each axis.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn pad(&self, beginning: &[u32], ending: &[u32], mode: PaddingMode) -> Result<Self> {
         self.graph.add_operand(|builder| builder.pad(&self.raw, beginning, ending, mode))
     }
 
-    /// Order reversed along `axes`.
+    /// Reverses the order along `axes`.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn reverse(&self, axes: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.reverse(&self.raw, Some(axes)))
     }
 
-    /// Repeated as often as `repetitions` says along each axis.
+    /// Repeats the tensor `repetitions[i]` times along each axis.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn tile(&self, repetitions: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.tile(&self.raw, repetitions))
     }
 
-    /// Of the last two dimensions' matrices, what lies on and above the `diagonal`-th diagonal; zeros elsewhere. Diagonal
-    /// 0 is the main one, positive ones lie above it.
+    /// Keeps the elements on and above the `diagonal`-th diagonal of the matrices in the last two dimensions, and sets
+    /// the others to 0. Diagonal 0 is the main one; positive ones are above it.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn upper_triangular(&self, diagonal: i32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.triangular(&self.raw, true, diagonal))
     }
 
-    /// Of the last two dimensions' matrices, what lies on and below the `diagonal`-th diagonal; zeros elsewhere. Diagonal
-    /// 0 is the main one, positive ones lie above it.
+    /// Keeps the elements on and below the `diagonal`-th diagonal of the matrices in the last two dimensions, and sets
+    /// the others to 0. Diagonal 0 is the main one; positive ones are above it.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn lower_triangular(&self, diagonal: i32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.triangular(&self.raw, false, diagonal))
     }
 }
 
-/// Joined along `axis`.
+/// Concatenates along `axis`.
+///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(a: &Operand, b: &Operand) -> Result<()> {
+/// let joined = concat(&[a, b], 1)?; // [batch, 3], [batch, 5] -> [batch, 8]
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// `Host` if shapes or data types disagree; `Shape` if there is nothing to join; `Built`.
+/// Returns `Shape` if `operands` is empty, `Host` if shapes or data types do not match, and `Built` after the graph was
+/// built.
 pub fn concat(operands: &[&Operand], axis: u32) -> Result<Operand> {
     let Some(first) = operands.first() else {
-        let what = "what is joined".to_owned();
+        let what = "the list of operands to concatenate".to_owned();
         return Err(Error::Shape { what, expected: "at least one operand", given: Vec::new() });
     };
     let raw: Vec<&raw::Operand> = operands.iter().map(|operand| operand.raw()).collect();

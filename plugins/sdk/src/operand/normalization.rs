@@ -6,19 +6,19 @@ use crate::error::Result;
 
 /// Normalisations.
 impl Operand {
-    /// `exp(x)` over its sum along `axis`.
+    /// Returns `exp(x)` divided by its sum along `axis`. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn softmax(&self, axis: u32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.softmax(&self.raw, axis))
     }
 
-    /// `(x - mean) / sqrt(variance + epsilon)` over `axes`, then scaled and shifted by operands with the dimensions of
-    /// `axes`.
+    /// Returns `(x - mean) / sqrt(variance + epsilon)`, with mean and variance over `axes`, then multiplied by `scale`
+    /// and added to `bias`, whose shapes are the dimensions of `axes`. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn layer_normalization(
         &self,
         scale: Option<&Self>,
@@ -30,11 +30,11 @@ impl Operand {
         self.graph.add_operand(|builder| builder.layer_normalization(&self.raw, scale, bias, Some(axes), epsilon))
     }
 
-    /// `(x - mean) / sqrt(variance + epsilon)` with `statistics` mean and variance, one number for each place along
-    /// `axis`; then scaled and shifted likewise.
+    /// Returns `(x - mean) / sqrt(variance + epsilon)`, with the given `statistics` mean and variance, then multiplied
+    /// by `scale` and added to `bias`. Each of the four has one element per index along `axis`. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn batch_normalization(
         &self,
         statistics: [&Self; 2],
@@ -49,10 +49,11 @@ impl Operand {
             .add_operand(|builder| builder.batch_normalization(&self.raw, mean, variance, scale, bias, axis, epsilon))
     }
 
-    /// Each image's each channel normalised, then scaled and shifted by one number a channel.
+    /// Normalises each channel of each image, then multiplies by `scale` and adds `bias`, which have one element per
+    /// channel. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn instance_normalization(
         &self,
         scale: Option<&Self>,
@@ -65,8 +66,10 @@ impl Operand {
     }
 
     binary! {
-        /// `self` are logits `[batch, classes]`, `other` labels `[batch]` of an integer type: the mean over the batch of
-        /// the negative log-probability of each label, a scalar.
+        /// Returns the mean over the batch of each label's negative log-probability. `self` are the logits, `other` the
+        /// labels.
+        ///
+        /// Shape: `[batch, classes]` float, `[batch]` of an integer type -> a scalar.
         softmax_cross_entropy;
     }
 }

@@ -1,4 +1,4 @@
-//! WebNN's defaults: an option that is absent is the host's to fill in.
+//! Default options. An absent option has WebNN's default, which the host applies.
 
 use crate::bindings::graphs::{
     Conv2dOptions, ConvTranspose2dOptions, GemmOptions, Pool2dOptions, ReduceOptions, Resample2dOptions,

@@ -1,55 +1,56 @@
-//! Windows of images made one element each.
+//! Pooling: reduces each window of an image to one element. Shape, with default layouts:
+//! `[batch, channels, height, width]` -> `[batch, channels, height', width']`.
 
 use super::Operand;
 use crate::bindings::graphs::Pool2dOptions;
 use crate::error::Result;
 
-/// Poolings.
+/// Pooling.
 impl Operand {
-    /// The largest of each window of `[height, width]`, windows side by side.
+    /// Returns the maximum of each window of `[height, width]`, without overlap. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn max_pool2d(&self, window: [u32; 2]) -> Result<Self> {
         self.max_pool2d_with(non_overlapping(window))
     }
 
-    /// The largest of each window.
+    /// Returns the maximum of each window. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn max_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.max_pool2d(&self.raw, options))
     }
 
-    /// The mean of each window of `[height, width]`, windows side by side.
+    /// Returns the mean of each window of `[height, width]`, without overlap. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn average_pool2d(&self, window: [u32; 2]) -> Result<Self> {
         self.average_pool2d_with(non_overlapping(window))
     }
 
-    /// The mean of each window, padding not counted.
+    /// Returns the mean of each window, excluding padding. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn average_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.average_pool2d(&self.raw, options))
     }
 
-    /// The square root of the sum of squares of each window of `[height, width]`, windows side by side.
+    /// Returns the square root of the sum of squares of each window of `[height, width]`, without overlap. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn l2_pool2d(&self, window: [u32; 2]) -> Result<Self> {
         self.l2_pool2d_with(non_overlapping(window))
     }
 
-    /// The square root of the sum of squares of each window.
+    /// Returns the square root of the sum of squares of each window. Float.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn l2_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.l2_pool2d(&self.raw, options))
     }

@@ -1,4 +1,4 @@
-//! Recurrent networks: sequences read step by step, with a state that goes along.
+//! Recurrent networks: GRU and LSTM over a sequence, and their cells.
 
 use super::Operand;
 use crate::bindings::graphs as raw;
@@ -7,25 +7,25 @@ use crate::bindings::graphs::{
 };
 use crate::error::{Error, Result};
 
-/// What a gated recurrent network may be given; WebNN's `MLGruOptions`. A cell takes neither an initial state nor a
-/// direction nor a sequence, and its operands have no dimension of directions.
+/// Options of [`gru`] and [`gru_cell`]: WebNN's `MLGruOptions`. For a cell, the initial state, direction and sequence
+/// must not be given, and the operands have no dimension for directions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GruOptions<'a> {
-    /// `[directions, 3 * hidden]`.
+    /// Bias of the input, `[directions, 3 * hidden]`.
     pub bias: Option<&'a Operand>,
-    /// `[directions, 3 * hidden]`.
+    /// Bias of the hidden state, `[directions, 3 * hidden]`.
     pub recurrent_bias: Option<&'a Operand>,
-    /// `[directions, batch, hidden]`. Default: zeros.
+    /// Initial hidden state, `[directions, batch, hidden]`. Default: zeros.
     pub initial_hidden_state: Option<&'a Operand>,
-    /// Whether the reset gate comes after the product with the recurrent weight. Default: true.
+    /// Whether the reset gate is applied after the product with the recurrent weight. Default: true.
     pub reset_after: Option<bool>,
-    /// Whether [`GruStates::sequence`] is wanted. Default: false.
+    /// Whether to return [`GruStates::sequence`]. Default: false.
     pub return_sequence: Option<bool>,
-    /// Default: forward.
+    /// Direction in which the sequence is read. Default: forward.
     pub direction: Option<RecurrentNetworkDirection>,
-    /// The order of the gates. Default: update, reset, new.
+    /// Order of the gates. Default: update, reset, new.
     pub layout: Option<GruWeightLayout>,
-    /// Of the gates, and of the new state. Default: sigmoid, tanh.
+    /// Activations of the gates, and of the new state. Default: sigmoid, tanh.
     pub activations: Option<(RecurrentNetworkActivation, RecurrentNetworkActivation)>,
 }
 
@@ -44,27 +44,27 @@ impl GruOptions<'_> {
     }
 }
 
-/// What a long short-term memory may be given; WebNN's `MLLstmOptions`. A cell takes neither initial states nor a
-/// direction nor a sequence, and its operands have no dimension of directions.
+/// Options of [`lstm`] and [`lstm_cell`]: WebNN's `MLLstmOptions`. For a cell, initial states, direction and sequence
+/// must not be given, and the operands have no dimension for directions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LstmOptions<'a> {
-    /// `[directions, 4 * hidden]`.
+    /// Bias of the input, `[directions, 4 * hidden]`.
     pub bias: Option<&'a Operand>,
-    /// `[directions, 4 * hidden]`.
+    /// Bias of the hidden state, `[directions, 4 * hidden]`.
     pub recurrent_bias: Option<&'a Operand>,
-    /// `[directions, 3 * hidden]`, for the gates input, output, forget.
+    /// Peephole weights of the gates input, output, forget: `[directions, 3 * hidden]`.
     pub peephole_weight: Option<&'a Operand>,
-    /// `[directions, batch, hidden]`. Default: zeros.
+    /// Initial hidden state, `[directions, batch, hidden]`. Default: zeros.
     pub initial_hidden_state: Option<&'a Operand>,
-    /// `[directions, batch, hidden]`. Default: zeros.
+    /// Initial cell state, `[directions, batch, hidden]`. Default: zeros.
     pub initial_cell_state: Option<&'a Operand>,
-    /// Whether [`LstmStates::sequence`] is wanted. Default: false.
+    /// Whether to return [`LstmStates::sequence`]. Default: false.
     pub return_sequence: Option<bool>,
-    /// Default: forward.
+    /// Direction in which the sequence is read. Default: forward.
     pub direction: Option<RecurrentNetworkDirection>,
-    /// The order of the gates. Default: input, output, forget, cell.
+    /// Order of the gates. Default: input, output, forget, cell.
     pub layout: Option<LstmWeightLayout>,
-    /// Of the gates, of the cell gate, and of the cell state. Default: sigmoid, tanh, tanh.
+    /// Activations of the gates, of the cell gate, and of the cell state. Default: sigmoid, tanh, tanh.
     pub activations: Option<(RecurrentNetworkActivation, RecurrentNetworkActivation, RecurrentNetworkActivation)>,
 }
 
@@ -84,33 +84,48 @@ impl LstmOptions<'_> {
     }
 }
 
-/// What [`gru`] gives.
+/// The results of [`gru`].
 #[derive(Debug, Clone)]
 pub struct GruStates {
     /// The last hidden state, `[directions, batch, hidden]`.
     pub hidden: Operand,
-    /// The hidden states of all steps, `[steps, directions, batch, hidden]`, where they were asked for.
+    /// The hidden states of all steps, `[steps, directions, batch, hidden]`, or `None` if they were not requested.
     pub sequence: Option<Operand>,
 }
 
-/// What [`lstm`] and [`lstm_cell`] give.
+/// The results of [`lstm`] and [`lstm_cell`].
 #[derive(Debug, Clone)]
 pub struct LstmStates {
-    /// The last hidden state, `[directions, batch, hidden]`; of a cell `[batch, hidden]`.
+    /// The last hidden state, `[directions, batch, hidden]`; for a cell `[batch, hidden]`.
     pub hidden: Operand,
     /// The last cell state, of the same shape.
     pub cell: Operand,
-    /// The hidden states of all steps, `[steps, directions, batch, hidden]`, where they were asked for.
+    /// The hidden states of all steps, `[steps, directions, batch, hidden]`, or `None` if they were not requested.
     pub sequence: Option<Operand>,
 }
 
-/// A gated recurrent network over a sequence. Steps and hidden size are those of the operands.
+/// Applies a gated recurrent unit network to a sequence. The number of steps and the hidden size are those of the
+/// operands. Float.
 ///
 /// Shape: `input` `[steps, batch, features]`, `weight` `[directions, 3 * hidden, features]`, `recurrent_weight`
 /// `[directions, 3 * hidden, hidden]`. Source: Cho et al., arXiv:1406.1078; WebNN `gru`.
 ///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(v: &Variables, x: &Operand) -> Result<()> {
+/// // `x` [steps, batch, 8], hidden size 16, one direction.
+/// let uniform = Initializer::Uniform((-0.25, 0.25));
+/// let weight = x.graph().variable(&v.parameter("weight", &[1, 48, 8], &uniform)?)?;
+/// let recurrent = x.graph().variable(&v.parameter("recurrent", &[1, 48, 16], &uniform)?)?;
+/// let states = gru(x, &weight, &recurrent, &GruOptions::default())?;
+/// let last = states.hidden; // [1, batch, 16]
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
-/// `Shape` if the operands do not have three dimensions; `Host`; `Built`.
+/// Returns `Shape` if `input` or `recurrent_weight` does not have three dimensions, `Host` if the host refuses the
+/// operands, and `Built` after the graph was built.
 pub fn gru(
     input: &Operand,
     weight: &Operand,
@@ -128,10 +143,11 @@ pub fn gru(
     Ok(GruStates { hidden, sequence: results.next() })
 }
 
-/// One step of [`gru`], without directions: the new hidden state `[batch, hidden]`.
+/// Applies one step of [`gru`], without directions. Returns the new hidden state `[batch, hidden]`.
 ///
 /// # Errors
-/// `Shape` if the state does not have two dimensions; `Host`; `Built`.
+/// Returns `Shape` if the state does not have two dimensions, `Host` if the host refuses the operands, and `Built`
+/// after the graph was built.
 pub fn gru_cell(
     input: &Operand,
     weight: &Operand,
@@ -145,13 +161,29 @@ pub fn gru_cell(
     })
 }
 
-/// A long short-term memory over a sequence. Steps and hidden size are those of the operands.
+/// Applies a long short-term memory network to a sequence. The number of steps and the hidden size are those of the
+/// operands. Float.
 ///
 /// Shape: `input` `[steps, batch, features]`, `weight` `[directions, 4 * hidden, features]`, `recurrent_weight`
 /// `[directions, 4 * hidden, hidden]`. Source: Hochreiter and Schmidhuber 1997; WebNN `lstm`.
 ///
+/// ```no_run
+/// # use saggar_plugin::*;
+/// # fn f(v: &Variables, x: &Operand) -> Result<()> {
+/// // `x` [steps, batch, 8], hidden size 16, one direction.
+/// let uniform = Initializer::Uniform((-0.25, 0.25));
+/// let weight = x.graph().variable(&v.parameter("weight", &[1, 64, 8], &uniform)?)?;
+/// let recurrent = x.graph().variable(&v.parameter("recurrent", &[1, 64, 16], &uniform)?)?;
+/// let options = LstmOptions { return_sequence: Some(true), ..LstmOptions::default() };
+/// let states = lstm(x, &weight, &recurrent, &options)?;
+/// let all = states.sequence; // [steps, 1, batch, 16]
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
-/// `Shape` if the operands do not have three dimensions; `Host`; `Built`.
+/// Returns `Shape` if `input` or `recurrent_weight` does not have three dimensions, `Host` if the host refuses the
+/// operands, and `Built` after the graph was built.
 pub fn lstm(
     input: &Operand,
     weight: &Operand,
@@ -165,10 +197,12 @@ pub fn lstm(
     lstm_states(results, "lstm")
 }
 
-/// One step of [`lstm`], without directions, from the states `[batch, hidden]` hidden and cell to the next ones.
+/// Applies one step of [`lstm`], without directions. `states` are the hidden state and the cell state,
+/// `[batch, hidden]`. Returns the new states.
 ///
 /// # Errors
-/// `Shape` if the states do not have two dimensions; `Host`; `Built`.
+/// Returns `Shape` if the states do not have two dimensions, `Host` if the host refuses the operands, and `Built` after
+/// the graph was built.
 pub fn lstm_cell(
     input: &Operand,
     weight: &Operand,
@@ -190,7 +224,7 @@ fn lstm_states(results: Vec<Operand>, operator: &'static str) -> Result<LstmStat
     Ok(LstmStates { hidden, cell, sequence: results.next() })
 }
 
-/// The size of an operand of that rank along `axis`.
+/// Returns the size along `axis` of an operand that must have this rank.
 fn dimension(operand: &Operand, rank: usize, axis: usize) -> Result<u32> {
     let shape = operand.shape();
     if shape.len() == rank {

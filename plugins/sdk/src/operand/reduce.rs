@@ -1,4 +1,4 @@
-//! Reductions, sums that run along, places of extremes.
+//! Reductions, cumulative sums, arg-max and arg-min.
 
 use super::Operand;
 use crate::bindings::graphs::ReduceOptions;
@@ -8,10 +8,10 @@ macro_rules! reduce {
     ($($(#[$doc:meta])* $name:ident;)*) => { $(
         $(#[$doc])*
         ///
-        /// Reduces `axes`, or all of them if there are none; they stay with size 1 where `keep` says so.
+        /// Reduces `axes`, or all axes if `axes` is empty. If `keep` is true, reduced axes are kept with size 1.
         ///
         /// # Errors
-        /// `Host`; `Built`.
+        /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
         pub fn $name(&self, axes: &[u32], keep: bool) -> Result<Self> {
             let axes = if axes.is_empty() { None } else { Some(axes.to_vec()) };
             let options = ReduceOptions { axes, keep_dimensions: Some(keep) };
@@ -23,51 +23,51 @@ macro_rules! reduce {
 /// Reductions.
 impl Operand {
     reduce! {
-        /// The sum; of nothing: 0.
+        /// Returns the sum; 0 for no elements.
         reduce_sum;
-        /// The mean; of nothing: NaN.
+        /// Returns the mean; NaN for no elements. Float.
         reduce_mean;
-        /// The largest.
+        /// Returns the largest element; NaN if any is NaN.
         reduce_max;
-        /// The smallest.
+        /// Returns the smallest element; NaN if any is NaN.
         reduce_min;
-        /// The product; of nothing: 1.
+        /// Returns the product; 1 for no elements.
         reduce_product;
-        /// The sum of magnitudes.
+        /// Returns the sum of absolute values.
         reduce_l1;
-        /// The square root of the sum of squares.
+        /// Returns the square root of the sum of squares.
         reduce_l2;
-        /// The logarithm of the sum.
+        /// Returns the logarithm of the sum.
         reduce_log_sum;
-        /// The logarithm of the sum of exponentials, without overflow.
+        /// Returns the logarithm of the sum of exponentials, computed without overflow.
         reduce_log_sum_exp;
-        /// The sum of squares.
+        /// Returns the sum of squares.
         reduce_sum_square;
     }
 
-    /// Each element plus all before it along `axis`; with `exclusive` without itself, with `reversed` after instead of
-    /// before.
+    /// Returns the cumulative sum along `axis`: each element plus all elements before it. With `exclusive`, the element
+    /// itself is not included; with `reversed`, the elements after it are summed instead of those before it.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn cumulative_sum(&self, axis: u32, exclusive: bool, reversed: bool) -> Result<Self> {
         self.graph.add_operand(|builder| builder.cumulative_sum(&self.raw, axis, exclusive, reversed))
     }
 
-    /// The index of the largest element along `axis`, the first of equals; `int32`. The axis stays with size 1 where
-    /// `keep` says so.
+    /// Returns the index of the largest element along `axis`, the first one if several are equal; `int32`. If `keep` is
+    /// true, the axis is kept with size 1.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn arg_max(&self, axis: u32, keep: bool) -> Result<Self> {
         self.graph.add_operand(|builder| builder.arg_max(&self.raw, axis, keep))
     }
 
-    /// The index of the smallest element along `axis`, the first of equals; `int32`. The axis stays with size 1 where
-    /// `keep` says so.
+    /// Returns the index of the smallest element along `axis`, the first one if several are equal; `int32`. If `keep`
+    /// is true, the axis is kept with size 1.
     ///
     /// # Errors
-    /// `Host`; `Built`.
+    /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
     pub fn arg_min(&self, axis: u32, keep: bool) -> Result<Self> {
         self.graph.add_operand(|builder| builder.arg_min(&self.raw, axis, keep))
     }

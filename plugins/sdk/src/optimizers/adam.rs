@@ -1,4 +1,4 @@
-//! Adam.
+//! The Adam and AdamW optimisers.
 
 use super::{LearningRateSchedule, Optimizer, Update, count_step, moment_variable};
 use crate::bindings::tensors::DataType;
@@ -7,29 +7,39 @@ use crate::graph::Graph;
 use crate::operand::Operand;
 use crate::variables::Variables;
 
-/// Adam with bias correction, and weight decay apart from the gradient (AdamW).
-/// Source: Kingma and Ba, arXiv:1412.6980; Loshchilov and Hutter, arXiv:1711.05101.
+/// Adam with bias correction, and with decoupled weight decay (AdamW). Source: Kingma and Ba, arXiv:1412.6980;
+/// Loshchilov and Hutter, arXiv:1711.05101.
+///
+/// ```
+/// use saggar_plugin::optimizers::{Adam, LearningRateSchedule};
+///
+/// let adam = Adam::new(0.001);
+/// assert_eq!((adam.beta1, adam.beta2), (0.9, 0.999));
+///
+/// let rate = LearningRateSchedule::Cosine { peak: 0.002, warmup: 100, steps: 10_000 };
+/// let adamw = Adam { beta2: 0.99, ..Adam::with_weight_decay(rate, 0.1) };
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adam {
-    /// How fast to learn.
+    /// Learning rate.
     pub learning_rate: LearningRateSchedule,
-    /// How slowly the mean of the gradients changes.
+    /// Decay rate of the mean of the gradients.
     pub beta1: f64,
-    /// How slowly the mean of their squares changes.
+    /// Decay rate of the mean of the squared gradients.
     pub beta2: f64,
-    /// Keeps the division finite.
+    /// Added to the denominator, to avoid division by zero.
     pub epsilon: f64,
-    /// The share of the value that a step takes away, times the rate.
+    /// Weight decay: each step subtracts this fraction of the value, times the learning rate.
     pub weight_decay: f64,
 }
 
 impl Adam {
-    /// Adam with the paper's constants.
+    /// Returns Adam with the constants of the paper: `beta1` 0.9, `beta2` 0.999, `epsilon` 1e-8, no weight decay.
     pub fn new(rate: impl Into<LearningRateSchedule>) -> Self {
         Self { learning_rate: rate.into(), beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
     }
 
-    /// AdamW: Adam with weight decay.
+    /// Returns AdamW: Adam with decoupled weight decay.
     pub fn with_weight_decay(rate: impl Into<LearningRateSchedule>, weight_decay: f64) -> Self {
         Self { weight_decay, ..Self::new(rate) }
     }
@@ -39,7 +49,7 @@ impl Optimizer for Adam {
     fn step(&self, graph: &Graph, variables: &Variables, updates: &[Update]) -> Result<()> {
         let step = count_step(graph, variables)?;
         let rate = self.learning_rate.at(&step)?;
-        // 1 / (1 - beta^t): what makes up for moments that begin at zero.
+        // 1 / (1 - beta^t), the correction for moments that are initialised with 0.
         let correction = |beta: f64| -> Result<Operand> {
             let power = graph.scalar(DataType::Float32, beta)?.pow(&step)?;
             power.neg()?.add_scalar(1.0)?.reciprocal()
@@ -63,7 +73,7 @@ impl Optimizer for Adam {
     }
 }
 
-/// `beta * old + (1 - beta) * new`.
+/// Returns `beta * old + (1 - beta) * new`.
 fn exponential_average(old: &Operand, beta: f64, new: &Operand) -> Result<Operand> {
     old.mul_scalar(beta)?.add(&new.mul_scalar(1.0 - beta)?)
 }

@@ -1,39 +1,58 @@
-//! How fast to learn, step by step.
+//! Learning-rate schedules.
 
 use std::f64::consts::PI;
 
 use crate::error::Result;
 use crate::operand::Operand;
 
-/// A learning rate that may follow a schedule. It is part of the training graph, so a resumed training goes on where the
-/// schedule was. Steps count from 1.
+/// A learning-rate schedule: the learning rate of each step, counted from 1. It is part of the training graph, so a
+/// resumed training continues the schedule.
+///
+/// ```
+/// use saggar_plugin::optimizers::{Adam, LearningRateSchedule};
+///
+/// let constant = LearningRateSchedule::from(0.001);
+/// assert_eq!(constant.value(1), constant.value(1000));
+///
+/// let warmup = LearningRateSchedule::Warmup { peak: 2.0, warmup: 4 };
+/// assert_eq!([1, 2, 4, 100].map(|step| warmup.value(step)), [0.5, 1.0, 2.0, 2.0]);
+///
+/// let cosine = LearningRateSchedule::Cosine { peak: 1.0, warmup: 2, steps: 6 };
+/// assert_eq!([1, 2].map(|step| cosine.value(step)), [0.5, 1.0]);
+/// assert!(cosine.value(5) < cosine.value(4));
+///
+/// let inverse = LearningRateSchedule::InverseSquareRoot { peak: 1.0, warmup: 4 };
+/// assert_eq!([2, 4, 16].map(|step| inverse.value(step)), [0.5, 1.0, 0.5]);
+///
+/// let adam = Adam::new(LearningRateSchedule::transformer(512, 4000)); // or `Adam::new(0.001)`
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LearningRateSchedule {
-    /// The same in every step.
+    /// The same rate in every step.
     Constant(f64),
-    /// Rises linearly from 0 over `warmup` steps, then stays.
+    /// Rises linearly from 0 over `warmup` steps, then stays at `peak`.
     Warmup {
-        /// The highest rate.
+        /// The maximum rate.
         peak: f64,
-        /// Steps of rising; may be 0.
+        /// Steps of the linear rise; can be 0.
         warmup: u64,
     },
-    /// Rises linearly from 0 over `warmup` steps, then falls to 0 along half a cosine until `steps`.
-    /// Source: Loshchilov and Hutter, arXiv:1608.03983, without restarts.
+    /// Rises linearly from 0 over `warmup` steps, then falls to 0 along half a cosine until step `steps`. Source:
+    /// Loshchilov and Hutter, arXiv:1608.03983, without restarts.
     Cosine {
-        /// The highest rate.
+        /// The maximum rate.
         peak: f64,
-        /// Steps of rising; may be 0.
+        /// Steps of the linear rise; can be 0.
         warmup: u64,
-        /// Steps in all.
+        /// Total number of steps.
         steps: u64,
     },
-    /// Rises linearly from 0 over `warmup` steps, then falls with the inverse square root of the step.
-    /// Source: Vaswani et al., arXiv:1706.03762.
+    /// Rises linearly from 0 over `warmup` steps, then falls with the inverse square root of the step. Source: Vaswani
+    /// et al., arXiv:1706.03762.
     InverseSquareRoot {
-        /// The highest rate, that of step `warmup`.
+        /// The maximum rate, reached at step `warmup`.
         peak: f64,
-        /// Steps of rising, at least 1.
+        /// Steps of the linear rise, at least 1.
         warmup: u64,
     },
 }
@@ -45,33 +64,33 @@ impl From<f64> for LearningRateSchedule {
 }
 
 impl LearningRateSchedule {
-    /// The schedule of "Attention is all you need" for a model of that width:
+    /// Returns the schedule of "Attention is all you need" for a model of this width:
     /// `width^-0.5 * min(step^-0.5, step * warmup^-1.5)`.
     pub fn transformer(width: u32, warmup: u64) -> Self {
         Self::InverseSquareRoot { peak: (f64::from(width) * warmup.max(1) as f64).sqrt().recip(), warmup }
     }
 
-    /// The rate of `step`, from 1.
+    /// Returns the rate of `step`, from 1.
     pub fn value(self, step: u64) -> f64 {
-        // Numbers do not fail; only a graph that was built does.
+        // Arithmetic on `f64` cannot fail; only operands of a graph that is already built can.
         self.evaluate(&(step as f64)).unwrap_or(f64::NAN)
     }
 
-    /// The rate of `step` (from 1, a `float32` scalar), a scalar.
+    /// Returns the rate of `step` (from 1, a `float32` scalar), a `float32` scalar.
     ///
     /// # Errors
-    /// `Built`.
+    /// Returns `Built` after the graph was built.
     pub fn at(self, step: &Operand) -> Result<Operand> {
         self.evaluate(step)
     }
 
-    /// Written once, for numbers and for operands.
+    /// Computes the rate. Generic, so that numbers and operands share one implementation.
     fn evaluate<N: ScheduleNumber>(self, step: &N) -> Result<N> {
         match self {
             Self::Constant(rate) => step.constant(rate),
             Self::Warmup { peak, warmup } => warmup_fraction(step, warmup)?.scaled(peak),
             Self::Cosine { peak, warmup, steps } => {
-                // Step 1 takes the peak itself where nothing rises, and the last step still learns.
+                // Without a warmup, step 1 has the peak rate; the rate of the last step is above 0.
                 let falling = (steps as f64 - warmup as f64).max(1.0);
                 let done = step.plus(-1.0 - warmup as f64)?.scaled(1.0 / falling)?.within(0.0, 1.0)?;
                 warmup_fraction(step, warmup)?.times(&done.scaled(PI)?.cosine()?.plus(1.0)?.scaled(peak / 2.0)?)
@@ -84,12 +103,12 @@ impl LearningRateSchedule {
     }
 }
 
-/// From 0 to 1 over `warmup` steps.
+/// Returns `step / warmup`, limited to 0 to 1.
 fn warmup_fraction<N: ScheduleNumber>(step: &N, warmup: u64) -> Result<N> {
     step.scaled(1.0 / warmup.max(1) as f64)?.within(0.0, 1.0)
 }
 
-/// What the formulas are made of.
+/// The arithmetic of the schedules, for numbers and operands.
 trait ScheduleNumber: Sized {
     fn constant(&self, value: f64) -> Result<Self>;
     fn plus(&self, value: f64) -> Result<Self>;
@@ -138,7 +157,7 @@ impl ScheduleNumber for Operand {
         self.mul(other)
     }
     fn within(&self, low: f64, high: f64) -> Result<Self> {
-        // No float32 is larger than the largest, which need not be limited to.
+        // The limit `f64::MAX` means no limit, and it is not a `float32`.
         self.clamp(Some(low), Some(high).filter(|high| *high < f64::from(f32::MAX)))
     }
     fn cosine(&self) -> Result<Self> {

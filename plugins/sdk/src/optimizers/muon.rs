@@ -1,4 +1,4 @@
-//! Muon.
+//! The Muon optimiser.
 
 use super::{Adam, LearningRateSchedule, Optimizer, Update, count_step, moment_variable};
 use crate::error::Result;
@@ -6,36 +6,45 @@ use crate::graph::Graph;
 use crate::operand::Operand;
 use crate::variables::Variables;
 
-/// The quintic that is iterated: it moves every singular value towards 1, fast rather than exactly.
+/// Coefficients of the quintic Newton-Schulz iteration. It moves every singular value towards 1, quickly rather than
+/// exactly.
 const NEWTON_SCHULZ_COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
 const NEWTON_SCHULZ_ITERATIONS: usize = 5;
 
-/// Momentum made orthogonal, for matrices and the filters of convolutions; Adam for everything else.
+/// Muon: momentum that is orthogonalised, for matrices and convolution filters. Other parameters are trained with Adam.
 ///
-/// A matrix's momentum is replaced by the nearest matrix with singular values of about 1, so that every direction is
-/// learnt at the same pace. Tables that are looked up and the last layer do better with Adam: name them with
+/// The momentum of a matrix is replaced by the nearest matrix whose singular values are about 1, so that all directions
+/// are learnt at the same pace. Embeddings and the last layer train better with Adam: list them with
 /// [`Muon::adam_for`]. Source: Jordan, "Muon: An optimizer for hidden layers in neural networks", 2024.
+///
+/// ```
+/// use saggar_plugin::optimizers::{Adam, Muon};
+///
+/// let muon = Muon::new(0.02, Adam::new(0.001)).adam_for(&["embedding/", "output/"]);
+/// assert_eq!(muon.momentum, 0.95);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Muon {
-    /// How fast matrices learn.
+    /// Learning rate of the matrices.
     pub learning_rate: LearningRateSchedule,
-    /// How much of the last step's direction stays.
+    /// Momentum: the factor of the previous velocity.
     pub momentum: f64,
-    /// The share of a matrix that a step takes away, times the rate.
+    /// Weight decay of the matrices: each step subtracts this fraction of the value, times the learning rate.
     pub weight_decay: f64,
-    /// For everything else.
+    /// Optimiser of all other parameters.
     pub adam: Adam,
-    /// Beginnings of the names of matrices that Adam trains.
+    /// Name prefixes of matrices that Adam trains.
     pub except: Vec<String>,
 }
 
 impl Muon {
-    /// Muon for matrices, at `learning_rate` (0.02 is usual), with Nesterov's momentum of 0.95; `adam` for everything else.
+    /// Returns Muon with this learning rate (usually 0.02) and Nesterov momentum of 0.95 for matrices, and `rest` for
+    /// all other parameters.
     pub fn new(rate: impl Into<LearningRateSchedule>, rest: Adam) -> Self {
         Self { learning_rate: rate.into(), momentum: 0.95, weight_decay: 0.0, adam: rest, except: Vec::new() }
     }
 
-    /// With Adam for the matrices whose names begin so.
+    /// Uses Adam for the matrices whose names have one of these prefixes.
     #[must_use]
     pub fn adam_for(mut self, beginnings: &[&str]) -> Self {
         self.except.extend(beginnings.iter().map(|name| (*name).to_owned()));
@@ -68,16 +77,17 @@ impl Optimizer for Muon {
     }
 }
 
-/// The matrix with its singular values moved to about 1, made larger where it has more outputs than inputs.
+/// Returns the matrix with its singular values moved to about 1. If it has more outputs than inputs, the result is
+/// multiplied by `sqrt(outputs / inputs)`.
 ///
-/// A filter `[out, in, height, width]` is taken as the matrix `[out, in * height * width]`; a matrix is `[in, out]`.
+/// A filter `[out, in, height, width]` is treated as a matrix `[out, in * height * width]`; a matrix is `[in, out]`.
 fn orthogonalize(gradient: &Operand) -> Result<Operand> {
     let shape = gradient.shape();
     let matrix = gradient.flatten(1)?;
     let [rows, columns] = [0, 1].map(|axis| matrix.shape().get(axis).copied().unwrap_or(1));
     let tall = rows > columns;
     let wide = if tall { matrix.transpose(&[1, 0])? } else { matrix };
-    // With a norm of at most 1 no singular value is above 1, from where the iteration would run away.
+    // With a norm of at most 1, no singular value is above 1; the iteration diverges for larger ones.
     let norm = wide.reduce_l2(&[], false)?.add_scalar(1e-7)?;
     let mut x = wide.div(&norm)?;
     let [a, b, c] = NEWTON_SCHULZ_COEFFICIENTS;

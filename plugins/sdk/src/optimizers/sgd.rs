@@ -5,32 +5,40 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::variables::Variables;
 
-/// Stochastic gradient descent with momentum as in PyTorch: `v = momentum * v + g`, `p = p - rate * v`; Nesterov uses
-/// `g + momentum * v`. Source: torch.optim.SGD.
+/// Stochastic gradient descent with momentum as in PyTorch: `v = momentum * v + g`, `p = p - rate * v`. With Nesterov
+/// momentum, the step uses `g + momentum * v` in place of `v`. Source: torch.optim.SGD.
+///
+/// ```
+/// use saggar_plugin::optimizers::Sgd;
+///
+/// let sgd = Sgd::momentum(0.05, 0.9);
+/// assert!(!sgd.nesterov);
+/// let decayed = Sgd { weight_decay: 1e-4, ..Sgd::nesterov(0.05, 0.9) };
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sgd {
-    /// How fast to learn.
+    /// Learning rate.
     pub learning_rate: LearningRateSchedule,
-    /// How much of the last step's direction stays; 0 keeps none.
+    /// Momentum: the factor of the previous velocity; 0 disables momentum.
     pub momentum: f64,
-    /// Whether to look ahead along the momentum.
+    /// Whether to use Nesterov momentum.
     pub nesterov: bool,
-    /// Added to the gradient, times the value.
+    /// Weight decay: this fraction of the value is added to the gradient.
     pub weight_decay: f64,
 }
 
 impl Sgd {
-    /// Plain descent.
+    /// Returns gradient descent without momentum.
     pub fn new(rate: impl Into<LearningRateSchedule>) -> Self {
         Self { learning_rate: rate.into(), momentum: 0.0, nesterov: false, weight_decay: 0.0 }
     }
 
-    /// Descent with momentum.
+    /// Returns gradient descent with momentum.
     pub fn momentum(rate: impl Into<LearningRateSchedule>, momentum: f64) -> Self {
         Self { momentum, ..Self::new(rate) }
     }
 
-    /// Descent with Nesterov's momentum.
+    /// Returns gradient descent with Nesterov momentum.
     pub fn nesterov(rate: impl Into<LearningRateSchedule>, momentum: f64) -> Self {
         Self { nesterov: true, ..Self::momentum(rate, momentum) }
     }

@@ -1,4 +1,4 @@
-//! Ports as part of a configuration, and ports that take what a dataset has.
+//! Ports as part of a configuration, and ports for the items of a dataset.
 
 use super::Port;
 use crate::bindings::tensors::{DataType, Descriptor};
@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::params::FromJson;
 use crate::tensor::descriptor;
 
-/// Every data type and its name, as WebNN spells it.
+/// The WebNN name of every data type.
 const DATA_TYPE_NAMES: [(DataType, &str); 8] = [
     (DataType::Float32, "float32"),
     (DataType::Float16, "float16"),
@@ -20,8 +20,8 @@ const DATA_TYPE_NAMES: [(DataType, &str); 8] = [
 ];
 
 impl Port {
-    /// A port that takes the items of a dataset's field. Bytes of the shape `[height, width]` or `[height, width, 3]` are
-    /// a picture.
+    /// Returns a port for the items of a dataset's field. A `uint8` field with the shape `[height, width]`,
+    /// `[height, width, 1]` or `[height, width, 3]` has the semantics `image`.
     pub fn of(field: &Field) -> Self {
         let Descriptor { data_type, shape } = &field.item;
         let port = Self::new(&field.name, *data_type, shape.as_slice()).classes(&field.classes);
@@ -31,12 +31,12 @@ impl Port {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Data type and shape of an item.
+    /// Returns the data type and shape of an item.
     pub fn item(&self) -> &Descriptor {
         &self.item
     }
