@@ -78,7 +78,8 @@ impl<'a> FoldingGraph<'a> {
         let data_type = constant.elem.data_type()?;
         let uniform = match constant.data_unmarked() {
             ConstantElements::Float(values) => {
-                values.first().filter(|first| values.iter().all(|v| v == *first)).copied()
+                // Compared by bits: `==` does not distinguish the signs of zero, and NaN equals nothing.
+                values.first().filter(|first| values.iter().all(|v| v.to_bits() == first.to_bits())).copied()
             }
             ConstantElements::Int(values) => values
                 .first()
@@ -87,9 +88,8 @@ impl<'a> FoldingGraph<'a> {
                 .map(|&first| first as f64),
         };
         let made = match uniform {
-            // `==` does not distinguish the signs of zero, so a tensor that begins with -0.0 is stored element by
-            // element. So is one of NaN, which equals nothing.
-            Some(number) if number != 0.0 || number.is_sign_positive() => {
+            // The host's fill takes a number, so zeros with a sign and NaN are stored element by element.
+            Some(number) if !number.is_nan() && (number != 0.0 || number.is_sign_positive()) => {
                 self.backend.fill(data_type, &constant.shape, number)
             }
             _ => self.backend.constant(data_type, &constant.shape, &constant.to_bytes()),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::interpreter::{InterpreterBackend, TestWeightStore};
-use crate::test_models::{ints, node, port, wrap_model};
+use crate::test_models::{floats, ints, node, port, wrap_model};
 use onnx::import::{build, import, restore};
-use onnx::proto::{AttributeProto, GraphProto, NodeProto};
+use onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 use prost::Message;
 use saggar_plugin::Params;
 use saggar_tensor::interp::InterpTensor;
@@ -26,10 +26,12 @@ pub(crate) enum TestOperand<'a> {
     X(&'a [i64], &'a [f64]),
     /// An initializer of integers.
     K(&'a [i64]),
+    /// An initializer of these numbers, as `float32`.
+    W(&'a [f32]),
     /// An omitted operand.
     Nothing,
 }
-use TestOperand::{K, Nothing, X};
+use TestOperand::{K, Nothing, W, X};
 
 fn attribute((name, value): &(&str, TestAttribute<'_>)) -> AttributeProto {
     let mut attribute = AttributeProto { name: (*name).to_owned(), ..AttributeProto::default() };
@@ -63,6 +65,10 @@ pub(crate) fn run_operator(
                 inputs.insert(name.clone(), InterpTensor::from_numbers(DType::F32, shape, numbers).expect("as many"));
             }
             K(values) => graph.initializer.push(ints(name, values)),
+            W(values) => {
+                let weights = floats(name, &[values.len() as i64]);
+                graph.initializer.push(TensorProto { float_data: values.to_vec(), ..weights });
+            }
             Nothing => {}
         }
     }
@@ -119,6 +125,16 @@ fn elementwise_operators_match_onnx() {
         &[X(&[2], &[1.0, 2.0]), K(&[1])],
         "node `y0` (Add): the model is not valid: operands are of types Float32 and Int64",
     );
+}
+
+/// A constant whose elements are equal is stored as one number. Zeros of both signs are equal, but not the same.
+#[test]
+fn constants_keep_the_signs_of_their_zeros() {
+    for (zeros, expected) in
+        [([0.0, -0.0], "[2] inf -inf"), ([-0.0, 0.0], "[2] -inf inf"), ([-0.0, -0.0], "[2] -inf -inf")]
+    {
+        check_operator("Div", &[], &[X(&[2], &[1.0, 1.0]), W(&zeros)], expected);
+    }
 }
 
 #[test]
