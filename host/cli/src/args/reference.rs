@@ -54,7 +54,7 @@ fn write_command(page: &mut String, command: &Command, path: &str) {
     }
 }
 
-/// Writes a table of arguments, or nothing if there are none.
+/// Writes a table of arguments, or nothing if the command has none.
 fn write_arguments<'a>(page: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
     let named = |it: &&Arg| !matches!(it.get_id().as_str(), "help" | "version");
     let rows: Vec<String> = arguments.filter(named).map(argument_row).collect();

@@ -125,10 +125,10 @@ async fn a_job_with_unmet_requirements_is_refused_at_submission() {
         let (status, _, message) = answer.error();
         assert!(matches!(status, 400 | 404) && message.contains(words), "{status} {message}");
     }
-    let (.., told) = submit(&fixture, &with("secrets", json!(["nope"]))).await.error();
+    let (.., message) = submit(&fixture, &with("secrets", json!(["nope"]))).await.error();
     assert!(
-        told.contains("no secrets are stored; store one for digits: `saggar secret set nope --project digits`"),
-        "{told}"
+        message.contains("no secrets are stored; store one for digits: `saggar secret set nope --project digits`"),
+        "{message}"
     );
     let fields = json!({ "data": { "/data": ["x", "image"] } });
     let plugin = upload_plugin(&fixture, &format!("plugin trains too|{fields}")).await;
