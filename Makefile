@@ -24,7 +24,7 @@ THREADS ?=
 SAVE ?=
 export KEEP
 
-.PHONY: help setup build plugins guests demo test test-swiftshader lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
+.PHONY: help setup build plugins guests demo test test-swiftshader docs lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -62,6 +62,10 @@ test-swiftshader: ## run the device conformance suite and the WebNN cases on Swi
 guests: # build the components that tests run, with the debug binary
 	@for plugin in $(PLUGINS); do target/debug/saggar build plugins/$$plugin || exit 1; done
 	@for guest in $(GUESTS); do target/debug/saggar build tests/guests/$$guest || exit 1; done
+
+docs: ## check the links of the documentation, and write it as HTML into target/docs
+	DOCS_DIR=$(CURDIR)/target/docs cargo test --quiet --locked --workspace --lib -- docs::tests
+	@echo target/docs/README.html
 
 lint:
 	cargo fmt --all --check

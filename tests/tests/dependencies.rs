@@ -154,7 +154,7 @@ fn a_release_build_has_no_device_fault_injection() {
     let features = |selection: &[&str]| {
         let arguments = [&["tree", "--edges", "normal,build", "--prefix", "none", "--format", "{p} {f}"], selection];
         let tree = cargo(&root(), &arguments.concat());
-        let line = tree.lines().find(|line| line.starts_with("saggar-device ")).unwrap();
+        let line = tree.lines().find(|line| line.starts_with("saggar-gpu ")).unwrap();
         line.to_owned()
     };
     // The features of `make build`.

@@ -106,6 +106,14 @@ fn the_demo_ends_with_a_prediction() {
 }
 
 #[test]
+fn the_docs_target_writes_the_pages() {
+    let printed = make_ok(&["docs"], &[]);
+    assert!(printed.contains("target/docs/README.html"), "{printed}");
+    let page = std::fs::read_to_string(root().join("target/docs/start/install.html")).unwrap();
+    assert!(page.contains("<nav"), "{page}");
+}
+
+#[test]
 fn the_soak_target_runs_for_the_given_duration() {
     let printed = make_ok(&["soak", DEBUG, "SOAK_SECONDS=5", "SWAPS=5"], &[]);
     assert!(printed.contains("mixed_load_fails_no_request ... ok"), "{printed}");

@@ -234,6 +234,28 @@ mod tests {
         assert!(missing.is_empty(), "SUMMARY.md does not list {missing:?}");
     }
 
+    /// `make docs`: writes every page below the directory that `DOCS_DIR` names, with links that work without a server.
+    #[test]
+    fn pages_are_rendered_into_a_directory() {
+        let (_temporary, directory) = match std::env::var_os("DOCS_DIR") {
+            Some(directory) => (None, std::path::PathBuf::from(directory)),
+            None => {
+                let temporary = tempfile::tempdir().unwrap();
+                let directory = temporary.path().to_owned();
+                (Some(temporary), directory)
+            }
+        };
+        for (path, content) in CONTENTS.iter() {
+            let to_root = "../".repeat(path.matches('/').count());
+            let text = content.text.replace("=\"/docs/", &format!("=\"{to_root}"));
+            let file = directory.join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        let first = std::fs::read_to_string(directory.join("start/install.html")).unwrap();
+        assert!(first.contains("href=\"../start/first-model.html\"") && !first.contains("\"/docs/"), "{first}");
+    }
+
     #[test]
     fn the_binary_contains_every_page() {
         let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"));

@@ -270,8 +270,11 @@ mod tests {
             "other_seconds": 0.75,
         });
         assert_eq!(time_breakdown(&attempts, &json!({})), expected);
-        let hints = hints(&attempts);
-        assert!(hints.len() == 1 && hints[0].starts_with("25 % of the time is spent transferring data"), "{hints:?}");
+        let raised = hints(&attempts);
+        assert!(
+            raised.len() == 1 && raised[0].starts_with("25 % of the time is spent transferring data"),
+            "{raised:?}"
+        );
         assert_eq!(time_breakdown(&attempts, &json!({ "replicas": 2 }))["compute_seconds"], 3.0);
         for calm in [AttemptUsage { data_seconds: 2.0, ..usage.clone() }, AttemptUsage { wall_seconds: 1.0, ..usage }] {
             assert_eq!(hints(&[attempt_with_usage(calm)]), Vec::<String>::new());
