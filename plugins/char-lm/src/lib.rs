@@ -60,7 +60,7 @@ fn optimizer(job: &Job, steps: u64) -> Result<Box<dyn Optimizer>> {
     let kind = job.params().choice("optimizer", &["adamw", "muon"])?;
     let (peak, warmup) = (job.param("lr", 0.002)?, job.param("warmup", 100)?);
     let schedule = |peak| LearningRateSchedule::Cosine { peak, warmup, steps };
-    let adamw = Adam { beta2: 0.99, ..Adam::with_weight_decay(schedule(peak), 0.1) };
+    let adamw = Adam::new(schedule(peak)).betas(0.9, 0.99).weight_decay(0.1);
     // The embedding tables use Adam, because each step updates only a few of their rows.
     let muon = || Muon::new(schedule(0.02), adamw).adam_for(&["bytes", "places"]);
     Ok(if kind == "muon" { Box::new(muon()) } else { Box::new(adamw) })

@@ -49,7 +49,7 @@ fn optimizer(job: &Job, steps: u64) -> Result<Box<dyn Optimizer>> {
     let momentum = job.param("momentum", 0.9)?;
     let peak = job.param("lr", if kind == "adam" { 0.002 } else { 0.05 })?;
     let rate = LearningRateSchedule::Cosine { peak, warmup: 0, steps };
-    Ok(if kind == "adam" { Box::new(Adam::new(rate)) } else { Box::new(Sgd::momentum(rate, momentum)) })
+    Ok(if kind == "adam" { Box::new(Adam::new(rate)) } else { Box::new(Sgd::new(rate).momentum(momentum)) })
 }
 
 fn architecture(job: &Job, image: &Field, label: &Field) -> Result<LenetConfig> {

@@ -48,8 +48,7 @@ pub fn train(job: &Job) -> Result<()> {
     let set = hparams.set;
     let warmup: u64 = hparams.get("warmup", set.warmup)?;
     let peak = hparams.get("lr", set.rate)? / (warmup.max(1) as f64).sqrt();
-    let adam =
-        Adam { beta2: 0.98, epsilon: 1e-9, ..Adam::new(LearningRateSchedule::InverseSquareRoot { peak, warmup }) };
+    let adam = Adam::new(LearningRateSchedule::InverseSquareRoot { peak, warmup }).betas(0.9, 0.98).epsilon(1e-9);
     let cross_entropy = CrossEntropy::new().label_smoothing(hparams.get("smoothing", 0.1)?).ignore_index(PADDING);
     let (name, epochs) = (job.param("model", "translator".to_owned())?, hparams.get("epochs", set.epochs)?);
     let (average, half) = (hparams.get("average", set.average)?, hparams.get("half", false)?);

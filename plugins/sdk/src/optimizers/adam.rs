@@ -17,7 +17,7 @@ use crate::variables::Variables;
 /// assert_eq!((adam.beta1, adam.beta2), (0.9, 0.999));
 ///
 /// let rate = LearningRateSchedule::Cosine { peak: 0.002, warmup: 100, steps: 10_000 };
-/// let adamw = Adam { beta2: 0.99, ..Adam::with_weight_decay(rate, 0.1) };
+/// let adamw = Adam::new(rate).betas(0.9, 0.99).weight_decay(0.1);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adam {
@@ -39,9 +39,25 @@ impl Adam {
         Self { learning_rate: rate.into(), beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
     }
 
-    /// Returns AdamW: Adam with decoupled weight decay.
-    pub fn with_weight_decay(rate: impl Into<LearningRateSchedule>, weight_decay: f64) -> Self {
-        Self { weight_decay, ..Self::new(rate) }
+    /// Sets the decay rates of the means of the gradients and of their squares.
+    #[must_use]
+    pub fn betas(mut self, beta1: f64, beta2: f64) -> Self {
+        (self.beta1, self.beta2) = (beta1, beta2);
+        self
+    }
+
+    /// Sets what is added to the denominator.
+    #[must_use]
+    pub fn epsilon(mut self, epsilon: f64) -> Self {
+        self.epsilon = epsilon;
+        self
+    }
+
+    /// Sets the decoupled weight decay: Adam with it is AdamW.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+        self.weight_decay = weight_decay;
+        self
     }
 }
 

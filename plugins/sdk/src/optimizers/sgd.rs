@@ -11,9 +11,10 @@ use crate::variables::Variables;
 /// ```
 /// use saggar_plugin::optimizers::Sgd;
 ///
-/// let sgd = Sgd::momentum(0.05, 0.9);
+/// let sgd = Sgd::new(0.05).momentum(0.9);
 /// assert!(!sgd.nesterov);
-/// let decayed = Sgd { weight_decay: 1e-4, ..Sgd::nesterov(0.05, 0.9) };
+/// let decayed = Sgd::new(0.05).momentum(0.9).nesterov().weight_decay(1e-4);
+/// assert!(decayed.nesterov);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sgd {
@@ -33,14 +34,25 @@ impl Sgd {
         Self { learning_rate: rate.into(), momentum: 0.0, nesterov: false, weight_decay: 0.0 }
     }
 
-    /// Returns gradient descent with momentum.
-    pub fn momentum(rate: impl Into<LearningRateSchedule>, momentum: f64) -> Self {
-        Self { momentum, ..Self::new(rate) }
+    /// Sets the momentum.
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = momentum;
+        self
     }
 
-    /// Returns gradient descent with Nesterov momentum.
-    pub fn nesterov(rate: impl Into<LearningRateSchedule>, momentum: f64) -> Self {
-        Self { nesterov: true, ..Self::momentum(rate, momentum) }
+    /// Enables Nesterov momentum.
+    #[must_use]
+    pub fn nesterov(mut self) -> Self {
+        self.nesterov = true;
+        self
+    }
+
+    /// Sets the weight decay.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+        self.weight_decay = weight_decay;
+        self
     }
 }
 

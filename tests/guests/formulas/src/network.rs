@@ -70,8 +70,8 @@ pub(crate) fn train(job: &Job, epochs: u64) -> Result<()> {
     let boost = job.param("boost", 1.0)?;
     let peak = |rate| LearningRateSchedule::Cosine { peak: rate, warmup: 5, steps };
     let optimizer: Box<dyn Optimizer> = match job.params().choice("optimizer", &["adam", "sgd", "muon"])? {
-        "sgd" => Box::new(Sgd::nesterov(peak(0.05), 0.9)),
-        "muon" => Box::new(Muon::new(peak(0.02), Adam::with_weight_decay(peak(0.003), 0.01)).adam_for(&["linear"])),
+        "sgd" => Box::new(Sgd::new(peak(0.05)).momentum(0.9).nesterov()),
+        "muon" => Box::new(Muon::new(peak(0.02), Adam::new(peak(0.003)).weight_decay(0.01)).adam_for(&["linear"])),
         _ => Box::new(Adam::new(peak(0.003))),
     };
     let name = job.param("model", "network".to_owned())?;

@@ -13,16 +13,16 @@ const BEGIN: f64 = 1.0;
 pub(crate) fn check() -> Result<()> {
     let rate = 0.1;
     let each = |formula: &dyn Fn(f64) -> f64| GRADIENT.map(formula).to_vec();
-    let sgd = Sgd { weight_decay: 0.01, ..Sgd::momentum(rate, 0.9) };
+    let sgd = Sgd::new(rate).momentum(0.9).weight_decay(0.01);
     let expected = each(&|g| sgd_by_hand(g, rate, 0.9, false, 0.01));
     assert_close("sgd", &descend(&sgd)?, &expected, 1e-5);
     let expected = each(&|g| sgd_by_hand(g, rate, 0.9, true, 0.0));
-    assert_close("nesterov", &descend(&Sgd::nesterov(rate, 0.9))?, &expected, 1e-5);
+    assert_close("nesterov", &descend(&Sgd::new(rate).momentum(0.9).nesterov())?, &expected, 1e-5);
     let expected = each(&|g| adam_by_hand(g, |_| rate, 0.0));
     assert_close("adam", &descend(&Adam::new(rate))?, &expected, 1e-5);
     let warm = LearningRateSchedule::InverseSquareRoot { peak: 0.2, warmup: 2 };
     let expected = each(&|g| adam_by_hand(g, |step| warm.value(step as u64), 0.1));
-    assert_close("adamw", &descend(&Adam::with_weight_decay(warm, 0.1))?, &expected, 1e-5);
+    assert_close("adamw", &descend(&Adam::new(warm).weight_decay(0.1))?, &expected, 1e-5);
     // Muon updates vectors with Adam.
     let muon = Muon::new(1.0, Adam::new(rate));
     assert_close("muon's vectors", &descend(&muon)?, &each(&|g| adam_by_hand(g, |_| rate, 0.0)), 1e-5);
