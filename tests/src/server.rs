@@ -95,6 +95,11 @@ impl ServerProcess {
         &self.url
     }
 
+    /// Returns its state directory.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

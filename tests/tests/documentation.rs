@@ -40,6 +40,7 @@ fn run(server: &ServerProcess, folder: &Path, script: &str) -> String {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{begin}{script}")]).current_dir(folder);
     command.env("SAGGAR_HOST", server.url()).env("SAGGAR_BINARY", binary());
+    command.env("SAGGAR_HOME", server.home());
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -53,6 +54,11 @@ fn linked_project_root() -> tempfile::TempDir {
     for name in ["examples", "plugins", "host"] {
         std::os::unix::fs::symlink(root().join(name), folder.path().join(name)).unwrap();
     }
+    // Plugins of all pages are built in one directory, which has their dependencies.
+    let target = root().join("target/documentation");
+    std::fs::create_dir(folder.path().join(".cargo")).unwrap();
+    let config = format!("[build]\ntarget-dir = {target:?}\n");
+    std::fs::write(folder.path().join(".cargo/config.toml"), config).unwrap();
     folder
 }
 

@@ -8,6 +8,9 @@ use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::units;
 
+/// Most class names that are listed.
+const CLASS_NAMES_MAX: usize = 5;
+
 /// Shows the named version, or the newest one.
 pub(super) fn show(dataset: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let all = find_versions(dataset, client)?;
@@ -54,8 +57,17 @@ fn field_row(field: &Value) -> Vec<String> {
         field["name"].as_str().unwrap_or("?").to_owned(),
         field["dtype"].as_str().unwrap_or("?").to_owned(),
         format!("[{}]", dims.collect::<Vec<String>>().join(", ")),
-        field["classes"].as_u64().map_or_else(|| "-".to_owned(), |classes| classes.to_string()),
+        class_names(&field["classes"]),
     ]
+}
+
+/// Returns the names of a field's classes, or their number if they are many, or `-` if the field has none.
+fn class_names(classes: &Value) -> String {
+    match classes.as_array().map(Vec::as_slice) {
+        None | Some([]) => "-".to_owned(),
+        Some(names) if names.len() <= CLASS_NAMES_MAX => join_names(classes),
+        Some(names) => format!("{} classes", names.len()),
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +80,9 @@ mod tests {
     fn dataset_fields_and_facts_are_listed() {
         let field = json!({ "name": "image", "dtype": "uint8", "shape": [8, 8], "classes": null });
         assert_eq!(field_row(&field), ["image", "uint8", "[8, 8]", "-"]);
+        let field = json!({ "name": "label", "dtype": "uint8", "shape": [], "classes": ["no", "yes"] });
+        assert_eq!(field_row(&field), ["label", "uint8", "[]", "no, yes"]);
+        assert_eq!(class_names(&json!(["a", "b", "c", "d", "e", "f"])), "6 classes");
         assert_eq!(
             field_row(&json!({ "name": "label", "dtype": "int32", "shape": [], "classes": 10 }))[2..],
             ["[]", "10"]
