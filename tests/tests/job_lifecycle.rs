@@ -288,7 +288,7 @@ fn a_secret_reaches_its_plugin_and_nothing_else() {
     let absent = SteadyJob::with_steps(3).with_field("secrets", json!(["absent"])).post(&server);
     assert_eq!(absent.status, 404, "{}", absent.text);
     let refused = absent.json();
-    assert!(refused["error"].as_str().unwrap().contains("there are: github-token"), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("stored: github-token"), "{refused}");
     // A secret that is removed while the job waits is detected when it starts.
     let late = SteadyJob::with_steps(3).with_field("secrets", json!(["github-token"])).spec(&server);
     let busy = SteadyJob::with_steps(1_000_000).submit(&server);

@@ -124,9 +124,11 @@ fn a_bad_version_is_rejected_with_a_reason_and_the_old_one_serves() {
         server.wait_for("the state", |server| {
             let model = server.get("/api/v1/models/digits");
             let versions = model["versions"].as_array().unwrap().clone();
-            versions
-                .into_iter()
-                .find(|v| v["version"] == version && v["reason"].as_str().is_some_and(|r| !r.is_empty()))
+            // Before it is tried, its reason is that it waits.
+            versions.into_iter().find(|v| {
+                let has_reason = v["reason"].as_str().is_some_and(|reason| !reason.is_empty());
+                v["version"] == version && has_reason && v["reason_code"] != "PENDING"
+            })
         })
     };
 
