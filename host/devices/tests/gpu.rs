@@ -261,7 +261,7 @@ fn metered_seconds_of_concurrent_jobs_add_up_to_device_busy_time() {
     }
     let program = Arc::new(random_matmul_sum_program(384, 384));
     let mut best = 0.0_f64;
-    for _ in 0..10 {
+    for _ in 0..30 {
         let share = share_of_busy_time(&*device, &program);
         assert!(share < 1.02, "{share}");
         best = best.max(share);

@@ -37,8 +37,7 @@ fn reference_page(root: &Command) -> String {
 fn write_command(page: &mut String, command: &Command, path: &str) {
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     let usage = command.clone().render_usage().to_string();
-    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).replacen(command.get_name(), path, 1);
-    let usage = if usage.starts_with("saggar") { usage } else { format!("saggar {usage}") };
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage);
     let aliases = command.get_visible_aliases().collect::<Vec<_>>().join("`, `");
     let aliases = if aliases.is_empty() { aliases } else { format!(" Also: `{aliases}`.") };
     let about = if about.ends_with('.') { about } else { format!("{about}.") };
@@ -72,6 +71,9 @@ fn argument_row(argument: &Arg) -> String {
     let names: Vec<String> = names.into_iter().flatten().collect();
     let shown = [names.join(", "), values].into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ");
     let mut meaning = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
+    if !meaning.ends_with(['.', ']']) {
+        meaning.push('.');
+    }
     let possible: Vec<String> = argument
         .get_possible_values()
         .iter()

@@ -64,21 +64,23 @@ fn command_position(arguments: &[OsString]) -> Option<usize> {
 mod tests {
     use super::*;
 
+    /// Translates the words after the program's name.
     fn translated(words: &str) -> (String, usize) {
-        let (arguments, warnings) = translate(words.split(' ').map(OsString::from).collect());
-        let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let arguments = std::iter::once("saggar").chain(words.split_whitespace()).map(OsString::from).collect();
+        let (arguments, warnings) = translate(arguments);
+        let words: Vec<String> = arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         (words.join(" "), warnings.len())
     }
 
     #[test]
     fn old_names_become_the_current_ones_with_a_warning() {
         for (old, new) in [
-            ("saggar env ls", "saggar plugins worlds"),
-            ("saggar --json env ls", "saggar --json plugins worlds"),
-            ("saggar --host http://data data get digits -o x", "saggar --host http://data data export digits -o x"),
-            ("saggar data pull URL --name x", "saggar data fetch URL --name x"),
-            ("saggar serve --models-memory 2GiB", "saggar serve --model-memory-limit 2GiB"),
-            ("saggar serve --webhooks-allow=https://a", "saggar serve --allow-webhook=https://a"),
+            ("env ls", "plugins worlds"),
+            ("--json env ls", "--json plugins worlds"),
+            ("--host http://data data get digits -o x", "--host http://data data export digits -o x"),
+            ("data pull URL --name x", "data fetch URL --name x"),
+            ("serve --models-memory 2GiB", "serve --model-memory-limit 2GiB"),
+            ("serve --webhooks-allow=https://a", "serve --allow-webhook=https://a"),
         ] {
             assert_eq!(translated(old), (new.to_owned(), 1), "{old}");
         }
@@ -87,13 +89,13 @@ mod tests {
     #[test]
     fn other_arguments_are_left_alone() {
         for words in [
-            "saggar",
-            "saggar --json",
-            "saggar data push get",
-            "saggar predict env ls",
-            "saggar models ls --models-memory 1",
-            "saggar run x -- --models-memory=1",
-            "saggar --key env data ls",
+            "",
+            "--json",
+            "data push get",
+            "predict env ls",
+            "models ls --models-memory 1",
+            "run x -- --models-memory=1",
+            "--key env data ls",
         ] {
             assert_eq!(translated(words), (words.to_owned(), 0), "{words}");
         }
@@ -105,12 +107,12 @@ mod tests {
         let command = crate::args::command();
         for (_, after) in COMMANDS {
             let found = after.iter().try_fold(&command, |command, word| command.find_subcommand(word));
-            assert!(found.is_some(), "saggar {}", after.join(" "));
+            assert!(found.is_some(), "{}", after.join(" "));
         }
         for (name, _, after) in OPTIONS {
             let command = command.find_subcommand(name).unwrap();
             let long = after.trim_start_matches('-');
-            assert!(command.get_arguments().any(|argument| argument.get_long() == Some(long)), "saggar {name} {after}");
+            assert!(command.get_arguments().any(|argument| argument.get_long() == Some(long)), "{name} {after}");
         }
     }
 }
