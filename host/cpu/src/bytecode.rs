@@ -272,6 +272,37 @@ impl BytecodeCompiler {
         self.dtypes[register.0 as usize]
     }
 
+    /// Returns the operation that loads a register's elements, or `None` in place of it if the register is read where it is.
+    /// Returns `None` if the load cannot be compiled.
+    fn compile_load(
+        &mut self,
+        index: usize,
+        view: &AffineView,
+        fill: Option<Scalar>,
+        (operand, binding): (usize, OperandBinding),
+    ) -> Option<Option<(BytecodeOp, ChangeRate)>> {
+        let dtype = self.dtypes[index];
+        let view = self.merged.merge_view(view);
+        Some(match (binding, self.merged.dense_offset(&view)) {
+            (OperandBinding::Own, Some(0)) => {
+                self.streams.push([operand, 0, dtype.bytes()]);
+                Some((BytecodeOp::Copy { operand, offset: 0 }, ChangeRate::Element))
+            }
+            (OperandBinding::Own, Some(_) | None) => return None,
+            (OperandBinding::Shared, _) if self.view_rate(&view) < ChangeRate::Element => {
+                let rate = self.view_rate(&view);
+                Some((BytecodeOp::Load { operand, view, fill }, rate))
+            }
+            (OperandBinding::Shared, Some(offset)) if dtype != DType::F16 => {
+                self.streams.push([operand, offset, dtype.bytes()]);
+                self.places[index] = Some(RegisterPlace::Dense { operand, offset });
+                None
+            }
+            (OperandBinding::Shared, Some(offset)) => Some((BytecodeOp::Copy { operand, offset }, ChangeRate::Element)),
+            (OperandBinding::Shared, None) => Some((BytecodeOp::Load { operand, view, fill }, ChangeRate::Element)),
+        })
+    }
+
     fn compile_instruction(
         &mut self,
         index: usize,
@@ -283,32 +314,10 @@ impl BytecodeCompiler {
         let dtype = self.dtypes[index];
         let instruction = self.instructions[index].clone();
         let (task, rate) = match &instruction {
-            Instruction::Load { value, view, fill } => {
-                let view = self.merged.merge_view(view);
-                let (operand, binding) = operand(*value);
-                match (binding, self.merged.dense_offset(&view)) {
-                    (OperandBinding::Own, Some(0)) => {
-                        self.streams.push([operand, 0, dtype.bytes()]);
-                        (BytecodeOp::Copy { operand, offset: 0 }, ChangeRate::Element)
-                    }
-                    (OperandBinding::Own, Some(_) | None) => return None,
-                    (OperandBinding::Shared, _) if self.view_rate(&view) < ChangeRate::Element => {
-                        let rate = self.view_rate(&view);
-                        (BytecodeOp::Load { operand, view, fill: *fill }, rate)
-                    }
-                    (OperandBinding::Shared, Some(offset)) if dtype != DType::F16 => {
-                        self.streams.push([operand, offset, dtype.bytes()]);
-                        self.places[index] = Some(RegisterPlace::Dense { operand, offset });
-                        return Some(());
-                    }
-                    (OperandBinding::Shared, Some(offset)) => {
-                        (BytecodeOp::Copy { operand, offset }, ChangeRate::Element)
-                    }
-                    (OperandBinding::Shared, None) => {
-                        (BytecodeOp::Load { operand, view, fill: *fill }, ChangeRate::Element)
-                    }
-                }
-            }
+            Instruction::Load { value, view, fill } => match self.compile_load(index, view, *fill, operand(*value))? {
+                Some(load) => load,
+                None => return Some(()),
+            },
             Instruction::Immediate(scalar) => (BytecodeOp::Immediate(*scalar), ChangeRate::Task),
             Instruction::Index(view) => {
                 let view = self.merged.merge_view(view);

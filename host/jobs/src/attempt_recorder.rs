@@ -186,18 +186,7 @@ impl AttemptRecorder {
                     self.flush().await?;
                 }
             }
-            WorkerEvent::Progress { step, of } => {
-                if step > self.step {
-                    self.shared.record_progress(&self.lease.job);
-                }
-                if !self.start_step_is_known {
-                    // There was no checkpoint to resume from.
-                    (self.usage.first_step, self.start_step_is_known) = (0, true);
-                }
-                (self.step, self.target, self.dirty) = (step, of, true);
-                self.usage.last_step = step;
-                self.shared.with_series(|series, families| series.set_progress(families, &self.name, step, of));
-            }
+            WorkerEvent::Progress { step, of } => self.record_progress(step, of),
             WorkerEvent::Usage(usage) => self.record_usage(usage),
             WorkerEvent::Checkpoint { step, bytes, seconds, digest } => {
                 self.checkpoint_ms = now_ms;
@@ -230,6 +219,19 @@ impl AttemptRecorder {
         }
         self.shared.notify_change();
         Ok(())
+    }
+
+    fn record_progress(&mut self, step: u64, of: u64) {
+        if step > self.step {
+            self.shared.record_progress(&self.lease.job);
+        }
+        if !self.start_step_is_known {
+            // There was no checkpoint to resume from.
+            (self.usage.first_step, self.start_step_is_known) = (0, true);
+        }
+        (self.step, self.target, self.dirty) = (step, of, true);
+        self.usage.last_step = step;
+        self.shared.with_series(|series, families| series.set_progress(families, &self.name, step, of));
     }
 
     async fn record_publication(&mut self, model: &str, version: u64) -> Result<(), JobError> {

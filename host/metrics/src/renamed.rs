@@ -3,8 +3,11 @@
 
 use prometheus::proto::MetricFamily;
 
-/// The names before and now, and a label that was renamed: before and now.
-const RENAMED: [(&str, &str, Option<(&str, &str)>); 7] = [
+/// A name before and now.
+type NameChange = (&'static str, &'static str);
+
+/// The names of metrics before and now, and those of a label that was renamed.
+const RENAMED: [(&str, &str, Option<NameChange>); 7] = [
     ("saggar_batch_releases_total", "saggar_batches_dispatched_total", Some(("reason", "trigger"))),
     ("saggar_gpu_info", "saggar_device_info", None),
     ("saggar_gpu_busy_seconds_total", "saggar_device_busy_seconds_total", None),

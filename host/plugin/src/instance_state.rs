@@ -274,7 +274,7 @@ impl InstanceState {
 
     /// Returns the error that the plugin gets. Records device, job and handle errors, which can explain a later
     /// failure.
-    pub(crate) fn to_wit_error(&mut self, fault: HostError) -> wasmtime::Result<WitError> {
+    pub(crate) fn wit_error(&mut self, fault: HostError) -> wasmtime::Result<WitError> {
         match fault {
             HostError::Answer(error) => Ok(error),
             // Report the reason for the cancellation. It still holds, because a call that is over stays over.

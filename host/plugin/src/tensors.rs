@@ -37,7 +37,7 @@ impl InstanceState {
 
 impl Host for InstanceState {
     fn convert_error(&mut self, fault: HostError) -> wasmtime::Result<Error> {
-        self.to_wit_error(fault)
+        self.wit_error(fault)
     }
 }
 

@@ -371,7 +371,7 @@ impl HostVariables for InstanceState {
         match self.push(VariableNamespace::new(seed)) {
             Ok(namespace) => Ok(namespace),
             Err(fault) => {
-                let error = self.to_wit_error(fault)?;
+                let error = self.wit_error(fault)?;
                 Err(wasmtime::Error::msg(error.message))
             }
         }

@@ -27,7 +27,7 @@ impl HostGraphBuilder for InstanceState {
                 Ok(handle)
             }
             // A constructor cannot return an error: past the limit of handles it traps.
-            Err(fault) => Err(wasmtime::Error::msg(self.to_wit_error(fault)?.message)),
+            Err(fault) => Err(wasmtime::Error::msg(self.wit_error(fault)?.message)),
         }
     }
 

@@ -104,7 +104,7 @@ impl InstanceFactory {
 }
 
 fn to_plugin_error(store: &mut Store<InstanceState>, fault: HostError) -> PluginError {
-    match store.data_mut().to_wit_error(fault) {
+    match store.data_mut().wit_error(fault) {
         Ok(error) => store.data_mut().guest_error("host", error),
         Err(error) => PluginError::engine(error),
     }
