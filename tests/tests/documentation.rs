@@ -171,3 +171,46 @@ fn troubleshooting_explains_every_error_code() {
     let missing: Vec<_> = codes.iter().filter(|code| !page.contains(&format!("`{code}`"))).collect();
     assert!(missing.is_empty(), "host/docs/troubleshooting.md does not explain {missing:?}");
 }
+
+/// Returns the names that the WIT files define: interfaces, worlds, types and functions.
+fn wit_names() -> std::collections::BTreeSet<String> {
+    let mut names = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir(root().join("wit")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "wit") {
+            continue;
+        }
+        for line in std::fs::read_to_string(path).unwrap().lines().map(str::trim) {
+            let words: Vec<&str> = line.split([' ', '{', ':', '(', ';']).filter(|word| !word.is_empty()).collect();
+            match words[..] {
+                ["interface" | "world" | "record" | "enum" | "variant" | "flags" | "resource", name, ..] => {
+                    names.insert(name.to_owned());
+                }
+                [name, "func" | "static", ..] if !line.starts_with("//") => {
+                    names.insert(name.to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn the_wit_page_lists_every_type_and_function() {
+    let page = std::fs::read_to_string(root().join("host/docs/reference/wit.md")).unwrap();
+    let names = wit_names();
+    assert!(names.len() > 100, "{} names were found", names.len());
+    let missing: Vec<_> = names.iter().filter(|name| !page.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "host/docs/reference/wit.md does not list {missing:?}");
+}
+
+#[test]
+fn the_metrics_page_lists_every_metric() {
+    let table = std::fs::read_to_string(root().join("host/metrics/src/families.rs")).unwrap();
+    let page = std::fs::read_to_string(root().join("host/docs/reference/metrics.md")).unwrap();
+    let names: Vec<&str> = table.split("(\"saggar_").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(names.len() > 50, "{} metrics were found", names.len());
+    let missing: Vec<_> = names.iter().filter(|name| !page.contains(&format!("`saggar_{name}`"))).collect();
+    assert!(missing.is_empty(), "host/docs/reference/metrics.md does not list {missing:?}");
+}

@@ -6,6 +6,7 @@
 
 mod support;
 
+use saggar_tensor::NodeResult;
 use std::sync::Arc;
 
 use saggar_compile::compile;
@@ -16,9 +17,8 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, 
 
 use support::devices;
 
-type EdgeCaseResult = Result<NodeId, GraphError>;
 /// Builds a result from `x` of shape `[2, 4]`, which is [`X`].
-type EdgeCaseBuilder = fn(&mut GraphBuilder, NodeId) -> EdgeCaseResult;
+type EdgeCaseBuilder = fn(&mut GraphBuilder, NodeId) -> NodeResult;
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
@@ -81,7 +81,7 @@ fn check_f32_and_f16(rows: &[(&str, EdgeCaseBuilder, &[f64])]) {
     check(DType::F16, rows);
 }
 
-fn filled_like(g: &mut GraphBuilder, x: NodeId, value: f64) -> EdgeCaseResult {
+fn filled_like(g: &mut GraphBuilder, x: NodeId, value: f64) -> NodeResult {
     g.fill(g.descriptor(x).clone(), Scalar::Float(value))
 }
 
@@ -351,7 +351,7 @@ fn operators_on_empty_tensors_return_identities_or_empty_results() {
     let zeros = g.fill(Descriptor::new(DType::F32, Shape::new([0, 3]).unwrap()), Scalar::Float(1.0)).unwrap();
     let indices = g.fill(Descriptor::new(DType::I32, Shape::new([0]).unwrap()), Scalar::Int(0)).unwrap();
     let of_rows = g.fill(Descriptor::new(DType::F32, Shape::new([0, 4]).unwrap()), Scalar::Float(1.0)).unwrap();
-    let results: [(&str, EdgeCaseResult, &[usize], &[f64]); 9] = [
+    let results: [(&str, NodeResult, &[usize], &[f64]); 9] = [
         ("mean", nn::reduce_mean(&mut g, empty, &[1], false), &[2], &[NAN; 2]),
         ("softmax", nn::softmax(&mut g, empty, 1), &[2, 0], &[]),
         ("relu", nn::relu(&mut g, empty), &[2, 0], &[]),

@@ -3,6 +3,7 @@
 mod format;
 mod micro_batches;
 
+use crate::graph::NodeId;
 use format::{format_count_range, format_scalar};
 pub use micro_batches::MicroBatchError;
 use thiserror::Error;
@@ -38,6 +39,9 @@ impl std::fmt::Display for NameKind {
         })
     }
 }
+
+/// The node that a builder method added, or why it refused it.
+pub type NodeResult = Result<NodeId, GraphError>;
 
 /// The reason why a graph, or an addition to one, is refused.
 ///

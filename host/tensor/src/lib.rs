@@ -26,7 +26,7 @@ pub mod verify;
 
 pub use builder::GraphBuilder;
 pub use dtype::DType;
-pub use error::{GraphError, MicroBatchError};
+pub use error::{GraphError, MicroBatchError, NodeResult};
 pub use graph::{Graph, GraphNode, GraphPort, NodeId};
 pub use interrupt::{InterruptCheck, InterruptedError};
 pub use op::Op;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's panic names the place")]
 
+use saggar_tensor::NodeResult;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -16,11 +17,10 @@ use saggar_tensor::nn::{
     RecurrentDirection, Resample2dOptions, ResampleInterpolation,
 };
 use saggar_tensor::op::{Conv2d, RandomDistribution, ReduceKind, Scalar, ScatterCombine};
-use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
-type LimitResult = Result<NodeId, GraphError>;
 /// Builds an operator from three operands and the numbers of its attributes.
-type LimitedOperatorFn = fn(&mut GraphBuilder, [NodeId; 3], &[usize; 8]) -> LimitResult;
+type LimitedOperatorFn = fn(&mut GraphBuilder, [NodeId; 3], &[usize; 8]) -> NodeResult;
 
 const OPERATORS: &[(&str, LimitedOperatorFn)] = &[
     ("reshape", |g, [x, ..], a| g.reshape(x, &a[..a[7] % 5])),

@@ -3,6 +3,7 @@
 //!
 //! Source: Touvron et al., arXiv:2307.09288; rotary embeddings: Su et al., arXiv:2104.09864.
 
+use saggar_tensor::NodeResult;
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape, nn};
 
@@ -12,8 +13,6 @@ const EPSILON: f64 = 1e-5;
 /// Base of the rotary wavelengths.
 const BASE: f64 = 100_000.0;
 
-type DecoderResult = Result<NodeId, GraphError>;
-
 /// Cosines and sines by position and pair of elements.
 struct RotaryTable {
     cos: NodeId,
@@ -21,7 +20,7 @@ struct RotaryTable {
 }
 
 /// Returns the logits. Shape: tokens `[b, n]` -> `[b * n, words]`. Input and output share one embedding table.
-pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> DecoderResult {
+pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> NodeResult {
     let tokens = l.input("tokens")?;
     let table = l.parameter("words.weight")?;
     let mut x = l.g.gather(table, tokens, 0)?;
@@ -35,7 +34,7 @@ pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> DecoderResult {
     l.vocabulary_logits(x, table)
 }
 
-fn layer(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, heads: [usize; 2], turns: &RotaryTable) -> DecoderResult {
+fn layer(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, heads: [usize; 2], turns: &RotaryTable) -> NodeResult {
     let y = rms_norm(l, &format!("{name}.norm1"), x)?;
     let y = grouped_query_attention(l, name, y, heads, turns)?;
     let x = l.g.add(x, y)?;
@@ -49,7 +48,7 @@ fn layer(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, heads: [usize; 2], tur
 }
 
 /// Returns `x / sqrt(mean(x^2) + epsilon)` over the last axis, scaled. Source: Zhang and Sennrich, arXiv:1910.07467.
-fn rms_norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> DecoderResult {
+fn rms_norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> NodeResult {
     let scale = l.parameter(&format!("{name}.weight"))?;
     let g = &mut l.g;
     let last = g.descriptor(x).shape.rank() - 1;
@@ -69,7 +68,7 @@ fn grouped_query_attention(
     x: NodeId,
     [heads, shared]: [usize; 2],
     turns: &RotaryTable,
-) -> DecoderResult {
+) -> NodeResult {
     let q = l.linear_without_bias(&format!("{name}.query"), x)?;
     let k = l.linear_without_bias(&format!("{name}.key"), x)?;
     let v = l.linear_without_bias(&format!("{name}.value"), x)?;
@@ -101,7 +100,7 @@ fn grouped_query_attention(
 
 /// Rotates each pair of an element of the first half and one of the second by its position's angle. Shape: `[b, h, n,
 /// d]`.
-fn apply_rotary(l: &mut LayerBuilder<'_>, x: NodeId, turns: &RotaryTable) -> DecoderResult {
+fn apply_rotary(l: &mut LayerBuilder<'_>, x: NodeId, turns: &RotaryTable) -> NodeResult {
     let g = &mut l.g;
     let half = g.descriptor(x).shape[3] / 2;
     let (a, b) = (g.narrow(x, 3, 0, half)?, g.narrow(x, 3, half, half)?);

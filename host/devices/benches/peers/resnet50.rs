@@ -4,6 +4,7 @@
 //! Source: He et al., arXiv:1512.03385, with strides in the blocks' second convolutions; Ioffe and Szegedy,
 //! arXiv:1502.03167.
 
+use saggar_tensor::NodeResult;
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, GraphBuilder, GraphError, NodeId, nn};
 
@@ -13,10 +14,8 @@ const EPSILON: f64 = 1e-5;
 /// Weight of the batch's statistics in the running ones.
 const MOMENTUM: f64 = 0.1;
 
-type ResNetResult = Result<NodeId, GraphError>;
-
 /// Returns the logits. Shape: `[b, classes]`.
-pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> ResNetResult {
+pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> NodeResult {
     let image = l.input("image")?;
     let x = conv(l, "conv1", image, 3, 2)?;
     let x = norm(l, "norm1", x)?;
@@ -34,7 +33,7 @@ pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> ResNetResult {
     l.linear("fc", x)
 }
 
-fn block(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, is_first: bool, stride: usize) -> ResNetResult {
+fn block(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, is_first: bool, stride: usize) -> NodeResult {
     let mut y = x;
     for (number, [padding, stride]) in (1..).zip([[0, 1], [1, stride], [0, 1]]) {
         y = conv(l, &format!("{name}.conv{number}"), y, padding, stride)?;
@@ -52,13 +51,13 @@ fn block(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, is_first: bool, stride
     l.relu(sum)
 }
 
-fn conv(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, padding: usize, stride: usize) -> ResNetResult {
+fn conv(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, padding: usize, stride: usize) -> NodeResult {
     let filter = l.parameter(&format!("{name}.weight"))?;
     let conv = Conv2d { padding: [padding; 4], strides: [stride; 2], dilations: [1; 2], groups: 1 };
     nn::conv2d(&mut l.g, x, filter, None, nn::Conv2dOptions { conv, ..Default::default() })
 }
 
-fn norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> ResNetResult {
+fn norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> NodeResult {
     let scale = l.parameter(&format!("{name}.weight"))?;
     let bias = l.parameter(&format!("{name}.bias"))?;
     let running = [l.statistic(&format!("{name}.running_mean"))?, l.statistic(&format!("{name}.running_var"))?];
@@ -84,7 +83,7 @@ fn batch_statistics(g: &mut GraphBuilder, x: NodeId, running: [NodeId; 2]) -> Re
     Ok([mean, variance])
 }
 
-fn scale_by(g: &mut GraphBuilder, x: NodeId, by: f64) -> ResNetResult {
+fn scale_by(g: &mut GraphBuilder, x: NodeId, by: f64) -> NodeResult {
     let factor = g.scalar(DType::F32, Scalar::Float(by))?;
     g.mul(x, factor)
 }

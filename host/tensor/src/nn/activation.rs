@@ -4,16 +4,14 @@
 use super::f32_compute::in_f32;
 use super::{check_float, fill_like, scale_by, shift_by};
 use crate::builder::GraphBuilder;
-use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
-
-type ActivationResult = Result<NodeId, GraphError>;
 
 /// Returns `max(x, 0)`, with slope 0 at 0; NaN stays NaN. Float or integer. Source: WebNN `relu`.
 ///
 /// # Errors
 /// Returns `UnknownNode` or `TooManyNodes`.
-pub fn relu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn relu(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     let zero = fill_like(g, x, 0.0)?;
     let negative = g.less_or_equal(x, zero)?;
     g.select(negative, zero, x)
@@ -23,7 +21,7 @@ pub fn relu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResult {
+pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> NodeResult {
     check_float(g, "leaky-relu", "input", x)?;
     let zero = fill_like(g, x, 0.0)?;
     let negative = g.less_or_equal(x, zero)?;
@@ -35,7 +33,7 @@ pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResu
 ///
 /// # Errors
 /// Returns `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
-pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> ActivationResult {
+pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> NodeResult {
     let zero = fill_like(g, x, 0.0)?;
     let negative = g.less_or_equal(x, zero)?;
     let scaled = g.mul(x, slope)?;
@@ -46,7 +44,7 @@ pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> ActivationResult
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> ActivationResult {
+pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> NodeResult {
     check_float(g, "linear", "input", x)?;
     in_f32(g, x, |g, x| {
         let scaled = scale_by(g, x, alpha)?;
@@ -58,7 +56,7 @@ pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResult {
+pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> NodeResult {
     check_float(g, "elu", "input", x)?;
     in_f32(g, x, |g, x| {
         let zero = fill_like(g, x, 0.0)?;
@@ -77,7 +75,7 @@ pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     in_f32(g, x, |g, x| {
         let (zero, one) = (fill_like(g, x, 0.0)?, fill_like(g, x, 1.0)?);
         let negative = g.less_or_equal(x, zero)?;
@@ -94,7 +92,7 @@ pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn log_sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn log_sigmoid(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     let negative = g.neg(x)?;
     let cost = softplus(g, negative)?;
     g.neg(cost)
@@ -104,7 +102,7 @@ pub fn log_sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> ActivationResult {
+pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> NodeResult {
     check_float(g, "hard-sigmoid", "input", x)?;
     in_f32(g, x, |g, x| {
         let line = linear_function(g, x, alpha, beta)?;
@@ -116,7 +114,7 @@ pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> A
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     in_f32(g, x, |g, x| {
         let gate = hard_sigmoid(g, x, 1.0 / 6.0, 0.5)?;
         g.mul(x, gate)
@@ -127,7 +125,7 @@ pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn silu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn silu(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     in_f32(g, x, |g, x| {
         let gate = sigmoid(g, x)?;
         g.mul(x, gate)
@@ -138,7 +136,7 @@ pub fn silu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     in_f32(g, x, |g, x| {
         let scaled = scale_by(g, x, std::f64::consts::FRAC_1_SQRT_2)?;
         let curve = g.erf(scaled)?;
@@ -153,7 +151,7 @@ pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     in_f32(g, x, |g, x| {
         let magnitude = g.abs(x)?;
         let negative = g.neg(magnitude)?;
@@ -171,7 +169,7 @@ pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `UnknownNode` or `TooManyNodes`.
-pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     check_float(g, "softsign", "input", x)?;
     in_f32(g, x, |g, x| {
         let magnitude = g.abs(x)?;
@@ -184,7 +182,7 @@ pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `UnknownNode` or `TooManyNodes`; `ScalarRange` for a limit that the data type cannot hold.
-pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>) -> ActivationResult {
+pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>) -> NodeResult {
     let mut limited = x;
     if let Some(min) = min {
         let low = fill_like(g, x, min)?;
@@ -201,7 +199,7 @@ pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>
 ///
 /// # Errors
 /// Returns `DType`, `UnknownOperand` or `TooManyNodes`.
-pub fn tan(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+pub fn tan(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     in_f32(g, x, |g, x| {
         let (sin, cos) = (g.sin(x)?, g.cos(x)?);
         g.div(sin, cos)
@@ -213,7 +211,7 @@ pub fn tan(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
 ///
 /// # Errors
 /// Returns `DType`, `AxisOutOfRange`, `UnknownOperand` or `TooManyNodes`.
-pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
+pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> NodeResult {
     in_f32(g, x, |g, x| {
         let centred = subtract_max(g, x, axis)?;
         let power = g.exp(centred)?;
@@ -226,7 +224,7 @@ pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult
 ///
 /// # Errors
 /// Returns `DType`, `AxisOutOfRange`, `UnknownOperand` or `TooManyNodes`.
-pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
+pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> NodeResult {
     in_f32(g, x, |g, x| {
         let centred = subtract_max(g, x, axis)?;
         let power = g.exp(centred)?;
@@ -238,7 +236,7 @@ pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationRe
 
 /// Returns `x` minus its largest element along `axis`. The result of a softmax does not depend on the subtracted
 /// number, so no gradient has to flow through the maximum.
-pub(super) fn subtract_max(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
+pub(super) fn subtract_max(g: &mut GraphBuilder, x: NodeId, axis: usize) -> NodeResult {
     let largest = g.reduce_max(x, &[axis], true)?;
     let largest = g.stop_gradient(largest)?;
     g.sub(x, largest)

@@ -4,12 +4,11 @@
 use super::check_rank;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
 use crate::limits::RANK_MAX;
 use crate::op::{Scalar, ScatterCombine};
 use crate::{DType, Descriptor, Shape};
-
-type IndexResult = Result<NodeId, GraphError>;
 
 /// Returns, for each position of `indices`, the element of `x` at the index along `axis` and at the same coordinates
 /// along the other axes.
@@ -19,7 +18,7 @@ type IndexResult = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// Returns `Rank`, `AxisOutOfRange`, `Dimension`, `AxisEmpty`, `UnknownNode` or `TooManyNodes`; `DType` of the indices.
-pub fn gather_elements(g: &mut GraphBuilder, x: NodeId, indices: NodeId, axis: usize) -> IndexResult {
+pub fn gather_elements(g: &mut GraphBuilder, x: NodeId, indices: NodeId, axis: usize) -> NodeResult {
     let places = flat_element_indices(g, "gather-elements", x, indices, axis)?;
     let flat = flatten(g, x)?;
     g.gather(flat, places, 0)
@@ -38,7 +37,7 @@ pub fn scatter_elements(
     updates: NodeId,
     axis: usize,
     combine: ScatterCombine,
-) -> IndexResult {
+) -> NodeResult {
     let op = "scatter-elements";
     let (lhs, rhs) = (g.descriptor_of(indices)?, g.descriptor_of(updates)?);
     if lhs.shape != rhs.shape {
@@ -57,7 +56,7 @@ pub fn scatter_elements(
 /// # Errors
 /// Returns `AxisEmpty`, `RankTooLarge`, `UnknownNode` or `TooManyNodes`; `DType` of the indices; `Rank` of the indices;
 /// `Dimension` if `k` is above the rank of `x`.
-pub fn gather_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId) -> IndexResult {
+pub fn gather_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId) -> NodeResult {
     let (places, rows) = flat_row_indices(g, "gather-nd", x, indices)?;
     g.gather(rows, places, 0)
 }
@@ -74,7 +73,7 @@ pub fn scatter_nd(
     indices: NodeId,
     updates: NodeId,
     combine: ScatterCombine,
-) -> IndexResult {
+) -> NodeResult {
     let (places, rows) = flat_row_indices(g, "scatter-nd", x, indices)?;
     // The updates' inner dimensions are flattened like the operand's. They are checked here, where they are still
     // known.
@@ -97,13 +96,7 @@ pub fn scatter_nd(
 }
 
 /// Returns the flat positions in `x` for `indices` along `axis`, in the indices' shape, `int32`.
-fn flat_element_indices(
-    g: &mut GraphBuilder,
-    op: &'static str,
-    x: NodeId,
-    indices: NodeId,
-    axis: usize,
-) -> IndexResult {
+fn flat_element_indices(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId, axis: usize) -> NodeResult {
     let shape = g.descriptor_of(x)?.shape.clone();
     check_rank(g, op, "indices", indices, shape.rank())?;
     let got = g.descriptor(indices).clone();
@@ -159,7 +152,7 @@ fn flat_row_indices(
 }
 
 /// Returns indices along an axis of this size as valid positions, `int32`.
-fn clamped_index(g: &mut GraphBuilder, op: &'static str, indices: NodeId, size: usize) -> IndexResult {
+fn clamped_index(g: &mut GraphBuilder, op: &'static str, indices: NodeId, size: usize) -> NodeResult {
     let dtype = g.descriptor_of(indices)?.dtype;
     if dtype.is_float() {
         return Err(GraphError::DType { op, operand: "indices", expected: "an integer type", got: dtype });
@@ -183,7 +176,7 @@ fn clamped_index(g: &mut GraphBuilder, op: &'static str, indices: NodeId, size: 
     g.cast(place, DType::I32)
 }
 
-fn accumulate_index(g: &mut GraphBuilder, places: Option<NodeId>, part: NodeId, stride: usize) -> IndexResult {
+fn accumulate_index(g: &mut GraphBuilder, places: Option<NodeId>, part: NodeId, stride: usize) -> NodeResult {
     let stride = g.scalar(DType::I32, Scalar::Int(stride as i128))?;
     let scaled = g.mul(part, stride)?;
     places.map_or(Ok(scaled), |places| g.add(places, scaled))
@@ -193,12 +186,12 @@ fn axis_stride(shape: &Shape, axis: usize) -> usize {
     shape[axis + 1..].iter().product()
 }
 
-fn flatten(g: &mut GraphBuilder, x: NodeId) -> IndexResult {
+fn flatten(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     let count = g.descriptor_of(x)?.shape.elements();
     g.reshape(x, &[count])
 }
 
-fn reshape_like(g: &mut GraphBuilder, x: NodeId, like: NodeId) -> IndexResult {
+fn reshape_like(g: &mut GraphBuilder, x: NodeId, like: NodeId) -> NodeResult {
     let shape = g.descriptor_of(like)?.shape.clone();
     g.reshape(x, &shape)
 }

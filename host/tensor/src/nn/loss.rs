@@ -6,10 +6,9 @@ use super::reduce::reduce_mean;
 use super::{check_float, check_rank, fill_like, scale_by};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
 use crate::{DType, Descriptor, Shape};
-
-type LossResult = Result<NodeId, GraphError>;
 
 /// Returns the mean over the batch of the negative log-probability of each label.
 ///
@@ -18,7 +17,7 @@ type LossResult = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// Returns `Rank`, `DType`, `Dimension`, `UnknownNode` or `TooManyNodes`.
-pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> LossResult {
+pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> NodeResult {
     let op = "cross-entropy";
     check_labels(g, op, logits, labels)?;
     let [batch, classes] = [g.descriptor(logits).shape[0], g.descriptor(logits).shape[1]];
@@ -49,7 +48,7 @@ pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Lo
 ///
 /// # Errors
 /// Returns `DType`, `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
-pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeId) -> LossResult {
+pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeId) -> NodeResult {
     // ln(1 + e^x) - t x
     let cost = softplus(g, logits)?;
     let gain = g.mul(targets, logits)?;
@@ -61,7 +60,7 @@ pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeI
 ///
 /// # Errors
 /// Returns `DType`, `DTypesDiffer`, `Broadcast`, `UnknownNode` or `TooManyNodes`.
-pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: NodeId) -> LossResult {
+pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: NodeId) -> NodeResult {
     let difference = g.sub(prediction, target)?;
     let square = g.mul(difference, difference)?;
     mean_of_all(g, square)
@@ -74,7 +73,7 @@ pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: Node
 ///
 /// # Errors
 /// Returns `DType`, `RankTooLarge`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
-pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType) -> LossResult {
+pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType) -> NodeResult {
     check_integer(g, "one-hot", "indices", indices)?;
     let truth = label_mask(g, indices, depth)?;
     g.cast(truth, dtype)
@@ -86,7 +85,7 @@ pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType
 ///
 /// # Errors
 /// Returns `Rank`, `DType`, `Dimension`, `UnknownNode` or `TooManyNodes`; `AxisEmpty` without classes.
-pub fn accuracy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> LossResult {
+pub fn accuracy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> NodeResult {
     check_labels(g, "accuracy", logits, labels)?;
     let guess = g.arg_max(logits, 1, false)?;
     let labels = g.cast(labels, DType::I32)?;
@@ -95,7 +94,7 @@ pub fn accuracy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> LossRes
     reduce_mean(g, right, &[0], false)
 }
 
-fn mean_of_all(g: &mut GraphBuilder, x: NodeId) -> LossResult {
+fn mean_of_all(g: &mut GraphBuilder, x: NodeId) -> NodeResult {
     let Descriptor { dtype: _, shape } = g.descriptor(x).clone();
     let axes: Vec<usize> = (0..shape.rank()).collect();
     let sum = g.reduce_sum(x, &axes, false)?;
@@ -106,7 +105,7 @@ fn mean_of_all(g: &mut GraphBuilder, x: NodeId) -> LossResult {
 }
 
 /// Returns a boolean along a new last axis of size `depth`: whether the coordinate equals the index.
-fn label_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> LossResult {
+fn label_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> NodeResult {
     let indices = g.cast(indices, DType::I32)?;
     let shape = g.descriptor(indices).shape.clone();
     let column = g.reshape(indices, &[&shape[..], &[1]].concat())?;
@@ -118,7 +117,7 @@ fn label_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> LossResult
 }
 
 /// Returns a boolean for each index: whether it is in `0 .. depth`.
-fn in_range_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> LossResult {
+fn in_range_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> NodeResult {
     let indices = g.cast(indices, DType::I32)?;
     let (first, end) = (fill_like(g, indices, 0.0)?, fill_like(g, indices, depth as f64)?);
     let (low, high) = (g.greater_or_equal(indices, first)?, g.less(indices, end)?);

@@ -5,10 +5,9 @@ use super::f32_compute::to_f32;
 use super::{check_float, clamp};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
 use crate::{DType, Shape};
-
-type QuantizeResult = Result<NodeId, GraphError>;
 
 /// Returns `(x - zero_point) * scale`, in the scale's data type.
 ///
@@ -17,7 +16,7 @@ type QuantizeResult = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// Returns `DTypesDiffer`, `Blocks`, `UnknownNode` or `TooManyNodes`; `DType` of the scale.
-pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> QuantizeResult {
+pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> NodeResult {
     let op = "dequantize-linear";
     check_float(g, op, "scale", scale)?;
     let dtype = g.descriptor(scale).dtype;
@@ -45,7 +44,7 @@ pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_po
 ///
 /// # Errors
 /// Returns `DType`, `DTypesDiffer`, `Blocks`, `UnknownNode` or `TooManyNodes`.
-pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> QuantizeResult {
+pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> NodeResult {
     let op = "quantize-linear";
     check_float(g, op, "input", x)?;
     let (lhs, rhs) = (g.descriptor(x).clone(), g.descriptor_of(scale)?.clone());
@@ -81,7 +80,7 @@ fn broadcast_blocks(
     operand: &'static str,
     part: NodeId,
     x: NodeId,
-) -> QuantizeResult {
+) -> NodeResult {
     let (of, got) = (g.descriptor_of(x)?.clone(), g.descriptor_of(part)?.clone());
     let fits = |got: &Shape| {
         let missing = of.shape.rank().checked_sub(got.rank())?;

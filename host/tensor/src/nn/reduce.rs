@@ -5,9 +5,8 @@ use super::f32_compute::in_f32;
 use super::{check_float, fill_like};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
-
-type ReduceResult = Result<NodeId, GraphError>;
 
 /// Returns the mean over `axes`; NaN for zero elements. Float, unchanged. Source: WebNN `reduceMean`.
 ///
@@ -15,7 +14,7 @@ type ReduceResult = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// Returns `DType`, `AxisOutOfRange`, `UnknownNode` or `TooManyNodes`; `AxesUnsorted` for an axis named twice.
-pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> NodeResult {
     check_float(g, "reduce-mean", "input", x)?;
     in_f32(g, x, |g, x| {
         let sum = g.reduce_sum(x, axes, keep)?;
@@ -30,7 +29,7 @@ pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) 
 ///
 /// # Errors
 /// Returns `DType`, `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
-pub fn reduce_l1(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+pub fn reduce_l1(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> NodeResult {
     let magnitudes = if is_unsigned(g, x)? { x } else { g.abs(x)? };
     g.reduce_sum(magnitudes, axes, keep)
 }
@@ -40,7 +39,7 @@ pub fn reduce_l1(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) ->
 ///
 /// # Errors
 /// Returns `DType`, `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
-pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> NodeResult {
     check_float(g, "reduce-l2", "input", x)?;
     in_f32(g, x, |g, x| {
         let sum = reduce_sum_square(g, x, axes, keep)?;
@@ -49,7 +48,7 @@ pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) ->
 }
 
 /// Returns the square root of a non-negative number; its gradient at zero is defined as 0.
-pub(super) fn safe_sqrt(g: &mut GraphBuilder, sum: NodeId) -> ReduceResult {
+pub(super) fn safe_sqrt(g: &mut GraphBuilder, sum: NodeId) -> NodeResult {
     let (zero, one) = (fill_like(g, sum, 0.0)?, fill_like(g, sum, 1.0)?);
     let nothing = g.equal(sum, zero)?;
     let positive = g.select(nothing, one, sum)?;
@@ -61,7 +60,7 @@ pub(super) fn safe_sqrt(g: &mut GraphBuilder, sum: NodeId) -> ReduceResult {
 ///
 /// # Errors
 /// Returns `DType`, `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
-pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> NodeResult {
     in_f32(g, x, |g, x| {
         let sum = g.reduce_sum(x, axes, keep)?;
         g.log(sum)
@@ -73,12 +72,12 @@ pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: boo
 ///
 /// # Errors
 /// Returns `DType`, `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
-pub fn reduce_log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+pub fn reduce_log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> NodeResult {
     check_float(g, "reduce-log-sum-exp", "input", x)?;
     in_f32(g, x, |g, x| log_sum_exp(g, x, axes, keep))
 }
 
-fn log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+fn log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> NodeResult {
     let largest = g.reduce_max(x, axes, true)?;
     // An infinite largest element must not be subtracted from itself.
     let magnitude = g.abs(largest)?;
@@ -99,7 +98,7 @@ fn log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> R
 ///
 /// # Errors
 /// Returns `AxisOutOfRange`, `AxesUnsorted`, `UnknownNode` or `TooManyNodes`.
-pub fn reduce_sum_square(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+pub fn reduce_sum_square(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> NodeResult {
     in_f32(g, x, |g, x| {
         let squares = g.mul(x, x)?;
         g.reduce_sum(squares, axes, keep)

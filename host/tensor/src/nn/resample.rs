@@ -4,11 +4,10 @@ use super::check_rank;
 use super::f32_compute::in_f32;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
 use crate::limits::RESAMPLED_SIZE_MAX;
 use crate::{DType, Descriptor, Shape};
-
-type ResampleResult = Result<NodeId, GraphError>;
 
 /// Interpolation mode: WebNN's `MLInterpolationMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +46,7 @@ impl Default for Resample2dOptions {
 /// # Errors
 /// Returns `Rank`, `DType`, `AxisOutOfRange`, `AxisEmpty`, `TooManyElements`, `UnknownNode` or `TooManyNodes`;
 /// `AxesUnsorted` for one axis twice; `AttributeRange` for a size of 0.
-pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) -> ResampleResult {
+pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) -> NodeResult {
     let op = "resample2d";
     check_rank(g, op, "input", x, 4)?;
     if options.mode == ResampleInterpolation::Linear {
@@ -83,13 +82,7 @@ pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) 
 }
 
 /// Returns `x` with another size along one axis.
-fn resample_axis(
-    g: &mut GraphBuilder,
-    x: NodeId,
-    axis: usize,
-    size: usize,
-    mode: ResampleInterpolation,
-) -> ResampleResult {
+fn resample_axis(g: &mut GraphBuilder, x: NodeId, axis: usize, size: usize, mode: ResampleInterpolation) -> NodeResult {
     let from = g.descriptor(x).shape[axis];
     if from == size {
         return Ok(x);
@@ -124,7 +117,7 @@ fn resample_axis(
     }
 }
 
-fn index_constant(g: &mut GraphBuilder, places: &[i32]) -> ResampleResult {
+fn index_constant(g: &mut GraphBuilder, places: &[i32]) -> NodeResult {
     let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
     g.constant(Descriptor::new(DType::I32, Shape::new([places.len()])?), bytes)
 }

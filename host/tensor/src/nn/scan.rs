@@ -3,10 +3,9 @@
 use super::f32_compute::in_f32;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
 use crate::op::Scalar;
-
-type ScanResult = Result<NodeId, GraphError>;
 
 /// Returns the cumulative sum along `axis`: each element plus all elements before it. `exclusive`: without the element
 /// itself; `reversed`: all elements after it instead.
@@ -17,7 +16,7 @@ type ScanResult = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// Returns `AxisOutOfRange`, `UnknownNode` or `TooManyNodes`.
-pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: bool, reversed: bool) -> ScanResult {
+pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: bool, reversed: bool) -> NodeResult {
     let got = g.descriptor_of(x)?;
     let Some(&size) = got.shape.get(axis) else {
         return Err(GraphError::AxisOutOfRange { op: "cumulative-sum", axis, got: got.clone() });
@@ -35,7 +34,7 @@ pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: b
 }
 
 /// Returns `x` shifted by `distance` toward higher indices along `axis` (`back`: lower ones), filled with zeros.
-fn shift_along_axis(g: &mut GraphBuilder, x: NodeId, axis: usize, distance: usize, back: bool) -> ScanResult {
+fn shift_along_axis(g: &mut GraphBuilder, x: NodeId, axis: usize, distance: usize, back: bool) -> NodeResult {
     let shape = g.descriptor_of(x)?.shape.clone();
     let size = shape[axis];
     let distance = distance.min(size);

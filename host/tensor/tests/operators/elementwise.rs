@@ -113,7 +113,7 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
 ];
 
 /// Returns the square plus a small constant.
-fn positive(g: &mut G, x: saggar_tensor::NodeId) -> super::OperatorResult {
+fn positive(g: &mut G, x: saggar_tensor::NodeId) -> saggar_tensor::NodeResult {
     let squares = g.mul(x, x)?;
     nn::linear_function(g, squares, 1.0, 0.3)
 }

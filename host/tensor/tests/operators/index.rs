@@ -4,7 +4,7 @@ use saggar_tensor::nn;
 use saggar_tensor::op::ScatterCombine;
 use saggar_tensor::{GraphBuilder, NodeId};
 
-use super::{OperatorEntry, OperatorResult, floats, ints};
+use super::{NodeResult, OperatorEntry, floats, ints};
 
 pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("gather", &[&[3, 4]], |g, x| {
@@ -40,13 +40,13 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
 ];
 
 /// Updates of columns, two of them at one position.
-fn elements(g: &mut GraphBuilder, x: &[NodeId], combine: ScatterCombine) -> OperatorResult {
+fn elements(g: &mut GraphBuilder, x: &[NodeId], combine: ScatterCombine) -> NodeResult {
     let places = ints(g, &[3, 2], &[1.0, 0.0, 1.0, -1.0, 2.0, 3.0])?;
     nn::scatter_elements(g, x[0], places, x[1], 0, combine)
 }
 
 /// Updates of rows, three of them at one position.
-fn rows(g: &mut GraphBuilder, x: &[NodeId], combine: ScatterCombine) -> OperatorResult {
+fn rows(g: &mut GraphBuilder, x: &[NodeId], combine: ScatterCombine) -> NodeResult {
     let places = ints(g, &[4, 2], &[2.0, 0.0, 0.0, 1.0, 2.0, 0.0, -1.0, 0.0])?;
     nn::scatter_nd(g, x[0], places, x[1], combine)
 }

@@ -16,14 +16,14 @@ mod reduce;
 mod windows;
 mod without_gradient;
 
+use saggar_tensor::NodeResult;
 use std::collections::BTreeSet;
 
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::testgen::{CaseRng, GraphCase};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape};
 
-type OperatorResult = Result<NodeId, GraphError>;
-type OperatorFn = fn(&mut GraphBuilder, &[NodeId]) -> OperatorResult;
+type OperatorFn = fn(&mut GraphBuilder, &[NodeId]) -> NodeResult;
 /// Name of the operator and, after a comma, of the case; shapes of its float operands; the function that builds the
 /// graph.
 type OperatorEntry = (&'static str, &'static [&'static [usize]], OperatorFn);
@@ -166,21 +166,21 @@ fn integer_operators_refuse_floats() {
 }
 
 /// Returns constant numbers, in the float type of `like`, or in another float type if `like` is not a float.
-fn floats(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64], like: NodeId) -> OperatorResult {
+fn floats(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64], like: NodeId) -> NodeResult {
     constant(g, g.descriptor(like).dtype, dims, numbers)
 }
 
-fn ints(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64]) -> OperatorResult {
+fn ints(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64]) -> NodeResult {
     constant(g, DType::I32, dims, numbers)
 }
 
-fn constant(g: &mut GraphBuilder, dtype: DType, dims: &[usize], numbers: &[f64]) -> OperatorResult {
+fn constant(g: &mut GraphBuilder, dtype: DType, dims: &[usize], numbers: &[f64]) -> NodeResult {
     let value = InterpTensor::from_numbers(dtype, Shape::new(dims)?, numbers)?;
     g.constant(value.descriptor().clone(), value.to_bytes())
 }
 
 /// Returns all elements of these nodes, concatenated.
-fn concat_flat(g: &mut GraphBuilder, nodes: &[NodeId]) -> OperatorResult {
+fn concat_flat(g: &mut GraphBuilder, nodes: &[NodeId]) -> NodeResult {
     let flat = nodes.iter().map(|&node| {
         let count = g.descriptor(node).shape.elements();
         g.reshape(node, &[count])

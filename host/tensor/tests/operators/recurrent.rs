@@ -5,7 +5,7 @@ use saggar_tensor::nn::{
 };
 use saggar_tensor::{GraphBuilder, NodeId};
 
-use super::{OperatorEntry, OperatorResult, concat_flat};
+use super::{NodeResult, OperatorEntry, concat_flat};
 use RecurrentActivation::{Relu, Sigmoid, Tanh};
 
 // 3 steps, a batch of 2, 2 features and 2 hidden units. Input, weight, recurrent weight, biases, initial states,
@@ -53,7 +53,7 @@ fn gru(
     layout: GruLayout,
     reset_after: bool,
     activations: [RecurrentActivation; 2],
-) -> OperatorResult {
+) -> NodeResult {
     let options = GruOptions { bias: Some(x[3]), recurrent_bias: Some(x[4]), reset_after, layout, activations };
     let [last, all] = nn::gru(g, x[0], [x[1], x[2]], Some(x[5]), direction, &options)?;
     concat_flat(g, &[last, all])
@@ -64,7 +64,7 @@ fn gru_cell(
     x: &[NodeId],
     reset_after: bool,
     activations: [RecurrentActivation; 2],
-) -> OperatorResult {
+) -> NodeResult {
     let (bias, recurrent_bias) = (Some(x[3]), Some(x[4]));
     let options = GruOptions { bias, recurrent_bias, reset_after, activations, ..GruOptions::default() };
     nn::gru_cell(g, x[0], [x[1], x[2]], x[5], &options)
@@ -76,7 +76,7 @@ fn lstm(
     direction: RecurrentDirection,
     layout: LstmLayout,
     activations: [RecurrentActivation; 3],
-) -> OperatorResult {
+) -> NodeResult {
     let states = [Some(x[5]), Some(x[6])];
     let results = nn::lstm(g, x[0], [x[1], x[2]], states, direction, &lstm_options(x, layout, activations))?;
     concat_flat(g, &results)
@@ -87,7 +87,7 @@ fn lstm_cell(
     x: &[NodeId],
     layout: LstmLayout,
     activations: [RecurrentActivation; 3],
-) -> OperatorResult {
+) -> NodeResult {
     let states = nn::lstm_cell(g, x[0], [x[1], x[2]], [x[5], x[6]], &lstm_options(x, layout, activations))?;
     concat_flat(g, &states)
 }

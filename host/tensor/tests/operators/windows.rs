@@ -7,7 +7,7 @@ use saggar_tensor::nn::{
 use saggar_tensor::op::Conv2d;
 use saggar_tensor::{GraphBuilder, NodeId};
 
-use super::{OperatorEntry, OperatorResult};
+use super::{NodeResult, OperatorEntry};
 
 pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("conv2d", &[&[2, 5, 4, 4], &[2, 3, 2, 6], &[6]], |g, x| {
@@ -69,7 +69,7 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
     }),
 ];
 
-fn filters(g: &mut GraphBuilder, x: &[NodeId], filter_layout: FilterLayout) -> OperatorResult {
+fn filters(g: &mut GraphBuilder, x: &[NodeId], filter_layout: FilterLayout) -> NodeResult {
     nn::conv2d(g, x[0], x[1], None, Conv2dOptions { filter_layout, ..Conv2dOptions::default() })
 }
 

@@ -66,7 +66,7 @@ pub(super) const ENTRIES: &[(&str, &str, OperatorFn)] = &[
     }),
 ];
 
-fn greater(g: &mut GraphBuilder, x: NodeId) -> super::OperatorResult {
+fn greater(g: &mut GraphBuilder, x: NodeId) -> saggar_tensor::NodeResult {
     let zero = constant(g, DType::F32, &[], &[0.0])?;
     g.greater(x, zero)
 }

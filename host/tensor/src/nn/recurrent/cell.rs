@@ -3,13 +3,12 @@
 use super::{GruLayout, GruOptions, LstmLayout, LstmOptions, RecurrentActivation, check_dims};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
 use crate::nn::activation::{relu, sigmoid};
 use crate::nn::f32_compute::{operands_to_f32, to_f32};
 use crate::nn::{check_float, check_rank, fill_like};
 use crate::op::{ContractOp, Op};
-
-type RecurrentCellResult = Result<NodeId, GraphError>;
 
 /// Computes one step of a gated recurrent unit. Returns the new state `[batch, hidden]`.
 ///
@@ -24,7 +23,7 @@ pub fn gru_cell(
     [weight, recurrent_weight]: [NodeId; 2],
     state: NodeId,
     options: &GruOptions,
-) -> RecurrentCellResult {
+) -> NodeResult {
     let dtype = g.descriptor_of(x)?.dtype;
     let cell =
         RecurrentCell::new(g, "gru-cell", 3, x, [weight, recurrent_weight], [options.bias, options.recurrent_bias])?;
@@ -158,23 +157,23 @@ impl RecurrentCell {
     }
 
     /// Returns all gates' products with the input, `[batch, gates * hidden]`.
-    fn input_products(&self, g: &mut GraphBuilder) -> RecurrentCellResult {
+    fn input_products(&self, g: &mut GraphBuilder) -> NodeResult {
         product(g, self.x, self.weights[0])
     }
 
     /// Returns all gates' products with the state, `[batch, gates * hidden]`.
-    fn state_products(&self, g: &mut GraphBuilder, state: NodeId) -> RecurrentCellResult {
+    fn state_products(&self, g: &mut GraphBuilder, state: NodeId) -> NodeResult {
         product(g, state, self.weights[1])
     }
 
     /// Returns the columns of one gate.
-    fn gate_columns(&self, g: &mut GraphBuilder, x: NodeId, axis: usize, gate: usize) -> RecurrentCellResult {
+    fn gate_columns(&self, g: &mut GraphBuilder, x: NodeId, axis: usize, gate: usize) -> NodeResult {
         debug_assert!(gate < self.gates, "a layout names the gates that there are");
         g.narrow(x, axis, gate * self.hidden, self.hidden)
     }
 
     /// Returns one gate of one product, plus the bias of that product.
-    fn biased_gate(&self, g: &mut GraphBuilder, product: NodeId, which: usize, gate: usize) -> RecurrentCellResult {
+    fn biased_gate(&self, g: &mut GraphBuilder, product: NodeId, which: usize, gate: usize) -> NodeResult {
         let part = self.gate_columns(g, product, 1, gate)?;
         let Some(bias) = self.biases[which] else { return Ok(part) };
         let bias = self.gate_columns(g, bias, 0, gate)?;
@@ -183,7 +182,7 @@ impl RecurrentCell {
 
     /// Returns one gate's sum of both products and both biases. The biases are added to each other first: they tend to
     /// be smaller than the products, so fewer digits are lost.
-    fn gate_sum(&self, g: &mut GraphBuilder, products: [NodeId; 2], gate: usize) -> RecurrentCellResult {
+    fn gate_sum(&self, g: &mut GraphBuilder, products: [NodeId; 2], gate: usize) -> NodeResult {
         let [from_input, from_state] = products;
         let (from_input, from_state) =
             (self.gate_columns(g, from_input, 1, gate)?, self.gate_columns(g, from_state, 1, gate)?);
@@ -200,12 +199,12 @@ impl RecurrentCell {
     }
 }
 
-fn product(g: &mut GraphBuilder, x: NodeId, weight: NodeId) -> RecurrentCellResult {
+fn product(g: &mut GraphBuilder, x: NodeId, weight: NodeId) -> NodeResult {
     let matmul = ContractOp::MatMul { transpose_a: false, transpose_b: true };
     g.add_node(Op::Contract(matmul), &[x, weight])
 }
 
-fn activate(g: &mut GraphBuilder, activation: RecurrentActivation, x: NodeId) -> RecurrentCellResult {
+fn activate(g: &mut GraphBuilder, activation: RecurrentActivation, x: NodeId) -> NodeResult {
     match activation {
         RecurrentActivation::Relu => relu(g, x),
         RecurrentActivation::Sigmoid => sigmoid(g, x),

@@ -3,13 +3,12 @@
 use super::{GruOptions, LstmOptions, RecurrentDirection, check_dims, gru_cell, lstm_cell};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
+use crate::error::NodeResult;
 use crate::graph::NodeId;
 use crate::limits::{GRAPH_NODES_MAX, OPERANDS_MAX};
 use crate::nn::check_rank;
 use crate::op::Scalar;
 use crate::{Descriptor, Shape};
-
-type RecurrentSequenceResult = Result<NodeId, GraphError>;
 
 /// Applies a gated recurrent unit to a sequence. Returns the last states `[directions, batch, hidden]`, and the states
 /// of all steps `[steps, directions, batch, hidden]`, in the order of the sequence for every direction.
@@ -127,7 +126,7 @@ impl SequenceSizes {
         x: NodeId,
         initial: Option<NodeId>,
         number: usize,
-    ) -> RecurrentSequenceResult {
+    ) -> NodeResult {
         if let Some(initial) = initial {
             check_dims(g, op, "initial-state", initial, &[self.directions, self.batch, self.hidden])?;
             return pick_direction(g, op, initial, number, 3);
@@ -142,7 +141,7 @@ impl SequenceSizes {
         g: &mut GraphBuilder,
         x: NodeId,
         reversed: bool,
-        mut step: impl FnMut(&mut GraphBuilder, NodeId) -> RecurrentSequenceResult,
+        mut step: impl FnMut(&mut GraphBuilder, NodeId) -> NodeResult,
     ) -> Result<DirectionRun, GraphError> {
         let mut states = Vec::with_capacity(self.steps);
         for count in 0..self.steps {
@@ -180,7 +179,7 @@ struct DirectionRun {
 }
 
 /// Concatenates any number of parts, in groups that one operator accepts.
-fn concat_all(g: &mut GraphBuilder, parts: &[NodeId], axis: usize) -> RecurrentSequenceResult {
+fn concat_all(g: &mut GraphBuilder, parts: &[NodeId], axis: usize) -> NodeResult {
     let mut parts = parts.to_vec();
     while parts.len() > 1 {
         parts = parts.chunks(OPERANDS_MAX).map(|group| g.concat(group, axis)).collect::<Result<_, _>>()?;
@@ -198,13 +197,7 @@ fn reversed_directions(direction: RecurrentDirection) -> Vec<bool> {
 }
 
 /// Returns the part of `x` at `place` of its first axis, without that axis; `x` has `rank` dimensions.
-fn pick_direction(
-    g: &mut GraphBuilder,
-    op: &'static str,
-    x: NodeId,
-    place: usize,
-    rank: usize,
-) -> RecurrentSequenceResult {
+fn pick_direction(g: &mut GraphBuilder, op: &'static str, x: NodeId, place: usize, rank: usize) -> NodeResult {
     check_rank(g, op, "operand", x, rank)?;
     let part = g.narrow(x, 0, place, 1)?;
     let dims = g.descriptor(part).shape[1..].to_vec();
