@@ -148,14 +148,14 @@ fn jobs(session: &mut JsonSession<'_>) {
 fn data(session: &mut JsonSession<'_>) {
     // A job's output is fetched from the server by its URL.
     let url = format!("{}/api/v1/jobs/steady-2/output/a.txt", session.server.url());
-    let pull = format!("data pull {url} --sha256 {} --name pulled", Digest::of(b"xxx").hex());
+    let pull = format!("data fetch {url} --sha256 {} --name pulled", Digest::of(b"xxx").hex());
     session.run_all(&[
         "data push digits --name digits",
         &pull,
         "data add steady-2/a.txt --as added",
         "data ls",
         "data show digits",
-        "data get pulled -o fetched",
+        "data export pulled -o fetched",
         "data projects added --project steady",
         "data rm added --yes",
     ]);
@@ -199,7 +199,7 @@ fn machine(session: &mut JsonSession<'_>) {
         "build echo",
         "check",
         "config ls",
-        "env ls",
+        "plugins worlds",
     ]);
     let bench = format!("bench train {} --devices cpu --steps 5 --home bench -- steps=50", guest("steady").display());
     session.documents(&bench, "");
