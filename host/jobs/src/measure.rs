@@ -74,7 +74,7 @@ impl TrainingMeasurement {
 /// done and the steps to do whenever the training reports a step, and returns whether to continue.
 ///
 /// # Errors
-/// Returns the errors of [`train`], and `Job` if the training ended without reporting a step.
+/// Returns the errors of [`train()`], and `Job` if the training ended without reporting a step.
 pub fn measure_training(
     host: &PluginEngine,
     plugin: &CompiledPlugin,

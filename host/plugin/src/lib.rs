@@ -1,7 +1,7 @@
 //! The WebAssembly component host: WIT bindings, limits, artifact cache and model version watcher for plugins.
 //!
 //! A plugin gets only what this crate gives it: handles to tensors, variables, graphs and batches that the host owns.
-//! [`PluginEngine`] compiles components, [`train`] runs a plugin inside a job, [`LoadedModel`] predicts with a plugin.
+//! [`PluginEngine`] compiles components, [`train()`] runs a plugin inside a job, [`LoadedModel`] predicts with a plugin.
 //!
 //! Deliberately elsewhere: the semantics of operators (`tensor`), jobs and checkpoints (`jobs`, `store`), the batching
 //! of requests (`serve`). Nothing here is async: wasm calls and device work block the calling thread.

@@ -1,6 +1,6 @@
 //! Test case generator: graphs with input values, for property tests of gradients, of the compiler and of devices.
 //!
-//! [`primitive_cases`] has at least one small graph for every primitive, data type and edge case. [`random_graph`]
+//! [`primitive_cases`] has at least one small graph for every primitive, data type and edge case. [`random_graph()`]
 //! composes primitives at random. [`high_fan_in_graph`] composes a few of them into graphs in which many values are
 //! read at once. Everything follows from the seed. Values are chosen so that small numeric differences between devices
 //! cannot change an integer: comparisons, rounding and indices work on values that are the same on every device.
@@ -57,7 +57,7 @@ impl GraphCase {
     }
 }
 
-/// Returns small graphs of one primitive each, every primitive at least once (tested by [`op_ordinal`]).
+/// Returns small graphs of one primitive each, every primitive at least once (tested by [`op_ordinal()`]).
 pub fn primitive_cases(seed: u64) -> Vec<GraphCase> {
     let random = &mut CaseRng::new(seed);
     let mut cases = Vec::new();

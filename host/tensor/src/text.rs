@@ -1,4 +1,4 @@
-//! Text form of graphs, for golden tests and for users: [`print()`] writes any graph, [`parse`] reads it back.
+//! Text form of graphs, for golden tests and for users: [`print()`] writes any graph, [`parse()`] reads it back.
 //!
 //! ```text
 //! input "x": float32[2, 3]

@@ -5,7 +5,7 @@
 //! that. While it is busy, the batch window stays open until the batch is full, the model is idle, `delay_max` has
 //! passed, or half of the time to the deadline of one of its requests has passed.
 //!
-//! The execution of a batch is in [`batch_executor`](super::batch_executor).
+//! The execution of a batch is in [`super::batch_executor`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

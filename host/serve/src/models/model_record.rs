@@ -47,7 +47,7 @@ impl ModelRecord {
 /// The reason for a reconciliation of a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReconcileCause {
-    /// `NEWEST`, `PROMOTED` and so on, as in [`VersionSwap::reason`].
+    /// `NEWEST`, `PROMOTED` and so on, as in [`VersionSwap::reason`](super::model_state::VersionSwap::reason).
     pub(super) reason: &'static str,
     /// Whether it loads a model that is asleep.
     pub(super) wakes: bool,

@@ -103,7 +103,7 @@ pub struct JobRecord {
     pub epoch: u64,
     /// Number of attempts started.
     pub attempts: u32,
-    /// Position in a listing; the cursor of [`JobFilter`].
+    /// Position in a listing; the cursor of [`JobFilter`](super::JobFilter).
     pub cursor: u64,
 }
 

@@ -1,5 +1,5 @@
 //! The interpreter's tensors: floats as f64 and integers as i128, always representable in their data type unless the
-//! evaluation is [`InterpPrecision::Exact`](super::InterpPrecision::Exact).
+//! evaluation is [`InterpPrecision::Exact`].
 
 use super::{InterpPrecision, float16};
 use crate::op::Scalar;
