@@ -45,8 +45,9 @@ fn a_full_disk_fails_only_operations_that_need_space() {
     assert_eq!(push.status.code(), Some(5), "{said}");
     assert!(said.contains("disk"), "{said}");
 
-    // A job that fills the disk fails with that reason. The next one, which needs little, succeeds.
-    let fills = SteadyJob::with_steps(20).with_parameter("write", "a.bin=12000000 b.bin=12000000 c.bin=12000000");
+    // A job that fills the disk fails with that reason. The next one, which needs little, succeeds. The files that fit leave some
+    // megabytes: on a disk without any, the records cannot be written either, and the server tries again until they can.
+    let fills = SteadyJob::with_steps(20).with_parameter("write", "a.bin=12000000 b.bin=8000000 c.bin=12000000");
     let full = server.wait_for_job(&fills.submit(&server));
     assert_eq!(full["state"], "FAILED", "{full}");
     assert!(full["message"].as_str().unwrap().contains("No space left on device"), "{full}");
