@@ -30,7 +30,7 @@ impl DeviceDriver for CpuDriver {
         vec![crate::describe()]
     }
 
-    fn open(&self, _: usize, usage: DeviceUsage<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
+    fn open(&self, _: usize, _: &DeviceInfo, usage: DeviceUsage<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
         let threads = (usage.processes > 1).then(|| (crate::core_count() / usage.processes).max(1));
         crate::open(threads)
     }

@@ -34,9 +34,9 @@ pub trait DeviceDriver: Debug + Sync {
     /// Returns the devices of this kind on this machine, in the order of [`DeviceDriver::open`]'s index. Opens none.
     fn list(&self) -> Vec<DeviceInfo>;
 
-    /// Opens device `index` of [`DeviceDriver::list`].
+    /// Opens device `index` of [`DeviceDriver::list`], which described it as `device`.
     ///
     /// # Errors
     /// Returns `NotFound` if there is no such device, and the implementation's errors.
-    fn open(&self, index: usize, usage: DeviceUsage<'_>) -> Result<Arc<dyn Backend>, DeviceError>;
+    fn open(&self, index: usize, device: &DeviceInfo, usage: DeviceUsage<'_>) -> Result<Arc<dyn Backend>, DeviceError>;
 }

@@ -56,18 +56,17 @@ pub fn open_with_usage(name: &str, usage: DeviceUsage<'_>) -> Result<DeviceSelec
         let index = hardware.or((!devices.is_empty()).then_some(0)).ok_or_else(|| not_found_error(name))?;
         let software = if hardware.is_none() { ", and only software adapters were found" } else { "" };
         return Ok(DeviceSelection {
-            backend: driver.open(index, usage)?,
+            backend: driver.open(index, &devices[index], usage)?,
             reason: format!("{name} was requested{software}"),
         });
     }
     let (prefix, index) = name.split_once(':').ok_or_else(|| not_found_error(name))?;
-    let driver = DRIVERS.iter().find(|driver| driver.prefixes().contains(&prefix));
-    match (driver, index.parse::<usize>()) {
-        (Some(driver), Ok(index)) if index < driver.list().len() => {
-            Ok(DeviceSelection { backend: driver.open(index, usage)?, reason: format!("{name} was requested") })
-        }
-        _ => Err(not_found_error(name)),
-    }
+    let driver =
+        DRIVERS.iter().find(|driver| driver.prefixes().contains(&prefix)).ok_or_else(|| not_found_error(name))?;
+    let index: usize = index.parse().map_err(|_| not_found_error(name))?;
+    let devices = driver.list();
+    let device = devices.get(index).ok_or_else(|| not_found_error(name))?;
+    Ok(DeviceSelection { backend: driver.open(index, device, usage)?, reason: format!("{name} was requested") })
 }
 
 /// Opens the first accelerator that is hardware, else the first device that is no accelerator.
@@ -77,7 +76,7 @@ fn open_best(usage: DeviceUsage<'_>) -> Result<DeviceSelection, DeviceError> {
         let devices = driver.list();
         if let Some(index) = devices.iter().position(|device| !device.software) {
             let reason = format!("the first {}", driver.label());
-            return Ok(DeviceSelection { backend: driver.open(index, usage)?, reason });
+            return Ok(DeviceSelection { backend: driver.open(index, &devices[index], usage)?, reason });
         }
         software = software.or_else(|| devices.into_iter().next());
     }
@@ -88,7 +87,9 @@ fn open_best(usage: DeviceUsage<'_>) -> Result<DeviceSelection, DeviceError> {
         }
     };
     let driver = DRIVERS.iter().find(|driver| !driver.is_accelerator()).ok_or_else(|| not_found_error("auto"))?;
-    Ok(DeviceSelection { backend: driver.open(0, usage)?, reason })
+    let devices = driver.list();
+    let device = devices.first().ok_or_else(|| not_found_error("auto"))?;
+    Ok(DeviceSelection { backend: driver.open(0, device, usage)?, reason })
 }
 
 fn not_found_error(name: &str) -> DeviceError {

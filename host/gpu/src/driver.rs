@@ -32,10 +32,9 @@ impl DeviceDriver for GpuDriver {
         adapters()
     }
 
-    fn open(&self, index: usize, usage: DeviceUsage<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
+    fn open(&self, index: usize, device: &DeviceInfo, usage: DeviceUsage<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
         // Synchronised processes must compute alike, so they do not autotune. Software adapters gain too little from it.
-        let is_hardware = || adapters().get(index).is_some_and(|adapter| !adapter.software);
-        let autotunes = usage.processes < 2 && is_hardware();
+        let autotunes = usage.processes < 2 && !device.software;
         let options = GpuOptions {
             cache_dir: usage.pipeline_cache_dir,
             autotune_operations_min: autotunes.then_some(AUTOTUNE_OPERATIONS_MIN),
