@@ -188,8 +188,8 @@ impl ApiClient {
         Err(CliError { exit_code: exit, code, message, hint: text("hint").filter(|hint| !hint.is_empty()) })
     }
 
-    /// Checks that the server's version is compatible with this program's. A response without a version, such as that
-    /// of a proxy, is accepted.
+    /// Checks that the server's version is compatible with this program's. A response without a version, for example
+    /// from a proxy, is accepted.
     fn check_server_version(&self, answer: &Response<Body>) -> Result<(), CliError> {
         let said = answer.headers().get(VERSION_HEADER).and_then(|said| ProgramVersion::parse(said.to_str().ok()?));
         let (own, server) = (ProgramVersion::current(), said.unwrap_or(ProgramVersion::current()));

@@ -101,7 +101,7 @@ static INDEX_PAGE: LazyLock<String> =
 
 /// Returns the page, for a client that accepts HTML.
 pub(crate) fn console_page(request: &HeaderMap) -> Response {
-    let mut response = cacheable_response(request, &console_content("text/html; charset=utf-8", &INDEX_PAGE));
+    let mut response = cacheable_response(request, console_content("text/html; charset=utf-8", &INDEX_PAGE));
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY_VALUE));
     headers.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
@@ -122,14 +122,14 @@ pub(crate) async fn console_asset(
         name: name.chars().take(80).collect(),
         hint: "reload the page: this server has another version of it".to_owned(),
     })?;
-    let mut response = cacheable_response(&request, &console_content(media_type(asset.name), asset.text));
+    let mut response = cacheable_response(&request, console_content(media_type(asset.name), asset.text));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
     Ok(response)
 }
 
 /// Returns the content of a file of the console, which the fingerprint of the whole console names.
 fn console_content(media_type: &'static str, text: &'static str) -> StaticContent {
-    StaticContent { media_type, fingerprint: FINGERPRINT.clone(), text: text.into() }
+    StaticContent { media_type, fingerprint: &FINGERPRINT, text }
 }
 
 fn media_type(name: &str) -> &'static str {

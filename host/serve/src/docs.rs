@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use axum::extract::Path;
-use axum::http::HeaderMap;
-use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use include_dir::{Dir, include_dir};
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
@@ -31,8 +30,15 @@ const INDEX: &str = "README.html";
 const CONTENT_SECURITY_POLICY_VALUE: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// A page, an image or the style sheet, as it is served.
+struct RenderedFile {
+    media_type: &'static str,
+    fingerprint: String,
+    text: String,
+}
+
 /// Every page and image, by its path below `/docs/`.
-static CONTENTS: LazyLock<BTreeMap<String, StaticContent>> = LazyLock::new(render_all);
+static CONTENTS: LazyLock<BTreeMap<String, RenderedFile>> = LazyLock::new(render_all);
 
 /// `GET /docs`: the first page.
 pub(crate) async fn docs_index(request: HeaderMap) -> Result<Response, ApiError> {
@@ -50,7 +56,8 @@ pub(crate) async fn docs_page(Path(path): Path<String>, request: HeaderMap) -> R
         name: path.chars().take(80).collect(),
         hint: "see the list of pages at /docs".to_owned(),
     })?;
-    let mut response = cacheable_response(&request, content);
+    let RenderedFile { media_type, fingerprint, text } = content;
+    let mut response = cacheable_response(&request, StaticContent { media_type, fingerprint, text });
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY_VALUE));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -63,7 +70,7 @@ fn html_path(path: &str) -> String {
 }
 
 /// Returns every page, rendered, with the images and the style sheet.
-fn render_all() -> BTreeMap<String, StaticContent> {
+fn render_all() -> BTreeMap<String, RenderedFile> {
     let mut files = Vec::new();
     collect_files(&SOURCES, &mut files);
     let summary = files.iter().find(|(path, _)| path == SUMMARY).map_or("", |(_, text)| text);
@@ -84,13 +91,10 @@ fn render_all() -> BTreeMap<String, StaticContent> {
     contents
 }
 
-fn content(path: &str, media_type: &'static str, text: String) -> (String, StaticContent) {
+fn content(path: &str, media_type: &'static str, text: String) -> (String, RenderedFile) {
     let mut hasher = Sha256Hasher::new();
     hasher.update_field(text.as_bytes());
-    (
-        path.to_owned(),
-        StaticContent { media_type, fingerprint: hasher.finish().hex()[..16].to_owned(), text: text.into() },
-    )
+    (path.to_owned(), RenderedFile { media_type, fingerprint: hasher.finish().hex()[..16].to_owned(), text })
 }
 
 /// Appends the path and text of every text file below `directory`.

@@ -28,6 +28,8 @@ pub(super) struct EnsembleModel {
 struct ConnectedStep {
     reference: ModelReference,
     signature: ModelSignature,
+    /// Whether its version called a driver when the ensemble was made. All versions of a server are on one device.
+    calls_driver: bool,
     inputs: Vec<String>,
     outputs: Vec<String>,
 }
@@ -59,6 +61,7 @@ impl EnsembleModel {
                 return Err(refuse("an ensemble cannot be a step of itself".to_owned()));
             }
             let serving = router.find_live(Some(&reference)).map_err(|error| refuse(error.to_string()))?;
+            let calls_driver = serving.predictor().calls_driver();
             let signature = serving.predictor().signature().clone();
             let unknown = |names: &BTreeMap<String, String>, ports: &[ModelPort]| {
                 names.keys().find(|name| !ports.iter().any(|port| port.name == **name)).cloned()
@@ -105,7 +108,7 @@ impl EnsembleModel {
                 }
                 Some(sizes) => sizes.into_iter().filter(|size| signature.batch_sizes.contains(size)).collect(),
             });
-            steps.push(ConnectedStep { reference, signature, inputs: taken, outputs: given });
+            steps.push(ConnectedStep { reference, signature, calls_driver, inputs: taken, outputs: given });
         }
         let sizes = sizes.unwrap_or_default();
         if sizes.is_empty() && steps.iter().any(|step| !step.signature.batch_sizes.is_empty()) {
@@ -203,8 +206,7 @@ impl ModelPredictor for EnsembleModel {
     }
 
     fn calls_driver(&self) -> bool {
-        self.lease_steps()
-            .is_ok_and(|leases| leases.iter().any(|lease| lease.live_version().predictor().calls_driver()))
+        self.steps.iter().any(|step| step.calls_driver)
     }
 
     fn predict(
