@@ -10,6 +10,7 @@ mod mounts;
 pub mod onnx;
 mod process;
 mod server;
+mod sources;
 pub mod webnn;
 
 pub use cgroup::MemoryGroup;
@@ -21,6 +22,7 @@ pub use process::{
     child_processes, command_as_user, kill_9, lower_priority, memory_kib, processes_of, worker_processes,
 };
 pub use server::{ServerProcess, binary, copy_version, series_value};
+pub use sources::{relative_path, source_files};
 
 use std::path::PathBuf;
 

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are printed")]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use saggar_tests::root;
+use saggar_tests::{relative_path, root, source_files};
 
 /// Directories with the project's sources.
 const DIRECTORIES: [&str; 5] = ["host", "plugins", "tests", "wit", "examples"];
@@ -43,31 +43,13 @@ const BANNED_PHRASES: [(&str, &str); 22] = [
     ("keeps house", "evicts"),
 ];
 
-fn collect(directory: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() {
-            if name != "target" && name != "node_modules" && !name.starts_with('.') {
-                collect(&path, extensions, found);
-            }
-        } else if path.extension().is_some_and(|it| extensions.contains(&&*it.to_string_lossy())) {
-            found.push(path);
-        }
-    }
-}
-
 /// Returns the text of each file with one of these extensions, by its path from the root.
 fn texts(extensions: &[&str]) -> BTreeMap<String, String> {
-    let mut paths = Vec::new();
-    DIRECTORIES.iter().for_each(|directory| collect(&root().join(directory), extensions, &mut paths));
+    let mut paths = source_files(&DIRECTORIES, extensions);
     if extensions.contains(&"md") {
         paths.extend(["README.md", "SECURITY.md"].map(|name| root().join(name)));
     }
-    let text = |path: PathBuf| {
-        let name = path.strip_prefix(root()).unwrap().display().to_string();
-        (name, std::fs::read_to_string(path).unwrap())
-    };
+    let text = |path: PathBuf| (relative_path(&path), std::fs::read_to_string(&path).unwrap());
     paths.into_iter().map(text).collect()
 }
 

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use saggar_tests::root;
+use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
 const FLOORS: [(&str, u32); 13] = [
@@ -25,36 +25,10 @@ const FLOORS: [(&str, u32); 13] = [
 
 const FILE_LINES_MAX: usize = 500;
 
-fn files(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() {
-            if name != "target" && !name.starts_with('.') {
-                files(&path, found);
-            }
-        } else {
-            found.push(path);
-        }
-    }
-}
-
-fn sources(dirs: &[&str], endings: &[&str]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    dirs.iter().for_each(|dir| files(&root().join(dir), &mut found));
-    found.retain(|path| path.extension().is_some_and(|ending| endings.contains(&&*ending.to_string_lossy())));
-    assert!(!found.is_empty());
-    found
-}
-
 /// Returns the code of a source file, without line comments.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
-}
-
-fn relative_path(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap().display().to_string()
 }
 
 #[test]
@@ -107,7 +81,7 @@ fn the_top_level_is_as_agreed() {
 #[test]
 fn no_file_is_too_long() {
     let sources =
-        sources(&["host", "plugins", "wit", "tests", "examples"], &["rs", "wit", "wgsl", "js", "css", "py", "sh"]);
+        source_files(&["host", "plugins", "wit", "tests", "examples"], &["rs", "wit", "wgsl", "js", "css", "py", "sh"]);
     for path in sources {
         // Third-party files are as published.
         if path.parent().is_some_and(|dir| dir.ends_with("console/vendor")) {
@@ -124,7 +98,7 @@ fn no_file_is_too_long() {
 
 #[test]
 fn no_file_has_a_generic_name() {
-    for path in sources(&["host", "plugins", "tests"], &["rs"]) {
+    for path in source_files(&["host", "plugins", "tests"], &["rs"]) {
         let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
         assert!(
             !["utils", "util", "helpers", "helper", "common", "base", "manager"].contains(&&*stem),
@@ -136,7 +110,7 @@ fn no_file_has_a_generic_name() {
 
 #[test]
 fn every_source_file_has_a_module_comment() {
-    for path in sources(&["host", "plugins", "tests"], &["rs"]) {
+    for path in source_files(&["host", "plugins", "tests"], &["rs"]) {
         // A module's tests need no header, because the module has one.
         if path.file_name().is_some_and(|name| name == "tests.rs") {
             continue;
@@ -149,7 +123,7 @@ fn every_source_file_has_a_module_comment() {
 
 #[test]
 fn pure_floors_do_no_input_or_output() {
-    for path in sources(&["host/tensor/src", "host/compile/src", "host/project/src"], &["rs"]) {
+    for path in source_files(&["host/tensor/src", "host/compile/src", "host/project/src"], &["rs"]) {
         let code = code(&path);
         for banned in ["std::fs", "std::net", "std::time", "std::env", "std::thread", "async fn", "println!", "tokio"] {
             let in_tests =
@@ -179,7 +153,7 @@ fn each_foreign_interface_is_used_in_one_place() {
         ("jobs().get(", "host/serve/src", &[]),
     ];
     for (word, dir, allowed) in rules {
-        for path in sources(&[dir], &["rs"]) {
+        for path in source_files(&[dir], &["rs"]) {
             let here = allowed.contains(&&*relative_path(&path)) || relative_path(&path).contains("test");
             assert!(here || !code(&path).contains(word), "{} uses {word}", relative_path(&path));
         }
@@ -212,7 +186,7 @@ fn unsafe_code_is_only_in_listed_files() {
         "host/store/src/dataset/map.rs",
         "plugins/sdk/src/bindings.rs",
     ];
-    for path in sources(&["host", "plugins"], &["rs"]) {
+    for path in source_files(&["host", "plugins"], &["rs"]) {
         let found = code(&path).split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe");
         assert!(!found || agreed.contains(&&*relative_path(&path)), "{} has unsafe code", relative_path(&path));
     }
@@ -238,7 +212,7 @@ fn the_guest_library_table_lists_every_export() {
     let rows: String = page.lines().filter(|line| line.starts_with("| ")).collect();
     let told: BTreeSet<&str> = rows.split('`').skip(1).step_by(2).flat_map(|name| name.split("::")).collect();
     let mut exported = 0;
-    for path in sources(&["plugins/sdk/src/layers", "plugins/sdk/src/optimizers"], &["rs"]) {
+    for path in source_files(&["plugins/sdk/src/layers", "plugins/sdk/src/optimizers"], &["rs"]) {
         let code = code(&path);
         for line in code.lines() {
             let item = ["pub struct ", "pub enum ", "pub fn "].iter().find_map(|start| line.strip_prefix(start));
@@ -273,10 +247,12 @@ fn default_in_code(code: &str, name: &str) -> Option<String> {
 #[test]
 fn declared_parameter_defaults_match_the_code() {
     let mut checked = 0;
-    for manifest in sources(&["plugins"], &["toml"]).iter().filter(|path| path.ends_with("Cargo.toml")) {
+    for manifest in source_files(&["plugins"], &["toml"]).iter().filter(|path| path.ends_with("Cargo.toml")) {
         let text = std::fs::read_to_string(manifest).unwrap();
-        let code: String =
-            sources(&[&relative_path(manifest.parent().unwrap())], &["rs"]).iter().map(|path| code(path)).collect();
+        let code: String = source_files(&[&relative_path(manifest.parent().unwrap())], &["rs"])
+            .iter()
+            .map(|path| code(path))
+            .collect();
         for line in text.lines().filter(|line| line.contains("{ type = ") && line.contains("default = ")) {
             let name = line.split(" = ").next().unwrap();
             let declared = line.split("default = ").nth(1).unwrap().split([',', ' ']).next().unwrap().trim_matches('"');
