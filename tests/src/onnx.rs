@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use saggar_device::{Backend, Meter};
 use saggar_plugin::{
-    CompiledPlugin, LoadedModel, ModelLimits, ModelParts, NamedTensorBytes, PluginEngine, PluginEngineConfig,
-    PluginError, PredictionOptions, import,
+    CompiledPlugin, LoadedModel, ModelLimits, ModelParts, NamedTensor, PluginEngine, PluginEngineConfig, PluginError,
+    PredictionOptions, import,
 };
 use saggar_tensor::{Descriptor, Shape};
 use serde_json::{Map, Value, json};
@@ -94,15 +94,14 @@ impl ConformanceImporter {
             let (model, fixed) = self.load(case, inputs, device)?;
             let given = inputs.iter().filter(|input| !fixed.contains(&input.name));
             let batched = !model.signature().batch_sizes.is_empty();
-            let given =
-                given.map(|input| input_tensor(input, batched)).collect::<Result<Vec<NamedTensorBytes>, _>>()?;
+            let given = given.map(|input| input_tensor(input, batched)).collect::<Result<Vec<NamedTensor>, _>>()?;
             let outputs = model
                 .predict(given, &PredictionOptions::with_deadline(PREDICT_TIME))
                 .map_err(|error| classify_refusal("predict", &error))?;
-            for (want, (name, descriptor, bytes)) in expected.iter().zip(&outputs) {
-                let descriptor = if batched { descriptor.clone() } else { item_descriptor(descriptor)? };
-                if let Some(difference) = want.difference_from(&descriptor, bytes) {
-                    return Err(CaseFailure::Wrong(format!("output {name}: {difference}")));
+            for (want, output) in expected.iter().zip(&outputs) {
+                let descriptor = if batched { output.descriptor.clone() } else { item_descriptor(&output.descriptor)? };
+                if let Some(difference) = want.difference_from(&descriptor, &output.bytes) {
+                    return Err(CaseFailure::Wrong(format!("output {}: {difference}", output.name)));
                 }
             }
         }
@@ -188,7 +187,7 @@ fn fix_input(message: &str, inputs: &[ConformanceTensor], fixed: &mut Vec<String
 
 /// Returns an input as the model accepts it: a model without batch dimension accepts items, which become a batch of
 /// one.
-fn input_tensor(input: &ConformanceTensor, batched: bool) -> Result<NamedTensorBytes, CaseFailure> {
+fn input_tensor(input: &ConformanceTensor, batched: bool) -> Result<NamedTensor, CaseFailure> {
     let descriptor = if batched {
         input.descriptor.clone()
     } else {
@@ -196,7 +195,7 @@ fn input_tensor(input: &ConformanceTensor, batched: bool) -> Result<NamedTensorB
         let shape = Shape::new(dims).map_err(|error| CaseFailure::Unsupported(error.to_string()))?;
         Descriptor::new(input.descriptor.dtype, shape)
     };
-    Ok((input.name.clone(), descriptor, input.bytes.clone()))
+    Ok(NamedTensor { name: input.name.clone(), descriptor, bytes: input.bytes.clone() })
 }
 
 /// Returns the descriptor of an output without its batch dimension of one.

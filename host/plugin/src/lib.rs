@@ -44,7 +44,7 @@ pub use engine::{CompiledPlugin, PluginEngine, PluginEngineConfig};
 pub use error::PluginError;
 pub use import::{ImportRequest, ImportedModel, import};
 pub use model::{
-    InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelPort, ModelRoute, ModelSignature, NamedTensorBytes,
+    InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelPort, ModelRoute, ModelSignature, NamedTensor,
     PredictionOptions, RouteSegment,
 };
 pub use saggar_device::CancelToken;

@@ -8,6 +8,7 @@
 mod batch;
 mod batch_sizes;
 mod instance_pool;
+mod named_tensor;
 mod prediction_options;
 mod route;
 mod signature;
@@ -17,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use saggar_device::{Backend, CancelToken, DeviceBuffer, Meter};
 use saggar_store::checkpoint::SavedVariable;
-use saggar_tensor::Descriptor;
 
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
@@ -29,12 +29,10 @@ use crate::streaming::StreamingReply;
 use crate::variables::{DeviceWeights, VariableNamespace};
 
 use instance_pool::{InstanceFactory, InstanceLease, InstancePool, InstanceWait};
+pub use named_tensor::NamedTensor;
 pub use prediction_options::PredictionOptions;
 pub use route::{ModelRoute, RouteSegment};
 pub use signature::{ModelPort, ModelSignature};
-
-/// A tensor under the name of its port: dense little-endian elements, row-major.
-pub type NamedTensorBytes = (String, Descriptor, Vec<u8>);
 
 /// Limits of one model version.
 #[derive(Clone, Copy, Debug)]
@@ -113,10 +111,10 @@ pub struct ModelParts {
 /// `BadInput`; the errors of `compute`.
 pub fn split_and_pad(
     signature: &ModelSignature,
-    inputs: Vec<NamedTensorBytes>,
+    inputs: Vec<NamedTensor>,
     sizes: impl FnOnce(usize) -> Vec<usize>,
-    mut compute: impl FnMut(Vec<NamedTensorBytes>, [usize; 2]) -> Result<Vec<NamedTensorBytes>, PluginError>,
-) -> Result<Vec<NamedTensorBytes>, PluginError> {
+    mut compute: impl FnMut(Vec<NamedTensor>, [usize; 2]) -> Result<Vec<NamedTensor>, PluginError>,
+) -> Result<Vec<NamedTensor>, PluginError> {
     let items = batch::count_items(signature, &inputs)?;
     let mut inputs = batch::BatchInputs::new(signature, inputs);
     let mut parts = Vec::new();
@@ -204,9 +202,9 @@ impl LoadedModel {
     /// plugin's code; `BadOutput` if the outputs differ from the signature; `Device`.
     pub fn predict(
         &self,
-        inputs: Vec<NamedTensorBytes>,
+        inputs: Vec<NamedTensor>,
         terms: &PredictionOptions,
-    ) -> Result<Vec<NamedTensorBytes>, PluginError> {
+    ) -> Result<Vec<NamedTensor>, PluginError> {
         let until = Instant::now() + terms.deadline;
         let mut start = 0;
         // A request that is already past its deadline does not start the building of a batch size.
@@ -297,13 +295,13 @@ impl LoadedModel {
     /// `Device`; `Deadline`; `Cancelled`.
     pub fn upload(
         &self,
-        inputs: Vec<NamedTensorBytes>,
+        inputs: Vec<NamedTensor>,
         until: Instant,
         terms: &PredictionOptions,
     ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         let InstanceFactory { backend, meter, .. } = self.instances.factory();
         let cancel = terms.cancel_token(until);
-        let upload = |(name, descriptor, bytes): NamedTensorBytes| {
+        let upload = |NamedTensor { name, descriptor, bytes }: NamedTensor| {
             let buffer = backend.allocate(&descriptor, meter)?;
             backend.write_cancellable(&buffer, &bytes, &cancel).map_err(|error| terms.explain_error(error, until))?;
             Ok((name, buffer))
@@ -320,13 +318,13 @@ impl LoadedModel {
         outputs: Vec<(String, DeviceBuffer)>,
         until: Instant,
         terms: &PredictionOptions,
-    ) -> Result<Vec<NamedTensorBytes>, PluginError> {
+    ) -> Result<Vec<NamedTensor>, PluginError> {
         let backend = &self.instances.factory().backend;
         let cancel = terms.cancel_token(until);
         let read = |(name, buffer): (String, DeviceBuffer)| {
             let bytes =
                 backend.read_cancellable(&buffer, &cancel).map_err(|error| terms.explain_error(error, until))?;
-            Ok((name, buffer.descriptor().clone(), bytes))
+            Ok(NamedTensor { name, descriptor: buffer.descriptor().clone(), bytes })
         };
         outputs.into_iter().map(read).collect()
     }
@@ -388,7 +386,7 @@ impl LoadedModel {
     ///
     /// # Errors
     /// `BadInput` if the batch would be too large for a tensor.
-    pub fn default_batch(&self, items: usize) -> Result<Vec<NamedTensorBytes>, PluginError> {
+    pub fn default_batch(&self, items: usize) -> Result<Vec<NamedTensor>, PluginError> {
         batch::default_batch(&self.signature, items)
     }
 

@@ -15,8 +15,8 @@ use recorder::{JobRecording, RecordingJobContext, cpu};
 use saggar_device::Meter;
 use saggar_plugin::limits::{LOG_LINES_MAX, METRIC_SERIES_MAX, PIECES_MAX};
 use saggar_plugin::{
-    CancelToken, CompiledPlugin, LoadedModel, ModelLimits, ModelParts, OutputPiece, PieceSink, PluginEngine,
-    PluginEngineConfig, PluginError, PredictionOptions, SendPieceError, TrainLimits, TrainOutcome, train,
+    CancelToken, CompiledPlugin, LoadedModel, ModelLimits, ModelParts, NamedTensor, OutputPiece, PieceSink,
+    PluginEngine, PluginEngineConfig, PluginError, PredictionOptions, SendPieceError, TrainLimits, TrainOutcome, train,
 };
 use saggar_tensor::{DType, Descriptor, Shape};
 
@@ -69,10 +69,10 @@ impl HostilePluginFixture {
     }
 }
 
-fn x(items: usize) -> Vec<(String, Descriptor, Vec<u8>)> {
+fn x(items: usize) -> Vec<NamedTensor> {
     let descriptor = Descriptor::new(DType::F32, Shape::new([items, 4]).unwrap());
     let bytes = (0..items * 4).flat_map(|n| (n as f32).to_le_bytes()).collect();
-    vec![("x".to_owned(), descriptor, bytes)]
+    vec![NamedTensor { name: "x".to_owned(), descriptor, bytes }]
 }
 
 /// The possible reasons of each failure. The plugin decides which of two limits it reaches first.
@@ -193,7 +193,8 @@ fn a_model_without_batch_sizes_is_called_once_per_item() {
     model.warm_up(CALL_TIMEOUT).unwrap();
     for items in [1, 3] {
         let outputs = model.predict(x(items), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
-        assert_eq!((&outputs[0].1, &outputs[0].2), (&x(items)[0].1, &x(items)[0].2), "y is x");
+        let (y, x) = (&outputs[0], &x(items)[0]);
+        assert_eq!((&y.descriptor, &y.bytes), (&x.descriptor, &x.bytes), "y is x");
     }
     let model = bench.load("no-batch-sizes", "wrong-shape", ModelLimits::default()).unwrap();
     assert_eq!(
@@ -217,7 +218,7 @@ fn a_failing_call_drops_only_its_instance() {
     }
     let model = bench.load("well", "well", limits).unwrap();
     let outputs = model.predict(x(7), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
-    assert_eq!(outputs[0].2, x(7)[0].2, "y is x, through parts");
+    assert_eq!(outputs[0].bytes, x(7)[0].bytes, "y is x, through parts");
 }
 
 #[test]
@@ -236,15 +237,15 @@ fn larger_batch_sizes_are_built_when_requests_fill_them() {
         model.batch_sizes_for(1)
     };
     assert_eq!(
-        model.predict(x(4), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap()[0].2,
-        x(4)[0].2,
+        model.predict(x(4), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap()[0].bytes,
+        x(4)[0].bytes,
         "y is x, item by item"
     );
     assert_eq!(built(&model, 4), [1, 4]);
     assert_eq!(built(&model, 2), [1, 2, 4]);
     assert_eq!(
-        model.predict(x(7), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap()[0].2,
-        x(7)[0].2,
+        model.predict(x(7), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap()[0].bytes,
+        x(7)[0].bytes,
         "y is x, through 4, 2 and 1"
     );
     assert_eq!(model.instance_count(), 1, "the instance that built them is dropped: the pool is full");
@@ -302,7 +303,7 @@ fn a_prediction_that_requires_an_idle_instance_does_not_wait() {
     let prompt = PredictionOptions { requires_idle_instance: true, ..PredictionOptions::with_deadline(CALL_TIMEOUT) };
     assert!(model.predict(x(1), &prompt).is_ok(), "the first instance is loaded");
     let mut broken = x(1);
-    broken[0].2 = [-1.0f32, 0.0, 0.0, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    broken[0].bytes = [-1.0f32, 0.0, 0.0, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(model.predict(broken, &prompt).unwrap_err().reason(), "TRAP");
     assert_eq!(model.predict(x(1), &prompt).unwrap_err().reason(), "DEADLINE", "another one would have to be loaded");
     assert!(model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).is_ok());

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use recorder::{JobRecording, RecordingJobContext, cpu};
 use saggar_device::Meter;
 use saggar_plugin::{
-    CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PluginEngineConfig, PredictionOptions,
-    TrainLimits, TrainOutcome, train,
+    CompiledPlugin, LoadedModel, ModelLimits, ModelParts, NamedTensor, PluginEngine, PluginEngineConfig,
+    PredictionOptions, TrainLimits, TrainOutcome, train,
 };
 use saggar_store::checkpoint::digest_of_variables;
 use saggar_store::{ColumnarDataset, DatasetStore, VariableKind};
@@ -80,15 +80,15 @@ fn job(record: &JobRecording, parameters: &str) -> RecordingJobContext {
     RecordingJobContext { record: record.clone(), parameters: parameters.to_owned(), ..RecordingJobContext::default() }
 }
 
-fn images(count: usize, bytes: &[u8]) -> Vec<(String, Descriptor, Vec<u8>)> {
+fn images(count: usize, bytes: &[u8]) -> Vec<NamedTensor> {
     let descriptor = Descriptor::new(DType::U8, Shape::new([count, 8, 8]).unwrap());
-    vec![("image".to_owned(), descriptor, bytes[..count * 64].to_vec())]
+    vec![NamedTensor { name: "image".to_owned(), descriptor, bytes: bytes[..count * 64].to_vec() }]
 }
 
-fn labels(outputs: &[(String, Descriptor, Vec<u8>)]) -> Vec<u8> {
-    let (_, descriptor, bytes) = outputs.iter().find(|(name, ..)| name == "label").unwrap();
-    assert_eq!(descriptor.dtype, DType::I32);
-    bytes.chunks_exact(4).map(|bytes| bytes[0]).collect()
+fn labels(outputs: &[NamedTensor]) -> Vec<u8> {
+    let label = outputs.iter().find(|output| output.name == "label").unwrap();
+    assert_eq!(label.descriptor.dtype, DType::I32);
+    label.bytes.chunks_exact(4).map(|bytes| bytes[0]).collect()
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn lenet_learns_digits_and_predicts_them() {
     println!("{right} of {count} right");
     // The project's minimum accuracy of this plugin on these digits.
     assert!(right as f64 >= 0.95 * count as f64, "{right} of {count}");
-    assert_eq!(outputs[2].1.shape.dims(), [count, 10]);
+    assert_eq!(outputs[2].descriptor.shape.dims(), [count, 10]);
 
     // A model whose larger programs would exceed their memory limit keeps the smallest batch size.
     let small = bench.load(&record, ModelLimits { batch_bytes_max: 1, ..ModelLimits::default() });
@@ -195,7 +195,7 @@ fn requests_that_break_the_signature_are_refused_before_the_plugin_runs() {
     let model = bench.load(&record, ModelLimits { instances_max: 1, ..ModelLimits::default() });
     let (pixels, _) = bench.test_images(4);
     let mut wrong = images(4, &pixels);
-    wrong[0].1 = Descriptor::new(DType::I8, wrong[0].1.shape.clone());
+    wrong[0].descriptor = Descriptor::new(DType::I8, wrong[0].descriptor.shape.clone());
     assert_eq!(
         model.predict(wrong, &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason(),
         "BAD_INPUT"

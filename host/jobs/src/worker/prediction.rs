@@ -11,7 +11,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use saggar_device::{Backend, Meter};
 use saggar_plugin::{
-    LoadedModel, ModelLimits, ModelParts, ModelPort, NamedTensorBytes, PluginEngine, PluginError, PredictionOptions,
+    LoadedModel, ModelLimits, ModelParts, ModelPort, NamedTensor, PluginEngine, PluginError, PredictionOptions,
     TrainOutcome,
 };
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
@@ -130,7 +130,7 @@ impl PredictionAttempt<'_> {
             let batch: Vec<u64> = (first..items.end.min(first + size)).collect();
             let began = Instant::now();
             let given = inputs.iter().map(|(port, is_field)| self.input_batch(port, *is_field, &batch));
-            let given = given.collect::<Result<Vec<NamedTensorBytes>, AttemptFailure>>()?;
+            let given = given.collect::<Result<Vec<NamedTensor>, AttemptFailure>>()?;
             self.spending.add_samples(batch.len() as u64, began.elapsed());
             answers.append_batch(
                 model.predict(given, &PredictionOptions::with_deadline(PREDICTION_BATCH_TIME_MAX))?,
@@ -150,7 +150,7 @@ impl PredictionAttempt<'_> {
         Ok(true)
     }
 
-    fn input_batch(&self, port: &ModelPort, is_field: bool, items: &[u64]) -> Result<NamedTensorBytes, AttemptFailure> {
+    fn input_batch(&self, port: &ModelPort, is_field: bool, items: &[u64]) -> Result<NamedTensor, AttemptFailure> {
         let bytes = match port.default_item().filter(|_| !is_field) {
             Some(item) => item.repeat(items.len()),
             None => {
@@ -158,7 +158,7 @@ impl PredictionAttempt<'_> {
                 read.map_err(|error| AttemptFailure::permanent("BAD_DATASET", error))?.into_owned()
             }
         };
-        Ok((port.name.clone(), port.batch_descriptor(items.len())?, bytes))
+        Ok(NamedTensor { name: port.name.clone(), descriptor: port.batch_descriptor(items.len())?, bytes })
     }
 
     /// Stores the answers so far, replacing the previous ones.
@@ -243,12 +243,11 @@ impl PredictionOutputs {
     }
 
     /// Appends the answers of `items` items.
-    fn append_batch(&mut self, answers: Vec<NamedTensorBytes>, items: usize) -> Result<(), AttemptFailure> {
+    fn append_batch(&mut self, answers: Vec<NamedTensor>, items: usize) -> Result<(), AttemptFailure> {
         for (name, item, bytes) in &mut self.outputs {
-            let answer = answers.iter().find(|(of, _, answer)| of == name && answer.len() == items * item.bytes());
-            let (.., answer) =
-                answer.ok_or_else(|| PluginError::job(format!("the model gave no `{name}` for a batch")))?;
-            bytes.extend_from_slice(answer);
+            let answer = answers.iter().find(|it| it.name == *name && it.bytes.len() == items * item.bytes());
+            let answer = answer.ok_or_else(|| PluginError::job(format!("the model gave no `{name}` for a batch")))?;
+            bytes.extend_from_slice(&answer.bytes);
         }
         self.done += items as u64;
         Ok(())

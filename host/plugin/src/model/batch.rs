@@ -4,23 +4,24 @@
 use saggar_device::DeviceBuffer;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 
-use super::{ModelPort, ModelSignature, NamedTensorBytes};
+use super::{ModelPort, ModelSignature, NamedTensor};
 use crate::error::PluginError;
 
 /// Returns the number of items of a batch after checking every input against the signature.
 ///
 /// # Errors
 /// `BadInput`.
-pub(super) fn count_items(signature: &ModelSignature, inputs: &[NamedTensorBytes]) -> Result<usize, PluginError> {
-    if let Some((name, given, _)) = inputs.iter().find(|(name, ..)| !signature.inputs.iter().any(|p| p.name == *name)) {
+pub(super) fn count_items(signature: &ModelSignature, inputs: &[NamedTensor]) -> Result<usize, PluginError> {
+    if let Some(unknown) = inputs.iter().find(|input| !signature.inputs.iter().any(|port| port.name == input.name)) {
         let known: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
-        return Err(bad_input_error(name, format!("only {}", known.join(", ")), given.to_string()));
+        let (expected, given) = (format!("only {}", known.join(", ")), unknown.descriptor.to_string());
+        return Err(bad_input_error(&unknown.name, expected, given));
     }
     let mut items = None;
     for port in &signature.inputs {
         let expected = || format!("{} with the batch before it", port.item);
-        let mut named = inputs.iter().filter(|(name, ..)| *name == port.name);
-        let (Some((_, given, bytes)), None) = (named.next(), named.next()) else {
+        let mut named = inputs.iter().filter(|input| input.name == port.name);
+        let (Some(NamedTensor { descriptor: given, bytes, .. }), None) = (named.next(), named.next()) else {
             return Err(bad_input_error(&port.name, expected(), "none, or more than one".to_owned()));
         };
         let Some((&count, item)) = given.shape.split_first().filter(|(count, _)| **count > 0) else {
@@ -68,14 +69,14 @@ pub(super) fn plan_parts(sizes: &[usize], items: usize) -> Vec<(usize, usize)> {
 /// The inputs of a request, in the signature's order.
 pub(super) struct BatchInputs<'s> {
     signature: &'s ModelSignature,
-    tensors: Vec<NamedTensorBytes>,
+    tensors: Vec<NamedTensor>,
 }
 
 impl<'s> BatchInputs<'s> {
     /// Sorts checked inputs, given in any order.
-    pub(super) fn new(signature: &'s ModelSignature, mut tensors: Vec<NamedTensorBytes>) -> BatchInputs<'s> {
+    pub(super) fn new(signature: &'s ModelSignature, mut tensors: Vec<NamedTensor>) -> BatchInputs<'s> {
         let place = |name: &str| signature.inputs.iter().position(|port| port.name == name);
-        tensors.sort_by_key(|(name, ..)| place(name));
+        tensors.sort_by_key(|tensor| place(&tensor.name));
         BatchInputs { signature, tensors }
     }
 
@@ -90,9 +91,10 @@ impl<'s> BatchInputs<'s> {
         start: usize,
         count: usize,
         size: usize,
-    ) -> Result<Vec<NamedTensorBytes>, PluginError> {
+    ) -> Result<Vec<NamedTensor>, PluginError> {
         let batches = !self.signature.batch_sizes.is_empty();
-        let part = |((name, _, bytes), port): (&mut NamedTensorBytes, &ModelPort)| {
+        let part = |(tensor, port): (&mut NamedTensor, &ModelPort)| {
+            let bytes = &mut tensor.bytes;
             let item_bytes = port.item.bytes();
             let whole = start == 0 && count * item_bytes == bytes.len();
             let mut part = if whole {
@@ -104,18 +106,18 @@ impl<'s> BatchInputs<'s> {
             };
             part.resize(size * item_bytes, 0);
             let descriptor = if batches { port.batch_descriptor(size)? } else { port.item.clone() };
-            Ok((name.clone(), descriptor, part))
+            Ok(NamedTensor { name: port.name.clone(), descriptor, bytes: part })
         };
         self.tensors.iter_mut().zip(&self.signature.inputs).map(part).collect()
     }
 }
 
 /// Returns a batch in which every input has its default, or zeros if it has none.
-pub(super) fn default_batch(signature: &ModelSignature, size: usize) -> Result<Vec<NamedTensorBytes>, PluginError> {
+pub(super) fn default_batch(signature: &ModelSignature, size: usize) -> Result<Vec<NamedTensor>, PluginError> {
     let first = |port: &ModelPort| {
         let descriptor = port.batch_descriptor(size)?;
         let bytes = port.default_item().map_or_else(|| vec![0; descriptor.bytes()], |item| item.repeat(size));
-        Ok((port.name.clone(), descriptor, bytes))
+        Ok(NamedTensor { name: port.name.clone(), descriptor, bytes })
     };
     signature.inputs.iter().map(first).collect()
 }
@@ -158,21 +160,21 @@ pub(super) fn check_outputs(
 /// `BadInput` if the concatenated outputs would be too large.
 pub(super) fn concat_outputs(
     signature: &ModelSignature,
-    parts: Vec<(Vec<NamedTensorBytes>, usize)>,
+    parts: Vec<(Vec<NamedTensor>, usize)>,
     items: usize,
-) -> Result<Vec<NamedTensorBytes>, PluginError> {
-    let mut parts: Vec<(std::vec::IntoIter<NamedTensorBytes>, usize)> =
+) -> Result<Vec<NamedTensor>, PluginError> {
+    let mut parts: Vec<(std::vec::IntoIter<NamedTensor>, usize)> =
         parts.into_iter().map(|(outputs, count)| (outputs.into_iter(), count)).collect();
     let output = |port: &ModelPort| {
         let (descriptor, item_bytes) = (port.batch_descriptor(items)?, port.item.bytes());
         let mut whole = Vec::new();
         for (outputs, count) in &mut parts {
-            let Some((.., mut bytes)) = outputs.next() else { continue };
+            let Some(NamedTensor { mut bytes, .. }) = outputs.next() else { continue };
             bytes.truncate(*count * item_bytes);
             // Reuses the memory of the first part, which is the only one of most requests.
             if whole.is_empty() { whole = bytes } else { whole.extend_from_slice(&bytes) }
         }
-        Ok((port.name.clone(), descriptor, whole))
+        Ok(NamedTensor { name: port.name.clone(), descriptor, bytes: whole })
     };
     signature.outputs.iter().map(output).collect()
 }

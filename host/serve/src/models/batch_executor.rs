@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use saggar_plugin::{CancelToken, PluginError, PredictionOptions};
+use saggar_plugin::{CancelToken, NamedTensor, PluginError, PredictionOptions};
 use saggar_tensor::{Descriptor, Shape};
 
 use super::batch_queue::{BatchSlot, ComputedPrediction, QueuedPrediction};
 use super::guest_threads::InPlacePermit;
 use super::live_version::LiveVersion;
 use crate::limits::IN_PLACE_BATCH_TIME_MAX;
-use crate::predict::decode::PredictionTensor;
 
 /// Runs a batch. Runs it on this thread if batches of its size are quick and call no driver, while another thread
 /// serves this thread's connections. Otherwise runs it on a blocking thread.
@@ -127,8 +126,8 @@ fn predict_timed(
     serving: &LiveVersion,
     items: usize,
     requests: usize,
-    predict: impl FnOnce() -> Result<Vec<PredictionTensor>, PluginError>,
-) -> Result<(Vec<PredictionTensor>, Duration), PluginError> {
+    predict: impl FnOnce() -> Result<Vec<NamedTensor>, PluginError>,
+) -> Result<(Vec<NamedTensor>, Duration), PluginError> {
     let _running = serving.metrics().track_in_flight(requests);
     let began = Instant::now();
     let outputs = predict();
@@ -141,7 +140,7 @@ fn predict_timed(
 }
 
 /// Returns the inputs of all requests as one batch. Each request's inputs are in the signature's order.
-fn merge_inputs(serving: &LiveVersion, batch: &[QueuedPrediction]) -> Vec<PredictionTensor> {
+fn merge_inputs(serving: &LiveVersion, batch: &[QueuedPrediction]) -> Vec<NamedTensor> {
     if let [only] = batch {
         return only.request.inputs.tensors.clone();
     }
@@ -157,13 +156,13 @@ fn merge_inputs(serving: &LiveVersion, batch: &[QueuedPrediction]) -> Vec<Predic
             let dims = [&[items], port.item.shape.dims()].concat();
             // The items fit a batch of the model, whose shape was checked when it was loaded.
             let shape = Shape::new(dims).unwrap_or_else(|_| port.item.shape.clone());
-            PredictionTensor { name: port.name.clone(), descriptor: Descriptor::new(port.item.dtype, shape), bytes }
+            NamedTensor { name: port.name.clone(), descriptor: Descriptor::new(port.item.dtype, shape), bytes }
         })
         .collect()
 }
 
 /// Splits the outputs of one batch into those of its requests.
-fn split_outputs(outputs: Vec<PredictionTensor>, counts: &[usize]) -> Result<Vec<Vec<PredictionTensor>>, PluginError> {
+fn split_outputs(outputs: Vec<NamedTensor>, counts: &[usize]) -> Result<Vec<Vec<NamedTensor>>, PluginError> {
     if counts.len() == 1 {
         return Ok(vec![outputs]);
     }
@@ -171,7 +170,7 @@ fn split_outputs(outputs: Vec<PredictionTensor>, counts: &[usize]) -> Result<Vec
     let mut starts = vec![0; outputs.len()];
     let mut parts = Vec::with_capacity(counts.len());
     for &count in counts {
-        let part = |(output, start): (&PredictionTensor, &mut usize)| {
+        let part = |(output, start): (&NamedTensor, &mut usize)| {
             let (first, item) = output.descriptor.shape.dims().split_first().unwrap_or((&0, &[]));
             let broken = |given: String| PluginError::BadOutput {
                 name: output.name.clone(),
@@ -185,13 +184,13 @@ fn split_outputs(outputs: Vec<PredictionTensor>, counts: &[usize]) -> Result<Vec
             let shape = Shape::new([&[count], item].concat()).map_err(|error| broken(error.to_string()))?;
             let bytes = output.bytes[*start * item_bytes..(*start + count) * item_bytes].to_vec();
             *start += count;
-            Ok(PredictionTensor {
+            Ok(NamedTensor {
                 name: output.name.clone(),
                 descriptor: Descriptor::new(output.descriptor.dtype, shape),
                 bytes,
             })
         };
-        parts.push(outputs.iter().zip(&mut starts).map(part).collect::<Result<Vec<PredictionTensor>, _>>()?);
+        parts.push(outputs.iter().zip(&mut starts).map(part).collect::<Result<Vec<NamedTensor>, _>>()?);
     }
     Ok(parts)
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use saggar_plugin::{PieceSink, PluginError};
+use saggar_plugin::{NamedTensor, PieceSink, PluginError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
@@ -23,7 +23,7 @@ use super::live_version::{LiveVersion, VersionLease};
 use super::version_metrics::GaugeGuard;
 use super::{batch_executor, guest_threads};
 use crate::error::ApiError;
-use crate::predict::decode::{PredictionInputs, PredictionTensor};
+use crate::predict::decode::PredictionInputs;
 use crate::request_memory::MemoryCharge;
 
 /// The policy by which batches are formed.
@@ -81,7 +81,7 @@ pub(crate) struct PredictionRequest {
 #[derive(Debug)]
 pub(crate) struct ComputedPrediction {
     /// The outputs in the signature's order.
-    pub(crate) tensors: Vec<PredictionTensor>,
+    pub(crate) tensors: Vec<NamedTensor>,
     /// Time in the queue.
     pub(crate) queue: Duration,
     /// Duration of the batch.

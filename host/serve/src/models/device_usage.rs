@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use saggar_device::Meter;
 use saggar_metrics::MetricsRegistry;
-use saggar_plugin::{LoadedModel, ModelSignature, PluginError, PredictionOptions};
+use saggar_plugin::{LoadedModel, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 
 use super::predictor::{LoadedVersion, ModelPredictor};
-use crate::predict::decode::PredictionTensor;
 
 /// The owner label of models in `saggar_device_memory_bytes`.
 const MEMORY_OWNER_LABEL: &str = "models";
@@ -133,11 +132,7 @@ impl ModelPredictor for MeteredPredictor {
         self.report(false);
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<PredictionTensor>,
-        terms: &PredictionOptions,
-    ) -> Result<Vec<PredictionTensor>, PluginError> {
+    fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError> {
         let predictor = self.predictor.as_ref().expect("it is only taken when this is dropped");
         let outputs = predictor.predict(inputs, terms);
         self.report(false);

@@ -6,13 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use saggar_device::DeviceBuffer;
-use saggar_plugin::{LoadedModel, ModelPort, ModelSignature, NamedTensorBytes, PluginError, PredictionOptions, model};
+use saggar_plugin::{LoadedModel, ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions, model};
 
 use super::live_version::{LiveVersion, VersionLease};
 use super::model_config::EnsembleConfig;
 use super::predictor::ModelPredictor;
 use super::router::ModelRouter;
-use crate::predict::decode::PredictionTensor;
 use crate::predict::model_reference::ModelReference;
 
 /// The connected steps of an ensemble.
@@ -150,11 +149,11 @@ impl EnsembleModel {
     fn predict_on_device(
         &self,
         models: &[&LoadedModel],
-        part: Vec<NamedTensorBytes>,
+        part: Vec<NamedTensor>,
         [count, size]: [usize; 2],
         terms: &PredictionOptions,
         until: Instant,
-    ) -> Result<Vec<NamedTensorBytes>, PluginError> {
+    ) -> Result<Vec<NamedTensor>, PluginError> {
         let Some(first) = models.first() else { return Ok(Vec::new()) };
         let mut wires: BTreeMap<String, DeviceBuffer> = first.upload(part, until, terms)?.into_iter().collect();
         for (step, model) in self.steps.iter().zip(models) {
@@ -173,23 +172,23 @@ impl EnsembleModel {
     fn predict_through_host(
         &self,
         leases: &[VersionLease],
-        inputs: Vec<PredictionTensor>,
+        inputs: Vec<NamedTensor>,
         terms: &PredictionOptions,
         until: Instant,
-    ) -> Result<Vec<PredictionTensor>, PluginError> {
-        let mut wires: BTreeMap<String, PredictionTensor> =
+    ) -> Result<Vec<NamedTensor>, PluginError> {
+        let mut wires: BTreeMap<String, NamedTensor> =
             inputs.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
         for (step, lease) in self.steps.iter().zip(leases) {
             let ports = step.signature.inputs.iter().zip(&step.inputs);
             let named = |(port, wire): (&ModelPort, &String)| {
-                Some(PredictionTensor { name: port.name.clone(), ..wires.get(wire)?.clone() })
+                Some(NamedTensor { name: port.name.clone(), ..wires.get(wire)?.clone() })
             };
             let inputs = ports.filter_map(named).collect();
             let left = PredictionOptions { deadline: until.saturating_duration_since(Instant::now()), ..terms.clone() };
             for tensor in lease.live_version().predictor().predict(inputs, &left)? {
                 let place = step.signature.outputs.iter().position(|port| port.name == tensor.name);
                 let Some(wire) = place.and_then(|place| step.outputs.get(place)) else { continue };
-                wires.insert(wire.clone(), PredictionTensor { name: wire.clone(), ..tensor });
+                wires.insert(wire.clone(), NamedTensor { name: wire.clone(), ..tensor });
             }
         }
         Ok(self.signature.outputs.iter().filter_map(|port| wires.remove(&port.name)).collect())
@@ -209,11 +208,7 @@ impl ModelPredictor for EnsembleModel {
         self.steps.iter().any(|step| step.calls_driver)
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<PredictionTensor>,
-        terms: &PredictionOptions,
-    ) -> Result<Vec<PredictionTensor>, PluginError> {
+    fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError> {
         let until = Instant::now() + terms.deadline;
         // Steps have no client to which chunks could be sent.
         let terms = PredictionOptions { sink: None, ..terms.clone() };
@@ -221,14 +216,11 @@ impl ModelPredictor for EnsembleModel {
         let models: Option<Vec<&LoadedModel>> =
             leases.iter().map(|lease| lease.live_version().predictor().device_model()).collect();
         let Some(models) = models else { return self.predict_through_host(&leases, inputs, &terms, until) };
-        let inputs: Vec<NamedTensorBytes> = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
         let compute =
             |part, [count, size]: [usize; 2]| self.predict_on_device(&models, part, [count, size], &terms, until);
         let sizes = |items| self.common_batch_sizes(&models, items);
         let outputs = model::split_and_pad(&self.signature, inputs, sizes, compute);
         leases.iter().for_each(|lease| lease.live_version().predictor().report_device_use());
-        let outputs = outputs?;
-        let tensor = |(name, descriptor, bytes): NamedTensorBytes| PredictionTensor { name, descriptor, bytes };
-        Ok(outputs.into_iter().map(tensor).collect())
+        outputs
     }
 }

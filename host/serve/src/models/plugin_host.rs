@@ -9,14 +9,13 @@ use saggar_devices::RecoverableDevice;
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{
     CompilePurpose, CompiledPlugin, InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelSignature,
-    NamedTensorBytes, PluginEngine, PluginError, PredictionOptions,
+    NamedTensor, PluginEngine, PluginError, PredictionOptions,
 };
 use saggar_store::models::VersionFiles;
 
 use super::device_usage::DeviceUsageAccount;
 use super::predictor::{LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate};
 use crate::limits::{COMPILED_PLUGINS_MAX, MODEL_BATCH_MEMORY_DIVISOR, MODEL_RETAINED_MEMORY_DIVISOR};
-use crate::predict::decode::PredictionTensor;
 
 /// Compiles plugins and runs them on one device.
 #[derive(Debug)]
@@ -198,14 +197,7 @@ impl ModelPredictor for LoadedModel {
         Some(self)
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<PredictionTensor>,
-        terms: &PredictionOptions,
-    ) -> Result<Vec<PredictionTensor>, PluginError> {
-        let inputs = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
-        let outputs = LoadedModel::predict(self, inputs, terms)?;
-        let tensor = |(name, descriptor, bytes): NamedTensorBytes| PredictionTensor { name, descriptor, bytes };
-        Ok(outputs.into_iter().map(tensor).collect())
+    fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError> {
+        LoadedModel::predict(self, inputs, terms)
     }
 }

@@ -5,14 +5,13 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_plugin::{LoadedModel, ModelSignature, PluginError, PredictionOptions};
+use saggar_plugin::{LoadedModel, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
 use thiserror::Error;
 
 use super::device_usage::DeviceUsageAccount;
-use crate::predict::decode::PredictionTensor;
 
 /// A loaded model version. It is shared by all threads that predict. Dropping it frees all that it holds.
 pub trait ModelPredictor: Debug + Send + Sync {
@@ -44,11 +43,7 @@ pub trait ModelPredictor: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns `Deadline` if it takes longer than the options allow, `Cancelled`, and any other error of the plugin.
-    fn predict(
-        &self,
-        inputs: Vec<PredictionTensor>,
-        terms: &PredictionOptions,
-    ) -> Result<Vec<PredictionTensor>, PluginError>;
+    fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError>;
 }
 
 /// A phase of loading a version.

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use saggar_plugin::NamedTensor;
 use saggar_store::digest::{Digest, Sha256Hasher};
 
-use crate::predict::decode::{PredictionInputs, PredictionTensor};
+use crate::predict::decode::PredictionInputs;
 
 /// The key of a request: the SHA-256 of its inputs, because the inputs are untrusted.
 pub(crate) type ResponseCacheKey = Digest;
@@ -32,7 +33,7 @@ struct ResponseCacheEntries {
 
 #[derive(Debug)]
 struct CachedResponse {
-    tensors: Arc<Vec<PredictionTensor>>,
+    tensors: Arc<Vec<NamedTensor>>,
     used: u64,
     bytes: usize,
 }
@@ -54,7 +55,7 @@ impl ResponseCache {
     }
 
     /// Returns the cached response to these inputs, if there is one.
-    pub(crate) fn get(&self, key: &ResponseCacheKey) -> Option<Arc<Vec<PredictionTensor>>> {
+    pub(crate) fn get(&self, key: &ResponseCacheKey) -> Option<Arc<Vec<NamedTensor>>> {
         let mut entries = self.lock_entries();
         let ResponseCacheEntries { by_key, by_use, uses, .. } = &mut *entries;
         let entry = by_key.get_mut(key)?;
@@ -66,7 +67,7 @@ impl ResponseCache {
     }
 
     /// Inserts a response, and evicts the least recently used ones if there is no space.
-    pub(crate) fn insert(&self, key: ResponseCacheKey, tensors: &[PredictionTensor]) {
+    pub(crate) fn insert(&self, key: ResponseCacheKey, tensors: &[NamedTensor]) {
         let bytes = ENTRY_OVERHEAD_BYTES + tensors.iter().map(|tensor| tensor.bytes.len()).sum::<usize>();
         if bytes > self.bytes_max {
             return;
@@ -100,9 +101,9 @@ mod tests {
     use super::*;
     use saggar_tensor::{DType, Descriptor, Shape};
 
-    fn tensors(bytes: &[u8]) -> Vec<PredictionTensor> {
+    fn tensors(bytes: &[u8]) -> Vec<NamedTensor> {
         let descriptor = Descriptor::new(DType::U8, Shape::new([1, bytes.len()]).unwrap());
-        vec![PredictionTensor { name: "x".to_owned(), descriptor, bytes: bytes.to_vec() }]
+        vec![NamedTensor { name: "x".to_owned(), descriptor, bytes: bytes.to_vec() }]
     }
 
     fn key(byte: u8, items: Option<usize>) -> ResponseCacheKey {

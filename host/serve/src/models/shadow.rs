@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_metrics::MetricsRegistry;
+use saggar_plugin::NamedTensor;
 
 use super::batch_queue::{self, PredictionRequest};
 use super::live_version::{LiveVersion, VersionLease};
-use crate::predict::decode::{PredictionInputs, PredictionTensor};
+use crate::predict::decode::PredictionInputs;
 use crate::request_memory::{MemoryCharge, prediction_bytes_max};
 
 /// A prediction to be repeated, with a lease of the shadow version.
@@ -50,7 +51,7 @@ impl ShadowPrediction {
     }
 
     /// Repeats the prediction in the background and compares the result with `expected`.
-    pub(crate) fn spawn_and_compare(self, until: Instant, limit: Duration, expected: &[PredictionTensor]) {
+    pub(crate) fn spawn_and_compare(self, until: Instant, limit: Duration, expected: &[NamedTensor]) {
         let ShadowPrediction { lease, inputs, charge, metrics } = self;
         let expected = expected.to_vec();
         tokio::spawn(async move {

@@ -2,13 +2,12 @@
 
 use std::fmt::{Display, Write};
 
-use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_plugin::{ModelPort, ModelSignature, NamedTensor};
 use saggar_tensor::DType;
 
 use super::binary;
 use super::datatype::{OipDatatype, item_dims};
 use super::request::{RequestedOutput, is_batched};
-use crate::predict::decode::PredictionTensor;
 use crate::predict::encode::{EncodeError, checked_output, push_string};
 use crate::predict::text_codec;
 
@@ -35,12 +34,12 @@ pub(super) struct EncodedResponse {
 /// Returns an error if an output is missing or its type or shape differs from the signature.
 pub(super) fn encode(
     signature: &ModelSignature,
-    outputs: &[PredictionTensor],
+    outputs: &[NamedTensor],
     items: Option<usize>,
     wanted: &[RequestedOutput],
     from: ResponseSource<'_>,
 ) -> Result<EncodedResponse, EncodeError> {
-    let given: Vec<(RequestedOutput, &ModelPort, &PredictionTensor)> = wanted
+    let given: Vec<(RequestedOutput, &ModelPort, &NamedTensor)> = wanted
         .iter()
         .map(|&wanted| {
             let port = &signature.outputs[wanted.port];
@@ -48,7 +47,7 @@ pub(super) fn encode(
             Ok((wanted, port, checked_output(port, output, items.unwrap_or(1))?))
         })
         .collect::<Result<_, EncodeError>>()?;
-    let room = |(wanted, port, output): &(RequestedOutput, &ModelPort, &PredictionTensor)| {
+    let room = |(wanted, port, output): &(RequestedOutput, &ModelPort, &NamedTensor)| {
         128 + port.name.len() + output.bytes.len() * if wanted.is_binary { 0 } else { 3 }
     };
     let batch = is_batched(signature).then(|| items.unwrap_or(1));
@@ -89,11 +88,11 @@ fn push_head(json: &mut String, from: ResponseSource<'_>) {
     push_formatted(json, format_args!(",\"model_version\":\"{}\",\"outputs\":[", from.version));
 }
 
-fn binary_bytes(port: &ModelPort, output: &PredictionTensor) -> usize {
+fn binary_bytes(port: &ModelPort, output: &NamedTensor) -> usize {
     port.text_bytes_max().map_or(output.bytes.len(), |bytes_max| binary::texts_wire_bytes(bytes_max, &output.bytes))
 }
 
-fn append_binary_outputs(json: String, given: &[(RequestedOutput, &ModelPort, &PredictionTensor)]) -> EncodedResponse {
+fn append_binary_outputs(json: String, given: &[(RequestedOutput, &ModelPort, &NamedTensor)]) -> EncodedResponse {
     let binary = || given.iter().filter(|(wanted, ..)| wanted.is_binary);
     let mut bytes = json.into_bytes();
     if binary().next().is_none() {

@@ -18,23 +18,12 @@ use super::json_fast_path;
 use super::text_codec;
 use crate::json_body;
 use crate::limits::INPUT_BYTES_MAX;
-use saggar_plugin::{ModelPort as Port, ModelSignature};
-
-/// An input or output tensor of a model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PredictionTensor {
-    /// The port's name.
-    pub name: String,
-    /// Data type and shape, with the batch dimension first.
-    pub descriptor: Descriptor,
-    /// Dense little-endian elements.
-    pub bytes: Vec<u8>,
-}
+use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
 
 /// One decoded input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionInput {
-    tensor: PredictionTensor,
+    tensor: NamedTensor,
     /// The number of items, or `None` for one item without a batch dimension.
     items: Option<usize>,
     /// A warning to the client about how it was decoded.
@@ -45,7 +34,7 @@ pub struct PredictionInput {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionInputs {
     /// One tensor per port, of shape `[batch, item...]`.
-    pub tensors: Vec<PredictionTensor>,
+    pub tensors: Vec<NamedTensor>,
     /// The number of items, or `None` if the client sent one item without a batch dimension.
     pub items: Option<usize>,
     /// Warnings to the client about how the inputs were decoded, sent in a response header.
@@ -73,11 +62,7 @@ impl PredictionInput {
         shape.extend(item);
         let shape = Shape::new(shape).map_err(|_| DecodeError::TooLarge { name: port.name.clone() })?;
         let descriptor = Descriptor::new(port.item.dtype, shape);
-        Ok(PredictionInput {
-            tensor: PredictionTensor { name: port.name.clone(), descriptor, bytes },
-            items,
-            warning: None,
-        })
+        Ok(PredictionInput { tensor: NamedTensor { name: port.name.clone(), descriptor, bytes }, items, warning: None })
     }
 
     /// Returns an input of one item from its dense bytes.
@@ -182,7 +167,7 @@ impl PredictionInputs {
             let dims = [items.as_slice(), port.item.shape.dims()].concat();
             tensors.push(PredictionInput::new(port, &dims, item.repeat(count))?.tensor);
         }
-        let place = |tensor: &PredictionTensor| signature.inputs.iter().position(|port| port.name == tensor.name);
+        let place = |tensor: &NamedTensor| signature.inputs.iter().position(|port| port.name == tensor.name);
         tensors.sort_by_key(place);
         Ok(PredictionInputs { tensors, items, warnings })
     }

@@ -6,9 +6,8 @@ use saggar_tensor::interp::float16;
 use saggar_tensor::{DType, Descriptor, Shape};
 use thiserror::Error;
 
-use super::decode::PredictionTensor;
 use super::text_codec;
-use saggar_plugin::{ModelPort as Port, ModelSignature};
+use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
 
 /// An output of a model that does not match its signature.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -32,7 +31,7 @@ pub struct EncodeError {
 /// Returns `EncodeError` if outputs are missing or their type or shape differs from the signature.
 pub fn encode_json(
     signature: &ModelSignature,
-    outputs: &[PredictionTensor],
+    outputs: &[NamedTensor],
     items: Option<usize>,
 ) -> Result<String, EncodeError> {
     let mut text = String::with_capacity(64 + outputs.iter().map(|output| output.bytes.len()).sum::<usize>() * 3);
@@ -106,9 +105,9 @@ fn encode_piece_with(port: &Port, item: Option<usize>, push: impl FnOnce(&mut St
 /// Returns the output of a port if its type and shape match the signature for `items` items.
 pub(crate) fn checked_output<'o>(
     port: &Port,
-    output: Option<&'o PredictionTensor>,
+    output: Option<&'o NamedTensor>,
     items: usize,
-) -> Result<&'o PredictionTensor, EncodeError> {
+) -> Result<&'o NamedTensor, EncodeError> {
     let expected = || format!("{} for each of {items} items", port.item);
     let refuse = |got: String| EncodeError { name: port.name.clone(), expected: expected(), got };
     let output = output.ok_or_else(|| refuse("nothing".to_owned()))?;

@@ -10,9 +10,7 @@ use saggar_tensor::DType;
 use thiserror::Error;
 
 use crate::limits::IMAGE_PIXELS_MAX;
-use saggar_plugin::{ModelPort as Port, ModelSignature};
-
-use super::decode::PredictionTensor;
+use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
 
 /// Bytes of an image's decoded pixels, with four channels each.
 const PIXELS_BYTES_MAX: usize = 4 * IMAGE_PIXELS_MAX as usize;
@@ -82,7 +80,7 @@ pub(super) fn image_output(signature: &ModelSignature) -> Option<&Port> {
 /// Returns `OneAtATime` for a batch of several items, or `Broken` if the plugin's output is not an image.
 pub(super) fn encode_png(
     signature: &ModelSignature,
-    outputs: &[PredictionTensor],
+    outputs: &[NamedTensor],
     items: Option<usize>,
 ) -> Result<Vec<u8>, ImageError> {
     let broken =

@@ -8,9 +8,9 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use saggar_metrics::MetricsRegistry;
-use saggar_plugin::{ModelSignature, PieceSink};
+use saggar_plugin::{ModelSignature, NamedTensor, PieceSink};
 
-use super::decode::{PredictionInputs, PredictionTensor};
+use super::decode::PredictionInputs;
 use super::keep_alive::KeepAliveOverride;
 use super::model_reference::ModelReference;
 use super::outcome::{PredictionPhase, PredictionRecord};
@@ -189,7 +189,7 @@ impl PredictionCall {
         &mut self,
         inputs: PredictionInputs,
         sink: Option<Arc<dyn PieceSink>>,
-    ) -> Result<(Vec<PredictionTensor>, ComputeTimings, Option<bool>), ApiError> {
+    ) -> Result<(Vec<NamedTensor>, ComputeTimings, Option<bool>), ApiError> {
         let serving = Arc::clone(self.live_version());
         let Some(cache) = serving.cache().filter(|_| sink.is_none()) else {
             let (tensors, times) = self.compute(inputs, sink).await?;
@@ -210,7 +210,7 @@ impl PredictionCall {
         &mut self,
         inputs: PredictionInputs,
         sink: Option<Arc<dyn PieceSink>>,
-    ) -> Result<(Vec<PredictionTensor>, ComputeTimings), ApiError> {
+    ) -> Result<(Vec<NamedTensor>, ComputeTimings), ApiError> {
         let (until, limit) = (self.deadline.until(), self.deadline.limit());
         if until <= Instant::now() {
             return Err(ApiError::DeadlineQueued { limit });
@@ -261,7 +261,7 @@ pub(crate) struct ComputeTimings {
 #[derive(Debug)]
 pub(crate) struct CompletedPrediction {
     /// The outputs in the signature's order, of shape `[items, item...]`; one item if no batch was requested.
-    pub(crate) tensors: Vec<PredictionTensor>,
+    pub(crate) tensors: Vec<NamedTensor>,
     /// The requested batch size, or `None` for one item without a batch dimension.
     pub(crate) items: Option<usize>,
     /// Warnings to the client about how the inputs were decoded.

@@ -15,7 +15,7 @@ use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, JobService, SchedulerConfig, WorkerLauncher};
 use saggar_metrics::MetricsRegistry;
-use saggar_plugin::{ModelPort, ModelSignature, PluginError, PredictionOptions};
+use saggar_plugin::{ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
@@ -37,7 +37,6 @@ use crate::models::{
     DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
     ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, VersionCandidate,
 };
-use crate::predict::decode::PredictionTensor;
 use crate::{
     AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PluginFacts, PluginInspector,
     RequestMemoryBudget,
@@ -447,11 +446,7 @@ impl ModelPredictor for EchoPredictor {
         self.calls_driver
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<PredictionTensor>,
-        terms: &PredictionOptions,
-    ) -> Result<Vec<PredictionTensor>, PluginError> {
+    fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError> {
         let limit = terms.deadline;
         let pixels = &inputs[0].bytes;
         let items = inputs[0].descriptor.shape[0];
@@ -473,7 +468,7 @@ impl ModelPredictor for EchoPredictor {
         let marks = std::iter::repeat_n(self.mark.to_le_bytes(), items).flatten().collect();
         let output = |name: &str, dtype, bytes| {
             let descriptor = Descriptor::new(dtype, Shape::new([items]).unwrap());
-            PredictionTensor { name: name.to_owned(), descriptor, bytes }
+            NamedTensor { name: name.to_owned(), descriptor, bytes }
         };
         Ok(vec![output("mark", DType::I32, marks), output("sum", DType::F32, sums)])
     }

@@ -1,11 +1,10 @@
 //! Models that compute a formula, with various signatures.
 
-use saggar_plugin::{ModelPort, ModelSignature, PluginError, PredictionOptions};
+use saggar_plugin::{ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::test_port;
 use crate::models::ModelPredictor;
-use crate::predict::decode::PredictionTensor;
 
 /// A formula by name:
 ///
@@ -66,11 +65,7 @@ impl ModelPredictor for FormulaPredictor {
         0
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<PredictionTensor>,
-        _: &PredictionOptions,
-    ) -> Result<Vec<PredictionTensor>, PluginError> {
+    fn predict(&self, inputs: Vec<NamedTensor>, _: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError> {
         let items = inputs[0].descriptor.shape[0];
         let first = floats(&inputs[0].bytes);
         let contents = match self.name.as_str() {
@@ -91,7 +86,7 @@ impl ModelPredictor for FormulaPredictor {
         let output = |(port, bytes): (&ModelPort, Vec<u8>)| {
             let dims = [&[items], port.item.shape.dims()].concat();
             let descriptor = Descriptor::new(port.item.dtype, Shape::new(dims).unwrap());
-            PredictionTensor { name: port.name.clone(), descriptor, bytes }
+            NamedTensor { name: port.name.clone(), descriptor, bytes }
         };
         Ok(self.signature.outputs.iter().zip(contents).map(output).collect())
     }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use saggar_plugin::{ModelPort, ModelSignature, OutputPiece, PluginError, PredictionOptions, SendPieceError};
+use saggar_plugin::{
+    ModelPort, ModelSignature, NamedTensor, OutputPiece, PluginError, PredictionOptions, SendPieceError,
+};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::{PredictionGate, test_port};
 use crate::models::ModelPredictor;
-use crate::predict::decode::PredictionTensor;
 
 /// The maximum length of the output in bytes.
 const OUTPUT_BYTES: usize = 16;
@@ -92,11 +93,7 @@ impl ModelPredictor for StreamingPredictor {
         0
     }
 
-    fn predict(
-        &self,
-        inputs: Vec<PredictionTensor>,
-        terms: &PredictionOptions,
-    ) -> Result<Vec<PredictionTensor>, PluginError> {
+    fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError> {
         let until = Instant::now() + terms.deadline;
         let pieces = terms.sink.clone();
         let items = inputs[0].descriptor.shape[0];
@@ -116,7 +113,7 @@ impl ModelPredictor for StreamingPredictor {
         }
         let output = |name: &str, dtype, shape: &[usize], bytes| {
             let descriptor = Descriptor::new(dtype, Shape::new(shape).unwrap());
-            PredictionTensor { name: name.to_owned(), descriptor, bytes }
+            NamedTensor { name: name.to_owned(), descriptor, bytes }
         };
         Ok(vec![
             output("said", DType::U8, &[items, OUTPUT_BYTES], texts),

@@ -3,12 +3,11 @@
 
 use std::fmt::Write;
 
-use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_plugin::{ModelPort, ModelSignature, NamedTensor};
 use saggar_tensor::DType;
 use saggar_tensor::interp::float16;
 
 use super::request::PredictFormat;
-use crate::predict::decode::PredictionTensor;
 use crate::predict::encode::{EncodeError, checked_output};
 use crate::predict::text_codec;
 
@@ -19,7 +18,7 @@ use crate::predict::text_codec;
 /// Returns an error if the outputs do not match the signature.
 pub(super) fn encode_predictions(
     signature: &ModelSignature,
-    outputs: &[PredictionTensor],
+    outputs: &[NamedTensor],
     items: Option<usize>,
     form: PredictFormat,
 ) -> Result<String, EncodeError> {
@@ -89,7 +88,7 @@ impl<'o> OutputColumn<'o> {
     /// Returns an error if it is missing or does not match the signature.
     pub(super) fn find(
         port: &'o ModelPort,
-        outputs: &'o [PredictionTensor],
+        outputs: &'o [NamedTensor],
         items: Option<usize>,
     ) -> Result<OutputColumn<'o>, EncodeError> {
         let output = outputs.iter().find(|output| output.name == port.name);

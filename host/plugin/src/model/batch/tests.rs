@@ -19,8 +19,8 @@ fn signature() -> ModelSignature {
     }
 }
 
-fn named_tensor(name: &str, dims: &[usize], bytes: &[u8]) -> NamedTensorBytes {
-    (name.to_owned(), descriptor(dims), bytes.to_vec())
+fn named_tensor(name: &str, dims: &[usize], bytes: &[u8]) -> NamedTensor {
+    NamedTensor { name: name.to_owned(), descriptor: descriptor(dims), bytes: bytes.to_vec() }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn batches_are_split_and_padded_to_compiled_sizes() {
 
 #[test]
 fn inputs_that_do_not_match_the_signature_are_refused() {
-    let check = |inputs: &[NamedTensorBytes]| count_items(&signature(), inputs).map_err(|error| error.to_string());
+    let check = |inputs: &[NamedTensor]| count_items(&signature(), inputs).map_err(|error| error.to_string());
     let x = || named_tensor("x", &[3, 2], &[1, 2, 3, 4, 5, 6]);
     let y = || named_tensor("y", &[3], &[7, 8, 9]);
     assert_eq!(check(&[y(), x()]), Ok(3), "in any order");
@@ -49,7 +49,7 @@ fn inputs_that_do_not_match_the_signature_are_refused() {
         vec![x(), named_tensor("y", &[3], &[7])],
         vec![named_tensor("x", &[0, 2], &[]), named_tensor("y", &[0], &[])],
         vec![named_tensor("x", &[3, 3], &[0; 9]), y()],
-        vec![("x".to_owned(), Descriptor::new(DType::I8, Shape::new([3, 2]).unwrap()), vec![0; 6]), y()],
+        vec![NamedTensor { descriptor: Descriptor::new(DType::I8, Shape::new([3, 2]).unwrap()), ..x() }, y()],
     ] {
         assert!(check(&inputs).is_err(), "{inputs:?}");
     }

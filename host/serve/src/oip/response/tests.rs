@@ -1,3 +1,4 @@
+use saggar_plugin::NamedTensor;
 use saggar_tensor::{Descriptor, Shape};
 
 use super::*;
@@ -8,12 +9,8 @@ fn port(name: &str, dtype: DType, shape: &[usize], semantics: Option<&str>) -> M
     ModelPort { name: name.to_owned(), item, semantics, classes: Vec::new(), default: None }
 }
 
-fn tensor(port: &ModelPort, items: usize, bytes: &[u8]) -> PredictionTensor {
-    PredictionTensor {
-        name: port.name.clone(),
-        descriptor: port.batch_descriptor(items).unwrap(),
-        bytes: bytes.to_vec(),
-    }
+fn tensor(port: &ModelPort, items: usize, bytes: &[u8]) -> NamedTensor {
+    NamedTensor { name: port.name.clone(), descriptor: port.batch_descriptor(items).unwrap(), bytes: bytes.to_vec() }
 }
 
 const RESPONSE_SOURCE: ResponseSource<'static> = ResponseSource { model: "m", version: 3, id: None };
@@ -112,7 +109,7 @@ fn a_model_without_batching_has_no_batch_dimension() {
 fn outputs_that_violate_the_signature_are_refused() {
     let promised = port("y", DType::F32, &[2], None);
     let signature = signature(core::slice::from_ref(&promised), &[1]);
-    let short = PredictionTensor { bytes: vec![0; 4], ..tensor(&promised, 1, &[0; 8]) };
+    let short = NamedTensor { bytes: vec![0; 4], ..tensor(&promised, 1, &[0; 8]) };
     for outputs in [vec![], vec![short], vec![tensor(&promised, 2, &[0; 16])]] {
         assert!(
             encode(&signature, &outputs, Some(1), &[requested_output(0, true)], RESPONSE_SOURCE).is_err(),

@@ -1,3 +1,5 @@
+use saggar_plugin::NamedTensor;
+
 use super::*;
 
 fn port(name: &str, dtype: DType, shape: &[usize]) -> Port {
@@ -5,8 +7,8 @@ fn port(name: &str, dtype: DType, shape: &[usize]) -> Port {
     Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None }
 }
 
-fn tensor(name: &str, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> PredictionTensor {
-    PredictionTensor { name: name.to_owned(), descriptor: Descriptor::new(dtype, Shape::new(shape).unwrap()), bytes }
+fn tensor(name: &str, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> NamedTensor {
+    NamedTensor { name: name.to_owned(), descriptor: Descriptor::new(dtype, Shape::new(shape).unwrap()), bytes }
 }
 
 fn signature_with_outputs(outputs: Vec<Port>) -> ModelSignature {
