@@ -27,9 +27,10 @@ use saggar_store::keys::{KeyFile, KeyRecord, KeyUsageFile};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::connection::{ConnectionActivity, wait_for_shutdown};
+use crate::connection::ConnectionActivity;
 use crate::limits::{KEY_USAGE_SAVE_INTERVAL, KEYS_POLL};
 use crate::program_version;
+use crate::serving::shutdown::wait_for_shutdown;
 
 pub use access_error::AccessError;
 pub use actor::{Actor, Principal};

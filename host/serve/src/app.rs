@@ -34,13 +34,12 @@ use crate::console;
 use crate::docs;
 use crate::error::ApiError;
 use crate::initial_series;
-use crate::models::{ModelImporter, ModelLifecycle, ModelRouter};
 use crate::oip;
 use crate::openapi;
 use crate::predict;
 use crate::request_body::BodyReader;
-use crate::request_memory::RequestMemoryBudget;
 use crate::request_middleware::{AuthLayer, admit_and_observe};
+use crate::serving::{ModelImporter, ModelLifecycle, ModelRouter, PredictionService, RequestMemoryBudget};
 use crate::storage::StorageCounter;
 use crate::tfs;
 
@@ -107,6 +106,7 @@ struct AppStateInner {
     clock: Arc<dyn Clock>,
     body_reader: BodyReader,
     predictions: CogPredictions,
+    prediction_service: PredictionService,
     event_streams: EventStreams,
     storage_counter: StorageCounter,
     reference_lock: RwLock<()>,
@@ -124,6 +124,8 @@ impl AppState {
     pub fn new(parts: AppParts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> AppState {
         let checkpoints = CheckpointStore::new(parts.objects.clone());
         let predictions = CogPredictions::new(parts.webhooks.clone());
+        let (models, metrics) = (Arc::clone(&parts.models), Arc::clone(&parts.metrics));
+        let prediction_service = PredictionService::new(models, metrics, Arc::clone(&clock));
         let counted = StorageCounter::default();
         let (bodies, streams) = (BodyReader::new(parts.memory.clone()), EventStreams::default());
         let references = RwLock::default();
@@ -133,6 +135,7 @@ impl AppState {
             clock,
             body_reader: bodies,
             predictions,
+            prediction_service,
             event_streams: streams,
             storage_counter: counted,
             reference_lock: references,
@@ -213,6 +216,10 @@ impl AppState {
 
     pub(crate) fn body_reader(&self) -> &BodyReader {
         &self.shared.body_reader
+    }
+
+    pub(crate) fn prediction_service(&self) -> &PredictionService {
+        &self.shared.prediction_service
     }
 
     pub(crate) fn predictions(&self) -> &CogPredictions {

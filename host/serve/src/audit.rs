@@ -245,6 +245,7 @@ mod tests {
 
     use super::*;
     use crate::access::Principal;
+    use crate::serving::ServingError;
 
     fn read_lines(path: &Path) -> Vec<Value> {
         std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -258,7 +259,7 @@ mod tests {
         let rights = AccessRights::default();
         let actor = Actor { principal: Principal::Key("ops".into()), request_id: "r-1".to_owned(), rights };
         audit.record(&actor, AuditAction::ModelPromote, "digits", "version 3", &Ok::<_, ApiError>(()));
-        let refused = Err::<(), _>(ApiError::NothingReady);
+        let refused = Err::<(), _>(ApiError::from(ServingError::NothingReady));
         audit.record(&Actor::cli(), AuditAction::KeyRevoke, "\"x\"\n", "", &refused);
         let expected = [
             json!({"at": "2026-02-13T16:26:40.250Z", "who": "key:ops", "request_id": "r-1", "action": "model.promote",

@@ -32,10 +32,11 @@ use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, accepted, json_text};
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
-use crate::predict::decode::{self, PredictionInputs};
+use crate::predict::begin_call::{begin_call, count_body_rejection, read_deadline};
+use crate::predict::decode;
 use crate::predict::keep_alive::KeepAliveOverride;
-use crate::predict::prediction_call::{PredictionCall, PredictionDeadline, count_rejection};
 use crate::request_body::BufferedBody;
+use crate::serving::PredictionInputs;
 use error::PredictionError;
 use execution::CancelPredictionOnDrop;
 use owner::PredictionOwner;
@@ -116,8 +117,7 @@ fn find_prediction(app: &AppState, owner: &PredictionOwner, id: &str) -> Result<
 
 async fn create_or_find(app: AppState, request: Request, id: Option<String>) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let (deadline, keep) =
-        (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
+    let (deadline, keep) = (read_deadline(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
     let owner = PredictionOwner::from_extensions(&parts.extensions);
     let patience = WaitPreference::from_headers(&parts.headers);
     if !request::is_json_content_type(&parts.headers) {
@@ -126,7 +126,7 @@ async fn create_or_find(app: AppState, request: Request, id: Option<String>) -> 
         return Err(ApiError::MediaType { got, expected: "application/json" });
     }
     let body = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await;
-    let body = body.inspect_err(|error| count_rejection(app.metrics(), error))?;
+    let body = body.inspect_err(|error| count_body_rejection(app.metrics(), error))?;
     let asked = CogPredictionRequest::parse(&body.bytes)?;
     let digest = if id.is_some() { Some(asked.digest()?) } else { None };
     if let (Some(id), Some(digest)) = (&id, &digest)
@@ -140,7 +140,7 @@ async fn create_or_find(app: AppState, request: Request, id: Option<String>) -> 
     if let Some(address) = &asked.webhook {
         app.predictions().webhooks.check(address)?;
     }
-    let mut call = PredictionCall::begin(&app, asked.model.as_ref(), deadline, keep, &body).await?;
+    let mut call = begin_call(&app, asked.model.as_ref(), deadline, keep, &body).await?;
     let began = Instant::now();
     let inputs = decode_inputs(call.signature(), &asked, &body).await;
     let inputs = call.record_decode(began, inputs)?;

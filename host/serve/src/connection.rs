@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::limits::{ANSWER_IDLE_MAX, DRAIN_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_TIME_MAX};
+use crate::serving::shutdown::wait_for_shutdown;
 pub(crate) use activity::{ConnectionActivity, PeerAddress};
 use admission::{ConnectionAdmission, ListenerAdmission};
 use file_descriptors::ConnectionCapacity;
@@ -151,10 +152,4 @@ async fn serve_connection(
 /// Disables Nagle's algorithm: responses are written whole, and waiting to fill a packet would only delay them.
 fn set_no_delay(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)
-}
-
-/// Returns once the server has been asked to stop, or the sender is gone.
-pub(crate) async fn wait_for_shutdown(shutdown: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone.
-    let _ = shutdown.wait_for(|&stop| stop).await;
 }

@@ -4,6 +4,7 @@
 //! and not sent to clients.
 
 mod access;
+mod serving;
 mod status_map;
 mod success;
 
@@ -20,13 +21,11 @@ use thiserror::Error;
 
 use crate::access::AccessError;
 use crate::cog::error::PredictionError;
-use crate::models::ImportError;
-use crate::models::desired_state::DesiredStateError;
-use crate::models::model_config::ModelConfigError;
 use crate::oip::InferError;
 use crate::predict::decode::DecodeError;
 use crate::predict::encode::EncodeError;
 use crate::predict::image::ImageError;
+use crate::serving::{ImportError, PredictionFailure, PredictionOutcome, ReferenceError, ServingError};
 use crate::tfs::error::TfsError;
 
 pub(crate) use access::plain_http_on_tls_response;
@@ -145,44 +144,6 @@ pub enum ApiError {
         /// How to list the existing ones.
         hint: String,
     },
-    /// The model does not exist.
-    #[error("no model {name}; {}", known_models(known))]
-    NoModel {
-        /// The requested name.
-        name: String,
-        /// The names of existing models.
-        known: Vec<String>,
-    },
-    /// The version is not loaded.
-    #[error("version {version} of model {model} is {state}; {}", serving_version_text(*serving))]
-    VersionNotServing {
-        /// The model's name.
-        model: String,
-        /// The requested version.
-        version: u64,
-        /// The state of that version.
-        state: &'static str,
-        /// The version that serves, if any.
-        serving: Option<u64>,
-    },
-    /// No version of the model serves yet.
-    #[error("model {model} is not ready: {reason}")]
-    NotReady {
-        /// The model's name.
-        model: String,
-        /// The reason.
-        reason: String,
-    },
-    /// A version that was requested failed to load.
-    #[error("{model}{} did not come up: {reason}", version_suffix(*version))]
-    LoadFailed {
-        /// The model's name.
-        model: String,
-        /// The version, if one was named.
-        version: Option<u64>,
-        /// The reason.
-        reason: String,
-    },
     /// The operation is not possible in the current state.
     #[error("{what}: {reason}")]
     Conflict {
@@ -191,53 +152,9 @@ pub enum ApiError {
         /// The reason.
         reason: String,
     },
-    /// An invalid change of a model's desired state.
+    /// A prediction was not answered, or a command on a model failed.
     #[error(transparent)]
-    Plan(#[from] DesiredStateError),
-    /// Invalid settings of a model.
-    #[error(transparent)]
-    Settings(#[from] ModelConfigError),
-    /// No model is ready.
-    #[error("no model is ready")]
-    NothingReady,
-    /// The model's queue is full.
-    #[error("model {model} has {waiting} predictions waiting or running, the most it takes")]
-    QueueFull {
-        /// The model's name.
-        model: String,
-        /// The number of predictions waiting or running.
-        waiting: usize,
-    },
-    /// Other requests hold the memory that this one needs.
-    #[error("the memory for requests is in use: by your other requests, or by those of other clients")]
-    MemoryFull,
-    /// The request needs more memory than one client can use.
-    #[error("the request takes up to {bytes} bytes of memory, and one client has at most {share_bytes}")]
-    MemoryShare {
-        /// The bytes that it needs.
-        bytes: u64,
-        /// The maximum of bytes for one client.
-        share_bytes: u64,
-    },
-    /// The predictions queued before this one take longer than its deadline allows.
-    #[error(
-        "model {model} has {waiting} predictions waiting or running, which leave no time for another by its deadline"
-    )]
-    NoTimeLeft {
-        /// The model's name.
-        model: String,
-        /// The number of predictions waiting or running.
-        waiting: usize,
-    },
-    /// The deadline passed before the prediction started.
-    #[error("the deadline of {} ms passed while the prediction was queued", limit.as_millis())]
-    DeadlineQueued {
-        /// The time limit of the request.
-        limit: Duration,
-    },
-    /// The plugin failed or rejected the input.
-    #[error("{0}")]
-    Plugin(#[from] PluginError),
+    Serving(#[from] ServingError),
     /// The uploaded plugin is refused.
     #[error("the plugin is refused: {0}")]
     PluginRefused(#[source] PluginError),
@@ -282,22 +199,6 @@ pub enum ApiError {
         /// The cause, for the log only.
         cause: String,
     },
-}
-
-/// The hint for requests that exceed their memory.
-const MEMORY_HINT: &str =
-    "send fewer or smaller requests at once, or start the server with a larger --request-memory-limit";
-
-fn known_models(known: &[String]) -> String {
-    if known.is_empty() { "no models exist yet".to_owned() } else { format!("known are {}", known.join(", ")) }
-}
-
-fn version_suffix(version: Option<u64>) -> String {
-    version.map_or_else(String::new, |version| format!("@{version}"))
-}
-
-fn serving_version_text(serving: Option<u64>) -> String {
-    serving.map_or_else(|| "no version serves".to_owned(), |version| format!("version {version} serves"))
 }
 
 /// The HTTP representation of an error.
@@ -383,40 +284,19 @@ impl ApiError {
             ApiError::NoRoute { .. } => missing("GET / with Accept: application/json lists the routes"),
             ApiError::Method { .. } => of(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", ""),
             ApiError::NotFound { .. } => missing(""),
-            ApiError::NoModel { .. } => of(StatusCode::NOT_FOUND, "unknown_model", "GET /api/v1/models lists them"),
-            ApiError::VersionNotServing { state: "LOADING", .. } => retryable("not_ready"),
-            ApiError::VersionNotServing { model, version, state, .. } => {
-                let mut hint = "leave the version out to get the one that serves".to_owned();
-                if *state != "unknown" {
-                    hint = format!("`saggar models load {model} {version}` loads it; or {hint}");
-                }
-                of(StatusCode::NOT_FOUND, "version_not_serving", &hint)
-            }
-            ApiError::NotReady { .. } | ApiError::NothingReady => retryable("not_ready"),
-            ApiError::LoadFailed { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "load_failed", ""),
             ApiError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", ""),
-            ApiError::Plan(_) | ApiError::Settings(_) => bad("bad_request", ""),
-            ApiError::QueueFull { .. } | ApiError::NoTimeLeft { .. } => {
-                of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later")
-            }
-            ApiError::MemoryFull => of(StatusCode::SERVICE_UNAVAILABLE, "memory_full", MEMORY_HINT),
-            ApiError::MemoryShare { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "memory_share", MEMORY_HINT),
             ApiError::StreamsFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "streams_full", "ask for a list instead"),
-            ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
-            ApiError::Plugin(error) => status_map::map_plugin_error(error),
             ApiError::Import(error) => status_map::map_import_error(error),
             ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
             ApiError::Encode(_) => of(StatusCode::INTERNAL_SERVER_ERROR, "bad_output", "this is a fault of the plugin"),
             ApiError::Job(error) => status_map::map_job_error(error),
             ApiError::Dataset(error) => status_map::map_dataset_error(error),
             ApiError::Secret(error) => status_map::map_secret_error(error),
-            ApiError::Model(ModelError::NotFound { .. }) => missing("GET /api/v1/models lists what there is"),
-            ApiError::Model(ModelError::BadName { .. }) => bad("bad_name", ""),
+            ApiError::Serving(error) => serving::map_serving_error(error),
+            ApiError::Model(error) => serving::map_model_error(error),
             ApiError::Stopping => retryable("stopping"),
-            ApiError::Store(StoreError::QuotaExceeded { .. }) => status_map::quota_exceeded(),
-            ApiError::Model(_) | ApiError::Store(_) | ApiError::Checkpoint(_) | ApiError::Internal { .. } => {
-                internal_mapping()
-            }
+            ApiError::Store(error) => serving::map_store_error(error),
+            ApiError::Checkpoint(_) | ApiError::Internal { .. } => internal_mapping(),
         }
     }
 
@@ -424,9 +304,11 @@ impl ApiError {
     /// machine.
     fn public_message(&self) -> String {
         match self {
-            ApiError::Plugin(PluginError::Trap { .. }) => "the plugin trapped".to_owned(),
-            ApiError::Plugin(error @ PluginError::Deadline { .. }) => error.to_string(),
-            ApiError::Plugin(error) if status_map::map_plugin_error(error).status.is_server_error() => {
+            ApiError::Serving(ServingError::Plugin(PluginError::Trap { .. })) => "the plugin trapped".to_owned(),
+            ApiError::Serving(ServingError::Plugin(error @ PluginError::Deadline { .. })) => error.to_string(),
+            ApiError::Serving(ServingError::Plugin(error))
+                if status_map::map_plugin_error(error).status.is_server_error() =>
+            {
                 format!("the plugin failed: {}", error.reason())
             }
             error if error.code() == "internal" => "internal error".to_owned(),
@@ -441,7 +323,7 @@ impl ApiError {
         let ErrorMapping { status, code, .. } = self.mapping();
         if status == StatusCode::INTERNAL_SERVER_ERROR || code == "disk_full" {
             let cause = match self {
-                ApiError::Internal { cause } => cause.clone(),
+                ApiError::Internal { cause } | ApiError::Serving(ServingError::Internal { cause }) => cause.clone(),
                 error => error.to_string(),
             };
             tracing::error!(code, %cause, "request failed");
@@ -470,6 +352,27 @@ fn prediction_mapping(error: &PredictionError) -> ErrorMapping {
         PredictionError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", "choose another identifier"),
         PredictionError::TooMany { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
         PredictionError::Webhook { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "webhook_refused", ""),
+    }
+}
+
+impl From<ReferenceError> for ApiError {
+    fn from(error: ReferenceError) -> ApiError {
+        ApiError::Serving(error.into())
+    }
+}
+
+impl PredictionFailure for ApiError {
+    fn outcome(&self) -> PredictionOutcome {
+        match self {
+            ApiError::Serving(error) => error.outcome(),
+            ApiError::Encode(_) => PredictionOutcome::PluginError,
+            ApiError::Internal { .. } => PredictionOutcome::HostError,
+            _ => PredictionOutcome::Rejected,
+        }
+    }
+
+    fn plugin_error(&self) -> Option<&PluginError> {
+        if let ApiError::Serving(error) = self { error.plugin_error() } else { None }
     }
 }
 

@@ -4,12 +4,11 @@
 use saggar_metrics::MetricHandles;
 
 use crate::access::AccessError;
-use crate::models::EVICTION_REASONS;
-use crate::predict::prediction_call;
+use crate::serving::{EVICTION_REASONS, RejectionReason};
 
 /// Creates the series.
 pub(crate) fn create_initial_series(families: &MetricHandles) {
-    for reason in prediction_call::REJECTION_REASONS.into_iter().chain(AccessError::REJECTION_REASONS) {
+    for reason in RejectionReason::ALL.into_iter().map(RejectionReason::name).chain(AccessError::REJECTION_REASONS) {
         families.requests_rejected.with_label_values(&[reason]);
     }
     for reason in AccessError::FAILURE_REASONS {

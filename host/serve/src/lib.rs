@@ -1,7 +1,7 @@
 //! The HTTP server: predictions, models that are replaced while they serve, jobs, datasets, health and metrics.
 //!
-//! [`ReconcileLoop`](models::ReconcileLoop) detects model versions and passes them to the
-//! [`ModelRouter`](models::ModelRouter), from which [`serve`] answers requests. This crate does not depend on the
+//! [`ReconcileLoop`](serving::ReconcileLoop) detects model versions and passes them to the
+//! [`ModelRouter`](serving::ModelRouter), from which [`serve`] answers requests. This crate does not depend on the
 //! engine that runs plugins or on a device interface. Only [`error`] maps errors to HTTP status codes.
 
 pub mod access;
@@ -18,15 +18,15 @@ mod initial_series;
 mod json_body;
 pub mod limits;
 mod low_priority;
-pub mod models;
 mod multipart_form;
 mod oip;
 mod openapi;
 pub mod predict;
 pub mod program_version;
 mod request_body;
-pub mod request_memory;
+mod request_memory;
 mod request_middleware;
+pub mod serving;
 mod static_content;
 mod storage;
 #[cfg(test)]
@@ -49,7 +49,7 @@ pub use connection::listener::ServerListener;
 pub use connection::tls::{TlsCertificates, TlsError};
 pub use error::ApiError;
 pub use oip::InferError;
-pub use request_memory::RequestMemoryBudget;
+pub use predict::body_decoder::decode_sample;
 
 use connection::{ConnectionTimeouts, file_descriptors};
 

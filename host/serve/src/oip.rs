@@ -26,10 +26,8 @@ use axum::routing::{MethodRouter, get, post};
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::limits::DEADLINE_DEFAULT;
-use crate::models::LiveVersion;
-use crate::predict::model_reference::{ModelReference, VersionSelector};
-use crate::predict::prediction_call::PredictionDeadline;
+use crate::serving::limits::DEADLINE_DEFAULT;
+use crate::serving::{LiveVersion, ModelReference, PredictionDeadline, ServingError, VersionSelector};
 
 pub use error::InferError;
 
@@ -65,7 +63,7 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
 fn parse_reference(model: &str, version: Option<&str>) -> Result<ModelReference, ApiError> {
     match version {
         Some(version) => Ok(ModelReference { model: model.to_owned(), version: VersionSelector::parse(version)? }),
-        None => ModelReference::parse(model),
+        None => Ok(ModelReference::parse(model)?),
     }
 }
 
@@ -75,11 +73,11 @@ fn parse_reference(model: &str, version: Option<&str>) -> Result<ModelReference,
 /// Returns an error if the model or version does not exist or is not ready.
 async fn ready_version(app: &AppState, reference: &ModelReference) -> Result<Arc<LiveVersion>, ApiError> {
     match app.models().find_live(Some(reference)) {
-        Err(ApiError::NotReady { .. }) => {
+        Err(ServingError::NotReady { .. }) => {
             let deadline = PredictionDeadline::starting_at(Instant::now(), DEADLINE_DEFAULT);
             let lease = app.models().lease(Some(reference), deadline.until()).await?;
             Ok(Arc::clone(lease.live_version()))
         }
-        found => found,
+        found => Ok(found?),
     }
 }

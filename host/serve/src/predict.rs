@@ -1,7 +1,9 @@
 //! The native prediction protocol: `POST /`, `/predict` and `/models/NAME/predict` accept JSON, a form, an image or raw
-//! bytes, and return JSON, server-sent events or an image. The part that all protocols share is in [`prediction_call`].
+//! bytes, and return JSON, server-sent events or an image. Other protocols share
+//! [`begin_call`] and [`respond`].
 
 pub(crate) mod base64;
+pub(crate) mod begin_call;
 pub(crate) mod body_decoder;
 pub mod decode;
 mod dense_arrays;
@@ -13,11 +15,9 @@ pub(crate) mod json_fast_path;
 pub(crate) mod json_number;
 pub(crate) mod json_tokenizer;
 pub(crate) mod keep_alive;
-pub mod model_reference;
 pub(crate) mod model_routes;
 pub(crate) mod nonfinite;
-pub(crate) mod outcome;
-pub(crate) mod prediction_call;
+pub(crate) mod respond;
 pub(crate) mod text_codec;
 
 use std::time::Instant;
@@ -30,14 +30,13 @@ use axum::response::Response;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
-use crate::models::LiveVersion;
 use crate::request_body::BufferedBody;
 use crate::request_middleware::RequestId;
-use decode::PredictionInputs;
+use crate::serving::{LiveVersion, ModelReference, PredictionInputs};
+use begin_call::{begin_call, count_body_rejection, read_deadline};
 use keep_alive::KeepAliveOverride;
-use model_reference::ModelReference;
 use model_routes::PathInputs;
-use prediction_call::{PredictionCall, PredictionDeadline, count_rejection};
+use respond::respond;
 
 /// `POST /`, `POST /predict`: predicts with the default model.
 pub(crate) async fn predict_default(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
@@ -70,15 +69,14 @@ async fn predict(
     how: InputSource<'_>,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
-    let (deadline, keep) =
-        (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
+    let (deadline, keep) = (read_deadline(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
     let wanted = ResponseFormat::from_accept(&parts.headers);
     let id = parts.extensions.remove::<RequestId>().unwrap_or_default();
     // A missing model is reported before its input is read.
-    app.models().check(reference).inspect_err(|error| count_rejection(app.metrics(), error))?;
+    app.prediction_service().check(reference)?;
     let body = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await;
-    let body = body.inspect_err(|error| count_rejection(app.metrics(), error))?;
-    let mut call = PredictionCall::begin(app, reference, deadline, keep, &body).await?;
+    let body = body.inspect_err(|error| count_body_rejection(app.metrics(), error))?;
+    let mut call = begin_call(app, reference, deadline, keep, &body).await?;
     let decoding = Instant::now();
     let inputs = match how {
         InputSource::Body => body_decoder::decode_body(call.signature(), &parts.headers, &body).await,
@@ -92,12 +90,13 @@ async fn predict(
     let answer = call.run(inputs).await?;
     match wanted {
         ResponseFormat::Png if image::image_output(answer.signature()).is_some() => {
-            answer.respond("image/png", |answer| image::encode_png(answer.signature(), &answer.tensors, answer.items))
+            respond(answer, "image/png", |answer| image::encode_png(answer.signature(), &answer.tensors, answer.items))
         }
-        ResponseFormat::Png | ResponseFormat::Json | ResponseFormat::Events => answer
-            .respond("application/json", |answer| {
+        ResponseFormat::Png | ResponseFormat::Json | ResponseFormat::Events => {
+            respond(answer, "application/json", |answer| {
                 encode::encode_json(answer.signature(), &answer.tensors, answer.items)
-            }),
+            })
+        }
     }
 }
 
@@ -116,7 +115,7 @@ async fn decode_with_path_inputs(
     } else {
         body_decoder::decode_body(&routed.rest, &parts.headers, body).await?
     };
-    Ok(inputs.with_given_inputs(serving.predictor().signature(), &routed.given)?)
+    Ok(decode::add_given_inputs(inputs, serving.predictor().signature(), &routed.given)?)
 }
 
 /// Returns whether the client prefers server-sent events.

@@ -21,7 +21,8 @@ use crate::limits::{
     BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_GROWTH_BYTES, BODY_IDLE_MAX, JSON_PARSED_RATIO, PIECE_BYTES_MIN,
     SMALL_PIECES_MAX,
 };
-use crate::request_memory::{MemoryCharge, RequestMemoryBudget};
+use crate::request_memory::charge_for_request;
+use crate::serving::{MemoryCharge, RequestMemoryBudget};
 
 /// Reads bodies and charges them to a memory budget.
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ impl BufferedBody {
     /// # Errors
     /// Returns `MemoryFull` if the client's other requests occupy all its threads for too long.
     pub(crate) async fn acquire_thread(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        self.charge.acquire_thread().await
+        Ok(self.charge.acquire_thread().await?)
     }
 
     /// Returns an empty charge to the account of the body's client.
@@ -79,7 +80,7 @@ impl BodyReader {
         let runtime = Handle::current();
         let work = move || {
             let _thread = thread;
-            let reserve = |bytes: usize| charge.resize_blocking(bytes as u64, &runtime);
+            let reserve = |bytes: usize| Ok(charge.resize_blocking(bytes as u64, &runtime)?);
             let bytes = coding.decompress(&whole.bytes, bytes_max, reserve)?;
             Ok(BufferedBody { bytes: bytes.into(), charge })
         };
@@ -96,7 +97,7 @@ impl BodyReader {
             return Err(ApiError::TooLarge { bytes_max });
         }
         let length_max = announced.map_or(bytes_max, |length| usize::try_from(length).unwrap_or(bytes_max));
-        let mut charge = self.memory.charge_for_request(&parts.extensions);
+        let mut charge = charge_for_request(&self.memory, &parts.extensions);
         let mut bytes = BytesMut::new();
         let mut pace = BodyRateGuard::new(self.idle_timeout);
         let mut pieces = 0;

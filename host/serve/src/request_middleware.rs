@@ -21,7 +21,8 @@ use crate::error::{ApiError, ErrorBody};
 use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX};
 use crate::program_version::{OWN_VERSION, VERSION_HEADER};
 use crate::request_body::drain;
-use crate::request_memory::{RequestMemoryBudget, charge_response};
+use crate::request_memory::{charge_for_client, charge_response};
+use crate::serving::RequestMemoryBudget;
 
 /// The header with the request ID.
 pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
@@ -68,7 +69,7 @@ pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut req
         let _entered = span.enter();
         ApiError::Internal { cause: format!("handler panicked: {}", panic_message(&*panic)) }.into_response()
     });
-    let response = charge_response(response, || memory.charge_for_client(who.as_ref()))
+    let response = charge_response(response, || charge_for_client(&memory, who.as_ref()))
         .unwrap_or_else(IntoResponse::into_response);
     let response = finish_response(response, &id);
     count.code = Some(response.status().as_u16());

@@ -25,10 +25,11 @@ use serde_json::{Value, json};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
-use crate::models::VersionState;
+use crate::predict::begin_call::{begin_call, count_body_rejection, read_deadline};
 use crate::predict::keep_alive::KeepAliveOverride;
-use crate::predict::model_reference::{ModelReference, VersionSelector, is_alias};
-use crate::predict::prediction_call::{PredictionCall, PredictionDeadline, count_rejection};
+use crate::predict::respond::respond;
+use crate::serving::model_reference::is_alias;
+use crate::serving::{ModelReference, PredictionCall, ServingError, VersionSelector, VersionState};
 use error::TfsError;
 use examples::ExamplesMethod;
 use path::{ServableTarget, ServableVersion, TfsRequest};
@@ -49,13 +50,14 @@ pub(crate) async fn handle(State(app): State<AppState>, request: Request) -> Res
         TfsRequest::Status(target) => model_status(&app, &target),
         TfsRequest::Metadata(target) => {
             let serving =
-                app.models().find_live(Some(&target.reference()?)).map_err(|error| target.map_error(error))?;
+                app.models().find_live(Some(&target.reference()?)).map_err(|error| target.map_error(error.into()))?;
             Ok(Json(status::signature_metadata(&serving)).into_response())
         }
         TfsRequest::Predict(target) => {
-            let (call, (inputs, form)) = begin_call(&app, &target, request, request::read_predict_request).await?;
+            let (call, (inputs, form)) =
+                begin_decoded_call(&app, &target, request, request::read_predict_request).await?;
             let answer = call.run(inputs).await?;
-            answer.respond(JSON, |answer| {
+            respond(answer, JSON, |answer| {
                 encode::encode_predictions(answer.signature(), &answer.tensors, answer.items, form)
             })
         }
@@ -75,27 +77,25 @@ async fn predict_examples(
         let plan = examples::select_output(&model, signature, method)?;
         Ok((examples::read_examples(signature, body, method)?, plan))
     };
-    let (call, (inputs, plan)) = begin_call(app, target, request, decode).await?;
-    call.run(inputs).await?.respond(JSON, |answer| examples::encode_results(answer, plan))
+    let (call, (inputs, plan)) = begin_decoded_call(app, target, request, decode).await?;
+    respond(call.run(inputs).await?, JSON, |answer| examples::encode_results(answer, plan))
 }
 
 /// Reads the request's body and decodes it to inputs with `decode`; large bodies are decoded on a blocking thread.
-async fn begin_call<T: Send + 'static>(
+async fn begin_decoded_call<T: Send + 'static>(
     app: &AppState,
     target: &ServableTarget,
     request: Request,
     decode: impl FnOnce(&ModelSignature, &[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(PredictionCall, T), ApiError> {
     let (parts, body) = request.into_parts();
-    let (deadline, keep) =
-        (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
+    let (deadline, keep) = (read_deadline(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
     let reference = target.reference()?;
     // A missing model is reported before the input is read.
-    let found = app.models().check(Some(&reference)).inspect_err(|error| count_rejection(app.metrics(), error));
-    found.map_err(|error| target.map_error(error))?;
+    app.prediction_service().check(Some(&reference)).map_err(|error| target.map_error(error.into()))?;
     let body = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await;
-    let body = body.inspect_err(|error| count_rejection(app.metrics(), error))?;
-    let call = PredictionCall::begin(app, Some(&reference), deadline, keep, &body).await;
+    let body = body.inspect_err(|error| count_body_rejection(app.metrics(), error))?;
+    let call = begin_call(app, Some(&reference), deadline, keep, &body).await;
     let mut call = call.map_err(|error| target.map_error(error))?;
     if body.bytes.len() <= INLINE_BYTES_MAX {
         let decoded = call.decode(|signature| decode(signature, &body.bytes))?;
@@ -121,7 +121,7 @@ fn model_status(app: &AppState, target: &ServableTarget) -> Result<Response, Api
         ServableVersion::Number(version) => Some(*version),
         ServableVersion::Label(_) => {
             let serving = app.models().find_live(Some(&target.reference()?));
-            Some(serving.map_err(|error| target.map_error(error))?.version)
+            Some(serving.map_err(|error| target.map_error(error.into()))?.version)
         }
     };
     let versions = || model.versions.iter().filter(|version| wanted.is_none_or(|wanted| wanted == version.version));
@@ -174,14 +174,15 @@ impl ServableTarget {
 
     /// Returns TensorFlow Serving's error for a model, version or label that does not exist.
     fn map_error(&self, error: ApiError) -> ApiError {
-        match (&error, &self.which) {
-            (ApiError::NoModel { .. }, ServableVersion::Number(version)) => {
+        let ApiError::Serving(reason) = &error else { return error };
+        match (reason, &self.which) {
+            (ServingError::NoModel { .. }, ServableVersion::Number(version)) => {
                 self.servable_not_found(Some(*version)).into()
             }
-            (ApiError::NoModel { .. }, _) => self.servable_not_found(None).into(),
-            (ApiError::VersionNotServing { state: "LOADING", .. }, _) => error,
-            (ApiError::VersionNotServing { version, .. }, _) => self.servable_not_found(Some(*version)).into(),
-            (ApiError::NotFound { .. }, ServableVersion::Label(_)) => self.label_not_found().into(),
+            (ServingError::NoModel { .. }, _) => self.servable_not_found(None).into(),
+            (ServingError::VersionNotServing { state: Some(VersionState::Loading), .. }, _) => error,
+            (ServingError::VersionNotServing { version, .. }, _) => self.servable_not_found(Some(*version)).into(),
+            (ServingError::NoAlias { .. }, ServableVersion::Label(_)) => self.label_not_found().into(),
             _ => error,
         }
     }

@@ -18,14 +18,14 @@ use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, ModelWatch, PluginEngine, PluginEngineConfig};
-use saggar_serve::limits::BLOCKING_THREADS_MAX;
-use saggar_serve::models::{
+use saggar_serve::serving::limits::BLOCKING_THREADS_MAX;
+use saggar_serve::serving::{
     DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
-    ReconcileLoop,
+    ReconcileLoop, RequestMemoryBudget,
 };
 use saggar_serve::{
-    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, RequestMemoryBudget, ServerListener,
-    TlsCertificates,
+    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, ServerListener, TlsCertificates,
+    decode_sample,
 };
 use saggar_store::storage_usage::StorageQuota;
 use saggar_store::{
@@ -150,7 +150,8 @@ impl ServerParts {
         let plugin_host =
             Arc::new(PluginHost::new(host.clone(), Arc::clone(device), bytes_max, time, Arc::clone(&metrics)));
         let (models, shown, counted) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
-        let lifecycle = ModelLifecycle::new(models, plugin_host, shown, counted, Arc::clone(&clock), bytes_max);
+        let lifecycle =
+            ModelLifecycle::new(models, plugin_host, shown, counted, Arc::clone(&clock), bytes_max, decode_sample);
         let follow = match args.follow {
             args::FollowMode::Newest => FollowPolicy::Newest,
             args::FollowMode::Promoted => FollowPolicy::Promoted,

@@ -10,6 +10,7 @@ use saggar_store::{
 
 use crate::app::AppState;
 use crate::error::ApiError;
+use crate::serving::ServingError;
 
 /// Checks that the rights permit an action on a model.
 ///
@@ -46,10 +47,10 @@ pub(crate) async fn change_model<T>(
     rights: &AccessRights,
     effect: AccessAction,
     model: &str,
-    work: impl Future<Output = Result<T, ApiError>>,
+    work: impl Future<Output = Result<T, ServingError>>,
 ) -> Result<T, ApiError> {
     check_model(app, rights, effect, model).await?;
-    work.await
+    Ok(work.await?)
 }
 
 /// Publishes a version of a model, new or existing, if the rights permit it. A new model belongs to the projects of the
@@ -57,11 +58,11 @@ pub(crate) async fn change_model<T>(
 ///
 /// # Errors
 /// Returns `AccessDenied`, or the errors of `work`, after which a new model's name is free again.
-pub(crate) async fn publish_model_version<T>(
+pub(crate) async fn publish_model_version<T, E: Into<ApiError>>(
     app: &AppState,
     rights: &AccessRights,
     model: &str,
-    work: impl Future<Output = Result<T, ApiError>>,
+    work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, ApiError> {
     let (by, name) = (rights.clone(), model.to_owned());
     let claim = move |parts: &crate::AppParts| {
@@ -69,7 +70,7 @@ pub(crate) async fn publish_model_version<T>(
         parts.model_projects().claim(&name, &claim)
     };
     app.run_blocking(claim).await?;
-    let done = work.await;
+    let done = work.await.map_err(Into::into);
     if done.is_err() && rights.key().is_some() {
         let name = model.to_owned();
         let release = move |parts: &crate::AppParts| {

@@ -25,9 +25,9 @@ use super::jobs::views;
 use super::query::QueryParameters;
 use crate::access::{ProjectScope, StreamAuthorization};
 use crate::app::AppState;
-use crate::connection::wait_for_shutdown;
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAM_HEARTBEAT, EVENT_STREAM_POLL, JOBS_FOLLOWED_MAX};
+use crate::serving::shutdown::wait_for_shutdown;
 
 /// The header in which a reconnecting client sends the id of the last event it read.
 pub(super) const LAST_EVENT_ID: &str = "last-event-id";

@@ -10,8 +10,8 @@ use super::query::QueryParameters;
 use crate::app::AppState;
 use crate::content_encoding::{ContentEncoding, compress_response};
 use crate::error::{ApiError, not_ready};
-use crate::models::model_state::Residency;
-use crate::models::{ModelStatus, VersionState};
+use crate::serving::model_state::Residency;
+use crate::serving::{ModelStatus, VersionState};
 
 /// Handles `GET /healthz` and `GET /livez`: liveness.
 pub(crate) async fn livez() -> &'static str {

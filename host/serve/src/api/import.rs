@@ -12,9 +12,10 @@ use crate::access::resource_access::publish_model_version;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::limits::{EXTERNAL_FILES_MAX, IMPORT_BYTES_MAX};
-use crate::models::{ImportError, ModelFiles};
+use crate::limits::IMPORT_BYTES_MAX;
 use crate::multipart_form::{self, FormField, media_type};
+use crate::serving::limits::EXTERNAL_FILES_MAX;
+use crate::serving::{ImportError, ModelFiles};
 
 /// Imports a model. The body is the ONNX file, or a form with that file and its external data files; `options`, a JSON
 /// object, is passed to the plugin that reads it. The response names the version, which is then loaded like any other.

@@ -20,10 +20,10 @@ use super::events::{self, KEEP_ALIVE_COMMENT, LAST_EVENT_ID};
 use super::query::QueryParameters;
 use crate::access::{StreamAuthorization, VisibleJob};
 use crate::app::AppState;
-use crate::connection::wait_for_shutdown;
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAM_HEARTBEAT, EVENT_STREAM_POLL, LOG_PIECE_BYTES, LOG_TAIL_MAX};
 use crate::predict;
+use crate::serving::shutdown::wait_for_shutdown;
 
 /// The values that `since` accepts.
 const SINCE_EXPECTED: &str =

@@ -16,8 +16,8 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::{self, JsonBody};
 use crate::limits::BODY_BYTES_MAX;
-use crate::models::ModelStatus;
-use crate::models::desired_state::ShadowPolicy;
+use crate::serving::ModelStatus;
+use crate::serving::desired_state::ShadowPolicy;
 
 type ModelCommandResult = Result<Json<Value>, ApiError>;
 

@@ -11,7 +11,7 @@ use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::models::RemovedVersions;
+use crate::serving::RemovedVersions;
 
 /// Removes a version. Refused while an unfinished job reads it.
 pub(crate) async fn remove_version(
@@ -70,10 +70,10 @@ async fn remove(
         let reason = format!("unfinished jobs read it: {readers}; `saggar stop JOB` ends one");
         return Err(ApiError::Conflict { what, reason });
     }
-    match version {
-        Some(version) => app.lifecycle().remove_version(model, version).await,
-        None => app.lifecycle().remove_model(model).await,
-    }
+    Ok(match version {
+        Some(version) => app.lifecycle().remove_version(model, version).await?,
+        None => app.lifecycle().remove_model(model).await?,
+    })
 }
 
 /// Returns whether a job reads this version of a model, or any version if `version` is `None`.

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::models::desired_state::STABLE;
-use crate::models::model_config::KeepAlive;
-use crate::models::model_state::{Residency, VersionSwap};
-use crate::models::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
+use crate::serving::desired_state::STABLE;
+use crate::serving::model_config::KeepAlive;
+use crate::serving::model_state::{Residency, VersionSwap};
+use crate::serving::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
 
 /// Handles `GET /api/v1/models`.
 pub(crate) async fn list(State(app): State<AppState>) -> Json<Value> {

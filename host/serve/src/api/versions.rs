@@ -18,7 +18,7 @@ use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
-use crate::models::WeightsSource;
+use crate::serving::WeightsSource;
 
 /// `{"plugin": "9f3a...", "from_version": 3}`, or `{"from": "job:mnist-7/checkpoint@1200"}`.
 #[derive(Debug, Deserialize)]

@@ -8,9 +8,8 @@ use super::prediction::{CogPrediction, CogPredictionOutcome};
 use super::webhook::PredictionWebhook;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::predict::decode::PredictionInputs;
-use crate::predict::prediction_call::PredictionCall;
 use crate::predict::{encode, event_stream};
+use crate::serving::{PredictionCall, PredictionInputs};
 
 /// Computes `inputs` as `prediction`. With `pieces`, chunks of outputs become events as they are produced.
 pub(super) fn spawn_prediction(
@@ -51,7 +50,9 @@ pub(super) fn spawn_prediction(
 
 async fn run_whole(call: PredictionCall, inputs: PredictionInputs) -> Result<CogPredictionOutcome, ApiError> {
     let mut answer = call.run(inputs).await?;
-    let json = answer.encode(|answer| encode::encode_json(answer.signature(), &answer.tensors, answer.items))?;
+    let json = answer.encode(|answer| {
+        encode::encode_json(answer.signature(), &answer.tensors, answer.items).map_err(ApiError::from)
+    })?;
     Ok(CogPredictionOutcome::Succeeded(json, answer.timings.compute))
 }
 

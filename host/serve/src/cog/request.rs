@@ -10,10 +10,9 @@ use serde_json::Value;
 use super::error::PredictionError;
 use super::webhook::WebhookEventFilter;
 use crate::error::ApiError;
-use crate::json_body;
 use crate::limits::PREDICTION_WAIT_MAX;
 use crate::predict::json_tokenizer::{JsonSyntaxError, JsonToken, JsonTokenizer};
-use crate::predict::model_reference::ModelReference;
+use crate::serving::{ModelReference, json_text};
 
 /// The body `{"input": ..., "model"?, "webhook"?, "webhook_events_filter"?}`. Other keys are ignored.
 #[derive(Debug)]
@@ -73,7 +72,7 @@ impl CogPredictionRequest {
     /// Returns `Body` if the input is not JSON.
     pub(super) fn digest(&self) -> Result<Digest, PredictionError> {
         let mut input: Value =
-            json_body::parse_json(&self.input).map_err(|reason| body_error(format!("input: {reason}")))?;
+            json_text::parse_json(&self.input).map_err(|reason| body_error(format!("input: {reason}")))?;
         input.sort_all_objects();
         let model = self.model.as_ref().map(|model| format!("{}@{}", model.model, model.version));
         Ok(Digest::of(serde_json::json!([model, input]).to_string().as_bytes()))

@@ -17,15 +17,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::ConnectionTimeouts;
 use super::activity::ConnectionActivity;
 use super::peekable_stream::PeekableStream;
 use super::response_tracking::{ConnectionResponses, StreamExecutor, TrackedBody, TrackedResponse};
-use super::{ConnectionTimeouts, wait_for_shutdown};
 use crate::limits::{
     ANSWER_POLL, EVICTED_CONNECTION_TIME_MAX, HEAD_BYTES_MAX, HTTP2_CONNECTION_WINDOW, HTTP2_ERRORS_MAX,
     HTTP2_GOAWAY_TIME_MAX, HTTP2_PING_INTERVAL, HTTP2_PING_TIME_MAX, HTTP2_RESETS_MAX, HTTP2_SEND_BYTES_MAX,
     HTTP2_STREAM_WINDOW, HTTP2_STREAMS_MAX,
 };
+use crate::serving::shutdown::wait_for_shutdown;
 
 pub(super) type ConnectionResult = Result<(), Box<dyn Error + Send + Sync>>;
 

@@ -24,9 +24,10 @@ use tokio_rustls::server::TlsStream;
 
 use super::http::HttpVersion;
 use super::peekable_stream::PeekableStream;
-use super::{set_no_delay, wait_for_shutdown};
+use super::set_no_delay;
 use crate::error::plain_http_on_tls_response;
 use crate::limits::{CERTIFICATE_BYTES_MAX, CERTIFICATE_POLL, HEAD_BYTES_MAX};
+use crate::serving::shutdown::wait_for_shutdown;
 
 /// Why certificates cannot be used.
 #[derive(Debug, Error)]

@@ -7,7 +7,7 @@ use saggar_store::SecretError;
 use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
 
 use super::{ErrorMapping, internal_mapping, retryable};
-use crate::models::ImportError;
+use crate::serving::ImportError;
 
 /// Maps an import error.
 pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {

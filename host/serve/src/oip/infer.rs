@@ -14,11 +14,12 @@ use crate::app::AppState;
 use crate::content_encoding::{ContentEncoding, compress_response};
 use crate::error::ApiError;
 use crate::limits::{INFER_BYTES_MAX, INLINE_BYTES_MAX};
+use crate::predict::begin_call::{begin_call, count_body_rejection, read_deadline};
 use crate::predict::encode::EncodeError;
 use crate::predict::keep_alive::KeepAliveOverride;
-use crate::predict::model_reference::ModelReference;
-use crate::predict::prediction_call::{CompletedPrediction, PredictionCall, PredictionDeadline, count_rejection};
+use crate::predict::respond::respond;
 use crate::request_body::BufferedBody;
+use crate::serving::{CompletedPrediction, ModelReference, PredictionCall};
 
 /// Handles `POST /v2/models/{model}/infer`, with the version that default requests use.
 pub(super) async fn infer_default_version(
@@ -40,15 +41,14 @@ pub(super) async fn infer_version(
 
 async fn infer(app: &AppState, reference: &ModelReference, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let (deadline, keep) =
-        (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
+    let (deadline, keep) = (read_deadline(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
     // A missing model is reported before the input is read.
-    app.models().check(Some(reference)).inspect_err(|error| count_rejection(app.metrics(), error))?;
+    app.prediction_service().check(Some(reference))?;
     let body = app.body_reader().read_decompressed(&parts, body, INFER_BYTES_MAX).await;
-    let body = body.inspect_err(|error| count_rejection(app.metrics(), error))?;
+    let body = body.inspect_err(|error| count_body_rejection(app.metrics(), error))?;
     // The content type is not considered: some clients in use send none.
     let json_bytes = header_length(&parts.headers, &body.bytes)?;
-    let mut call = PredictionCall::begin(app, Some(reference), deadline, keep, &body).await?;
+    let mut call = begin_call(app, Some(reference), deadline, keep, &body).await?;
     let InferRequest { inputs, outputs, id, limit } = read_request(&mut call, body, json_bytes).await?;
     if let Some(limit) = limit {
         call.cap_deadline(limit);
@@ -64,7 +64,7 @@ async fn infer(app: &AppState, reference: &ModelReference, request: Request) -> 
         json_bytes = encoded.json_bytes;
         Ok::<_, EncodeError>(encoded.bytes)
     };
-    let mut response = answer.respond(content_type, encode)?;
+    let mut response = respond(answer, content_type, encode)?;
     if let Some(json_bytes) = json_bytes {
         response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(json_bytes));
     }
@@ -78,7 +78,8 @@ async fn read_request(
     json_bytes: Option<usize>,
 ) -> Result<InferRequest, ApiError> {
     if json_bytes.unwrap_or(body.bytes.len()) <= INLINE_BYTES_MAX {
-        return call.decode(|signature| request::read_request(signature, &body.bytes, json_bytes));
+        return call
+            .decode(|signature| request::read_request(signature, &body.bytes, json_bytes).map_err(ApiError::from));
     }
     let (began, signature, thread) = (Instant::now(), call.signature().clone(), body.acquire_thread().await?);
     let read = move || {

@@ -11,8 +11,7 @@ use super::request::is_batched;
 use crate::api::health::unready_reasons;
 use crate::app::AppState;
 use crate::error::{ApiError, not_ready};
-use crate::models::VersionState;
-use crate::predict::model_reference::ModelReference;
+use crate::serving::{ModelReference, ServingError, VersionState};
 
 /// The optional extensions of the protocol that are supported.
 const EXTENSIONS: [&str; 4] = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];
@@ -71,8 +70,8 @@ fn ready_response(app: &AppState, reference: &ModelReference) -> Result<Response
     // A sleeping model is ready: a request loads it.
     match app.models().check(Some(reference)) {
         Ok(_) => Ok(Json(body(true)).into_response()),
-        Err(ApiError::NotReady { .. }) => Ok(not_ready(body(false))),
-        Err(error) => Err(error),
+        Err(ServingError::NotReady { .. }) => Ok(not_ready(body(false))),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -10,7 +10,7 @@ use super::metadata::PLATFORM;
 use super::request::is_batched;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::predict::model_reference::ModelReference;
+use crate::serving::ModelReference;
 
 /// Handles `GET /v2/models/{model}/config`.
 pub(super) async fn by_name(State(app): State<AppState>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {

@@ -19,9 +19,8 @@ use crate::access::resource_access::change_model;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::json_body;
 use crate::limits::BODY_BYTES_MAX;
-use crate::models::{ModelStatus, VersionState, VersionStatus};
+use crate::serving::{ModelStatus, ServingError, VersionState, VersionStatus, json_text};
 
 /// The location that errors about command parameters report.
 const PLACE: &str = "request";
@@ -123,7 +122,9 @@ pub(super) async fn unload(
     let done = change_model(&app, &actor.rights, AccessAction::UnloadModel, &model, work).await;
     app.audit().record(&actor, AuditAction::ModelUnload, &model, "", &done);
     match done {
-        Ok(_) | Err(ApiError::NoModel { .. }) => Ok(Json(json!({ "name": model, "unload": true }))),
+        Ok(_) | Err(ApiError::Serving(ServingError::NoModel { .. })) => {
+            Ok(Json(json!({ "name": model, "unload": true })))
+        }
         Err(error) => Err(error),
     }
 }
@@ -135,5 +136,5 @@ async fn read_json_body<T: DeserializeOwned + Default>(app: &AppState, request: 
     if whole.bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(T::default());
     }
-    Ok(json_body::parse_json(&whole.bytes).map_err(|reason| InferError::Syntax { reason })?)
+    Ok(json_text::parse_json(&whole.bytes).map_err(|reason| InferError::Syntax { reason })?)
 }

@@ -13,7 +13,8 @@ use super::error::InferError;
 use super::request_parser::{self, ParsedInferRequest, ParsedInput};
 use super::tensor_data::TensorElements;
 use crate::limits::INFER_BYTES_MAX;
-use crate::predict::decode::{PredictionInput, PredictionInputs};
+use crate::predict::decode::{PredictionInput, assemble_inputs};
+use crate::serving::PredictionInputs;
 
 /// A requested output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub(super) fn read_request(
     let inputs: Vec<PredictionInput> =
         inputs.into_iter().map(|given| check_input(signature, given, &mut rest)).collect::<Result<_, InferError>>()?;
     rest.expect_end()?;
-    let inputs = PredictionInputs::new(signature, inputs)?;
+    let inputs = assemble_inputs(signature, inputs)?;
     let wanted = |(port, is_binary): (usize, Option<bool>)| RequestedOutput {
         port,
         is_binary: is_binary.unwrap_or(binary_output),
@@ -78,7 +79,7 @@ fn read_raw_request(signature: &ModelSignature, body: &[u8]) -> Result<InferRequ
         if is_batched(signature) { [&[1], port.item.shape.dims()].concat() } else { port.item.shape.dims().to_vec() };
     let input = PredictionInput::new(port, &dims, elements.bytes)?;
     let outputs = (0..signature.outputs.len()).map(|port| RequestedOutput { port, is_binary: true }).collect();
-    Ok(InferRequest { inputs: PredictionInputs::new(signature, vec![input])?, outputs, id: None, limit: None })
+    Ok(InferRequest { inputs: assemble_inputs(signature, vec![input])?, outputs, id: None, limit: None })
 }
 
 /// Returns whether the model has batches, so that every tensor's first dimension is the number of items.

@@ -16,9 +16,10 @@ use super::datatype::OipDatatype;
 use super::error::InferError;
 use super::parameter::{ParameterValue, unsupported_parameter};
 use super::tensor_data::{ElementCollector, ElementSeed, TensorElements};
-use crate::json_body;
-use crate::limits::{DEADLINE_MAX, JSON_DEPTH_MAX};
+use crate::limits::JSON_DEPTH_MAX;
 use crate::predict::{decode, nonfinite};
+use crate::serving::json_text;
+use crate::serving::limits::DEADLINE_MAX;
 
 /// A parsed input, not yet checked against its shape.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl<'s> RequestParser<'s> {
         let read = deserializer.deserialize_map(RequestVisitor(self)).and_then(|()| deserializer.end());
         match (self.error.take(), read) {
             (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(InferError::Syntax { reason: json_body::describe_json_error(&error, json) }),
+            (None, Err(error)) => Err(InferError::Syntax { reason: json_text::describe_json_error(&error, json) }),
             (None, Ok(())) if !self.has_inputs => {
                 Err(InferError::Missing { place: "request".to_owned(), key: "inputs" })
             }

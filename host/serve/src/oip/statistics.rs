@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::models::statistics::DurationSum;
-use crate::models::{LiveVersion, ModelStatus};
+use crate::serving::metrics::statistics::DurationSum;
+use crate::serving::{LiveVersion, ModelStatus};
 
 /// Handles `GET /v2/models/stats`: every version that is ready.
 pub(super) async fn all_statistics(State(app): State<AppState>) -> Json<Value> {

@@ -3,12 +3,13 @@
 use axum::http::{HeaderMap, header};
 use saggar_plugin::{ModelPort, ModelSignature};
 
-use super::decode::{self, DecodeError, PredictionInput, PredictionInputs};
+use super::decode::{self, DecodeError, PredictionInput, assemble_inputs};
 use super::image;
 use crate::error::ApiError;
 use crate::limits::{FORM_FIELDS_MAX, INLINE_BYTES_MAX};
 use crate::multipart_form::{self, FormField, media_type};
 use crate::request_body::BufferedBody;
+use crate::serving::PredictionInputs;
 
 /// Decodes a body of the content type in `headers`.
 ///
@@ -41,6 +42,14 @@ pub(super) async fn decode_body(
     };
     let decoded = tokio::task::spawn_blocking(work).await;
     decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })?
+}
+
+/// Decodes a warm-up sample: a PNG or JPEG, or JSON.
+///
+/// # Errors
+/// Returns the problem with the sample as text.
+pub fn decode_sample(signature: &ModelSignature, bytes: &[u8]) -> Result<PredictionInputs, String> {
+    decode_untyped(signature, bytes).map_err(|error| error.to_string())
 }
 
 /// Decodes a file or value without a declared type: a PNG or JPEG, or JSON.
@@ -79,7 +88,7 @@ fn decode_by_media_type(
             } else {
                 raw_input(port, bytes)?
             };
-            Ok(PredictionInputs::new(signature, vec![input])?)
+            Ok(assemble_inputs(signature, vec![input])?)
         }
         other if other.ends_with("+json") => Ok(decode::decode_json(signature, bytes)?),
         _ => Err(refuse()),
@@ -94,7 +103,7 @@ fn looks_like_json(bytes: &[u8]) -> bool {
 fn decode_image_body(signature: &ModelSignature, bytes: &[u8]) -> Result<PredictionInputs, ApiError> {
     let port = sole_input(signature)?;
     let input = image_input(port, bytes)?;
-    Ok(PredictionInputs::new(signature, vec![input])?)
+    Ok(assemble_inputs(signature, vec![input])?)
 }
 
 /// Decodes an image into an item, with a warning if it lost information.
@@ -139,7 +148,7 @@ fn decode_form(signature: &ModelSignature, fields: &[FormField]) -> Result<Predi
         };
         inputs.push(decode_form_field(port, field)?);
     }
-    Ok(PredictionInputs::new(signature, inputs)?)
+    Ok(assemble_inputs(signature, inputs)?)
 }
 
 /// Returns whether this is a single JSON string or array.

@@ -16,8 +16,8 @@ pub use error::DecodeError;
 use super::dense_arrays::{DenseArrayReader, DenseValueSeed};
 use super::json_fast_path;
 use super::text_codec;
-use crate::json_body;
 use crate::limits::INPUT_BYTES_MAX;
+use crate::serving::{PredictionInputs, json_text};
 use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
 
 /// One decoded input.
@@ -28,17 +28,6 @@ pub struct PredictionInput {
     items: Option<usize>,
     /// A warning to the client about how it was decoded.
     warning: Option<String>,
-}
-
-/// The inputs of a request, in the signature's order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PredictionInputs {
-    /// One tensor per port, of shape `[batch, item...]`.
-    pub tensors: Vec<NamedTensor>,
-    /// The number of items, or `None` if the client sent one item without a batch dimension.
-    pub items: Option<usize>,
-    /// Warnings to the client about how the inputs were decoded, sent in a response header.
-    pub warnings: Vec<String>,
 }
 
 impl PredictionInput {
@@ -102,75 +91,72 @@ impl PredictionInput {
             (Some(error), _) => Err(error),
             (None, Err(error)) => Err(DecodeError::Syntax {
                 place: dense.current_place(),
-                reason: json_body::describe_json_error(&error, text),
+                reason: json_text::describe_json_error(&error, text),
             }),
             (None, Ok(())) => dense.finish(),
         }
     }
 }
 
-impl PredictionInputs {
-    /// Returns the inputs of a request, which can be in any order. Omitted inputs get their default value in every
-    /// item.
-    ///
-    /// # Errors
-    /// Returns `Missing`, `Twice`, `Batch`, `TooLarge`, or `Unexpected` if a boolean is neither 0 nor 1.
-    pub fn new(signature: &ModelSignature, inputs: Vec<PredictionInput>) -> Result<PredictionInputs, DecodeError> {
-        let mut inputs: Vec<Option<PredictionInput>> = inputs.into_iter().map(Some).collect();
-        let mut ordered: Vec<Option<PredictionInput>> = Vec::with_capacity(inputs.len());
-        for port in &signature.inputs {
-            let named =
-                |input: &&mut Option<PredictionInput>| input.as_ref().is_some_and(|i| i.tensor.name == port.name);
-            let input = inputs.iter_mut().find(named).and_then(Option::take);
-            if input.is_none() && port.default.is_none() {
-                return Err(DecodeError::Missing { name: port.name.clone(), item: port.item.clone() });
-            }
-            check_boolean(port, input.as_ref())?;
-            ordered.push(input);
+/// Returns the inputs of a request, which can be in any order. Omitted inputs get their default value in every
+/// item.
+///
+/// # Errors
+/// Returns `Missing`, `Twice`, `Batch`, `TooLarge`, or `Unexpected` if a boolean is neither 0 nor 1.
+pub fn assemble_inputs(
+    signature: &ModelSignature,
+    inputs: Vec<PredictionInput>,
+) -> Result<PredictionInputs, DecodeError> {
+    let mut inputs: Vec<Option<PredictionInput>> = inputs.into_iter().map(Some).collect();
+    let mut ordered: Vec<Option<PredictionInput>> = Vec::with_capacity(inputs.len());
+    for port in &signature.inputs {
+        let named = |input: &&mut Option<PredictionInput>| input.as_ref().is_some_and(|i| i.tensor.name == port.name);
+        let input = inputs.iter_mut().find(named).and_then(Option::take);
+        if input.is_none() && port.default.is_none() {
+            return Err(DecodeError::Missing { name: port.name.clone(), item: port.item.clone() });
         }
-        if let Some(input) = inputs.into_iter().flatten().next() {
-            return Err(DecodeError::Twice { name: input.tensor.name });
-        }
-        let given = || ordered.iter().flatten();
-        let items = given().next().and_then(|input| input.items);
-        if let (Some(first), Some(odd)) = (given().next(), given().find(|input| input.items != items)) {
-            let (name, other) = (odd.tensor.name.clone(), first.tensor.name.clone());
-            return Err(DecodeError::Batch { name, other, expected: items, got: odd.items });
-        }
-        let warnings = given().filter_map(|input| input.warning.clone()).collect();
-        let ports = signature.inputs.iter().zip(ordered);
-        let input =
-            |(port, input): (&Port, Option<PredictionInput>)| input.map_or_else(|| default_input(port, items), Ok);
-        let tensors = ports.map(|both| Ok(input(both)?.tensor)).collect::<Result<_, DecodeError>>()?;
-        Ok(PredictionInputs { tensors, items, warnings })
+        check_boolean(port, input.as_ref())?;
+        ordered.push(input);
     }
+    if let Some(input) = inputs.into_iter().flatten().next() {
+        return Err(DecodeError::Twice { name: input.tensor.name });
+    }
+    let given = || ordered.iter().flatten();
+    let items = given().next().and_then(|input| input.items);
+    if let (Some(first), Some(odd)) = (given().next(), given().find(|input| input.items != items)) {
+        let (name, other) = (odd.tensor.name.clone(), first.tensor.name.clone());
+        return Err(DecodeError::Batch { name, other, expected: items, got: odd.items });
+    }
+    let warnings = given().filter_map(|input| input.warning.clone()).collect();
+    let ports = signature.inputs.iter().zip(ordered);
+    let input = |(port, input): (&Port, Option<PredictionInput>)| input.map_or_else(|| default_input(port, items), Ok);
+    let tensors = ports.map(|both| Ok(input(both)?.tensor)).collect::<Result<_, DecodeError>>()?;
+    Ok(PredictionInputs { tensors, items, warnings })
 }
 
-impl PredictionInputs {
-    /// Returns these inputs, which are those of `signature` without the given ones, combined with the given ones. A
-    /// given input is one item, which is repeated for every item of the batch.
-    ///
-    /// # Errors
-    /// Returns `Missing` or `TooLarge`.
-    pub fn with_given_inputs(
-        self,
-        signature: &ModelSignature,
-        given: &[(String, Vec<u8>)],
-    ) -> Result<PredictionInputs, DecodeError> {
-        let PredictionInputs { mut tensors, items, warnings } = self;
-        for (name, item) in given {
-            let port = find_input(signature, name)?;
-            let count = items.unwrap_or(1);
-            if item.len().saturating_mul(count) > INPUT_BYTES_MAX {
-                return Err(DecodeError::TooLarge { name: name.clone() });
-            }
-            let dims = [items.as_slice(), port.item.shape.dims()].concat();
-            tensors.push(PredictionInput::new(port, &dims, item.repeat(count))?.tensor);
+/// Returns `inputs`, which are those of `signature` without the given ones, combined with the given ones. A
+/// given input is one item, which is repeated for every item of the batch.
+///
+/// # Errors
+/// Returns `Missing` or `TooLarge`.
+pub fn add_given_inputs(
+    inputs: PredictionInputs,
+    signature: &ModelSignature,
+    given: &[(String, Vec<u8>)],
+) -> Result<PredictionInputs, DecodeError> {
+    let PredictionInputs { mut tensors, items, warnings } = inputs;
+    for (name, item) in given {
+        let port = find_input(signature, name)?;
+        let count = items.unwrap_or(1);
+        if item.len().saturating_mul(count) > INPUT_BYTES_MAX {
+            return Err(DecodeError::TooLarge { name: name.clone() });
         }
-        let place = |tensor: &NamedTensor| signature.inputs.iter().position(|port| port.name == tensor.name);
-        tensors.sort_by_key(place);
-        Ok(PredictionInputs { tensors, items, warnings })
+        let dims = [items.as_slice(), port.item.shape.dims()].concat();
+        tensors.push(PredictionInput::new(port, &dims, item.repeat(count))?.tensor);
     }
+    let place = |tensor: &NamedTensor| signature.inputs.iter().position(|port| port.name == tensor.name);
+    tensors.sort_by_key(place);
+    Ok(PredictionInputs { tensors, items, warnings })
 }
 
 impl PredictionInput {
@@ -236,9 +222,9 @@ pub(super) fn decode_json_slow_path(signature: &ModelSignature, body: &[u8]) -> 
     match (reading.error, read) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => {
-            Err(DecodeError::Syntax { place: reading.place, reason: json_body::describe_json_error(&error, body) })
+            Err(DecodeError::Syntax { place: reading.place, reason: json_text::describe_json_error(&error, body) })
         }
-        (None, Ok(())) => PredictionInputs::new(signature, reading.inputs),
+        (None, Ok(())) => assemble_inputs(signature, reading.inputs),
     }
 }
 

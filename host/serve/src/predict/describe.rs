@@ -6,12 +6,11 @@ use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, ModelSignature};
 use serde_json::{Map, Value, json};
 
-use super::model_reference::ModelReference;
 use crate::api::models::signature_json;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::EXAMPLE_ELEMENTS_MAX;
-use crate::models::LiveVersion;
+use crate::serving::{LiveVersion, ModelReference};
 
 /// `GET /predict`: describes the default model.
 pub(crate) async fn describe_default(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {

@@ -22,15 +22,15 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use super::decode::PredictionInputs;
 use super::encode;
-use super::prediction_call::{PredictionCall, add_warnings};
+use super::respond::{add_version_headers, add_warnings};
 use super::text_codec::Utf8StreamDecoder;
 use crate::error::ApiError;
 use crate::limits::PIECES_WAITING_MAX;
-use crate::models::LiveVersion;
-use crate::request_memory::{MemoryCharge, ResponseCharge};
+use crate::request_memory::ResponseCharge;
 use crate::request_middleware::RequestId;
+use crate::serving::LiveVersion;
+use crate::serving::{MemoryCharge, PredictionCall, PredictionInputs};
 
 const EVENT_STREAM_TYPE: &str = "text/event-stream";
 
@@ -63,7 +63,7 @@ pub(super) async fn respond_with_events(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM_TYPE));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    serving.headers().add_to(headers);
+    add_version_headers(&serving, headers);
     add_warnings(&warnings, headers);
     Ok(response)
 }
@@ -146,7 +146,9 @@ async fn run_streaming(
     let pieces: Arc<dyn PieceSink> = Arc::<PieceEventSink>::clone(&sink);
     let mut answer = call.run_with_sink(inputs, Some(pieces)).await?;
     sink.send_remaining_text().await;
-    let json = answer.encode(|answer| encode::encode_json(answer.signature(), &answer.tensors, answer.items))?;
+    let json = answer.encode(|answer| {
+        encode::encode_json(answer.signature(), &answer.tensors, answer.items).map_err(ApiError::from)
+    })?;
     let charge = answer.take_response_charge(Some(json.len() as u64));
     Ok(EncodedPrediction { json, charge })
 }

@@ -6,8 +6,9 @@
 use saggar_plugin::ModelSignature;
 use saggar_tensor::DType;
 
-use super::decode::{PredictionInput, PredictionInputs};
+use super::decode::{PredictionInput, assemble_inputs};
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
+use crate::serving::PredictionInputs;
 
 /// A rectangular array of numbers, or one number.
 #[derive(Debug, PartialEq)]
@@ -43,7 +44,7 @@ pub(super) fn decode_plain_json(signature: &ModelSignature, body: &[u8]) -> Opti
         }
     }
     text.skip_whitespace();
-    (text.at == body.len()).then(|| PredictionInputs::new(signature, inputs).ok())?
+    (text.at == body.len()).then(|| assemble_inputs(signature, inputs).ok())?
 }
 
 struct PlainJsonReader<'t> {

@@ -12,7 +12,7 @@ use crate::access::{AccessError, Actor};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::models::model_config::KeepAlive;
+use crate::serving::model_config::KeepAlive;
 
 /// The header's name.
 const KEEP_ALIVE: &str = "x-saggar-keep-alive";

@@ -6,12 +6,12 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use saggar_plugin::{ModelPort, ModelRoute, ModelSignature};
 
-use super::decode::{PredictionInput, PredictionInputs};
-use super::model_reference::ModelReference;
+use super::decode::{PredictionInput, assemble_inputs};
 use super::{InputSource, predict, text_codec};
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::models::LiveVersion;
+use crate::serving::LiveVersion;
+use crate::serving::{ModelReference, PredictionInputs};
 
 /// The inputs of a request to a route that the model declares.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl PathInputs {
     /// # Errors
     /// Returns `Missing` for an input that the path does not set.
     pub(super) fn without_body(&self) -> Result<PredictionInputs, ApiError> {
-        Ok(PredictionInputs::new(&self.rest, Vec::new())?)
+        Ok(assemble_inputs(&self.rest, Vec::new())?)
     }
 }
 

@@ -10,9 +10,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use super::MemoryCharge;
 use crate::error::ApiError;
 use crate::limits::ANSWER_UNCHARGED_BYTES_MAX;
+use crate::serving::{MemoryCharge, ServingError};
 
 /// The charge of a response's body, passed in the response's extensions. It can be taken once.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(crate) fn charge_response(
     };
     let mut charge = handed_on.unwrap_or_else(empty);
     if !charge.try_resize(bytes) {
-        return Err(ApiError::MemoryFull);
+        return Err(ServingError::MemoryFull.into());
     }
     Ok(response.map(|body| Body::new(ChargedBody { body, _charge: charge })))
 }

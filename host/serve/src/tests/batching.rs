@@ -4,15 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{Extensions, Request};
+use axum::http::Request;
 use futures::future::join_all;
 use tower::ServiceExt;
 
 use super::fixture::{BLOCK, REJECT, ServerFixture, TRAP, TestResponse, image_json};
-use crate::error::ApiError;
-use crate::models::batch_queue;
-use crate::predict::body_decoder;
-
 /// Requests predictions for all images concurrently.
 async fn predict_concurrently(fixture: &ServerFixture, firsts: &[u8]) -> Vec<TestResponse> {
     let ask = |&first: &u8| async move {
@@ -166,50 +162,4 @@ async fn a_deadline_shorter_than_max_delay_dispatches_the_batch_early() {
     assert!(matches!(late.error().1.as_str(), "deadline_queued" | "deadline"), "{}", late.text());
     fixture.host.gate.open();
     assert_eq!(blocked.await.unwrap().unwrap().status(), 200);
-}
-
-/// A batch drops a request whose deadline has passed before the request's task has noticed.
-#[tokio::test]
-async fn a_request_that_expires_before_its_batch_fails_with_deadline_queued() {
-    let fixture = ServerFixture::with_digits_serving().await;
-    for _ in 0..20 {
-        assert_eq!(fixture.predict(1).await.status, 200);
-    }
-    let serving = fixture.app.models().find_live(None).unwrap();
-    let inputs = body_decoder::decode_untyped(serving.predictor().signature(), image_json(1).as_bytes()).unwrap();
-    let limit = Duration::from_millis(5);
-    let lease = Arc::new(serving.try_lease().unwrap());
-    let charge = fixture.app.parts().memory.charge_for_request(&Extensions::new());
-    let error = batch_queue::enqueue_and_wait(batch_queue::PredictionRequest {
-        inputs,
-        until: Instant::now(),
-        limit,
-        sink: None,
-        lease,
-        charge,
-    })
-    .await;
-    assert!(matches!(error, Err(ApiError::DeadlineQueued { .. })), "{error:?}");
-}
-
-#[tokio::test]
-async fn a_request_that_cannot_meet_its_deadline_is_refused_at_once() {
-    let fixture = ServerFixture::with_digits_serving().await;
-    let serving = fixture.app.models().find_live(None).unwrap();
-    for _ in 0..40 {
-        serving.queue().latency.record(32, Duration::from_secs(1));
-        serving.queue().latency.record(1, Duration::from_secs(1));
-    }
-    let before: Vec<_> = (0..100).map(|_| serving.try_lease().unwrap()).collect();
-    let ask = |limit: &'static str| {
-        let request = Request::post("/predict").header("x-saggar-deadline-ms", limit).body(Body::from(image_json(1)));
-        fixture.send(request.unwrap())
-    };
-    let refused = TestResponse::from_response(ask("20").await).await;
-    let (status, code, message) = refused.error();
-    assert_eq!((status, code.as_str(), refused.header("retry-after")), (429, "queue_full", "1"));
-    assert!(message.contains("has 100 predictions waiting or running, which leave no time"), "{message}");
-    assert_eq!(ask("600000").await.status(), 200);
-    drop(before);
-    assert_eq!(ask("20000").await.status(), 200, "the queue is empty");
 }

@@ -12,7 +12,7 @@ use super::access::ask;
 use super::fixture::{ServerFixture, TestResponse, image_json};
 use super::serving_options::ServingOptions;
 use crate::access::{Exposure, ListenPolicy};
-use crate::limits::IDLE_MODEL_POLL;
+use crate::serving::limits::IDLE_MODEL_POLL;
 
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 
 use super::fixture::ServerFixture;
-use crate::models::DeviceRecovery;
+use crate::serving::DeviceRecovery;
 
 /// Returns a server with two loaded models and one that a user unloaded, with device recovery running.
 async fn two_loaded_models() -> ServerFixture {

@@ -33,13 +33,13 @@ use tower::ServiceExt;
 use super::formula_model::FormulaPredictor;
 use super::serving_options::ServingOptions;
 use super::streaming_model::StreamingPredictor;
-use crate::models::{
+use crate::serving::{
     DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
-    ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, VersionCandidate,
+    ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget, VersionCandidate,
 };
 use crate::{
     AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PluginFacts, PluginInspector,
-    RequestMemoryBudget,
+    decode_sample,
 };
 
 /// First pixels that make the model misbehave.
@@ -107,6 +107,7 @@ impl ServerFixture {
             Arc::clone(&metrics),
             clock.clone(),
             options.models_bytes,
+            decode_sample,
         );
         let lifecycle = Arc::new(lifecycle.with_follow_policy(options.follow));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle));

@@ -4,7 +4,7 @@ use saggar_plugin::{ModelPort, ModelSignature, NamedTensor, PluginError, Predict
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::test_port;
-use crate::models::ModelPredictor;
+use crate::serving::ModelPredictor;
 
 /// A formula by name:
 ///

@@ -15,7 +15,9 @@ use crate::connection::file_descriptors::ConnectionCapacity;
 use crate::connection::{self, ConnectionTimeouts};
 use crate::error::ApiError;
 use crate::request_body::BodyReader;
-use crate::{RequestMemoryBudget, ServerListener, limits};
+use crate::serving::RequestMemoryBudget;
+use crate::serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
+use crate::{ServerListener, limits};
 
 /// The bytes after a request whose end is ambiguous: a second request, if the server parses it as one.
 const SMUGGLED_REQUEST: &str = "GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -166,7 +168,7 @@ async fn invalid_host_headers_are_refused() {
 
 /// Starts a server with one route that reads its body, with a short idle timeout.
 async fn body_reading_server(quiet: Duration) -> (TcpStream, watch::Sender<bool>) {
-    let memory = RequestMemoryBudget::new(limits::REQUEST_MEMORY_BYTES_DEFAULT);
+    let memory = RequestMemoryBudget::new(REQUEST_MEMORY_BYTES_DEFAULT);
     let bodies = BodyReader::with_idle_timeout(memory, quiet);
     let read = async move |request: Request| {
         let (parts, body) = request.into_parts();

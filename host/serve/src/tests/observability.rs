@@ -12,7 +12,8 @@ use std::sync::Arc;
 use super::fixture::{ServerFixture, TestResponse, image_json};
 use crate::access::ListenPolicy;
 use crate::request_middleware::{AuthLayer, admit_and_observe};
-use crate::{RequestMemoryBudget, limits};
+use crate::serving::RequestMemoryBudget;
+use crate::serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 
 #[tokio::test]
 async fn every_response_has_a_request_id() {
@@ -63,7 +64,7 @@ async fn a_panicking_handler_returns_an_error_response() {
     async fn panicking_handler() -> &'static str {
         panic!("with a secret")
     }
-    let memory = RequestMemoryBudget::new(limits::REQUEST_MEMORY_BYTES_DEFAULT);
+    let memory = RequestMemoryBudget::new(REQUEST_MEMORY_BYTES_DEFAULT);
     let entrance = AuthLayer { policy: ListenPolicy::IN_PROCESS, access, metrics: Arc::clone(&metrics), memory };
     let layer = middleware::from_fn_with_state(entrance, admit_and_observe);
     let router = Router::new().route("/", get(panicking_handler)).layer(layer);

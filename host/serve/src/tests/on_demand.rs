@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::fixture::{MODEL_BYTES, ServerFixture, TestResponse, image_json};
 use super::serving_options::ServingOptions;
-use crate::limits::ON_DEMAND_VERSIONS_MAX;
+use crate::serving::limits::ON_DEMAND_VERSIONS_MAX;
 
 /// Returns a server that loads requested versions, with versions 1 to `count` of `digits`, and the task that loads
 /// them.

@@ -7,8 +7,9 @@ use axum::http::Request;
 use futures::future::join_all;
 
 use super::fixture::{BAD_OUTPUT, BLOCK, PANIC, REJECT, SLOW, ServerFixture, TRAP, image_json};
-use crate::limits::{BODY_BYTES_MAX, PREDICTIONS_DEFAULT};
-use crate::models::model_config::InstanceLimit;
+use crate::limits::BODY_BYTES_MAX;
+use crate::serving::limits::PREDICTIONS_DEFAULT;
+use crate::serving::model_config::InstanceLimit;
 
 const JSON: &str = "application/json";
 

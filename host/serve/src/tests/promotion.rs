@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fixture::ServerFixture;
 use super::serving_options::ServingOptions;
-use crate::models::FollowPolicy;
+use crate::serving::FollowPolicy;
 
 async fn send_command(fixture: &ServerFixture, what: &str, body: Value) -> Value {
     let answer = fixture.post_json(&format!("/api/v1/models/digits/{what}"), &body.to_string()).await;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use saggar_store::clock::{Clock, SystemClock};
 
-use crate::limits;
-use crate::models::FollowPolicy;
+use crate::serving::FollowPolicy;
+use crate::serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 
 /// Memory limits, the versions that are served, and the clock.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ impl Default for ServingOptions {
     fn default() -> ServingOptions {
         ServingOptions {
             models_bytes: u64::MAX,
-            requests_bytes: limits::REQUEST_MEMORY_BYTES_DEFAULT,
+            requests_bytes: REQUEST_MEMORY_BYTES_DEFAULT,
             follow: FollowPolicy::Newest,
             loads_on_demand: false,
             clock: Arc::new(SystemClock),

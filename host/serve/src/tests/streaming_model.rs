@@ -9,7 +9,7 @@ use saggar_plugin::{
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::{PredictionGate, test_port};
-use crate::models::ModelPredictor;
+use crate::serving::ModelPredictor;
 
 /// The maximum length of the output in bytes.
 const OUTPUT_BYTES: usize = 16;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::fixture::{BLOCK, MODEL_BYTES, ServerFixture, TestResponse, image_json};
-use crate::limits::UNLOADED_SERIES_MAX;
+use crate::serving::limits::UNLOADED_SERIES_MAX;
 
 /// Returns the mark of the version that answers.
 async fn answering_mark(fixture: &ServerFixture) -> i64 {

@@ -13,9 +13,9 @@ use super::error::{TfsError, json_type_name};
 use super::request::{SIGNATURE, open_object, read_signature_name};
 use super::tensor::InputValues;
 use crate::error::ApiError;
-use crate::predict::decode::{DecodeError, PredictionInput, PredictionInputs};
+use crate::predict::decode::{DecodeError, PredictionInput, assemble_inputs};
 use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
-use crate::predict::prediction_call::CompletedPrediction;
+use crate::serving::{CompletedPrediction, PredictionInputs};
 
 /// The kind of results to compute from the outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub(super) fn read_examples(
         let dims = [&[count], values.port.item.shape.dims()].concat();
         inputs.push(PredictionInput::new(values.port, &dims, values.bytes)?);
     }
-    Ok(PredictionInputs::new(signature, inputs)?)
+    Ok(assemble_inputs(signature, inputs)?)
 }
 
 fn missing_input(port: &ModelPort) -> DecodeError {

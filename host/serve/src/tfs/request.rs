@@ -7,8 +7,9 @@ use saggar_plugin::ModelSignature;
 use super::error::TfsError;
 use super::tensor::{InputValues, read_base64_object};
 use crate::error::ApiError;
-use crate::predict::decode::{DecodeError, PredictionInput, PredictionInputs};
+use crate::predict::decode::{DecodeError, PredictionInput, assemble_inputs};
 use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
+use crate::serving::PredictionInputs;
 
 /// The only signature name of models here; TensorFlow's default.
 pub(super) const SIGNATURE: &str = "serving_default";
@@ -124,7 +125,7 @@ fn read_rows(
     }
     let given = values.into_iter().filter(|values| values.rows > 0);
     let inputs = given.map(|values| stack_rows(values, element)).collect::<Result<_, ApiError>>()?;
-    Ok(PredictionInputs::new(signature, inputs)?)
+    Ok(assemble_inputs(signature, inputs)?)
 }
 
 /// Returns the index of the input that unnamed values are for, if the model has only one.
@@ -203,7 +204,7 @@ fn read_columns(signature: &ModelSignature, json: &mut JsonTokenizer<'_>) -> Res
             return Err(TfsError::Plain { key: "inputs", given, expected }.into());
         };
         let input = read(only, json)?;
-        return Ok(PredictionInputs::new(signature, vec![input])?);
+        return Ok(assemble_inputs(signature, vec![input])?);
     }
     let mut given = vec![false; signature.inputs.len()];
     json.next_token().map_err(TfsError::from)?;
@@ -219,5 +220,5 @@ fn read_columns(signature: &ModelSignature, json: &mut JsonTokenizer<'_>) -> Res
     if let Some((port, _)) = missing {
         return Err(TfsError::NoColumn { name: port.name.clone() }.into());
     }
-    Ok(PredictionInputs::new(signature, inputs)?)
+    Ok(assemble_inputs(signature, inputs)?)
 }

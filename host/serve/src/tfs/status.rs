@@ -5,7 +5,7 @@ use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
 use super::request::SIGNATURE;
-use crate::models::{LiveVersion, VersionState, VersionStatus};
+use crate::serving::{LiveVersion, VersionState, VersionStatus};
 
 /// Returns the status of versions: `AVAILABLE`, or the state and error of a version that is not.
 pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionStatus>) -> Value {

@@ -1,0 +1,67 @@
+//! The beginning of a prediction over HTTP: the deadline header, the keep-alive header, and the memory for decoding the
+//! body.
+
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+use saggar_metrics::MetricsRegistry;
+
+use super::keep_alive::KeepAliveOverride;
+use crate::app::AppState;
+use crate::error::ApiError;
+use crate::request_body::BufferedBody;
+use crate::request_memory::decode_bytes_max;
+use crate::serving::{ModelReference, PredictionCall, PredictionDeadline, RejectionReason};
+
+/// The request header with the deadline of a prediction in milliseconds.
+const DEADLINE_HEADER: &str = "x-saggar-deadline-ms";
+
+/// Returns the deadline that the client sets, or the default, starting now. Call it when the request has arrived.
+///
+/// # Errors
+/// Returns `Parameter` if the header is not a positive number.
+pub(crate) fn read_deadline(headers: &HeaderMap) -> Result<PredictionDeadline, ApiError> {
+    let began = Instant::now();
+    let Some(value) = headers.get(DEADLINE_HEADER) else { return Ok(PredictionDeadline::default_from(began)) };
+    let milliseconds = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok()).filter(|&ms| ms > 0);
+    let milliseconds = milliseconds.ok_or_else(|| ApiError::Parameter {
+        name: "X-Saggar-Deadline-Ms",
+        expected: "a whole number of milliseconds above 0",
+        got: String::from_utf8_lossy(value.as_bytes()).chars().take(80).collect(),
+    })?;
+    Ok(PredictionDeadline::starting_at(began, Duration::from_millis(milliseconds)))
+}
+
+/// Leases the version that `reference` refers to, or the default model if `None`, and charges the memory for decoding
+/// the body. `keep` is the keep-alive time that the client requests. Call it once the body is complete.
+///
+/// # Errors
+/// Returns the errors of [`PredictionService::lease`](crate::serving::PredictionService::lease), of
+/// [`KeepAliveOverride::apply`], `MemoryFull` or `MemoryShare`.
+pub(crate) async fn begin_call(
+    app: &AppState,
+    reference: Option<&ModelReference>,
+    deadline: PredictionDeadline,
+    keep: Option<KeepAliveOverride>,
+    body: &BufferedBody,
+) -> Result<PredictionCall, ApiError> {
+    let lease = app.prediction_service().lease(reference, deadline).await?;
+    let version = lease.live_version();
+    if let Some(keep) = keep {
+        keep.apply(app, &version.model).await?;
+    }
+    let decode_bytes = decode_bytes_max(version.predictor().signature(), &body.bytes);
+    Ok(app.prediction_service().begin(lease, deadline, body.new_charge(), decode_bytes).await?)
+}
+
+/// Counts a request whose body was refused because of its size or the memory in use.
+pub(crate) fn count_body_rejection(metrics: &MetricsRegistry, error: &ApiError) {
+    let reason = match error {
+        ApiError::TooLarge { .. } => Some(RejectionReason::TooLarge),
+        ApiError::Serving(error) => RejectionReason::from_error(error),
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        reason.count(metrics);
+    }
+}

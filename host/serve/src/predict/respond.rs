@@ -1,0 +1,63 @@
+//! The response to a prediction over HTTP: the encoded outputs with the headers that name the version, the timings and
+//! the warnings.
+
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+
+use crate::error::ApiError;
+use crate::request_memory::ResponseCharge;
+use crate::serving::{CompletedPrediction, ComputeTimings, LiveVersion};
+
+/// The response header with a warning about how the inputs were decoded. There can be several.
+const WARNING_HEADER: &str = "x-saggar-warning";
+
+/// Encodes the result of a prediction into a response.
+///
+/// # Errors
+/// Returns the errors of `encode`.
+pub(crate) fn respond<B: Into<Body>, E: Into<ApiError>>(
+    mut answer: CompletedPrediction,
+    content_type: &'static str,
+    encode: impl FnOnce(&CompletedPrediction) -> Result<B, E>,
+) -> Result<Response, ApiError> {
+    let body: Body = answer.encode(|answer| encode(answer).map_err(Into::into))?.into();
+    let charge = answer.take_response_charge(body.size_hint().exact());
+    let mut response = Response::new(body);
+    response.extensions_mut().insert(ResponseCharge::new(charge));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    add_version_headers(answer.live_version(), headers);
+    if let Ok(timing) = HeaderValue::from_str(&server_timing(answer.timings, answer.elapsed())) {
+        headers.insert("server-timing", timing);
+    }
+    add_warnings(&answer.warnings, headers);
+    if let Some(hit) = answer.cached {
+        headers.insert("x-saggar-cache", HeaderValue::from_static(if hit { "hit" } else { "miss" }));
+    }
+    Ok(response)
+}
+
+/// Adds the headers that name a version.
+pub(super) fn add_version_headers(version: &LiveVersion, headers: &mut HeaderMap) {
+    // Names of models and devices are plain text. A device name that is not is omitted.
+    let value = |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
+    headers.insert("x-saggar-model", value(&format!("{}@{}", version.model, version.version)));
+    headers.insert("x-saggar-digest", value(&format!("sha256:{}", version.origin.weights)));
+    headers.insert("x-saggar-device", value(&version.device));
+}
+
+/// Adds the warnings about how the inputs were decoded to the headers.
+pub(super) fn add_warnings(warnings: &[String], headers: &mut HeaderMap) {
+    for value in warnings.iter().filter_map(|warning| HeaderValue::from_bytes(warning.as_bytes()).ok()) {
+        headers.append(WARNING_HEADER, value);
+    }
+}
+
+fn server_timing(timings: ComputeTimings, total: Duration) -> String {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let (queue, compute, total) = (ms(timings.queue), ms(timings.compute), ms(total));
+    format!("queue;dur={queue:.3}, compute;dur={compute:.3}, total;dur={total:.3}")
+}

@@ -1,0 +1,6 @@
+//! Batching: predictions of one version wait in a queue, are grouped into batches, and are computed together.
+
+mod batch_executor;
+pub(crate) mod batch_queue;
+mod fair_queue;
+mod latency_estimator;

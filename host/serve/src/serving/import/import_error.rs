@@ -1,0 +1,66 @@
+//! Why a file was not imported as a model.
+
+use saggar_plugin::PluginError;
+use saggar_store::error::ModelError;
+use thiserror::Error;
+
+/// The reason for which a file was not imported.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// The plugin that reads such files is not installed.
+    #[error("the plugin that reads ONNX files is not here")]
+    NoPlugin {
+        /// The paths that were searched, for the log.
+        looked: String,
+    },
+    /// A file in which the model stores tensors is missing.
+    #[error("the model keeps tensors in the file `{name}`, which is not with it")]
+    MissingFile {
+        /// The name in the model.
+        name: String,
+    },
+    /// A file in which the model stores tensors is outside the model's folder.
+    #[error(
+        "the model keeps tensors in the file `{name}`: expected a relative path in the model's folder of at most 99 bytes"
+    )]
+    BadFileName {
+        /// The name in the model.
+        name: String,
+    },
+    /// A file was sent that the model does not refer to.
+    #[error("the file `{name}` is not one that the model keeps tensors in; it names {names}")]
+    UnknownFile {
+        /// The file.
+        name: String,
+        /// The names that the model uses.
+        names: String,
+    },
+    /// The model stores its tensors in too many files.
+    #[error("the model keeps tensors in {found} files; at most {most} are read")]
+    TooManyFiles {
+        /// Number of files that the model names.
+        found: usize,
+        /// Maximum number of files.
+        most: usize,
+    },
+    /// The model and its files are larger than the limit for imports.
+    #[error("the model and the files with its tensors are larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        bytes_max: u64,
+    },
+    /// A file cannot be read.
+    #[error("the file `{name}` cannot be read: {reason}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// The error of the operating system.
+        reason: String,
+    },
+    /// The plugin refused the file, or failed.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// The version could not be published.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
