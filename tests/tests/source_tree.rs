@@ -7,7 +7,7 @@ use std::path::Path;
 use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
-const FLOORS: [(&str, u32); 13] = [
+const FLOORS: [(&str, u32); 14] = [
     ("tensor", 0),
     ("metrics", 0),
     ("compile", 1),
@@ -19,6 +19,7 @@ const FLOORS: [(&str, u32); 13] = [
     ("devices", 4),
     ("plugin", 5),
     ("jobs", 6),
+    ("serving", 6),
     ("serve", 7),
     ("cli", 8),
 ];
@@ -135,7 +136,7 @@ fn pure_floors_do_no_input_or_output() {
 
 #[test]
 fn each_foreign_interface_is_used_in_one_place() {
-    let rules: [(&str, &str, &[&str]); 5] = [
+    let rules: [(&str, &str, &[&str]); 7] = [
         ("bindgen!", "host", &["host/plugin/src/bindings.rs"]),
         (
             "StatusCode",
@@ -143,12 +144,15 @@ fn each_foreign_interface_is_used_in_one_place() {
             &[
                 "host/serve/src/error.rs",
                 "host/serve/src/error/access.rs",
+                "host/serve/src/error/serving.rs",
                 "host/serve/src/error/status_map.rs",
                 "host/serve/src/error/success.rs",
             ],
         ),
         ("wasmtime::", "host/serve/src", &[]),
         ("wgpu::", "host/serve/src", &[]),
+        ("wasmtime::", "host/serving/src", &[]),
+        ("wgpu::", "host/serving/src", &[]),
         // Only `access::visibility` decides whether a job is visible to a request.
         ("jobs().get(", "host/serve/src", &[]),
     ];
@@ -156,6 +160,25 @@ fn each_foreign_interface_is_used_in_one_place() {
         for path in source_files(&[dir], &["rs"]) {
             let here = allowed.contains(&&*relative_path(&path)) || relative_path(&path).contains("test");
             assert!(here || !code(&path).contains(word), "{} uses {word}", relative_path(&path));
+        }
+    }
+}
+
+/// Models are served independently of the protocol. `serve` alone maps errors to HTTP.
+#[test]
+fn the_serving_crate_contains_no_http() {
+    let manifest: toml::Table =
+        std::fs::read_to_string(root().join("host/serving/Cargo.toml")).unwrap().parse().unwrap();
+    for section in ["dependencies", "dev-dependencies"] {
+        for dependency in manifest[section].as_table().unwrap().keys() {
+            let is_http =
+                ["axum", "http", "hyper", "tower", "saggar-serve"].iter().any(|it| dependency.starts_with(it));
+            assert!(!is_http || dependency == "saggar-serving", "host/serving depends on {dependency}");
+        }
+    }
+    for path in source_files(&["host/serving"], &["rs"]) {
+        for word in ["StatusCode", "ApiError", "axum", "http::", "hyper", "HeaderMap"] {
+            assert!(!code(&path).contains(word), "{} uses {word}", relative_path(&path));
         }
     }
 }

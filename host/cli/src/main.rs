@@ -157,7 +157,7 @@ fn init_logging(cli: &Cli) {
     };
     // Only this project's crates get the chosen level, because wgpu and cranelift log much.
     let ours = format!(
-        "warn,saggar={level},saggar_serve={level},saggar_jobs={level},saggar_plugin={level},saggar_devices={level},saggar_device={level},saggar_cpu={level},saggar_gpu={level},saggar_store={level}"
+        "warn,saggar={level},saggar_serve={level},saggar_serving={level},saggar_jobs={level},saggar_plugin={level},saggar_devices={level},saggar_device={level},saggar_cpu={level},saggar_gpu={level},saggar_store={level}"
     );
     let filter = EnvFilter::try_from_env("SAGGAR_LOG").unwrap_or_else(|_| EnvFilter::new(ours));
     let colour = !cli.no_color && std::io::stderr().is_terminal();

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use saggar_metrics::MetricsRegistry;
+use saggar_serving::shutdown::wait_for_shutdown;
 use saggar_store::AccessAction;
 use saggar_store::clock::Clock;
 use saggar_store::keys::{KeyFile, KeyRecord, KeyUsageFile};
@@ -30,7 +31,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::connection::ConnectionActivity;
 use crate::limits::{KEY_USAGE_SAVE_INTERVAL, KEYS_POLL};
 use crate::program_version;
-use crate::serving::shutdown::wait_for_shutdown;
 
 pub use access_error::AccessError;
 pub use actor::{Actor, Principal};

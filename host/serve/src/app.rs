@@ -9,6 +9,7 @@ use axum::middleware;
 use axum::routing::{MethodRouter, any, delete, get, post, put};
 use saggar_jobs::{JobService, SpecResolver};
 use saggar_metrics::MetricsRegistry;
+use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, PredictionService, RequestMemoryBudget};
 use saggar_store::checkpoint::CheckpointStore;
 use saggar_store::clock::Clock;
 use saggar_store::dataset::DatasetStore;
@@ -39,7 +40,6 @@ use crate::openapi;
 use crate::predict;
 use crate::request_body::BodyReader;
 use crate::request_middleware::{AuthLayer, admit_and_observe};
-use crate::serving::{ModelImporter, ModelLifecycle, ModelRouter, PredictionService, RequestMemoryBudget};
 use crate::storage::StorageCounter;
 use crate::tfs;
 

@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
     use crate::access::Principal;
-    use crate::serving::ServingError;
+    use saggar_serving::ServingError;
 
     fn read_lines(path: &Path) -> Vec<Value> {
         std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -24,6 +24,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 use saggar_plugin::ModelSignature;
+use saggar_serving::PredictionInputs;
 use saggar_store::records::id;
 use tokio::time::timeout;
 
@@ -36,7 +37,6 @@ use crate::predict::begin_call::{begin_call, count_body_rejection, read_deadline
 use crate::predict::decode;
 use crate::predict::keep_alive::KeepAliveOverride;
 use crate::request_body::BufferedBody;
-use crate::serving::PredictionInputs;
 use error::PredictionError;
 use execution::CancelPredictionOnDrop;
 use owner::PredictionOwner;

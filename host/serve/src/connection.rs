@@ -16,13 +16,13 @@ use std::io;
 use std::time::Duration;
 
 use axum::Router;
+use saggar_serving::shutdown::wait_for_shutdown;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::limits::{ANSWER_IDLE_MAX, DRAIN_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_TIME_MAX};
-use crate::serving::shutdown::wait_for_shutdown;
 pub(crate) use activity::{ConnectionActivity, PeerAddress};
 use admission::{ConnectionAdmission, ListenerAdmission};
 use file_descriptors::ConnectionCapacity;

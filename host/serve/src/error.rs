@@ -14,6 +14,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
+use saggar_serving::{ImportError, PredictionFailure, PredictionOutcome, ReferenceError, ServingError};
 use saggar_store::SecretError;
 use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError, is_disk_full};
 use saggar_store::keys::KeyError;
@@ -25,7 +26,6 @@ use crate::oip::InferError;
 use crate::predict::decode::DecodeError;
 use crate::predict::encode::EncodeError;
 use crate::predict::image::ImageError;
-use crate::serving::{ImportError, PredictionFailure, PredictionOutcome, ReferenceError, ServingError};
 use crate::tfs::error::TfsError;
 
 pub(crate) use access::plain_http_on_tls_response;

@@ -2,9 +2,9 @@
 //! event hides that event from `rate()` and `increase()`.
 
 use saggar_metrics::MetricHandles;
+use saggar_serving::{EVICTION_REASONS, RejectionReason};
 
 use crate::access::AccessError;
-use crate::serving::{EVICTION_REASONS, RejectionReason};
 
 /// Creates the series.
 pub(crate) fn create_initial_series(families: &MetricHandles) {

@@ -1,9 +1,9 @@
 //! JSON bodies of requests.
 
+use saggar_serving::json_text::parse_json;
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
-use crate::serving::json_text::parse_json;
 
 /// The JSON body of a route of the REST interface.
 pub(crate) trait JsonBody: DeserializeOwned {

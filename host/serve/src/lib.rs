@@ -1,7 +1,7 @@
 //! The HTTP server: predictions, models that are replaced while they serve, jobs, datasets, health and metrics.
 //!
-//! [`ReconcileLoop`](serving::ReconcileLoop) detects model versions and passes them to the
-//! [`ModelRouter`](serving::ModelRouter), from which [`serve`] answers requests. This crate does not depend on the
+//! [`ReconcileLoop`](saggar_serving::ReconcileLoop) detects model versions and passes them to the
+//! [`ModelRouter`](saggar_serving::ModelRouter), from which [`serve`] answers requests. This crate does not depend on the
 //! engine that runs plugins or on a device interface. Only [`error`] maps errors to HTTP status codes.
 
 pub mod access;
@@ -26,7 +26,6 @@ pub mod program_version;
 mod request_body;
 mod request_memory;
 mod request_middleware;
-pub mod serving;
 mod static_content;
 mod storage;
 #[cfg(test)]

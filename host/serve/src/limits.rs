@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use saggar_serving::limits::REQUEST_MEMORY_BYTES_MIN;
 use saggar_store::limits::CHUNK_BYTES_MAX;
-
-use crate::serving::limits::REQUEST_MEMORY_BYTES_MIN;
 
 /// Connections served at the same time. Further ones wait until one ends or an idle one is evicted.
 pub const CONNECTIONS_MAX: usize = 1024;

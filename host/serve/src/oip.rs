@@ -23,11 +23,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::routing::{MethodRouter, get, post};
+use saggar_serving::limits::DEADLINE_DEFAULT;
+use saggar_serving::{LiveVersion, ModelReference, PredictionDeadline, ServingError, VersionSelector};
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::serving::limits::DEADLINE_DEFAULT;
-use crate::serving::{LiveVersion, ModelReference, PredictionDeadline, ServingError, VersionSelector};
 
 pub use error::InferError;
 

@@ -32,11 +32,11 @@ use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
 use crate::request_body::BufferedBody;
 use crate::request_middleware::RequestId;
-use crate::serving::{LiveVersion, ModelReference, PredictionInputs};
 use begin_call::{begin_call, count_body_rejection, read_deadline};
 use keep_alive::KeepAliveOverride;
 use model_routes::PathInputs;
 use respond::respond;
+use saggar_serving::{LiveVersion, ModelReference, PredictionInputs};
 
 /// `POST /`, `POST /predict`: predicts with the default model.
 pub(crate) async fn predict_default(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {

@@ -10,6 +10,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
+use saggar_serving::{MemoryCharge, RequestMemoryBudget};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
@@ -22,7 +23,6 @@ use crate::limits::{
     SMALL_PIECES_MAX,
 };
 use crate::request_memory::charge_for_request;
-use crate::serving::{MemoryCharge, RequestMemoryBudget};
 
 /// Reads bodies and charges them to a memory budget.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ mod memory_estimate;
 mod response_charge;
 
 use axum::http::Extensions;
+use saggar_serving::{ClientKey, MemoryCharge, RequestMemoryBudget};
 
 use crate::access::Principal;
-use crate::serving::{ClientKey, MemoryCharge, RequestMemoryBudget};
 
 pub(crate) use memory_estimate::decode_bytes_max;
 pub(crate) use response_charge::{ResponseCharge, charge_response};

@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use saggar_metrics::MetricsRegistry;
+use saggar_serving::RequestMemoryBudget;
 use tracing::Instrument;
 
 use crate::access::{AccessControl, ListenPolicy, Principal};
@@ -22,7 +23,6 @@ use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, UNAUTHENTICATED_BYT
 use crate::program_version::{OWN_VERSION, VERSION_HEADER};
 use crate::request_body::drain;
 use crate::request_memory::{charge_for_client, charge_response};
-use crate::serving::RequestMemoryBudget;
 
 /// The header with the request ID.
 pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";

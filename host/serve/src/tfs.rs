@@ -20,6 +20,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method as Verb, header};
 use axum::response::{IntoResponse, Response};
 use saggar_plugin::ModelSignature;
+use saggar_serving::model_reference::is_alias;
+use saggar_serving::{ModelReference, PredictionCall, ServingError, VersionSelector, VersionState};
 use serde_json::{Value, json};
 
 use crate::app::AppState;
@@ -28,8 +30,6 @@ use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::begin_call::{begin_call, count_body_rejection, read_deadline};
 use crate::predict::keep_alive::KeepAliveOverride;
 use crate::predict::respond::respond;
-use crate::serving::model_reference::is_alias;
-use crate::serving::{ModelReference, PredictionCall, ServingError, VersionSelector, VersionState};
 use error::TfsError;
 use examples::ExamplesMethod;
 use path::{ServableTarget, ServableVersion, TfsRequest};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use saggar_serve::limits::IMPORT_BYTES_MAX;
-use saggar_serve::serving::{ImportError, ModelFiles};
+use saggar_serving::{ImportError, ModelFiles};
 use serde_json::{Map, Value, json};
 
 use crate::args::ImportArgs;

@@ -18,14 +18,14 @@ use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, ModelWatch, PluginEngine, PluginEngineConfig};
-use saggar_serve::serving::limits::BLOCKING_THREADS_MAX;
-use saggar_serve::serving::{
-    DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
-    ReconcileLoop, RequestMemoryBudget,
-};
 use saggar_serve::{
     AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, ServerListener, TlsCertificates,
     decode_sample,
+};
+use saggar_serving::limits::BLOCKING_THREADS_MAX;
+use saggar_serving::{
+    DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
+    ReconcileLoop, RequestMemoryBudget,
 };
 use saggar_store::storage_usage::StorageQuota;
 use saggar_store::{

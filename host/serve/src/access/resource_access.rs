@@ -3,6 +3,7 @@
 
 use std::future::Future;
 
+use saggar_serving::ServingError;
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::{
     AccessAction, AccessDenied, AccessRights, DatasetError, ProjectAssignments, ProjectsError, VersionClaim,
@@ -10,7 +11,6 @@ use saggar_store::{
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::serving::ServingError;
 
 /// Checks that the rights permit an action on a model.
 ///

@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use futures::stream;
 use saggar_jobs::{JobError, QueueWait};
+use saggar_serving::shutdown::wait_for_shutdown;
 use saggar_store::limits::EVENTS_LISTED_MAX;
 use saggar_store::records::{JobDetails, JobEvent, JobFilter, JobRecord, JobState};
 use serde_json::{Value, json};
@@ -27,7 +28,6 @@ use crate::access::{ProjectScope, StreamAuthorization};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAM_HEARTBEAT, EVENT_STREAM_POLL, JOBS_FOLLOWED_MAX};
-use crate::serving::shutdown::wait_for_shutdown;
 
 /// The header in which a reconnecting client sends the id of the last event it read.
 pub(super) const LAST_EVENT_ID: &str = "last-event-id";

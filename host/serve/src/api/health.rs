@@ -4,14 +4,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use saggar_serving::model_state::Residency;
+use saggar_serving::{ModelStatus, VersionState};
 use serde_json::{Value, json};
 
 use super::query::QueryParameters;
 use crate::app::AppState;
 use crate::content_encoding::{ContentEncoding, compress_response};
 use crate::error::{ApiError, not_ready};
-use crate::serving::model_state::Residency;
-use crate::serving::{ModelStatus, VersionState};
 
 /// Handles `GET /healthz` and `GET /livez`: liveness.
 pub(crate) async fn livez() -> &'static str {

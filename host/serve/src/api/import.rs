@@ -4,6 +4,8 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::header;
 use bytes::Bytes;
+use saggar_serving::limits::EXTERNAL_FILES_MAX;
+use saggar_serving::{ImportError, ModelFiles};
 use serde_json::{Value, json};
 
 use super::query::QueryParameters;
@@ -14,8 +16,6 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::limits::IMPORT_BYTES_MAX;
 use crate::multipart_form::{self, FormField, media_type};
-use crate::serving::limits::EXTERNAL_FILES_MAX;
-use crate::serving::{ImportError, ModelFiles};
 
 /// Imports a model. The body is the ONNX file, or a form with that file and its external data files; `options`, a JSON
 /// object, is passed to the plugin that reads it. The response names the version, which is then loaded like any other.

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures::stream;
 use saggar_jobs::logs::{LogSince, TIMESTAMP_BYTES};
 use saggar_jobs::{JobError, JobService};
+use saggar_serving::shutdown::wait_for_shutdown;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -23,7 +24,6 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAM_HEARTBEAT, EVENT_STREAM_POLL, LOG_PIECE_BYTES, LOG_TAIL_MAX};
 use crate::predict;
-use crate::serving::shutdown::wait_for_shutdown;
 
 /// The values that `since` accepts.
 const SINCE_EXPECTED: &str =

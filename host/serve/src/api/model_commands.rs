@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_serving::ModelStatus;
+use saggar_serving::desired_state::ShadowPolicy;
 use saggar_store::AccessAction;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,8 +18,6 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::{self, JsonBody};
 use crate::limits::BODY_BYTES_MAX;
-use crate::serving::ModelStatus;
-use crate::serving::desired_state::ShadowPolicy;
 
 type ModelCommandResult = Result<Json<Value>, ApiError>;
 

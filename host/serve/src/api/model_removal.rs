@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_jobs::{InitFrom, JobSpec};
+use saggar_serving::RemovedVersions;
 use saggar_store::AccessAction;
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::serving::RemovedVersions;
 
 /// Removes a version. Refused while an unfinished job reads it.
 pub(crate) async fn remove_version(

@@ -5,14 +5,14 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_serving::desired_state::STABLE;
+use saggar_serving::model_config::KeepAlive;
+use saggar_serving::model_state::{Residency, VersionSwap};
+use saggar_serving::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
 use serde_json::{Value, json};
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::serving::desired_state::STABLE;
-use crate::serving::model_config::KeepAlive;
-use crate::serving::model_state::{Residency, VersionSwap};
-use crate::serving::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
 
 /// Handles `GET /api/v1/models`.
 pub(crate) async fn list(State(app): State<AppState>) -> Json<Value> {

@@ -3,6 +3,7 @@
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use saggar_serving::WeightsSource;
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use serde::Deserialize;
@@ -18,7 +19,6 @@ use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
-use crate::serving::WeightsSource;
 
 /// `{"plugin": "9f3a...", "from_version": 3}`, or `{"from": "job:mnist-7/checkpoint@1200"}`.
 #[derive(Debug, Deserialize)]

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use saggar_serving::{PredictionCall, PredictionInputs};
+
 use super::CogPredictions;
 use super::prediction::{CogPrediction, CogPredictionOutcome};
 use super::webhook::PredictionWebhook;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::predict::{encode, event_stream};
-use crate::serving::{PredictionCall, PredictionInputs};
 
 /// Computes `inputs` as `prediction`. With `pieces`, chunks of outputs become events as they are produced.
 pub(super) fn spawn_prediction(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use saggar_serving::{ModelReference, json_text};
 use saggar_store::digest::Digest;
 use serde_json::Value;
 
@@ -12,7 +13,6 @@ use super::webhook::WebhookEventFilter;
 use crate::error::ApiError;
 use crate::limits::PREDICTION_WAIT_MAX;
 use crate::predict::json_tokenizer::{JsonSyntaxError, JsonToken, JsonTokenizer};
-use crate::serving::{ModelReference, json_text};
 
 /// The body `{"input": ..., "model"?, "webhook"?, "webhook_events_filter"?}`. Other keys are ignored.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use saggar_serving::shutdown::wait_for_shutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -26,7 +27,6 @@ use crate::limits::{
     HTTP2_GOAWAY_TIME_MAX, HTTP2_PING_INTERVAL, HTTP2_PING_TIME_MAX, HTTP2_RESETS_MAX, HTTP2_SEND_BYTES_MAX,
     HTTP2_STREAM_WINDOW, HTTP2_STREAMS_MAX,
 };
-use crate::serving::shutdown::wait_for_shutdown;
 
 pub(super) type ConnectionResult = Result<(), Box<dyn Error + Send + Sync>>;
 

@@ -13,6 +13,7 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use saggar_serving::shutdown::wait_for_shutdown;
 use saggar_store::{Digest, regular_file};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +28,6 @@ use super::peekable_stream::PeekableStream;
 use super::set_no_delay;
 use crate::error::plain_http_on_tls_response;
 use crate::limits::{CERTIFICATE_BYTES_MAX, CERTIFICATE_POLL, HEAD_BYTES_MAX};
-use crate::serving::shutdown::wait_for_shutdown;
 
 /// Why certificates cannot be used.
 #[derive(Debug, Error)]

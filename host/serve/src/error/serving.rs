@@ -1,10 +1,10 @@
 //! Maps errors of serving models to HTTP.
 
 use axum::http::StatusCode;
+use saggar_serving::{ServingError, VersionState};
 use saggar_store::error::{ModelError, StoreError};
 
 use super::{ErrorMapping, internal_mapping, retryable, status_map};
-use crate::serving::{ServingError, VersionState};
 
 /// The hint for requests that exceed their memory.
 const MEMORY_HINT: &str =

@@ -3,11 +3,11 @@
 use axum::http::StatusCode;
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
+use saggar_serving::ImportError;
 use saggar_store::SecretError;
 use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
 
 use super::{ErrorMapping, internal_mapping, retryable};
-use crate::serving::ImportError;
 
 /// Maps an import error.
 pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {

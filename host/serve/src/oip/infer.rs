@@ -5,6 +5,7 @@ use std::time::Instant;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
+use saggar_serving::{CompletedPrediction, ModelReference, PredictionCall};
 use tokio::task::JoinError;
 
 use super::binary::{HEADER_LENGTH, header_length};
@@ -19,7 +20,6 @@ use crate::predict::encode::EncodeError;
 use crate::predict::keep_alive::KeepAliveOverride;
 use crate::predict::respond::respond;
 use crate::request_body::BufferedBody;
-use crate::serving::{CompletedPrediction, ModelReference, PredictionCall};
 
 /// Handles `POST /v2/models/{model}/infer`, with the version that default requests use.
 pub(super) async fn infer_default_version(

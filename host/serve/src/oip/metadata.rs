@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_serving::{ModelReference, ServingError, VersionState};
 use serde_json::{Value, json};
 
 use super::datatype::{OipDatatype, item_dims};
@@ -11,7 +12,6 @@ use super::request::is_batched;
 use crate::api::health::unready_reasons;
 use crate::app::AppState;
 use crate::error::{ApiError, not_ready};
-use crate::serving::{ModelReference, ServingError, VersionState};
 
 /// The optional extensions of the protocol that are supported.
 const EXTENSIONS: [&str; 4] = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];

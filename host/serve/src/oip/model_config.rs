@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::ModelPort;
+use saggar_serving::ModelReference;
 use serde_json::{Value, json};
 
 use super::datatype::{OipDatatype, item_dims};
@@ -10,7 +11,6 @@ use super::metadata::PLATFORM;
 use super::request::is_batched;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::serving::ModelReference;
 
 /// Handles `GET /v2/models/{model}/config`.
 pub(super) async fn by_name(State(app): State<AppState>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_serving::{ModelStatus, ServingError, VersionState, VersionStatus, json_text};
 use saggar_store::AccessAction;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +21,6 @@ use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
-use crate::serving::{ModelStatus, ServingError, VersionState, VersionStatus, json_text};
 
 /// The location that errors about command parameters report.
 const PLACE: &str = "request";

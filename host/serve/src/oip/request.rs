@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_serving::PredictionInputs;
 
 use super::binary::{self, BinaryInputReader};
 use super::datatype::{OipDatatype, item_dims};
@@ -14,7 +15,6 @@ use super::request_parser::{self, ParsedInferRequest, ParsedInput};
 use super::tensor_data::TensorElements;
 use crate::limits::INFER_BYTES_MAX;
 use crate::predict::decode::{PredictionInput, assemble_inputs};
-use crate::serving::PredictionInputs;
 
 /// A requested output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,8 @@ use std::fmt;
 use std::time::Duration;
 
 use saggar_plugin::ModelSignature;
+use saggar_serving::json_text;
+use saggar_serving::limits::DEADLINE_MAX;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -18,8 +20,6 @@ use super::parameter::{ParameterValue, unsupported_parameter};
 use super::tensor_data::{ElementCollector, ElementSeed, TensorElements};
 use crate::limits::JSON_DEPTH_MAX;
 use crate::predict::{decode, nonfinite};
-use crate::serving::json_text;
-use crate::serving::limits::DEADLINE_MAX;
 
 /// A parsed input, not yet checked against its shape.
 #[derive(Debug)]

@@ -2,12 +2,12 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use saggar_serving::metrics::statistics::DurationSum;
+use saggar_serving::{LiveVersion, ModelStatus};
 use serde_json::{Value, json};
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::serving::metrics::statistics::DurationSum;
-use crate::serving::{LiveVersion, ModelStatus};
 
 /// Handles `GET /v2/models/stats`: every version that is ready.
 pub(super) async fn all_statistics(State(app): State<AppState>) -> Json<Value> {

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use saggar_metrics::MetricsRegistry;
+use saggar_serving::{ModelReference, PredictionCall, PredictionDeadline, RejectionReason};
 
 use super::keep_alive::KeepAliveOverride;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::request_body::BufferedBody;
 use crate::request_memory::decode_bytes_max;
-use crate::serving::{ModelReference, PredictionCall, PredictionDeadline, RejectionReason};
 
 /// The request header with the deadline of a prediction in milliseconds.
 const DEADLINE_HEADER: &str = "x-saggar-deadline-ms";
@@ -36,7 +36,7 @@ pub(crate) fn read_deadline(headers: &HeaderMap) -> Result<PredictionDeadline, A
 /// the body. `keep` is the keep-alive time that the client requests. Call it once the body is complete.
 ///
 /// # Errors
-/// Returns the errors of [`PredictionService::lease`](crate::serving::PredictionService::lease), of
+/// Returns the errors of [`PredictionService::lease`](saggar_serving::PredictionService::lease), of
 /// [`KeepAliveOverride::apply`], `MemoryFull` or `MemoryShare`.
 pub(crate) async fn begin_call(
     app: &AppState,

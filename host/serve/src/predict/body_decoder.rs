@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderMap, header};
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_serving::PredictionInputs;
 
 use super::decode::{self, DecodeError, PredictionInput, assemble_inputs};
 use super::image;
@@ -9,7 +10,6 @@ use crate::error::ApiError;
 use crate::limits::{FORM_FIELDS_MAX, INLINE_BYTES_MAX};
 use crate::multipart_form::{self, FormField, media_type};
 use crate::request_body::BufferedBody;
-use crate::serving::PredictionInputs;
 
 /// Decodes a body of the content type in `headers`.
 ///

@@ -8,6 +8,7 @@ mod error;
 
 use std::fmt;
 
+use saggar_serving::{PredictionInputs, json_text};
 use saggar_tensor::{Descriptor, Shape};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
@@ -17,7 +18,6 @@ use super::dense_arrays::{DenseArrayReader, DenseValueSeed};
 use super::json_fast_path;
 use super::text_codec;
 use crate::limits::INPUT_BYTES_MAX;
-use crate::serving::{PredictionInputs, json_text};
 use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
 
 /// One decoded input.

@@ -4,13 +4,13 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_serving::{LiveVersion, ModelReference};
 use serde_json::{Map, Value, json};
 
 use crate::api::models::signature_json;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::EXAMPLE_ELEMENTS_MAX;
-use crate::serving::{LiveVersion, ModelReference};
 
 /// `GET /predict`: describes the default model.
 pub(crate) async fn describe_default(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {

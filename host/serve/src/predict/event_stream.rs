@@ -16,6 +16,7 @@ use axum::response::Response;
 use futures::StreamExt;
 use futures::stream;
 use saggar_plugin::{OutputPiece, PieceSink, SendPieceError};
+use saggar_serving::{LiveVersion, MemoryCharge, PredictionCall, PredictionInputs};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
@@ -29,8 +30,6 @@ use crate::error::ApiError;
 use crate::limits::PIECES_WAITING_MAX;
 use crate::request_memory::ResponseCharge;
 use crate::request_middleware::RequestId;
-use crate::serving::LiveVersion;
-use crate::serving::{MemoryCharge, PredictionCall, PredictionInputs};
 
 const EVENT_STREAM_TYPE: &str = "text/event-stream";
 

@@ -4,11 +4,11 @@
 //! escapes, long numbers, errors — is rejected here and decoded by the slow path, which reports errors.
 
 use saggar_plugin::ModelSignature;
+use saggar_serving::PredictionInputs;
 use saggar_tensor::DType;
 
 use super::decode::{PredictionInput, assemble_inputs};
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
-use crate::serving::PredictionInputs;
 
 /// A rectangular array of numbers, or one number.
 #[derive(Debug, PartialEq)]

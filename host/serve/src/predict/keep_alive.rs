@@ -5,6 +5,7 @@
 
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
+use saggar_serving::model_config::KeepAlive;
 use saggar_store::AccessAction;
 
 use crate::access::resource_access::check_model;
@@ -12,7 +13,6 @@ use crate::access::{AccessError, Actor};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::serving::model_config::KeepAlive;
 
 /// The header's name.
 const KEEP_ALIVE: &str = "x-saggar-keep-alive";

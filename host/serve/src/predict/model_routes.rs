@@ -5,13 +5,12 @@ use axum::extract::{Path, Request, State};
 use axum::http::{Method, Uri};
 use axum::response::Response;
 use saggar_plugin::{ModelPort, ModelRoute, ModelSignature};
+use saggar_serving::{LiveVersion, ModelReference, PredictionInputs};
 
 use super::decode::{PredictionInput, assemble_inputs};
 use super::{InputSource, predict, text_codec};
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::serving::LiveVersion;
-use crate::serving::{ModelReference, PredictionInputs};
 
 /// The inputs of a request to a route that the model declares.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
+use saggar_serving::{CompletedPrediction, ComputeTimings, LiveVersion};
 
 use crate::error::ApiError;
 use crate::request_memory::ResponseCharge;
-use crate::serving::{CompletedPrediction, ComputeTimings, LiveVersion};
 
 /// The response header with a warning about how the inputs were decoded. There can be several.
 const WARNING_HEADER: &str = "x-saggar-warning";

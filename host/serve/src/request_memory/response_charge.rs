@@ -9,10 +9,10 @@ use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use saggar_serving::{MemoryCharge, ServingError};
 
 use crate::error::ApiError;
 use crate::limits::ANSWER_UNCHARGED_BYTES_MAX;
-use crate::serving::{MemoryCharge, ServingError};
 
 /// The charge of a response's body, passed in the response's extensions. It can be taken once.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Request;
+use saggar_serving::limits::IDLE_MODEL_POLL;
 use saggar_store::ManualClock;
 use saggar_store::keys::{KeyScope, NewKey};
 use serde_json::{Value, json};
@@ -12,7 +13,6 @@ use super::access::ask;
 use super::fixture::{ServerFixture, TestResponse, image_json};
 use super::serving_options::ServingOptions;
 use crate::access::{Exposure, ListenPolicy};
-use crate::serving::limits::IDLE_MODEL_POLL;
 
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use saggar_serving::DeviceRecovery;
 use serde_json::json;
 
 use super::fixture::ServerFixture;
-use crate::serving::DeviceRecovery;
 
 /// Returns a server with two loaded models and one that a user unloaded, with device recovery running.
 async fn two_loaded_models() -> ServerFixture {

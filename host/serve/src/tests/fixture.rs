@@ -16,6 +16,10 @@ use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, JobService, SchedulerConfig, WorkerLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
+use saggar_serving::{
+    DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
+    ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget, VersionCandidate,
+};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
@@ -33,10 +37,6 @@ use tower::ServiceExt;
 use super::formula_model::FormulaPredictor;
 use super::serving_options::ServingOptions;
 use super::streaming_model::StreamingPredictor;
-use crate::serving::{
-    DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
-    ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget, VersionCandidate,
-};
 use crate::{
     AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PluginFacts, PluginInspector,
     decode_sample,

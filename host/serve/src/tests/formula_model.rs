@@ -1,10 +1,10 @@
 //! Models that compute a formula, with various signatures.
 
 use saggar_plugin::{ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
+use saggar_serving::ModelPredictor;
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::test_port;
-use crate::serving::ModelPredictor;
 
 /// A formula by name:
 ///

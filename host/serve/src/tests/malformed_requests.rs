@@ -6,6 +6,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::post;
+use saggar_serving::RequestMemoryBudget;
+use saggar_serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -15,8 +17,6 @@ use crate::connection::file_descriptors::ConnectionCapacity;
 use crate::connection::{self, ConnectionTimeouts};
 use crate::error::ApiError;
 use crate::request_body::BodyReader;
-use crate::serving::RequestMemoryBudget;
-use crate::serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 use crate::{ServerListener, limits};
 
 /// The bytes after a request whose end is ambiguous: a second request, if the server parses it as one.

@@ -7,13 +7,13 @@ use axum::body::Body;
 use axum::http::Request;
 use axum::middleware;
 use axum::routing::get;
+use saggar_serving::RequestMemoryBudget;
+use saggar_serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 use std::sync::Arc;
 
 use super::fixture::{ServerFixture, TestResponse, image_json};
 use crate::access::ListenPolicy;
 use crate::request_middleware::{AuthLayer, admit_and_observe};
-use crate::serving::RequestMemoryBudget;
-use crate::serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 
 #[tokio::test]
 async fn every_response_has_a_request_id() {

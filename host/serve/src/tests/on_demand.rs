@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::future::join_all;
+use saggar_serving::limits::ON_DEMAND_VERSIONS_MAX;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::fixture::{MODEL_BYTES, ServerFixture, TestResponse, image_json};
 use super::serving_options::ServingOptions;
-use crate::serving::limits::ON_DEMAND_VERSIONS_MAX;
 
 /// Returns a server that loads requested versions, with versions 1 to `count` of `digits`, and the task that loads
 /// them.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use futures::future::join_all;
+use saggar_serving::limits::PREDICTIONS_DEFAULT;
+use saggar_serving::model_config::InstanceLimit;
 
 use super::fixture::{BAD_OUTPUT, BLOCK, PANIC, REJECT, SLOW, ServerFixture, TRAP, image_json};
 use crate::limits::BODY_BYTES_MAX;
-use crate::serving::limits::PREDICTIONS_DEFAULT;
-use crate::serving::model_config::InstanceLimit;
 
 const JSON: &str = "application/json";
 

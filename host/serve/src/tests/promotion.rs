@@ -1,10 +1,10 @@
 //! Versions that are published while another one stays the default: their states, and what users learn about them.
 
+use saggar_serving::FollowPolicy;
 use serde_json::{Value, json};
 
 use super::fixture::ServerFixture;
 use super::serving_options::ServingOptions;
-use crate::serving::FollowPolicy;
 
 async fn send_command(fixture: &ServerFixture, what: &str, body: Value) -> Value {
     let answer = fixture.post_json(&format!("/api/v1/models/digits/{what}"), &body.to_string()).await;

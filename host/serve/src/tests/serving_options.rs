@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use saggar_serving::FollowPolicy;
+use saggar_serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 use saggar_store::clock::{Clock, SystemClock};
-
-use crate::serving::FollowPolicy;
-use crate::serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 
 /// Memory limits, the versions that are served, and the clock.
 #[derive(Clone, Debug)]

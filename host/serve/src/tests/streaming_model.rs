@@ -6,10 +6,10 @@ use std::time::Instant;
 use saggar_plugin::{
     ModelPort, ModelSignature, NamedTensor, OutputPiece, PluginError, PredictionOptions, SendPieceError,
 };
+use saggar_serving::ModelPredictor;
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::fixture::{PredictionGate, test_port};
-use crate::serving::ModelPredictor;
 
 /// The maximum length of the output in bytes.
 const OUTPUT_BYTES: usize = 16;

@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::Request;
+use saggar_serving::limits::UNLOADED_SERIES_MAX;
 use serde_json::Value;
 use tower::ServiceExt;
 
 use super::fixture::{BLOCK, MODEL_BYTES, ServerFixture, TestResponse, image_json};
-use crate::serving::limits::UNLOADED_SERIES_MAX;
 
 /// Returns the mark of the version that answers.
 async fn answering_mark(fixture: &ServerFixture) -> i64 {

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_serving::{CompletedPrediction, PredictionInputs};
 
 use super::encode::{OutputColumn, push_string};
 use super::error::{TfsError, json_type_name};
@@ -15,7 +16,6 @@ use super::tensor::InputValues;
 use crate::error::ApiError;
 use crate::predict::decode::{DecodeError, PredictionInput, assemble_inputs};
 use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
-use crate::serving::{CompletedPrediction, PredictionInputs};
 
 /// The kind of results to compute from the outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

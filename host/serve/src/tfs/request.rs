@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use saggar_plugin::ModelSignature;
+use saggar_serving::PredictionInputs;
 
 use super::error::TfsError;
 use super::tensor::{InputValues, read_base64_object};
 use crate::error::ApiError;
 use crate::predict::decode::{DecodeError, PredictionInput, assemble_inputs};
 use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
-use crate::serving::PredictionInputs;
 
 /// The only signature name of models here; TensorFlow's default.
 pub(super) const SIGNATURE: &str = "serving_default";

@@ -1,11 +1,11 @@
 //! Model status for TensorFlow Serving's clients: the states of a model's versions, and its signature.
 
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_serving::{LiveVersion, VersionState, VersionStatus};
 use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
 use super::request::SIGNATURE;
-use crate::serving::{LiveVersion, VersionState, VersionStatus};
 
 /// Returns the status of versions: `AVAILABLE`, or the state and error of a version that is not.
 pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionStatus>) -> Value {

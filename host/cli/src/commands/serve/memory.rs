@@ -1,7 +1,7 @@
 //! Default memory limits of requests and models.
 
 use saggar_device::{DeviceInfo, available_host_bytes};
-use saggar_serve::serving::limits::{
+use saggar_serving::limits::{
     REQUEST_MEMORY_BYTES_DEFAULT, REQUEST_MEMORY_BYTES_MAX, REQUEST_MEMORY_BYTES_MIN, REQUEST_MEMORY_DIVISOR,
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use saggar_project::{ModelKeepAlive, ModelSection, ProjectManifest};
-use saggar_serve::serving::{
+use saggar_serving::{
     BatchConfig, ConfigDuration, InstanceLimit, KeepAlive as Kept, ModelConfig, QueueConfig, ResponseCacheConfig,
 };
 use serde_json::Value;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use saggar_jobs::{JobQueue, ResourceQuota, SchedulerConfig};
 use saggar_project::{PROJECT_FILE, ProjectManifest};
-use saggar_serve::serving::ModelConfig;
+use saggar_serving::ModelConfig;
 
 use super::models;
 use crate::args::ServeArgs;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use saggar_serve::limits::DRAIN_TIME_MAX;
-use saggar_serve::serving::ModelRouter;
+use saggar_serving::ModelRouter;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 

@@ -204,7 +204,7 @@ fn parameters_are_honoured_ignored_or_refused() {
     let taken = |parameters: &str| read_request(&signature, with(parameters).as_bytes(), None).unwrap();
     assert_eq!(taken(r#"{"timeout": 2500}"#).limit, Some(Duration::from_micros(2500)));
     assert_eq!(taken(r#"{"timeout": 0, "priority": 3}"#).limit, None);
-    assert_eq!(taken(r#"{"timeout": 18446744073709551615}"#).limit, Some(crate::serving::limits::DEADLINE_MAX));
+    assert_eq!(taken(r#"{"timeout": 18446744073709551615}"#).limit, Some(saggar_serving::limits::DEADLINE_MAX));
     assert!(taken(r#"{"binary_data_output": true}"#).outputs[0].is_binary);
     let ignored = r#"{"sequence_id": 7, "sequence_start": true, "mine": "x", "other": -1, "third": 0.5}"#;
     assert_eq!(taken(ignored), taken("{}"));

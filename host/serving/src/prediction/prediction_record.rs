@@ -1,0 +1,106 @@
+//! The record of one prediction, from which its outcome and the durations of its phases are counted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saggar_metrics::MetricsRegistry;
+use saggar_plugin::PluginError;
+
+use crate::live_version::{LiveVersion, VersionLease};
+use crate::metrics::prediction_outcome::{PredictionFailure, PredictionOutcome, PredictionPhase};
+use crate::metrics::statistics::RequestTimings;
+
+/// Counts one prediction when it is dropped, as cancelled unless another outcome was set. Holds its version until then,
+/// so that nothing is counted for a version that has been drained.
+#[derive(Debug)]
+pub(crate) struct PredictionRecord {
+    lease: Arc<VersionLease>,
+    began: Instant,
+    outcome: PredictionOutcome,
+    /// Whether its inputs were accepted and the model was called.
+    is_computing: bool,
+    timings: RequestTimings,
+    items: usize,
+    cached: Option<bool>,
+}
+
+impl PredictionRecord {
+    pub(crate) fn new(lease: Arc<VersionLease>) -> PredictionRecord {
+        PredictionRecord {
+            lease,
+            began: Instant::now(),
+            outcome: PredictionOutcome::Cancelled,
+            is_computing: false,
+            timings: RequestTimings::default(),
+            items: 1,
+            cached: None,
+        }
+    }
+
+    pub(crate) fn live_version(&self) -> &Arc<LiveVersion> {
+        self.lease.live_version()
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<VersionLease> {
+        &self.lease
+    }
+
+    /// Observes the duration of a phase.
+    pub(crate) fn observe_phase(&mut self, phase: PredictionPhase, time: Duration) {
+        self.live_version().metrics().observe_phase(phase, time);
+        match phase {
+            PredictionPhase::Decode => self.timings.decode = time,
+            PredictionPhase::Queue => self.timings.queue = time,
+            PredictionPhase::Compute => self.timings.compute = time,
+            PredictionPhase::Encode => self.timings.encode = time,
+        }
+    }
+
+    /// Marks the prediction as computing. From now on, a missing answer counts as a failure.
+    pub(crate) fn set_computing(&mut self) {
+        self.is_computing = true;
+    }
+
+    /// Records the number of items in the answer, and whether it came from the cache if there is one.
+    pub(crate) fn set_answer(&mut self, items: usize, cached: Option<bool>) {
+        (self.items, self.cached) = (items, cached);
+    }
+
+    /// Records the outcome.
+    pub(crate) fn finish<T, E: PredictionFailure>(&mut self, metrics: &MetricsRegistry, result: &Result<T, E>) {
+        self.outcome = result.as_ref().map_or_else(PredictionFailure::outcome, |_| PredictionOutcome::Success);
+        if let Some(error) = result.as_ref().err().and_then(PredictionFailure::plugin_error) {
+            // Long enough a prefix of the digest to distinguish plugins, short enough for a label.
+            count_plugin_fault(metrics, &self.live_version().origin.plugin.hex()[..12], error);
+        }
+    }
+}
+
+/// Counts a plugin's fault by plugin and kind.
+fn count_plugin_fault(metrics: &MetricsRegistry, plugin: &str, error: &PluginError) {
+    let families = &metrics.families;
+    let (family, kind) = match error.reason() {
+        "TRAP" => (&families.plugin_traps, "trap"),
+        "STACK_OVERFLOW" => (&families.plugin_traps, "stack_overflow"),
+        "MEMORY_LIMIT" => (&families.plugin_limit_hits, "memory"),
+        "OUT_OF_MEMORY" => (&families.plugin_limit_hits, "gpu_memory"),
+        "DEADLINE" => (&families.plugin_limit_hits, "deadline"),
+        "TABLE_LIMIT" => (&families.plugin_limit_hits, "tables"),
+        "HANDLE_LIMIT" => (&families.plugin_limit_hits, "handles"),
+        _ => return,
+    };
+    family.with_label_values(&[plugin, kind]).inc();
+}
+
+impl Drop for PredictionRecord {
+    fn drop(&mut self) {
+        let total = self.began.elapsed();
+        let statistics = self.live_version().statistics();
+        if self.outcome == PredictionOutcome::Success {
+            statistics.record_success(self.items, RequestTimings { total, ..self.timings }, self.cached);
+        } else if self.is_computing {
+            statistics.record_failure(total);
+        }
+        self.live_version().metrics().record_outcome(self.outcome, total);
+    }
+}
