@@ -152,10 +152,7 @@ impl ServerParts {
         let (models, shown, counted) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle =
             ModelLifecycle::new(models, plugin_host, shown, counted, Arc::clone(&clock), bytes_max, decode_sample);
-        let follow = match args.follow {
-            args::FollowMode::Newest => FollowPolicy::Newest,
-            args::FollowMode::Promoted => FollowPolicy::Promoted,
-        };
+        let follow = follow_policy(args.follow);
         let lifecycle = Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle)).with_dropped(dropped);
@@ -242,6 +239,13 @@ impl ServerParts {
         keeping.await.flatten().map_err(unexpected_error)?;
         waits.set_waiting_for("jobs");
         running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error)
+    }
+}
+
+fn follow_policy(mode: args::FollowMode) -> FollowPolicy {
+    match mode {
+        args::FollowMode::Newest => FollowPolicy::Newest,
+        args::FollowMode::Promoted => FollowPolicy::Promoted,
     }
 }
 
