@@ -1,5 +1,5 @@
-//! Attention and its gradients as fused matmuls: which products are not materialized, that results equal the
-//! interpreter's, and that naga accepts the shaders.
+//! Attention and its gradients as fused matmuls: which products are not materialized, and that results equal the
+//! interpreter's.
 
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{ContractOp, Op};
@@ -9,7 +9,6 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphPort, NodeId, Shape, n
 use crate::equivalence_tests::{WORD_TARGET, check_matches_interpreter};
 use crate::label::kernel_family;
 use crate::program::{FusedConsumer, KernelBody, Program};
-use crate::wgsl::{FUSED_MATMUL_BINDINGS, ShaderTuning, check_valid, shader_passes, shared_bytes};
 use crate::{CompileTarget, compile};
 
 const ATTENTION_SIZES: AttentionConfig = AttentionConfig {
@@ -24,21 +23,9 @@ const ATTENTION_SIZES: AttentionConfig = AttentionConfig {
     gradients: false,
 };
 
-/// Compiles a case, and checks that the program's results equal the interpreter's and that naga accepts its shaders.
+/// Compiles a case, and checks that the program's results equal the interpreter's.
 fn compile_and_check(case: &GraphCase, target: &CompileTarget) -> Program {
-    let program = check_matches_interpreter(&case.name, &case.verified_graph(), &case.inputs, &[], target);
-    for kernel in &program.kernels {
-        for (workgroup_memory, subgroup) in [(true, None), (true, Some(32)), (false, None)] {
-            let tuning = ShaderTuning { workgroup_memory, subgroup, ..ShaderTuning::UNLIMITED };
-            for shader in shader_passes(&program, kernel, tuning).unwrap() {
-                check_valid(&shader);
-                // Limits that every adapter has (WebGPU, Limits).
-                assert!(shared_bytes(&shader) <= 16 << 10, "{}: {} bytes", case.name, shared_bytes(&shader));
-                assert!(shader.bindings.len() <= FUSED_MATMUL_BINDINGS, "{}: {:?}", case.name, shader.bindings);
-            }
-        }
-    }
-    program
+    check_matches_interpreter(&case.name, &case.verified_graph(), &case.inputs, &[], target)
 }
 
 fn kernel_families(program: &Program) -> Vec<&'static str> {

@@ -1,7 +1,8 @@
 //! The compiler: turns a verified graph into a program. It simplifies the graph, fuses operators into kernels,
-//! schedules the kernels, assigns buffers, and generates WGSL.
+//! schedules the kernels, and assigns buffers.
 //!
-//! Pure: no I/O, no GPU, no clock. [`compile`] runs the passes in their order; devices execute [`Program`]s.
+//! Pure: no I/O, no GPU, no clock. [`compile`] runs the passes in their order; devices execute [`Program`]s. What a
+//! device runs for a kernel, such as the text of a shader, is made in the device's crate.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -25,7 +26,6 @@ pub mod stages;
 pub mod target;
 mod text;
 mod topological_order;
-pub mod wgsl;
 
 use std::collections::BTreeSet;
 

@@ -7,8 +7,8 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::wgsl::ShaderTuning;
 use saggar_device::{Backend, DeviceError, Meter};
+use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::Scalar;

@@ -8,9 +8,9 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::program::KernelBody;
-use saggar_compile::wgsl::ShaderTuning;
 use saggar_compile::{Program, compile};
 use saggar_device::{Backend, Meter};
+use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::testgen::{AttentionConfig, GraphCase, MASKS, MaskKind, attention_case};
 

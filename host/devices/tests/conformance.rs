@@ -18,8 +18,8 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::wgsl::ShaderTuning;
 use saggar_device::{Backend, DeviceBuffer, Meter};
+use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{InterpElements, InterpTensor, evaluate};
 use saggar_tensor::op::{BinaryOp, Op, ReduceKind, ReduceOp, SourceOp, UnaryOp};

@@ -7,9 +7,9 @@ mod support;
 
 use std::sync::Arc;
 
-use saggar_compile::wgsl::{self, ShaderTuning};
 use saggar_compile::{Program, compile};
 use saggar_device::Meter;
+use saggar_gpu::wgsl::{self, ShaderTuning};
 use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
 

@@ -12,8 +12,8 @@ use saggar_compile::program::{
     Epilogue, Kernel, KernelBody, Program, ProgramValue, ResultStore, Slab, ValueId, ValueLocation,
 };
 use saggar_compile::target::StorageClass;
-use saggar_compile::wgsl::ShaderTuning;
 use saggar_device::{Backend, DeviceBuffer, DeviceError, Executable, Meter};
+use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::op::{BinaryOp, RandomDistribution, ReduceKind, Scalar, UnaryOp};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphPort, Shape, verify};
 

@@ -7,9 +7,9 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use saggar_compile::wgsl::ShaderTuning;
 use saggar_compile::{CompileTarget, compile};
 use saggar_device::{Backend, DeviceError, Meter};
+use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::limits::{ELEMENTS_MAX, GRAPH_OUTPUTS_MAX};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, nn, verify};

@@ -10,8 +10,8 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::wgsl::ShaderTuning;
 use saggar_device::{Backend, DeviceBuffer, DeviceCounters, Executable, Meter};
+use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::nn::{self, SgdOptions};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};

@@ -9,9 +9,9 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::program::KernelBody;
-use saggar_compile::wgsl::{self, ShaderTuning};
 use saggar_compile::{Program, compile};
 use saggar_device::{Backend, Meter};
+use saggar_gpu::wgsl::{self, ShaderTuning};
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::nn::{self, Conv2dOptions};

@@ -8,8 +8,8 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::wgsl::ShaderTuning;
 use saggar_device::{Backend, Meter};
+use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::interp::{InterpTensor, float16};
 use saggar_tensor::op::{BinaryOp, Conv2d, ConvolutionOp, IndexOp, Op, Pool2d, PoolKind, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};

@@ -8,9 +8,9 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use saggar_compile::wgsl::{self, ShaderCandidate, ShaderTuning};
 use saggar_compile::{Program, compile};
 use saggar_device::{Backend, Meter, TuningRecords};
+use saggar_gpu::wgsl::{self, ShaderCandidate, ShaderTuning};
 use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
 

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use saggar_compile::cost::kernel_cost;
 use saggar_compile::program::{Kernel, Program, ValueId, ValueLocation};
-use saggar_compile::wgsl;
 use saggar_tensor::{DType, GraphPort};
 
 use super::context::{GpuContext, lock};
 use super::executable::load_with_choices;
 use super::pipeline_cache::replace_file;
+use super::wgsl;
 use saggar_device::backend::{DeviceBuffer, Executable as _, TuningRecords};
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;

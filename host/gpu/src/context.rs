@@ -9,7 +9,6 @@ use std::task::{Poll, Waker};
 
 use saggar_compile::limits::FUSED_MATMUL_TILE_ROWS;
 use saggar_compile::target::CompileTarget;
-use saggar_compile::wgsl::{FUSED_MATMUL_BINDINGS, ShaderTuning};
 
 use super::autotune::Autotuner;
 use super::buffer_pool::BufferPool;
@@ -20,6 +19,7 @@ use super::poll_thread::PollThread;
 use super::scratch::GpuScratch;
 use super::storage_buffer::StorageBuffer;
 use super::watchdog;
+use super::wgsl::{FUSED_MATMUL_BINDINGS, ShaderTuning};
 use saggar_device::backend::DeviceInfo;
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;

@@ -3,10 +3,10 @@
 //! Few programs use this extension. So a device that is opened with it first multiplies two matrices whose products are
 //! exact. If the result differs, the extension is not used.
 
-use saggar_compile::wgsl::{COOPERATIVE_MATRIX_SHARED_BYTES, CooperativeMatrix};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
 
 use super::self_test;
+use super::wgsl::{COOPERATIVE_MATRIX_SHARED_BYTES, CooperativeMatrix};
 use saggar_device::backend::Backend;
 use saggar_device::half;
 

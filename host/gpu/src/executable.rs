@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use saggar_compile::program::Program;
 use saggar_compile::target::StorageClass;
-use saggar_compile::wgsl::{ShaderBinding, ShaderResource};
 use saggar_tensor::GraphPort;
 
 use super::context::{GpuContext, lock};
@@ -15,6 +14,7 @@ use super::pipeline::GpuPipeline;
 use super::profile;
 use super::scratch::GpuScratch;
 use super::storage_buffer::{self, StorageBuffer};
+use super::wgsl::{ShaderBinding, ShaderResource};
 use saggar_device::backend::{DeviceBuffer, Executable, ProfiledOutputs};
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;

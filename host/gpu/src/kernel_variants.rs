@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use saggar_compile::program::{Kernel, Program};
-use saggar_compile::wgsl::{self, Shader, ShaderTuning};
 
 use super::context::GpuContext;
 use super::executable::KernelPass;
 use super::pipeline::{PipelineDescriptor, PipelineRefusal};
+use super::wgsl::{self, Shader, ShaderTuning};
 use saggar_device::error::DeviceError;
 
 /// The shader passes of a kernel's variants: the tuned one and its fallbacks, each slower than the one before it.

@@ -33,6 +33,7 @@ mod storage_buffer;
 mod subgroups;
 mod vram;
 mod watchdog;
+pub mod wgsl;
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +44,6 @@ use std::sync::{Arc, OnceLock};
 
 use saggar_compile::program::Program;
 use saggar_compile::target::CompileTarget;
-use saggar_compile::wgsl::{CooperativeMatrix, ShaderTuning};
 use saggar_tensor::Descriptor;
 
 use adapter_info::device_info;
@@ -57,6 +57,7 @@ use saggar_device::error::DeviceError;
 use saggar_device::memory_budget::{DeviceMemoryBudget, MemorySource as RoomMemory, check_host_memory};
 use saggar_device::meter::Meter;
 use storage_buffer::StorageBuffer;
+use wgsl::{CooperativeMatrix, ShaderTuning};
 
 /// Alignment of values in a slab, in bytes.
 const ALIGNMENT_BYTES: usize = CompileTarget::gpu().alignment_bytes;

@@ -5,11 +5,10 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use saggar_compile::wgsl::{FIRST_GROUP, Shader};
-
 use super::context::{GpuContext, lock};
 use super::pipeline_cache::PipelineCacheFile;
 use super::shader;
+use super::wgsl::{FIRST_GROUP, Shader};
 use saggar_device::cancel::CancelToken;
 
 /// A pipeline and the layout of its one bind group.

@@ -1,6 +1,6 @@
 //! Shader modules of generated code, without wgpu's checks for untrusted shaders.
 
-/// Creates the module of `source`, which must come from [`saggar_compile::wgsl`]. Invalid text is an error of the
+/// Creates the module of `source`, which must come from [`crate::wgsl`]. Invalid text is an error of the
 /// device's error scope.
 ///
 /// The driver's compiler does not clamp indices, and it adds no counters that bound loops.

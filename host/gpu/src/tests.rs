@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use saggar_compile::wgsl::{Shader, ShaderBinding, ShaderResource, ShaderTuning};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
 use super::GpuDevice;
 use super::context::{GpuContext, block_on};
 use super::pipeline::PipelineDescriptor;
+use super::wgsl::{Shader, ShaderBinding, ShaderResource, ShaderTuning};
 use saggar_device::backend::{Backend, DeviceBuffer};
 use saggar_device::memory_budget::{DeviceMemoryBudget, MemorySource};
 use saggar_device::{CancelToken, DeviceError, Meter};

@@ -9,9 +9,9 @@ mod placeholder_dataset;
 use std::sync::Arc;
 
 use saggar_compile::memory_report::{MemoryReport, memory_report};
-use saggar_compile::wgsl::{self, Shader, ShaderTuning};
 use saggar_compile::{CompileStages, CompileTarget, compile_stages};
 use saggar_device::null_backend::RecordedGraph;
+use saggar_gpu::wgsl::{self, Shader, ShaderTuning};
 use saggar_tensor::VerifiedGraph;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use saggar_compile::memory_report::PlannedTensor;
 use saggar_compile::program::Kernel;
-use saggar_compile::wgsl::Shader;
 use saggar_device::null_backend::RecordedGraph;
+use saggar_gpu::wgsl::Shader;
 use saggar_tensor::{Descriptor, Graph, GraphPort, NodeId};
 use serde_json::{Map, Value, json};
 

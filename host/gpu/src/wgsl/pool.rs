@@ -2,8 +2,8 @@
 
 use saggar_tensor::op::{Pool2d, PoolKind};
 
-use crate::program::ValueId;
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::program::ValueId;
 
 const AXES: [&str; 2] = ["y", "x"];
 

@@ -14,9 +14,9 @@ use saggar_tensor::op::{Scalar, UnaryOp};
 use super::expression::{EvaluationPoint, finish_function, scalar_literal, write_expr};
 use super::unary;
 use super::wide_integer::WideIntegers;
-use crate::expr::ScalarExpr;
-use crate::program::{Epilogue, FusedConsumer, FusedProduct, SoftmaxStatistics};
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::expr::ScalarExpr;
+use saggar_compile::program::{Epilogue, FusedConsumer, FusedProduct, SoftmaxStatistics};
 
 /// The description of a fused matmul, as in `KernelBody::Chain`.
 pub(super) struct FusedMatMul<'a> {

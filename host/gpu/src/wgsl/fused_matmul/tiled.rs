@@ -5,14 +5,14 @@ use saggar_tensor::DType;
 use saggar_tensor::op::ReduceKind;
 
 use super::{FusedMatMul, LOWEST, exp_expression, masked_score};
-use crate::limits::FUSED_MATMUL_TILE_ROWS;
-use crate::program::{FusedConsumer, ProductOperand};
 use crate::wgsl::contract::{MatMulOperand, MatrixTileOperand};
 use crate::wgsl::reduce::{combine_expression, fold_identity};
 use crate::wgsl::tile::lane_tile::{SharedTile, multiply_accumulate};
 use crate::wgsl::tile::staging::StagedOperand;
 use crate::wgsl::tile::{TileOperand as _, depth_loop};
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::limits::FUSED_MATMUL_TILE_ROWS;
+use saggar_compile::program::{FusedConsumer, ProductOperand};
 
 /// Rows of a workgroup, and columns of a tile.
 const SIDE: usize = FUSED_MATMUL_TILE_ROWS;

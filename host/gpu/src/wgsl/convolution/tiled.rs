@@ -11,11 +11,11 @@
 use saggar_tensor::op::Conv2d;
 
 use super::four_dims;
-use crate::program::{Epilogue, ValueId};
 use crate::wgsl::contract::{MatMulOperand, MatrixTileOperand};
 use crate::wgsl::expression::finish_function;
 use crate::wgsl::tile::{self, ContiguousAxis, TileOperand, TileOutput};
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::program::{Epilogue, ValueId};
 
 /// Sizes of a convolution; channel counts are per group unless stated otherwise.
 struct TiledConvGeometry<'a> {

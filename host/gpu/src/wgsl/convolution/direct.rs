@@ -3,8 +3,8 @@
 use saggar_tensor::op::Conv2d;
 
 use super::four_dims;
-use crate::program::ValueId;
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::program::ValueId;
 
 /// A convolution or its adjoint with respect to the input. Each result sums, over the taps and the channels of its
 /// group, source elements times weights. An invocation computes a block of channels at several positions of a row.

@@ -28,12 +28,10 @@ mod writer;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) use tests::{check_valid, shared_bytes};
 
 use thiserror::Error;
 
-use crate::program::{ChannelLayout, Kernel, KernelBody, Program};
+use saggar_compile::program::{ChannelLayout, Kernel, KernelBody, Program};
 use writer::ShaderWriter;
 
 /// Most workgroups of a dispatch along one dimension (WebGPU's lowest limit, which every adapter meets).

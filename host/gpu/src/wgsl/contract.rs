@@ -2,8 +2,8 @@
 
 use super::expression::finish_function;
 use super::tile::{self, ContiguousAxis, TileOperand, TileOutput};
-use crate::program::{Epilogue, ValueId};
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::program::{Epilogue, ValueId};
 
 /// One factor of a matrix product.
 pub(super) struct MatMulOperand {

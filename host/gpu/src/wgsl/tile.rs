@@ -18,9 +18,9 @@ pub(super) mod staging;
 use std::fmt;
 
 use super::{CooperativeMatrix, ShaderCandidate, ShaderTuning};
-use crate::program::ValueId;
 use crate::wgsl::writer::{PassBuffer, ShaderWriter};
 use cooperative_matrix::SubgroupGrid;
+use saggar_compile::program::ValueId;
 use staging::StagedOperand;
 
 /// The tile of a workgroup.

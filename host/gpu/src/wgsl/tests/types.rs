@@ -5,9 +5,9 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, RandomDistribution, ReduceKind, Scalar, UnaryOp};
 
 use super::{TUNINGS, check, identity, load, plain, program, tensors, validated_shader};
-use crate::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
-use crate::program::{Kernel, KernelBody, ResultStore, ValueId, ValueLocation};
 use crate::wgsl::{ShaderError, ShaderResource, ShaderTuning, shader_passes};
+use saggar_compile::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
+use saggar_compile::program::{Kernel, KernelBody, ResultStore, ValueId, ValueLocation};
 
 const FLOAT: [UnaryOp; 11] = [
     UnaryOp::Exp,

@@ -6,9 +6,9 @@ use saggar_tensor::op::{BinaryOp, RandomDistribution, Scalar};
 
 use super::wide_integer::{self, WideIntegers};
 use super::{binary, unary};
-use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
-use crate::program::{Epilogue, ResultStore};
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::{Epilogue, ResultStore};
 
 /// The point of the iteration space at which an expression is evaluated.
 pub(super) struct EvaluationPoint<'a> {

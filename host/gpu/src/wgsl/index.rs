@@ -6,8 +6,8 @@ use saggar_tensor::op::{BinaryOp, Scalar, ScatterCombine};
 use super::binary::{binary_expression, less_expression};
 use super::expression::scalar_literal;
 use super::unary::cast_expression;
-use crate::program::ValueId;
 use crate::wgsl::writer::{PassBuffer, ShaderWriter};
+use saggar_compile::program::ValueId;
 
 /// Declares the variable `name`: the index stored at `at` of `indices`, counted from the end if negative and clamped
 /// into `size`.

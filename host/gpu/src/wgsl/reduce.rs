@@ -10,9 +10,9 @@ use saggar_tensor::op::{ReduceKind, Scalar};
 use super::binary;
 use super::expression::{EvaluationPoint, needed_coordinates, scalar_literal, write_epilogue, write_expr};
 use super::wide_integer::WideIntegers;
-use crate::expr::{Instruction, ScalarExpr};
-use crate::program::{Epilogue, ValueId};
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::expr::{Instruction, ScalarExpr};
+use saggar_compile::program::{Epilogue, ValueId};
 
 /// The description of a reduction, as in `KernelBody::Fold`.
 pub(super) struct FoldDescription<'a> {

@@ -3,9 +3,9 @@
 use saggar_tensor::DType;
 
 use super::{FusedMatMul, LOWEST, exp_expression};
-use crate::program::{FusedConsumer, ProductOperand};
 use crate::wgsl::reduce::{combine_expression, fold_identity};
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::program::{FusedConsumer, ProductOperand};
 
 pub(super) fn fused_matmul_by_rows(w: &mut ShaderWriter<'_>, chain: &FusedMatMul<'_>) {
     let (rows, columns) = (chain.rows(), chain.columns());

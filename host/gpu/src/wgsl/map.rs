@@ -1,9 +1,9 @@
 //! WGSL for fused element-wise kernels: one invocation per point.
 
 use super::expression::{EvaluationPoint, needed_coordinates, write_expr, write_stores};
-use crate::expr::ScalarExpr;
-use crate::program::ResultStore;
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::expr::ScalarExpr;
+use saggar_compile::program::ResultStore;
 
 /// Writes a kernel that evaluates `expr` over `dims` and stores the results to `to`.
 pub(super) fn map_kernel(w: &mut ShaderWriter<'_>, dims: &[usize], expr: &ScalarExpr, to: &[ResultStore]) {

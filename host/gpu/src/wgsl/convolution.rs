@@ -7,8 +7,8 @@ mod tiled;
 use saggar_tensor::op::Conv2d;
 
 use super::expression::finish_function;
-use crate::program::{Epilogue, ValueId};
 use crate::wgsl::writer::ShaderWriter;
+use saggar_compile::program::{Epilogue, ValueId};
 
 fn four_dims(dims: &[usize]) -> [usize; 4] {
     [dims[0], dims[1], dims[2], dims[3]]

@@ -6,13 +6,14 @@ use saggar_tensor::op::{BinaryOp, Conv2d, Pool2d, PoolKind, ReduceKind, Scalar, 
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::{Shader, ShaderTuning, WORKGROUPS_MAX, shader_passes};
-use crate::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
-use crate::program::{
+use saggar_compile::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
+use saggar_compile::program::{
     ChannelLayout, Epilogue, Kernel, KernelBody, Program, ProgramValue, ResultStore, Slab, ValueId, ValueLocation,
 };
-use crate::target::StorageClass;
+use saggar_compile::target::StorageClass;
 
 mod cooperative_matrix;
+mod fused_matmul;
 mod types;
 
 const TUNINGS: [ShaderTuning; 3] = [
@@ -60,13 +61,13 @@ fn validated_shader(program: &Program, body: KernelBody, tuning: ShaderTuning) -
 }
 
 /// Returns the bytes of workgroup memory of a shader.
-pub(crate) fn shared_bytes(shader: &Shader) -> usize {
+fn shared_bytes(shader: &Shader) -> usize {
     let module = naga::front::wgsl::parse_str(&shader.source).unwrap();
     let shared = module.global_variables.iter().filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup);
     shared.map(|(_, v)| module.types[v.ty].inner.size(module.to_ctx()) as usize).sum()
 }
 
-pub(crate) fn check_valid(shader: &Shader) {
+fn check_valid(shader: &Shader) {
     let module = naga::front::wgsl::parse_str(&shader.source)
         .unwrap_or_else(|error| panic!("{}\n{}", error.emit_to_string(&shader.source), shader.source));
     let wide = ["i64", "u64"].iter().any(|name| shader.source.contains(name));

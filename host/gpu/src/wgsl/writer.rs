@@ -11,9 +11,9 @@ use super::{
     BINDINGS_MAX, FIRST_GROUP, Shader, ShaderBinding, ShaderCandidate, ShaderError, ShaderResource, ShaderTuning,
     WORKGROUPS_MAX, library,
 };
-use crate::cost::{KernelCost, kernel_cost};
-use crate::program::{Kernel, Program, ProgramValue, ValueId, ValueLocation};
-use crate::target::StorageClass;
+use saggar_compile::cost::{KernelCost, kernel_cost};
+use saggar_compile::program::{Kernel, Program, ProgramValue, ValueId, ValueLocation};
+use saggar_compile::target::StorageClass;
 
 /// Returns a grid of at least `groups` workgroups.
 fn fold_grid(groups: u32) -> [u32; 2] {
