@@ -9,7 +9,7 @@ use saggar_tensor::op::BinaryOp;
 use super::alias_check::RegionSlice;
 use super::element::{BinaryOperator, Element as _, Max};
 use super::elementwise_loops::elements;
-use super::kernel_plan::KernelPlanner;
+use super::kernel_planner::KernelPlanner;
 
 /// A bias and a lower bound for each element of `[n, channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq)]

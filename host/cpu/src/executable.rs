@@ -10,7 +10,7 @@ use saggar_tensor::GraphPort;
 use super::alias_check::DispatchBlock;
 use super::aligned_buffer::AlignedBuffer;
 use super::cancel;
-use super::kernel_plan::PreparedKernel;
+use super::kernel_planner::PreparedKernel;
 use super::prepacked::{PrepackedOperand, packed_bytes};
 use super::scratch::ScratchPool;
 use super::storage::{DispatchTensor, HostMemory, MemoryGuard, host_memory, lock_tensors};

@@ -7,6 +7,7 @@
 pub(super) mod macro_kernel;
 pub(super) mod micro_kernel;
 pub(super) mod pack;
+pub(super) mod partition;
 
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,7 @@ impl FilterTaps {
 
 /// The channels over which a filter is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum SummedChannels {
+pub(crate) enum SummedChannels {
     /// Input channels: the convolution.
     Inputs,
     /// Output channels: the input gradient.
@@ -50,9 +50,9 @@ pub(in super::super) enum SummedChannels {
 
 /// The layout of a filter `[o, c, kh, kw]` as second operand of products: `[taps and summed channels, other channels]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct PackedFilterLayout {
+pub(crate) struct PackedFilterLayout {
     /// The panels.
-    pub(in super::super) layout: PanelLayout,
+    pub(crate) layout: PanelLayout,
     /// Tap indices in the filter, in order.
     pub(super) taps: Vec<u32>,
     /// Number of taps of the filter.
@@ -77,7 +77,7 @@ impl PackedFilterLayout {
     }
 
     /// Returns the element of a filter at a depth and column.
-    pub(in super::super) fn element(&self, filter: &[f32], depth: usize, column: usize) -> f32 {
+    pub(crate) fn element(&self, filter: &[f32], depth: usize, column: usize) -> f32 {
         let count = self.taps.len();
         let split = |at: usize, channels: usize| (self.taps[at / channels] as usize, at % channels);
         let (tap, output, input) = match self.order {

@@ -6,7 +6,7 @@ use super::transform::{FourPoints, SixPoints, WinogradPoints};
 
 /// A tile size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum WinogradTileSize {
+pub(crate) enum WinogradTileSize {
     /// Four results and three taps per side: F(4x4, 3x3).
     FourByThree,
     /// Two results and three taps per side: F(2x2, 3x3).
@@ -53,16 +53,16 @@ impl WinogradTile for TwoByFive {
 macro_rules! with_tile {
     ($size:expr, $tile:ident => $run:expr) => {
         match $size {
-            $crate::winograd::tile::WinogradTileSize::FourByThree => {
-                type $tile = $crate::winograd::tile::FourByThree;
+            $crate::kernels::winograd::tile::WinogradTileSize::FourByThree => {
+                type $tile = $crate::kernels::winograd::tile::FourByThree;
                 $run
             }
-            $crate::winograd::tile::WinogradTileSize::TwoByThree => {
-                type $tile = $crate::winograd::tile::TwoByThree;
+            $crate::kernels::winograd::tile::WinogradTileSize::TwoByThree => {
+                type $tile = $crate::kernels::winograd::tile::TwoByThree;
                 $run
             }
-            $crate::winograd::tile::WinogradTileSize::TwoByFive => {
-                type $tile = $crate::winograd::tile::TwoByFive;
+            $crate::kernels::winograd::tile::WinogradTileSize::TwoByFive => {
+                type $tile = $crate::kernels::winograd::tile::TwoByFive;
                 $run
             }
         }

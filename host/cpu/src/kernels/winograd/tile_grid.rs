@@ -7,9 +7,9 @@ use saggar_tensor::op::Conv2d;
 
 use super::tile::{TRANSFORM_COST, WinogradTileSize};
 use crate::gemm::{GemmMatrix, multiply_rows};
+use crate::kernels::winograd::WinogradFilterLayout;
 use crate::thread_scratch::with_scratch;
 use crate::threads::CpuThreads;
-use crate::winograd::WinogradFilterLayout;
 
 /// Elements of transformed tiles at a time if all threads share a band. They should stay in the last-level cache.
 const SHARED_BAND_ELEMENTS: usize = 1 << 20;

@@ -3,20 +3,20 @@
 use saggar_compile::program::KernelBody;
 use saggar_tensor::DType;
 
-use super::alias_check::RegionSlice;
-use super::elementwise_loops::elements_mut;
-use super::epilogue::{BiasClampEpilogue, BoundBiasClamp};
-use super::evaluator::OperandMemory;
-use super::f32_access::as_f32;
-use super::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, RhsOperand};
-use super::gemm::pack::{PanelLayout, split_panels};
-use super::gemm::{GemmMatrix, multiply_with_epilogue};
-use super::gemm_partition::{GemmPartition, TASK_MULTIPLY_ADDS, TASK_MULTIPLY_ADDS_MIN, TASKS_MAX, task_count};
-use super::kernel_plan::{KernelPlanner, KernelRefusal};
-use super::map::{AccumulationTarget, ElementwiseStage, StoreChunk};
-use super::prepacked::{PackedLayout, PrepackRequest};
-use super::thread_scratch::with_scratch;
-use super::threads::CpuThreads;
+use crate::alias_check::RegionSlice;
+use crate::elementwise_loops::elements_mut;
+use crate::elementwise_stage::{AccumulationTarget, ElementwiseStage, StoreChunk};
+use crate::epilogue::{BiasClampEpilogue, BoundBiasClamp};
+use crate::evaluator::OperandMemory;
+use crate::f32_access::as_f32;
+use crate::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, RhsOperand};
+use crate::gemm::pack::{PanelLayout, split_panels};
+use crate::gemm::partition::{GemmPartition, TASK_MULTIPLY_ADDS, TASK_MULTIPLY_ADDS_MIN, TASKS_MAX, task_count};
+use crate::gemm::{GemmMatrix, multiply_with_epilogue};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::prepacked::{PackedLayout, PrepackRequest};
+use crate::thread_scratch::with_scratch;
+use crate::threads::CpuThreads;
 
 /// How a batch of products is split into tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ fn split_matmul([batch, m, n, k]: [usize; 4], kept: bool) -> MatMulSplit {
 
 /// `batch` matrix products with an epilogue.
 #[derive(Debug)]
-pub(super) struct CpuMatMul {
+pub(crate) struct CpuMatMul {
     sizes: [usize; 4],
     a: usize,
     b: usize,
@@ -57,7 +57,7 @@ pub(super) struct CpuMatMul {
 
 impl CpuMatMul {
     /// Prepares a `KernelBody::MatMul`.
-    pub(super) fn new(planner: &KernelPlanner<'_>, body: &KernelBody) -> Result<CpuMatMul, KernelRefusal> {
+    pub(crate) fn new(planner: &KernelPlanner<'_>, body: &KernelBody) -> Result<CpuMatMul, KernelRefusal> {
         let KernelBody::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } =
             body
         else {
@@ -86,12 +86,12 @@ impl CpuMatMul {
     }
 
     /// Returns the operand that must be prepacked, if any.
-    pub(super) fn prepack_request(&self) -> Option<&PrepackRequest> {
+    pub(crate) fn prepack_request(&self) -> Option<&PrepackRequest> {
         self.prepacked.as_ref()
     }
 
     /// Returns the bytes of accumulators outside the stores and of a packed operand.
-    pub(super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         4 * (self.finish.workspace_elements() + if self.packs_ahead() { self.layout.len() } else { 0 })
     }
 
@@ -104,7 +104,7 @@ impl CpuMatMul {
     }
 
     /// Runs the products. `kept` is the prepacked operand of [`CpuMatMul::prepack_request`].
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         threads: &CpuThreads,
         mut pieces: Vec<RegionSlice<'_>>,
@@ -297,7 +297,7 @@ impl<'r> MatMulRun<'r> {
 }
 
 /// Pairs each chunk with its part of the accumulator workspace, which is empty if the chunk accumulates in a store.
-pub(super) fn with_accumulators<'a>(
+pub(crate) fn with_accumulators<'a>(
     chunks: Vec<StoreChunk<'a>>,
     mut workspace: &'a mut [f32],
     accumulation: AccumulationTarget,
@@ -316,7 +316,7 @@ pub(super) fn with_accumulators<'a>(
 
 /// Computes a chunk's results and runs the epilogue while they are in the cache. `compute` gets the destination and the
 /// index of the first result.
-pub(super) fn finish_chunk(
+pub(crate) fn finish_chunk(
     finish: &ElementwiseStage,
     inputs: &[OperandMemory<'_>],
     mut chunk: StoreChunk<'_>,

@@ -12,14 +12,14 @@ use super::{WindowedImages, pack_filter};
 use crate::alias_check::RegionSlice;
 use crate::elementwise_loops::{elements, elements_mut};
 use crate::gemm::macro_kernel::{LhsOperand, PanelProduct, PanelRange, RhsOperand};
-use crate::gemm_partition::GemmPartition;
-use crate::kernel_plan::{KernelPlanner, KernelRefusal};
+use crate::gemm::partition::GemmPartition;
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
 use crate::thread_scratch::with_scratch;
 use crate::threads::CpuThreads;
 
 /// The input gradient of `float32` images.
 #[derive(Debug)]
-pub(in super::super) struct CpuInputGradNhwc {
+pub(crate) struct CpuInputGradNhwc {
     /// The col2im gradient, or `None` if the gradient is computed by convolutions.
     scatter: Option<Col2imInputGrad>,
     phases: Vec<StridePhase>,
@@ -44,7 +44,7 @@ struct StridePhase {
 
 impl CpuInputGradNhwc {
     /// Prepares a `KernelBody::Conv2dInputGrad` in NHWC layout of `[gradient, filter, output]`, with one group.
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
         [gradient, filter, output]: [ValueId; 3],
@@ -94,13 +94,13 @@ impl CpuInputGradNhwc {
     }
 
     /// Returns the bytes of a packed filter.
-    pub(in super::super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         let alone = self.scatter.as_ref().map(|scatter| scatter.form.layout.len());
         4 * alone.unwrap_or_else(|| self.phases.iter().map(|phase| phase.form.layout.len()).max().unwrap_or(0))
     }
 
     /// Computes the gradient.
-    pub(in super::super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let output = elements_mut::<f32>(pieces[self.output].take());
         let gradient = elements::<f32>(pieces[self.gradient].read());
         let filter = elements::<f32>(pieces[self.filter].read());

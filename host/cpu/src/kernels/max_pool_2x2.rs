@@ -2,15 +2,15 @@
 //!
 //! Neighbours are first separated into streams, so that the comparing loops have contiguous operands.
 
-use super::element::{BinaryOperator, Max};
 use super::im2col::WindowGeometry;
-use super::simd::SimdWork;
+use crate::element::{BinaryOperator, Max};
+use crate::simd::SimdWork;
 
 /// Outputs computed at a time.
 const CHUNK: usize = 32;
 
 /// Returns whether windows are 2x2, adjacent and without padding.
-pub(super) fn is_2x2_pooling(windows: &WindowGeometry) -> bool {
+pub(crate) fn is_2x2_pooling(windows: &WindowGeometry) -> bool {
     windows.window == [2, 2]
         && windows.strides == [2, 2]
         && windows.dilations == [1, 1]
@@ -20,7 +20,7 @@ pub(super) fn is_2x2_pooling(windows: &WindowGeometry) -> bool {
 
 /// Returns whether `value` is a window's first largest element so far. NaN counts as largest.
 #[inline(always)]
-pub(super) fn is_new_max(value: f32, best: f32) -> bool {
+pub(crate) fn is_new_max(value: f32, best: f32) -> bool {
     (value > best) | (value.is_nan() & !best.is_nan())
 }
 
@@ -65,13 +65,13 @@ fn pairwise_max(row: &[f32; 2 * LANES]) -> [f32; LANES] {
 }
 
 /// Max pooling of several planes.
-pub(super) struct MaxPool2x2<'a> {
+pub(crate) struct MaxPool2x2<'a> {
     /// The geometry, for which [`is_2x2_pooling`] must hold.
-    pub(super) windows: &'a WindowGeometry,
+    pub(crate) windows: &'a WindowGeometry,
     /// The input planes. More elements can follow them.
-    pub(super) x: &'a [f32],
+    pub(crate) x: &'a [f32],
     /// The output planes.
-    pub(super) out: &'a mut [f32],
+    pub(crate) out: &'a mut [f32],
 }
 
 impl SimdWork for MaxPool2x2<'_> {
@@ -114,15 +114,15 @@ fn pool_row(top: &[f32], bottom: &[f32], out: &mut [f32], columns: usize) {
 }
 
 /// Gradient of max pooling: each window's gradient goes to its first largest element.
-pub(super) struct MaxPool2x2Grad<'a> {
+pub(crate) struct MaxPool2x2Grad<'a> {
     /// The geometry, for which [`is_2x2_pooling`] must hold.
-    pub(super) windows: &'a WindowGeometry,
+    pub(crate) windows: &'a WindowGeometry,
     /// The input plane.
-    pub(super) x: &'a [f32],
+    pub(crate) x: &'a [f32],
     /// Gradient of the output plane.
-    pub(super) dy: &'a [f32],
+    pub(crate) dy: &'a [f32],
     /// Gradient of the input plane. Zero outside all windows.
-    pub(super) dx: &'a mut [f32],
+    pub(crate) dx: &'a mut [f32],
 }
 
 impl SimdWork for MaxPool2x2Grad<'_> {

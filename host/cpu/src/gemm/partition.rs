@@ -1,21 +1,21 @@
 //! Partition of one large product into tasks: bands of rows by ranges of panels. It depends on the shape alone, and the
 //! results do not depend on it.
 
-use super::gemm::macro_kernel::PanelRange;
-use super::gemm::pack::PanelLayout;
+use super::macro_kernel::PanelRange;
+use super::pack::PanelLayout;
 
 /// Multiply-adds of one task, some 100 microseconds of a core.
-pub(super) const TASK_MULTIPLY_ADDS: usize = 8 << 20;
+pub(crate) const TASK_MULTIPLY_ADDS: usize = 8 << 20;
 /// Maximum number of tasks. More give no better balance.
-pub(super) const TASKS_MAX: usize = 32;
+pub(crate) const TASKS_MAX: usize = 32;
 /// Minimum number of multiply-adds of a task, some microseconds of a core, if the product is too small for
 /// [`BALANCED_TASKS`] full tasks.
-pub(super) const TASK_MULTIPLY_ADDS_MIN: usize = 1 << 17;
+pub(crate) const TASK_MULTIPLY_ADDS_MIN: usize = 1 << 17;
 /// Tasks that give most of the balance.
 const BALANCED_TASKS: usize = 8;
 
 /// Returns the number of tasks for `work` multiply-adds.
-pub(super) fn task_count(work: usize) -> usize {
+pub(crate) fn task_count(work: usize) -> usize {
     (work / TASK_MULTIPLY_ADDS).clamp((work / TASK_MULTIPLY_ADDS_MIN).clamp(1, BALANCED_TASKS), TASKS_MAX)
 }
 
@@ -25,11 +25,11 @@ const TASK_ROWS_MIN: usize = 48;
 const TASK_ROWS_STEP: usize = 6;
 
 /// A task: a range of row groups, a range of panels, and the result's rows within these panels.
-pub(super) type GemmTask<'a> = (std::ops::Range<usize>, PanelRange, Vec<&'a mut [f32]>);
+pub(crate) type GemmTask<'a> = (std::ops::Range<usize>, PanelRange, Vec<&'a mut [f32]>);
 
 /// The partition of a product whose rows come in groups of `places` that stay together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GemmPartition {
+pub(crate) struct GemmPartition {
     /// Number of groups.
     rows: usize,
     /// Number of bands.
@@ -39,13 +39,13 @@ pub(super) struct GemmPartition {
     /// Rows of the product per group.
     places: usize,
     /// Panels per task.
-    pub(super) panels: usize,
+    pub(crate) panels: usize,
     layout: PanelLayout,
 }
 
 impl GemmPartition {
     /// Returns the partition for `rows` groups of `places` rows and a second operand of this layout.
-    pub(super) fn new(rows: usize, places: usize, layout: PanelLayout) -> GemmPartition {
+    pub(crate) fn new(rows: usize, places: usize, layout: PanelLayout) -> GemmPartition {
         let places = places.max(1);
         let (m, n) = (rows * places, layout.columns);
         let work = m.saturating_mul(n).saturating_mul(layout.depth);
@@ -60,19 +60,19 @@ impl GemmPartition {
     }
 
     /// Returns whether tasks compute whole rows.
-    pub(super) fn covers_whole_rows(&self) -> bool {
+    pub(crate) fn covers_whole_rows(&self) -> bool {
         self.panels >= self.layout.panels()
     }
 
     /// Returns the groups of each band. Bands are as equal as their unit allows.
-    pub(super) fn row_ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+    pub(crate) fn row_ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
         let GemmPartition { rows, bands, step, .. } = *self;
         let first = move |band: usize| (band * rows.div_ceil(step) / bands * step).min(rows);
         (0..bands).map(move |band| first(band)..first(band + 1))
     }
 
     /// Returns the tasks that compute `out`.
-    pub(super) fn tasks<'a>(&self, out: &'a mut [f32]) -> Vec<GemmTask<'a>> {
+    pub(crate) fn tasks<'a>(&self, out: &'a mut [f32]) -> Vec<GemmTask<'a>> {
         let columns = self.layout.columns;
         let width = self.panels * self.layout.panel_columns();
         let (mut tasks, mut rest) = (Vec::new(), out);

@@ -9,7 +9,7 @@ use crate::threads::CpuThreads;
 
 /// A filter `[o, c, k, k]` as the second operands of a tile's products, one matrix per point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct WinogradFilterLayout {
+pub(crate) struct WinogradFilterLayout {
     /// The panels of each matrix.
     pub(super) layout: PanelLayout,
     /// The tile size.
@@ -21,7 +21,7 @@ pub(in super::super) struct WinogradFilterLayout {
 
 impl WinogradFilterLayout {
     /// Returns the number of elements.
-    pub(in super::super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.size.points() * self.layout.len()
     }
 
@@ -32,7 +32,7 @@ impl WinogradFilterLayout {
     }
 
     /// Transforms a filter to this layout.
-    pub(in super::super) fn transform(&self, taps: &[f32], out: &mut [f32]) {
+    pub(crate) fn transform(&self, taps: &[f32], out: &mut [f32]) {
         self.transform_on(&CpuThreads::single_threaded(), taps, out);
     }
 

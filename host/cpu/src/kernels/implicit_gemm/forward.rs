@@ -6,21 +6,21 @@ use saggar_tensor::op::Conv2d;
 use super::WindowedImages;
 use super::taps::{FilterTaps, PackedFilterLayout, SummedChannels};
 use crate::alias_check::RegionSlice;
-use crate::contract::{finish_chunk, with_accumulators};
 use crate::elementwise_loops::{elements, elements_mut};
+use crate::elementwise_stage::{AccumulationTarget, ElementwiseStage};
 use crate::epilogue::{BiasClampEpilogue, BoundBiasClamp};
 use crate::evaluator::OperandMemory;
 use crate::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, PanelRange, RhsOperand};
-use crate::gemm_partition::GemmPartition;
-use crate::kernel_plan::{KernelPlanner, KernelRefusal};
-use crate::map::{AccumulationTarget, ElementwiseStage};
+use crate::gemm::partition::GemmPartition;
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernels::contract::{finish_chunk, with_accumulators};
 use crate::prepacked::{PackedLayout, PrepackRequest};
 use crate::thread_scratch::with_scratch;
 use crate::threads::CpuThreads;
 
 /// A convolution of `float32` images with an epilogue.
 #[derive(Debug)]
-pub(in super::super) struct CpuConv2dNhwc {
+pub(crate) struct CpuConv2dNhwc {
     view: WindowedImages,
     outputs: usize,
     input: usize,
@@ -34,7 +34,7 @@ pub(in super::super) struct CpuConv2dNhwc {
 
 impl CpuConv2dNhwc {
     /// Prepares a `KernelBody::Conv2d` in NHWC layout of `[input, filter]`, with one group.
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
         [input, filter]: [ValueId; 2],
@@ -73,17 +73,17 @@ impl CpuConv2dNhwc {
     }
 
     /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
-    pub(in super::super) fn prepack_request(&self) -> Option<&PrepackRequest> {
+    pub(crate) fn prepack_request(&self) -> Option<&PrepackRequest> {
         self.prepacked.as_ref()
     }
 
     /// Returns the bytes of accumulators outside the stores and of a packed filter.
-    pub(in super::super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         4 * (self.finish.workspace_elements() + if self.prepacked.is_none() { self.form.layout.len() } else { 0 })
     }
 
     /// Runs the convolution. `kept` is the prepacked filter of [`CpuConv2dNhwc::prepack_request`].
-    pub(in super::super) fn run(
+    pub(crate) fn run(
         &self,
         threads: &CpuThreads,
         mut pieces: Vec<RegionSlice<'_>>,

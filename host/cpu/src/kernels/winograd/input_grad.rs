@@ -11,14 +11,14 @@ use super::tile_grid::TileGrid;
 use crate::alias_check::RegionSlice;
 use crate::elementwise_loops::{elements, elements_mut};
 use crate::gemm::pack::PanelLayout;
-use crate::kernel_plan::{KernelPlanner, KernelRefusal};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
 use crate::prepacked::{PackedLayout, PrepackRequest};
 use crate::thread_scratch::{buffer, with_buffer};
 use crate::threads::CpuThreads;
 
 /// The input gradient of `float32` images.
 #[derive(Debug)]
-pub(in super::super) struct WinogradInputGrad {
+pub(crate) struct WinogradInputGrad {
     grid: TileGrid,
     form: WinogradFilterLayout,
     prepacked: Option<PrepackRequest>,
@@ -30,7 +30,7 @@ pub(in super::super) struct WinogradInputGrad {
 impl WinogradInputGrad {
     /// Prepares a `KernelBody::Conv2dInputGrad` in NHWC layout of `[gradient, filter, output]`. Returns `None` if
     /// another algorithm is faster.
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
         [gradient, filter, output]: [ValueId; 3],
@@ -59,18 +59,18 @@ impl WinogradInputGrad {
     }
 
     /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
-    pub(in super::super) fn prepack_request(&self) -> Option<&PrepackRequest> {
+    pub(crate) fn prepack_request(&self) -> Option<&PrepackRequest> {
         self.prepacked.as_ref()
     }
 
     /// Returns the bytes of transformed tiles and of a transformed filter.
-    pub(in super::super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         let filter = if self.prepacked.is_none() { self.form.len() } else { 0 };
         4 * (self.grid.shared_elements() + filter)
     }
 
     /// Computes the gradient. `kept` is the prepacked filter of [`WinogradInputGrad::prepack_request`].
-    pub(in super::super) fn run(
+    pub(crate) fn run(
         &self,
         threads: &CpuThreads,
         mut pieces: Vec<RegionSlice<'_>>,

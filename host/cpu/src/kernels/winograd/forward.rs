@@ -7,19 +7,19 @@ use super::WinogradFilterLayout;
 use super::tile::{TRANSFORM_COST, choose_tile_size};
 use super::tile_grid::TileGrid;
 use crate::alias_check::RegionSlice;
-use crate::contract::{finish_chunk, with_accumulators};
 use crate::elementwise_loops::{elements, elements_mut};
+use crate::elementwise_stage::{ElementwiseStage, StoreChunk};
 use crate::epilogue::{BiasClampEpilogue, BoundBiasClamp};
 use crate::gemm::pack::PanelLayout;
-use crate::kernel_plan::{KernelPlanner, KernelRefusal};
-use crate::map::{ElementwiseStage, StoreChunk};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernels::contract::{finish_chunk, with_accumulators};
 use crate::prepacked::{PackedLayout, PrepackRequest};
 use crate::thread_scratch::{buffer, with_buffer};
 use crate::threads::CpuThreads;
 
 /// A convolution of `float32` images with an epilogue.
 #[derive(Debug)]
-pub(in super::super) struct WinogradConv2d {
+pub(crate) struct WinogradConv2d {
     grid: TileGrid,
     input: usize,
     filter: usize,
@@ -32,7 +32,7 @@ pub(in super::super) struct WinogradConv2d {
 impl WinogradConv2d {
     /// Prepares a `KernelBody::Conv2d` in NHWC layout of `[input, filter]`. Returns `None` if another algorithm is
     /// faster.
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
         [input, filter]: [ValueId; 2],
@@ -60,18 +60,18 @@ impl WinogradConv2d {
     }
 
     /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
-    pub(in super::super) fn prepack_request(&self) -> Option<&PrepackRequest> {
+    pub(crate) fn prepack_request(&self) -> Option<&PrepackRequest> {
         self.prepacked.as_ref()
     }
 
     /// Returns the bytes of accumulators outside the stores, of transformed tiles and of a transformed filter.
-    pub(in super::super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         let filter = if self.prepacked.is_none() { self.form.len() } else { 0 };
         4 * (self.finish.workspace_elements() + self.grid.shared_elements() + filter)
     }
 
     /// Runs the convolution. `kept` is the prepacked filter of [`WinogradConv2d::prepack_request`].
-    pub(in super::super) fn run(
+    pub(crate) fn run(
         &self,
         threads: &CpuThreads,
         mut pieces: Vec<RegionSlice<'_>>,

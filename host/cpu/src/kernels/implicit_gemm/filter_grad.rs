@@ -11,7 +11,7 @@ use crate::elementwise_loops::{accumulate, elements, elements_mut};
 use crate::gemm::GemmMatrix;
 use crate::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, PanelRange, RhsOperand};
 use crate::gemm::pack::{PanelLayout, pack};
-use crate::kernel_plan::{KernelPlanner, KernelRefusal};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
 use crate::thread_scratch::{ThreadScratch, buffer, with_scratch};
 use crate::threads::CpuThreads;
 
@@ -24,7 +24,7 @@ const PLACES_PER_STEP: usize = 512;
 
 /// The filter gradient of `float32` images.
 #[derive(Debug)]
-pub(in super::super) struct CpuFilterGradNhwc {
+pub(crate) struct CpuFilterGradNhwc {
     view: WindowedImages,
     outputs: usize,
     /// Rows of places per partial sum.
@@ -36,7 +36,7 @@ pub(in super::super) struct CpuFilterGradNhwc {
 
 impl CpuFilterGradNhwc {
     /// Prepares a `KernelBody::Conv2dFilterGrad` in NHWC layout of `[input, gradient, output]`, with one group.
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
         [input, gradient, output]: [ValueId; 3],
@@ -77,12 +77,12 @@ impl CpuFilterGradNhwc {
     }
 
     /// Returns the bytes of the partial sums.
-    pub(in super::super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         4 * self.partial_count() * self.depth() * self.outputs
     }
 
     /// Computes the gradient.
-    pub(in super::super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let output = elements_mut::<f32>(pieces[self.output].take());
         let images = elements::<f32>(pieces[self.input].read());
         let gradient = elements::<f32>(pieces[self.gradient].read());

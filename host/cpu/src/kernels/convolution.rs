@@ -5,19 +5,19 @@ use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op;
 
-use super::alias_check::RegionSlice;
-use super::aligned_buffer::AlignedBuffer;
 use super::contract::{finish_chunk, with_accumulators};
 use super::direct::DirectConv2d;
-use super::elementwise_loops::{accumulate, elements_mut};
-use super::epilogue::{BiasClampEpilogue, BoundBiasClamp};
-use super::f32_access::{as_f32, write_as_f32};
-use super::gemm::{GemmMatrix, multiply};
 use super::im2col::WindowGeometry;
-use super::kernel_plan::{KernelPlanner, KernelRefusal};
-use super::map::ElementwiseStage;
-use super::thread_scratch::{ThreadScratch, buffer, with_scratch};
-use super::threads::CpuThreads;
+use crate::alias_check::RegionSlice;
+use crate::aligned_buffer::AlignedBuffer;
+use crate::elementwise_loops::{accumulate, elements_mut};
+use crate::elementwise_stage::ElementwiseStage;
+use crate::epilogue::{BiasClampEpilogue, BoundBiasClamp};
+use crate::f32_access::{as_f32, write_as_f32};
+use crate::gemm::{GemmMatrix, multiply};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::thread_scratch::{ThreadScratch, buffer, with_scratch};
+use crate::threads::CpuThreads;
 
 /// Maximum number of partial sums of a filter gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 16;
@@ -132,7 +132,7 @@ impl Conv2dSizes {
 
 /// A convolution with an epilogue.
 #[derive(Debug)]
-pub(super) struct CpuConv2dNchw {
+pub(crate) struct CpuConv2dNchw {
     sizes: Conv2dSizes,
     /// The direct convolution, or `None` for im2col.
     direct: Option<DirectConv2d>,
@@ -146,7 +146,7 @@ pub(super) struct CpuConv2dNchw {
 
 impl CpuConv2dNchw {
     /// Prepares a `KernelBody::Conv2d` of `[input, filter]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
         [input, filter]: [ValueId; 2],
@@ -167,17 +167,17 @@ impl CpuConv2dNchw {
     }
 
     /// Returns whether images are convolved directly, without im2col.
-    pub(super) fn is_direct(&self) -> bool {
+    pub(crate) fn is_direct(&self) -> bool {
         self.direct.is_some()
     }
 
     /// Returns the bytes of accumulators outside the stores.
-    pub(super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         4 * self.finish.workspace_elements()
     }
 
     /// Runs the convolution.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let sizes = &self.sizes;
         let image = sizes.groups * sizes.result_elements();
         if self.finish.elements == 0 {
@@ -273,7 +273,7 @@ impl CpuConv2dNchw {
 
 /// The gradient of a convolution with respect to its input.
 #[derive(Debug)]
-pub(super) struct CpuInputGradNchw {
+pub(crate) struct CpuInputGradNchw {
     sizes: Conv2dSizes,
     dtype: DType,
     gradient: usize,
@@ -283,7 +283,7 @@ pub(super) struct CpuInputGradNchw {
 
 impl CpuInputGradNchw {
     /// Prepares a `KernelBody::Conv2dInputGrad` of `[gradient, filter, output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
         [gradient, filter, output]: [ValueId; 3],
@@ -298,7 +298,7 @@ impl CpuInputGradNchw {
     }
 
     /// Computes the gradient.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let sizes = &self.sizes;
         let output = pieces[self.output].take();
         let (dy, filter) = (pieces[self.gradient].read(), pieces[self.filter].read());
@@ -355,7 +355,7 @@ impl CpuInputGradNchw {
 
 /// The gradient of a convolution with respect to its filter.
 #[derive(Debug)]
-pub(super) struct CpuFilterGradNchw {
+pub(crate) struct CpuFilterGradNchw {
     sizes: Conv2dSizes,
     dtype: DType,
     input: usize,
@@ -365,7 +365,7 @@ pub(super) struct CpuFilterGradNchw {
 
 impl CpuFilterGradNchw {
     /// Prepares a `KernelBody::Conv2dFilterGrad` of `[input, gradient, output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
         [input, gradient, output]: [ValueId; 3],
@@ -389,12 +389,12 @@ impl CpuFilterGradNchw {
     }
 
     /// Returns the bytes of the partial sums.
-    pub(super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         4 * self.partials() * self.sizes.groups * self.sizes.filter_elements()
     }
 
     /// Computes the gradient.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let sizes = &self.sizes;
         let output = pieces[self.output].take();
         let (x, dy) = (pieces[self.input].read(), pieces[self.gradient].read());

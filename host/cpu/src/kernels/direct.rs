@@ -9,12 +9,12 @@
 //! Every result is one chain of multiply-adds over the taps in filter order, from zero on. Its bits therefore do not
 //! depend on how places and channels are split into tiles.
 
-use super::aligned_buffer::AlignedBuffer;
-use super::cancel;
-use super::epilogue::{BoundBiasClamp, ChannelBiasClamp};
 use super::im2col::{WindowGeometry, copy_row};
-use super::simd::{FusedWork, MulAdd, dispatch_fused};
-use super::thread_scratch::buffer;
+use crate::aligned_buffer::AlignedBuffer;
+use crate::cancel;
+use crate::epilogue::{BoundBiasClamp, ChannelBiasClamp};
+use crate::simd::{FusedWork, MulAdd, dispatch_fused};
+use crate::thread_scratch::buffer;
 
 /// Maximum number of output channels of a tile. With two vectors of places, the sums, a vector of each and a factor
 /// take fifteen of sixteen registers.
@@ -35,7 +35,7 @@ const SPARE_ELEMENTS: usize = 1 << 16;
 
 /// A direct convolution: the geometry of its padded images.
 #[derive(Clone, Debug)]
-pub(super) struct DirectConv2d {
+pub(crate) struct DirectConv2d {
     windows: WindowGeometry,
     channels: usize,
     /// Elements from one row to the next.
@@ -53,7 +53,7 @@ pub(super) struct DirectConv2d {
 impl DirectConv2d {
     /// Returns the convolution for windows over `channels` channels, or `None` if padded images would take much more
     /// memory than patches.
-    pub(super) fn new(windows: WindowGeometry, channels: usize) -> Option<DirectConv2d> {
+    pub(crate) fn new(windows: WindowGeometry, channels: usize) -> Option<DirectConv2d> {
         let WindowGeometry { input, window, output, strides, dilations, padding } = windows;
         let last = |axis: usize| (window[axis].max(1) - 1) * dilations[axis] / strides[axis];
         let (rows, wide) = (output[0] + last(0), output[1] + last(1));
@@ -98,7 +98,7 @@ impl DirectConv2d {
     /// computed places is discarded, and 69 and 59 for 128 of 28x28 over 64 with stride 2, though 12 and 27 for 8 of
     /// 48x48 over 3. A 1x1 window needs no im2col: 67 and 55 for 64 of 56x56 over 64. A filter larger than the
     /// second-level cache is read again for every image: 53 and 40 for 8 images of 256 of 14x14 over 256.
-    pub(super) fn is_faster(&self, outputs: usize) -> bool {
+    pub(crate) fn is_faster(&self, outputs: usize) -> bool {
         let kept = self.windows.output_plane();
         let computed = self.computed_places().next_multiple_of(LANES);
         let few = outputs <= FEW_OUTPUTS;
@@ -109,7 +109,7 @@ impl DirectConv2d {
 
     /// Convolves one group of one image: `image` is `[channels, height, width]`, `filter` is `[outputs, taps]`, and
     /// `out` is `[outputs, height, width]`.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         image: &[f32],
         filter: &[f32],

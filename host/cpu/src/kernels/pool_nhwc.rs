@@ -3,12 +3,12 @@
 use saggar_compile::program::ValueId;
 use saggar_tensor::op;
 
-use super::alias_check::RegionSlice;
-use super::elementwise_loops::{elements, elements_mut};
 use super::im2col::WindowGeometry;
-use super::kernel_plan::{KernelPlanner, KernelRefusal};
-use super::threads::CpuThreads;
-use super::vector::{self, VectorIsa, VectorWork};
+use crate::alias_check::RegionSlice;
+use crate::elementwise_loops::{elements, elements_mut};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::threads::CpuThreads;
+use crate::vector::{self, VectorIsa, VectorWork};
 
 /// Approximate number of elements that one task reads or writes.
 const TASK_ELEMENTS: usize = 1 << 13;
@@ -66,7 +66,7 @@ impl PooledImages {
 
 /// Max or sum pooling in NHWC layout.
 #[derive(Debug)]
-pub(super) struct CpuPoolNhwc {
+pub(crate) struct CpuPoolNhwc {
     kind: op::PoolKind,
     images: PooledImages,
     input: usize,
@@ -75,7 +75,7 @@ pub(super) struct CpuPoolNhwc {
 
 impl CpuPoolNhwc {
     /// Prepares a `KernelBody::Pool2d` of `[input, output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         kind: op::PoolKind,
         pool: &op::Pool2d,
@@ -86,7 +86,7 @@ impl CpuPoolNhwc {
     }
 
     /// Runs the pooling.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let out = elements_mut::<f32>(pieces[self.output].take());
         let x = elements::<f32>(pieces[self.input].read());
         let PooledImages { windows, channels } = self.images;
@@ -151,7 +151,7 @@ fn max_under_taps<S: VectorIsa>(s: S, x: &[f32], taps: &[usize], channels: std::
 
 /// The gradient of pooling in NHWC layout.
 #[derive(Debug)]
-pub(super) struct CpuPoolGradNhwc {
+pub(crate) struct CpuPoolGradNhwc {
     images: PooledImages,
     /// The operand in which the largest elements are found.
     operand: MaxPoolOperand<usize>,
@@ -175,7 +175,7 @@ enum MaxPoolOperand<T> {
 impl CpuPoolGradNhwc {
     /// Prepares a `KernelBody::MaxPool2dGrad`, or a `KernelBody::SumPool2dGrad` without `input`, of `[gradient,
     /// output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         pool: &op::Pool2d,
         input: Option<ValueId>,
@@ -193,7 +193,7 @@ impl CpuPoolGradNhwc {
     }
 
     /// Computes the gradient.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let dx = elements_mut::<f32>(pieces[self.output].take());
         let dy = elements::<f32>(pieces[self.gradient].read());
         let x = match self.operand {

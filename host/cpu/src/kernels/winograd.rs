@@ -20,7 +20,7 @@ mod transform;
 #[cfg(test)]
 mod tests;
 
-pub(super) use filter_grad::WinogradFilterGrad;
-pub(super) use filter_transform::WinogradFilterLayout;
-pub(super) use forward::WinogradConv2d;
-pub(super) use input_grad::WinogradInputGrad;
+pub(crate) use filter_grad::WinogradFilterGrad;
+pub(crate) use filter_transform::WinogradFilterLayout;
+pub(crate) use forward::WinogradConv2d;
+pub(crate) use input_grad::WinogradInputGrad;

@@ -5,14 +5,14 @@ use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
 use saggar_tensor::op;
 
-use super::alias_check::RegionSlice;
-use super::element::{BinaryOperator, Max};
-use super::f32_access::{as_f32, write_as_f32};
 use super::im2col::{WindowGeometry, fold_tap};
-use super::kernel_plan::{KernelPlanner, KernelRefusal};
 use super::max_pool_2x2::{MaxPool2x2, MaxPool2x2Grad, is_2x2_pooling, is_new_max};
-use super::simd;
-use super::threads::CpuThreads;
+use crate::alias_check::RegionSlice;
+use crate::element::{BinaryOperator, Max};
+use crate::f32_access::{as_f32, write_as_f32};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::simd;
+use crate::threads::CpuThreads;
 
 /// Approximate number of elements that one task writes.
 const TASK_ELEMENTS: usize = 1 << 14;
@@ -59,7 +59,7 @@ fn for_each_plane(
 
 /// Max or sum pooling.
 #[derive(Debug)]
-pub(super) struct CpuPoolNchw {
+pub(crate) struct CpuPoolNchw {
     kind: op::PoolKind,
     windows: WindowGeometry,
     dtype: DType,
@@ -69,7 +69,7 @@ pub(super) struct CpuPoolNchw {
 
 impl CpuPoolNchw {
     /// Prepares a `KernelBody::Pool2d` of `[input, output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         kind: op::PoolKind,
         pool: op::Pool2d,
@@ -85,7 +85,7 @@ impl CpuPoolNchw {
     }
 
     /// Runs the pooling.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();
         let x = as_f32(self.dtype, pieces[self.input].read());
@@ -131,7 +131,7 @@ impl CpuPoolNchw {
 
 /// The gradient of max pooling.
 #[derive(Debug)]
-pub(super) struct CpuMaxPoolGradNchw {
+pub(crate) struct CpuMaxPoolGradNchw {
     windows: WindowGeometry,
     dtype: DType,
     input: usize,
@@ -141,7 +141,7 @@ pub(super) struct CpuMaxPoolGradNchw {
 
 impl CpuMaxPoolGradNchw {
     /// Prepares a `KernelBody::MaxPool2dGrad` of `[input, gradient, output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         pool: op::Pool2d,
         [input, gradient, output]: [ValueId; 3],
@@ -156,7 +156,7 @@ impl CpuMaxPoolGradNchw {
     }
 
     /// Computes the gradient.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();
         let (x, dy) = (pieces[self.input].read(), pieces[self.gradient].read());
@@ -211,7 +211,7 @@ impl CpuMaxPoolGradNchw {
 
 /// The gradient of sum pooling.
 #[derive(Debug)]
-pub(super) struct CpuSumPoolGradNchw {
+pub(crate) struct CpuSumPoolGradNchw {
     windows: WindowGeometry,
     dtype: DType,
     gradient: usize,
@@ -220,7 +220,7 @@ pub(super) struct CpuSumPoolGradNchw {
 
 impl CpuSumPoolGradNchw {
     /// Prepares a `KernelBody::SumPool2dGrad` of `[gradient, output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         pool: op::Pool2d,
         [gradient, output]: [ValueId; 2],
@@ -234,7 +234,7 @@ impl CpuSumPoolGradNchw {
     }
 
     /// Computes the gradient.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();
         let dy = as_f32(self.dtype, pieces[self.gradient].read());

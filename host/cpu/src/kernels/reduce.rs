@@ -12,15 +12,15 @@ use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op::ReduceKind;
 
-use super::alias_check::RegionSlice;
-use super::bytecode::{BlockBytecode, BytecodeRequest, OperandBinding};
-use super::element::{Element, register_bytes, with_element};
-use super::elementwise_loops::{self, accumulate, copy, elements_mut, fold, fold_rows};
-use super::evaluator::{BLOCK_ELEMENTS, EvaluationFrame, OperandMemory};
-use super::kernel_plan::{KernelPlanner, KernelRefusal};
-use super::map::ElementwiseStage;
-use super::thread_scratch::{ThreadScratch, buffer, with_scratch};
-use super::threads::CpuThreads;
+use crate::alias_check::RegionSlice;
+use crate::bytecode::{BlockBytecode, BytecodeRequest, OperandBinding};
+use crate::element::{Element, register_bytes, with_element};
+use crate::elementwise_loops::{self, accumulate, copy, elements_mut, fold, fold_rows};
+use crate::elementwise_stage::ElementwiseStage;
+use crate::evaluator::{BLOCK_ELEMENTS, EvaluationFrame, OperandMemory};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::thread_scratch::{ThreadScratch, buffer, with_scratch};
+use crate::threads::CpuThreads;
 
 /// Reduced elements per segment of a row.
 const SEGMENT_ELEMENTS: usize = 16 * BLOCK_ELEMENTS;
@@ -31,7 +31,7 @@ const TASK_ELEMENTS: usize = 16 * BLOCK_ELEMENTS;
 
 /// A reduction with prologue and epilogue.
 #[derive(Debug)]
-pub(super) struct CpuFold {
+pub(crate) struct CpuFold {
     kind: ReduceKind,
     dtype: DType,
     results: usize,
@@ -50,7 +50,7 @@ pub(super) struct CpuFold {
 
 impl CpuFold {
     /// Prepares a `KernelBody::Fold` over `[outer, inner]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         kind: ReduceKind,
         [outer, inner]: [&[usize]; 2],
@@ -111,7 +111,7 @@ impl CpuFold {
     }
 
     /// Returns whether it reads only one element of each row.
-    pub(super) fn is_one_hot_sum(&self) -> bool {
+    pub(crate) fn is_one_hot_sum(&self) -> bool {
         self.one_hot.is_some()
     }
 
@@ -123,14 +123,14 @@ impl CpuFold {
     }
 
     /// Returns the bytes of the results, and of partial results if there are several segments.
-    pub(super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         let partials = if self.segments() > 1 { self.segments() } else { 0 };
         // Rounded up, so that the data after the results is aligned.
         (self.results * register_bytes(self.dtype)).next_multiple_of(8) * (1 + partials)
     }
 
     /// Runs the reduction.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         if self.results == 0 {
             return;
         }
@@ -344,7 +344,7 @@ fn rotate_dims(prologue: &ScalarExpr, outer: usize) -> ScalarExpr {
 
 /// Arg-max or arg-min: the index of the first largest or smallest element along the middle of three dimensions.
 #[derive(Debug)]
-pub(super) struct CpuArgFold {
+pub(crate) struct CpuArgFold {
     largest: bool,
     dims: [usize; 3],
     dtype: DType,
@@ -354,7 +354,7 @@ pub(super) struct CpuArgFold {
 
 impl CpuArgFold {
     /// Prepares a `KernelBody::ArgFold`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         largest: bool,
         dims: [usize; 3],
@@ -371,14 +371,14 @@ impl CpuArgFold {
     }
 
     /// Runs the search.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let output = elements_mut::<i32>(pieces[self.output].take());
         let bytes = pieces[self.input].read();
         if output.is_empty() {
             return;
         }
         if self.dtype.is_float() {
-            self.search(threads, &super::f32_access::as_f32(self.dtype, bytes), output);
+            self.search(threads, &crate::f32_access::as_f32(self.dtype, bytes), output);
         } else {
             with_element!(self.dtype, T => self.search::<T>(threads, elementwise_loops::elements(bytes), output));
         }

@@ -12,7 +12,7 @@ use super::transform::{TileView, WinogradPoints, filter_grad_transform};
 use crate::alias_check::RegionSlice;
 use crate::elementwise_loops::{accumulate, elements, elements_mut};
 use crate::gemm::{GemmMatrix, multiply};
-use crate::kernel_plan::{KernelPlanner, KernelRefusal};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
 use crate::thread_scratch::{buffer, with_buffer, with_scratch};
 use crate::threads::CpuThreads;
 use crate::vector::{self, VectorIsa, VectorWork};
@@ -22,7 +22,7 @@ const PARTIALS_MAX: usize = 8;
 
 /// The filter gradient of `float32` images.
 #[derive(Debug)]
-pub(in super::super) struct WinogradFilterGrad {
+pub(crate) struct WinogradFilterGrad {
     grid: TileGrid,
     input: usize,
     gradient: usize,
@@ -32,7 +32,7 @@ pub(in super::super) struct WinogradFilterGrad {
 impl WinogradFilterGrad {
     /// Prepares a `KernelBody::Conv2dFilterGrad` in NHWC layout of `[input, gradient, output]`. Returns `None` if
     /// another algorithm is faster.
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
         [input, gradient, output]: [ValueId; 3],
@@ -60,13 +60,13 @@ impl WinogradFilterGrad {
     }
 
     /// Returns the bytes of transformed tiles and of the sums over them.
-    pub(in super::super) fn workspace_bytes(&self) -> usize {
+    pub(crate) fn workspace_bytes(&self) -> usize {
         let partials = self.grid.tile_rows().div_ceil(self.partial_rows());
         4 * (self.grid.shared_elements() + partials * self.sum_elements())
     }
 
     /// Computes the gradient.
-    pub(in super::super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let output = elements_mut::<f32>(pieces[self.output].take());
         let images = elements::<f32>(pieces[self.input].read());
         let gradient = elements::<f32>(pieces[self.gradient].read());

@@ -6,17 +6,17 @@ use saggar_compile::program::{ChannelLayout, Kernel, KernelBody, Program, ValueI
 use saggar_tensor::DType;
 
 use super::alias_check::{KernelRegions, OverlapError, RegionSlice, block_index};
-use super::contract::CpuMatMul;
-use super::convolution::{CpuConv2dNchw, CpuFilterGradNchw, CpuInputGradNchw};
-use super::implicit_gemm;
-use super::index::{CpuGather, CpuScatter};
-use super::map::ElementwiseStage;
-use super::pool::{CpuMaxPoolGradNchw, CpuPoolNchw, CpuSumPoolGradNchw};
-use super::pool_nhwc::{CpuPoolGradNhwc, CpuPoolNhwc};
+use super::elementwise_stage::ElementwiseStage;
+use super::kernels::contract::CpuMatMul;
+use super::kernels::convolution::{CpuConv2dNchw, CpuFilterGradNchw, CpuInputGradNchw};
+use super::kernels::implicit_gemm;
+use super::kernels::index::{CpuGather, CpuScatter};
+use super::kernels::pool::{CpuMaxPoolGradNchw, CpuPoolNchw, CpuSumPoolGradNchw};
+use super::kernels::pool_nhwc::{CpuPoolGradNhwc, CpuPoolNhwc};
+use super::kernels::reduce::{CpuArgFold, CpuFold};
+use super::kernels::winograd;
 use super::prepacked::PrepackRequest;
-use super::reduce::{CpuArgFold, CpuFold};
 use super::threads::CpuThreads;
-use super::winograd;
 
 /// Why a kernel cannot run: the compiler broke a guarantee of [`saggar_compile::program`].
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use saggar_tensor::op::Conv2d;
 
 /// Returns the outputs `low..high` along one axis for which the tap at `offset` (tap position minus padding) lies
 /// inside the input.
-pub(super) fn outputs_inside(outputs: usize, size: usize, stride: usize, offset: isize) -> (usize, usize) {
+pub(crate) fn outputs_inside(outputs: usize, size: usize, stride: usize, offset: isize) -> (usize, usize) {
     let low = if offset < 0 { offset.unsigned_abs().div_ceil(stride) } else { 0 };
     let high = match size.checked_add_signed(-offset) {
         Some(room) if offset < size as isize => room.div_ceil(stride),
@@ -16,7 +16,7 @@ pub(super) fn outputs_inside(outputs: usize, size: usize, stride: usize, offset:
 
 /// A tap of the window, and the outputs for which it lies inside the input.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WindowTap {
+pub(crate) struct WindowTap {
     /// Rows of these outputs: first, and one past the last.
     rows: (usize, usize),
     /// Columns of these outputs: first, and one past the last.
@@ -33,24 +33,24 @@ pub(super) struct WindowTap {
 
 /// The part of a row of outputs for which a tap lies inside the input.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TapRow {
+pub(crate) struct TapRow {
     /// First output, in the plane.
-    pub(super) output: usize,
+    pub(crate) output: usize,
     /// Input element of the first output.
-    pub(super) input: usize,
+    pub(crate) input: usize,
     /// Number of outputs.
-    pub(super) len: usize,
+    pub(crate) len: usize,
 }
 
 impl WindowTap {
     /// Returns the input elements from one output to the next.
-    pub(super) fn step(&self) -> usize {
+    pub(crate) fn step(&self) -> usize {
         self.step
     }
 
     /// Returns the outputs of row `row` for which the tap lies inside the input, or `None` if there are no such
     /// outputs.
-    pub(super) fn row(&self, row: usize) -> Option<TapRow> {
+    pub(crate) fn row(&self, row: usize) -> Option<TapRow> {
         let (low, high) = self.rows;
         let (left, right) = self.columns;
         let inside = (low..high).contains(&row) && left < right;
@@ -62,7 +62,7 @@ impl WindowTap {
     }
 
     /// Calls `visit` for every row of outputs for which the tap lies inside the input.
-    pub(super) fn each_row(&self, mut visit: impl FnMut(TapRow)) {
+    pub(crate) fn each_row(&self, mut visit: impl FnMut(TapRow)) {
         for row in self.rows.0..self.rows.1 {
             if let Some(row) = self.row(row) {
                 visit(row);
@@ -73,24 +73,24 @@ impl WindowTap {
 
 /// Windows over one image plane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WindowGeometry {
+pub(crate) struct WindowGeometry {
     /// Height and width of the input plane.
-    pub(super) input: [usize; 2],
+    pub(crate) input: [usize; 2],
     /// Height and width of the window.
-    pub(super) window: [usize; 2],
+    pub(crate) window: [usize; 2],
     /// Height and width of the output plane.
-    pub(super) output: [usize; 2],
+    pub(crate) output: [usize; 2],
     /// Strides of the window.
-    pub(super) strides: [usize; 2],
+    pub(crate) strides: [usize; 2],
     /// Dilations: distances between taps.
-    pub(super) dilations: [usize; 2],
+    pub(crate) dilations: [usize; 2],
     /// Padding at the top and left.
-    pub(super) padding: [usize; 2],
+    pub(crate) padding: [usize; 2],
 }
 
 impl WindowGeometry {
     /// Returns the windows of a convolution.
-    pub(super) fn from_conv(
+    pub(crate) fn from_conv(
         conv: &Conv2d,
         input: [usize; 2],
         window: [usize; 2],
@@ -107,7 +107,7 @@ impl WindowGeometry {
     }
 
     /// Returns tap `index` of the window, in row-major order.
-    pub(super) fn tap(&self, index: usize) -> WindowTap {
+    pub(crate) fn tap(&self, index: usize) -> WindowTap {
         let tap = [index / self.window[1], index % self.window[1]];
         let axis = |axis: usize| {
             let offset = (tap[axis] * self.dilations[axis]) as isize - self.padding[axis] as isize;
@@ -128,28 +128,28 @@ impl WindowGeometry {
     }
 
     /// Returns all taps of the window, in row-major order.
-    pub(super) fn taps(&self) -> impl Iterator<Item = WindowTap> {
+    pub(crate) fn taps(&self) -> impl Iterator<Item = WindowTap> {
         (0..self.window[0] * self.window[1]).map(|index| self.tap(index))
     }
 
     /// Returns the elements of one input plane.
-    pub(super) fn input_plane(&self) -> usize {
+    pub(crate) fn input_plane(&self) -> usize {
         self.input[0] * self.input[1]
     }
 
     /// Returns the elements of one output plane.
-    pub(super) fn output_plane(&self) -> usize {
+    pub(crate) fn output_plane(&self) -> usize {
         self.output[0] * self.output[1]
     }
 
     /// Returns whether the patch matrix is the image itself.
-    pub(super) fn is_pointwise(&self) -> bool {
+    pub(crate) fn is_pointwise(&self) -> bool {
         self.window == [1, 1] && self.strides == [1, 1] && self.padding == [0, 0] && self.input == self.output
     }
 
     /// Writes the patches of `image` (whole channels). Row `(channel, tap)` of `patches` has one element per output.
     /// Rows are `width` elements apart.
-    pub(super) fn unfold(&self, image: &[f32], patches: &mut [f32], width: usize) {
+    pub(crate) fn unfold(&self, image: &[f32], patches: &mut [f32], width: usize) {
         let taps: Vec<WindowTap> = self.taps().collect();
         let mut rows = patches.chunks_mut(width);
         for image in image.chunks(self.input_plane()) {
@@ -180,7 +180,7 @@ impl WindowGeometry {
     }
 
     /// Adds patches to the elements of `image` (whole channels) from which they came.
-    pub(super) fn fold(&self, patches: &[f32], width: usize, image: &mut [f32]) {
+    pub(crate) fn fold(&self, patches: &[f32], width: usize, image: &mut [f32]) {
         let taps: Vec<WindowTap> = self.taps().collect();
         let mut rows = patches.chunks(width);
         for image in image.chunks_mut(self.input_plane()) {
@@ -195,7 +195,7 @@ impl WindowGeometry {
 const ROW_CHUNK: usize = 8;
 
 #[inline(always)]
-pub(super) fn copy_row(out: &mut [f32], values: &[f32]) {
+pub(crate) fn copy_row(out: &mut [f32], values: &[f32]) {
     let (out, out_rest) = out.as_chunks_mut::<ROW_CHUNK>();
     let (values, rest) = values.as_chunks::<ROW_CHUNK>();
     for (out, values) in out.iter_mut().zip(values) {
@@ -221,7 +221,7 @@ fn add_row(out: &mut [f32], values: &[f32]) {
 }
 
 /// Adds a value per output to the element of `image` under one tap.
-pub(super) fn fold_tap(values: &[f32], tap: &WindowTap, image: &mut [f32]) {
+pub(crate) fn fold_tap(values: &[f32], tap: &WindowTap, image: &mut [f32]) {
     tap.each_row(|row| {
         let values = &values[row.output..][..row.len];
         if tap.step == 1 {

@@ -9,16 +9,16 @@ mod forward;
 mod input_grad;
 mod taps;
 
-pub(super) use filter_grad::CpuFilterGradNhwc;
-pub(super) use forward::CpuConv2dNhwc;
-pub(super) use input_grad::CpuInputGradNhwc;
-pub(super) use taps::PackedFilterLayout;
+pub(crate) use filter_grad::CpuFilterGradNhwc;
+pub(crate) use forward::CpuConv2dNhwc;
+pub(crate) use input_grad::CpuInputGradNhwc;
+pub(crate) use taps::PackedFilterLayout;
 
-use super::aligned_buffer::AlignedBuffer;
-use super::gemm::macro_kernel::{PackedMatrix, RowSegment};
-use super::gemm::pack::split_panels;
-use super::thread_scratch::buffer;
-use super::threads::CpuThreads;
+use crate::aligned_buffer::AlignedBuffer;
+use crate::gemm::macro_kernel::{PackedMatrix, RowSegment};
+use crate::gemm::pack::split_panels;
+use crate::thread_scratch::buffer;
+use crate::threads::CpuThreads;
 use taps::FilterTaps;
 
 /// Images `[images, height, width, channels]` seen through windows.

@@ -8,7 +8,7 @@ use super::alias_check::RegionSlice;
 use super::bytecode::{BlockBytecode, BytecodeRequest, OperandBinding};
 use super::element::with_element;
 use super::evaluator::{BLOCK_ELEMENTS, EvaluationFrame, OperandMemory, store_block};
-use super::kernel_plan::{KernelPlanner, KernelRefusal};
+use super::kernel_planner::{KernelPlanner, KernelRefusal};
 use super::thread_scratch::{ThreadScratch, with_scratch};
 use super::threads::CpuThreads;
 

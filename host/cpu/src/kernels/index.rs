@@ -4,12 +4,12 @@ use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
 use saggar_tensor::op::{ReduceKind, ScatterCombine};
 
-use super::alias_check::RegionSlice;
-use super::element::{Element, with_element};
-use super::elementwise_loops::{accumulate, elements, elements_mut};
-use super::f32_access::{as_f32, write_as_f32};
-use super::kernel_plan::{KernelPlanner, KernelRefusal};
-use super::threads::CpuThreads;
+use crate::alias_check::RegionSlice;
+use crate::element::{Element, with_element};
+use crate::elementwise_loops::{accumulate, elements, elements_mut};
+use crate::f32_access::{as_f32, write_as_f32};
+use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::threads::CpuThreads;
 
 /// Approximate number of elements that one task writes.
 const TASK_ELEMENTS: usize = 1 << 14;
@@ -46,7 +46,7 @@ fn integer_index_type(planner: &KernelPlanner<'_>, indices: ValueId) -> Result<D
 
 /// A gather: rows selected by index.
 #[derive(Debug)]
-pub(super) struct CpuGather {
+pub(crate) struct CpuGather {
     dims: [usize; 3],
     index_type: DType,
     element_bytes: usize,
@@ -57,7 +57,7 @@ pub(super) struct CpuGather {
 
 impl CpuGather {
     /// Prepares a `KernelBody::Gather` of `[input, indices, output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         dims: [usize; 3],
         [input, indices, output]: [ValueId; 3],
@@ -73,7 +73,7 @@ impl CpuGather {
     }
 
     /// Runs the gather.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let [_, size, after] = self.dims;
         let output = pieces[self.output].take();
         let x = pieces[self.input].read();
@@ -97,7 +97,7 @@ impl CpuGather {
 
 /// A scatter: updates combined into the elements at their indices, in index order.
 #[derive(Debug)]
-pub(super) struct CpuScatter {
+pub(crate) struct CpuScatter {
     dims: [usize; 3],
     combine: ScatterCombine,
     base: Option<usize>,
@@ -110,7 +110,7 @@ pub(super) struct CpuScatter {
 
 impl CpuScatter {
     /// Prepares a `KernelBody::Scatter` of `[indices, updates, output]`.
-    pub(super) fn new(
+    pub(crate) fn new(
         planner: &KernelPlanner<'_>,
         dims: [usize; 3],
         (combine, base): (ScatterCombine, Option<ValueId>),
@@ -129,7 +129,7 @@ impl CpuScatter {
     }
 
     /// Runs the scatter.
-    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let output = pieces[self.output].take();
         let updates = pieces[self.updates].read();
         let base = self.base.map(|base| pieces[base].read());
