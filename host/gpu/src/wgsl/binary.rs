@@ -3,7 +3,7 @@
 use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, Scalar};
 
-use super::expression::scalar_literal;
+use super::literal::scalar_literal;
 use super::unary::narrow_to_dtype;
 use super::wide_integer::{WideIntegers, is_wide, sign_suffix};
 

@@ -11,7 +11,8 @@ mod tiled;
 use saggar_tensor::DType;
 use saggar_tensor::op::{Scalar, UnaryOp};
 
-use super::expression::{EvaluationPoint, finish_function, scalar_literal, write_expr};
+use super::expression::{EvaluationPoint, finish_function, write_expr};
+use super::literal::scalar_literal;
 use super::unary;
 use super::wide_integer::WideIntegers;
 use crate::wgsl::writer::ShaderWriter;

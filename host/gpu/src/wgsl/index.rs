@@ -4,7 +4,7 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, Scalar, ScatterCombine};
 
 use super::binary::{binary_expression, less_expression};
-use super::expression::scalar_literal;
+use super::literal::scalar_literal;
 use super::unary::cast_expression;
 use crate::wgsl::writer::{PassBuffer, ShaderWriter};
 use saggar_compile::program::ValueId;

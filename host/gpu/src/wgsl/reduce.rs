@@ -8,7 +8,8 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{ReduceKind, Scalar};
 
 use super::binary;
-use super::expression::{EvaluationPoint, needed_coordinates, scalar_literal, write_epilogue, write_expr};
+use super::expression::{EvaluationPoint, needed_coordinates, write_epilogue, write_expr};
+use super::literal::scalar_literal;
 use super::wide_integer::WideIntegers;
 use crate::wgsl::writer::ShaderWriter;
 use saggar_compile::expr::{Instruction, ScalarExpr};

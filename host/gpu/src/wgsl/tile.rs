@@ -17,7 +17,7 @@ pub(super) mod staging;
 
 use std::fmt;
 
-use super::{CooperativeMatrix, ShaderCandidate, ShaderTuning};
+use super::shader::{CooperativeMatrix, ShaderCandidate, ShaderTuning};
 use crate::wgsl::writer::{PassBuffer, ShaderWriter};
 use cooperative_matrix::SubgroupGrid;
 use saggar_compile::program::ValueId;

@@ -6,7 +6,7 @@
 
 use saggar_tensor::DType;
 
-use super::ShaderTuning;
+use super::shader::ShaderTuning;
 
 /// How shaders represent 64-bit integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 
 use saggar_tensor::DType;
 
+use super::library;
+use super::shader::{
+    BINDINGS_MAX, FIRST_GROUP, Shader, ShaderBinding, ShaderCandidate, ShaderError, ShaderResource, ShaderTuning,
+    WORKGROUPS_MAX,
+};
 use super::unary::narrow_to_dtype;
 use super::wide_integer::{self, WideIntegers};
-use super::{
-    BINDINGS_MAX, FIRST_GROUP, Shader, ShaderBinding, ShaderCandidate, ShaderError, ShaderResource, ShaderTuning,
-    WORKGROUPS_MAX, library,
-};
 use saggar_compile::cost::{KernelCost, kernel_cost};
 use saggar_compile::program::{Kernel, Program, ProgramValue, ValueId, ValueLocation};
 use saggar_compile::target::StorageClass;
