@@ -1,4 +1,4 @@
-//! Element-wise kernels, and the element-wise stages that finish all other kernels.
+//! The element-wise stage of a kernel: all of an element-wise kernel, and the epilogue of any other.
 
 use saggar_compile::expr::{Instruction, ScalarExpr};
 use saggar_compile::program::{Epilogue, ResultStore, ValueId};
@@ -7,8 +7,9 @@ use saggar_tensor::DType;
 use super::alias_check::RegionSlice;
 use super::bytecode::{BlockBytecode, BytecodeRequest, OperandBinding};
 use super::element::with_element;
+use super::elementwise_loops::elements_mut;
 use super::evaluator::{BLOCK_ELEMENTS, EvaluationFrame, OperandMemory, store_block};
-use super::kernel_planner::{KernelPlanner, KernelRefusal};
+use super::kernel_context::{KernelContext, KernelRefusal};
 use super::thread_scratch::{ThreadScratch, with_scratch};
 use super::threads::CpuThreads;
 
@@ -67,34 +68,34 @@ impl ElementwiseStage {
 
     /// Returns a map over `dims`.
     pub(super) fn map(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         dims: &[usize],
         expr: &ScalarExpr,
         stores: &[ResultStore],
     ) -> Result<ElementwiseStage, KernelRefusal> {
-        ElementwiseStage::new(planner, dims, expr, stores, false)
+        ElementwiseStage::new(context, dims, expr, stores, false)
     }
 
     /// Returns the epilogue of a reduction, contraction or convolution.
     pub(super) fn epilogue(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         dims: &[usize],
         epilogue: &Epilogue,
     ) -> Result<ElementwiseStage, KernelRefusal> {
-        ElementwiseStage::new(planner, dims, &epilogue.expr, &epilogue.stores, true)
+        ElementwiseStage::new(context, dims, &epilogue.expr, &epilogue.stores, true)
     }
 
     fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         dims: &[usize],
         expr: &ScalarExpr,
         stores: &[ResultStore],
         accumulates: bool,
     ) -> Result<ElementwiseStage, KernelRefusal> {
         let regions: Vec<(usize, DType)> =
-            stores.iter().map(|s| (planner.region(s.value), planner.dtype(s.value))).collect();
+            stores.iter().map(|s| (context.region(s.value), context.dtype(s.value))).collect();
         let accumulation =
-            if accumulates { choose_accumulation_target(planner, expr, &regions) } else { AccumulationTarget::None };
+            if accumulates { choose_accumulation_target(context, expr, &regions) } else { AccumulationTarget::None };
         let mut operands = Vec::new();
         let accumulated = match accumulation {
             AccumulationTarget::None => None,
@@ -106,7 +107,7 @@ impl ElementwiseStage {
             (0, binding)
         });
         let mut bind = |value: ValueId| {
-            let region = planner.region(value);
+            let region = context.region(value);
             let own = regions.iter().position(|&(store, _)| store == region);
             let (operand, binding) = match own {
                 Some(store) => (StageOperand::Own(store), OperandBinding::Own),
@@ -169,6 +170,24 @@ impl ElementwiseStage {
             .collect()
     }
 
+    /// Pairs each chunk with its part of the accumulator workspace, which is empty if the chunk accumulates in a store.
+    pub(super) fn with_accumulators<'a>(
+        &self,
+        chunks: Vec<StoreChunk<'a>>,
+        mut workspace: &'a mut [f32],
+    ) -> Vec<(StoreChunk<'a>, &'a mut [f32])> {
+        let window = |chunk: StoreChunk<'a>| {
+            let count = match self.accumulation {
+                AccumulationTarget::Workspace => chunk.count,
+                AccumulationTarget::Store(_) | AccumulationTarget::None => 0,
+            };
+            let (mine, rest) = std::mem::take(&mut workspace).split_at_mut(count);
+            workspace = rest;
+            (chunk, mine)
+        };
+        chunks.into_iter().map(window).collect()
+    }
+
     /// Returns the number of elements of each task.
     pub(super) fn task_counts(&self) -> impl Iterator<Item = usize> + use<> {
         let elements = self.elements;
@@ -228,6 +247,22 @@ impl ElementwiseStage {
         }
     }
 
+    /// Computes a chunk's results and finishes them while they are in the cache. `compute` gets the destination and the
+    /// index of the first result. `window` is the chunk's part of [`ElementwiseStage::with_accumulators`].
+    pub(super) fn finish_chunk(
+        &self,
+        inputs: &[OperandMemory<'_>],
+        mut chunk: StoreChunk<'_>,
+        window: &mut [f32],
+        compute: impl FnOnce(&mut [f32], usize),
+    ) {
+        match self.accumulation {
+            AccumulationTarget::Store(store) => compute(elements_mut(chunk.stores[store]), chunk.first),
+            AccumulationTarget::Workspace | AccumulationTarget::None => compute(window, chunk.first),
+        }
+        with_scratch(|scratch| self.run_chunk(scratch, inputs, &mut chunk, bytemuck::cast_slice(window)));
+    }
+
     /// Finishes all elements, on all threads if the work is worth it.
     pub(super) fn run_all(
         &self,
@@ -250,7 +285,7 @@ impl ElementwiseStage {
 /// Returns the accumulation target: the first `float32` store that the epilogue does not also load, if the accumulated
 /// elements are `float32` too.
 fn choose_accumulation_target(
-    planner: &KernelPlanner<'_>,
+    context: &KernelContext<'_>,
     expr: &ScalarExpr,
     stores: &[(usize, DType)],
 ) -> AccumulationTarget {
@@ -259,7 +294,7 @@ fn choose_accumulation_target(
     for (instruction, dtype) in &expr.instructions {
         match instruction {
             Instruction::Load { value, .. } | Instruction::Random { key: value, .. } => {
-                loaded.push(planner.region(*value));
+                loaded.push(context.region(*value));
             }
             Instruction::Accumulated => float = *dtype == DType::F32,
             Instruction::Immediate(_)

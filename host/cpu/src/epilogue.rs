@@ -9,7 +9,7 @@ use saggar_tensor::op::BinaryOp;
 use super::alias_check::RegionSlice;
 use super::element::{BinaryOperator, Element as _, Max};
 use super::elementwise_loops::elements;
-use super::kernel_planner::KernelPlanner;
+use super::kernel_context::KernelContext;
 
 /// A bias and a lower bound for each element of `[n, channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,14 +39,14 @@ pub(super) struct ChannelBiasClamp {
 impl BiasClampEpilogue {
     /// Recognizes an epilogue over `dims` with channels along `axis`. Returns `None` if it is of another form.
     pub(super) fn recognize(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         dims: &[usize],
         axis: usize,
         epilogue: &Epilogue,
     ) -> Option<BiasClampEpilogue> {
         let expr = &epilogue.expr;
         let [store] = &epilogue.stores[..] else { return None };
-        if planner.dtype(store.value) != DType::F32 {
+        if context.dtype(store.value) != DType::F32 {
             return None;
         }
         let (sum, least) = match_relu(expr, store.register).unwrap_or((store.register, f32::NEG_INFINITY));
@@ -61,7 +61,7 @@ impl BiasClampEpilogue {
             Some(_) | None => return None,
         };
         // If this kernel also writes the operand, the evaluator must run the epilogue.
-        let bias = bias.map(|value| planner.operand(value)).transpose().ok()?;
+        let bias = bias.map(|value| context.operand(value)).transpose().ok()?;
         Some(BiasClampEpilogue { bias, least })
     }
 
@@ -150,45 +150,7 @@ fn varies_by_channel_alone(view: &AffineView, dims: &[usize], axis: usize) -> bo
 
 #[cfg(test)]
 mod tests {
-    use saggar_compile::{compile, target::CompileTarget};
-    use saggar_tensor::nn::{self, Conv2dOptions};
-    use saggar_tensor::{Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
-
-    use super::super::kernel_plan::PreparedKernel;
     use super::*;
-
-    /// Returns whether a convolution of `images` images with a bias and this end is fused with its epilogue.
-    fn fuses_epilogue(images: usize, end: impl Fn(&mut GraphBuilder, NodeId) -> Result<NodeId, GraphError>) -> bool {
-        let mut g = GraphBuilder::new();
-        let mut input = |name: &str, dims: &[usize]| {
-            g.input(name, Descriptor::new(DType::F32, Shape::new(dims).expect("small"))).expect("names differ")
-        };
-        let (x, filter, bias) = (input("x", &[images, 2, 8, 8]), input("f", &[4, 2, 3, 3]), input("b", &[4]));
-        let y = nn::conv2d(&mut g, x, filter, Some(bias), Conv2dOptions::default()).expect("shapes agree");
-        let y = end(&mut g, y).expect("one operand");
-        g.output("y", y).expect("one output");
-        let program = compile(&verify(g.finish()).expect("valid"), &CompileTarget::cpu()).expect("all types are there");
-        let prepared = |kernel| PreparedKernel::new(&program, kernel).expect("it runs");
-        let shown: Vec<String> = program.kernels.iter().map(|kernel| format!("{:?}", prepared(kernel))).collect();
-        shown.iter().any(|kernel| kernel.contains("epilogue: Some(BiasClampEpilogue { bias: Some("))
-    }
-
-    #[test]
-    fn bias_and_relu_epilogues_are_fused() {
-        for images in [1, 3] {
-            assert!(fuses_epilogue(images, |_, y| Ok(y)));
-            assert!(fuses_epilogue(images, nn::relu));
-            assert!(fuses_epilogue(images, |g, y| {
-                let least = g.scalar(DType::F32, saggar_tensor::op::Scalar::Float(0.5))?;
-                g.max(y, least)
-            }));
-            assert!(!fuses_epilogue(images, |g, y| g.tanh(y)));
-            assert!(!fuses_epilogue(images, |g, y| {
-                let doubled = g.add(y, y)?;
-                nn::relu(g, doubled)
-            }));
-        }
-    }
 
     #[test]
     fn the_empty_epilogue_preserves_every_bit() {

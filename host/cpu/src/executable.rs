@@ -10,8 +10,9 @@ use saggar_tensor::GraphPort;
 use super::alias_check::DispatchBlock;
 use super::aligned_buffer::AlignedBuffer;
 use super::cancel;
-use super::kernel_planner::PreparedKernel;
+use super::kernel_planner::PlannedKernel;
 use super::prepacked::{PrepackedOperand, packed_bytes};
+use super::prepared_kernel::KernelCall;
 use super::scratch::ScratchPool;
 use super::storage::{DispatchTensor, HostMemory, MemoryGuard, host_memory, lock_tensors};
 use super::threads::CpuThreads;
@@ -26,7 +27,7 @@ use saggar_device::meter::{DeviceCounters, Meter, MeterCharge};
 #[derive(Debug)]
 pub(super) struct CpuExecutable {
     program: Arc<Program>,
-    kernels: Vec<PreparedKernel>,
+    kernels: Vec<PlannedKernel>,
     constants: Vec<HostMemory>,
     workspace_bytes: usize,
     written: Vec<bool>,
@@ -59,10 +60,10 @@ impl CpuExecutable {
         cancel: &CancelToken,
     ) -> Result<CpuExecutable, DeviceError> {
         let kernels = with_vectors(threads.vectors(), || prepare_kernels(&program, cancel))?;
-        let workspace_bytes = kernels.iter().map(PreparedKernel::workspace_bytes).max().unwrap_or(0);
+        let workspace_bytes = kernels.iter().map(|planned| planned.kernel.workspace_bytes()).max().unwrap_or(0);
         let needs = MemoryRequirements {
             scratch_bytes: scratch.growth_bytes(&program, workspace_bytes),
-            packed_bytes: packed_bytes(kernels.iter().filter_map(PreparedKernel::prepack_request)),
+            packed_bytes: packed_bytes(kernels.iter().filter_map(|planned| planned.kernel.prepack_request())),
         };
         room.check_program(&program, &CompileTarget::cpu(), needs, meter)?;
         let mut constants = Vec::with_capacity(program.constants.len());
@@ -97,8 +98,8 @@ impl CpuExecutable {
         given: &[DispatchTensor<'_>],
         blocks: &[DispatchBlock<'_>],
     ) -> Result<Vec<Option<Arc<PrepackedOperand>>>, DeviceError> {
-        let get = |kernel: &PreparedKernel| {
-            let Some(kept) = kernel.prepack_request() else { return Ok(None) };
+        let get = |planned: &PlannedKernel| {
+            let Some(kept) = planned.kernel.prepack_request() else { return Ok(None) };
             let (name, memory) = match given.get(kept.block) {
                 Some(given) => (given.port, given.memory),
                 None => ("a constant", &self.constants[kept.block - given.len()]),
@@ -121,13 +122,17 @@ impl CpuExecutable {
         cancel: &CancelToken,
     ) {
         let mut on = |threads: &CpuThreads, blocks: &mut [DispatchBlock<'_>]| {
-            for (kernel, kept) in self.kernels.iter().zip(kept) {
+            for (planned, kept) in self.kernels.iter().zip(kept) {
                 if cancel.is_cancelled() {
                     cancel::unwind_cancelled();
                 }
                 let started = took.is_some().then(Instant::now);
-                let pieces = kernel.regions.split_blocks(blocks);
-                kernel.run(threads, pieces, workspace, kept.as_deref().map(PrepackedOperand::data));
+                planned.kernel.run(KernelCall {
+                    threads,
+                    slices: planned.regions.split_blocks(blocks),
+                    workspace,
+                    prepacked: kept.as_deref().map(PrepackedOperand::data),
+                });
                 if let (Some(took), Some(started)) = (&mut took, started) {
                     took.push(started.elapsed());
                 }
@@ -230,10 +235,10 @@ impl CpuExecutable {
 ///
 /// # Errors
 /// Returns `Unsupported` if a kernel cannot run, or `Cancelled`.
-pub(super) fn prepare_kernels(program: &Program, cancel: &CancelToken) -> Result<Vec<PreparedKernel>, DeviceError> {
+pub(super) fn prepare_kernels(program: &Program, cancel: &CancelToken) -> Result<Vec<PlannedKernel>, DeviceError> {
     let prepared = |kernel: &Kernel| {
         cancel.check()?;
-        PreparedKernel::new(program, kernel).map_err(|refusal| DeviceError::Unsupported {
+        PlannedKernel::new(program, kernel).map_err(|refusal| DeviceError::Unsupported {
             device: "cpu".to_owned(),
             kernel: kernel.label.clone(),
             reason: refusal.to_string(),

@@ -5,6 +5,7 @@
 //! thread.
 
 pub(super) mod macro_kernel;
+mod matrix;
 pub(super) mod micro_kernel;
 pub(super) mod pack;
 pub(super) mod partition;
@@ -13,45 +14,11 @@ pub(super) mod partition;
 mod tests;
 
 use macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, PanelRange, RhsOperand};
+pub(super) use matrix::GemmMatrix;
 use pack::PanelLayout;
 
-use super::aligned_buffer::AlignedBuffer;
 use super::epilogue::BoundBiasClamp;
-
-/// A matrix in memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GemmMatrix<'a> {
-    /// Elements, starting with the first of the first row.
-    pub(super) data: &'a [f32],
-    /// Elements from one row to the next.
-    pub(super) row: usize,
-    /// Elements from one column to the next.
-    pub(super) column: usize,
-}
-
-impl<'a> GemmMatrix<'a> {
-    /// Returns a row-major matrix of `rows x columns`, or one stored as `columns x rows` if `transposed`.
-    pub(super) fn new(data: &'a [f32], columns: usize, rows: usize, transposed: bool) -> GemmMatrix<'a> {
-        if transposed {
-            GemmMatrix { data, row: 1, column: rows }
-        } else {
-            GemmMatrix { data, row: columns, column: 1 }
-        }
-    }
-
-    /// Returns the matrix without its first `rows` rows.
-    pub(super) fn skip_rows(self, rows: usize) -> GemmMatrix<'a> {
-        GemmMatrix { data: self.data.get(rows * self.row..).unwrap_or(&[]), ..self }
-    }
-
-    /// Returns the matrix without its first `columns` columns.
-    pub(super) fn skip_columns(self, columns: usize) -> GemmMatrix<'a> {
-        GemmMatrix { data: self.data.get(columns * self.column..).unwrap_or(&[]), ..self }
-    }
-}
-
-/// Buffers of a product on one thread: for panels, and for rows of the first operand that are not contiguous.
-pub(super) type GemmScratch = [AlignedBuffer; 2];
+use super::thread_scratch::GemmScratch;
 
 /// Computes `c = a b`, or `c += a b` if `add`, on this thread. `c` is dense `m x n`, `a` is `m x k`, `b` is `k x n`.
 pub(super) fn multiply(

@@ -21,10 +21,12 @@ mod evaluator;
 mod executable;
 mod f32_access;
 mod gemm;
+mod kernel_context;
 mod kernel_planner;
 mod kernels;
 mod math;
 mod prepacked;
+mod prepared_kernel;
 mod random;
 mod scratch;
 mod simd;
@@ -41,7 +43,7 @@ use saggar_compile::target::CompileTarget;
 use saggar_tensor::Descriptor;
 
 use executable::CpuExecutable;
-use kernel_planner::PreparedKernel;
+use kernel_planner::PlannedKernel;
 use saggar_device::backend::{Backend, DeviceBuffer, DeviceInfo, Executable, TuningRecords};
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
@@ -103,7 +105,7 @@ pub fn describe() -> DeviceInfo {
 /// # Errors
 /// Returns `Unsupported` for a kernel that was not compiled for a host.
 pub fn describe_kernels(program: &Program) -> Result<Vec<String>, DeviceError> {
-    Ok(executable::prepare_kernels(program, &CancelToken::never())?.iter().map(PreparedKernel::describe).collect())
+    Ok(executable::prepare_kernels(program, &CancelToken::never())?.iter().map(PlannedKernel::describe).collect())
 }
 
 /// Returns the number of cores.

@@ -1,6 +1,7 @@
 //! Prepacked operands: copies in a packed layout that are made once and kept beside their buffer until it is written.
 //! Weights are packed for their products when a program first runs.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,28 +9,26 @@ use saggar_tensor::DType;
 
 use super::aligned_buffer::AlignedBuffer;
 use super::f32_access::as_f32;
-use super::gemm::GemmMatrix;
-use super::gemm::pack::{PanelLayout, pack, split_panels};
-use super::kernels::implicit_gemm::PackedFilterLayout;
-use super::kernels::winograd::WinogradFilterLayout;
 use saggar_device::error::DeviceError;
 use saggar_device::memory_budget::DeviceMemoryBudget;
 use saggar_device::meter::{Meter, MeterCharge};
 
-/// The layout of a prepacked value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PackedLayout {
-    /// A matrix in panels.
-    Matrix {
-        /// The layout of the panels.
-        layout: PanelLayout,
-        /// Whether the matrix is stored as `columns x depth`.
-        transposed: bool,
-    },
-    /// A filter for an implicit GEMM convolution in NHWC layout.
-    Filter(PackedFilterLayout),
-    /// A filter for a Winograd convolution.
-    Points(WinogradFilterLayout),
+/// A layout in which a kernel reads an operand. The kernel that reads it defines it.
+pub(super) trait PackedLayout: Any + fmt::Debug + Send + Sync {
+    /// Returns the number of packed elements.
+    fn elements(&self) -> usize;
+
+    /// Packs the operand `from` into `out`, which has [`PackedLayout::elements`] elements.
+    fn pack(&self, from: &[f32], out: &mut [f32]);
+
+    /// Returns whether `other` is the same layout, so that one packed copy serves both. [`is_same_layout`] implements
+    /// it.
+    fn is_same(&self, other: &dyn PackedLayout) -> bool;
+}
+
+/// Returns whether `other` has the type of `layout` and equals it.
+pub(super) fn is_same_layout<T: PackedLayout + PartialEq>(layout: &T, other: &dyn PackedLayout) -> bool {
+    (other as &dyn Any).downcast_ref::<T>() == Some(layout)
 }
 
 /// A kernel's request for a prepacked operand.
@@ -40,13 +39,13 @@ pub(super) struct PrepackRequest {
     /// Data type of the value.
     pub(super) dtype: DType,
     /// The layout that the kernel needs.
-    pub(super) form: PackedLayout,
+    pub(super) layout: Arc<dyn PackedLayout>,
 }
 
 /// A value in a packed layout.
 #[derive(Debug)]
 pub(super) struct PrepackedOperand {
-    form: PackedLayout,
+    layout: Arc<dyn PackedLayout>,
     words: AlignedBuffer,
     _charge: MeterCharge,
 }
@@ -55,80 +54,56 @@ pub(super) struct PrepackedOperand {
 #[derive(Debug, Default)]
 pub(super) struct PrepackCache(Mutex<Vec<Arc<PrepackedOperand>>>);
 
-impl PackedLayout {
-    fn len(&self) -> usize {
-        match self {
-            PackedLayout::Matrix { layout, .. } => layout.len(),
-            PackedLayout::Filter(form) => form.layout.len(),
-            PackedLayout::Points(form) => form.len(),
-        }
-    }
-
-    fn write(&self, from: &[f32], out: &mut [f32]) {
-        match self {
-            PackedLayout::Matrix { layout, transposed } => {
-                pack(*layout, GemmMatrix::new(from, layout.columns, layout.depth, *transposed), out);
-            }
-            PackedLayout::Points(form) => form.transform(from, out),
-            PackedLayout::Filter(form) => {
-                for part in split_panels(form.layout, out) {
-                    part.pack_with(|depth, column| form.element(from, depth, column));
-                }
-            }
-        }
-    }
-}
-
 impl PrepackedOperand {
     /// Returns the packed elements.
     pub(super) fn data(&self) -> &[f32] {
-        &bytemuck::cast_slice(&self.words)[..self.form.len()]
+        &bytemuck::cast_slice(&self.words)[..self.layout.elements()]
     }
 }
 
 impl PrepackRequest {
     /// Returns the bytes of the packed value.
     pub(super) fn bytes(&self) -> u64 {
-        4 * self.form.len() as u64
+        4 * self.layout.elements() as u64
     }
 }
 
 /// Returns the bytes of all packed copies. A copy that several kernels need counts once.
 pub(super) fn packed_bytes<'a>(all: impl Iterator<Item = &'a PrepackRequest>) -> u64 {
     let mut counted: Vec<&PrepackRequest> = Vec::new();
-    for kept in all {
-        if !counted.iter().any(|it| it.block == kept.block && it.form == kept.form) {
-            counted.push(kept);
+    for request in all {
+        if !counted.iter().any(|it| it.block == request.block && it.layout.is_same(&*request.layout)) {
+            counted.push(request);
         }
     }
-    counted.iter().map(|kept| kept.bytes()).fold(0, u64::saturating_add)
+    counted.iter().map(|request| request.bytes()).fold(0, u64::saturating_add)
 }
 
 impl PrepackCache {
-    /// Returns the packed copy that `kept` requests, and makes it if it is missing. `bytes` is the value's current data
+    /// Returns the packed copy that `request` requests, and makes it if it is missing. `bytes` is the value's current data
     /// and `what` its name in errors.
     ///
     /// # Errors
     /// Returns `OutOfMemory` or `InsufficientMemory`.
     pub(super) fn get_or_pack(
         &self,
-        kept: &PrepackRequest,
+        request: &PrepackRequest,
         what: &dyn fmt::Display,
         bytes: &[u8],
         room: &Arc<DeviceMemoryBudget>,
         meter: &Meter,
     ) -> Result<Arc<PrepackedOperand>, DeviceError> {
-        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(formed) = forms.iter().find(|formed| formed.form == kept.form) {
-            return Ok(Arc::clone(formed));
+        let mut copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(copy) = copies.iter().find(|copy| copy.layout.is_same(&*request.layout)) {
+            return Ok(Arc::clone(copy));
         }
-        let charge = room.charge(&format_args!("{what}, packed"), kept.bytes(), meter)?;
-        let mut words = AlignedBuffer::zeroed(4 * kept.form.len());
-        let data = &mut bytemuck::cast_slice_mut(&mut words)[..kept.form.len()];
-        kept.form.write(&as_f32(kept.dtype, bytes), data);
-        let formed = Arc::new(PrepackedOperand { form: kept.form.clone(), words, _charge: charge });
-        forms.push(Arc::clone(&formed));
-        Ok(formed)
+        let charge = room.charge(&format_args!("{what}, packed"), request.bytes(), meter)?;
+        let mut words = AlignedBuffer::zeroed(4 * request.layout.elements());
+        let data = &mut bytemuck::cast_slice_mut(&mut words)[..request.layout.elements()];
+        request.layout.pack(&as_f32(request.dtype, bytes), data);
+        let copy = Arc::new(PrepackedOperand { layout: Arc::clone(&request.layout), words, _charge: charge });
+        copies.push(Arc::clone(&copy));
+        Ok(copy)
     }
 
     /// Drops all packed copies, because the value is being written.

@@ -9,7 +9,9 @@ use bytemuck::Pod;
 
 use super::aligned_buffer::AlignedBuffer;
 use super::elementwise_loops::elements_mut;
-use super::gemm::GemmScratch;
+
+/// Buffers of a product on one thread: for panels, and for rows of the first operand that are not contiguous.
+pub(super) type GemmScratch = [AlignedBuffer; 2];
 
 /// The scratch memory of one task.
 #[derive(Debug, Default)]

@@ -1,11 +1,12 @@
 //! Macro-kernel: the product of whole matrices on one thread, by blocks of depth, panels of columns and tiles of rows.
 
+use super::matrix::GemmMatrix;
 use super::micro_kernel::{LhsTile, TILE_ROWS_MAX, TileDestination, TileSums, accumulate};
 use super::pack::{CopyStridedRows, PanelLayout, pack_panels};
-use super::{GemmMatrix, GemmScratch};
 use crate::aligned_buffer::AlignedBuffer;
 use crate::cancel;
 use crate::epilogue::BoundBiasClamp;
+use crate::thread_scratch::{GemmScratch, buffer};
 use crate::vector::{self, VectorIsa, VectorWork};
 
 /// Elements of the second operand that stay in the second-level cache while all rows are multiplied with them.
@@ -112,7 +113,7 @@ impl VectorWork for PanelProduct<'_, '_> {
                     }
                     RhsOperand::Unpacked(_, b) => {
                         let len = layout.panels_range(first, panel..end).len();
-                        let out = crate::thread_scratch::buffer::<f32>(packed, len);
+                        let out = buffer::<f32>(packed, len);
                         pack_panels(layout, first, panel..end, b, out);
                         out
                     }
@@ -210,7 +211,7 @@ impl<'a> LhsBlock<'a> {
         }
         // Copy the elements so that depths are close together: strided depths would share few cache lines.
         let stride = (rows + TILE_ROWS_MAX).next_multiple_of(2 * TRANSPOSED_PAD) + TRANSPOSED_PAD;
-        let turned = crate::thread_scratch::buffer::<f32>(words, stride * depth);
+        let turned = buffer::<f32>(words, stride * depth);
         if a.row == 1 {
             vector::run(CopyStridedRows { from: a.data, row: a.column, len: rows, out: &mut *turned, below: stride });
         } else {

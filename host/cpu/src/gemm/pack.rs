@@ -1,7 +1,7 @@
 //! Packing of the second operand of a product. The layout is blocks of depth; in each block, panels of columns; in each
 //! panel, the columns of one depth contiguously. Padding columns are zeros.
 
-use super::GemmMatrix;
+use super::matrix::GemmMatrix;
 use crate::vector::{self, TRANSPOSE_SIDE, VectorIsa, VectorWork};
 
 /// Maximum depth of a block. A panel of it and a tile's rows stay in the caches next to the processor.

@@ -1,20 +1,22 @@
 //! Matrix products, split into tasks by their shape.
 
+use std::sync::Arc;
+
 use saggar_compile::program::KernelBody;
 use saggar_tensor::DType;
 
-use crate::alias_check::RegionSlice;
 use crate::elementwise_loops::elements_mut;
 use crate::elementwise_stage::{AccumulationTarget, ElementwiseStage, StoreChunk};
 use crate::epilogue::{BiasClampEpilogue, BoundBiasClamp};
 use crate::evaluator::OperandMemory;
 use crate::f32_access::as_f32;
 use crate::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, RhsOperand};
-use crate::gemm::pack::{PanelLayout, split_panels};
+use crate::gemm::pack::{PanelLayout, pack, split_panels};
 use crate::gemm::partition::{GemmPartition, TASK_MULTIPLY_ADDS, TASK_MULTIPLY_ADDS_MIN, TASKS_MAX, task_count};
 use crate::gemm::{GemmMatrix, multiply_with_epilogue};
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
-use crate::prepacked::{PackedLayout, PrepackRequest};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepacked::{PackedLayout, PrepackRequest, is_same_layout};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::thread_scratch::with_scratch;
 use crate::threads::CpuThreads;
 
@@ -27,14 +29,37 @@ enum MatMulSplit {
     Tiles(GemmPartition),
 }
 
-/// Returns how products of these sizes are split. With `kept`, all batches share a second operand that is prepacked.
-fn split_matmul([batch, m, n, k]: [usize; 4], kept: bool) -> MatMulSplit {
+/// Returns how products of these sizes are split. With `is_prepacked`, all batches share a second operand that is prepacked.
+fn split_matmul([batch, m, n, k]: [usize; 4], is_prepacked: bool) -> MatMulSplit {
     let one = m.saturating_mul(n).saturating_mul(k).max(1);
     let whole = if batch > 1 { TASK_MULTIPLY_ADDS } else { 2 * TASK_MULTIPLY_ADDS_MIN };
-    if (one <= whole && !kept) || batch >= TASKS_MAX {
+    if (one <= whole && !is_prepacked) || batch >= TASKS_MAX {
         return MatMulSplit::Batches(batch.div_ceil(task_count(one.saturating_mul(batch))).max(1));
     }
     MatMulSplit::Tiles(GemmPartition::new(m, 1, PanelLayout::new(k, n)))
+}
+
+/// A prepacked second operand: a matrix in panels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PackedMatrixLayout {
+    panels: PanelLayout,
+    /// Whether the matrix is stored as `columns x depth`.
+    transposed: bool,
+}
+
+impl PackedLayout for PackedMatrixLayout {
+    fn elements(&self) -> usize {
+        self.panels.len()
+    }
+
+    fn pack(&self, from: &[f32], out: &mut [f32]) {
+        let PanelLayout { columns, depth, .. } = self.panels;
+        pack(self.panels, GemmMatrix::new(from, columns, depth, self.transposed), out);
+    }
+
+    fn is_same(&self, other: &dyn PackedLayout) -> bool {
+        is_same_layout(self, other)
+    }
 }
 
 /// `batch` matrix products with an epilogue.
@@ -57,42 +82,33 @@ pub(crate) struct CpuMatMul {
 
 impl CpuMatMul {
     /// Prepares a `KernelBody::MatMul`.
-    pub(crate) fn new(planner: &KernelPlanner<'_>, body: &KernelBody) -> Result<CpuMatMul, KernelRefusal> {
+    pub(crate) fn new(context: &KernelContext<'_>, body: &KernelBody) -> Result<CpuMatMul, KernelRefusal> {
         let KernelBody::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } =
             body
         else {
             unreachable!("the caller has matched the body");
         };
-        let dtype = planner.float_dtype(*a)?;
+        let dtype = context.float_dtype(*a)?;
         let [batch, m, n, k] = *sizes;
         let layout = PanelLayout::new(k, n);
         let is_shared = *batch_stride_b == 0 || batch == 1;
-        let form = PackedLayout::Matrix { layout, transposed: *transpose_b };
-        let kept = planner.constant_block(*b).filter(|_| is_shared).map(|block| PrepackRequest { block, dtype, form });
-        let ending = (batch == 1).then(|| BiasClampEpilogue::recognize(planner, &[m, n], 1, epilogue)).flatten();
+        let packed = PackedMatrixLayout { panels: layout, transposed: *transpose_b };
+        let block = context.constant_block(*b).filter(|_| is_shared);
+        let prepacked = block.map(|block| PrepackRequest { block, dtype, layout: Arc::new(packed) });
+        let ending = (batch == 1).then(|| BiasClampEpilogue::recognize(context, &[m, n], 1, epilogue)).flatten();
         Ok(CpuMatMul {
             sizes: *sizes,
-            a: planner.operand(*a)?,
-            b: planner.operand(*b)?,
+            a: context.operand(*a)?,
+            b: context.operand(*b)?,
             dtype,
             transposes: [*transpose_a, *transpose_b],
             batch_strides: [*batch_stride_a, *batch_stride_b],
             layout,
-            split: split_matmul(*sizes, kept.is_some()),
-            prepacked: kept,
+            split: split_matmul(*sizes, prepacked.is_some()),
+            prepacked,
             epilogue: ending,
-            finish: ElementwiseStage::epilogue(planner, &[batch, m, n], epilogue)?,
+            finish: ElementwiseStage::epilogue(context, &[batch, m, n], epilogue)?,
         })
-    }
-
-    /// Returns the operand that must be prepacked, if any.
-    pub(crate) fn prepack_request(&self) -> Option<&PrepackRequest> {
-        self.prepacked.as_ref()
-    }
-
-    /// Returns the bytes of accumulators outside the stores and of a packed operand.
-    pub(crate) fn workspace_bytes(&self) -> usize {
-        4 * (self.finish.workspace_elements() + if self.packs_ahead() { self.layout.len() } else { 0 })
     }
 
     /// Returns whether the second operand is packed before the tasks begin, because several tasks need the same panels.
@@ -103,25 +119,39 @@ impl CpuMatMul {
         }
     }
 
-    /// Runs the products. `kept` is the prepacked operand of [`CpuMatMul::prepack_request`].
-    pub(crate) fn run(
-        &self,
-        threads: &CpuThreads,
-        mut pieces: Vec<RegionSlice<'_>>,
-        workspace: &mut [u64],
-        kept: Option<&[f32]>,
-    ) {
+    /// Returns the number of multiply-adds and epilogue operations.
+    fn operations(&self) -> usize {
+        self.finish.elements.saturating_mul(self.sizes[3] + self.finish.operations())
+    }
+}
+
+impl PreparedKernel for CpuMatMul {
+    fn routine(&self) -> &'static str {
+        "packed product, tiles in registers"
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        // Accumulators outside the stores, and the packed operand.
+        4 * (self.finish.workspace_elements() + if self.packs_ahead() { self.layout.len() } else { 0 })
+    }
+
+    fn prepack_request(&self) -> Option<&PrepackRequest> {
+        self.prepacked.as_ref()
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, prepacked } = call;
         if self.finish.elements == 0 {
             return;
         }
-        let mut stores = self.finish.take_stores(&mut pieces);
-        let inputs = self.finish.inputs(&pieces);
-        let a = as_f32(self.dtype, pieces[self.a].read());
-        let b = if kept.is_some() { Default::default() } else { as_f32(self.dtype, pieces[self.b].read()) };
-        let ends = self.epilogue.map(|ending| ending.bind(&pieces));
+        let mut stores = self.finish.take_stores(&mut slices);
+        let inputs = self.finish.inputs(&slices);
+        let a = as_f32(self.dtype, slices[self.a].read());
+        let b = if prepacked.is_some() { Default::default() } else { as_f32(self.dtype, slices[self.b].read()) };
+        let ends = self.epilogue.map(|ending| ending.bind(&slices));
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let (sums, packed) = workspace.split_at_mut(self.finish.workspace_elements());
-        let run = MatMulRun { product: self, threads, a: &a, b: &b, prepacked: kept, epilogue: ends, inputs: &inputs };
+        let run = MatMulRun { product: self, threads, a: &a, b: &b, prepacked, epilogue: ends, inputs: &inputs };
         match self.split {
             MatMulSplit::Batches(together) => run.run_batches(stores, sums, together),
             MatMulSplit::Tiles(bands) if bands.covers_whole_rows() => run.run_bands(stores, sums, packed, bands),
@@ -132,11 +162,6 @@ impl CpuMatMul {
                 }
             }
         }
-    }
-
-    /// Returns the number of multiply-adds and epilogue operations.
-    fn operations(&self) -> usize {
-        self.finish.elements.saturating_mul(self.sizes[3] + self.finish.operations())
     }
 }
 
@@ -169,7 +194,7 @@ impl<'r> MatMulRun<'r> {
         let [batch, m, n, _] = self.product.sizes;
         let counts = (0..batch).step_by(together).map(|at| together.min(batch - at) * m * n);
         let chunks = self.product.finish.split_stores(stores, counts);
-        let tasks = with_accumulators(chunks, sums, self.product.finish.accumulation);
+        let tasks = self.product.finish.with_accumulators(chunks, sums);
         self.threads.for_each(self.product.operations(), tasks, |(chunk, window)| {
             self.finish_chunk(chunk, window, |out, first| {
                 with_scratch(|scratch| {
@@ -242,7 +267,7 @@ impl<'r> MatMulRun<'r> {
             let here = if finish.accumulation == AccumulationTarget::Workspace { m * n } else { 0 };
             let (mine, rest) = sums.split_at_mut(here);
             sums = rest;
-            let tasks = with_accumulators(chunks, mine, finish.accumulation);
+            let tasks = finish.with_accumulators(chunks, mine);
             self.threads.for_each(self.product.operations(), tasks, |(chunk, window)| {
                 self.finish_chunk(chunk, window, |out, first| {
                     let a = self.lhs(batch).skip_rows(first / n - batch * m);
@@ -257,7 +282,7 @@ impl<'r> MatMulRun<'r> {
     fn finish_chunk(&self, chunk: StoreChunk<'_>, window: &mut [f32], compute: impl FnOnce(&mut [f32], usize)) {
         let finish = &self.product.finish;
         if self.epilogue.is_none() {
-            return finish_chunk(finish, self.inputs, chunk, window, compute);
+            return finish.finish_chunk(self.inputs, chunk, window, compute);
         }
         let StoreChunk { first, mut stores, .. } = chunk;
         compute(elements_mut(stores[0]), first);
@@ -289,43 +314,9 @@ impl<'r> MatMulRun<'r> {
     fn run_epilogue(&self, stores: Vec<&mut [u8]>, sums: &mut [f32]) {
         let finish = &self.product.finish;
         let chunks = finish.split_stores(stores, finish.task_counts());
-        let tasks = with_accumulators(chunks, sums, finish.accumulation);
+        let tasks = finish.with_accumulators(chunks, sums);
         self.threads.for_each(finish.elements.saturating_mul(finish.operations()), tasks, |(chunk, window)| {
-            finish_chunk(finish, self.inputs, chunk, window, |_, _| {});
+            finish.finish_chunk(self.inputs, chunk, window, |_, _| {});
         });
     }
-}
-
-/// Pairs each chunk with its part of the accumulator workspace, which is empty if the chunk accumulates in a store.
-pub(crate) fn with_accumulators<'a>(
-    chunks: Vec<StoreChunk<'a>>,
-    mut workspace: &'a mut [f32],
-    accumulation: AccumulationTarget,
-) -> Vec<(StoreChunk<'a>, &'a mut [f32])> {
-    let window = |chunk: StoreChunk<'a>| {
-        let count = match accumulation {
-            AccumulationTarget::Workspace => chunk.count,
-            AccumulationTarget::Store(_) | AccumulationTarget::None => 0,
-        };
-        let (mine, rest) = std::mem::take(&mut workspace).split_at_mut(count);
-        workspace = rest;
-        (chunk, mine)
-    };
-    chunks.into_iter().map(window).collect()
-}
-
-/// Computes a chunk's results and runs the epilogue while they are in the cache. `compute` gets the destination and the
-/// index of the first result.
-pub(crate) fn finish_chunk(
-    finish: &ElementwiseStage,
-    inputs: &[OperandMemory<'_>],
-    mut chunk: StoreChunk<'_>,
-    window: &mut [f32],
-    compute: impl FnOnce(&mut [f32], usize),
-) {
-    match finish.accumulation {
-        AccumulationTarget::Store(store) => compute(elements_mut(chunk.stores[store]), chunk.first),
-        AccumulationTarget::Workspace | AccumulationTarget::None => compute(window, chunk.first),
-    }
-    with_scratch(|scratch| finish.run_chunk(scratch, inputs, &mut chunk, bytemuck::cast_slice(window)));
 }

@@ -5,19 +5,17 @@ use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op;
 
-use super::contract::{finish_chunk, with_accumulators};
 use super::direct::DirectConv2d;
 use super::im2col::WindowGeometry;
-use crate::alias_check::RegionSlice;
 use crate::aligned_buffer::AlignedBuffer;
 use crate::elementwise_loops::{accumulate, elements_mut};
 use crate::elementwise_stage::ElementwiseStage;
 use crate::epilogue::{BiasClampEpilogue, BoundBiasClamp};
 use crate::f32_access::{as_f32, write_as_f32};
 use crate::gemm::{GemmMatrix, multiply};
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::thread_scratch::{ThreadScratch, buffer, with_scratch};
-use crate::threads::CpuThreads;
 
 /// Maximum number of partial sums of a filter gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 16;
@@ -147,68 +145,23 @@ pub(crate) struct CpuConv2dNchw {
 impl CpuConv2dNchw {
     /// Prepares a `KernelBody::Conv2d` of `[input, filter]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         conv: &op::Conv2d,
         [input, filter]: [ValueId; 2],
         result: &[usize; 4],
         epilogue: &Epilogue,
     ) -> Result<CpuConv2dNchw, KernelRefusal> {
-        let sizes = Conv2dSizes::new(conv, planner.dims(input), planner.dims(filter), result);
+        let sizes = Conv2dSizes::new(conv, context.dims(input), context.dims(filter), result);
         let direct = DirectConv2d::new(sizes.windows, sizes.channels).filter(|direct| direct.is_faster(sizes.outputs));
         Ok(CpuConv2dNchw {
             sizes,
-            epilogue: direct.as_ref().and_then(|_| BiasClampEpilogue::recognize(planner, result, 1, epilogue)),
+            epilogue: direct.as_ref().and_then(|_| BiasClampEpilogue::recognize(context, result, 1, epilogue)),
             direct,
-            dtype: planner.float_dtype(input)?,
-            input: planner.operand(input)?,
-            filter: planner.operand(filter)?,
-            finish: ElementwiseStage::epilogue(planner, result, epilogue)?,
+            dtype: context.float_dtype(input)?,
+            input: context.operand(input)?,
+            filter: context.operand(filter)?,
+            finish: ElementwiseStage::epilogue(context, result, epilogue)?,
         })
-    }
-
-    /// Returns whether images are convolved directly, without im2col.
-    pub(crate) fn is_direct(&self) -> bool {
-        self.direct.is_some()
-    }
-
-    /// Returns the bytes of accumulators outside the stores.
-    pub(crate) fn workspace_bytes(&self) -> usize {
-        4 * self.finish.workspace_elements()
-    }
-
-    /// Runs the convolution.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
-        let sizes = &self.sizes;
-        let image = sizes.groups * sizes.result_elements();
-        if self.finish.elements == 0 {
-            return;
-        }
-        let stores = self.finish.take_stores(&mut pieces);
-        let inputs = self.finish.inputs(&pieces);
-        let (x, filter) = (pieces[self.input].read(), pieces[self.filter].read());
-        let (x, filter) = (as_f32(self.dtype, x), as_f32(self.dtype, filter));
-        let together = if self.direct.is_some() { 1 } else { sizes.images_per_patch_matrix() };
-        let counts = (0..sizes.images).step_by(together).map(|at| together.min(sizes.images - at) * image);
-        let chunks = self.finish.split_stores(stores, counts);
-        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let tasks = with_accumulators(chunks, workspace, self.finish.accumulation);
-        let ends = self.epilogue.map(|ending| ending.bind(&pieces));
-        threads.for_each(sizes.multiply_adds(), tasks, |(mut chunk, window)| {
-            let input = sizes.groups * sizes.input_elements();
-            let x = &x[chunk.first / image * input..][..chunk.count / image * input];
-            match (&self.direct, ends) {
-                (Some(direct), Some(ends)) => {
-                    let ends = |group: usize| ends.skip_channels(group * sizes.outputs);
-                    self.run_direct(direct, x, &filter, elements_mut(chunk.stores[0]), ends);
-                }
-                (Some(direct), None) => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {
-                    self.run_direct(direct, x, &filter, out, |_| BoundBiasClamp::NONE);
-                }),
-                (None, _) => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {
-                    self.run_im2col(x, &filter, out);
-                }),
-            }
-        });
     }
 
     /// Convolves one image directly. `ends` returns the epilogue of a group.
@@ -271,6 +224,56 @@ impl CpuConv2dNchw {
     }
 }
 
+impl PreparedKernel for CpuConv2dNchw {
+    fn routine(&self) -> &'static str {
+        if self.direct.is_some() {
+            "direct convolution, channels first"
+        } else {
+            "convolution by im2col and products, channels first"
+        }
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        // Accumulators outside the stores.
+        4 * self.finish.workspace_elements()
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, .. } = call;
+        let sizes = &self.sizes;
+        let image = sizes.groups * sizes.result_elements();
+        if self.finish.elements == 0 {
+            return;
+        }
+        let stores = self.finish.take_stores(&mut slices);
+        let inputs = self.finish.inputs(&slices);
+        let (x, filter) = (slices[self.input].read(), slices[self.filter].read());
+        let (x, filter) = (as_f32(self.dtype, x), as_f32(self.dtype, filter));
+        let together = if self.direct.is_some() { 1 } else { sizes.images_per_patch_matrix() };
+        let counts = (0..sizes.images).step_by(together).map(|at| together.min(sizes.images - at) * image);
+        let chunks = self.finish.split_stores(stores, counts);
+        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
+        let tasks = self.finish.with_accumulators(chunks, workspace);
+        let ends = self.epilogue.map(|ending| ending.bind(&slices));
+        threads.for_each(sizes.multiply_adds(), tasks, |(mut chunk, window)| {
+            let input = sizes.groups * sizes.input_elements();
+            let x = &x[chunk.first / image * input..][..chunk.count / image * input];
+            match (&self.direct, ends) {
+                (Some(direct), Some(ends)) => {
+                    let ends = |group: usize| ends.skip_channels(group * sizes.outputs);
+                    self.run_direct(direct, x, &filter, elements_mut(chunk.stores[0]), ends);
+                }
+                (Some(direct), None) => self.finish.finish_chunk(&inputs, chunk, window, |out, _| {
+                    self.run_direct(direct, x, &filter, out, |_| BoundBiasClamp::NONE);
+                }),
+                (None, _) => self.finish.finish_chunk(&inputs, chunk, window, |out, _| {
+                    self.run_im2col(x, &filter, out);
+                }),
+            }
+        });
+    }
+}
+
 /// The gradient of a convolution with respect to its input.
 #[derive(Debug)]
 pub(crate) struct CpuInputGradNchw {
@@ -284,37 +287,17 @@ pub(crate) struct CpuInputGradNchw {
 impl CpuInputGradNchw {
     /// Prepares a `KernelBody::Conv2dInputGrad` of `[gradient, filter, output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         conv: &op::Conv2d,
         [gradient, filter, output]: [ValueId; 3],
     ) -> Result<CpuInputGradNchw, KernelRefusal> {
         Ok(CpuInputGradNchw {
-            sizes: Conv2dSizes::new(conv, planner.dims(output), planner.dims(filter), planner.dims(gradient)),
-            dtype: planner.float_dtype(gradient)?,
-            gradient: planner.operand(gradient)?,
-            filter: planner.operand(filter)?,
-            output: planner.region(output),
+            sizes: Conv2dSizes::new(conv, context.dims(output), context.dims(filter), context.dims(gradient)),
+            dtype: context.float_dtype(gradient)?,
+            gradient: context.operand(gradient)?,
+            filter: context.operand(filter)?,
+            output: context.region(output),
         })
-    }
-
-    /// Computes the gradient.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
-        let sizes = &self.sizes;
-        let output = pieces[self.output].take();
-        let (dy, filter) = (pieces[self.gradient].read(), pieces[self.filter].read());
-        let (dy, filter) = (as_f32(self.dtype, dy), as_f32(self.dtype, filter));
-        let image = sizes.groups * sizes.input_elements();
-        if image == 0 {
-            return;
-        }
-        write_as_f32(self.dtype, output, |dx| {
-            let together = sizes.images_per_patch_matrix();
-            let tasks: Vec<_> = dx.chunks_mut(image * together).enumerate().collect();
-            threads.for_each(sizes.multiply_adds(), tasks, |(index, dx)| {
-                let result = sizes.groups * sizes.result_elements();
-                self.run_col2im(&dy[index * together * result..][..dx.len() / image * result], &filter, dx);
-            });
-        });
     }
 
     fn run_col2im(&self, dy: &[f32], filter: &[f32], dx: &mut [f32]) {
@@ -353,6 +336,32 @@ impl CpuInputGradNchw {
     }
 }
 
+impl PreparedKernel for CpuInputGradNchw {
+    fn routine(&self) -> &'static str {
+        "input gradient by products and col2im, channels first"
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, .. } = call;
+        let sizes = &self.sizes;
+        let output = slices[self.output].take();
+        let (dy, filter) = (slices[self.gradient].read(), slices[self.filter].read());
+        let (dy, filter) = (as_f32(self.dtype, dy), as_f32(self.dtype, filter));
+        let image = sizes.groups * sizes.input_elements();
+        if image == 0 {
+            return;
+        }
+        write_as_f32(self.dtype, output, |dx| {
+            let together = sizes.images_per_patch_matrix();
+            let tasks: Vec<_> = dx.chunks_mut(image * together).enumerate().collect();
+            threads.for_each(sizes.multiply_adds(), tasks, |(index, dx)| {
+                let result = sizes.groups * sizes.result_elements();
+                self.run_col2im(&dy[index * together * result..][..dx.len() / image * result], &filter, dx);
+            });
+        });
+    }
+}
+
 /// The gradient of a convolution with respect to its filter.
 #[derive(Debug)]
 pub(crate) struct CpuFilterGradNchw {
@@ -366,16 +375,16 @@ pub(crate) struct CpuFilterGradNchw {
 impl CpuFilterGradNchw {
     /// Prepares a `KernelBody::Conv2dFilterGrad` of `[input, gradient, output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         conv: &op::Conv2d,
         [input, gradient, output]: [ValueId; 3],
     ) -> Result<CpuFilterGradNchw, KernelRefusal> {
         Ok(CpuFilterGradNchw {
-            sizes: Conv2dSizes::new(conv, planner.dims(input), planner.dims(output), planner.dims(gradient)),
-            dtype: planner.float_dtype(input)?,
-            input: planner.operand(input)?,
-            gradient: planner.operand(gradient)?,
-            output: planner.region(output),
+            sizes: Conv2dSizes::new(conv, context.dims(input), context.dims(output), context.dims(gradient)),
+            dtype: context.float_dtype(input)?,
+            input: context.operand(input)?,
+            gradient: context.operand(gradient)?,
+            output: context.region(output),
         })
     }
 
@@ -388,16 +397,36 @@ impl CpuFilterGradNchw {
         self.sizes.images.div_ceil(self.images_per_partial())
     }
 
-    /// Returns the bytes of the partial sums.
-    pub(crate) fn workspace_bytes(&self) -> usize {
+    /// Adds the gradients of whole images.
+    fn add_images(&self, x: &[f32], dy: &[f32], partial: &mut [f32]) {
+        let sizes = &self.sizes;
+        let columns = dy.len() / sizes.groups.max(1) / sizes.outputs.max(1);
+        with_scratch(|scratch| {
+            let ThreadScratch { buffers: [words, others], product, .. } = scratch;
+            for (group, partial) in partial.chunks_mut(sizes.filter_elements()).enumerate() {
+                let a = GemmMatrix::new(sizes.result_matrix(dy, group, others), columns, 0, false);
+                let b = GemmMatrix::new(sizes.patch_matrix(x, group, words), 0, columns, true);
+                multiply(partial, [sizes.outputs, sizes.patch_rows(), columns], a, b, true, product);
+            }
+        });
+    }
+}
+
+impl PreparedKernel for CpuFilterGradNchw {
+    fn routine(&self) -> &'static str {
+        "filter gradient by im2col and products, channels first"
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        // The partial sums.
         4 * self.partials() * self.sizes.groups * self.sizes.filter_elements()
     }
 
-    /// Computes the gradient.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, .. } = call;
         let sizes = &self.sizes;
-        let output = pieces[self.output].take();
-        let (x, dy) = (pieces[self.input].read(), pieces[self.gradient].read());
+        let output = slices[self.output].take();
+        let (x, dy) = (slices[self.input].read(), slices[self.gradient].read());
         let (x, dy) = (as_f32(self.dtype, x), as_f32(self.dtype, dy));
         let filter = sizes.groups * sizes.filter_elements();
         if filter == 0 {
@@ -420,20 +449,6 @@ impl CpuFilterGradNchw {
             sum.fill(0.0);
             for partial in partials.chunks(filter) {
                 accumulate(op::ReduceKind::Sum, sum, partial);
-            }
-        });
-    }
-
-    /// Adds the gradients of whole images.
-    fn add_images(&self, x: &[f32], dy: &[f32], partial: &mut [f32]) {
-        let sizes = &self.sizes;
-        let columns = dy.len() / sizes.groups.max(1) / sizes.outputs.max(1);
-        with_scratch(|scratch| {
-            let ThreadScratch { buffers: [words, others], product, .. } = scratch;
-            for (group, partial) in partial.chunks_mut(sizes.filter_elements()).enumerate() {
-                let a = GemmMatrix::new(sizes.result_matrix(dy, group, others), columns, 0, false);
-                let b = GemmMatrix::new(sizes.patch_matrix(x, group, words), 0, columns, true);
-                multiply(partial, [sizes.outputs, sizes.patch_rows(), columns], a, b, true, product);
             }
         });
     }

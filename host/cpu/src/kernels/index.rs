@@ -4,11 +4,11 @@ use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
 use saggar_tensor::op::{ReduceKind, ScatterCombine};
 
-use crate::alias_check::RegionSlice;
 use crate::element::{Element, with_element};
 use crate::elementwise_loops::{accumulate, elements, elements_mut};
 use crate::f32_access::{as_f32, write_as_f32};
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::threads::CpuThreads;
 
 /// Approximate number of elements that one task writes.
@@ -39,8 +39,8 @@ fn clamped_positions(dtype: DType, bytes: &[u8], size: usize) -> Vec<usize> {
     }
 }
 
-fn integer_index_type(planner: &KernelPlanner<'_>, indices: ValueId) -> Result<DType, KernelRefusal> {
-    let dtype = planner.dtype(indices);
+fn integer_index_type(context: &KernelContext<'_>, indices: ValueId) -> Result<DType, KernelRefusal> {
+    let dtype = context.dtype(indices);
     if dtype.is_float() { Err(KernelRefusal::Type(dtype)) } else { Ok(dtype) }
 }
 
@@ -58,26 +58,32 @@ pub(crate) struct CpuGather {
 impl CpuGather {
     /// Prepares a `KernelBody::Gather` of `[input, indices, output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         dims: [usize; 3],
         [input, indices, output]: [ValueId; 3],
     ) -> Result<CpuGather, KernelRefusal> {
         Ok(CpuGather {
             dims,
-            index_type: integer_index_type(planner, indices)?,
-            element_bytes: planner.dtype(input).bytes(),
-            input: planner.operand(input)?,
-            indices: planner.operand(indices)?,
-            output: planner.region(output),
+            index_type: integer_index_type(context, indices)?,
+            element_bytes: context.dtype(input).bytes(),
+            input: context.operand(input)?,
+            indices: context.operand(indices)?,
+            output: context.region(output),
         })
     }
+}
 
-    /// Runs the gather.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+impl PreparedKernel for CpuGather {
+    fn routine(&self) -> &'static str {
+        "gather: rows copied by index"
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, .. } = call;
         let [_, size, after] = self.dims;
-        let output = pieces[self.output].take();
-        let x = pieces[self.input].read();
-        let positions = clamped_positions(self.index_type, pieces[self.indices].read(), size);
+        let output = slices[self.output].take();
+        let x = slices[self.input].read();
+        let positions = clamped_positions(self.index_type, slices[self.indices].read(), size);
         let row = after * self.element_bytes;
         if row == 0 || positions.is_empty() {
             return;
@@ -111,7 +117,7 @@ pub(crate) struct CpuScatter {
 impl CpuScatter {
     /// Prepares a `KernelBody::Scatter` of `[indices, updates, output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         dims: [usize; 3],
         (combine, base): (ScatterCombine, Option<ValueId>),
         [indices, updates, output]: [ValueId; 3],
@@ -119,31 +125,13 @@ impl CpuScatter {
         Ok(CpuScatter {
             dims,
             combine,
-            base: base.map(|base| planner.operand(base)).transpose()?,
-            index_type: integer_index_type(planner, indices)?,
-            dtype: planner.dtype(updates),
-            indices: planner.operand(indices)?,
-            updates: planner.operand(updates)?,
-            output: planner.region(output),
+            base: base.map(|base| context.operand(base)).transpose()?,
+            index_type: integer_index_type(context, indices)?,
+            dtype: context.dtype(updates),
+            indices: context.operand(indices)?,
+            updates: context.operand(updates)?,
+            output: context.region(output),
         })
-    }
-
-    /// Runs the scatter.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
-        let output = pieces[self.output].take();
-        let updates = pieces[self.updates].read();
-        let base = self.base.map(|base| pieces[base].read());
-        let positions = clamped_positions(self.index_type, pieces[self.indices].read(), self.dims[1]);
-        if self.dtype.is_float() {
-            let updates = as_f32(self.dtype, updates);
-            let base = base.map(|base| as_f32(self.dtype, base));
-            write_as_f32(self.dtype, output, |out| self.scatter(threads, &positions, base.as_deref(), &updates, out));
-        } else {
-            with_element!(self.dtype, T => {
-                let base = base.map(elements::<T>);
-                self.scatter::<T>(threads, &positions, base, elements(updates), elements_mut(output));
-            });
-        }
     }
 
     fn scatter<T: Element>(
@@ -184,5 +172,29 @@ impl CpuScatter {
                 }
             }
         });
+    }
+}
+
+impl PreparedKernel for CpuScatter {
+    fn routine(&self) -> &'static str {
+        "scatter: rows written by index, in order"
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, .. } = call;
+        let output = slices[self.output].take();
+        let updates = slices[self.updates].read();
+        let base = self.base.map(|base| slices[base].read());
+        let positions = clamped_positions(self.index_type, slices[self.indices].read(), self.dims[1]);
+        if self.dtype.is_float() {
+            let updates = as_f32(self.dtype, updates);
+            let base = base.map(|base| as_f32(self.dtype, base));
+            write_as_f32(self.dtype, output, |out| self.scatter(threads, &positions, base.as_deref(), &updates, out));
+        } else {
+            with_element!(self.dtype, T => {
+                let base = base.map(elements::<T>);
+                self.scatter::<T>(threads, &positions, base, elements(updates), elements_mut(output));
+            });
+        }
     }
 }

@@ -7,10 +7,10 @@ use saggar_tensor::op;
 
 use super::im2col::{WindowGeometry, fold_tap};
 use super::max_pool_2x2::{MaxPool2x2, MaxPool2x2Grad, is_2x2_pooling, is_new_max};
-use crate::alias_check::RegionSlice;
 use crate::element::{BinaryOperator, Max};
 use crate::f32_access::{as_f32, write_as_f32};
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::simd;
 use crate::threads::CpuThreads;
 
@@ -70,25 +70,43 @@ pub(crate) struct CpuPoolNchw {
 impl CpuPoolNchw {
     /// Prepares a `KernelBody::Pool2d` of `[input, output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         kind: op::PoolKind,
         pool: op::Pool2d,
         [input, output]: [ValueId; 2],
     ) -> Result<CpuPoolNchw, KernelRefusal> {
         Ok(CpuPoolNchw {
             kind,
-            windows: pool_windows(&pool, planner.dims(input), planner.dims(output)),
-            dtype: planner.float_dtype(input)?,
-            input: planner.operand(input)?,
-            output: planner.region(output),
+            windows: pool_windows(&pool, context.dims(input), context.dims(output)),
+            dtype: context.float_dtype(input)?,
+            input: context.operand(input)?,
+            output: context.region(output),
         })
     }
 
-    /// Runs the pooling.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+    #[inline(always)]
+    fn pool_plane(&self, x: &[f32], out: &mut [f32], combine: impl Fn(f32, f32) -> f32) {
+        for tap in self.windows.taps() {
+            tap.each_row(|row| {
+                let out = &mut out[row.output..][..row.len];
+                for (out, &value) in out.iter_mut().zip(x[row.input..].iter().step_by(tap.step())) {
+                    *out = combine(*out, value);
+                }
+            });
+        }
+    }
+}
+
+impl PreparedKernel for CpuPoolNchw {
+    fn routine(&self) -> &'static str {
+        "pooling, channels first"
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, .. } = call;
         let windows = &self.windows;
-        let output = pieces[self.output].take();
-        let x = as_f32(self.dtype, pieces[self.input].read());
+        let output = slices[self.output].take();
+        let x = as_f32(self.dtype, slices[self.input].read());
         write_as_f32(self.dtype, output, |out| {
             let operations = out.len() * windows.window[0] * windows.window[1];
             let halves = match self.kind {
@@ -115,18 +133,6 @@ impl CpuPoolNchw {
             });
         });
     }
-
-    #[inline(always)]
-    fn pool_plane(&self, x: &[f32], out: &mut [f32], combine: impl Fn(f32, f32) -> f32) {
-        for tap in self.windows.taps() {
-            tap.each_row(|row| {
-                let out = &mut out[row.output..][..row.len];
-                for (out, &value) in out.iter_mut().zip(x[row.input..].iter().step_by(tap.step())) {
-                    *out = combine(*out, value);
-                }
-            });
-        }
-    }
 }
 
 /// The gradient of max pooling.
@@ -142,33 +148,17 @@ pub(crate) struct CpuMaxPoolGradNchw {
 impl CpuMaxPoolGradNchw {
     /// Prepares a `KernelBody::MaxPool2dGrad` of `[input, gradient, output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         pool: op::Pool2d,
         [input, gradient, output]: [ValueId; 3],
     ) -> Result<CpuMaxPoolGradNchw, KernelRefusal> {
         Ok(CpuMaxPoolGradNchw {
-            windows: pool_windows(&pool, planner.dims(input), planner.dims(gradient)),
-            dtype: planner.float_dtype(input)?,
-            input: planner.operand(input)?,
-            gradient: planner.operand(gradient)?,
-            output: planner.region(output),
+            windows: pool_windows(&pool, context.dims(input), context.dims(gradient)),
+            dtype: context.float_dtype(input)?,
+            input: context.operand(input)?,
+            gradient: context.operand(gradient)?,
+            output: context.region(output),
         })
-    }
-
-    /// Computes the gradient.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
-        let windows = &self.windows;
-        let output = pieces[self.output].take();
-        let (x, dy) = (pieces[self.input].read(), pieces[self.gradient].read());
-        let (x, dy) = (as_f32(self.dtype, x), as_f32(self.dtype, dy));
-        write_as_f32(self.dtype, output, |dx| {
-            let operations = dy.len() * windows.window[0] * windows.window[1];
-            for_each_plane(threads, dx, windows.input_plane(), operations, |index, dx| {
-                let x = &x[index * windows.input_plane()..][..windows.input_plane()];
-                let dy = &dy[index * windows.output_plane()..][..windows.output_plane()];
-                self.max_grad_plane(x, dy, dx);
-            });
-        });
     }
 
     fn max_grad_plane(&self, x: &[f32], dy: &[f32], dx: &mut [f32]) {
@@ -209,6 +199,28 @@ impl CpuMaxPoolGradNchw {
     }
 }
 
+impl PreparedKernel for CpuMaxPoolGradNchw {
+    fn routine(&self) -> &'static str {
+        "max pooling gradient, channels first"
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, .. } = call;
+        let windows = &self.windows;
+        let output = slices[self.output].take();
+        let (x, dy) = (slices[self.input].read(), slices[self.gradient].read());
+        let (x, dy) = (as_f32(self.dtype, x), as_f32(self.dtype, dy));
+        write_as_f32(self.dtype, output, |dx| {
+            let operations = dy.len() * windows.window[0] * windows.window[1];
+            for_each_plane(threads, dx, windows.input_plane(), operations, |index, dx| {
+                let x = &x[index * windows.input_plane()..][..windows.input_plane()];
+                let dy = &dy[index * windows.output_plane()..][..windows.output_plane()];
+                self.max_grad_plane(x, dy, dx);
+            });
+        });
+    }
+}
+
 /// The gradient of sum pooling.
 #[derive(Debug)]
 pub(crate) struct CpuSumPoolGradNchw {
@@ -221,23 +233,29 @@ pub(crate) struct CpuSumPoolGradNchw {
 impl CpuSumPoolGradNchw {
     /// Prepares a `KernelBody::SumPool2dGrad` of `[gradient, output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         pool: op::Pool2d,
         [gradient, output]: [ValueId; 2],
     ) -> Result<CpuSumPoolGradNchw, KernelRefusal> {
         Ok(CpuSumPoolGradNchw {
-            windows: pool_windows(&pool, planner.dims(output), planner.dims(gradient)),
-            dtype: planner.float_dtype(gradient)?,
-            gradient: planner.operand(gradient)?,
-            output: planner.region(output),
+            windows: pool_windows(&pool, context.dims(output), context.dims(gradient)),
+            dtype: context.float_dtype(gradient)?,
+            gradient: context.operand(gradient)?,
+            output: context.region(output),
         })
     }
+}
 
-    /// Computes the gradient.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+impl PreparedKernel for CpuSumPoolGradNchw {
+    fn routine(&self) -> &'static str {
+        "sum pooling gradient, channels first"
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, .. } = call;
         let windows = &self.windows;
-        let output = pieces[self.output].take();
-        let dy = as_f32(self.dtype, pieces[self.gradient].read());
+        let output = slices[self.output].take();
+        let dy = as_f32(self.dtype, slices[self.gradient].read());
         write_as_f32(self.dtype, output, |dx| {
             let operations = dy.len() * windows.window[0] * windows.window[1];
             for_each_plane(threads, dx, windows.input_plane(), operations, |index, dx| {

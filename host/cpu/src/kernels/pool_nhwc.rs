@@ -4,10 +4,9 @@ use saggar_compile::program::ValueId;
 use saggar_tensor::op;
 
 use super::im2col::WindowGeometry;
-use crate::alias_check::RegionSlice;
 use crate::elementwise_loops::{elements, elements_mut};
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
-use crate::threads::CpuThreads;
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::vector::{self, VectorIsa, VectorWork};
 
 /// Approximate number of elements that one task reads or writes.
@@ -76,19 +75,25 @@ pub(crate) struct CpuPoolNhwc {
 impl CpuPoolNhwc {
     /// Prepares a `KernelBody::Pool2d` of `[input, output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         kind: op::PoolKind,
         pool: &op::Pool2d,
         [input, output]: [ValueId; 2],
     ) -> Result<CpuPoolNhwc, KernelRefusal> {
-        let images = PooledImages::new(pool, planner.dims(input), planner.dims(output));
-        Ok(CpuPoolNhwc { kind, images, input: planner.operand(input)?, output: planner.region(output) })
+        let images = PooledImages::new(pool, context.dims(input), context.dims(output));
+        Ok(CpuPoolNhwc { kind, images, input: context.operand(input)?, output: context.region(output) })
+    }
+}
+
+impl PreparedKernel for CpuPoolNhwc {
+    fn routine(&self) -> &'static str {
+        "pooling, vectorised over channels, channels last"
     }
 
-    /// Runs the pooling.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
-        let out = elements_mut::<f32>(pieces[self.output].take());
-        let x = elements::<f32>(pieces[self.input].read());
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, .. } = call;
+        let out = elements_mut::<f32>(slices[self.output].take());
+        let x = elements::<f32>(slices[self.input].read());
         let PooledImages { windows, channels } = self.images;
         let (operations, places) = (self.images.operations(out.len()), windows.output_plane());
         let together = (TASK_ELEMENTS / channels.max(1)).max(1);
@@ -176,28 +181,34 @@ impl CpuPoolGradNhwc {
     /// Prepares a `KernelBody::MaxPool2dGrad`, or a `KernelBody::SumPool2dGrad` without `input`, of `[gradient,
     /// output]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         pool: &op::Pool2d,
         input: Option<ValueId>,
         [gradient, output]: [ValueId; 2],
     ) -> Result<CpuPoolGradNhwc, KernelRefusal> {
-        let images = PooledImages::new(pool, planner.dims(output), planner.dims(gradient));
+        let images = PooledImages::new(pool, context.dims(output), context.dims(gradient));
         let tiling = pool.is_tiling(images.windows.input);
-        let (gradient, output) = (planner.operand(gradient)?, planner.region(output));
+        let (gradient, output) = (context.operand(gradient)?, context.region(output));
         let operand = match input {
             None => MaxPoolOperand::None,
-            Some(input) if tiling && planner.region(input) == output => MaxPoolOperand::InPlace,
-            Some(input) => MaxPoolOperand::Separate(planner.operand(input)?),
+            Some(input) if tiling && context.region(input) == output => MaxPoolOperand::InPlace,
+            Some(input) => MaxPoolOperand::Separate(context.operand(input)?),
         };
         Ok(CpuPoolGradNhwc { images, operand, gradient, output, tiling })
     }
+}
 
-    /// Computes the gradient.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
-        let dx = elements_mut::<f32>(pieces[self.output].take());
-        let dy = elements::<f32>(pieces[self.gradient].read());
+impl PreparedKernel for CpuPoolGradNhwc {
+    fn routine(&self) -> &'static str {
+        "pooling gradient, vectorised over channels, channels last"
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, .. } = call;
+        let dx = elements_mut::<f32>(slices[self.output].take());
+        let dy = elements::<f32>(slices[self.gradient].read());
         let x = match self.operand {
-            MaxPoolOperand::Separate(input) => MaxPoolOperand::Separate(elements::<f32>(pieces[input].read())),
+            MaxPoolOperand::Separate(input) => MaxPoolOperand::Separate(elements::<f32>(slices[input].read())),
             MaxPoolOperand::InPlace => MaxPoolOperand::InPlace,
             MaxPoolOperand::None => MaxPoolOperand::None,
         };

@@ -18,7 +18,8 @@ use crate::element::{Element, register_bytes, with_element};
 use crate::elementwise_loops::{self, accumulate, copy, elements_mut, fold, fold_rows};
 use crate::elementwise_stage::ElementwiseStage;
 use crate::evaluator::{BLOCK_ELEMENTS, EvaluationFrame, OperandMemory};
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::thread_scratch::{ThreadScratch, buffer, with_scratch};
 use crate::threads::CpuThreads;
 
@@ -51,7 +52,7 @@ pub(crate) struct CpuFold {
 impl CpuFold {
     /// Prepares a `KernelBody::Fold` over `[outer, inner]`.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         kind: ReduceKind,
         [outer, inner]: [&[usize]; 2],
         prologue: &ScalarExpr,
@@ -68,7 +69,7 @@ impl CpuFold {
         let mut operands = Vec::new();
         let mut refused = None;
         let mut bind = |value: ValueId| {
-            let region = planner.operand(value).unwrap_or_else(|refusal| {
+            let region = context.operand(value).unwrap_or_else(|refusal| {
                 refused = Some(refusal);
                 0
             });
@@ -105,14 +106,9 @@ impl CpuFold {
                 prologue,
                 one_hot: chosen,
                 operands,
-                finish: ElementwiseStage::epilogue(planner, outer, epilogue)?,
+                finish: ElementwiseStage::epilogue(context, outer, epilogue)?,
             }),
         }
-    }
-
-    /// Returns whether it reads only one element of each row.
-    pub(crate) fn is_one_hot_sum(&self) -> bool {
-        self.one_hot.is_some()
     }
 
     fn segments(&self) -> usize {
@@ -120,37 +116,6 @@ impl CpuFold {
             return 1;
         }
         self.folded.div_ceil(self.segment).max(1)
-    }
-
-    /// Returns the bytes of the results, and of partial results if there are several segments.
-    pub(crate) fn workspace_bytes(&self) -> usize {
-        let partials = if self.segments() > 1 { self.segments() } else { 0 };
-        // Rounded up, so that the data after the results is aligned.
-        (self.results * register_bytes(self.dtype)).next_multiple_of(8) * (1 + partials)
-    }
-
-    /// Runs the reduction.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
-        if self.results == 0 {
-            return;
-        }
-        let inputs: Vec<OperandMemory<'_>> = self
-            .operands
-            .iter()
-            .map(|&region| {
-                OperandMemory::Memory(match &pieces[region] {
-                    RegionSlice::Read(bytes) => bytes,
-                    RegionSlice::Write(_) => unreachable!("`CpuFold::new` refuses to read written regions"),
-                })
-            })
-            .collect();
-        with_element!(self.dtype, T => self.fold_all::<T>(threads, &inputs, workspace));
-        drop(inputs);
-        let bytes = bytemuck::cast_slice(workspace);
-        // If results can be finished in place, they are copied there first. They are few.
-        let accumulated = &bytes[..self.results * register_bytes(self.dtype)];
-        self.finish.copy_accumulated(&mut pieces, accumulated);
-        self.finish.run_all(threads, pieces, accumulated, register_bytes(self.dtype));
     }
 
     fn fold_all<T: Element>(&self, threads: &CpuThreads, inputs: &[OperandMemory<'_>], workspace: &mut [u64]) {
@@ -286,6 +251,47 @@ impl CpuFold {
     }
 }
 
+impl PreparedKernel for CpuFold {
+    fn routine(&self) -> &'static str {
+        if self.one_hot.is_some() {
+            "one-hot sum: one element of each row, read by index"
+        } else {
+            "reduction in blocks, partial results in a fixed tree"
+        }
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        // The results, and partial results if there are several segments.
+        let partials = if self.segments() > 1 { self.segments() } else { 0 };
+        // Rounded up, so that the data after the results is aligned.
+        (self.results * register_bytes(self.dtype)).next_multiple_of(8) * (1 + partials)
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, .. } = call;
+        if self.results == 0 {
+            return;
+        }
+        let inputs: Vec<OperandMemory<'_>> = self
+            .operands
+            .iter()
+            .map(|&region| {
+                OperandMemory::Memory(match &slices[region] {
+                    RegionSlice::Read(bytes) => bytes,
+                    RegionSlice::Write(_) => unreachable!("`CpuFold::new` refuses to read written regions"),
+                })
+            })
+            .collect();
+        with_element!(self.dtype, T => self.fold_all::<T>(threads, &inputs, workspace));
+        drop(inputs);
+        let bytes = bytemuck::cast_slice(workspace);
+        // If results can be finished in place, they are copied there first. They are few.
+        let accumulated = &bytes[..self.results * register_bytes(self.dtype)];
+        self.finish.copy_accumulated(&mut slices, accumulated);
+        self.finish.run_all(threads, slices, accumulated, register_bytes(self.dtype));
+    }
+}
+
 /// Returns whether fewer of the prologue's loads are strided along the last kept dimension than along the last reduced
 /// one, or equally many are and more are adjacent. Loads that do not move along a dimension count as neither.
 fn prefers_columns(prologue: &ScalarExpr, outer: &[usize], inner: &[usize]) -> bool {
@@ -340,67 +346,4 @@ fn rotate_dims(prologue: &ScalarExpr, outer: usize) -> ScalarExpr {
         }
     }
     turned
-}
-
-/// Arg-max or arg-min: the index of the first largest or smallest element along the middle of three dimensions.
-#[derive(Debug)]
-pub(crate) struct CpuArgFold {
-    largest: bool,
-    dims: [usize; 3],
-    dtype: DType,
-    input: usize,
-    output: usize,
-}
-
-impl CpuArgFold {
-    /// Prepares a `KernelBody::ArgFold`.
-    pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
-        largest: bool,
-        dims: [usize; 3],
-        input: ValueId,
-        output: ValueId,
-    ) -> Result<CpuArgFold, KernelRefusal> {
-        Ok(CpuArgFold {
-            largest,
-            dims,
-            dtype: planner.dtype(input),
-            input: planner.operand(input)?,
-            output: planner.region(output),
-        })
-    }
-
-    /// Runs the search.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
-        let output = elements_mut::<i32>(pieces[self.output].take());
-        let bytes = pieces[self.input].read();
-        if output.is_empty() {
-            return;
-        }
-        if self.dtype.is_float() {
-            self.search(threads, &crate::f32_access::as_f32(self.dtype, bytes), output);
-        } else {
-            with_element!(self.dtype, T => self.search::<T>(threads, elementwise_loops::elements(bytes), output));
-        }
-    }
-
-    fn search<T: Element>(&self, threads: &CpuThreads, values: &[T], output: &mut [i32]) {
-        let [_, length, after] = self.dims;
-        let together = (TASK_ELEMENTS / (length * after)).max(1) * after;
-        let tasks: Vec<_> = output.chunks_mut(together).enumerate().collect();
-        threads.for_each(values.len(), tasks, |(task, out)| {
-            for (offset, out) in out.iter_mut().enumerate() {
-                let index = task * together + offset;
-                let start = index / after * length * after + index % after;
-                let (mut best, mut place) = (values[start], 0);
-                for (at, &value) in values[start..].iter().step_by(after).take(length).enumerate() {
-                    let beats = if self.largest { value > best } else { value < best };
-                    if beats {
-                        (best, place) = (value, at);
-                    }
-                }
-                *out = place as i32;
-            }
-        });
-    }
 }

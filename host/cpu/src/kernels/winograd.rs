@@ -21,6 +21,5 @@ mod transform;
 mod tests;
 
 pub(crate) use filter_grad::WinogradFilterGrad;
-pub(crate) use filter_transform::WinogradFilterLayout;
 pub(crate) use forward::WinogradConv2d;
 pub(crate) use input_grad::WinogradInputGrad;

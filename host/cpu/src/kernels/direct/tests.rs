@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::gemm::{GemmMatrix, multiply_reference};
-use super::super::simd::UnfusedMulAdd;
 use super::*;
+use crate::gemm::{GemmMatrix, multiply_reference};
+use crate::simd::UnfusedMulAdd;
 
 fn test_values(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()

@@ -3,7 +3,6 @@
 
 use saggar_tensor::op::Conv2d;
 
-use super::pack_filter;
 use super::taps::{FilterTaps, PackedFilterLayout, SummedChannels};
 use crate::gemm::macro_kernel::{PackedMatrix, RhsOperand};
 use crate::gemm::{GemmMatrix, multiply_with_epilogue};
@@ -52,7 +51,7 @@ impl Col2imInputGrad {
         workspace: &mut [f32],
         output: &mut [f32],
     ) {
-        let b = pack_filter(&self.form, filter, threads, workspace, None);
+        let b = self.form.get_or_pack(threads, filter, workspace, None);
         let image = |dims: [usize; 4]| dims[1] * dims[2] * dims[3];
         let tasks: Vec<_> =
             output.chunks_exact_mut(image(self.to)).zip(gradient.chunks_exact(image(self.from))).collect();

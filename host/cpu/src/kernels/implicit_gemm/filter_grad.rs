@@ -4,16 +4,15 @@
 use saggar_compile::program::ValueId;
 use saggar_tensor::op::{Conv2d, ReduceKind};
 
-use super::WindowedImages;
 use super::taps::FilterTaps;
-use crate::alias_check::RegionSlice;
+use super::windowed_images::WindowedImages;
 use crate::elementwise_loops::{accumulate, elements, elements_mut};
 use crate::gemm::GemmMatrix;
 use crate::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, PanelRange, RhsOperand};
 use crate::gemm::pack::{PanelLayout, pack};
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::thread_scratch::{ThreadScratch, buffer, with_scratch};
-use crate::threads::CpuThreads;
 
 /// Maximum number of partial sums of a filter gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 16;
@@ -37,11 +36,11 @@ pub(crate) struct CpuFilterGradNhwc {
 impl CpuFilterGradNhwc {
     /// Prepares a `KernelBody::Conv2dFilterGrad` in NHWC layout of `[input, gradient, output]`, with one group.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         conv: &Conv2d,
         [input, gradient, output]: [ValueId; 3],
     ) -> Result<CpuFilterGradNhwc, KernelRefusal> {
-        let (dims, places, window) = (planner.dims(input), planner.dims(gradient), planner.dims(output));
+        let (dims, places, window) = (context.dims(input), context.dims(gradient), context.dims(output));
         let offset = |axis: usize, tap: usize| (tap * conv.dilations[axis]) as isize - conv.padding[2 * axis] as isize;
         let view = WindowedImages {
             images: dims[0],
@@ -62,9 +61,9 @@ impl CpuFilterGradNhwc {
             view,
             outputs,
             rows,
-            input: planner.operand(input)?,
-            gradient: planner.operand(gradient)?,
-            output: planner.region(output),
+            input: context.operand(input)?,
+            gradient: context.operand(gradient)?,
+            output: context.region(output),
         })
     }
 
@@ -74,35 +73,6 @@ impl CpuFilterGradNhwc {
 
     fn partial_count(&self) -> usize {
         self.view.place_rows().div_ceil(self.rows)
-    }
-
-    /// Returns the bytes of the partial sums.
-    pub(crate) fn workspace_bytes(&self) -> usize {
-        4 * self.partial_count() * self.depth() * self.outputs
-    }
-
-    /// Computes the gradient.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
-        let output = elements_mut::<f32>(pieces[self.output].take());
-        let images = elements::<f32>(pieces[self.input].read());
-        let gradient = elements::<f32>(pieces[self.gradient].read());
-        let filter = self.depth() * self.outputs;
-        if filter == 0 {
-            return;
-        }
-        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let partials = &mut workspace[..self.partial_count() * filter];
-        let tasks: Vec<_> = partials.chunks_exact_mut(filter).enumerate().collect();
-        let operations = self.view.place_rows().saturating_mul(self.view.places[1]).saturating_mul(filter);
-        threads.for_each(operations, tasks, |(index, partial)| {
-            let first = index * self.rows;
-            self.accumulate_partial(images, gradient, first..(first + self.rows).min(self.view.place_rows()), partial);
-        });
-        let (sum, others) = partials.split_at_mut(filter);
-        for partial in others.chunks_exact(filter) {
-            accumulate(ReduceKind::Sum, sum, partial);
-        }
-        self.write_in_filter_order(sum, output);
     }
 
     /// Computes the sum over a range of place rows, as `[taps and channels, outputs]`.
@@ -146,5 +116,40 @@ impl CpuFilterGradNhwc {
                 }
             }
         }
+    }
+}
+
+impl PreparedKernel for CpuFilterGradNhwc {
+    fn routine(&self) -> &'static str {
+        "filter gradient by implicit GEMM, channels last"
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        // The partial sums.
+        4 * self.partial_count() * self.depth() * self.outputs
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, .. } = call;
+        let output = elements_mut::<f32>(slices[self.output].take());
+        let images = elements::<f32>(slices[self.input].read());
+        let gradient = elements::<f32>(slices[self.gradient].read());
+        let filter = self.depth() * self.outputs;
+        if filter == 0 {
+            return;
+        }
+        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
+        let partials = &mut workspace[..self.partial_count() * filter];
+        let tasks: Vec<_> = partials.chunks_exact_mut(filter).enumerate().collect();
+        let operations = self.view.place_rows().saturating_mul(self.view.places[1]).saturating_mul(filter);
+        threads.for_each(operations, tasks, |(index, partial)| {
+            let first = index * self.rows;
+            self.accumulate_partial(images, gradient, first..(first + self.rows).min(self.view.place_rows()), partial);
+        });
+        let (sum, others) = partials.split_at_mut(filter);
+        for partial in others.chunks_exact(filter) {
+            accumulate(ReduceKind::Sum, sum, partial);
+        }
+        self.write_in_filter_order(sum, output);
     }
 }

@@ -1,20 +1,21 @@
 //! Convolution in NHWC layout.
 
+use std::sync::Arc;
+
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::op::Conv2d;
 
-use super::WindowedImages;
 use super::taps::{FilterTaps, PackedFilterLayout, SummedChannels};
-use crate::alias_check::RegionSlice;
+use super::windowed_images::WindowedImages;
 use crate::elementwise_loops::{elements, elements_mut};
 use crate::elementwise_stage::{AccumulationTarget, ElementwiseStage};
 use crate::epilogue::{BiasClampEpilogue, BoundBiasClamp};
 use crate::evaluator::OperandMemory;
 use crate::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, PanelRange, RhsOperand};
 use crate::gemm::partition::GemmPartition;
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
-use crate::kernels::contract::{finish_chunk, with_accumulators};
-use crate::prepacked::{PackedLayout, PrepackRequest};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepacked::PrepackRequest;
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::thread_scratch::with_scratch;
 use crate::threads::CpuThreads;
 
@@ -35,13 +36,13 @@ pub(crate) struct CpuConv2dNhwc {
 impl CpuConv2dNhwc {
     /// Prepares a `KernelBody::Conv2d` in NHWC layout of `[input, filter]`, with one group.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         conv: &Conv2d,
         [input, filter]: [ValueId; 2],
         result: &[usize; 4],
         epilogue: &Epilogue,
     ) -> Result<CpuConv2dNhwc, KernelRefusal> {
-        let (dims, window) = (planner.dims(input), planner.dims(filter));
+        let (dims, window) = (context.dims(input), context.dims(filter));
         let filter_dims = [window[0], window[1], window[2], window[3]];
         let offset = |axis: usize, tap: usize| (tap * conv.dilations[axis]) as isize - conv.padding[2 * axis] as isize;
         let taps = FilterTaps::new([window[2], window[3]], |[y, x]| Some([offset(0, y), offset(1, x)]));
@@ -54,74 +55,22 @@ impl CpuConv2dNhwc {
             steps: conv.strides,
             taps,
         };
-        let kept = planner.constant_block(filter).map(|block| PrepackRequest {
+        let prepacked = context.constant_block(filter).map(|block| PrepackRequest {
             block,
-            form: PackedLayout::Filter(form.clone()),
-            dtype: planner.dtype(filter),
+            layout: Arc::new(form.clone()),
+            dtype: context.dtype(filter),
         });
         Ok(CpuConv2dNhwc {
             bands: GemmPartition::new(view.place_rows(), view.places[1], form.layout),
             outputs: result[3],
-            input: planner.operand(input)?,
-            filter: planner.operand(filter)?,
-            epilogue: BiasClampEpilogue::recognize(planner, result, 3, epilogue),
-            finish: ElementwiseStage::epilogue(planner, result, epilogue)?,
+            input: context.operand(input)?,
+            filter: context.operand(filter)?,
+            epilogue: BiasClampEpilogue::recognize(context, result, 3, epilogue),
+            finish: ElementwiseStage::epilogue(context, result, epilogue)?,
             view,
             form,
-            prepacked: kept,
+            prepacked,
         })
-    }
-
-    /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
-    pub(crate) fn prepack_request(&self) -> Option<&PrepackRequest> {
-        self.prepacked.as_ref()
-    }
-
-    /// Returns the bytes of accumulators outside the stores and of a packed filter.
-    pub(crate) fn workspace_bytes(&self) -> usize {
-        4 * (self.finish.workspace_elements() + if self.prepacked.is_none() { self.form.layout.len() } else { 0 })
-    }
-
-    /// Runs the convolution. `kept` is the prepacked filter of [`CpuConv2dNhwc::prepack_request`].
-    pub(crate) fn run(
-        &self,
-        threads: &CpuThreads,
-        mut pieces: Vec<RegionSlice<'_>>,
-        workspace: &mut [u64],
-        kept: Option<&[f32]>,
-    ) {
-        if self.finish.elements == 0 {
-            return;
-        }
-        let mut stores = self.finish.take_stores(&mut pieces);
-        let inputs = self.finish.inputs(&pieces);
-        let images = elements::<f32>(pieces[self.input].read());
-        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let (sums, packed) = workspace.split_at_mut(self.finish.workspace_elements());
-        let filter = elements::<f32>(pieces[self.filter].read());
-        let b = super::pack_filter(&self.form, filter, threads, packed, kept);
-        let ends = self.epilogue.map(|ending| ending.bind(&pieces));
-        if !self.bands.covers_whole_rows() {
-            self.run_panel_tasks(threads, images, b, &mut stores, sums, ends);
-            if ends.is_none() {
-                self.run_epilogue(threads, &inputs, stores, sums);
-            }
-            return;
-        }
-        let row = self.view.places[1] * self.outputs;
-        let counts = self.bands.row_ranges().map(|rows| rows.len() * row);
-        let chunks = self.finish.split_stores(stores, counts);
-        let tasks = with_accumulators(chunks, sums, self.finish.accumulation);
-        threads.for_each(self.operations(), tasks, |(mut chunk, window)| {
-            let first = chunk.first / row;
-            let rows = first..first + chunk.count / row;
-            match ends {
-                Some(_) => self.run_band(images, rows, b, elements_mut(chunk.stores[0]), ends),
-                None => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {
-                    self.run_band(images, rows, b, out, ends)
-                }),
-            }
-        });
     }
 
     fn operations(&self) -> usize {
@@ -197,9 +146,60 @@ impl CpuConv2dNhwc {
         sums: &mut [f32],
     ) {
         let chunks = self.finish.split_stores(stores, self.finish.task_counts());
-        let tasks = with_accumulators(chunks, sums, self.finish.accumulation);
+        let tasks = self.finish.with_accumulators(chunks, sums);
         threads.for_each(self.finish.elements.saturating_mul(self.finish.operations()), tasks, |(chunk, window)| {
-            finish_chunk(&self.finish, inputs, chunk, window, |_, _| {});
+            self.finish.finish_chunk(inputs, chunk, window, |_, _| {});
+        });
+    }
+}
+
+impl PreparedKernel for CpuConv2dNhwc {
+    fn routine(&self) -> &'static str {
+        "convolution by implicit GEMM, channels last"
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        // Accumulators outside the stores, and the packed filter.
+        4 * (self.finish.workspace_elements() + if self.prepacked.is_none() { self.form.layout.len() } else { 0 })
+    }
+
+    fn prepack_request(&self) -> Option<&PrepackRequest> {
+        self.prepacked.as_ref()
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, prepacked } = call;
+        if self.finish.elements == 0 {
+            return;
+        }
+        let mut stores = self.finish.take_stores(&mut slices);
+        let inputs = self.finish.inputs(&slices);
+        let images = elements::<f32>(slices[self.input].read());
+        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
+        let (sums, packed) = workspace.split_at_mut(self.finish.workspace_elements());
+        let filter = elements::<f32>(slices[self.filter].read());
+        let b = self.form.get_or_pack(threads, filter, packed, prepacked);
+        let ends = self.epilogue.map(|ending| ending.bind(&slices));
+        if !self.bands.covers_whole_rows() {
+            self.run_panel_tasks(threads, images, b, &mut stores, sums, ends);
+            if ends.is_none() {
+                self.run_epilogue(threads, &inputs, stores, sums);
+            }
+            return;
+        }
+        let row = self.view.places[1] * self.outputs;
+        let counts = self.bands.row_ranges().map(|rows| rows.len() * row);
+        let chunks = self.finish.split_stores(stores, counts);
+        let tasks = self.finish.with_accumulators(chunks, sums);
+        threads.for_each(self.operations(), tasks, |(mut chunk, window)| {
+            let first = chunk.first / row;
+            let rows = first..first + chunk.count / row;
+            match ends {
+                Some(_) => self.run_band(images, rows, b, elements_mut(chunk.stores[0]), ends),
+                None => {
+                    self.finish.finish_chunk(&inputs, chunk, window, |out, _| self.run_band(images, rows, b, out, ends))
+                }
+            }
         });
     }
 }

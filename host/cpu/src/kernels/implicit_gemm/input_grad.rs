@@ -8,12 +8,12 @@ use saggar_tensor::op::Conv2d;
 
 use super::col2im::Col2imInputGrad;
 use super::taps::{FilterTaps, PackedFilterLayout, SummedChannels};
-use super::{WindowedImages, pack_filter};
-use crate::alias_check::RegionSlice;
+use super::windowed_images::WindowedImages;
 use crate::elementwise_loops::{elements, elements_mut};
 use crate::gemm::macro_kernel::{LhsOperand, PanelProduct, PanelRange, RhsOperand};
 use crate::gemm::partition::GemmPartition;
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::thread_scratch::with_scratch;
 use crate::threads::CpuThreads;
 
@@ -45,11 +45,11 @@ struct StridePhase {
 impl CpuInputGradNhwc {
     /// Prepares a `KernelBody::Conv2dInputGrad` in NHWC layout of `[gradient, filter, output]`, with one group.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         conv: &Conv2d,
         [gradient, filter, output]: [ValueId; 3],
     ) -> Result<CpuInputGradNhwc, KernelRefusal> {
-        let (from, window, to) = (planner.dims(gradient), planner.dims(filter), planner.dims(output));
+        let (from, window, to) = (context.dims(gradient), context.dims(filter), context.dims(output));
         let filter_dims = [window[0], window[1], window[2], window[3]];
         let mut phases = Vec::new();
         for y in 0..conv.strides[0].min(to[1]) {
@@ -87,23 +87,29 @@ impl CpuInputGradNhwc {
             size: [to[0], to[1], to[2]],
             steps: conv.strides,
             channels: to[3],
-            gradient: planner.operand(gradient)?,
-            filter: planner.operand(filter)?,
-            output: planner.region(output),
+            gradient: context.operand(gradient)?,
+            filter: context.operand(filter)?,
+            output: context.region(output),
         })
     }
+}
 
-    /// Returns the bytes of a packed filter.
-    pub(crate) fn workspace_bytes(&self) -> usize {
+impl PreparedKernel for CpuInputGradNhwc {
+    fn routine(&self) -> &'static str {
+        "input gradient by implicit GEMM, channels last"
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        // The packed filter.
         let alone = self.scatter.as_ref().map(|scatter| scatter.form.layout.len());
         4 * alone.unwrap_or_else(|| self.phases.iter().map(|phase| phase.form.layout.len()).max().unwrap_or(0))
     }
 
-    /// Computes the gradient.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
-        let output = elements_mut::<f32>(pieces[self.output].take());
-        let gradient = elements::<f32>(pieces[self.gradient].read());
-        let filter = elements::<f32>(pieces[self.filter].read());
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, .. } = call;
+        let output = elements_mut::<f32>(slices[self.output].take());
+        let gradient = elements::<f32>(slices[self.gradient].read());
+        let filter = elements::<f32>(slices[self.filter].read());
         if output.is_empty() {
             return;
         }
@@ -131,7 +137,7 @@ impl StridePhase {
         workspace: &mut [f32],
         output: &mut [f32],
     ) {
-        let b = pack_filter(&self.form, filter, threads, workspace, None);
+        let b = self.form.get_or_pack(threads, filter, workspace, None);
         let [_, height, width] = grad.size;
         // This phase's places, row by row.
         let mut places: Vec<&mut [f32]> = Vec::with_capacity(self.view.place_rows() * self.view.places[1]);

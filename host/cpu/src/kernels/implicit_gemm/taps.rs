@@ -1,6 +1,9 @@
 //! Filter taps in processing order, and filters packed in that order.
 
-use crate::gemm::pack::PanelLayout;
+use crate::gemm::macro_kernel::PackedMatrix;
+use crate::gemm::pack::{PanelLayout, split_panels};
+use crate::prepacked::{PackedLayout, is_same_layout};
+use crate::threads::CpuThreads;
 
 /// A tap of the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ impl FilterTaps {
 
 /// The channels over which a filter is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SummedChannels {
+pub(super) enum SummedChannels {
     /// Input channels: the convolution.
     Inputs,
     /// Output channels: the input gradient.
@@ -50,9 +53,9 @@ pub(crate) enum SummedChannels {
 
 /// The layout of a filter `[o, c, kh, kw]` as second operand of products: `[taps and summed channels, other channels]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PackedFilterLayout {
+pub(super) struct PackedFilterLayout {
     /// The panels.
-    pub(crate) layout: PanelLayout,
+    pub(super) layout: PanelLayout,
     /// Tap indices in the filter, in order.
     pub(super) taps: Vec<u32>,
     /// Number of taps of the filter.
@@ -77,7 +80,7 @@ impl PackedFilterLayout {
     }
 
     /// Returns the element of a filter at a depth and column.
-    pub(crate) fn element(&self, filter: &[f32], depth: usize, column: usize) -> f32 {
+    fn element(&self, filter: &[f32], depth: usize, column: usize) -> f32 {
         let count = self.taps.len();
         let split = |at: usize, channels: usize| (self.taps[at / channels] as usize, at % channels);
         let (tap, output, input) = match self.order {
@@ -95,5 +98,40 @@ impl PackedFilterLayout {
             }
         };
         filter[(output * self.inputs + input) * self.window + tap]
+    }
+
+    /// Returns the packed filter: `prepacked` if there is one, else packed from `filter` into `out` on these threads.
+    pub(super) fn get_or_pack<'a>(
+        &self,
+        threads: &CpuThreads,
+        filter: &[f32],
+        out: &'a mut [f32],
+        prepacked: Option<&'a [f32]>,
+    ) -> PackedMatrix<'a> {
+        let layout = self.layout;
+        if let Some(data) = prepacked {
+            return PackedMatrix { layout, data };
+        }
+        let out = &mut out[..layout.len()];
+        threads.for_each(layout.len(), split_panels(layout, out), |part| {
+            part.pack_with(|depth, column| self.element(filter, depth, column));
+        });
+        PackedMatrix { layout, data: out }
+    }
+}
+
+impl PackedLayout for PackedFilterLayout {
+    fn elements(&self) -> usize {
+        self.layout.len()
+    }
+
+    fn pack(&self, from: &[f32], out: &mut [f32]) {
+        for part in split_panels(self.layout, out) {
+            part.pack_with(|depth, column| self.element(from, depth, column));
+        }
+    }
+
+    fn is_same(&self, other: &dyn PackedLayout) -> bool {
+        is_same_layout(self, other)
     }
 }

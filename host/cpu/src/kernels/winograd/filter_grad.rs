@@ -9,10 +9,10 @@ use saggar_tensor::op::{Conv2d, ReduceKind};
 use super::tile::{TRANSFORM_COST, WinogradTile, choose_tile_size, with_tile};
 use super::tile_grid::TileGrid;
 use super::transform::{TileView, WinogradPoints, filter_grad_transform};
-use crate::alias_check::RegionSlice;
 use crate::elementwise_loops::{accumulate, elements, elements_mut};
 use crate::gemm::{GemmMatrix, multiply};
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::thread_scratch::{buffer, with_buffer, with_scratch};
 use crate::threads::CpuThreads;
 use crate::vector::{self, VectorIsa, VectorWork};
@@ -33,18 +33,18 @@ impl WinogradFilterGrad {
     /// Prepares a `KernelBody::Conv2dFilterGrad` in NHWC layout of `[input, gradient, output]`. Returns `None` if
     /// another algorithm is faster.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         conv: &Conv2d,
         [input, gradient, output]: [ValueId; 3],
     ) -> Result<Option<WinogradFilterGrad>, KernelRefusal> {
-        let places = planner.dims(gradient);
-        let size = choose_tile_size(conv, planner.dims(output), [places[0], places[1], places[2]], false);
+        let places = context.dims(gradient);
+        let size = choose_tile_size(conv, context.dims(output), [places[0], places[1], places[2]], false);
         let Some(size) = size else { return Ok(None) };
         Ok(Some(WinogradFilterGrad {
-            grid: TileGrid::new(size, conv, planner.dims(input), places),
-            input: planner.operand(input)?,
-            gradient: planner.operand(gradient)?,
-            output: planner.region(output),
+            grid: TileGrid::new(size, conv, context.dims(input), places),
+            input: context.operand(input)?,
+            gradient: context.operand(gradient)?,
+            output: context.region(output),
         }))
     }
 
@@ -59,17 +59,35 @@ impl WinogradFilterGrad {
         if self.grid.per_thread_bands { rows.div_ceil(PARTIALS_MAX) } else { rows }
     }
 
-    /// Returns the bytes of transformed tiles and of the sums over them.
-    pub(crate) fn workspace_bytes(&self) -> usize {
+    /// Adds the products of a band at every point to `sums`, or replaces `sums` unless `add`.
+    fn accumulate(&self, threads: &CpuThreads, [entered, values]: [&[f32]; 2], sums: &mut [f32], add: bool) {
+        let ([inputs, outputs], points) = (self.grid.channels, self.grid.tile.points());
+        let tiles = values.len() / (points * outputs);
+        let tasks: Vec<_> = sums.chunks_exact_mut(inputs * outputs).enumerate().collect();
+        threads.for_each(points * tiles * inputs * outputs, tasks, |(point, sums)| {
+            let a = GemmMatrix { data: &entered[point * inputs..], row: 1, column: points * inputs };
+            let b = GemmMatrix { data: &values[point * outputs..], row: points * outputs, column: 1 };
+            with_scratch(|scratch| multiply(sums, [inputs, outputs, tiles], a, b, add, &mut scratch.product));
+        });
+    }
+}
+
+impl PreparedKernel for WinogradFilterGrad {
+    fn routine(&self) -> &'static str {
+        "Winograd filter gradient, channels last"
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        // Transformed tiles, and the sums over them.
         let partials = self.grid.tile_rows().div_ceil(self.partial_rows());
         4 * (self.grid.shared_elements() + partials * self.sum_elements())
     }
 
-    /// Computes the gradient.
-    pub(crate) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
-        let output = elements_mut::<f32>(pieces[self.output].take());
-        let images = elements::<f32>(pieces[self.input].read());
-        let gradient = elements::<f32>(pieces[self.gradient].read());
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, .. } = call;
+        let output = elements_mut::<f32>(slices[self.output].take());
+        let images = elements::<f32>(slices[self.input].read());
+        let gradient = elements::<f32>(slices[self.gradient].read());
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let (between, partials) = workspace.split_at_mut(self.grid.shared_elements());
         let run = |threads: &CpuThreads, between: &mut [f32], rows: Range<usize>, sums: &mut [f32]| {
@@ -104,18 +122,6 @@ impl WinogradFilterGrad {
             let (sums, first) = (&*sums, at * LANES);
             let channels = [inputs, outputs];
             with_tile!(self.grid.tile, T => vector::run(FilterGradTransform::<T> { channels, sums, first, out, tile: T {} }));
-        });
-    }
-
-    /// Adds the products of a band at every point to `sums`, or replaces `sums` unless `add`.
-    fn accumulate(&self, threads: &CpuThreads, [entered, values]: [&[f32]; 2], sums: &mut [f32], add: bool) {
-        let ([inputs, outputs], points) = (self.grid.channels, self.grid.tile.points());
-        let tiles = values.len() / (points * outputs);
-        let tasks: Vec<_> = sums.chunks_exact_mut(inputs * outputs).enumerate().collect();
-        threads.for_each(points * tiles * inputs * outputs, tasks, |(point, sums)| {
-            let a = GemmMatrix { data: &entered[point * inputs..], row: 1, column: points * inputs };
-            let b = GemmMatrix { data: &values[point * outputs..], row: points * outputs, column: 1 };
-            with_scratch(|scratch| multiply(sums, [inputs, outputs, tiles], a, b, add, &mut scratch.product));
         });
     }
 }

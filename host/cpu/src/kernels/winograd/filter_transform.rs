@@ -4,12 +4,13 @@ use super::tile::{WinogradTile, WinogradTileSize, with_tile};
 use super::transform::{SIDE_MAX, TAPS_MAX, WinogradPoints};
 use crate::gemm::macro_kernel::PackedMatrix;
 use crate::gemm::pack::{PackTargetView, PanelLayout, split_panels};
+use crate::prepacked::{PackedLayout, is_same_layout};
 use crate::simd::{self, SimdWork};
 use crate::threads::CpuThreads;
 
 /// A filter `[o, c, k, k]` as the second operands of a tile's products, one matrix per point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WinogradFilterLayout {
+pub(super) struct WinogradFilterLayout {
     /// The panels of each matrix.
     pub(super) layout: PanelLayout,
     /// The tile size.
@@ -21,7 +22,7 @@ pub(crate) struct WinogradFilterLayout {
 
 impl WinogradFilterLayout {
     /// Returns the number of elements.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.size.points() * self.layout.len()
     }
 
@@ -31,26 +32,21 @@ impl WinogradFilterLayout {
         PackedMatrix { layout: self.layout, data: &data[point * len..][..len] }
     }
 
-    /// Transforms a filter to this layout.
-    pub(crate) fn transform(&self, taps: &[f32], out: &mut [f32]) {
-        self.transform_on(&CpuThreads::single_threaded(), taps, out);
-    }
-
-    /// Returns `kept` if the filter is prepacked, else transforms `taps` into `out` on these threads.
+    /// Returns `prepacked` if there is one, else transforms `taps` into `out` on these threads.
     pub(super) fn get_or_transform<'a>(
         &self,
         threads: &CpuThreads,
         taps: &[f32],
         out: &'a mut [f32],
-        kept: Option<&'a [f32]>,
+        prepacked: Option<&'a [f32]>,
     ) -> &'a [f32] {
-        kept.unwrap_or_else(|| {
+        prepacked.unwrap_or_else(|| {
             self.transform_on(threads, taps, out);
             &out[..self.len()]
         })
     }
 
-    /// Like [`WinogradFilterLayout::transform`], on these threads.
+    /// Transforms a filter to this layout, on these threads.
     fn transform_on(&self, threads: &CpuThreads, taps: &[f32], out: &mut [f32]) {
         // A task computes the same panel of every point.
         let mut tasks: Vec<Vec<PackTargetView<'_>>> = Vec::new();
@@ -65,6 +61,20 @@ impl WinogradFilterLayout {
         threads.for_each(TAPS_MAX * self.len(), tasks, |points| {
             with_tile!(self.size, T => simd::dispatch(FilterTransform::<T> { form: self, taps, points, tile: T {} }));
         });
+    }
+}
+
+impl PackedLayout for WinogradFilterLayout {
+    fn elements(&self) -> usize {
+        self.len()
+    }
+
+    fn pack(&self, from: &[f32], out: &mut [f32]) {
+        self.transform_on(&CpuThreads::single_threaded(), from, out);
+    }
+
+    fn is_same(&self, other: &dyn PackedLayout) -> bool {
+        is_same_layout(self, other)
     }
 }
 

@@ -1,18 +1,19 @@
 //! Input gradient by Winograd tiles.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::op::Conv2d;
 
-use super::WinogradFilterLayout;
+use super::filter_transform::WinogradFilterLayout;
 use super::tile::choose_tile_size;
 use super::tile_grid::TileGrid;
-use crate::alias_check::RegionSlice;
 use crate::elementwise_loops::{elements, elements_mut};
 use crate::gemm::pack::PanelLayout;
-use crate::kernel_planner::{KernelPlanner, KernelRefusal};
-use crate::prepacked::{PackedLayout, PrepackRequest};
+use crate::kernel_context::{KernelContext, KernelRefusal};
+use crate::prepacked::PrepackRequest;
+use crate::prepared_kernel::{KernelCall, PreparedKernel};
 use crate::thread_scratch::{buffer, with_buffer};
 use crate::threads::CpuThreads;
 
@@ -31,13 +32,13 @@ impl WinogradInputGrad {
     /// Prepares a `KernelBody::Conv2dInputGrad` in NHWC layout of `[gradient, filter, output]`. Returns `None` if
     /// another algorithm is faster.
     pub(crate) fn new(
-        planner: &KernelPlanner<'_>,
+        context: &KernelContext<'_>,
         conv: &Conv2d,
         [gradient, filter, output]: [ValueId; 3],
     ) -> Result<Option<WinogradInputGrad>, KernelRefusal> {
-        let (from, to) = (planner.dims(gradient), planner.dims(output));
-        let block = planner.constant_block(filter);
-        let size = choose_tile_size(conv, planner.dims(filter), [from[0], from[1], from[2]], block.is_some());
+        let (from, to) = (context.dims(gradient), context.dims(output));
+        let block = context.constant_block(filter);
+        let size = choose_tile_size(conv, context.dims(filter), [from[0], from[1], from[2]], block.is_some());
         let Some(size) = size else { return Ok(None) };
         let mut grid = TileGrid::new(size, conv, to, from);
         // Tiles of an image overlap, so a thread computes whole images. A few images are not enough for all threads.
@@ -49,39 +50,38 @@ impl WinogradInputGrad {
             form,
             prepacked: block.map(|block| PrepackRequest {
                 block,
-                form: PackedLayout::Points(form),
-                dtype: planner.dtype(filter),
+                layout: Arc::new(form),
+                dtype: context.dtype(filter),
             }),
-            gradient: planner.operand(gradient)?,
-            filter: planner.operand(filter)?,
-            output: planner.region(output),
+            gradient: context.operand(gradient)?,
+            filter: context.operand(filter)?,
+            output: context.region(output),
         }))
     }
+}
 
-    /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
-    pub(crate) fn prepack_request(&self) -> Option<&PrepackRequest> {
-        self.prepacked.as_ref()
+impl PreparedKernel for WinogradInputGrad {
+    fn routine(&self) -> &'static str {
+        "Winograd input gradient, channels last"
     }
 
-    /// Returns the bytes of transformed tiles and of a transformed filter.
-    pub(crate) fn workspace_bytes(&self) -> usize {
+    fn workspace_bytes(&self) -> usize {
+        // Transformed tiles, and the transformed filter.
         let filter = if self.prepacked.is_none() { self.form.len() } else { 0 };
         4 * (self.grid.shared_elements() + filter)
     }
 
-    /// Computes the gradient. `kept` is the prepacked filter of [`WinogradInputGrad::prepack_request`].
-    pub(crate) fn run(
-        &self,
-        threads: &CpuThreads,
-        mut pieces: Vec<RegionSlice<'_>>,
-        workspace: &mut [u64],
-        kept: Option<&[f32]>,
-    ) {
-        let output = elements_mut::<f32>(pieces[self.output].take());
-        let gradient = elements::<f32>(pieces[self.gradient].read());
+    fn prepack_request(&self) -> Option<&PrepackRequest> {
+        self.prepacked.as_ref()
+    }
+
+    fn run(&self, call: KernelCall<'_>) {
+        let KernelCall { threads, mut slices, workspace, prepacked } = call;
+        let output = elements_mut::<f32>(slices[self.output].take());
+        let gradient = elements::<f32>(slices[self.gradient].read());
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let (between, rest) = workspace.split_at_mut(self.grid.shared_elements());
-        let filter = self.form.get_or_transform(threads, elements(pieces[self.filter].read()), rest, kept);
+        let filter = self.form.get_or_transform(threads, elements(slices[self.filter].read()), rest, prepacked);
         // `images` starts at the first image of the band.
         let run = |threads: &CpuThreads, between: &mut [f32], band: Range<usize>, images: (usize, &mut [f32])| {
             let [parts, values] = self.grid.split_band(between, band.len());

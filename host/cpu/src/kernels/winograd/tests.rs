@@ -7,6 +7,7 @@ use super::transform::{
     output_grad_transform, output_transform,
 };
 use crate::gemm::pack::PanelLayout;
+use crate::prepacked::PackedLayout as _;
 use crate::vector::PlainVectors;
 
 /// Returns `side` by `side` test values.
@@ -24,7 +25,7 @@ fn filter_at_points(size: WinogradTileSize, taps: &[f32]) -> Vec<f32> {
     let layout = PanelLayout::new(1, 1);
     let form = WinogradFilterLayout { layout, size, adjoint: false };
     let mut made = vec![f32::NAN; form.len()];
-    form.transform(taps, &mut made);
+    form.pack(taps, &mut made);
     let first = |panel: &[f32]| {
         assert!(panel[1..].iter().all(|&other| other == 0.0), "padding columns must be zeros");
         panel[0]

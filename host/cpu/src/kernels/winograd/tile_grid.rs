@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use saggar_tensor::op::Conv2d;
 
+use super::filter_transform::WinogradFilterLayout;
 use super::tile::{TRANSFORM_COST, WinogradTileSize};
 use crate::gemm::{GemmMatrix, multiply_rows};
-use crate::kernels::winograd::WinogradFilterLayout;
 use crate::thread_scratch::with_scratch;
 use crate::threads::CpuThreads;
 
