@@ -99,7 +99,7 @@ fuzz: ## fuzz the parsers of untrusted input, SECONDS_EACH seconds per target (n
 
 fuzz-graphs: ## compile GRAPHS=100000 random graphs for a GPU and compare them with the interpreter, and graphs of NODES=100000 nodes
 	@.ci/setup test
-	GRAPHS=$(GRAPHS) NODES=$(NODES) cargo test --locked --workspace --lib -- \
+	GRAPHS=$(GRAPHS) NODES=$(NODES) cargo test --locked --workspace --test programs -- \
 	 random_graphs_compile_for_a_gpu large_graphs_take --nocapture
 
 bench: build ## measure training and serving against other servers (ONLY="overhead swaps" selects sections; MNIST=DIR trains on MNIST)

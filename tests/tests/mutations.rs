@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::safetensors::tensor::{Dtype, TensorView, serialize};
-use saggar_tensor::testgen::{CaseRng, high_fan_in_graph, primitive_cases, random_graph};
 use saggar_tensor::text::{parse, print};
+use saggar_testgen::{CaseRng, high_fan_in_graph, primitive_cases, random_graph};
 
 /// Mutated texts that are parsed and verified.
 const TEXTS: usize = 20_000;

@@ -14,6 +14,7 @@ const FLOORS: [(&str, u32); 14] = [
     ("store", 1),
     ("project", 1),
     ("device", 2),
+    ("testgen", 2),
     ("cpu", 3),
     ("gpu", 3),
     ("devices", 4),

@@ -14,7 +14,7 @@ pub(crate) fn op_name(graph: &Graph, node: NodeId) -> (&'static str, String) {
 
 /// Returns a kernel's family and the labels of the nodes that it computes.
 pub(crate) fn kernel_label(graph: &Graph, draft: &KernelDraft) -> String {
-    let mut label = String::from(kernel_family(&draft.body));
+    let mut label = String::from(draft.body.family());
     let mut named: Vec<&str> = Vec::new();
     for node in draft.anchor.iter().chain(&draft.roots) {
         if let Some(name) = graph.node(*node).label.as_deref()
@@ -31,22 +31,24 @@ pub(crate) fn kernel_label(graph: &Graph, draft: &KernelDraft) -> String {
     label
 }
 
-/// Returns the name of the kernel family.
-pub(crate) fn kernel_family(body: &KernelBody) -> &'static str {
-    match body {
-        KernelBody::Map { .. } => "map",
-        KernelBody::Fold { .. } => "fold",
-        KernelBody::ArgFold { .. } => "arg_fold",
-        KernelBody::MatMul { .. } => "matmul",
-        KernelBody::Chain { softmax: Some(_), .. } => "attention",
-        KernelBody::Chain { softmax: None, .. } => "chain",
-        KernelBody::Conv2d { .. } => "conv2d",
-        KernelBody::Conv2dInputGrad { .. } => "conv2d_input_grad",
-        KernelBody::Conv2dFilterGrad { .. } => "conv2d_filter_grad",
-        KernelBody::Pool2d { .. } => "pool2d",
-        KernelBody::MaxPool2dGrad { .. } => "max_pool2d_grad",
-        KernelBody::SumPool2dGrad { .. } => "sum_pool2d_grad",
-        KernelBody::Gather { .. } => "gather",
-        KernelBody::Scatter { .. } => "scatter",
+impl KernelBody {
+    /// Returns the name of the kernel family, such as `matmul`. The label of a kernel begins with it.
+    pub fn family(&self) -> &'static str {
+        match self {
+            KernelBody::Map { .. } => "map",
+            KernelBody::Fold { .. } => "fold",
+            KernelBody::ArgFold { .. } => "arg_fold",
+            KernelBody::MatMul { .. } => "matmul",
+            KernelBody::Chain { softmax: Some(_), .. } => "attention",
+            KernelBody::Chain { softmax: None, .. } => "chain",
+            KernelBody::Conv2d { .. } => "conv2d",
+            KernelBody::Conv2dInputGrad { .. } => "conv2d_input_grad",
+            KernelBody::Conv2dFilterGrad { .. } => "conv2d_filter_grad",
+            KernelBody::Pool2d { .. } => "pool2d",
+            KernelBody::MaxPool2dGrad { .. } => "max_pool2d_grad",
+            KernelBody::SumPool2dGrad { .. } => "sum_pool2d_grad",
+            KernelBody::Gather { .. } => "gather",
+            KernelBody::Scatter { .. } => "scatter",
+        }
     }
 }

@@ -19,7 +19,6 @@ pub mod limits;
 pub mod memory_report;
 mod output_materialization;
 pub mod program;
-pub mod reference;
 mod schedule;
 mod simplify;
 pub mod stages;
@@ -113,12 +112,3 @@ fn output_ports(graph: &Graph) -> Vec<GraphPort> {
         |(name, node): &(String, NodeId)| GraphPort { name: name.clone(), descriptor: graph.descriptor(*node).clone() };
     graph.outputs.iter().map(port).collect()
 }
-
-#[cfg(test)]
-mod equivalence_tests;
-#[cfg(test)]
-mod fused_matmul_tests;
-#[cfg(test)]
-mod golden_tests;
-#[cfg(test)]
-mod scaling_tests;

@@ -115,7 +115,7 @@ impl CompileTarget {
     }
 
     /// Returns the most distinct values that a kernel with `body` can touch.
-    pub(crate) fn values_max(&self, body: &KernelBody) -> usize {
+    pub fn values_max(&self, body: &KernelBody) -> usize {
         if matches!(body, KernelBody::Chain { .. }) { self.chain_values_max } else { self.kernel_values_max }
     }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use saggar_tensor::op::{Op, Scalar};
 
 use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
-use crate::label::kernel_family;
 use crate::program::{ChannelLayout, FusedConsumer, Kernel, KernelBody, Program, ResultStore, ValueId, ValueLocation};
 
 impl fmt::Display for Program {
@@ -33,7 +32,7 @@ impl Program {
         let (reads, writes) = (kernel.body.read_values(), kernel.body.written_values());
         let touched = reads.iter().take(2).chain(writes.iter().take(1));
         let touched: Vec<String> = touched.map(|value| self.values[value.index()].descriptor.to_string()).collect();
-        format!("{} {} of {}", kernel_family(&kernel.body), format_geometry(&kernel.body), touched.join(", "))
+        format!("{} {} of {}", kernel.body.family(), format_geometry(&kernel.body), touched.join(", "))
     }
 }
 
@@ -45,7 +44,7 @@ impl fmt::Display for KernelText<'_> {
         let values = |values: Vec<ValueId>| {
             values.into_iter().map(|value| ValueText(program, value).to_string()).collect::<Vec<_>>().join(", ")
         };
-        writeln!(f, "{} {}", kernel_family(&kernel.body), format_geometry(&kernel.body))?;
+        writeln!(f, "{} {}", kernel.body.family(), format_geometry(&kernel.body))?;
         if let Some((_, label)) = kernel.label.split_once(": ") {
             writeln!(f, "  labels {label}")?;
         }

@@ -17,8 +17,8 @@ use saggar_compile::target::CompileTarget;
 use saggar_device::{Backend, DeviceBuffer, Executable, Meter};
 use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::interp::InterpTensor;
-use saggar_tensor::testgen::{AttentionConfig, MaskKind, attention_case};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
+use saggar_testgen::{AttentionConfig, MaskKind, attention_case};
 
 /// A loaded program with its tensors.
 struct AdapterBenchProgram<'a> {

@@ -12,7 +12,7 @@ use saggar_compile::{Program, compile};
 use saggar_device::{Backend, Meter};
 use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::interp::{InterpTensor, evaluate};
-use saggar_tensor::testgen::{AttentionConfig, GraphCase, MASKS, MaskKind, attention_case};
+use saggar_testgen::{AttentionConfig, GraphCase, MASKS, MaskKind, attention_case};
 
 const SIZES: AttentionConfig = AttentionConfig {
     batch: 2,

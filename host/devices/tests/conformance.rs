@@ -23,8 +23,8 @@ use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{InterpElements, InterpTensor, evaluate};
 use saggar_tensor::op::{BinaryOp, Op, ReduceKind, ReduceOp, SourceOp, UnaryOp};
-use saggar_tensor::testgen::{GraphCase, primitive_cases, random_graph};
 use saggar_tensor::{DType, Descriptor, Graph, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
+use saggar_testgen::{GraphCase, primitive_cases, random_graph};
 
 /// Random graphs tested on the CPU.
 const GRAPHS: u64 = 200;

@@ -20,7 +20,6 @@ pub mod mixed_precision;
 pub mod nn;
 pub mod op;
 pub mod shape;
-pub mod testgen;
 pub mod text;
 pub mod verify;
 

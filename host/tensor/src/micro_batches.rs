@@ -247,6 +247,3 @@ fn node_name(graph: &Graph, node: NodeId) -> String {
     let named = input.map(|port| port.name.as_str()).or(graph.node(node).label.as_deref());
     named.map_or_else(|| format!("node {}", node.0), str::to_owned)
 }
-
-#[cfg(test)]
-mod tests;

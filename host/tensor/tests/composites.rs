@@ -4,8 +4,8 @@
 
 use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::nn::{self, Pool2dOptions, PoolRounding};
-use saggar_tensor::testgen::{CaseRng, GraphCase};
 use saggar_tensor::{DType, GraphBuilder, GraphError, NodeId, Shape, verify};
+use saggar_testgen::{CaseRng, GraphCase};
 
 type CompositeFn = fn(&mut GraphBuilder, &[NodeId]) -> Result<NodeId, GraphError>;
 

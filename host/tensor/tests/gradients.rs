@@ -7,8 +7,8 @@ mod differences;
 use differences::check_gradients;
 use saggar_tensor::grad::gradients;
 use saggar_tensor::op::{ConvolutionOp, Op, Pool2d, PoolKind, Scalar, UnaryOp};
-use saggar_tensor::testgen::primitive_cases;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
+use saggar_testgen::primitive_cases;
 
 #[test]
 fn primitive_gradients_match_finite_differences() {
@@ -124,7 +124,7 @@ fn equal_operands_share_the_gradient_of_a_maximum() {
 #[test]
 fn random_graphs_have_gradients() {
     use saggar_tensor::interp::evaluate;
-    use saggar_tensor::testgen::random_graph;
+    use saggar_testgen::random_graph;
     let mut nonzero = 0;
     for seed in 0..150 {
         let case = random_graph(seed);

@@ -7,8 +7,8 @@ use saggar_tensor::op::{
     BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, PoolKind, ReduceKind, ReduceOp,
     Scalar, UnaryOp,
 };
-use saggar_tensor::testgen::{primitive_cases, random_graph};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, infer, verify};
+use saggar_testgen::{primitive_cases, random_graph};
 
 fn value(dtype: DType, dims: &[usize], numbers: &[f64]) -> InterpTensor {
     InterpTensor::from_numbers(dtype, Shape::new(dims).unwrap(), numbers).unwrap()

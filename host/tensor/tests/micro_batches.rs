@@ -1,9 +1,14 @@
-use super::*;
-use crate::grad::gradients;
-use crate::interp::{InterpTensor, evaluate};
-use crate::op::{Op, RandomDistribution, Scalar, SourceOp};
-use crate::testgen::{GraphCase, random_graph};
-use crate::{DType, Descriptor, Shape, verify};
+//! A training step in micro-batches computes what the whole step computes.
+
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use saggar_tensor::error::MicroBatchError;
+use saggar_tensor::grad::gradients;
+use saggar_tensor::interp::{InterpTensor, evaluate};
+use saggar_tensor::micro_batches::{MicroBatchStep, StepOutput, average_gradients, random_key_offset, split_step};
+use saggar_tensor::op::{Op, RandomDistribution, Scalar, SourceOp};
+use saggar_tensor::{DType, Descriptor, Graph, GraphBuilder, NodeId, Shape, verify};
+use saggar_testgen::{GraphCase, random_graph};
 
 /// Returns the mean of equal shards: summed in order, each sum rounded.
 fn mean_value(parts: &[&InterpTensor]) -> InterpTensor {

@@ -3,11 +3,11 @@
 use super::GraphCase;
 use super::case_builder::CaseBuilder;
 use super::values::{CaseRng, ValueDistribution};
-use crate::error::GraphError;
-use crate::grad::gradients;
-use crate::interp::InterpTensor;
-use crate::op::{ContractOp, Op, Scalar};
-use crate::{DType, Descriptor, NodeId, Shape, nn};
+use saggar_tensor::error::GraphError;
+use saggar_tensor::grad::gradients;
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::op::{ContractOp, Op, Scalar};
+use saggar_tensor::{DType, Descriptor, NodeId, Shape, nn};
 
 /// Attention over `[batch, heads, queries or keys, width]`, `float32`.
 #[derive(Clone, Copy, Debug)]

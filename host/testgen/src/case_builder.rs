@@ -2,9 +2,9 @@
 
 use super::GraphCase;
 use super::values::{CaseRng, ValueDistribution, random_value};
-use crate::interp::InterpTensor;
-use crate::op::Op;
-use crate::{DType, GraphBuilder, NodeId};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::op::Op;
+use saggar_tensor::{DType, GraphBuilder, NodeId};
 
 /// Collects nodes, and the values of inputs and variables.
 #[derive(Default)]

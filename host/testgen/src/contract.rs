@@ -3,8 +3,8 @@
 use super::GraphCase;
 use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
-use crate::DType;
-use crate::op::{ContractOp, Op};
+use saggar_tensor::DType;
+use saggar_tensor::op::{ContractOp, Op};
 
 pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
     let sizes: [(&[usize], [usize; 3]); 8] = [

@@ -3,8 +3,8 @@
 use super::GraphCase;
 use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
-use crate::DType;
-use crate::op::{Conv2d, ConvolutionOp, Op, Pool2d, PoolKind};
+use saggar_tensor::DType;
+use saggar_tensor::op::{Conv2d, ConvolutionOp, Op, Pool2d, PoolKind};
 
 struct ConvolutionCase {
     name: &'static str,

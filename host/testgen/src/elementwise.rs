@@ -3,9 +3,9 @@
 use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
 use super::{CaseBuilder, GraphCase};
-use crate::interp::InterpTensor;
-use crate::op::{BinaryOp, Op, UnaryOp};
-use crate::{DType, Shape};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::op::{BinaryOp, Op, UnaryOp};
+use saggar_tensor::{DType, Shape};
 
 const FLOATS: [DType; 2] = [DType::F32, DType::F16];
 const SIGNED: [DType; 5] = [DType::F32, DType::F16, DType::I64, DType::I32, DType::I8];

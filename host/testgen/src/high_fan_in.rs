@@ -3,8 +3,8 @@
 
 use super::values::{CaseRng, ValueDistribution, random_value};
 use super::{CaseBuilder, GraphCase};
-use crate::op::{BinaryOp, ContractOp, MovementOp, Op, ReduceKind, ReduceOp, UnaryOp};
-use crate::{DType, NodeId, Shape};
+use saggar_tensor::op::{BinaryOp, ContractOp, MovementOp, Op, ReduceKind, ReduceOp, UnaryOp};
+use saggar_tensor::{DType, NodeId, Shape};
 
 /// Largest number of elements of a node that other nodes are built on.
 const ELEMENTS_MAX: usize = 1500;

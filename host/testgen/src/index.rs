@@ -3,8 +3,8 @@
 use super::GraphCase;
 use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
-use crate::DType;
-use crate::op::{IndexOp, Op, ScatterCombine};
+use saggar_tensor::DType;
+use saggar_tensor::op::{IndexOp, Op, ScatterCombine};
 
 pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
     for indices in [DType::I32, DType::U32, DType::I64, DType::U8] {

@@ -1,9 +1,14 @@
-//! Test case generator: graphs with input values, for property tests of gradients, of the compiler and of devices.
+//! Test cases and a reference executor, for tests of gradients, of the compiler and of devices, and for fuzz targets.
+//! No other crate depends on this one, except for its tests.
 //!
 //! [`primitive_cases`] has at least one small graph for every primitive, data type and edge case. [`random_graph()`]
 //! composes primitives at random. [`high_fan_in_graph`] composes a few of them into graphs in which many values are
 //! read at once. Everything follows from the seed. Values are chosen so that small numeric differences between devices
 //! cannot change an integer: comparisons, rounding and indices work on values that are the same on every device.
+//!
+//! [`reference`] runs compiled programs slowly and compares them with the interpreter of `tensor`.
+
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod attention;
 mod case_builder;
@@ -16,13 +21,14 @@ mod movement;
 mod op_ordinal;
 mod random_graph;
 mod reduce;
+pub mod reference;
 mod source;
 mod values;
 mod wide_integer;
 
-use crate::graph::NodeId;
-use crate::interp::InterpTensor;
-use crate::{GraphBuilder, VerifiedGraph, verify};
+use saggar_tensor::graph::NodeId;
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::{GraphBuilder, VerifiedGraph, verify};
 
 pub use attention::{AttentionConfig, MASKS, MaskKind, attention_case};
 use case_builder::CaseBuilder;

@@ -3,8 +3,8 @@
 use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
 use super::{CaseBuilder, GraphCase};
-use crate::op::{MovementOp, Op, Scalar};
-use crate::{DType, Shape};
+use saggar_tensor::op::{MovementOp, Op, Scalar};
+use saggar_tensor::{DType, Shape};
 
 pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
     for dtype in DType::ALL {

@@ -1,6 +1,6 @@
 //! A number for every primitive, so that a test can check which of them have cases.
 
-use crate::op::{
+use saggar_tensor::op::{
     BinaryOp, ContractOp, ConvolutionOp, IndexOp, MovementOp, Op, PoolKind, ReduceKind, ReduceOp, ScatterCombine,
     SourceOp, UnaryOp,
 };

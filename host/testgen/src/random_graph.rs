@@ -3,12 +3,12 @@
 use super::convolution::pooled_size;
 use super::values::{CaseRng, ValueDistribution, random_value};
 use super::{CaseBuilder, GraphCase};
-use crate::interp::InterpTensor;
-use crate::op::{
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::op::{
     BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, PoolKind, RandomDistribution,
     ReduceKind, ReduceOp, Scalar, ScatterCombine, UnaryOp,
 };
-use crate::{DType, NodeId, Shape};
+use saggar_tensor::{DType, NodeId, Shape};
 
 /// Largest number of elements of a node that other nodes are built on.
 const ELEMENTS_MAX: usize = 2000;

@@ -3,8 +3,8 @@
 use super::GraphCase;
 use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
-use crate::DType;
-use crate::op::{Op, ReduceKind, ReduceOp};
+use saggar_tensor::DType;
+use saggar_tensor::op::{Op, ReduceKind, ReduceOp};
 
 pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
     for kind in [ReduceKind::Sum, ReduceKind::Product, ReduceKind::Max, ReduceKind::Min] {

@@ -5,7 +5,7 @@
 //! except at the current position of an in-place update.
 //!
 //! # Panics
-//! All functions here panic if a program violates an invariant of [`crate::program`].
+//! All functions here panic if a program violates an invariant of [`saggar_compile::program`].
 
 mod body;
 mod compare;
@@ -13,8 +13,8 @@ mod compare;
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{Descriptor, GraphPort};
 
-use crate::program::{KernelBody, Program, ValueId, ValueLocation};
 pub use compare::compare_with_interpreter;
+use saggar_compile::program::{KernelBody, Program, ValueId, ValueLocation};
 
 /// Initial content of scratch memory and new outputs, before a kernel writes them.
 const GARBAGE: u8 = 0xA5;

@@ -2,9 +2,9 @@
 
 use super::values::{CaseRng, ValueDistribution, random_value};
 use super::{CaseBuilder, GraphCase};
-use crate::interp::InterpTensor;
-use crate::op::{BinaryOp, Op, RandomDistribution, Scalar};
-use crate::{DType, Descriptor, Shape};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::op::{BinaryOp, Op, RandomDistribution, Scalar};
+use saggar_tensor::{DType, Descriptor, Shape};
 
 pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
     for dtype in DType::ALL {

@@ -1,7 +1,7 @@
 //! Random numbers, shapes and values with the properties that cases need.
 
-use crate::interp::InterpTensor;
-use crate::{DType, Shape};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::{DType, Shape};
 
 /// SplitMix64: small, seedable, good enough to choose test cases.
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.

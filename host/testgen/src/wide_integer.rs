@@ -2,9 +2,9 @@
 //! and indices above 32 bits.
 
 use super::{CaseBuilder, GraphCase};
-use crate::interp::{InterpElements, InterpTensor};
-use crate::op::{BinaryOp, IndexOp, MovementOp, Op, ReduceKind, ReduceOp, Scalar, UnaryOp};
-use crate::{DType, Descriptor, NodeId, Shape};
+use saggar_tensor::interp::{InterpElements, InterpTensor};
+use saggar_tensor::op::{BinaryOp, IndexOp, MovementOp, Op, ReduceKind, ReduceOp, Scalar, UnaryOp};
+use saggar_tensor::{DType, Descriptor, NodeId, Shape};
 
 /// Numbers around zero, the ends of 32 bits, the last exact integer of `f64`, and the ends of 64 bits.
 const SIGNED: [i128; 16] = [

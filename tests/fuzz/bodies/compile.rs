@@ -1,12 +1,12 @@
 //! Checks that a verified graph compiles for both kinds of device to a program with the results of the interpreter, bit
 //! for bit.
 
-use saggar_compile::reference::compare_with_interpreter;
 use saggar_compile::{CompileError, CompileTarget};
 use saggar_tensor::interp::InterpTensor;
-use saggar_tensor::testgen::CaseRng;
 use saggar_tensor::text::parse;
 use saggar_tensor::{Descriptor, Graph, GraphPort, verify};
+use saggar_testgen::CaseRng;
+use saggar_testgen::reference::compare_with_interpreter;
 
 /// Maximum elements of all nodes together; more would only take longer.
 const ELEMENTS_MAX: usize = 1 << 12;

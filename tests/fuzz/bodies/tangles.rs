@@ -2,8 +2,8 @@
 //! results.
 
 use saggar_compile::CompileTarget;
-use saggar_compile::reference::compare_with_interpreter;
-use saggar_tensor::testgen::high_fan_in_graph;
+use saggar_testgen::high_fan_in_graph;
+use saggar_testgen::reference::compare_with_interpreter;
 
 /// Compiles the graph of a seed and compares the results of the programs.
 ///

@@ -31,7 +31,7 @@ fn compile_channels_last(g: GraphBuilder) -> Program {
 }
 
 fn kernel_families(program: &Program) -> Vec<&'static str> {
-    program.kernels.iter().map(|kernel| crate::label::kernel_family(&kernel.body)).collect()
+    program.kernels.iter().map(|kernel| kernel.body.family()).collect()
 }
 
 #[test]

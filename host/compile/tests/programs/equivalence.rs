@@ -3,12 +3,13 @@
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{Conv2d, Pool2d, PoolKind};
-use saggar_tensor::testgen::{GraphCase, high_fan_in_graph, primitive_cases, random_graph};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, verify};
+use saggar_testgen::{GraphCase, high_fan_in_graph, primitive_cases, random_graph};
 
-use crate::limits::{EXPR_INSTRUCTIONS_MAX, FUSED_MATMUL_VALUES_MAX};
-use crate::program::{KernelBody, ValueId};
-use crate::{CompileError, CompileTarget, Program, compile, reference};
+use saggar_compile::limits::{EXPR_INSTRUCTIONS_MAX, FUSED_MATMUL_VALUES_MAX};
+use saggar_compile::program::{KernelBody, ValueId};
+use saggar_compile::{CompileError, CompileTarget, Program, compile};
+use saggar_testgen::reference;
 
 pub(crate) const WORD_TARGET: CompileTarget = CompileTarget {
     words: true,

@@ -1,15 +1,14 @@
 //! Attention and its gradients as fused matmuls: which products are not materialized, and that results equal the
-//! interpreter's.
+//! interpreter's. The tests of `gpu::wgsl` check the shaders.
 
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{ContractOp, Op};
-use saggar_tensor::testgen::{AttentionConfig, CaseRng, GraphCase, MASKS, MaskKind, attention_case};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphPort, NodeId, Shape, nn, verify};
+use saggar_testgen::{AttentionConfig, CaseRng, GraphCase, MASKS, MaskKind, attention_case};
 
-use crate::equivalence_tests::{WORD_TARGET, check_matches_interpreter};
-use crate::label::kernel_family;
-use crate::program::{FusedConsumer, KernelBody, Program};
-use crate::{CompileTarget, compile};
+use crate::equivalence::{WORD_TARGET, check_matches_interpreter};
+use saggar_compile::program::{FusedConsumer, KernelBody, Program};
+use saggar_compile::{CompileTarget, compile};
 
 const ATTENTION_SIZES: AttentionConfig = AttentionConfig {
     batch: 2,
@@ -29,7 +28,7 @@ fn compile_and_check(case: &GraphCase, target: &CompileTarget) -> Program {
 }
 
 fn kernel_families(program: &Program) -> Vec<&'static str> {
-    program.kernels.iter().map(|kernel| kernel_family(&kernel.body)).collect()
+    program.kernels.iter().map(|kernel| kernel.body.family()).collect()
 }
 
 #[test]

@@ -4,11 +4,11 @@ use expect_test::{ExpectFile, expect_file};
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::nn::{self, AdamOptions, Conv2dOptions, Pool2dOptions, SgdOptions};
 use saggar_tensor::op::Scalar;
-use saggar_tensor::testgen::CaseRng;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphPort, NodeId, Shape, verify};
+use saggar_testgen::CaseRng;
 
-use crate::equivalence_tests::{WORD_TARGET, check_matches_interpreter as check_equal};
-use crate::{CompileTarget, compile};
+use crate::equivalence::{WORD_TARGET, check_matches_interpreter as check_equal};
+use saggar_compile::{CompileTarget, compile};
 
 struct GoldenModel {
     builder: GraphBuilder,
@@ -132,19 +132,19 @@ fn check_golden(builder: GraphBuilder, target: &CompileTarget, expected: ExpectF
 #[test]
 fn a_perceptron_with_sgd() {
     let (model, loss) = mlp();
-    check_golden(model.sgd(loss), &CompileTarget::cpu(), expect_file!["../golden/perceptron_sgd.schedule"]);
+    check_golden(model.sgd(loss), &CompileTarget::cpu(), expect_file!["../../golden/perceptron_sgd.schedule"]);
 }
 
 #[test]
 fn a_perceptron_with_adam_on_words() {
     let (model, loss) = mlp();
-    check_golden(model.adam(loss), &WORD_TARGET, expect_file!["../golden/perceptron_adam_words.schedule"]);
+    check_golden(model.adam(loss), &WORD_TARGET, expect_file!["../../golden/perceptron_adam_words.schedule"]);
 }
 
 #[test]
 fn lenet_with_sgd() {
     let (model, loss) = lenet(64);
-    check_golden(model.sgd(loss), &CompileTarget::cpu(), expect_file!["../golden/lenet_sgd.schedule"]);
+    check_golden(model.sgd(loss), &CompileTarget::cpu(), expect_file!["../../golden/lenet_sgd.schedule"]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn softmax_and_layer_normalization() {
     builder.output("softmax", softmax).unwrap();
     let normal = nn::layer_normalization(&mut builder, x, Some(scale), None, &[1], 1e-5).unwrap();
     builder.output("normal", normal).unwrap();
-    check_golden(builder, &CompileTarget::cpu(), expect_file!["../golden/softmax_layer_normalization.schedule"]);
+    check_golden(builder, &CompileTarget::cpu(), expect_file!["../../golden/softmax_layer_normalization.schedule"]);
 }
 
 #[test]

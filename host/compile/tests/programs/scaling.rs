@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use saggar_tensor::grad::gradients;
 use saggar_tensor::limits::GRAPH_OUTPUTS_MAX;
 use saggar_tensor::op::{Conv2d, ReduceKind, Scalar};
-use saggar_tensor::testgen::CaseRng;
 use saggar_tensor::{
     DType, Descriptor, GraphBuilder, InterruptCheck, InterruptedError, NodeId, Shape, VerifiedGraph, nn, verify,
 };
+use saggar_testgen::CaseRng;
 
-use crate::{CompileTarget, compile_interruptible};
+use saggar_compile::{CompileTarget, compile_interruptible};
 
 /// Builds a graph of about the given number of nodes.
 type GraphGenerator = fn(&mut GraphBuilder, usize);

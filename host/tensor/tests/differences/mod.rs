@@ -2,8 +2,8 @@
 
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{InterpElements, InterpPrecision, InterpTensor, evaluate_with};
-use saggar_tensor::testgen::{CaseRng, GraphCase};
 use saggar_tensor::{GraphBuilder, NodeId, VerifiedGraph, verify};
+use saggar_testgen::{CaseRng, GraphCase};
 
 /// Step of the differences: their error is of order STEP^2 from curvature and 1e-16 / STEP from rounding.
 const STEP: f64 = 1e-4;

@@ -20,8 +20,8 @@ use saggar_tensor::NodeResult;
 use std::collections::BTreeSet;
 
 use saggar_tensor::interp::InterpTensor;
-use saggar_tensor::testgen::{CaseRng, GraphCase};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape};
+use saggar_testgen::{CaseRng, GraphCase};
 
 type OperatorFn = fn(&mut GraphBuilder, &[NodeId]) -> NodeResult;
 /// Name of the operator and, after a comma, of the case; shapes of its float operands; the function that builds the

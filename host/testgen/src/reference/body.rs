@@ -9,8 +9,8 @@ use saggar_tensor::op::{
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::ReferenceMemory;
-use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
-use crate::program::{ChannelLayout, Epilogue, KernelBody, ProductOperand, ResultStore, ValueId};
+use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::{ChannelLayout, Epilogue, KernelBody, ProductOperand, ResultStore, ValueId};
 
 /// Computes every value that the kernel writes.
 pub(super) fn kernel_results(memory: &ReferenceMemory<'_>, body: &KernelBody) -> Vec<(ValueId, InterpTensor)> {

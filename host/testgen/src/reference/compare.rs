@@ -3,9 +3,9 @@
 use saggar_tensor::VerifiedGraph;
 use saggar_tensor::interp::{InterpElements, InterpTensor, evaluate};
 
-use crate::program::Program;
-use crate::target::CompileTarget;
-use crate::{CompileError, compile};
+use saggar_compile::program::Program;
+use saggar_compile::target::CompileTarget;
+use saggar_compile::{CompileError, compile};
 
 /// Number of runs of a program. The second run sees the variables that the first wrote.
 const COMPARED_STEPS: usize = 2;

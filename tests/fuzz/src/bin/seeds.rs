@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use saggar_tensor::testgen::{high_fan_in_graph, primitive_cases, random_graph};
+use saggar_testgen::{high_fan_in_graph, primitive_cases, random_graph};
 use saggar_tensor::text::print;
 
 fn main() -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-use saggar_tensor::testgen::CaseRng;
+use saggar_testgen::CaseRng;
 
 use super::*;
 use crate::target::StorageClass;

@@ -4,7 +4,7 @@
 use saggar_compile::compile;
 use saggar_compile::target::CompileTarget;
 use saggar_tensor::NodeId;
-use saggar_tensor::testgen::{AttentionConfig, GraphCase, MASKS, MaskKind, attention_case};
+use saggar_testgen::{AttentionConfig, GraphCase, MASKS, MaskKind, attention_case};
 
 use super::*;
 use crate::wgsl::FUSED_MATMUL_BINDINGS;

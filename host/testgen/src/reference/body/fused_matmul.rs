@@ -7,7 +7,7 @@ use saggar_tensor::{DType, Shape};
 use super::{
     ReferenceMemory, apply_epilogue, descriptor, evaluate_registers, flatten, load_matrices, multiply, reshape,
 };
-use crate::program::{FusedConsumer, KernelBody, SoftmaxStatistics, ValueId};
+use saggar_compile::program::{FusedConsumer, KernelBody, SoftmaxStatistics, ValueId};
 
 /// Computes every value that the fused matmul writes.
 pub(super) fn fused_matmul_results(memory: &ReferenceMemory<'_>, body: &KernelBody) -> Vec<(ValueId, InterpTensor)> {
