@@ -67,12 +67,23 @@ docs: ## check the links of the documentation, and write it as HTML into target/
 	DOCS_DIR=$(CURDIR)/target/docs cargo test --quiet --locked --workspace --lib -- docs::tests
 	@echo target/docs/README.html
 
+DENY = cargo deny --locked --config .ci/deny.toml
+ADVISORIES = $(wildcard $(or $(CARGO_HOME),$(HOME)/.cargo)/advisory-dbs/*)
+
 lint:
+	@.ci/setup lint
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path plugins/Cargo.toml
 	cargo fmt --all --check --manifest-path tests/guests/Cargo.toml
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --workspace --all-targets --manifest-path plugins/Cargo.toml -- -D warnings
+	$(DENY) check -D unmatched-skip -D unnecessary-skip -D license-not-encountered -D license-exception-not-encountered \
+	 licenses bans sources
+	@# The exceptions are those of the main workspace.
+	$(DENY) --manifest-path plugins/Cargo.toml check -A unmatched-skip -A unnecessary-skip -A license-not-encountered \
+	 -A license-exception-not-encountered licenses bans sources
+	@# Only if their database is there: `cargo deny fetch` fetches it.
+	$(if $(ADVISORIES),$(DENY) --offline check advisories)
 
 conformance-webnn: ## run the WebNN cases in the folder WEBNN_CASES=DIR on interpreter, CPU and GPU
 	@.ci/setup test
