@@ -11,18 +11,19 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
+use saggar_store::dataset::upload::is_relative_file_path;
+use saggar_store::limits::UPLOAD_FILES_MAX;
+use saggar_store::{DatasetError, StoreError, regular_file, zip_directory};
 
-use crate::dataset::upload::is_relative_file_path;
-use crate::error::{DatasetError, StoreError};
-use crate::limits::{TAR_HEADERS_BYTES_MAX, UPLOAD_FILES_MAX};
-use crate::{regular_file, zip_directory};
+/// Bytes of the headers before one entry of a tar archive: long names and attributes, which are in memory together.
+const TAR_HEADERS_BYTES_MAX: u64 = 256 << 10;
 
 #[cfg(test)]
 mod tests;
 
 /// An archive format, recognized by its file extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArchiveFormat {
+pub(crate) enum ArchiveFormat {
     /// `.tar`
     Tar,
     /// `.tar.gz`, `.tgz`
@@ -35,7 +36,7 @@ pub enum ArchiveFormat {
 
 impl ArchiveFormat {
     /// Returns the archive format of a file with this name, or `None` if its extension is not that of an archive.
-    pub fn from_file_name(name: &str) -> Option<ArchiveFormat> {
+    pub(crate) fn from_file_name(name: &str) -> Option<ArchiveFormat> {
         let name = name.to_ascii_lowercase();
         let endings = [
             (".tar.gz", ArchiveFormat::TarGz),
@@ -53,8 +54,8 @@ impl ArchiveFormat {
     /// # Errors
     /// Returns `BadPath` if a path leaves the folder; `Malformed`, naming the entry; `TooLarge` if the content exceeds
     /// `bytes_max` or [`UPLOAD_FILES_MAX`] files; `Store`.
-    pub fn unpack(self, path: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
-        let file = BufReader::new(regular_file::open(path).map_err(StoreError::io(path))?);
+    pub(crate) fn unpack(self, path: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
+        let file = BufReader::new(regular_file::open(path).map_err(io_error(path))?);
         let mut folder = ArchiveExtractor::new(name, into, bytes_max);
         match self {
             ArchiveFormat::Tar => folder.extract_tar(file)?,
@@ -73,7 +74,7 @@ impl ArchiveFormat {
 ///
 /// # Errors
 /// The same as [`ArchiveFormat::unpack`].
-pub fn unpack_tar(reader: impl Read, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
+pub(crate) fn unpack_tar(reader: impl Read, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
     let mut folder = ArchiveExtractor::new(name, into, bytes_max);
     folder.extract_tar(reader)?;
     Ok(folder.bytes)
@@ -158,8 +159,8 @@ impl<'a> ArchiveExtractor<'a> {
         }
         let target = self.into.join(plain);
         let parent = target.parent().unwrap_or(self.into);
-        fs::create_dir_all(parent).map_err(StoreError::io(parent))?;
-        let mut file = File::create_new(&target).map_err(StoreError::io(&target))?;
+        fs::create_dir_all(parent).map_err(io_error(parent))?;
+        let mut file = File::create_new(&target).map_err(io_error(&target))?;
         let mut piece = vec![0; 1 << 18];
         loop {
             let n = match reader.read(&mut piece) {
@@ -172,7 +173,7 @@ impl<'a> ArchiveExtractor<'a> {
             if self.bytes > self.bytes_max {
                 return Err(self.too_large(self.bytes_max, "bytes unpacked"));
             }
-            file.write_all(&piece[..n]).map_err(StoreError::io(&target))?;
+            file.write_all(&piece[..n]).map_err(io_error(&target))?;
         }
     }
 
@@ -199,6 +200,11 @@ impl<R: Read> Read for LimitedTarReader<R> {
         }
         Ok(n)
     }
+}
+
+/// Returns a function that adds the path to an I/O error.
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    move |source| StoreError::Io { path: path.to_owned(), source }
 }
 
 /// Returns the text for an error that reading an archive reports.

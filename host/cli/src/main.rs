@@ -1,6 +1,7 @@
 //! The `saggar` command: parses the command line, dispatches the commands and assembles the crates into a server.
 
 mod allocator;
+mod archive;
 mod args;
 mod ascii_picture;
 mod atomic_file;
@@ -13,6 +14,7 @@ mod interrupt;
 mod known_state_dirs;
 mod multipart;
 mod output;
+mod plugin_build;
 mod progress;
 mod project;
 mod reconnect;

@@ -13,14 +13,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use saggar_plugin::PluginDeclarations;
 use serde::Deserialize;
 use wit_component::ComponentEncoder;
 
-use crate::declarations::PluginDeclarations;
-use crate::inspect::{ComponentInterface, check_interface};
-
-pub use error::BuildError;
-pub use toolchain::{TOOLCHAIN_VARIABLE, Toolchain, ToolchainChoice};
+pub(crate) use error::BuildError;
+pub(crate) use toolchain::{TOOLCHAIN_VARIABLE, Toolchain, ToolchainChoice};
 
 /// The target that plugins are compiled for. It has no operating system, so a plugin imports only our interfaces.
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -37,22 +35,22 @@ const RELEASE_PROFILE: [&str; 6] = [
 
 /// Options of a plugin build.
 #[derive(Debug, Clone, Default)]
-pub struct BuildOptions {
+pub(crate) struct BuildOptions {
     /// The toolchain to use. `None` uses [`TOOLCHAIN_VARIABLE`] if it is set, else the first toolchain that works.
-    pub toolchain: Option<ToolchainChoice>,
+    pub(crate) toolchain: Option<ToolchainChoice>,
     /// Whether cargo's messages are collected for the error instead of shown.
-    pub quiet: bool,
+    pub(crate) quiet: bool,
 }
 
 /// The result of a plugin build.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BuiltPlugin {
+pub(crate) struct BuiltPlugin {
     /// Path of the component: `target/saggar/<crate>.wasm` in the plugin's workspace.
-    pub component_path: PathBuf,
+    pub(crate) component_path: PathBuf,
     /// Size of the component in bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// The toolchain that built it.
-    pub toolchain: Toolchain,
+    pub(crate) toolchain: Toolchain,
 }
 
 /// Builds the plugin whose `Cargo.toml` is in `manifest_dir`.
@@ -61,7 +59,7 @@ pub struct BuiltPlugin {
 /// `NotACrate` or `Metadata` if there is no valid package; `NoToolchain`, with what to install; `Cargo` if it does not
 /// compile; `NoModule`, `NotAComponent` or `Refused` if it compiles but is not a plugin or needs interfaces that this
 /// host lacks; `Spawn`; `Io`.
-pub fn build_plugin(manifest_dir: &Path, options: &BuildOptions) -> Result<BuiltPlugin, BuildError> {
+pub(crate) fn build_plugin(manifest_dir: &Path, options: &BuildOptions) -> Result<BuiltPlugin, BuildError> {
     let (toolchain, metadata, manifest) = resolve_build(manifest_dir, options)?;
     let mut packages = metadata.packages.iter();
     let package = packages.find(|package| package.manifest_path == manifest);
@@ -74,7 +72,7 @@ pub fn build_plugin(manifest_dir: &Path, options: &BuildOptions) -> Result<Built
 ///
 /// # Errors
 /// As [`build_plugin`], for the first one that fails.
-pub fn build_all(manifest_dir: &Path, options: &BuildOptions) -> Result<Vec<BuiltPlugin>, BuildError> {
+pub(crate) fn build_all(manifest_dir: &Path, options: &BuildOptions) -> Result<Vec<BuiltPlugin>, BuildError> {
     let (toolchain, metadata, manifest) = resolve_build(manifest_dir, options)?;
     let single = metadata.packages.iter().any(|package| package.manifest_path == manifest);
     let wanted = metadata
@@ -123,7 +121,7 @@ fn build_package(
 ///
 /// # Errors
 /// `NotACrate`; `Metadata`; `NoToolchain`.
-pub fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclarations, BuildError> {
+pub(crate) fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclarations, BuildError> {
     let (_, metadata, manifest) = resolve_build(manifest_dir, &BuildOptions::default())?;
     let package = metadata.packages.iter().find(|package| package.manifest_path == manifest);
     let package = package.ok_or_else(|| BuildError::NotACrate { path: manifest.clone() })?;
@@ -135,7 +133,7 @@ pub fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclarations, Buil
 ///
 /// # Errors
 /// `NoToolchain`, with what to install; `UnknownToolchain`.
-pub fn find_toolchain() -> Result<Toolchain, BuildError> {
+pub(crate) fn find_toolchain() -> Result<Toolchain, BuildError> {
     toolchain::find_toolchain_in(ToolchainChoice::from_environment()?, Path::new("."))
 }
 
@@ -143,7 +141,7 @@ pub fn find_toolchain() -> Result<Toolchain, BuildError> {
 ///
 /// # Errors
 /// `NotAComponent` if the module imports something that the host does not offer, or lacks an export.
-pub fn encode_component(module: &[u8]) -> Result<Vec<u8>, BuildError> {
+pub(crate) fn encode_component(module: &[u8]) -> Result<Vec<u8>, BuildError> {
     let component = ComponentEncoder::default().validate(true).module(module).and_then(|encoder| encoder.encode());
     component.map_err(|error| BuildError::NotAComponent { reason: format!("{error:#}") })
 }
@@ -153,10 +151,8 @@ pub fn encode_component(module: &[u8]) -> Result<Vec<u8>, BuildError> {
 /// # Errors
 /// `NotAComponent`; `Refused`, with the server's reason for refusing an upload of it.
 fn check_component(component: &[u8]) -> Result<(), BuildError> {
-    let face = ComponentInterface::from_bytes(component);
-    let face =
-        face.ok_or_else(|| BuildError::NotAComponent { reason: "it does not read as a component".to_owned() })?;
-    check_interface(&face)?;
+    let checked = saggar_plugin::check_component(component);
+    checked.ok_or_else(|| BuildError::NotAComponent { reason: "it does not read as a component".to_owned() })??;
     Ok(())
 }
 

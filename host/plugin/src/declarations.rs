@@ -98,7 +98,7 @@ impl PluginDeclarations {
     }
 
     /// Appends these declarations to a component, which must have none yet.
-    pub(crate) fn append_to(&self, mut component: Vec<u8>) -> Vec<u8> {
+    pub fn append_to(&self, mut component: Vec<u8>) -> Vec<u8> {
         if self.is_empty() {
             return component;
         }
@@ -119,7 +119,7 @@ impl PluginDeclarations {
     ///
     /// # Errors
     /// A message about what is wrong.
-    pub(crate) fn from_package(name: &str, metadata: &Value) -> Result<PluginDeclarations, String> {
+    pub fn from_package(name: &str, metadata: &Value) -> Result<PluginDeclarations, String> {
         let declared = match metadata.get("saggar") {
             None | Some(Value::Null) => PluginDeclarations::default(),
             Some(table) => {

@@ -259,12 +259,6 @@ pub enum PluginError {
         /// Which process, and what happened to it.
         message: String,
     },
-    /// The models directory cannot be watched.
-    #[error("the models directory cannot be watched: {reason}")]
-    Watch {
-        /// The system's message.
-        reason: String,
-    },
     /// The engine or an instance could not be created.
     #[error("the plugin engine failed: {reason}")]
     Engine {
@@ -333,7 +327,6 @@ impl PluginError {
             PluginError::Job { .. } => "JOB",
             PluginError::NonFinite { .. } => "NON_FINITE",
             PluginError::Ranks { reason, .. } => reason,
-            PluginError::Watch { .. } => "WATCH",
             PluginError::Engine { .. } => "ENGINE",
         }
     }

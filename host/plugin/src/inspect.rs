@@ -100,6 +100,15 @@ impl ComponentInterface {
     }
 }
 
+/// Checks that this host accepts a component, without compiling it: the component implements a world of this version.
+/// Returns `None` if the bytes do not read as a component.
+///
+/// # Errors
+/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`.
+pub fn check_component(wasm: &[u8]) -> Option<Result<(), PluginError>> {
+    ComponentInterface::from_bytes(wasm).map(|face| check_interface(&face).map(drop))
+}
+
 /// Checks a component's imports and exports by name and version.
 ///
 /// # Errors

@@ -1,14 +1,13 @@
-//! The WebAssembly component host: WIT bindings, limits, artifact cache and model version watcher for plugins.
+//! The WebAssembly component host: WIT bindings, limits and artifact cache for plugins.
 //!
 //! A plugin gets only what this crate gives it: handles to tensors, variables, graphs and batches that the host owns.
 //! [`PluginEngine`] compiles components, [`train()`] runs a plugin inside a job, [`LoadedModel`] predicts with a plugin.
 //!
 //! Deliberately elsewhere: the semantics of operators (`tensor`), jobs and checkpoints (`jobs`, `store`), the batching
-//! of requests (`serve`). Nothing here is async: wasm calls and device work block the calling thread.
+//! of requests (`serve`), building plugins (`cli`). Nothing here is async: wasm calls and device work block the calling thread.
 
 mod artifact;
 mod bindings;
-pub mod build;
 pub mod compiler;
 mod complexity;
 mod convert;
@@ -34,7 +33,6 @@ mod streaming;
 mod tensors;
 pub mod train;
 mod variables;
-pub mod watch;
 mod worlds;
 
 pub use compiler::{CompileChildren, CompilePurpose, CompilerMode};
@@ -43,6 +41,7 @@ pub use dry_run::{DryRunModel, dry_run};
 pub use engine::{CompiledPlugin, PluginEngine, PluginEngineConfig};
 pub use error::PluginError;
 pub use import::{ImportRequest, ImportedModel, import};
+pub use inspect::check_component;
 pub use model::{
     InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelPort, ModelRoute, ModelSignature, NamedTensor,
     PredictionOptions, RouteSegment,
@@ -51,5 +50,4 @@ pub use saggar_device::CancelToken;
 pub use shards::{BatchShards, ShardMean};
 pub use streaming::{OutputPiece, PieceSink, SendPieceError};
 pub use train::{InitialState, JobContext, LogLevel, OpenedModel, TrainLimits, TrainOutcome, train};
-pub use watch::ModelWatch;
 pub use worlds::{PluginWorld, WIT_FILES, component_exports, plugin_worlds};

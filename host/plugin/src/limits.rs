@@ -156,11 +156,6 @@ pub const ARTIFACT_BYTES_BASE: u64 = 64 << 20;
 /// Additional bytes of compiled form for each byte of the component.
 pub const ARTIFACT_BYTES_PER_BYTE: u64 = 8;
 
-/// Time without changes in the models directory after which a change counts as complete.
-pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(200);
-/// Interval at which the models directory is scanned even if no event was reported.
-pub const WATCH_RESCAN: Duration = Duration::from_secs(30);
-
 const _: () = assert!(MEMORY_BYTES_DEFAULT <= MEMORY_BYTES_MAX);
 const _: () = assert!(FUNCTION_LOCALS_MAX <= LOCALS_MAX && FUNCTION_BYTES_MAX <= CODE_BYTES_MAX);
 const _: () = assert!(CODE_BYTES_MAX <= COMPONENT_BYTES_MAX as u64 && CODE_BYTES_MAX <= COMPILE_COST_MAX);

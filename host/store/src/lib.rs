@@ -7,7 +7,6 @@
 //! Deliberately elsewhere: applying a checkpoint to a device (`jobs`), plugins (`plugin`), authentication (`serve`).
 //! Logic takes the time as an argument; see [`clock`].
 
-pub mod archive;
 pub mod checkpoint;
 pub mod clock;
 pub mod dataset;
@@ -26,13 +25,12 @@ pub mod rights;
 pub mod secrets;
 pub mod state_dir;
 pub mod storage_usage;
+pub mod zip_directory;
 
 mod durable;
 mod tensor_text;
 mod versions;
-mod zip_directory;
 
-pub use archive::ArchiveFormat;
 pub use checkpoint::{
     BestMetric, Checkpoint, CheckpointExport, CheckpointInfo, CheckpointQuery, CheckpointStore, CheckpointVerification,
     DatasetPosition, LatestCheckpoint, MetricMode, Retention, SavedVariable, SkippedCheckpoint, VariableKind,

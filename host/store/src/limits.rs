@@ -62,9 +62,6 @@ pub const UPLOAD_PATH_BYTES_MAX: usize = 255;
 /// Components of an uploaded file's path, including the file name.
 pub const UPLOAD_PATH_PARTS_MAX: usize = 8;
 
-/// Bytes of the headers before one entry of a tar archive: long names and attributes, which are in memory together.
-pub const TAR_HEADERS_BYTES_MAX: u64 = 256 << 10;
-
 /// Bytes of disk space that an upload must leave free.
 pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 

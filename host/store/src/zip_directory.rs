@@ -11,7 +11,10 @@ use zip::result::ZipError;
 use crate::limits::ZIP_DIRECTORY_BYTES_MAX;
 
 /// Opens an archive whose central directory has at most [`ZIP_DIRECTORY_BYTES_MAX`] bytes.
-pub(crate) fn open(file: File) -> Result<ZipArchive<BufReader<LimitedZipFile>>, ZipError> {
+///
+/// # Errors
+/// Returns the error of `zip` if the file is not an archive or its central directory is too large.
+pub fn open(file: File) -> Result<ZipArchive<BufReader<LimitedZipFile>>, ZipError> {
     let left = Rc::new(Cell::new(Some(ZIP_DIRECTORY_BYTES_MAX)));
     let archive = ZipArchive::new(BufReader::new(LimitedZipFile { file, left: Rc::clone(&left) }))?;
     // The entries are read after this; their readers limit them.
@@ -20,7 +23,7 @@ pub(crate) fn open(file: File) -> Result<ZipArchive<BufReader<LimitedZipFile>>, 
 }
 
 /// A file that fails after a number of bytes, if there is a limit.
-pub(crate) struct LimitedZipFile {
+pub struct LimitedZipFile {
     file: File,
     left: Rc<Cell<Option<u64>>>,
 }

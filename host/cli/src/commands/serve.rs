@@ -1,6 +1,7 @@
 //! `saggar serve`, which assembles the crates into a server, and `saggar worker`.
 
 mod memory;
+mod model_watch;
 mod models;
 mod reexec;
 mod server_config;
@@ -17,7 +18,7 @@ use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::compiler::{self, ChildOptions};
-use saggar_plugin::{CompileChildren, CompilerMode, ModelWatch, PluginEngine, PluginEngineConfig};
+use saggar_plugin::{CompileChildren, CompilerMode, PluginEngine, PluginEngineConfig};
 use saggar_serve::{
     AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, ServerListener, TlsCertificates,
     decode_sample,
@@ -35,6 +36,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
 use self::memory::MemoryLimits;
+use self::model_watch::ModelWatch;
 use self::server_config::ServerConfig;
 use super::listeners;
 use crate::args::{self, CompileChildArgs, ServeArgs, WorkerArgs};
@@ -137,7 +139,7 @@ impl ServerParts {
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = ModelRouter::new(Arc::clone(&metrics));
         let router = Arc::new(if args.no_load_on_demand { router } else { router.with_on_demand_loading() });
-        let watch = ModelWatch::start(&models_dir).map_err(unexpected_error)?;
+        let watch = ModelWatch::start(&models_dir)?;
         let importer: Arc<dyn ModelImporter> = Arc::new(OnnxImporter {
             host: host.clone(),
             device: Arc::clone(device),

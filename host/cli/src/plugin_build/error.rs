@@ -4,13 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use crate::error::PluginError;
+use saggar_plugin::PluginError;
 
 use super::toolchain::{SETUP_DEBIAN, SETUP_RUSTUP, TOOLCHAIN_VARIABLE};
 
 /// The reason why a plugin could not be built.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub(crate) enum BuildError {
     /// The directory has no `Cargo.toml` with a package.
     #[error("{}: the directory has no Cargo.toml with a package", path.display())]
     NotACrate {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{BuildError, WASM_TARGET, command};
 
 /// The environment variable that selects a toolchain: `auto`, `rustup` or `debian`.
-pub const TOOLCHAIN_VARIABLE: &str = "SAGGAR_GUEST_TOOLCHAIN";
+pub(crate) const TOOLCHAIN_VARIABLE: &str = "SAGGAR_GUEST_TOOLCHAIN";
 
 pub(super) const SETUP_RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
 pub(super) const SETUP_DEBIAN: &str = "apt install rustc-web cargo-web rust-web-src lld";
@@ -27,7 +27,7 @@ const DEBIAN_LINKER: &str = "wasm-ld";
 
 /// The kind of toolchain to look for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ToolchainChoice {
+pub(crate) enum ToolchainChoice {
     /// The first one that works: rustup, then Debian.
     #[default]
     Auto,
@@ -42,7 +42,7 @@ impl ToolchainChoice {
     ///
     /// # Errors
     /// `UnknownToolchain`.
-    pub fn from_environment() -> Result<Self, BuildError> {
+    pub(crate) fn from_environment() -> Result<Self, BuildError> {
         match env::var_os(TOOLCHAIN_VARIABLE) {
             Some(value) => value.to_string_lossy().parse(),
             None => Ok(Self::Auto),
@@ -65,7 +65,7 @@ impl FromStr for ToolchainChoice {
 
 /// A toolchain that compiles to WebAssembly.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Toolchain {
+pub(crate) enum Toolchain {
     /// Plain cargo: the target's standard library is installed.
     Installed,
     /// Debian's compiler, which builds the standard library from the sources in `library`.

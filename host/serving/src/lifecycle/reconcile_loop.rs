@@ -24,12 +24,6 @@ pub trait ReconcileTriggers: Send {
     fn next_trigger(&mut self) -> impl Future<Output = Option<()>> + Send;
 }
 
-impl ReconcileTriggers for saggar_plugin::ModelWatch {
-    async fn next_trigger(&mut self) -> Option<()> {
-        self.changed().await
-    }
-}
-
 impl ReconcileLoop {
     /// Creates a loop around the lifecycle.
     pub fn new(lifecycle: Arc<ModelLifecycle>) -> ReconcileLoop {

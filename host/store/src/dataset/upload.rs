@@ -365,7 +365,7 @@ fn missing_chunks(dir: &Path, plan: &UploadPlan) -> Vec<Digest> {
 }
 
 /// Returns whether this is a valid relative path of a file within a folder, on every system.
-pub(crate) fn is_relative_file_path(path: &str) -> bool {
+pub fn is_relative_file_path(path: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty() && !part.starts_with('.') && !part.chars().any(|c| c.is_control() || r#"\:*?"<>|"#.contains(c))
     };

@@ -3,10 +3,10 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use saggar_store::archive;
 use saggar_store::limits::UPLOAD_BYTES_MAX;
 use serde_json::json;
 
+use crate::archive;
 use crate::args::DataExportArgs;
 use crate::atomic_file;
 use crate::client::{ApiClient, encode_path_segment};

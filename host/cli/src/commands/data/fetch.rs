@@ -9,7 +9,6 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use saggar_store::ArchiveFormat;
 use saggar_store::digest::Digest;
 use saggar_store::limits::UPLOAD_BYTES_MAX;
 use ureq::http::StatusCode;
@@ -17,6 +16,7 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use ureq::{Agent, Body};
 
 use super::push;
+use crate::archive::ArchiveFormat;
 use crate::args::DataFetchArgs;
 use crate::client::ApiClient;
 use crate::exit::{self, CliError};

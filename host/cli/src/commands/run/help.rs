@@ -102,7 +102,7 @@ fn find_declarations(args: &RunArgs, client: &ApiClient) -> Result<(String, Plug
 
 fn declarations_at_path(path: &Path) -> Result<PluginDeclarations, CliError> {
     if path.is_dir() {
-        let declared = saggar_plugin::build::read_declarations(path);
+        let declared = crate::plugin_build::read_declarations(path);
         return declared.map_err(|error| CliError::new(exit::INVALID, "no_plugin", error.to_string()));
     }
     let read = std::fs::read(path);

@@ -8,14 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use saggar_serving::ReconcileTriggers;
 use tokio::sync::mpsc;
 
-use crate::error::PluginError;
-use crate::limits::{WATCH_DEBOUNCE, WATCH_RESCAN};
+use super::unexpected_error;
+use crate::exit::CliError;
+
+/// Time without changes in the models directory after which a change counts as complete.
+const WATCH_DEBOUNCE: Duration = Duration::from_millis(200);
+/// Interval at which the models directory is scanned even if no event was reported.
+const WATCH_RESCAN: Duration = Duration::from_secs(30);
 
 /// A receiver of ticks, each of which means that the models directory should be scanned. Dropping it ends the watching.
 #[derive(Debug)]
-pub struct ModelWatch {
+pub(super) struct ModelWatch {
     ticks: mpsc::Receiver<()>,
     /// The only strong reference: dropping it drops the sender of hints and so ends the thread that waits for them.
     _watcher: Arc<Mutex<RecommendedWatcher>>,
@@ -25,12 +31,12 @@ impl ModelWatch {
     /// Watches `models_dir`, which must exist. Also detects that the whole directory is replaced.
     ///
     /// # Errors
-    /// `Watch` if the system refuses a watcher or a thread.
-    pub fn start(models_dir: &Path) -> Result<ModelWatch, PluginError> {
+    /// Fails if the system refuses a watcher or a thread.
+    pub(super) fn start(models_dir: &Path) -> Result<ModelWatch, CliError> {
         ModelWatch::start_with(models_dir, WATCH_DEBOUNCE, WATCH_RESCAN)
     }
 
-    fn start_with(models_dir: &Path, debounce: Duration, rescan: Duration) -> Result<ModelWatch, PluginError> {
+    fn start_with(models_dir: &Path, debounce: Duration, rescan: Duration) -> Result<ModelWatch, CliError> {
         let dir = models_dir.canonicalize().map_err(watch_error)?;
         // One pending hint is enough.
         let (hint, hints) = sync_channel(1);
@@ -48,20 +54,16 @@ impl ModelWatch {
         std::thread::Builder::new().name("model-watch".to_owned()).spawn(move || settle.run()).map_err(watch_error)?;
         Ok(ModelWatch { ticks, _watcher: watcher })
     }
+}
 
-    /// Waits for the next tick. Returns `None` if watching has ended.
-    pub async fn changed(&mut self) -> Option<()> {
+impl ReconcileTriggers for ModelWatch {
+    async fn next_trigger(&mut self) -> Option<()> {
         self.ticks.recv().await
-    }
-
-    /// Blocking form of [`ModelWatch::changed`], for threads outside of a runtime.
-    pub fn blocking_changed(&mut self) -> Option<()> {
-        self.ticks.blocking_recv()
     }
 }
 
-fn watch_error(error: impl std::fmt::Display) -> PluginError {
-    PluginError::Watch { reason: error.to_string() }
+fn watch_error(error: impl std::fmt::Display) -> CliError {
+    unexpected_error(format!("the models directory cannot be watched: {error}"))
 }
 
 /// Returns an event handler that sends a hint if something changed at or below `dir`, or if events were lost.
