@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-/// A mistake or remark, with its position.
+/// A mistake, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The line, from 1.

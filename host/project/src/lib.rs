@@ -27,10 +27,9 @@ pub use error::{CronError, GlobError, ReferenceError, UnitError};
 pub use glob::Glob;
 pub use manifest::{
     BatchingSettings, CheckpointPolicy, DeviceRequest, GpuRequest, MinimumUtilization, ModelKeepAlive, ModelSection,
-    MountSource, PRECISIONS, PipelineSection, PipelineStep, PluginBuildCommand, PluginGrants, PluginSection,
-    PluginWorldKind, PoolSection, ProjectManifest, ProjectQuota, ProjectSection, QueueSection, RETRY_CAUSES,
-    RequestQueueSettings, ResponseCacheSettings, RunOptions, StepAction, TaskArguments, TaskMode, TaskMount,
-    TaskSection, project_name,
+    MountSource, PRECISIONS, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest, ProjectQuota,
+    ProjectSection, QueueSection, RETRY_CAUSES, RequestQueueSettings, ResponseCacheSettings, RunOptions, TaskArguments,
+    TaskMode, TaskMount, TaskSection, project_name,
 };
 pub use name::is_valid_name;
 pub use reference::{WeightsReference, parse_mount};

@@ -18,7 +18,5 @@ pub const REPLICAS_MAX: u32 = 64;
 pub const SLOTS_MAX: u32 = 64;
 /// Concurrent jobs of a queue or a project.
 pub const RUNNING_JOBS_MAX: u32 = 1024;
-/// Steps of one pipeline.
-pub const STEPS_MAX: usize = 256;
 /// Characters of a name.
 pub const NAME_LETTERS_MAX: usize = 63;

@@ -1,8 +1,7 @@
 //! The checked content of a project file: every key is known, every referenced name exists, every limit is above zero
-//! and has a unit. Parts that this release only checks are reported as remarks.
+//! and has a unit.
 
 mod model;
-mod pipeline;
 mod plugin;
 mod queue;
 mod run_options;
@@ -12,14 +11,13 @@ use std::collections::BTreeMap;
 
 use toml::de::DeTable;
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::Diagnostics;
 use crate::limits::MANIFEST_BYTES_MAX;
 use crate::manifest_table::ManifestTable;
 use crate::parse_report::{ParseReport, TableKind};
 
 pub use model::{BatchingSettings, ModelKeepAlive, ModelSection, RequestQueueSettings, ResponseCacheSettings};
-pub use pipeline::{PipelineSection, PipelineStep, StepAction};
-pub use plugin::{PluginBuildCommand, PluginGrants, PluginSection, PluginWorldKind};
+pub use plugin::{PluginBuildCommand, PluginSection};
 pub use queue::{PoolSection, ProjectQuota, QueueSection};
 pub(crate) use run_options::is_device_name;
 pub use run_options::{
@@ -44,10 +42,6 @@ pub struct ProjectManifest {
     pub pools: BTreeMap<String, PoolSection>,
     /// Limits of all jobs together.
     pub quota: ProjectQuota,
-    /// Pipelines by name.
-    pub pipelines: BTreeMap<String, PipelineSection>,
-    /// Remarks about parts that this release checks but does not apply, in the order of the file.
-    pub remarks: Vec<Diagnostic>,
 }
 
 /// The `[project]` table.
@@ -71,7 +65,7 @@ impl ProjectManifest {
         if text.len() > MANIFEST_BYTES_MAX {
             let message = format!("{} bytes: a project file has at most {MANIFEST_BYTES_MAX}", text.len());
             report.add_error(&(0..0), message, "keep data in separate files");
-            return Err(Diagnostics(report.into_parts().0));
+            return Err(Diagnostics(report.into_mistakes()));
         }
         let (document, broken) = DeTable::parse_recoverable(text);
         for error in &broken {
@@ -82,9 +76,9 @@ impl ProjectManifest {
             true => read_manifest(&ManifestTable::root(document.get_ref(), &report)),
             false => None,
         };
-        let (mistakes, remarks) = report.into_parts();
+        let mistakes = report.into_mistakes();
         match manifest {
-            Some(manifest) if mistakes.is_empty() => Ok(ProjectManifest { remarks, ..manifest }),
+            Some(manifest) if mistakes.is_empty() => Ok(manifest),
             _ => Err(Diagnostics(mistakes)),
         }
     }
@@ -111,7 +105,7 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
     let queues = root.named_tables("queue", queue::read_queue);
     let pools = root.named_tables("pool", queue::read_pool);
     let quota = root.optional("quota", |item| queue::read_quota(&item.table()?)).unwrap_or_default();
-    let pipelines = root.named_tables("pipeline", |table| pipeline::read_pipeline(table, &tasks));
+    root.report_unsupported("pipeline", "run the tasks one after the other: `saggar run --task NAME --wait`");
     root.report_unknown_keys();
     // Names from the file itself: a table with a mistake still exists for references.
     let names = |kind: TableKind| match root
@@ -123,8 +117,7 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
     };
     root.report().resolve_references(names);
     version?;
-    let remarks = Vec::new();
-    Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, quota, pipelines, remarks })
+    Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, quota })
 }
 
 /// Returns the names that exist without a table.
@@ -132,7 +125,7 @@ fn built_in_names(kind: TableKind) -> impl Iterator<Item = String> {
     let name = match kind {
         TableKind::Queue => Some("default"),
         TableKind::Pool => Some("any"),
-        TableKind::Plugin | TableKind::Task => None,
+        TableKind::Plugin => None,
     };
     name.map(str::to_owned).into_iter()
 }

@@ -18,6 +18,8 @@ pub(crate) struct ManifestTable<'v> {
     span: SourceSpan,
     entries: &'v DeTable<'v>,
     requested_keys: RefCell<Vec<&'static str>>,
+    /// Keys that are reported already, because this release does not support them.
+    unsupported_keys: RefCell<Vec<&'static str>>,
     report: &'v ParseReport<'v>,
 }
 
@@ -30,6 +32,7 @@ impl<'v> ManifestTable<'v> {
             span: 0..0,
             entries,
             requested_keys: RefCell::default(),
+            unsupported_keys: RefCell::default(),
             report,
         }
     }
@@ -43,6 +46,7 @@ impl<'v> ManifestTable<'v> {
             span: item.span.clone(),
             entries,
             requested_keys: RefCell::default(),
+            unsupported_keys: RefCell::default(),
             report: item.report,
         }
     }
@@ -128,6 +132,15 @@ impl<'v> ManifestTable<'v> {
         found
     }
 
+    /// Reports a key that this release does not support, if the table has it; `hint` says what to do instead.
+    pub(crate) fn report_unsupported(&self, key: &'static str, hint: &str) {
+        self.unsupported_keys.borrow_mut().push(key);
+        if let Some(name) = self.entries.keys().find(|name| name.get_ref() == key) {
+            let (path, _) = self.child_path(key, key);
+            self.report.add_error(&name.span(), format!("{path}: not supported by this release"), hint);
+        }
+    }
+
     /// Returns every entry, with any key, as JSON.
     pub(crate) fn to_json_map(&self) -> BTreeMap<String, Value> {
         let entry = |item: ManifestValue<'v>, key: &str| Some((key.to_owned(), item.to_json()?));
@@ -184,7 +197,7 @@ impl<'v> ManifestTable<'v> {
         self.report.record_keys(&self.schema_path, &asked);
         for name in self.entries.keys() {
             let key: &str = name.get_ref();
-            if asked.contains(&key) {
+            if asked.contains(&key) || self.unsupported_keys.borrow().contains(&key) {
                 continue;
             }
             let hint = match nearest_name(key, asked.iter().copied()) {

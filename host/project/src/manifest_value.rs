@@ -200,14 +200,6 @@ impl<'v> ManifestValue<'v> {
         Some(list.iter().enumerate().map(item).collect())
     }
 
-    /// Returns the text if the value is one and contains a placeholder.
-    pub(crate) fn text_with_placeholders(&self) -> Option<String> {
-        match self.value {
-            DeValue::String(text) if text.contains("${") => Some(text.to_string()),
-            _ => None,
-        }
-    }
-
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.value, DeValue::Table(_))
     }

@@ -1,4 +1,4 @@
-//! The findings of reading a file: mistakes, remarks, references to check after reading, and requested keys.
+//! The findings of reading a file: mistakes, references to check after reading, and requested keys.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,6 @@ pub(crate) type SourceSpan = Range<usize>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TableKind {
     Plugin,
-    Task,
     Queue,
     Pool,
 }
@@ -25,7 +24,6 @@ impl TableKind {
     pub(crate) fn header_word(self) -> &'static str {
         match self {
             TableKind::Plugin => "plugin",
-            TableKind::Task => "task",
             TableKind::Queue => "queue",
             TableKind::Pool => "pool",
         }
@@ -37,7 +35,6 @@ impl TableKind {
 pub(crate) struct ParseReport<'t> {
     text: &'t str,
     errors: RefCell<Vec<(usize, Diagnostic)>>,
-    remarks: RefCell<Vec<(usize, Diagnostic)>>,
     references: RefCell<Vec<(TableKind, String, SourceSpan)>>,
     /// The keys that were requested in each table, with `*` for user-chosen names.
     keys: RefCell<BTreeMap<String, BTreeSet<&'static str>>>,
@@ -45,13 +42,7 @@ pub(crate) struct ParseReport<'t> {
 
 impl<'t> ParseReport<'t> {
     pub(crate) fn new(text: &'t str) -> ParseReport<'t> {
-        ParseReport {
-            text,
-            errors: RefCell::default(),
-            remarks: RefCell::default(),
-            references: RefCell::default(),
-            keys: RefCell::default(),
-        }
+        ParseReport { text, errors: RefCell::default(), references: RefCell::default(), keys: RefCell::default() }
     }
 
     fn diagnostic(&self, span: &SourceSpan, message: String, hint: Option<String>) -> (usize, Diagnostic) {
@@ -65,11 +56,6 @@ impl<'t> ParseReport<'t> {
         if mistakes.len() < DIAGNOSTICS_MAX {
             mistakes.push(self.diagnostic(span, message.into(), Some(hint.into())));
         }
-    }
-
-    /// Adds a remark for the user.
-    pub(crate) fn add_remark(&self, span: &SourceSpan, message: impl Into<String>) {
-        self.remarks.borrow_mut().push(self.diagnostic(span, message.into(), None));
     }
 
     /// Adds a reference to another table, which is resolved after all tables were read.
@@ -99,14 +85,11 @@ impl<'t> ParseReport<'t> {
         }
     }
 
-    /// Returns the mistakes and the remarks, each in the order of the file.
-    pub(crate) fn into_parts(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
-        let in_order = |found: RefCell<Vec<(usize, Diagnostic)>>| {
-            let mut found = found.into_inner();
-            found.sort_by_key(|(offset, _)| *offset);
-            found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
-        };
-        (in_order(self.errors), in_order(self.remarks))
+    /// Returns the mistakes, in the order of the file.
+    pub(crate) fn into_mistakes(self) -> Vec<Diagnostic> {
+        let mut found = self.errors.into_inner();
+        found.sort_by_key(|(offset, _)| *offset);
+        found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
     }
 
     /// Returns the keys that were requested in each table.

@@ -23,19 +23,15 @@ pub(crate) fn check(args: &CheckArgs, output: CliOutput) -> Result<i32, CliError
     match ProjectManifest::parse(&text) {
         Ok(manifest) => {
             if output.json {
-                output.print_json(
-                    &json!({ "file": file, "valid": true, "mistakes": [], "remarks": list(&manifest.remarks) }),
-                );
+                output.print_json(&json!({ "file": file, "valid": true, "mistakes": [] }));
                 return Ok(0);
             }
-            manifest.remarks.iter().for_each(|remark| output.print_note(&format!("{file}:{remark}")));
             output.print_line(&format!("{file} is valid: {}", summarize_manifest(&manifest)));
             Ok(0)
         }
         Err(mistakes) => {
             if output.json {
-                output
-                    .print_json(&json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0), "remarks": [] }));
+                output.print_json(&json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0) }));
             } else {
                 // Without a prefix, because editors and people expect file:line:column at the beginning of a line.
                 print_to_stderr(&mistakes.render(&file));
@@ -53,7 +49,6 @@ fn summarize_manifest(manifest: &ProjectManifest) -> String {
         ("model", manifest.models.len()),
         ("queue", manifest.queues.len()),
         ("pool", manifest.pools.len()),
-        ("pipeline", manifest.pipelines.len()),
     ];
     let shown = counts.iter().filter(|(_, count)| *count > 0);
     let shown: Vec<String> =

@@ -60,9 +60,9 @@ fn spec_and_mode(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resul
     let user = project::user_config()?;
     let task = project.as_ref().zip(args.task.as_deref()).map(|(project, name)| project.task(name)).transpose()?;
     let given = RunInputs { args, project: project.as_ref(), task, user: &user };
-    let world = args.env.as_deref().map(world::find_world).transpose()?;
+    let world = args.env.as_deref().map(|world| world::find_world("--env", world)).transpose()?;
     let upload = |component: &Path| {
-        world.as_ref().map(|world| world::check_exports(world, component)).transpose()?;
+        world.as_ref().map(|world| world::check_exports("--env", world, component)).transpose()?;
         upload_plugin(client, component)
     };
     let spec = match &args.from_file {

@@ -1,7 +1,6 @@
 //! `[model.NAME]`: settings for serving a model, with the keys of `model.json`.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -13,12 +12,10 @@ use crate::units;
 /// Settings for serving a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSection {
-    /// Name of the model's plugin.
+    /// Name of the plugin whose new versions `saggar dev` publishes as versions of this model.
     pub plugin: Option<String>,
     /// Directory of the model's versions.
     pub weights: Option<String>,
-    /// Additional paths of the model.
-    pub routes: Vec<String>,
     /// Whether requests that name no model use this one.
     pub default: Option<bool>,
     /// How requests are batched.
@@ -37,8 +34,6 @@ pub struct ModelSection {
     pub cache: Option<ResponseCacheSettings>,
     /// Files of inputs that are predicted before a version becomes ready.
     pub warmup: Vec<Value>,
-    /// Traffic shares by alias, in percent.
-    pub traffic: BTreeMap<String, u32>,
 }
 
 /// How requests are batched.
@@ -80,7 +75,6 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
     let model = ModelSection {
         plugin: table.optional("plugin", |item| item.table_reference(TableKind::Plugin)),
         weights: table.optional("weights", |item| item.string()),
-        routes: table.optional("routes", |item| item.list(read_route)).unwrap_or_default(),
         default: table.optional("default", |item| item.boolean()),
         batch: table.optional("batch", |item| read_batching(&item.table()?)),
         queue: table.optional("queue", |item| read_request_queue(&item.table()?)),
@@ -92,32 +86,11 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
         instances_max: table.optional("instances_max", |item| item.bounded_count(1, 1024)),
         cache: table.optional("cache", |item| read_response_cache(&item.table()?)),
         warmup: table.optional("warmup", |item| item.list(ManifestValue::to_json)).unwrap_or_default(),
-        traffic: table.optional("traffic", read_traffic).unwrap_or_default(),
     };
-    remark_unapplied_keys(table);
+    table.report_unsupported("routes", "leave it out: the plugin declares the paths of its model");
+    table.report_unsupported("traffic", "set the shares of existing versions with PUT /api/v1/models/NAME/traffic");
     table.report_unknown_keys();
     Some(model)
-}
-
-/// Adds remarks about keys that are checked but set elsewhere, with the place where they apply.
-fn remark_unapplied_keys(table: &ManifestTable<'_>) {
-    let elsewhere = [
-        ("plugin", "each version includes its plugin: `saggar dev` and `saggar run` publish versions"),
-        ("routes", "the plugin declares the model's routes"),
-        ("traffic", "set the shares of existing versions with PUT /api/v1/models/NAME/traffic"),
-    ];
-    for (key, place) in elsewhere {
-        if let Some(item) = table.get(key) {
-            item.report.add_remark(&item.span, format!("{}: this key is checked but not applied: {place}", item.path));
-        }
-    }
-}
-
-fn read_route(item: &ManifestValue<'_>) -> Option<String> {
-    match item.text()? {
-        path if path.starts_with('/') => Some(path.to_owned()),
-        _ => item.report_expected("a path such as \"/predict\""),
-    }
 }
 
 fn read_batching(table: &ManifestTable<'_>) -> Option<BatchingSettings> {
@@ -144,19 +117,5 @@ fn parse_keep_alive(text: &str) -> Result<ModelKeepAlive, crate::error::UnitErro
     match text {
         "forever" => Ok(ModelKeepAlive::Forever),
         _ => units::parse_duration(text).map(ModelKeepAlive::For),
-    }
-}
-
-/// Reads traffic shares in percent, which must add up to 100.
-fn read_traffic(item: &ManifestValue<'_>) -> Option<BTreeMap<String, u32>> {
-    let mut shares = BTreeMap::new();
-    for (alias, share) in item.table()?.entries() {
-        shares.insert(alias, share.bounded_count(0, 100)?);
-    }
-    match shares.values().sum::<u32>() {
-        100 => Some(shares),
-        sum => {
-            item.report_error(format!("the shares sum to {sum}, expected 100"), "such as { stable = 90, canary = 10 }")
-        }
     }
 }

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use saggar_project::{PROJECT_FILE, PluginSection};
 
+use super::world;
 use crate::client::{ApiClient, RequestBody};
 use crate::commands::build;
 use crate::commands::dev::DevShutdown;
@@ -35,7 +36,8 @@ pub(super) fn find_or_build_component(path: &Path, output: CliOutput) -> Result<
 /// Returns the component of a project plugin, built first if the project file has a build command.
 ///
 /// # Errors
-/// Returns `build_failed` if the build fails, and `no_plugin` if there is no file at the source path.
+/// Returns `build_failed` if the build fails, `no_plugin` if there is no file at the source path, and `invalid` if the
+/// component does not implement the world that the project file gives.
 pub(crate) fn build_plugin(
     project: &ProjectContext,
     name: &str,
@@ -50,7 +52,12 @@ pub(crate) fn build_plugin(
         output.print_note(&format!("building {name}: {}", build.command));
         run_build_command(project, &build.command, output, ending)?;
     }
-    component_path(project, plugin)
+    let component = component_path(project, plugin)?;
+    if let Some(world) = plugin.world {
+        let option = format!("plugin.{name}.world");
+        world::check_exports(&option, &world::find_world(&option, world)?, &component)?;
+    }
+    Ok(component)
 }
 
 /// Returns the path of a project plugin's component without building it.

@@ -1,4 +1,4 @@
-//! `saggar run --env WORLD`: checks that the component implements that world.
+//! Checks that a component implements a world: that of `saggar run --env WORLD`, or of `world` in the project file.
 
 use std::path::Path;
 
@@ -6,25 +6,25 @@ use saggar_plugin::PluginWorld;
 
 use crate::exit::{self, CliError};
 
-/// Returns the world that `--env` names.
+/// Returns the world that `text`, the value of `option`, names.
 ///
 /// # Errors
 /// Returns `invalid`, listing the existing worlds, if no world has that name and version.
-pub(super) fn find_world(text: &str) -> Result<PluginWorld, CliError> {
+pub(super) fn find_world(option: &str, text: &str) -> Result<PluginWorld, CliError> {
     let worlds = saggar_plugin::plugin_worlds();
     let worlds = worlds.map_err(|error| CliError::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
     let known: Vec<String> = worlds.iter().map(|world| format!("{}@{}", world.name, world.version)).collect();
     worlds.into_iter().find(|world| world.matches_name(text)).ok_or_else(|| {
-        CliError::invalid(format!("--env {text}: unknown world; this host has {}", known.join(", ")))
+        CliError::invalid(format!("{option} {text}: unknown world; this host has {}", known.join(", ")))
             .with_hint("`saggar plugins worlds` describes them")
     })
 }
 
-/// Checks that a component has the exports of the world, in the same version.
+/// Checks that a component has the exports of the world, in the same version. `option` asks for it.
 ///
 /// # Errors
 /// Returns `invalid` with the component's exports and the world's.
-pub(super) fn check_exports(world: &PluginWorld, component: &Path) -> Result<(), CliError> {
+pub(super) fn check_exports(option: &str, world: &PluginWorld, component: &Path) -> Result<(), CliError> {
     let wasm = std::fs::read(component)
         .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
     // The server rejects a file that is not a component, with the reason.
@@ -34,12 +34,12 @@ pub(super) fn check_exports(world: &PluginWorld, component: &Path) -> Result<(),
     }
     let wanted: Vec<String> = world.export_names().collect();
     let message = format!(
-        "{} exports {}; a plugin of {}@{}, which --env asks for, exports {}",
+        "{} exports {}; a plugin of {}@{}, which {option} asks for, exports {}",
         component.display(),
         exports.join(", "),
         world.name,
         world.version,
         wanted.join(", ")
     );
-    Err(CliError::invalid(message).with_hint("leave --env out, or build the plugin for that world"))
+    Err(CliError::invalid(message).with_hint(format!("leave {option} out, or build the plugin for that world")))
 }
