@@ -37,7 +37,7 @@ impl UserConfig {
             true => read_user_config(&ManifestTable::root(document.get_ref(), &report)),
             false => UserConfig::default(),
         };
-        match report.into_parts().0 {
+        match report.into_mistakes() {
             mistakes if mistakes.is_empty() => Ok(config),
             mistakes => Err(Diagnostics(mistakes)),
         }
