@@ -177,16 +177,6 @@ impl<'v> ManifestTable<'v> {
         self.entries.iter().map(entry).collect()
     }
 
-    /// Returns the position of the table.
-    pub(crate) fn span(&self) -> &SourceSpan {
-        &self.span
-    }
-
-    /// Returns the table's path as users write it.
-    pub(crate) fn path(&self) -> &str {
-        &self.path
-    }
-
     pub(crate) fn report(&self) -> &'v ParseReport<'v> {
         self.report
     }
