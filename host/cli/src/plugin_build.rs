@@ -17,8 +17,8 @@ use saggar_plugin::PluginDeclarations;
 use serde::Deserialize;
 use wit_component::ComponentEncoder;
 
-pub(crate) use error::BuildError;
-pub(crate) use toolchain::{TOOLCHAIN_VARIABLE, Toolchain, ToolchainChoice};
+use error::BuildError;
+use toolchain::{Toolchain, ToolchainChoice};
 
 /// The target that plugins are compiled for. It has no operating system, so a plugin imports only our interfaces.
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -33,68 +33,26 @@ const RELEASE_PROFILE: [&str; 6] = [
     "profile.release.strip=true",
 ];
 
-/// Options of a plugin build.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct BuildOptions {
-    /// The toolchain to use. `None` uses [`TOOLCHAIN_VARIABLE`] if it is set, else the first toolchain that works.
-    pub(crate) toolchain: Option<ToolchainChoice>,
-    /// Whether cargo's messages are collected for the error instead of shown.
-    pub(crate) quiet: bool,
-}
-
-/// The result of a plugin build.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BuiltPlugin {
-    /// Path of the component: `target/saggar/<crate>.wasm` in the plugin's workspace.
-    pub(crate) component_path: PathBuf,
-    /// Size of the component in bytes.
-    pub(crate) bytes: u64,
-    /// The toolchain that built it.
-    pub(crate) toolchain: Toolchain,
-}
-
-/// Builds the plugin whose `Cargo.toml` is in `manifest_dir`.
+/// Builds the plugin whose `Cargo.toml` is in `manifest_dir`, and returns the path of the component:
+/// `target/saggar/<crate>.wasm` in the plugin's workspace. With `quiet`, cargo's messages are collected for the error
+/// instead of shown.
 ///
 /// # Errors
 /// `NotACrate` or `Metadata` if there is no valid package; `NoToolchain`, with what to install; `Cargo` if it does not
 /// compile; `NoModule`, `NotAComponent` or `Refused` if it compiles but is not a plugin or needs interfaces that this
 /// host lacks; `Spawn`; `Io`.
-pub(crate) fn build_plugin(manifest_dir: &Path, options: &BuildOptions) -> Result<BuiltPlugin, BuildError> {
-    let (toolchain, metadata, manifest) = resolve_build(manifest_dir, options)?;
+pub(crate) fn build_plugin(manifest_dir: &Path, quiet: bool) -> Result<PathBuf, BuildError> {
+    let (toolchain, metadata, manifest) = resolve_build(manifest_dir)?;
     let mut packages = metadata.packages.iter();
     let package = packages.find(|package| package.manifest_path == manifest);
     let package = package.ok_or(BuildError::NotACrate { path: manifest })?;
-    build_package(package, &metadata.target_directory, &toolchain, options)
+    build_package(package, &metadata.target_directory, &toolchain, quiet)
 }
 
-/// Builds the plugin in `manifest_dir`. In a workspace without a root package, builds every member that compiles to a
-/// `cdylib`, in the workspace's order.
-///
-/// # Errors
-/// As [`build_plugin`], for the first one that fails.
-pub(crate) fn build_all(manifest_dir: &Path, options: &BuildOptions) -> Result<Vec<BuiltPlugin>, BuildError> {
-    let (toolchain, metadata, manifest) = resolve_build(manifest_dir, options)?;
-    let single = metadata.packages.iter().any(|package| package.manifest_path == manifest);
-    let wanted = metadata
-        .packages
-        .iter()
-        .filter(|package| if single { package.manifest_path == manifest } else { package.is_plugin() });
-    let built = wanted.map(|package| build_package(package, &metadata.target_directory, &toolchain, options));
-    let built = built.collect::<Result<Vec<_>, _>>()?;
-    if built.is_empty() { Err(BuildError::NotACrate { path: manifest }) } else { Ok(built) }
-}
-
-fn resolve_build(
-    manifest_dir: &Path,
-    options: &BuildOptions,
-) -> Result<(Toolchain, CargoMetadata, PathBuf), BuildError> {
+fn resolve_build(manifest_dir: &Path) -> Result<(Toolchain, CargoMetadata, PathBuf), BuildError> {
     let manifest = manifest_dir.join("Cargo.toml");
     let manifest = manifest.canonicalize().map_err(|_| BuildError::NotACrate { path: manifest_dir.to_owned() })?;
-    let choice = match options.toolchain {
-        Some(choice) => choice,
-        None => ToolchainChoice::from_environment()?,
-    };
-    let toolchain = toolchain::find_toolchain_in(choice, manifest_dir)?;
+    let toolchain = toolchain::find_toolchain_in(ToolchainChoice::from_environment()?, manifest_dir)?;
     let metadata = cargo_metadata(&manifest, &toolchain)?;
     Ok((toolchain, metadata, manifest))
 }
@@ -103,18 +61,18 @@ fn build_package(
     package: &CargoPackage,
     target_directory: &Path,
     toolchain: &Toolchain,
-    options: &BuildOptions,
-) -> Result<BuiltPlugin, BuildError> {
+    quiet: bool,
+) -> Result<PathBuf, BuildError> {
     let declarations = PluginDeclarations::from_package(&package.name, &package.metadata)
         .map_err(|messages| BuildError::Metadata { path: package.manifest_path.clone(), messages })?;
-    let module = compile_module(package, toolchain, options.quiet)?;
+    let module = compile_module(package, toolchain, quiet)?;
     let module = fs::read(&module).map_err(|source| BuildError::Io { path: module, source })?;
     let component = declarations.append_to(encode_component(&module)?);
     check_component(&component)?;
     let directory = target_directory.join("saggar");
     let component_path = directory.join(format!("{}.wasm", package.name));
     replace_file(&directory, &component_path, &component)?;
-    Ok(BuiltPlugin { component_path, bytes: component.len() as u64, toolchain: toolchain.clone() })
+    Ok(component_path)
 }
 
 /// Returns the declarations of the plugin whose `Cargo.toml` is in `manifest_dir`, without building it.
@@ -122,7 +80,7 @@ fn build_package(
 /// # Errors
 /// `NotACrate`; `Metadata`; `NoToolchain`.
 pub(crate) fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclarations, BuildError> {
-    let (_, metadata, manifest) = resolve_build(manifest_dir, &BuildOptions::default())?;
+    let (_, metadata, manifest) = resolve_build(manifest_dir)?;
     let package = metadata.packages.iter().find(|package| package.manifest_path == manifest);
     let package = package.ok_or_else(|| BuildError::NotACrate { path: manifest.clone() })?;
     PluginDeclarations::from_package(&package.name, &package.metadata)
@@ -167,20 +125,8 @@ struct CargoMetadata {
 struct CargoPackage {
     name: String,
     manifest_path: PathBuf,
-    targets: Vec<CargoTarget>,
     #[serde(default)]
     metadata: serde_json::Value,
-}
-
-#[derive(Deserialize)]
-struct CargoTarget {
-    crate_types: Vec<String>,
-}
-
-impl CargoPackage {
-    fn is_plugin(&self) -> bool {
-        self.targets.iter().any(|target| target.crate_types.iter().any(|kind| kind == "cdylib"))
-    }
 }
 
 fn cargo_metadata(manifest: &Path, toolchain: &Toolchain) -> Result<CargoMetadata, BuildError> {
@@ -259,7 +205,7 @@ mod tests {
     #[test]
     fn a_directory_without_a_package_is_refused() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let error = build_plugin(&root.join("src"), &BuildOptions::default()).unwrap_err();
+        let error = build_plugin(&root.join("src"), true).unwrap_err();
         assert!(matches!(&error, BuildError::NotACrate { path } if path.ends_with("src")), "{error}");
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::args::BuildArgs;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
-use crate::plugin_build::{self, BuildOptions};
+use crate::plugin_build;
 use crate::units;
 
 pub(crate) fn build(args: &BuildArgs, output: CliOutput) -> Result<(), CliError> {
@@ -33,8 +33,6 @@ pub(crate) fn build(args: &BuildArgs, output: CliOutput) -> Result<(), CliError>
 /// Builds the plugin in `dir` and returns the component's path.
 pub(crate) fn build_component(dir: &Path, output: CliOutput) -> Result<PathBuf, CliError> {
     output.print_note(&format!("building {}", dir.display()));
-    let built = plugin_build::build_plugin(dir, &BuildOptions { toolchain: None, quiet: output.json || output.quiet });
-    built
-        .map(|built| built.component_path)
+    plugin_build::build_plugin(dir, output.json || output.quiet)
         .map_err(|error| CliError::new(exit::INVALID, "build_failed", error.to_string()))
 }
