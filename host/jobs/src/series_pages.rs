@@ -42,15 +42,16 @@ pub(crate) fn read_series_pages(
 
 #[cfg(test)]
 mod tests {
-    use saggar_store::records::sqlite::SqliteRecords;
-    use saggar_store::records::{MetricPoint, NewJob};
+    use std::sync::Arc;
+
+    use saggar_store::records::{self, MetricPoint, NewJob};
 
     use super::*;
 
     /// Returns a job with series `a0`, `a1`, ... of these lengths, at the steps 2, 4, 6, ...
-    fn job(lengths: &[u64]) -> (tempfile::TempDir, SqliteRecords, String) {
+    fn job(lengths: &[u64]) -> (tempfile::TempDir, Arc<dyn JobRecords>, String) {
         let directory = tempfile::tempdir().unwrap();
-        let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();
+        let records = records::open(directory.path().join("saggar.db")).unwrap();
         let new = NewJob { project: "p".to_owned(), task: "t".to_owned(), spec: "{}".to_owned(), ..NewJob::default() };
         let id = records.submit(&new, 1).unwrap().id;
         let lease = records.claim(&id, "any", 1).unwrap().unwrap().lease;
@@ -64,7 +65,7 @@ mod tests {
     fn check(lengths: &[u64], from: u64, points_max: usize, expected: &[(usize, bool)]) {
         let (_directory, records, id) = job(lengths);
         let names = (0..lengths.len()).map(|at| format!("a{at}")).collect();
-        let curves = read_series_pages(&records, &id, names, from, points_max).unwrap();
+        let curves = read_series_pages(&*records, &id, names, from, points_max).unwrap();
         let told: Vec<_> = curves.iter().map(|curve| (curve.points.len(), curve.is_truncated)).collect();
         assert_eq!(told, expected);
         assert!(curves.iter().all(|curve| curve.points.first().is_none_or(|first| first.step >= from)));
@@ -88,7 +89,7 @@ mod tests {
         let mut known: Vec<Vec<u64>> = vec![Vec::new(); 3];
         let (mut next, mut asked) = (Some(0), 0);
         while let Some(from) = next {
-            let curves = read_series_pages(&records, &id, names.clone(), from, 9).unwrap();
+            let curves = read_series_pages(&*records, &id, names.clone(), from, 9).unwrap();
             assert!(curves.iter().map(|curve| curve.points.len()).sum::<usize>() <= 9);
             for (known, curve) in known.iter_mut().zip(&curves) {
                 let last = known.last().copied().unwrap_or(0);

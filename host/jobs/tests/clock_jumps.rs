@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use saggar_jobs::{JobError, JobService, JobSpec, JobSubmission, RetryCause, SchedulerConfig, WorkerLauncher};
 use saggar_metrics::MetricsRegistry;
-use saggar_store::records::{JobFilter, JobRecord};
-use saggar_store::{AccessRights, JobState, ManualClock, SqliteRecords};
+use saggar_store::records::{self, JobFilter, JobRecord};
+use saggar_store::{AccessRights, JobState, ManualClock};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
@@ -64,7 +64,7 @@ impl TestScheduler {
     async fn start(now_ms: u64) -> TestScheduler {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(now_ms));
-        let records = Arc::new(SqliteRecords::open(&directory.path().join("records.db")).unwrap());
+        let records = records::open(directory.path().join("records.db")).unwrap();
         let launcher = Arc::new(ScriptLauncher(directory.path().to_owned()));
         let (metrics, jobs_dir) = (Arc::new(MetricsRegistry::new()), directory.path().join("jobs"));
         let jobs = JobService::new(

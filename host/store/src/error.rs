@@ -15,12 +15,8 @@ pub use dataset::DatasetError;
 pub fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
-        let is_full = match (error.downcast_ref::<io::Error>(), error.downcast_ref::<rusqlite::Error>()) {
-            (Some(error), _) => matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded),
-            (_, Some(error)) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
-            (None, None) => false,
-        };
-        if is_full {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)) {
             return true;
         }
         next = error.source();
@@ -311,30 +307,25 @@ pub enum FileProblem {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The database reported an error.
-    #[error("{}: {source}", path.display())]
+    /// The engine reported an error, or its database cannot be opened.
+    #[error("{database}: {source}")]
     Database {
-        /// The database.
-        path: PathBuf,
-        /// The database's error.
-        source: rusqlite::Error,
+        /// The database, such as its path.
+        database: String,
+        /// The engine's error. It is, or has as a cause, an [`io::Error`] of the kind `StorageFull` if the disk is full.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The database file cannot be created or opened.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The database.
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
+    /// No engine has this URL scheme.
+    #[error("{scheme}://: unknown kind of job records; expected sqlite:///absolute/path, or the path of a SQLite file")]
+    UnknownEngine {
+        /// The scheme. The rest of the URL can contain a password.
+        scheme: String,
     },
     /// A newer build created the database.
-    #[error(
-        "{} has schema {found}, and this build knows schemas up to {newest}; use the newer build",
-        path.display()
-    )]
+    #[error("{database} has schema {found}, and this build knows schemas up to {newest}; use the newer build")]
     NewerSchema {
-        /// The database.
-        path: PathBuf,
+        /// The database, such as its path.
+        database: String,
         /// The schema version of the database.
         found: i64,
         /// The newest schema version that this build knows.

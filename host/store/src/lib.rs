@@ -48,7 +48,6 @@ pub use models::{
 pub use objects::ObjectStorage;
 pub use outputs::{OutputFile, is_output_path};
 pub use projects::{ProjectAssignments, ProjectsError};
-pub use records::sqlite::SqliteRecords;
 pub use records::{JobLease, JobRecord, JobRecords, JobState};
 pub use rights::{AccessAction, AccessDenied, AccessRights, ResourceKind, VersionClaim};
 pub use secrets::{SecretError, SecretStore};

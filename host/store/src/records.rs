@@ -1,11 +1,14 @@
 //! Job records: the specification, attempts, state and results of each job.
 //!
-//! One trait, [`JobRecords`], so that another engine can replace SQLite. Each method is one transaction and can block
-//! on the disk, so call it from a thread that can block. Every write of a worker carries its [`JobLease`]; a lease that
+//! One trait, [`JobRecords`], for every engine; [`open`] selects the engine by a URL. SQLite is the only one. Each method
+//! is one transaction and can block on the disk, so call it from a thread that can block. Every write of a worker carries its [`JobLease`]; a lease that
 //! has ended changes nothing ([`RecordError::Fenced`]). Times are arguments. Scheduling is elsewhere: records do not
 //! decide which queued job starts next.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -15,7 +18,7 @@ use crate::error::RecordError;
 pub mod id;
 mod job;
 mod schedule;
-pub mod sqlite;
+mod sqlite;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -26,6 +29,25 @@ pub use job::{
 };
 pub use schedule::JobSchedule;
 pub use state::{JobState, ParseJobStateError, StateReason};
+
+use sqlite::SqliteRecords;
+
+/// Opens the records at a URL: `sqlite:///absolute/path`, or the path of a SQLite file. Creates the database or migrates
+/// its schema.
+///
+/// # Errors
+/// Returns `UnknownEngine` for any other URL; `NewerSchema`; `Database`.
+pub fn open(url: impl AsRef<OsStr>) -> Result<Arc<dyn JobRecords>, RecordError> {
+    let url = url.as_ref();
+    let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let parts = url.to_str().and_then(|text| text.split_once("://")).filter(|(scheme, _)| is_scheme(scheme));
+    let path = match parts {
+        None => Path::new(url),
+        Some(("sqlite", path)) if path.starts_with('/') => Path::new(path),
+        Some((scheme, _)) => return Err(RecordError::UnknownEngine { scheme: scheme.to_owned() }),
+    };
+    Ok(Arc::new(SqliteRecords::open(path)?))
+}
 
 /// One value of a named series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -82,7 +104,7 @@ pub struct JobFilter {
 }
 
 /// The records of all jobs. Shared by threads; every process opens its own instance.
-pub trait JobRecords: Send + Sync {
+pub trait JobRecords: std::fmt::Debug + Send + Sync {
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors

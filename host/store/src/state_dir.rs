@@ -299,7 +299,7 @@ mod tests {
         let _lock = home.lock().unwrap();
         home.write_output("j", "a/b.txt", b"x").unwrap();
         let _locked = durable::lock_for_update(&root.join("keys.json")).unwrap();
-        drop(crate::SqliteRecords::open(&home.database()).unwrap());
+        drop(crate::records::open(home.database()).unwrap());
         for file in ["server.lock", "keys.lock", "saggar.db", "jobs/j/output/a/b.txt"] {
             assert_eq!(mode(&root.join(file)), 0o600, "{file}");
         }

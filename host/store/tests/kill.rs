@@ -5,12 +5,13 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use saggar_store::records::{MetricPoint, NewJob};
 use saggar_store::{
-    Checkpoint, CheckpointStore, JobRecords, ObjectStorage, Retention, SavedVariable, SqliteRecords, VariableKind,
+    Checkpoint, CheckpointStore, JobRecords, ObjectStorage, Retention, SavedVariable, VariableKind,
     checkpoint::DatasetPosition,
 };
 use saggar_tensor::{DType, Descriptor, Shape};
@@ -79,8 +80,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
 }
 
-fn open(home: &Path) -> (CheckpointStore, SqliteRecords) {
-    let records = SqliteRecords::open(&home.join("saggar.db")).expect("records");
+fn open(home: &Path) -> (CheckpointStore, Arc<dyn JobRecords>) {
+    let records = saggar_store::records::open(home.join("saggar.db")).expect("records");
     (CheckpointStore::new(ObjectStorage::local(&home.join("objects")).expect("objects")), records)
 }
 

@@ -28,10 +28,9 @@ use saggar_serving::{
     DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
     ReconcileLoop, RequestMemoryBudget,
 };
+use saggar_store::records;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{
-    Clock, DatasetStore, ModelRegistry, ObjectStorage, SqliteRecords, StateDir, StoreError, SystemClock, UploadStore,
-};
+use saggar_store::{Clock, DatasetStore, ModelRegistry, ObjectStorage, StateDir, StoreError, SystemClock, UploadStore};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -119,7 +118,7 @@ impl ServerParts {
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let objects = ObjectStorage::local(&home.objects()).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
-        let records = Arc::new(SqliteRecords::open(&home.database()).map_err(unexpected_error)?);
+        let records = records::open(home.database()).map_err(unexpected_error)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
         let onnx_plugins = onnx_plugin_paths(args.onnx_plugin.as_deref(), &program);
         let launcher = Arc::new(LocalLauncher {

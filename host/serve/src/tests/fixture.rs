@@ -26,7 +26,6 @@ use saggar_store::dataset::upload::UploadStore;
 use saggar_store::digest::Digest;
 use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
 use saggar_store::objects::ObjectStorage;
-use saggar_store::records::sqlite::SqliteRecords;
 use saggar_store::records::{ClaimedJob, JobRecords};
 use saggar_store::state_dir::StateDir;
 use saggar_tensor::{DType, Descriptor, Shape};
@@ -56,7 +55,7 @@ pub(super) const MODEL_BYTES: u64 = 4096;
 pub(super) struct ServerFixture {
     directory: Arc<tempfile::TempDir>,
     pub(super) home: StateDir,
-    pub(super) records: Arc<SqliteRecords>,
+    pub(super) records: Arc<dyn JobRecords>,
     pub(super) models: ModelRegistry,
     pub(super) loader: ReconcileLoop,
     pub(super) host: Arc<FakeModelHost>,
@@ -93,7 +92,7 @@ impl ServerFixture {
     fn in_directory(directory: Arc<tempfile::TempDir>, options: ServingOptions) -> ServerFixture {
         let home = StateDir::open(directory.path().join("home")).unwrap();
         let metrics = Arc::new(MetricsRegistry::new());
-        let records = Arc::new(SqliteRecords::open(&home.database()).unwrap());
+        let records = saggar_store::records::open(home.database()).unwrap();
         let models = ModelRegistry::new(home.models());
         let host = Arc::new(FakeModelHost::default());
         let router = ModelRouter::new(Arc::clone(&metrics));
@@ -111,9 +110,9 @@ impl ServerFixture {
         );
         let lifecycle = Arc::new(lifecycle.with_follow_policy(options.follow));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle));
-        let as_records: Arc<dyn JobRecords> = Arc::<SqliteRecords>::clone(&records);
         let (workers, layout) = (Arc::new(PanickingLauncher), SchedulerConfig::single_queue(1));
-        let jobs = JobService::new(as_records, clock.clone(), Arc::clone(&metrics), workers, home.jobs(), layout);
+        let jobs =
+            JobService::new(Arc::clone(&records), clock.clone(), Arc::clone(&metrics), workers, home.jobs(), layout);
         let datasets = DatasetStore::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
         let parts = AppParts {

@@ -1,9 +1,10 @@
 //! Job records in SQLite: one file, write-ahead log, every commit synced.
 //!
 //! Several processes and threads can have it open. Writes are `BEGIN IMMEDIATE` transactions, so a decision and the
-//! write that follows from it are atomic.
+//! write that follows from it are atomic. SQLite's types are private to this module.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,8 @@ mod removal;
 mod row;
 mod schedule;
 mod series;
+#[cfg(test)]
+mod tests;
 mod thinning;
 mod vacuum;
 
@@ -39,7 +42,7 @@ const SCHEMAS: [&str; 6] = [
 
 /// The records in one SQLite file.
 #[derive(Debug)]
-pub struct SqliteRecords {
+pub(super) struct SqliteRecords {
     path: PathBuf,
     connection: Mutex<Connection>,
 }
@@ -64,15 +67,35 @@ impl From<RecordError> for TransactionError {
 
 type TransactionResult<T> = Result<T, TransactionError>;
 
+/// Returns SQLite's error as one that names no engine. A full disk becomes an I/O error of that kind.
+fn database_error(path: &Path, error: rusqlite::Error) -> RecordError {
+    let is_disk_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
+    let source: Box<dyn std::error::Error + Send + Sync> =
+        if is_disk_full { io::Error::new(io::ErrorKind::StorageFull, error).into() } else { error.into() };
+    RecordError::Database { database: path.display().to_string(), source }
+}
+
 impl SqliteRecords {
     /// Opens the database, creating it or migrating its schema.
     ///
     /// # Errors
     /// Returns `NewerSchema`; `Database`.
-    pub fn open(path: &Path) -> Result<SqliteRecords, RecordError> {
+    pub(super) fn open(path: &Path) -> Result<SqliteRecords, RecordError> {
         // SQLite gives its other files the same permissions.
-        durable::make_private_file(path).map_err(|source| RecordError::File { path: path.to_owned(), source })?;
-        let connection = Connection::open(path).and_then(|connection| {
+        durable::make_private_file(path)
+            .map_err(|source| RecordError::Database { database: path.display().to_string(), source: source.into() })?;
+        SqliteRecords::from_connection(path, Connection::open(path))
+    }
+
+    /// Opens an empty database in memory.
+    #[cfg(test)]
+    pub(super) fn open_in_memory() -> SqliteRecords {
+        SqliteRecords::from_connection(Path::new(":memory:"), Connection::open_in_memory())
+            .expect("memory is available")
+    }
+
+    fn from_connection(path: &Path, opened: rusqlite::Result<Connection>) -> Result<SqliteRecords, RecordError> {
+        let connection = opened.and_then(|connection| {
             connection.busy_timeout(Duration::from_millis(RECORDS_BUSY_MS.into()))?;
             vacuum::enable_incremental_vacuum(&connection)?;
             connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -80,7 +103,7 @@ impl SqliteRecords {
             connection.pragma_update(None, "foreign_keys", true)?;
             Ok(connection)
         });
-        let connection = connection.map_err(|source| RecordError::Database { path: path.to_owned(), source })?;
+        let connection = connection.map_err(|error| database_error(path, error))?;
         let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection) };
         records.write(|tx| records.migrate(tx))?;
         if let Err(error) = vacuum::configure_existing(&records.connection(), path) {
@@ -94,8 +117,8 @@ impl SqliteRecords {
         let newest = SCHEMAS.len() as i64;
         let done = usize::try_from(found).ok().filter(|done| *done <= SCHEMAS.len());
         let Some(done) = done else {
-            let path = self.path.clone();
-            return Err(RecordError::NewerSchema { path, found, newest }.into());
+            let database = self.path.display().to_string();
+            return Err(RecordError::NewerSchema { database, found, newest }.into());
         };
         for schema in &SCHEMAS[done..] {
             tx.execute_batch(schema)?;
@@ -129,7 +152,7 @@ impl SqliteRecords {
             Ok(value)
         };
         run().map_err(|failure| match failure {
-            TransactionError::Sql(source) => RecordError::Database { path: self.path.clone(), source },
+            TransactionError::Sql(error) => database_error(&self.path, error),
             TransactionError::Record(error) => error,
         })
     }
@@ -261,7 +284,7 @@ impl JobRecords for SqliteRecords {
 
     fn compact(&self) -> Result<(), RecordError> {
         let given = vacuum::reclaim(&self.connection(), &self.path);
-        given.map_err(|source| RecordError::Database { path: self.path.clone(), source })
+        given.map_err(|error| database_error(&self.path, error))
     }
 
     fn usage_totals(&self) -> Result<Vec<UsageTotal>, RecordError> {
@@ -322,46 +345,5 @@ impl JobRecords for SqliteRecords {
 
     fn newest_event_sequence(&self) -> Result<u64, RecordError> {
         self.read(series::newest_event_sequence)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::{EVENT_TEXT_BYTES_MAX, EVENTS_OF_KIND_MAX};
-
-    #[test]
-    fn every_connection_syncs_every_commit() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("saggar.db");
-        // The first opens a new database, the second the existing one, and the third opens it after another process
-        // ended.
-        let (first, second) = (SqliteRecords::open(&path).unwrap(), SqliteRecords::open(&path).unwrap());
-        let check = |records: &SqliteRecords| {
-            let connection = records.connection();
-            let text = |name| connection.pragma_query_value(None, name, |row| row.get::<_, String>(0)).unwrap();
-            let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
-            assert_eq!((text("journal_mode").as_str(), number("synchronous"), number("foreign_keys")), ("wal", 2, 1));
-        };
-        check(&first);
-        check(&second);
-        drop((first, second));
-        check(&SqliteRecords::open(&path).unwrap());
-    }
-
-    #[test]
-    fn events_of_one_kind_are_limited_and_their_texts_truncated() {
-        let directory = tempfile::tempdir().unwrap();
-        let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();
-        let (project, task, spec) = ("p".to_owned(), "t".to_owned(), "{}".to_owned());
-        let id = records.submit(&NewJob { project, task, spec, ..NewJob::default() }, 1).unwrap().id;
-        let many = |tx: &Transaction<'_>| {
-            (0..=EVENTS_OF_KIND_MAX).try_for_each(|_| series::record_event(tx, &id, "PHASE", "x", 1))
-        };
-        records.write(many).unwrap();
-        records.record_event(&id, "PHASE", &"é".repeat(EVENT_TEXT_BYTES_MAX), 1).unwrap();
-        assert_eq!(records.count_events(&id, "PHASE").unwrap(), u64::from(EVENTS_OF_KIND_MAX));
-        assert_eq!(records.count_events(&id, "SUBMITTED").unwrap(), 1);
-        assert_eq!(records.newest_events(&id, 1).unwrap()[0].text.len(), EVENT_TEXT_BYTES_MAX);
     }
 }

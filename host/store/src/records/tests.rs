@@ -1,33 +1,41 @@
-use std::sync::Barrier;
+//! The tests that every implementation of [`JobRecords`] must pass. `record_suite!` at the end lists them.
 
 use tempfile::TempDir;
 
-use super::sqlite::SqliteRecords;
 use super::*;
 use crate::limits::SERIES_MAX;
-mod bounds;
+
+pub(super) mod bounds;
 mod events;
 mod rights;
-mod schemas;
 
-fn records() -> (TempDir, SqliteRecords) {
+use bounds::{a_backward_clock_jump_does_not_delay_a_requeued_job, the_length_of_series_names_is_limited};
+use events::newest_events_and_events_of_a_kind_are_listed_in_order;
+use rights::a_job_keeps_the_rights_that_it_was_submitted_with;
+
+/// Returns new records, and the directory that they are in.
+fn sqlite_file() -> (Option<TempDir>, Arc<dyn JobRecords>) {
     let directory = tempfile::tempdir().unwrap();
-    let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();
-    (directory, records)
+    let records = open(directory.path().join("saggar.db")).unwrap();
+    (Some(directory), records)
 }
 
-fn new_job(project: &str) -> NewJob {
+fn sqlite_memory() -> (Option<TempDir>, Arc<dyn JobRecords>) {
+    (None, Arc::new(SqliteRecords::open_in_memory()))
+}
+
+pub(super) fn new_job(project: &str) -> NewJob {
     let spec = r#"{"plugin":"p"}"#.to_owned();
     NewJob { project: project.to_owned(), task: "train".to_owned(), spec, ..NewJob::default() }
 }
 
 /// Claims the first job in the queue's order that can start.
-fn claim_next(records: &SqliteRecords, now_ms: UnixMillis) -> Option<ClaimedJob> {
+pub(super) fn claim_next(records: &dyn JobRecords, now_ms: UnixMillis) -> Option<ClaimedJob> {
     let queued = records.queued_jobs().unwrap();
     queued.iter().find_map(|waiting| records.claim(&waiting.id, "any", now_ms).unwrap())
 }
 
-fn claim(records: &SqliteRecords) -> JobLease {
+pub(super) fn claim(records: &dyn JobRecords) -> JobLease {
     claim_next(records, 1_000).unwrap().lease
 }
 
@@ -35,17 +43,15 @@ fn priority(priority: i32) -> SchedulingRequest {
     SchedulingRequest { priority, ..SchedulingRequest::default() }
 }
 
-fn point(step: u64, value: f64) -> MetricPoint {
+pub(super) fn point(step: u64, value: f64) -> MetricPoint {
     MetricPoint { name: "loss".to_owned(), step, value, at_ms: 7 }
 }
 
-fn reason(code: &str) -> StateReason {
+pub(super) fn reason(code: &str) -> StateReason {
     StateReason::new(code, "because")
 }
 
-#[test]
-fn jobs_are_numbered_within_their_project() {
-    let (_directory, records) = records();
+fn jobs_are_numbered_within_their_project(records: &dyn JobRecords) {
     let submit = |project: &str| records.submit(&new_job(project), 10).unwrap();
     let names = ["mnist", "face", "mnist", "mnist-1"].map(|project| submit(project).name);
     assert_eq!(names, ["mnist-1", "face-1", "mnist-2", "mnist-1-1"]);
@@ -59,9 +65,7 @@ fn jobs_are_numbered_within_their_project() {
     assert_eq!(submit("mnist").number, 4);
 }
 
-#[test]
-fn invalid_jobs_are_refused() {
-    let (_directory, records) = records();
+fn invalid_jobs_are_refused(records: &dyn JobRecords) {
     let spec = |spec: &str| NewJob { spec: spec.to_owned(), ..new_job("p") };
     let refused = [
         new_job("../p"),
@@ -78,21 +82,19 @@ fn invalid_jobs_are_refused() {
     assert!(records.list(&JobFilter::default()).unwrap().is_empty());
 }
 
-#[test]
-fn claims_go_by_priority_then_age_and_not_before_their_time() {
-    let (_directory, records) = records();
+fn claims_go_by_priority_then_age_and_not_before_their_time(records: &dyn JobRecords) {
     records.submit(&new_job("a"), 0).unwrap();
     records.submit(&NewJob { demand: priority(5), ..new_job("b") }, 0).unwrap();
     records.submit(&new_job("c"), 0).unwrap();
-    let first = claim_next(&records, 1).unwrap();
+    let first = claim_next(records, 1).unwrap();
     assert_eq!((first.job.name.as_str(), first.job.state, first.lease.attempt), ("b-1", JobState::Starting, 1));
-    assert_eq!(claim(&records).job, records.get("a-1").unwrap().id);
-    assert_eq!(claim(&records).job, records.get("c-1").unwrap().id);
-    assert_eq!(claim_next(&records, 1), None);
+    assert_eq!(claim(records).job, records.get("a-1").unwrap().id);
+    assert_eq!(claim(records).job, records.get("c-1").unwrap().id);
+    assert_eq!(claim_next(records, 1), None);
     let queued = records.requeue(&first.lease, &reason("PREEMPTED"), 500, 100).unwrap();
     assert_eq!((queued.state, queued.not_before_ms), (JobState::Queued, 500));
-    assert_eq!(claim_next(&records, 499), None);
-    let again = claim_next(&records, 500).unwrap();
+    assert_eq!(claim_next(records, 499), None);
+    let again = claim_next(records, 500).unwrap();
     assert_eq!((again.lease.attempt, again.job.attempts), (2, 2));
     assert!(again.lease.epoch > first.lease.epoch);
     let attempts = records.attempts(&again.job.id).unwrap();
@@ -101,9 +103,7 @@ fn claims_go_by_priority_then_age_and_not_before_their_time() {
     assert_eq!((attempts[1].state, attempts[1].ended_ms), (JobState::Starting, None));
 }
 
-#[test]
-fn the_queue_is_ordered_by_priority_then_preemptibility_then_age() {
-    let (_directory, records) = records();
+fn the_queue_is_ordered_by_priority_then_preemptibility_then_age(records: &dyn JobRecords) {
     for (priority, preemptible) in [(1, true), (1, false), (2, true), (1, true), (2, false)] {
         let demand = SchedulingRequest { priority, preemptible, ..SchedulingRequest::default() };
         records.submit(&NewJob { demand, ..new_job("p") }, 0).unwrap();
@@ -112,11 +112,9 @@ fn the_queue_is_ordered_by_priority_then_preemptibility_then_age() {
     assert_eq!(names, ["p-5", "p-3", "p-2", "p-1", "p-4"]);
 }
 
-#[test]
-fn a_job_passes_from_queued_to_succeeded() {
-    let (_directory, records) = records();
+fn a_job_passes_from_queued_to_succeeded(records: &dyn JobRecords) {
     let id = records.submit(&NewJob { steps_target: 50, ..new_job("p") }, 1).unwrap().id;
-    let lease = claim(&records);
+    let lease = claim(records);
     let usage = AttemptUsage {
         first_step: 1,
         last_step: 50,
@@ -154,11 +152,9 @@ fn a_job_passes_from_queued_to_succeeded() {
 }
 
 /// A writer that lost its lease cannot change anything.
-#[test]
-fn a_stale_lease_is_fenced_everywhere() {
-    let (_directory, records) = records();
+fn a_stale_lease_is_fenced_everywhere(records: &dyn JobRecords) {
     let id = records.submit(&new_job("p"), 1).unwrap().id;
-    let stale = claim(&records);
+    let stale = claim(records);
     records.set_state(&stale, JobState::Running, &StateReason::default(), 2).unwrap();
     records.record_metrics(&stale, &[point(1, 0.5)]).unwrap();
     assert_eq!(records.jobs_left_active().unwrap().len(), 1);
@@ -189,32 +185,28 @@ fn a_stale_lease_is_fenced_everywhere() {
     // A requeued job has no lease.
     check(&stale);
     check(&owner);
-    let newest = claim(&records);
+    let newest = claim(records);
     check(&owner);
     records.set_state(&newest, JobState::Running, &none, 5).unwrap();
 }
 
-#[test]
-fn only_active_jobs_can_be_taken_over() {
-    let (_directory, records) = records();
+fn only_active_jobs_can_be_taken_over(records: &dyn JobRecords) {
     let id = records.submit(&new_job("p"), 1).unwrap().id;
     assert!(matches!(records.take_over(&id, 2), Err(RecordError::Invalid { .. })));
     assert!(matches!(records.take_over("nobody", 2), Err(RecordError::NoSuchJob { .. })));
-    let lease = claim(&records);
+    let lease = claim(records);
     records.finish_job(&lease, JobState::Failed, &reason("BROKEN"), 3).unwrap();
     assert!(matches!(records.take_over(&id, 4), Err(RecordError::Finished { .. })));
     assert!(records.jobs_left_active().unwrap().is_empty());
 }
 
-#[test]
-fn a_queued_job_is_cancelled_at_once_and_an_active_one_is_asked_to_stop() {
-    let (_directory, records) = records();
+fn a_queued_job_is_cancelled_at_once_and_an_active_one_is_asked_to_stop(records: &dyn JobRecords) {
     let queued = records.submit(&new_job("p"), 1).unwrap();
     let stopped = records.request_stop(&queued.id, &reason("USER"), 2).unwrap();
     assert_eq!((stopped.state, stopped.reason), (JobState::Cancelled, reason("USER")));
-    assert_eq!(claim_next(&records, 3), None);
+    assert_eq!(claim_next(records, 3), None);
     let id = records.submit(&new_job("p"), 4).unwrap().id;
-    let lease = claim(&records);
+    let lease = claim(records);
     let stopping = records.request_stop(&id, &reason("USER"), 5).unwrap();
     assert_eq!(stopping.state, JobState::Stopping);
     records.request_stop(&id, &reason("SOMEBODY_ELSE"), 6).unwrap();
@@ -226,16 +218,14 @@ fn a_queued_job_is_cancelled_at_once_and_an_active_one_is_asked_to_stop() {
     assert_eq!((ended.state, ended.reason, ended.finished_ms), (JobState::Cancelled, reason("USER"), Some(8)));
 }
 
-#[test]
-fn a_series_takes_the_latest_attempt_at_each_step() {
-    let (_directory, records) = records();
+fn a_series_takes_the_latest_attempt_at_each_step(records: &dyn JobRecords) {
     let id = records.submit(&new_job("p"), 1).unwrap().id;
-    let first = claim(&records);
+    let first = claim(records);
     let points: Vec<_> = (1..=5).map(|step| point(step, step as f64)).collect();
     records.record_metrics(&first, &points).unwrap();
     records.record_metrics(&first, &[point(5, 5.5)]).unwrap();
     records.requeue(&first, &reason("PREEMPTED"), 0, 2).unwrap();
-    let second = claim(&records);
+    let second = claim(records);
     let not_finite = [point(4, f64::NAN), point(6, f64::INFINITY), point(7, f64::NEG_INFINITY)];
     records.record_metrics(&second, &not_finite[..1]).unwrap();
     let latest = || records.job_details(std::slice::from_ref(&id)).unwrap().remove(&id).unwrap().latest;
@@ -251,11 +241,9 @@ fn a_series_takes_the_latest_attempt_at_each_step() {
     assert!(records.series(&id, "accuracy", 0, 0).unwrap().is_empty());
 }
 
-#[test]
-fn points_of_steps_lost_by_a_rollback_are_left_out() {
-    let (_directory, records) = records();
+fn points_of_steps_lost_by_a_rollback_are_left_out(records: &dyn JobRecords) {
     let id = records.submit(&new_job("p"), 1).unwrap().id;
-    let first = claim(&records);
+    let first = claim(records);
     let points: Vec<_> = (1..=9).map(|step| point(step, 1.0)).collect();
     records.record_metrics(&first, &points).unwrap();
     records.record_progress(&first, 9, 100, &AttemptUsage { last_step: 9, ..AttemptUsage::default() }).unwrap();
@@ -264,7 +252,7 @@ fn points_of_steps_lost_by_a_rollback_are_left_out() {
         let series = records.series(&id, "loss", 0, 0).unwrap();
         series.iter().map(|it| (it.step, it.value)).collect::<Vec<_>>()
     };
-    let second = claim(&records);
+    let second = claim(records);
     assert_eq!(steps().len(), 9, "an attempt that has not begun undoes nothing");
     // It resumes from a checkpoint of step 4 and reports at other steps.
     records
@@ -275,7 +263,7 @@ fn points_of_steps_lost_by_a_rollback_are_left_out() {
     assert_eq!(steps()[4..], [(6, 2.0)]);
     records.requeue(&second, &reason("WORKER_LOST"), 0, 3).unwrap();
     // Without a checkpoint, all steps are undone.
-    let third = claim(&records);
+    let third = claim(records);
     records
         .record_progress(&third, 1, 100, &AttemptUsage { first_step: 0, last_step: 1, ..AttemptUsage::default() })
         .unwrap();
@@ -284,11 +272,9 @@ fn points_of_steps_lost_by_a_rollback_are_left_out() {
     assert_eq!(steps(), [(1, 3.0)]);
 }
 
-#[test]
-fn names_of_series_are_sorted_and_bounded() {
-    let (_directory, records) = records();
+fn names_of_series_are_sorted_and_bounded(records: &dyn JobRecords) {
     let id = records.submit(&new_job("p"), 1).unwrap().id;
-    let lease = claim(&records);
+    let lease = claim(records);
     let named = |at: u32| MetricPoint { name: format!("n{at:03}"), ..point(1, 0.0) };
     let most: Vec<_> = (0..SERIES_MAX).rev().map(named).collect();
     records.record_metrics(&lease, &most).unwrap();
@@ -300,9 +286,7 @@ fn names_of_series_are_sorted_and_bounded() {
     assert_eq!(records.series_names(&id).unwrap(), names);
 }
 
-#[test]
-fn jobs_are_listed_by_filter_and_page() {
-    let (_directory, records) = records();
+fn jobs_are_listed_by_filter_and_page(records: &dyn JobRecords) {
     for at in 0..5 {
         records.submit(&new_job(if at % 2 == 0 { "even" } else { "odd" }), at).unwrap();
     }
@@ -323,62 +307,14 @@ fn jobs_are_listed_by_filter_and_page() {
     let first = records.list(&JobFilter { limit: 2, ..JobFilter::default() }).unwrap();
     let before = Some(first[1].cursor);
     assert_eq!(list(JobFilter { limit: 2, before, ..JobFilter::default() }), ["even-2", "odd-1"]);
-    claim(&records);
+    claim(records);
     assert_eq!(
         list(JobFilter { states: vec![JobState::Starting, JobState::Failed], ..JobFilter::default() }),
         ["even-1"]
     );
 }
 
-#[test]
-fn two_processes_never_claim_the_same_job() {
-    let (directory, records) = records();
-    let jobs = 40;
-    for at in 0..jobs {
-        records.submit(&new_job("p"), at).unwrap();
-    }
-    let path = directory.path().join("saggar.db");
-    let barrier = Barrier::new(4);
-    let mut claimed: Vec<String> = std::thread::scope(|scope| {
-        let worker = || {
-            let records = SqliteRecords::open(&path).unwrap();
-            barrier.wait();
-            std::iter::from_fn(|| claim_next(&records, 100))
-                .map(|claim| {
-                    assert_eq!((claim.lease.attempt, claim.lease.epoch), (1, 1));
-                    claim.lease.job
-                })
-                .collect::<Vec<_>>()
-        };
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    claimed.sort();
-    claimed.dedup();
-    assert_eq!(claimed.len(), jobs as usize);
-}
-
-#[test]
-fn records_are_reopened_and_newer_schemas_are_refused() {
-    let (directory, records) = records();
-    let path = directory.path().join("saggar.db");
-    let job = records.submit(&new_job("p"), 1).unwrap();
-    drop(records);
-    let again = SqliteRecords::open(&path).unwrap();
-    assert_eq!(again.get("p-1").unwrap(), job);
-    drop(again);
-    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    let error = SqliteRecords::open(&path).unwrap_err();
-    assert!(matches!(error, RecordError::NewerSchema { found: 99, .. }), "{error}");
-    std::fs::write(directory.path().join("garbage.db"), "not a database at all, but long enough to be one".repeat(99))
-        .unwrap();
-    let error = SqliteRecords::open(&directory.path().join("garbage.db")).unwrap_err();
-    assert!(error.to_string().contains("garbage.db"), "{error}");
-}
-
-#[test]
-fn a_submitted_job_keeps_every_field() {
-    let (_directory, records) = records();
+fn a_submitted_job_keeps_every_field(records: &dyn JobRecords) {
     let demand = SchedulingRequest {
         queue: "gpu".to_owned(),
         priority: 70,
@@ -403,12 +339,10 @@ fn a_submitted_job_keeps_every_field() {
     assert_eq!((records.list(&of("lr")).unwrap().len(), records.list(&of("other")).unwrap().len()), (1, 0));
 }
 
-#[test]
-fn a_removed_job_still_counts_in_the_usage_totals() {
-    let (_directory, records) = records();
+fn a_removed_job_still_counts_in_the_usage_totals(records: &dyn JobRecords) {
     let id = records.submit(&NewJob { owner: Some("ci".to_owned()), ..new_job("p") }, 1).unwrap().id;
     assert!(matches!(records.remove(&id), Err(RecordError::Invalid { .. })));
-    let lease = claim(&records);
+    let lease = claim(records);
     records.record_metrics(&lease, &[point(1, 1.0)]).unwrap();
     let usage = AttemptUsage { gpu_seconds: 1.5, wall_seconds: 2.5, ..AttemptUsage::default() };
     records.record_progress(&lease, 1, 1, &usage).unwrap();
@@ -425,9 +359,7 @@ fn a_removed_job_still_counts_in_the_usage_totals() {
     assert_eq!(records.submit(&new_job("p"), 4).unwrap().name, "p-2");
 }
 
-#[test]
-fn a_schedule_is_advanced_once_for_each_due_time() {
-    let (_directory, records) = records();
+fn a_schedule_is_advanced_once_for_each_due_time(records: &dyn JobRecords) {
     let schedule = JobSchedule {
         name: "nightly".to_owned(),
         cron: "15 23 * * *".to_owned(),
@@ -455,9 +387,7 @@ fn a_schedule_is_advanced_once_for_each_due_time() {
 }
 
 /// A job's usage is counted once, however the job ends.
-#[test]
-fn usage_totals_do_not_change_when_a_job_finishes() {
-    let (_directory, records) = records();
+fn usage_totals_do_not_change_when_a_job_finishes(records: &dyn JobRecords) {
     let wall = || records.usage_totals().unwrap().iter().map(|spent| spent.wall_seconds).sum::<f64>();
     let usage = |wall_seconds| AttemptUsage { wall_seconds, ..AttemptUsage::default() };
     let submit = || records.submit(&new_job("p"), 1).unwrap().id;
@@ -467,7 +397,7 @@ fn usage_totals_do_not_change_when_a_job_finishes() {
     // Two attempts, then stopped in the queue.
     let id = submit();
     for seconds in [1.0, 2.0] {
-        let lease = claim(&records);
+        let lease = claim(records);
         records.record_progress(&lease, 1, 9, &usage(seconds)).unwrap();
         records.requeue(&lease, &reason("PREEMPTED"), 0, 3).unwrap();
     }
@@ -477,7 +407,7 @@ fn usage_totals_do_not_change_when_a_job_finishes() {
     assert!(records.request_stop(&id, &reason("USER"), 5).is_err());
     // Stopped while running.
     let id = submit();
-    let lease = claim(&records);
+    let lease = claim(records);
     records.request_stop(&id, &reason("USER"), 6).unwrap();
     records.finish_attempt(&lease, JobState::Cancelled, &reason("USER"), &usage(4.0), 7).unwrap();
     records.requeue(&lease, &reason("PREEMPTED"), 0, 8).unwrap();
@@ -497,4 +427,78 @@ fn job_states_round_trip_as_text() {
         assert!(!(state.is_final() && state.is_active()));
     }
     assert!("queued".parse::<JobState>().is_err());
+}
+
+fn concurrent_callers_never_claim_the_same_job(records: &dyn JobRecords) {
+    let jobs = 40;
+    for at in 0..jobs {
+        records.submit(&new_job("p"), at).unwrap();
+    }
+    let mut claimed: Vec<String> = std::thread::scope(|scope| {
+        let claim_all =
+            || std::iter::from_fn(|| claim_next(records, 100)).map(|claim| claim.lease.job).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim_all)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    claimed.sort();
+    claimed.dedup();
+    assert_eq!(claimed.len(), jobs as usize);
+}
+
+#[test]
+fn urls_select_the_engine() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    open(format!("sqlite://{}", path.display())).unwrap().submit(&new_job("p"), 1).unwrap();
+    assert_eq!(open(&path).unwrap().get("p-1").unwrap().number, 1);
+    for (url, scheme) in [("postgres://ci:secret@db/saggar", "postgres"), ("sqlite://relative.db", "sqlite")] {
+        let error = open(url).unwrap_err();
+        assert!(matches!(&error, RecordError::UnknownEngine { scheme: found } if found == scheme), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("sqlite:///absolute/path") && !text.contains("secret"), "{text}");
+    }
+}
+
+/// Runs each test of the suite on one implementation, the one that the function of this name returns.
+macro_rules! engine_tests {
+    ($engine:ident: $($test:ident)*) => {
+        mod $engine {
+            $(#[test]
+            fn $test() {
+                let (_directory, records) = super::$engine();
+                super::$test(&*records);
+            })*
+        }
+    };
+}
+
+macro_rules! record_suite {
+    ($($test:ident)*) => {
+        engine_tests!(sqlite_file: $($test)*);
+        engine_tests!(sqlite_memory: $($test)*);
+    };
+}
+
+record_suite! {
+    jobs_are_numbered_within_their_project
+    invalid_jobs_are_refused
+    claims_go_by_priority_then_age_and_not_before_their_time
+    the_queue_is_ordered_by_priority_then_preemptibility_then_age
+    a_job_passes_from_queued_to_succeeded
+    a_stale_lease_is_fenced_everywhere
+    only_active_jobs_can_be_taken_over
+    a_queued_job_is_cancelled_at_once_and_an_active_one_is_asked_to_stop
+    a_series_takes_the_latest_attempt_at_each_step
+    points_of_steps_lost_by_a_rollback_are_left_out
+    names_of_series_are_sorted_and_bounded
+    jobs_are_listed_by_filter_and_page
+    a_submitted_job_keeps_every_field
+    a_removed_job_still_counts_in_the_usage_totals
+    a_schedule_is_advanced_once_for_each_due_time
+    usage_totals_do_not_change_when_a_job_finishes
+    concurrent_callers_never_claim_the_same_job
+    newest_events_and_events_of_a_kind_are_listed_in_order
+    a_job_keeps_the_rights_that_it_was_submitted_with
+    the_length_of_series_names_is_limited
+    a_backward_clock_jump_does_not_delay_a_requeued_job
 }

@@ -2,9 +2,7 @@
 
 use super::*;
 
-#[test]
-fn newest_events_and_events_of_a_kind_are_listed_in_order() {
-    let (_directory, records) = records();
+pub(super) fn newest_events_and_events_of_a_kind_are_listed_in_order(records: &dyn JobRecords) {
     let (id, other) = (records.submit(&new_job("p"), 1).unwrap().id, records.submit(&new_job("p"), 1).unwrap().id);
     for at in 0..50 {
         let kind = if at % 10 == 0 { "PUBLISHED" } else { "CHECKPOINT_SAVED" };

@@ -8,7 +8,7 @@ fn a_database_of_the_first_schema_is_migrated() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("saggar.db");
     let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch(include_str!("../sqlite/schema.sql")).unwrap();
+    old.execute_batch(include_str!("../schema.sql")).unwrap();
     old.execute_batch(
         "PRAGMA user_version = 1; INSERT INTO projects VALUES ('p', 3); \
          INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms) \
@@ -28,8 +28,8 @@ fn a_database_of_the_second_schema_is_migrated() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("saggar.db");
     let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch(include_str!("../sqlite/schema.sql")).unwrap();
-    old.execute_batch(include_str!("../sqlite/demand.sql")).unwrap();
+    old.execute_batch(include_str!("../schema.sql")).unwrap();
+    old.execute_batch(include_str!("../demand.sql")).unwrap();
     old.execute_batch(
         "PRAGMA user_version = 2; INSERT INTO projects VALUES ('p', 4); \
          INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, epoch, attempts, owner) \
