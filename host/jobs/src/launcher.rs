@@ -1,67 +1,89 @@
-//! Starts workers. The contract of a launcher: the worker runs `saggar worker` with pipes as its three standard
-//! streams, it ends when its standard input ends, and its exit code gives the outcome of the attempt
-//! ([`crate::protocol`]). The only implementation runs a child process of the server; one for a cluster would be
-//! another.
+//! Starts workers. The contract of a launcher: the worker runs `saggar worker` with the credentials of the request, on
+//! any machine that reaches the server's address and the state directory. It ends when its connection ends, and its
+//! exit code gives the outcome of the attempt ([`crate::protocol`]). [`LocalLauncher`] runs child processes of the
+//! server; a launcher for a cluster would be another implementation.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::fmt::Debug;
+use std::io;
 
-use tokio::process::{Child, Command};
+use async_trait::async_trait;
+use saggar_store::records::JobLease;
+use tokio::io::AsyncRead;
 
+use crate::credentials::WorkerCredentials;
 use crate::error::JobError;
+use crate::outcome::WorkerExit;
+
+mod local;
+mod oom_kills;
+
+pub use local::LocalLauncher;
 
 /// A launcher of workers for attempts.
-pub trait WorkerLauncher: Send + Sync + std::fmt::Debug {
-    /// Starts a worker whose standard streams are pipes and which is killed when the handle is dropped. Called once per
-    /// attempt, from the supervisor's task; must not block.
+pub trait WorkerLauncher: Send + Sync + Debug {
+    /// Starts the worker of an attempt. Called once per attempt, from the supervisor's task; must not block.
     ///
     /// # Errors
     /// `Launch`.
-    fn launch(&self) -> Result<Child, JobError>;
+    fn launch(&self, request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError>;
 }
 
-/// A launcher that runs workers as child processes.
-#[derive(Clone, Debug)]
-pub struct LocalLauncher {
-    /// The `saggar` binary.
-    pub program: PathBuf,
-    /// The state directory that the worker opens.
-    pub home: PathBuf,
-    /// The directory of model versions that the worker publishes to.
-    pub models: PathBuf,
-    /// Maximum bytes of everything that is stored; `None` for no limit.
-    pub storage_quota: Option<u64>,
+/// The attempt that a worker is started for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchRequest {
+    /// The job's name, `digits-7`.
+    pub name: String,
+    /// The attempt: job, number and epoch.
+    pub lease: JobLease,
+    /// The resources that the worker needs.
+    pub resources: AttemptResources,
+    /// What the worker needs to connect. The launcher must keep it out of the arguments of every process.
+    pub credentials: WorkerCredentials,
 }
 
-/// The niceness of workers. Prediction requests on the same processors wait for milliseconds, so workers yield to them
-/// and use the remaining time.
-const NICENESS: &str = "10";
-/// POSIX runs a program with a niceness by this command. It replaces itself by the program, so the process id is the
-/// worker's.
-const NICE: &str = "/usr/bin/nice";
-
-impl LocalLauncher {
-    fn nice_command(&self) -> Command {
-        if !Path::new(NICE).is_file() {
-            return Command::new(&self.program);
-        }
-        let mut command = Command::new(NICE);
-        command.arg("-n").arg(NICENESS).arg(&self.program);
-        command
-    }
+/// The resources of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptResources {
+    /// The device of the pool whose slots the attempt holds, such as `cpu` or `vulkan:0`.
+    pub device: String,
+    /// Slots, in thousandths.
+    pub slots_milli: u32,
+    /// Number of processes. The worker starts all but the first.
+    pub processes: u32,
+    /// Maximum bytes of the plugin's memory, or `None` for the default.
+    pub memory_bytes: Option<u64>,
+    /// Maximum bytes on the device, or `None` for no limit.
+    pub gpu_memory_bytes: Option<u64>,
 }
 
-impl WorkerLauncher for LocalLauncher {
-    fn launch(&self) -> Result<Child, JobError> {
-        let mut command = self.nice_command();
-        command.arg("worker").arg("--home").arg(&self.home).arg("--models").arg(&self.models);
-        if let Some(quota) = self.storage_quota {
-            command.arg("--storage-quota").arg(quota.to_string());
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        // Ctrl-C on the server's terminal must reach only the server, which lets workers save their state.
-        command.process_group(0);
-        let launch = |source| JobError::Launch { program: self.program.display().to_string(), source };
-        command.spawn().map_err(launch)
-    }
+/// A signal to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerSignal {
+    /// Asks the process to end.
+    Terminate,
+    /// Ends the process, even if it is stopped.
+    Kill,
+}
+
+/// A started worker. Dropping the handle kills the worker, so that no worker outlives its supervisor.
+#[async_trait]
+pub trait WorkerHandle: Send + Debug {
+    /// Returns which worker this is, for people: `process 1234`.
+    fn description(&self) -> String;
+
+    /// Returns what the worker writes besides its connection, such as the message of a panic, or `None` if it was
+    /// returned before. The stream ends with the worker. Called once, after the launch.
+    fn take_output(&mut self) -> Option<Box<dyn AsyncRead + Send + Unpin>>;
+
+    /// Sends a signal. Does nothing if the worker has ended. Must not block.
+    ///
+    /// # Errors
+    /// An I/O error if the signal cannot be sent.
+    fn signal(&mut self, signal: WorkerSignal) -> io::Result<()>;
+
+    /// Waits until the worker has ended. Can be dropped and called again, also after the end.
+    ///
+    /// # Errors
+    /// An I/O error if the worker's end cannot be observed.
+    async fn wait(&mut self) -> io::Result<WorkerExit>;
 }

@@ -6,12 +6,15 @@
 
 mod attempt_recorder;
 mod commands;
+pub mod credentials;
 mod effects;
 pub mod error;
+mod gateway;
 mod gauges;
 mod key_limits;
 pub mod launcher;
 pub mod limits;
+mod line_reader;
 pub mod logs;
 pub mod measure;
 pub mod outcome;
@@ -27,6 +30,7 @@ mod shared;
 pub mod spec;
 mod storage_guard;
 mod supervisor;
+pub mod transport;
 pub mod worker;
 
 use std::collections::HashMap;
@@ -44,9 +48,10 @@ use saggar_store::{KeyFile, StateDir};
 use tokio::sync::watch;
 
 pub use commands::{JobSubmission, restart_spec};
+pub use credentials::WorkerCredentials;
 pub use effects::{EffectLog, JobEffect, PublicationNotes};
 pub use error::{JobError, SchedulerConfigError, SpecError};
-pub use launcher::{LocalLauncher, WorkerLauncher};
+pub use launcher::{LaunchRequest, LocalLauncher, WorkerHandle, WorkerLauncher, WorkerSignal};
 pub use phases::JobPhase;
 pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
@@ -60,6 +65,7 @@ use placement::PlacementDecision;
 use scheduler::QueueSnapshot;
 use shared::SharedState;
 use storage_guard::StorageGuard;
+use transport::{UnixWorkerListener, WorkerListener};
 
 /// The name shown instead of a job's name if the reader may not see the job's project.
 const REDACTED_JOB_NAME: &str = "a job of another project";
@@ -115,12 +121,23 @@ impl JobService {
         JobService { shared: Arc::new(SharedState::new(records, clock, metrics, launcher, jobs_dir, layout)) }
     }
 
+    /// Accepts workers on this listener instead of a Unix socket, such as those of other machines. Only the first call
+    /// has an effect. Must be called in the runtime that calls [`JobService::run`].
+    #[must_use]
+    pub fn with_worker_listener(self, listener: Box<dyn WorkerListener>) -> JobService {
+        self.shared.accept_workers(listener);
+        self
+    }
+
     /// Recovers the jobs of a killed server, then runs jobs until `shutdown` is true. Then asks the running ones to
     /// save their state, and returns when they have. They continue at the next start.
     ///
     /// # Errors
-    /// `Records` if the jobs left behind cannot be recovered.
+    /// `Io` if workers cannot be accepted; `Records` if the jobs left behind cannot be recovered.
     pub async fn run(&self, shutdown: watch::Receiver<bool>) -> Result<(), JobError> {
+        if self.shared.gateway().is_err() {
+            self.shared.accept_workers(Box::new(UnixWorkerListener::bind()?));
+        }
         scheduler::recover(&self.shared).await?;
         scheduler::run_scheduler(Arc::clone(&self.shared), shutdown).await;
         Ok(())

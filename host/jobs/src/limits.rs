@@ -24,6 +24,24 @@ pub const PARAMETERS_BYTES_MAX: usize = 64 << 10;
 pub const STOP_GRACE: Duration = Duration::from_secs(30);
 /// Maximum time for a worker to read a command.
 pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Maximum time for a worker to connect to a server on another machine.
+pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Maximum bytes of a worker's first line.
+pub const HELLO_BYTES_MAX: usize = 4 << 10;
+
+/// Maximum time for a connection to send its first line.
+pub const HELLO_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Maximum connections that have not sent their first line.
+pub const HELLOS_MAX: usize = 256;
+
+/// Maximum time for the supervisor to receive the last events of a worker that is done.
+pub const CLOSE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Maximum time without a heartbeat of a server on another machine before its worker ends.
+pub const SERVER_SILENCE_MAX: Duration = Duration::from_secs(60);
 /// The addition to a worker's OOM score (proc_pid_oom_score_adj(5)), in thousandths of all memory. If memory is
 /// exhausted the system kills a worker before the server, and a compile child, which has the highest score, before a
 /// worker.
@@ -68,4 +86,5 @@ pub const SECRETS_MAX: usize = 32;
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 const _: () = assert!(LOG_LINE_BYTES_MAX < EVENT_BYTES_MAX);
+const _: () = assert!(SERVER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());
 const _: () = assert!(WORKER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());

@@ -1,12 +1,22 @@
-//! The protocol between a worker process and its supervisor: one JSON object per line, events on the worker's standard
-//! output and commands on its standard input. When standard input ends, the supervisor is gone.
+//! The protocol between a worker process and its supervisor, on one connection ([`crate::transport`]): one JSON object
+//! per line. The worker sends a [`WorkerHello`] and then [`WorkerEvent`]s, and the supervisor sends [`WorkerCommand`]s,
+//! first `Start` or `Refuse`. When the connection ends, the supervisor is gone, and the worker ends.
+//!
+//! A worker that is done ends its direction of the connection and waits until the supervisor, which has then received
+//! every event, ends the other one. Unknown fields are ignored, so a later version of the hello can ask to continue an
+//! attempt.
 
 use std::collections::BTreeMap;
 
 use saggar_store::AccessRights;
+use saggar_store::records::JobLease;
 use serde::{Deserialize, Serialize};
 
+use crate::credentials::WorkerToken;
 use crate::spec::JobSpec;
+
+/// The version of this protocol. Raised by every change that the other side would misunderstand.
+pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Exit code of a worker that finished its work, or stopped as requested.
 pub const EXIT_DONE: i32 = 0;
@@ -19,12 +29,33 @@ pub const EXIT_TRY_AGAIN: i32 = 75;
 /// Exit code if the job cannot run as it is configured; a retry would not help.
 pub const EXIT_BROKEN: i32 = 78;
 
+/// The first line of a worker. `protocol` and `token` have the same meaning in every version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerHello {
+    /// The worker's [`PROTOCOL_VERSION`].
+    pub protocol: u32,
+    /// The attempt that the worker runs.
+    #[serde(flatten)]
+    pub lease: JobLease,
+    /// The token of the worker's credentials.
+    pub token: WorkerToken,
+}
+
 /// A command of the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum WorkerCommand {
     /// The first line: the attempt to run.
     Start(Box<AttemptConfig>),
+    /// The first line if the worker is not the one that a supervisor expects. The connection ends.
+    Refuse {
+        /// The server's [`PROTOCOL_VERSION`].
+        protocol: u32,
+        /// The reason, and what can be done about it.
+        reason: String,
+    },
+    /// The supervisor's heartbeat.
+    Alive,
     /// Save a checkpoint at the next step boundary and return.
     Stop,
     /// Save a checkpoint at the next step boundary and continue.

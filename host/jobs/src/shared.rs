@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::effects::{EffectLog, JobEffect, PublicationNotes};
 use crate::error::JobError;
+use crate::gateway::WorkerGateway;
 use crate::key_limits::KeyLimits;
 use crate::launcher::WorkerLauncher;
 use crate::limits::{SERIES_RETENTION_TIME, WORKER_SILENCE_MAX};
@@ -23,6 +24,7 @@ use crate::scheduler_config::SchedulerConfig;
 use crate::spec::JobSpec;
 use crate::storage_guard::StorageGuard;
 use crate::supervisor::AttemptControl;
+use crate::transport::WorkerListener;
 
 /// Resolves the references of a specification to current versions, such as `mnist` to `mnist/3`, with the given access
 /// rights.
@@ -49,6 +51,7 @@ pub(crate) struct SharedState {
     worker_silence_max: OnceLock<Duration>,
     effects: OnceLock<EffectLog>,
     publication_notes: OnceLock<PublicationNotes>,
+    gateway: OnceLock<WorkerGateway>,
     changed: watch::Sender<u64>,
 }
 
@@ -85,6 +88,7 @@ impl SharedState {
             worker_silence_max,
             effects,
             publication_notes: OnceLock::new(),
+            gateway: OnceLock::new(),
             changed,
         }
     }
@@ -132,6 +136,19 @@ impl SharedState {
     /// Returns the maximum silence of a worker.
     pub(crate) fn worker_silence_max(&self) -> Duration {
         self.worker_silence_max.get().copied().unwrap_or(WORKER_SILENCE_MAX)
+    }
+
+    /// Accepts workers on `listener`. Only the first call has an effect.
+    pub(crate) fn accept_workers(&self, listener: Box<dyn WorkerListener>) {
+        self.gateway.get_or_init(|| WorkerGateway::start(listener));
+    }
+
+    /// Returns the gateway that accepts workers.
+    ///
+    /// # Errors
+    /// `Io` if no workers are accepted yet.
+    pub(crate) fn gateway(&self) -> Result<&WorkerGateway, JobError> {
+        self.gateway.get().ok_or_else(|| JobError::Io(std::io::Error::other("the server accepts no workers yet")))
     }
 
     /// Prevents further attempts from starting.

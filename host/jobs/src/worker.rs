@@ -1,7 +1,7 @@
 //! A worker: runs one attempt of one job in a separate process, so that a crash, a kill or a lost device affects only
 //! that attempt. It opens the device, compiles the plugin, mounts the datasets and runs the plugin's training.
 
-mod channel;
+pub(crate) mod channel;
 mod checkpoint_timer;
 mod initial_state;
 mod job_context;
@@ -13,6 +13,7 @@ mod nan_guard;
 mod prediction;
 mod ranks;
 mod rights;
+mod supervisor_link;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +34,7 @@ use crate::protocol::{
 };
 use crate::spec::{DEVICE_LOST, DataSource, PredictionSpec, WORKER_LOST};
 use crate::storage_guard::StorageGuard;
-use channel::{EventChannel, WorkerControl};
+use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
 pub(crate) use job_context::open_model;
 use lost_device::{DeviceWatch, kill_own_process};
@@ -44,8 +45,8 @@ use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
 pub use rights::JobRights;
 
-/// Runs the attempt that the supervisor sends on standard input, on the state directory `home`, publishing to `models`.
-/// Returns the exit code of the process.
+/// Runs the attempt that the supervisor sends, on the state directory `home`, publishing to `models`. The supervisor is
+/// found by the credentials in the environment ([`crate::credentials`]). Returns the exit code of the process.
 ///
 /// `storage_quota` limits the bytes of everything that is stored. `runtime` drives the object store; it must not be the
 /// calling runtime, which is blocked.
@@ -53,36 +54,31 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
     // If memory is exhausted, an attempt should be killed before the server. If the score cannot be set, the system
     // decides.
     let _ = std::fs::write("/proc/self/oom_score_adj", WORKER_OOM_SCORE_ADJUSTMENT.to_string());
-    let channel = EventChannel::new();
-    let (start, control) = match channel.receive_start() {
-        Ok(received) => received,
-        Err(error) => return send_failed(&channel, "BAD_COMMAND", &error.to_string(), EXIT_BROKEN),
+    let WorkerStart { channel, config: start, control } = match EventChannel::connect() {
+        Ok(started) => started,
+        Err(error) => {
+            // Standard error is the attempt's log.
+            eprintln!("saggar worker: {error}");
+            return error.exit_code();
+        }
     };
-    // The first worker process of an attempt sends the events of all of them.
-    let channel = if start.rank == 0 { channel } else { EventChannel::connect_to_leader() };
     channel.start_heartbeat();
     let attempt = WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control, start };
     match attempt.run() {
-        Ok(TrainOutcome::Finished) => send_finished(&channel, false),
-        Ok(TrainOutcome::Stopped) => send_finished(&channel, true),
+        Ok(outcome) => {
+            channel.send(&WorkerEvent::Finished { stopped: matches!(outcome, TrainOutcome::Stopped) });
+            channel.close();
+            EXIT_DONE
+        }
         Err(AttemptFailure { reason, message, code }) => {
-            let code = send_failed(&channel, reason, &message, code);
+            channel.send(&WorkerEvent::Failed { reason: reason.to_owned(), message });
+            channel.close();
             if reason == DEVICE_LOST {
                 kill_own_process();
             }
             code
         }
     }
-}
-
-fn send_finished(channel: &EventChannel, stopped: bool) -> i32 {
-    channel.send(&WorkerEvent::Finished { stopped });
-    EXIT_DONE
-}
-
-fn send_failed(channel: &EventChannel, reason: &str, message: &str, code: i32) -> i32 {
-    channel.send(&WorkerEvent::Failed { reason: reason.to_owned(), message: message.to_owned() });
-    code
 }
 
 /// The failure of an attempt, as its supervisor records it.

@@ -1,19 +1,27 @@
 //! Clock jumps of an hour back and a day forward while the scheduler runs: no job is lost, none runs twice, and none
-//! ends because of a jump. Workers are shell scripts that follow the protocol.
+//! ends because of a jump. Workers are threads that follow the protocol.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_jobs::{JobError, JobService, JobSpec, JobSubmission, RetryCause, SchedulerConfig, WorkerLauncher};
+use async_trait::async_trait;
+use saggar_jobs::outcome::WorkerExit;
+use saggar_jobs::protocol::{PROTOCOL_VERSION, WorkerCommand, WorkerHello};
+use saggar_jobs::{
+    JobError, JobService, JobSpec, JobSubmission, LaunchRequest, RetryCause, SchedulerConfig, WorkerCredentials,
+    WorkerHandle, WorkerLauncher, WorkerSignal, transport,
+};
 use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{self, JobFilter, JobRecord};
 use saggar_store::{AccessRights, JobState, ManualClock};
-use tokio::process::{Child, Command};
+use tokio::io::AsyncRead;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
@@ -24,31 +32,76 @@ const NOON: u64 = 1_795_262_400_000;
 const WAIT_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Records that an attempt of its project began, then follows the marker files of the directory named after the
-/// project: waits as long as `PROJECT.hold` exists, and fails if `PROJECT.fail` exists.
-const WORKER: &str = r#"
-    read -r start
-    project=${start#*'"project":"'}
-    project=${project%%'"'*}
-    echo '{"event":"started","device":"cpu","adapter":"a","driver":"d","exact_seconds":true,"choice":"asked for"}'
-    echo "$project" >> begun
-    while test -e "$project.hold"; do echo '{"event":"alive"}'; sleep 0.05; done
-    if test -e "$project.fail"; then
-        echo '{"event":"failed","reason":"PLUGIN_ERROR","message":"as requested"}'
-        exit 20
-    fi
-    echo '{"event":"progress","step":5,"of":5}'
-    echo '{"event":"finished","stopped":false}'
-"#;
+/// project: waits as long as `PROJECT.hold` exists, and fails if `PROJECT.fail` exists. Returns the exit code.
+fn run_worker(directory: &Path, credentials: &WorkerCredentials) -> io::Result<i32> {
+    let mut stream = transport::connect(&credentials.address)?;
+    let mut commands = BufReader::new(stream.try_clone_stream()?);
+    let mut send = |line: String| stream.write_all((line + "\n").as_bytes());
+    let (lease, token) = (credentials.lease.clone(), credentials.token.clone());
+    send(serde_json::to_string(&WorkerHello { protocol: PROTOCOL_VERSION, lease, token })?)?;
+    let mut line = String::new();
+    commands.read_line(&mut line)?;
+    let WorkerCommand::Start(start) = serde_json::from_str(&line)? else { panic!("{line}") };
+    let project = start.spec.project;
+    send(
+        r#"{"event":"started","device":"cpu","adapter":"a","driver":"d","exact_seconds":true,"choice":"c"}"#.to_owned(),
+    )?;
+    writeln!(OpenOptions::new().create(true).append(true).open(directory.join("begun"))?, "{project}")?;
+    while directory.join(format!("{project}.hold")).exists() {
+        send(r#"{"event":"alive"}"#.to_owned())?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let code = if directory.join(format!("{project}.fail")).exists() {
+        send(r#"{"event":"failed","reason":"PLUGIN_ERROR","message":"as requested"}"#.to_owned())?;
+        20
+    } else {
+        send(r#"{"event":"progress","step":5,"of":5}"#.to_owned())?;
+        send(r#"{"event":"finished","stopped":false}"#.to_owned())?;
+        0
+    };
+    stream.shutdown_write()?;
+    io::copy(&mut commands, &mut io::sink())?;
+    Ok(code)
+}
 
 #[derive(Debug)]
-struct ScriptLauncher(PathBuf);
+struct ThreadLauncher(PathBuf);
 
-impl WorkerLauncher for ScriptLauncher {
-    fn launch(&self) -> Result<Child, JobError> {
-        let mut command = Command::new("sh");
-        command.args(["-c", WORKER]).current_dir(&self.0).kill_on_drop(true);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(command.spawn().unwrap())
+impl WorkerLauncher for ThreadLauncher {
+    fn launch(&self, request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError> {
+        let (directory, credentials) = (self.0.clone(), request.credentials.clone());
+        // A worker whose scheduler is gone cannot report its error.
+        let run = move || run_worker(&directory, &credentials).unwrap_or(75);
+        Ok(Box::new(WorkerThread { thread: tokio::task::spawn_blocking(run), code: None }))
+    }
+}
+
+/// A worker that is a thread of the test. It ends with its connection.
+#[derive(Debug)]
+struct WorkerThread {
+    thread: JoinHandle<i32>,
+    code: Option<i32>,
+}
+
+#[async_trait]
+impl WorkerHandle for WorkerThread {
+    fn description(&self) -> String {
+        "a thread".to_owned()
+    }
+
+    fn take_output(&mut self) -> Option<Box<dyn AsyncRead + Send + Unpin>> {
+        None
+    }
+
+    fn signal(&mut self, _signal: WorkerSignal) -> io::Result<()> {
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> io::Result<WorkerExit> {
+        if self.code.is_none() {
+            self.code = Some((&mut self.thread).await?);
+        }
+        Ok(WorkerExit { code: self.code, signal: None, memory_ran_out: false })
     }
 }
 
@@ -65,7 +118,7 @@ impl TestScheduler {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(now_ms));
         let records = records::open(directory.path().join("records.db")).unwrap();
-        let launcher = Arc::new(ScriptLauncher(directory.path().to_owned()));
+        let launcher = Arc::new(ThreadLauncher(directory.path().to_owned()));
         let (metrics, jobs_dir) = (Arc::new(MetricsRegistry::new()), directory.path().join("jobs"));
         let jobs = JobService::new(
             records,

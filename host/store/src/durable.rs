@@ -163,7 +163,12 @@ fn remove_tree_if_there(path: &Path) -> io::Result<()> {
 
 /// Returns 16 hexadecimal digits that no other process or call returns.
 pub(crate) fn unique_suffix() -> String {
-    random_bytes::<8>().iter().map(|byte| format!("{byte:02x}")).collect()
+    random_hex::<8>()
+}
+
+/// Returns the hexadecimal digits of random bytes from the operating system.
+pub fn random_hex<const BYTES: usize>() -> String {
+    random_bytes::<BYTES>().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns random bytes from the operating system.

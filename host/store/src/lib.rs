@@ -40,6 +40,7 @@ pub use clock::{Clock, ManualClock, SystemClock, UnixMillis};
 pub use dataset::upload::UploadStore;
 pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
 pub use digest::{Digest, Sha256Hasher};
+pub use durable::random_hex;
 pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
 pub use keys::{KeyError, KeyFile, KeyRecord, KeyScope, NewKey};
 pub use models::{

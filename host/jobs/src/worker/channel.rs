@@ -1,66 +1,36 @@
-//! The worker's end of its pipes to the supervisor.
+//! The worker's end of its connection to the supervisor, or to the attempt's first worker process.
 
-use std::cmp::Reverse;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, BufReader};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use saggar_device::Meter;
+use thiserror::Error;
 
 use super::metering::UsageCounters;
 use super::ranks::rank_link::RankLink;
 use super::ranks::{self, RankGroup};
-use crate::limits::{EVENT_BYTES_MAX, LOG_LINE_BYTES_MAX, USAGE_INTERVAL, WORKER_HEARTBEAT_INTERVAL};
-use crate::protocol::{AttemptConfig, EXIT_TRY_AGAIN, WorkerCommand, WorkerEvent, WorkerUsage};
+use super::supervisor_link::{SupervisorLink, write_line};
+use crate::credentials::{CredentialsError, WorkerCredentials};
+use crate::limits::{USAGE_INTERVAL, WORKER_HEARTBEAT_INTERVAL};
+use crate::protocol::{
+    AttemptConfig, EXIT_BROKEN, EXIT_TRY_AGAIN, PROTOCOL_VERSION, WorkerCommand, WorkerEvent, WorkerHello, WorkerUsage,
+};
+use crate::transport;
 
-/// A channel for events. Clones share the pipe, and each event is written as one complete line.
+/// A channel for events. Clones share the connection, and each event is written as one complete line.
 #[derive(Clone, Debug)]
 pub(crate) struct EventChannel(EventSink);
 
 #[derive(Clone, Debug)]
 enum EventSink {
     /// To the supervisor.
-    Supervisor(Arc<Mutex<SupervisorPipe>>),
+    Supervisor(Arc<SupervisorLink>),
     /// To the attempt's first worker process, which forwards the relevant ones.
     Leader(Arc<RankLink>),
 }
-
-#[derive(Debug)]
-struct SupervisorPipe {
-    out: io::Stdout,
-    /// Secret values to redact from all text, the longest first, because one can be a prefix of another.
-    secrets: Vec<String>,
-}
-
-impl SupervisorPipe {
-    fn send(&mut self, event: &WorkerEvent) -> io::Result<()> {
-        let mut event = event.clone();
-        if let Some(text) = event.text_mut() {
-            for secret in &self.secrets {
-                if text.contains(secret) {
-                    *text = text.replace(secret, REDACTED);
-                }
-            }
-            // Redacted before cutting, because a cut could leave a part of a secret.
-            text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
-        }
-        let mut line = serde_json::to_string(&event).expect("events are plain data");
-        line.push('\n');
-        self.out.write_all(line.as_bytes())?;
-        self.out.flush()
-    }
-}
-
-/// Maximum bytes of an event's text; the rest is cut. More than a log line, so that the log's writer marks the cut.
-const TEXT_BYTES_MAX: usize = 2 * LOG_LINE_BYTES_MAX;
-
-// In JSON a byte can take six bytes.
-const _: () = assert!(8 * TEXT_BYTES_MAX < EVENT_BYTES_MAX);
-
-/// The replacement of a secret.
-const REDACTED: &str = "[secret]";
 
 /// The supervisor's requests since the attempt began.
 #[derive(Debug, Default)]
@@ -71,19 +41,106 @@ pub(crate) struct WorkerControl {
     pub(crate) checkpoint: AtomicBool,
 }
 
-impl EventChannel {
-    pub(crate) fn new() -> EventChannel {
-        EventChannel(EventSink::Supervisor(Arc::new(Mutex::new(SupervisorPipe {
-            out: io::stdout(),
-            secrets: Vec::new(),
-        }))))
+/// Why a worker process has no attempt to run.
+#[derive(Debug, Error)]
+pub(crate) enum StartError {
+    /// The process has no valid credentials.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// The server, or the attempt's first worker process, is gone.
+    #[error("{peer}: {source}")]
+    Gone {
+        /// The server's address, or `standard input`.
+        peer: String,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The server expects no such worker.
+    #[error("the server refused this worker: {0}")]
+    Refused(String),
+    /// The first command is not the start of an attempt.
+    #[error("the first command must be start: {0}")]
+    Command(String),
+}
+
+impl StartError {
+    /// Returns the exit code of the process.
+    pub(crate) fn exit_code(&self) -> i32 {
+        match self {
+            StartError::Gone { .. } => EXIT_TRY_AGAIN,
+            StartError::Credentials(_) | StartError::Refused(_) | StartError::Command(_) => EXIT_BROKEN,
+        }
     }
 
-    /// Returns a channel to the attempt's first worker process, which started this one.
-    pub(crate) fn connect_to_leader() -> EventChannel {
-        match ranks::link_to_leader() {
-            Ok(link) => EventChannel(EventSink::Leader(Arc::new(link))),
-            Err(_) => std::process::exit(EXIT_TRY_AGAIN),
+    fn gone(peer: impl ToString) -> impl FnOnce(io::Error) -> StartError {
+        move |source| StartError::Gone { peer: peer.to_string(), source }
+    }
+}
+
+/// The start of a worker process: its channel, its attempt and the supervisor's further requests.
+#[derive(Debug)]
+pub(crate) struct WorkerStart {
+    pub(crate) channel: EventChannel,
+    pub(crate) config: AttemptConfig,
+    pub(crate) control: Arc<WorkerControl>,
+}
+
+impl EventChannel {
+    /// Connects to the process that started this one: to the supervisor with the credentials of the environment, or to
+    /// the attempt's first worker process, whose other processes have none.
+    ///
+    /// # Errors
+    /// The process has no attempt to run.
+    pub(crate) fn connect() -> Result<WorkerStart, StartError> {
+        match WorkerCredentials::from_environment()? {
+            Some(credentials) => EventChannel::connect_to_supervisor(&credentials),
+            None => EventChannel::connect_to_leader(),
+        }
+    }
+
+    /// Connects to the supervisor and waits for the attempt. Continues to read commands on a separate thread.
+    pub(crate) fn connect_to_supervisor(credentials: &WorkerCredentials) -> Result<WorkerStart, StartError> {
+        let gone = || StartError::gone(&credentials.address);
+        let mut stream = transport::connect(&credentials.address).map_err(gone())?;
+        let hello = WorkerHello {
+            protocol: PROTOCOL_VERSION,
+            lease: credentials.lease.clone(),
+            token: credentials.token.clone(),
+        };
+        write_line(&mut stream, &hello).map_err(gone())?;
+        let mut commands = BufReader::new(stream.try_clone_stream().map_err(gone())?);
+        let config = match receive_start(&mut commands, &credentials.address) {
+            Ok(config) => config,
+            Err(error) => {
+                if let StartError::Command(message) = &error {
+                    let (reason, message) = ("BAD_COMMAND".to_owned(), message.clone());
+                    write_line(&mut stream, &WorkerEvent::Failed { reason, message }).map_err(gone())?;
+                }
+                return Err(error);
+            }
+        };
+        let link = Arc::new(SupervisorLink::new(stream));
+        let (control, ending) = (Arc::new(WorkerControl::default()), Arc::clone(&link));
+        follow_commands(commands, Arc::clone(&control), move || ending.handle_end()).map_err(gone())?;
+        Ok(WorkerStart { channel: EventChannel(EventSink::Supervisor(link)), config, control })
+    }
+
+    /// Receives the attempt from the attempt's first worker process on standard input. The process ends with it.
+    fn connect_to_leader() -> Result<WorkerStart, StartError> {
+        let gone = || StartError::gone("standard input, from the attempt's first worker process");
+        let mut commands = BufReader::new(io::stdin());
+        let config = receive_start(&mut commands, "standard input")?;
+        let link = ranks::link_to_leader().map_err(gone())?;
+        let control = Arc::new(WorkerControl::default());
+        follow_commands(commands, Arc::clone(&control), || std::process::exit(EXIT_TRY_AGAIN)).map_err(gone())?;
+        Ok(WorkerStart { channel: EventChannel(EventSink::Leader(Arc::new(link))), config, control })
+    }
+
+    /// Waits until the supervisor has received all events. Later ones are discarded.
+    pub(crate) fn close(&self) {
+        match &self.0 {
+            EventSink::Supervisor(link) => link.close(),
+            EventSink::Leader(_) => {}
         }
     }
 
@@ -96,10 +153,9 @@ impl EventChannel {
     }
 
     /// Redacts these values from all further events. The first worker process does it for the others.
-    pub(crate) fn redact(&self, mut secrets: Vec<String>) {
-        secrets.sort_by_key(|secret| Reverse(secret.len()));
-        if let EventSink::Supervisor(pipe) = &self.0 {
-            pipe.lock().unwrap_or_else(PoisonError::into_inner).secrets = secrets;
+    pub(crate) fn redact(&self, secrets: Vec<String>) {
+        if let EventSink::Supervisor(link) = &self.0 {
+            link.redact(secrets);
         }
     }
 
@@ -107,25 +163,12 @@ impl EventChannel {
     /// attempt may already be running.
     pub(crate) fn send(&self, event: &WorkerEvent) {
         let sent = match &self.0 {
-            EventSink::Supervisor(pipe) => pipe.lock().unwrap_or_else(PoisonError::into_inner).send(event),
+            EventSink::Supervisor(link) => link.send(event),
             EventSink::Leader(link) => link.forward_event(event),
         };
         if sent.is_err() {
             std::process::exit(EXIT_TRY_AGAIN);
         }
-    }
-
-    /// Waits for the first command, and continues to read commands on a separate thread.
-    pub(crate) fn receive_start(&self) -> io::Result<(AttemptConfig, Arc<WorkerControl>)> {
-        let mut line = String::new();
-        io::stdin().lock().read_line(&mut line)?;
-        let WorkerCommand::Start(start) = serde_json::from_str(&line)? else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the first command must be start"));
-        };
-        let control = Arc::new(WorkerControl::default());
-        let listener = Arc::clone(&control);
-        std::thread::Builder::new().name("commands".to_owned()).spawn(move || read_commands(&listener))?;
-        Ok((*start, control))
     }
 
     /// Sends heartbeats until the process ends, on a thread that waits for nothing else. The first worker process sends
@@ -145,7 +188,7 @@ impl EventChannel {
 
     /// Reports usage, including that of `group`, every [`USAGE_INTERVAL`] until the returned reporter is finished, and
     /// then once more.
-    pub(crate) fn report_usage(
+    pub(super) fn report_usage(
         &self,
         meter: Meter,
         spending: Arc<UsageCounters>,
@@ -205,15 +248,37 @@ impl UsageReporter {
     }
 }
 
-/// Reads commands until the supervisor is gone, then ends the process at once: the supervisor's successor may start
-/// another attempt, and all state worth keeping is in a checkpoint.
-fn read_commands(control: &WorkerControl) {
-    for line in io::stdin().lock().lines().map_while(Result::ok) {
-        match serde_json::from_str(&line) {
-            Ok(WorkerCommand::Stop) => control.stop.store(true, Ordering::Release),
-            Ok(WorkerCommand::Checkpoint) => control.checkpoint.store(true, Ordering::Release),
-            Ok(WorkerCommand::Start(_)) | Err(_) => std::process::exit(crate::protocol::EXIT_BROKEN),
-        }
+/// Waits for the first command.
+fn receive_start(commands: &mut impl BufRead, peer: impl ToString) -> Result<AttemptConfig, StartError> {
+    let mut line = String::new();
+    let read = commands.read_line(&mut line);
+    let read = read.and_then(|bytes| if bytes == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) });
+    read.map_err(StartError::gone(peer))?;
+    match serde_json::from_str(&line) {
+        Ok(WorkerCommand::Start(start)) => Ok(*start),
+        Ok(WorkerCommand::Refuse { reason, .. }) => Err(StartError::Refused(reason)),
+        Ok(other) => Err(StartError::Command(format!("{other:?} came first"))),
+        Err(error) => Err(StartError::Command(error.to_string())),
     }
-    std::process::exit(EXIT_TRY_AGAIN);
+}
+
+/// Reads commands on a separate thread, and calls `end` after the last one.
+fn follow_commands(
+    commands: impl BufRead + Send + 'static,
+    control: Arc<WorkerControl>,
+    end: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let follow = move || {
+        for line in commands.lines().map_while(Result::ok) {
+            match serde_json::from_str(&line) {
+                Ok(WorkerCommand::Stop) => control.stop.store(true, Ordering::Release),
+                Ok(WorkerCommand::Checkpoint) => control.checkpoint.store(true, Ordering::Release),
+                Ok(WorkerCommand::Alive) => {}
+                Ok(WorkerCommand::Start(_) | WorkerCommand::Refuse { .. }) | Err(_) => std::process::exit(EXIT_BROKEN),
+            }
+        }
+        end();
+    };
+    std::thread::Builder::new().name("commands".to_owned()).spawn(follow)?;
+    Ok(())
 }

@@ -31,6 +31,7 @@ impl DeviceWatch {
         let watch = move || {
             if let Some(error) = wait_for_loss(&*device, &stopped) {
                 channel.send(&WorkerEvent::Failed { reason: DEVICE_LOST.to_owned(), message: error.to_string() });
+                channel.close();
                 kill_own_process();
             }
         };

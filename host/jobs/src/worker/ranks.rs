@@ -24,6 +24,7 @@ use std::sync::{Mutex, PoisonError};
 
 use saggar_plugin::PluginError;
 
+use crate::credentials::{CREDENTIALS_FILE_VARIABLE, CREDENTIALS_VARIABLE};
 use crate::protocol::{AttemptConfig, WorkerCommand as Order, WorkerEvent, WorkerUsage};
 use crate::spec::WORKER_LOST;
 use rank_link::{RankLink, RankLinkError, RankMessageKind};
@@ -127,6 +128,7 @@ impl RankPeer {
             command.arg("--storage-quota").arg(quota.to_string());
         }
         command.stdin(Stdio::piped()).stdout(Stdio::from(OwnedFd::from(theirs)));
+        command.env_remove(CREDENTIALS_VARIABLE).env_remove(CREDENTIALS_FILE_VARIABLE);
         let mut child = command.spawn()?;
         let mut stdin = child.stdin.take().ok_or_else(|| std::io::Error::other("a child without its pipe"))?;
         let mut line = serde_json::to_vec(&Order::Start(Box::new(start.clone())))?;

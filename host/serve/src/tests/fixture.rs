@@ -13,7 +13,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
-use saggar_jobs::{JobError, JobService, SchedulerConfig, WorkerLauncher};
+use saggar_jobs::{JobError, JobService, LaunchRequest, SchedulerConfig, WorkerHandle, WorkerLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_serving::{
@@ -283,7 +283,7 @@ fn device() -> MachineDevice {
 struct PanickingLauncher;
 
 impl WorkerLauncher for PanickingLauncher {
-    fn launch(&self) -> Result<tokio::process::Child, JobError> {
+    fn launch(&self, _request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError> {
         panic!("these tests run no jobs")
     }
 }

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 use futures::StreamExt;
 use saggar_jobs::logs::LogWriter;
-use saggar_store::records::{AttemptUsage, JobRecords, JobState, MetricPoint, StateReason};
+use saggar_store::records::{AttemptUsage, JobState, MetricPoint, StateReason};
 use serde_json::{Value, json};
 
 use super::fixture::{ServerFixture, TestResponse};

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use saggar_jobs::logs::LogWriter;
 use saggar_store::clock::{Clock, SystemClock};
 use saggar_store::digest::Digest;
-use saggar_store::records::{AttemptUsage, JobRecords, JobState, MetricPoint, StateReason};
+use saggar_store::records::{AttemptUsage, JobState, MetricPoint, StateReason};
 use serde_json::{Value, json};
 
 use super::fixture::{ServerFixture, TestResponse};

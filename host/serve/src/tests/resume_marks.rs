@@ -1,6 +1,6 @@
 //! Resume marks of plugins: which pair of jobs is kept, and what a valid pair is.
 
-use saggar_store::records::{AttemptUsage, JobRecords, JobState, StateReason};
+use saggar_store::records::{AttemptUsage, JobState, StateReason};
 use serde_json::{Value, json};
 
 use super::fixture::ServerFixture;

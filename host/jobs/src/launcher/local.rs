@@ -1,0 +1,146 @@
+//! Workers that are child processes of the server.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use async_trait::async_trait;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::AsyncRead;
+use tokio::process::{Child, Command};
+
+use super::oom_kills::OomKillCounter;
+use super::{LaunchRequest, WorkerHandle, WorkerLauncher, WorkerSignal};
+use crate::credentials::CREDENTIALS_VARIABLE;
+use crate::error::JobError;
+use crate::outcome::WorkerExit;
+
+/// A launcher that runs workers as child processes.
+#[derive(Clone, Debug)]
+pub struct LocalLauncher {
+    /// The `saggar` binary.
+    pub program: PathBuf,
+    /// The state directory that the worker opens.
+    pub home: PathBuf,
+    /// The directory of model versions that the worker publishes to.
+    pub models: PathBuf,
+    /// Maximum bytes of everything that is stored; `None` for no limit.
+    pub storage_quota: Option<u64>,
+}
+
+/// The niceness of workers. Prediction requests on the same processors wait for milliseconds, so workers yield to them
+/// and use the remaining time.
+const NICENESS: &str = "10";
+/// POSIX runs a program with a niceness by this command. It replaces itself by the program, so the process id is the
+/// worker's.
+const NICE: &str = "/usr/bin/nice";
+
+impl LocalLauncher {
+    fn nice_command(&self) -> Command {
+        if !Path::new(NICE).is_file() {
+            return Command::new(&self.program);
+        }
+        let mut command = Command::new(NICE);
+        command.arg("-n").arg(NICENESS).arg(&self.program);
+        command
+    }
+}
+
+impl WorkerLauncher for LocalLauncher {
+    fn launch(&self, request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError> {
+        let mut command = self.nice_command();
+        command.arg("worker").arg("--home").arg(&self.home).arg("--models").arg(&self.models);
+        if let Some(quota) = self.storage_quota {
+            command.arg("--storage-quota").arg(quota.to_string());
+        }
+        command.env(CREDENTIALS_VARIABLE, request.credentials.to_json());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        // Ctrl-C on the server's terminal must reach only the server, which lets workers save their state.
+        command.process_group(0);
+        let launch = |source| JobError::Launch { program: self.program.display().to_string(), source };
+        Ok(Box::new(WorkerProcess::new(command.spawn().map_err(launch)?)))
+    }
+}
+
+/// A worker that is a child process.
+#[derive(Debug)]
+struct WorkerProcess {
+    child: Child,
+    description: String,
+    memory_kills: Option<OomKillCounter>,
+}
+
+impl WorkerProcess {
+    fn new(child: Child) -> WorkerProcess {
+        let description = child.id().map_or_else(|| "an ended process".to_owned(), |id| format!("process {id}"));
+        WorkerProcess { memory_kills: child.id().and_then(OomKillCounter::for_process), child, description }
+    }
+}
+
+#[async_trait]
+impl WorkerHandle for WorkerProcess {
+    fn description(&self) -> String {
+        self.description.clone()
+    }
+
+    fn take_output(&mut self) -> Option<Box<dyn AsyncRead + Send + Unpin>> {
+        Some(Box::new(self.child.stderr.take()?))
+    }
+
+    fn signal(&mut self, signal: WorkerSignal) -> io::Result<()> {
+        // The number of a process that was waited for can be another process's; the child has none then.
+        let Some(id) = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) else { return Ok(()) };
+        let signal = match signal {
+            WorkerSignal::Terminate => Signal::TERM,
+            WorkerSignal::Kill => Signal::KILL,
+        };
+        Ok(kill_process(id, signal)?)
+    }
+
+    async fn wait(&mut self) -> io::Result<WorkerExit> {
+        let status = self.child.wait().await?;
+        let memory_ran_out = self.memory_kills.as_ref().is_some_and(OomKillCounter::has_increased);
+        Ok(WorkerExit { code: status.code(), signal: status.signal(), memory_ran_out })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    fn start(script: &str) -> WorkerProcess {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        WorkerProcess::new(command.spawn().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_worker_process_reports_its_exit_code_and_its_output() {
+        let mut worker = start("echo broken >&2; exit 75");
+        assert!(worker.description().starts_with("process "));
+        let mut text = String::new();
+        worker.take_output().unwrap().read_to_string(&mut text).await.unwrap();
+        assert!(worker.take_output().is_none());
+        for _ in 0..2 {
+            assert_eq!(
+                worker.wait().await.unwrap(),
+                WorkerExit { code: Some(75), signal: None, memory_ran_out: false }
+            );
+            worker.signal(WorkerSignal::Kill).unwrap();
+        }
+        assert_eq!(text, "broken\n");
+    }
+
+    #[tokio::test]
+    async fn a_worker_process_is_ended_by_signals() {
+        for (signal, number) in [(WorkerSignal::Terminate, 15), (WorkerSignal::Kill, 9)] {
+            let mut worker = start("exec sleep 600");
+            worker.signal(signal).unwrap();
+            let exit = worker.wait().await.unwrap();
+            assert_eq!((exit.code, exit.signal), (None, Some(number)));
+        }
+    }
+}
