@@ -8,6 +8,7 @@ use crate::limits::SERIES_MAX;
 pub(super) mod bounds;
 mod events;
 mod rights;
+mod urls;
 
 use bounds::{a_backward_clock_jump_does_not_delay_a_requeued_job, the_length_of_series_names_is_limited};
 use events::newest_events_and_events_of_a_kind_are_listed_in_order;
@@ -443,20 +444,6 @@ fn concurrent_callers_never_claim_the_same_job(records: &dyn JobRecords) {
     claimed.sort();
     claimed.dedup();
     assert_eq!(claimed.len(), jobs as usize);
-}
-
-#[test]
-fn urls_select_the_engine() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.db");
-    open(format!("sqlite://{}", path.display())).unwrap().submit(&new_job("p"), 1).unwrap();
-    assert_eq!(open(&path).unwrap().get("p-1").unwrap().number, 1);
-    for (url, scheme) in [("postgres://ci:secret@db/saggar", "postgres"), ("sqlite://relative.db", "sqlite")] {
-        let error = open(url).unwrap_err();
-        assert!(matches!(&error, RecordError::UnknownEngine { scheme: found } if found == scheme), "{error}");
-        let text = error.to_string();
-        assert!(text.contains("sqlite:///absolute/path") && !text.contains("secret"), "{text}");
-    }
 }
 
 /// Runs each test of the suite on one implementation, the one that the function of this name returns.
