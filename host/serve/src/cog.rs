@@ -23,6 +23,7 @@ use std::time::Instant;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
+use bytes::Bytes;
 use saggar_plugin::ModelSignature;
 use saggar_serving::PredictionInputs;
 use saggar_store::records::id;
@@ -34,7 +35,7 @@ use crate::audit::AuditAction;
 use crate::error::{ApiError, accepted, json_text};
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::begin_call::{begin_call, count_body_rejection, read_deadline};
-use crate::predict::decode;
+use crate::predict::json_inputs;
 use crate::predict::keep_alive::KeepAliveOverride;
 use crate::request_body::BufferedBody;
 use error::PredictionError;
@@ -157,6 +158,15 @@ async fn create_or_find(app: AppState, request: Request, id: Option<String>) -> 
     Ok(respond(&app, prediction, patience, own).await)
 }
 
+/// Decodes the body of a request to create a prediction.
+///
+/// # Errors
+/// Returns why the body is no request to the model.
+pub fn decode_prediction_body(signature: &ModelSignature, body: &Bytes) -> Result<PredictionInputs, ApiError> {
+    let asked = CogPredictionRequest::parse(body)?;
+    Ok(json_inputs::decode_json(signature, &asked.input)?)
+}
+
 /// Decodes the inputs, on a blocking thread if they are large.
 async fn decode_inputs(
     signature: &ModelSignature,
@@ -164,12 +174,12 @@ async fn decode_inputs(
     body: &BufferedBody,
 ) -> Result<PredictionInputs, ApiError> {
     if asked.input.len() <= INLINE_BYTES_MAX {
-        return Ok(decode::decode_json(signature, &asked.input)?);
+        return Ok(json_inputs::decode_json(signature, &asked.input)?);
     }
     let (signature, input, thread) = (signature.clone(), asked.input.clone(), body.acquire_thread().await?);
     let decode = move || {
         let _thread = thread;
-        decode::decode_json(&signature, &input)
+        json_inputs::decode_json(&signature, &input)
     };
     let decoded = tokio::task::spawn_blocking(decode).await;
     Ok(decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })??)

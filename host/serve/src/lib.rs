@@ -19,7 +19,7 @@ mod json_body;
 pub mod limits;
 mod low_priority;
 mod multipart_form;
-mod oip;
+pub mod oip;
 mod openapi;
 pub mod predict;
 pub mod program_version;
@@ -28,6 +28,7 @@ mod request_memory;
 mod request_middleware;
 mod static_content;
 mod storage;
+mod tensor_json;
 #[cfg(test)]
 mod tests;
 pub mod tfs;

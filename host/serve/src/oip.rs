@@ -23,8 +23,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::routing::{MethodRouter, get, post};
+use saggar_plugin::ModelSignature;
 use saggar_serving::limits::DEADLINE_DEFAULT;
-use saggar_serving::{LiveVersion, ModelReference, PredictionDeadline, ServingError, VersionSelector};
+use saggar_serving::{
+    LiveVersion, ModelReference, PredictionDeadline, PredictionInputs, ServingError, VersionSelector,
+};
 
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -53,6 +56,14 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
         ("/v2/repository/models/{model}/load", post(repository::load)),
         ("/v2/repository/models/{model}/unload", post(repository::unload)),
     ]
+}
+
+/// Decodes the body of an inference request that is all JSON.
+///
+/// # Errors
+/// Returns why the body is no request to the model.
+pub fn decode_infer_body(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, ApiError> {
+    Ok(request::read_request(signature, body, None)?.inputs)
 }
 
 /// Parses the model and version of a path: the version is what follows `/versions/`, a number or an alias, or what

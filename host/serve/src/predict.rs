@@ -2,21 +2,16 @@
 //! bytes, and return JSON, server-sent events or an image. Other protocols share
 //! [`begin_call`] and [`respond`].
 
-pub(crate) mod base64;
 pub(crate) mod begin_call;
 pub(crate) mod body_decoder;
 pub mod decode;
-mod dense_arrays;
 pub(crate) mod describe;
 pub mod encode;
 pub(crate) mod event_stream;
 pub mod image;
-pub(crate) mod json_fast_path;
-pub(crate) mod json_number;
-pub(crate) mod json_tokenizer;
+pub mod json_inputs;
 pub(crate) mod keep_alive;
 pub(crate) mod model_routes;
-pub(crate) mod nonfinite;
 pub(crate) mod respond;
 pub(crate) mod text_codec;
 

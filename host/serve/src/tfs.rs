@@ -21,7 +21,7 @@ use axum::http::{HeaderMap, Method as Verb, header};
 use axum::response::{IntoResponse, Response};
 use saggar_plugin::ModelSignature;
 use saggar_serving::model_reference::is_alias;
-use saggar_serving::{ModelReference, PredictionCall, ServingError, VersionSelector, VersionState};
+use saggar_serving::{ModelReference, PredictionCall, PredictionInputs, ServingError, VersionSelector, VersionState};
 use serde_json::{Value, json};
 
 use crate::app::AppState;
@@ -64,6 +64,22 @@ pub(crate) async fn handle(State(app): State<AppState>, request: Request) -> Res
         TfsRequest::Classify(target) => predict_examples(&app, &target, request, ExamplesMethod::Classify).await,
         TfsRequest::Regress(target) => predict_examples(&app, &target, request, ExamplesMethod::Regress).await,
     }
+}
+
+/// Decodes a body of `:predict`.
+///
+/// # Errors
+/// Returns why the body is no request to the model.
+pub fn decode_predict_body(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, ApiError> {
+    request::read_predict_request(signature, body).map(|(inputs, _)| inputs)
+}
+
+/// Decodes a body of `:classify`.
+///
+/// # Errors
+/// Returns why the body is no request to the model.
+pub fn decode_classify_body(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, ApiError> {
+    examples::read_examples(signature, body, ExamplesMethod::Classify)
 }
 
 async fn predict_examples(

@@ -39,8 +39,8 @@ pub fn describe_json_error(error: &serde_json::Error, text: &[u8]) -> String {
     }
 }
 
-/// Returns the byte offset of an error.
-fn error_offset(error: &serde_json::Error, text: &[u8]) -> usize {
+/// Returns the byte offset of a syntax error.
+pub fn error_offset(error: &serde_json::Error, text: &[u8]) -> usize {
     let lines_before = error.line().saturating_sub(1);
     let starts = text.split_inclusive(|byte| *byte == b'\n').take(lines_before).map(<[u8]>::len).sum::<usize>();
     (starts + error.column().saturating_sub(1)).min(text.len())

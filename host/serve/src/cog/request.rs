@@ -12,7 +12,7 @@ use super::error::PredictionError;
 use super::webhook::WebhookEventFilter;
 use crate::error::ApiError;
 use crate::limits::PREDICTION_WAIT_MAX;
-use crate::predict::json_tokenizer::{JsonSyntaxError, JsonToken, JsonTokenizer};
+use crate::tensor_json::{JsonSyntaxError, JsonToken, JsonTokenizer};
 
 /// The body `{"input": ..., "model"?, "webhook"?, "webhook_events_filter"?}`. Other keys are ignored.
 #[derive(Debug)]

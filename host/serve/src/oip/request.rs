@@ -101,12 +101,11 @@ fn check_json_datatype(port: &ModelPort) -> Result<(), InferError> {
 
 fn check_input(
     signature: &ModelSignature,
-    given: ParsedInput,
+    given: ParsedInput<'_>,
     rest: &mut BinaryInputReader<'_>,
 ) -> Result<PredictionInput, InferError> {
-    let port = &signature.inputs[given.port];
+    let ParsedInput { port, shape, data, binary_bytes } = given;
     let name = || port.name.clone();
-    let ParsedInput { shape, data, binary_bytes, .. } = given;
     let items = batch_items(signature, port, &shape)?;
     let count = items.unwrap_or(1).checked_mul(item_dims(port).iter().product());
     // A text occupies more memory here than its one element.

@@ -5,7 +5,7 @@ use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_serving::PredictionInputs;
 
 use super::decode::{self, DecodeError, PredictionInput, assemble_inputs};
-use super::image;
+use super::{image, json_inputs};
 use crate::error::ApiError;
 use crate::limits::{FORM_FIELDS_MAX, INLINE_BYTES_MAX};
 use crate::multipart_form::{self, FormField, media_type};
@@ -60,7 +60,7 @@ pub(crate) fn decode_untyped(signature: &ModelSignature, bytes: &[u8]) -> Result
     if image::is_image(bytes) {
         decode_image_body(signature, bytes)
     } else {
-        Ok(decode::decode_json(signature, bytes)?)
+        Ok(json_inputs::decode_json(signature, bytes)?)
     }
 }
 
@@ -72,13 +72,13 @@ fn decode_by_media_type(
     let expected = "application/json, multipart/form-data, image/png, image/jpeg or application/octet-stream";
     let refuse = || ApiError::MediaType { got: declared.chars().take(80).collect(), expected };
     match media_type(declared).as_str() {
-        "application/json" => Ok(decode::decode_json(signature, bytes)?),
+        "application/json" => Ok(json_inputs::decode_json(signature, bytes)?),
         // The default content types of clients such as `curl -d` and `curl --data-binary`.
         "" | "text/plain" | "application/x-www-form-urlencoded" if image::is_image(bytes) => {
             decode_image_body(signature, bytes)
         }
         "" | "text/plain" | "application/x-www-form-urlencoded" if looks_like_json(bytes) => {
-            Ok(decode::decode_json(signature, bytes)?)
+            Ok(json_inputs::decode_json(signature, bytes)?)
         }
         "image/png" | "image/jpeg" | "image/jpg" => decode_image_body(signature, bytes),
         "application/octet-stream" => {
@@ -90,7 +90,7 @@ fn decode_by_media_type(
             };
             Ok(assemble_inputs(signature, vec![input])?)
         }
-        other if other.ends_with("+json") => Ok(decode::decode_json(signature, bytes)?),
+        other if other.ends_with("+json") => Ok(json_inputs::decode_json(signature, bytes)?),
         _ => Err(refuse()),
     }
 }
@@ -166,9 +166,9 @@ fn decode_form_field(port: &ModelPort, field: &FormField) -> Result<PredictionIn
     if let Some(bytes_max) = port.text_bytes_max() {
         return Ok(match field.media_type.as_str() {
             "application/octet-stream" => raw_input(port, &field.bytes)?,
-            "application/json" => PredictionInput::from_json(port, &field.bytes)?,
+            "application/json" => json_inputs::decode_json_input(port, &field.bytes)?,
             // In a field without a content type, valid JSON that can be the input is decoded as JSON.
-            "" if is_json_string_or_array(&field.bytes) => PredictionInput::from_json(port, &field.bytes)?,
+            "" if is_json_string_or_array(&field.bytes) => json_inputs::decode_json_input(port, &field.bytes)?,
             _ => PredictionInput::from_text(port, bytes_max, &field.bytes)?,
         });
     }
@@ -179,5 +179,5 @@ fn decode_form_field(port: &ModelPort, field: &FormField) -> Result<PredictionIn
         // This returns an error that names the file's format.
         return image_input(port, &field.bytes);
     }
-    Ok(PredictionInput::from_json(port, &field.bytes)?)
+    Ok(json_inputs::decode_json_input(port, &field.bytes)?)
 }

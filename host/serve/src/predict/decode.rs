@@ -1,21 +1,15 @@
-//! Decodes JSON into a model's inputs: an object keyed by input, or a bare value if a single input is required.
+//! The inputs of a request, checked against a model's signature.
 //!
 //! A value of the item's shape is one item. With one more leading dimension it is a batch, and then all inputs are
-//! batches of the same size. A string is the bytes of a text. Omitted inputs have their default value, if they declare
-//! one.
+//! batches of the same size. Omitted inputs have their default value, if they declare one.
 
 mod error;
 
-use std::fmt;
-
-use saggar_serving::{PredictionInputs, json_text};
+use saggar_serving::PredictionInputs;
 use saggar_tensor::{Descriptor, Shape};
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 pub use error::DecodeError;
 
-use super::dense_arrays::{DenseArrayReader, DenseValueSeed};
-use super::json_fast_path;
 use super::text_codec;
 use crate::limits::INPUT_BYTES_MAX;
 use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
@@ -77,24 +71,6 @@ impl PredictionInput {
             return Err(DecodeError::Unexpected { place, expected: "a text in UTF-8".to_owned(), got });
         };
         PredictionInput::new(port, port.item.shape.dims(), text_codec::encode_text_item(&port.name, bytes_max, text)?)
-    }
-
-    /// Parses the value of one input from JSON text.
-    ///
-    /// # Errors
-    /// Returns the errors of [`decode_json`].
-    pub fn from_json(port: &Port, text: &[u8]) -> Result<PredictionInput, DecodeError> {
-        let mut dense = DenseArrayReader::new(port);
-        let mut json = serde_json::Deserializer::from_slice(text);
-        let read = DenseValueSeed(&mut dense).deserialize(&mut json).and_then(|()| json.end());
-        match (dense.take_error(), read) {
-            (Some(error), _) => Err(error),
-            (None, Err(error)) => Err(DecodeError::Syntax {
-                place: dense.current_place(),
-                reason: json_text::describe_json_error(&error, text),
-            }),
-            (None, Ok(())) => dense.finish(),
-        }
     }
 }
 
@@ -165,6 +141,11 @@ impl PredictionInput {
         PredictionInput { warning, ..self }
     }
 
+    /// Returns the port's name.
+    pub(super) fn name(&self) -> &str {
+        &self.tensor.name
+    }
+
     /// Returns its elements.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.tensor.bytes
@@ -205,133 +186,3 @@ pub fn find_input<'s>(signature: &'s ModelSignature, name: &str) -> Result<&'s P
         DecodeError::Unknown { name: name.chars().take(80).collect(), known: known.join(", ") }
     })
 }
-
-/// Decodes the inputs in a JSON body.
-///
-/// # Errors
-/// Returns [`DecodeError`] with the position, the expected and the actual value.
-pub fn decode_json(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, DecodeError> {
-    json_fast_path::decode_plain_json(signature, body).map_or_else(|| decode_json_slow_path(signature, body), Ok)
-}
-
-/// Decodes the inputs in a JSON body without the fast path.
-pub(super) fn decode_json_slow_path(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, DecodeError> {
-    let mut reading = JsonInputReader { signature, inputs: Vec::new(), error: None, place: "body".to_owned() };
-    let mut json = serde_json::Deserializer::from_slice(body);
-    let read = json.deserialize_any(JsonBodyVisitor(&mut reading)).and_then(|()| json.end());
-    match (reading.error, read) {
-        (Some(error), _) => Err(error),
-        (None, Err(error)) => {
-            Err(DecodeError::Syntax { place: reading.place, reason: json_text::describe_json_error(&error, body) })
-        }
-        (None, Ok(())) => assemble_inputs(signature, reading.inputs),
-    }
-}
-
-/// A body that is being read. As with [`DenseArrayReader`], the error is stored here.
-struct JsonInputReader<'s> {
-    signature: &'s ModelSignature,
-    inputs: Vec<PredictionInput>,
-    error: Option<DecodeError>,
-    /// The position at which the parser stopped, for syntax errors.
-    place: String,
-}
-
-impl<'s> JsonInputReader<'s> {
-    fn fail<E: Error>(&mut self, error: DecodeError) -> E {
-        self.error.get_or_insert(error);
-        E::custom("refused")
-    }
-
-    fn unexpected<E: Error>(&mut self, got: impl Into<String>) -> E {
-        let names: Vec<&str> = self.signature.inputs.iter().map(|port| port.name.as_str()).collect();
-        let expected = format!("an object with {}", names.join(", "));
-        self.fail(DecodeError::Unexpected { place: "body".to_owned(), expected, got: got.into() })
-    }
-
-    /// Reads the value of `port` with `read`.
-    fn read_input<E: Error>(
-        &mut self,
-        port: &'s Port,
-        read: impl FnOnce(DenseValueSeed<'_, 's>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut dense = DenseArrayReader::new(port);
-        if let Err(error) = read(DenseValueSeed(&mut dense)) {
-            self.place = dense.current_place();
-            self.error = dense.take_error();
-            return Err(error);
-        }
-        match dense.finish() {
-            Ok(input) => self.inputs.push(input),
-            Err(error) => return Err(self.fail(error)),
-        }
-        Ok(())
-    }
-
-    /// Returns the input that a bare value is for.
-    fn sole_input<E: Error>(&mut self, got: &str) -> Result<&'s Port, E> {
-        match self.signature.only_input() {
-            Some(port) => Ok(port),
-            None => Err(self.unexpected(got)),
-        }
-    }
-}
-
-struct JsonBodyVisitor<'r, 's>(&'r mut JsonInputReader<'s>);
-
-impl<'de> Visitor<'de> for JsonBodyVisitor<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object keyed by input")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<String>()? {
-            let port = find_input(self.0.signature, &name).map_err(|error| self.0.fail::<A::Error>(error))?;
-            if self.0.inputs.iter().any(|input| input.tensor.name == name) {
-                return Err(self.0.fail(DecodeError::Twice { name }));
-            }
-            self.0.read_input(port, |node| map.next_value_seed(node))?;
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
-        let port = self.0.sole_input::<A::Error>("an array")?;
-        self.0.read_input(port, |node| node.visit_seq(seq))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        let port = self.0.sole_input::<E>("a number")?;
-        self.0.read_input(port, |node| node.visit_u64(number))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        let port = self.0.sole_input::<E>("a number")?;
-        self.0.read_input(port, |node| node.visit_i64(number))
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        let port = self.0.sole_input::<E>("a number")?;
-        self.0.read_input(port, |node| node.visit_f64(number))
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        Err(self.0.unexpected("a truth value"))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        match self.0.signature.only_input().filter(|port| port.text_bytes_max().is_some()) {
-            Some(port) => self.0.read_input(port, |node| node.visit_str(text)),
-            None => Err(self.0.unexpected("a string")),
-        }
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Err(self.0.unexpected("null"))
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -8,7 +8,7 @@ use saggar_plugin::{ModelPort, ModelRoute, ModelSignature};
 use saggar_serving::{LiveVersion, ModelReference, PredictionInputs};
 
 use super::decode::{PredictionInput, assemble_inputs};
-use super::{InputSource, predict, text_codec};
+use super::{InputSource, json_inputs, predict, text_codec};
 use crate::app::AppState;
 use crate::error::ApiError;
 
@@ -120,7 +120,7 @@ fn decode_path_item(port: &ModelPort, value: &str) -> Result<Vec<u8>, ApiError> 
                 item: saggar_tensor::Descriptor::new(port.item.dtype, saggar_tensor::Shape::scalar()),
                 ..port.clone()
             };
-            PredictionInput::from_json(&number, value.as_bytes())?
+            json_inputs::decode_json_input(&number, value.as_bytes())?
         }
     };
     Ok(input.into_bytes())

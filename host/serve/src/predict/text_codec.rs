@@ -1,23 +1,24 @@
 //! Encoding of texts as inputs and outputs: UTF-8 in the elements of a `text` port, padded with zeros.
 
 use super::decode::DecodeError;
+use crate::tensor_json::{self, TextItemError};
 
 /// Returns an item of `bytes_max` bytes that holds `text`. `place` is the position for errors.
 ///
 /// # Errors
 /// Returns `Text` if the text is longer, or contains a zero byte, which would be read as its end.
 pub(crate) fn encode_text_item(place: &str, bytes_max: usize, text: &str) -> Result<Vec<u8>, DecodeError> {
-    let (place, bytes) = (place.to_owned(), text.len());
-    if bytes > bytes_max {
-        return Err(DecodeError::Text { place, reason: "is too long", bytes, bytes_max });
+    let mut item = Vec::with_capacity(bytes_max);
+    match tensor_json::push_text_item(text, bytes_max, &mut item) {
+        Ok(()) => Ok(item),
+        Err(error) => Err(text_error(place.to_owned(), error)),
     }
-    if text.contains('\0') {
-        let reason = "has a zero byte (U+0000), which would end it";
-        return Err(DecodeError::Text { place, reason, bytes, bytes_max });
-    }
-    let mut item = text.as_bytes().to_vec();
-    item.resize(bytes_max, 0);
-    Ok(item)
+}
+
+/// Returns the error for a text at `place`.
+pub(crate) fn text_error(place: String, error: TextItemError) -> DecodeError {
+    let TextItemError { reason, bytes, bytes_max } = error;
+    DecodeError::Text { place, reason, bytes, bytes_max }
 }
 
 /// Returns the text in an item, without the zeros at its end. Invalid UTF-8 becomes U+FFFD.

@@ -165,7 +165,7 @@ fn push_text(text: &mut String, name: &str, item: &[u8]) {
         return push_string(text, &text_codec::decode_text_item(item));
     }
     let length = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    write!(text, "{{\"b64\":\"{}\"}}", crate::predict::base64::encode(&item[..length]))
+    write!(text, "{{\"b64\":\"{}\"}}", crate::tensor_json::base64::encode(&item[..length]))
         .expect("writing to a String cannot fail");
 }
 

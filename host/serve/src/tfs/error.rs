@@ -3,7 +3,7 @@
 use saggar_tensor::DType;
 use thiserror::Error;
 
-use crate::predict::json_tokenizer::JsonSyntaxError;
+use crate::tensor_json::JsonSyntaxError;
 
 /// The maximum number of characters of a value that an error quotes.
 const EXCERPT_CHARS_MAX: usize = 200;

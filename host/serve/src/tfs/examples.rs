@@ -15,7 +15,7 @@ use super::request::{SIGNATURE, open_object, read_signature_name};
 use super::tensor::InputValues;
 use crate::error::ApiError;
 use crate::predict::decode::{DecodeError, PredictionInput, assemble_inputs};
-use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
+use crate::tensor_json::{JsonToken, JsonTokenizer};
 
 /// The kind of results to compute from the outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,16 +117,17 @@ pub(super) fn read_examples(
         return Err(TfsError::bad_form(body, reason).into());
     };
     let mut inputs = Vec::with_capacity(signature.inputs.len());
-    for (mut values, shared) in examples.into_iter().zip(context) {
-        match (values.rows, shared.rows) {
+    for (values, shared) in examples.into_iter().zip(context) {
+        let port = values.port;
+        let bytes = match (values.rows, shared.rows) {
             (0, 0) => continue,
-            (0, _) => values.bytes = shared.bytes.repeat(count),
-            (rows, 0) if rows == count => {}
-            (_, 0) => return Err(missing_input(values.port).into()),
-            _ => return Err(TfsError::Feature { name: values.port.name.clone() }.into()),
-        }
-        let dims = [&[count], values.port.item.shape.dims()].concat();
-        inputs.push(PredictionInput::new(values.port, &dims, values.bytes)?);
+            (0, _) => shared.into_bytes().repeat(count),
+            (rows, 0) if rows == count => values.into_bytes(),
+            (_, 0) => return Err(missing_input(port).into()),
+            _ => return Err(TfsError::Feature { name: port.name.clone() }.into()),
+        };
+        let dims = [&[count], port.item.shape.dims()].concat();
+        inputs.push(PredictionInput::new(port, &dims, bytes)?);
     }
     Ok(assemble_inputs(signature, inputs)?)
 }

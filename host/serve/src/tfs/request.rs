@@ -6,10 +6,10 @@ use saggar_plugin::ModelSignature;
 use saggar_serving::PredictionInputs;
 
 use super::error::TfsError;
-use super::tensor::{InputValues, read_base64_object};
+use super::tensor::InputValues;
 use crate::error::ApiError;
 use crate::predict::decode::{DecodeError, PredictionInput, assemble_inputs};
-use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
+use crate::tensor_json::{JsonToken, JsonTokenizer, is_base64_object};
 
 /// The only signature name of models here; TensorFlow's default.
 pub(super) const SIGNATURE: &str = "serving_default";
@@ -86,7 +86,7 @@ pub(super) fn read_signature_name(json: &mut JsonTokenizer<'_>, body: &[u8], kno
 
 /// Returns whether the next value is an object other than one that encodes bytes as base64.
 fn is_object(json: &mut JsonTokenizer<'_>) -> bool {
-    json.peek() == Some(b'{') && !matches!(read_base64_object(&mut json.clone()), Ok(Some(_)) | Err(TfsError::Base64))
+    json.peek() == Some(b'{') && !is_base64_object(json)
 }
 
 fn read_rows(
@@ -187,7 +187,7 @@ fn stack_rows(values: InputValues<'_>, rows: usize) -> Result<PredictionInput, A
     if row != port.item.shape.dims() {
         return Err(DecodeError::Row { name: port.name.clone(), item: port.item.shape.clone(), got: row }.into());
     }
-    Ok(PredictionInput::new(port, &[&[rows], row.as_slice()].concat(), values.bytes)?)
+    Ok(PredictionInput::new(port, &[&[rows], row.as_slice()].concat(), values.into_bytes())?)
 }
 
 /// Reads a whole tensor for each input: `[batch, item...]`, or `[item...]` for one item without a batch.
@@ -196,7 +196,7 @@ fn read_columns(signature: &ModelSignature, json: &mut JsonTokenizer<'_>) -> Res
     let read = |at: usize, json: &mut JsonTokenizer<'_>| -> Result<PredictionInput, ApiError> {
         let mut values = InputValues::new(&signature.inputs[at]);
         let dims = values.read(json)?;
-        Ok(PredictionInput::new(values.port, &dims, values.bytes)?)
+        Ok(PredictionInput::new(values.port, &dims, values.into_bytes())?)
     };
     if !is_object(json) {
         let Some(only) = single_input(signature) else {

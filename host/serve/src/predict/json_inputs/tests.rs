@@ -1,4 +1,5 @@
-use saggar_tensor::DType;
+use saggar_plugin::ModelPort as Port;
+use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::*;
 use crate::limits::JSON_DEPTH_MAX;
@@ -213,7 +214,8 @@ fn hostile_json_is_refused_with_the_place() {
 #[test]
 fn raw_bytes_must_have_the_size_of_the_item() {
     let signature = image_signature();
-    assert_eq!(PredictionInput::from_raw_bytes(&signature.inputs[0], vec![0; 6]).unwrap().items, None);
+    let input = PredictionInput::from_raw_bytes(&signature.inputs[0], vec![0; 6]).unwrap();
+    assert_eq!(assemble_inputs(&signature, vec![input]).unwrap().items, None);
     let error = PredictionInput::from_raw_bytes(&signature.inputs[0], vec![0; 12]).unwrap_err().to_string();
     assert_eq!(error, "image: expected 6 bytes (uint8[2, 3]), got 12");
 }

@@ -1,5 +1,5 @@
 //! A JSON tokenizer without an intermediate tree, for bodies with many numbers and for locating the bytes of a value.
-//! It accepts `NaN`, `Infinity` and `-Infinity` in addition to standard JSON numbers.
+//! It accepts `NaN`, `Infinity` and `-Infinity` in addition to standard JSON numbers, except in standard JSON.
 //!
 //! Nothing here recurses, and nesting is bounded. The interpretation of the values is elsewhere.
 
@@ -7,12 +7,13 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::json_number::JsonNumber;
+use super::decimal::ScannedDecimal;
+use super::number::JsonNumber;
 
 /// Maximum nesting of a skipped value, which is deeper than any valid input.
-const SKIP_DEPTH_MAX: usize = 100;
+const SKIP_DEPTH_MAX: usize = 1000;
 
-/// A JSON syntax error.
+/// A JSON syntax error. The reasons are those of RapidJSON, which clients of TensorFlow Serving match on.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("{reason} at offset: {offset}")]
 pub(crate) struct JsonSyntaxError {
@@ -38,15 +39,28 @@ pub(crate) enum JsonToken<'b> {
 /// A position in JSON text. A copy is a position to return to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JsonTokenizer<'b> {
-    bytes: &'b [u8],
-    at: usize,
+    pub(super) bytes: &'b [u8],
+    pub(super) at: usize,
     /// Whether an object or array was just opened, so that no comma precedes the next element.
-    opened: bool,
+    pub(super) opened: bool,
+    /// Whether `NaN` and `Infinity` are numbers.
+    accepts_nonfinite: bool,
 }
 
 impl<'b> JsonTokenizer<'b> {
+    /// Reads JSON in which `NaN` and `Infinity` are numbers too.
     pub(crate) fn new(bytes: &'b [u8]) -> JsonTokenizer<'b> {
-        JsonTokenizer { bytes, at: 0, opened: false }
+        JsonTokenizer { bytes, at: 0, opened: false, accepts_nonfinite: true }
+    }
+
+    /// Reads standard JSON.
+    pub(crate) fn standard(bytes: &'b [u8]) -> JsonTokenizer<'b> {
+        JsonTokenizer { accepts_nonfinite: false, ..JsonTokenizer::new(bytes) }
+    }
+
+    /// Returns a tokenizer of the same text whose next value begins at `offset`.
+    pub(crate) fn at_value(&self, offset: usize) -> JsonTokenizer<'b> {
+        JsonTokenizer { at: offset, opened: false, ..*self }
     }
 
     /// Returns the offset of the next byte.
@@ -83,16 +97,23 @@ impl<'b> JsonTokenizer<'b> {
                 Ok(JsonToken::Object)
             }
             Some(b'[') => {
-                (self.at, self.opened) = (self.at + 1, true);
+                self.open_array();
                 Ok(JsonToken::Array)
             }
             Some(b'"') => self.read_string().map(JsonToken::String),
-            Some(b'-' | b'0'..=b'9' | b'N' | b'I') => self.read_number().map(JsonToken::Number),
+            Some(b'-' | b'0'..=b'9') => self.read_number().map(JsonToken::Number),
+            Some(b'N' | b'I') if self.accepts_nonfinite => self.read_number().map(JsonToken::Number),
             Some(b't') => self.expect_word("true", JsonToken::Bool(true)),
             Some(b'f') => self.expect_word("false", JsonToken::Bool(false)),
             Some(b'n') => self.expect_word("null", JsonToken::Null),
             _ => self.syntax_error("Invalid value."),
         }
+    }
+
+    /// Reads the start of an array, which [`peek`](JsonTokenizer::peek) found.
+    #[inline]
+    pub(super) fn open_array(&mut self) {
+        (self.at, self.opened) = (self.at + 1, true);
     }
 
     /// Returns whether the array has another element. Consumes the comma before it, or the array's end.
@@ -110,6 +131,14 @@ impl<'b> JsonTokenizer<'b> {
                 Ok(true)
             }
             _ => self.syntax_error("Missing a comma or ] after an array element."),
+        }
+    }
+
+    /// Checks that nothing follows the last value.
+    pub(crate) fn expect_end(&mut self) -> Result<(), JsonSyntaxError> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => self.syntax_error("The document root must not be followed by other values."),
         }
     }
 
@@ -197,82 +226,31 @@ impl<'b> JsonTokenizer<'b> {
         Ok(Cow::Owned(text))
     }
 
-    /// Reads a number.
-    ///
-    /// Up to 19 digits are accumulated in an integer. If the digits and the power of ten of a fraction are both exact
-    /// in `f64`, the result is their quotient, rounded once. All other numbers are parsed by the standard library.
-    /// Source: Clinger 1990, the fast path.
-    pub(crate) fn read_number(&mut self) -> Result<JsonNumber, JsonSyntaxError> {
-        const EXACT: [f64; 23] = [
-            1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
-            1e19, 1e20, 1e21, 1e22,
-        ];
-        let from = self.at;
-        let negative = self.bytes.get(self.at) == Some(&b'-');
-        self.at += usize::from(negative);
-        if matches!(self.bytes.get(self.at), Some(b'N' | b'I')) {
-            return self.read_nonfinite(negative);
+    /// Reads a number. One beyond the range of `f64` is an infinite float.
+    fn read_number(&mut self) -> Result<JsonNumber, JsonSyntaxError> {
+        let is_negative = self.bytes.get(self.at) == Some(&b'-');
+        let magnitude = self.at + usize::from(is_negative);
+        if self.accepts_nonfinite && matches!(self.bytes.get(magnitude), Some(b'N' | b'I')) {
+            self.at = magnitude;
+            return self.read_nonfinite(is_negative);
         }
-        let (mut digits, begin) = (0u64, self.at);
-        self.read_digits(&mut digits)?;
-        let whole = self.at - begin;
-        if whole > 1 && self.bytes[begin] == b'0' {
-            self.at = begin;
-            return self.syntax_error("Invalid value.");
-        }
-        let mut decimals = 0;
-        if self.bytes.get(self.at) == Some(&b'.') {
-            self.at += 1;
-            let point = self.at;
-            self.read_digits(&mut digits)?;
-            decimals = self.at - point;
-        }
-        let exponent = matches!(self.bytes.get(self.at), Some(b'e' | b'E'));
-        if exponent {
-            self.at += 1;
-            self.at += usize::from(matches!(self.bytes.get(self.at), Some(b'+' | b'-')));
-            self.read_digits(&mut 0)?;
-        }
-        // Beyond 19 digits the integer has overflowed.
-        let held = whole + decimals <= 19;
-        if held && !exponent && decimals == 0 {
-            let number = i128::from(digits);
-            // A negative zero is a float.
-            if !(negative && digits == 0) {
-                return Ok(JsonNumber::Integer(if negative { -number } else { number }));
+        match ScannedDecimal::scan(self.bytes, self.at) {
+            Ok((number, end)) => {
+                self.at = end;
+                Ok(number.to_number())
+            }
+            Err(offset) => {
+                self.at = offset;
+                self.syntax_error("Invalid value.")
             }
         }
-        if held && !exponent && digits < 1 << 53 && decimals < EXACT.len() {
-            let number = digits as f64 / EXACT[decimals];
-            return Ok(JsonNumber::Float(if negative { -number } else { number }));
-        }
-        let text = std::str::from_utf8(&self.bytes[from..self.at]).unwrap_or_default();
-        if decimals == 0
-            && !exponent
-            && let Ok(number) = text.parse()
-        {
-            return Ok(JsonNumber::Integer(number));
-        }
-        text.parse().map(JsonNumber::Float).or_else(|_| self.syntax_error("Invalid value."))
-    }
-
-    /// Reads at least one digit and appends it to the previous ones.
-    #[inline]
-    fn read_digits(&mut self, digits: &mut u64) -> Result<(), JsonSyntaxError> {
-        let begin = self.at;
-        while let Some(digit) = self.bytes.get(self.at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10)
-        {
-            *digits = digits.wrapping_mul(10).wrapping_add(digit.into());
-            self.at += 1;
-        }
-        if self.at == begin { self.syntax_error("Invalid value.") } else { Ok(()) }
     }
 
     fn read_nonfinite(&mut self, negative: bool) -> Result<JsonNumber, JsonSyntaxError> {
         for (name, value) in [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("Inf", f64::INFINITY)] {
             if self.bytes[self.at..].starts_with(name.as_bytes()) {
                 self.at += name.len();
-                return Ok(JsonNumber::Float(if negative { -value } else { value }));
+                return Ok(JsonNumber::Nonfinite(if negative { -value } else { value }));
             }
         }
         self.syntax_error("Invalid value.")
@@ -315,8 +293,11 @@ mod tests {
         for text in ["0", "7", "-7", "18446744073709551615", "-9223372036854775808", "123456789012345678901234567890"] {
             assert_eq!(number(text), Ok(JsonNumber::Integer(text.parse().unwrap())), "{text}");
         }
-        assert!(matches!(number("NaN"), Ok(JsonNumber::Float(nan)) if nan.is_nan()));
-        assert_eq!(number("-Infinity"), Ok(JsonNumber::Float(f64::NEG_INFINITY)));
+        assert!(matches!(number("NaN"), Ok(JsonNumber::Nonfinite(nan)) if nan.is_nan()));
+        assert_eq!(number("-Infinity"), Ok(JsonNumber::Nonfinite(f64::NEG_INFINITY)));
+        for word in ["NaN", "-NaN", "Infinity", "-Infinity"] {
+            assert!(JsonTokenizer::standard(word.as_bytes()).next_token().is_err(), "{word}");
+        }
         for bad in ["", "-", ".5", "1.", "1e", "01", "+1", "Nan", "-x", "1.e5"] {
             assert!(number(bad).is_err(), "{bad}");
         }
@@ -337,6 +318,7 @@ mod tests {
                 let found = match number(&text) {
                     Ok(JsonNumber::Float(found)) => found,
                     Ok(JsonNumber::Integer(found)) => found as f64,
+                    Ok(JsonNumber::Nonfinite(_)) => panic!("{text}"),
                     Err(error) => panic!("{text}: {error}"),
                 };
                 assert_eq!(found.to_bits(), expected.to_bits(), "{text}");
