@@ -14,6 +14,7 @@ use super::error::{TfsError, json_type_name};
 use super::request::{SIGNATURE, open_object, read_signature_name};
 use super::tensor::InputValues;
 use crate::error::ApiError;
+use crate::limits::INPUT_BYTES_MAX;
 use crate::predict::decode::{DecodeError, PredictionInput, assemble_inputs};
 use crate::tensor_json::{JsonToken, JsonTokenizer};
 
@@ -121,7 +122,7 @@ pub(super) fn read_examples(
         let port = values.port;
         let bytes = match (values.rows, shared.rows) {
             (0, 0) => continue,
-            (0, _) => shared.into_bytes().repeat(count),
+            (0, _) => repeat_item(port, &shared.into_bytes(), count)?,
             (rows, 0) if rows == count => values.into_bytes(),
             (_, 0) => return Err(missing_input(port).into()),
             _ => return Err(TfsError::Feature { name: port.name.clone() }.into()),
@@ -130,6 +131,14 @@ pub(super) fn read_examples(
         inputs.push(PredictionInput::new(port, &dims, bytes)?);
     }
     Ok(assemble_inputs(signature, inputs)?)
+}
+
+/// Returns the item once for each example.
+fn repeat_item(port: &ModelPort, item: &[u8], count: usize) -> Result<Vec<u8>, DecodeError> {
+    if item.len().saturating_mul(count) > INPUT_BYTES_MAX {
+        return Err(DecodeError::TooLarge { name: port.name.clone() });
+    }
+    Ok(item.repeat(count))
 }
 
 fn missing_input(port: &ModelPort) -> DecodeError {
@@ -228,4 +237,28 @@ pub(super) fn encode_results(answer: &CompletedPrediction, plan: ExampleOutput) 
     }
     text.push_str("]}");
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_tensor::{DType, Descriptor, Shape};
+
+    use super::*;
+
+    /// A text of one byte takes the memory of its port in every example.
+    #[test]
+    fn a_context_repeated_beyond_the_limit_is_refused() {
+        let item = Descriptor::new(DType::U8, Shape::new([1 << 20]).unwrap());
+        let semantics = Some("text".to_owned());
+        let x = ModelPort { name: "x".to_owned(), item, semantics, classes: Vec::new(), default: None };
+        let signature =
+            ModelSignature { inputs: vec![x], outputs: Vec::new(), batch_sizes: vec![1], routes: Vec::new() };
+        let read = |count: usize| {
+            let body = format!("{{\"context\": {{\"x\": \"a\"}}, \"examples\": [{}]}}", vec!["{}"; count].join(","));
+            let inputs = read_examples(&signature, body.as_bytes(), ExamplesMethod::Classify);
+            inputs.map(|inputs| inputs.items).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(INPUT_BYTES_MAX >> 20), Ok(Some(INPUT_BYTES_MAX >> 20)));
+        assert_eq!(read(1_000_000), Err("x: more than 41943040 bytes of elements".to_owned()));
+    }
 }
