@@ -5,6 +5,8 @@
 
 #[path = "../fuzz/bodies/compile.rs"]
 mod compile;
+#[path = "../fuzz/bodies/predictions.rs"]
+mod predictions;
 #[path = "../fuzz/bodies/safetensors.rs"]
 mod safetensors;
 #[path = "../fuzz/bodies/tangles.rs"]
@@ -27,6 +29,8 @@ const PROGRAMS: usize = 8_000;
 const TANGLES: u64 = 200;
 /// Mutated files of weights.
 const FILES: usize = 20_000;
+/// Mutated bodies of prediction requests.
+const BODIES: usize = 20_000;
 /// Maximum changes to one seed.
 const CHANGES_MAX: usize = 4;
 /// Numbers, names and shapes that are edge cases for parsers.
@@ -123,5 +127,31 @@ fn mutated_weight_files_are_read_or_refused() {
     let inputs = seeds.iter().cloned().chain((0..FILES).map(|_| mutate_seed(random, &seeds))).collect::<Vec<_>>();
     for input in inputs {
         assert_no_panic("safetensors", &input, || safetensors::check(&input));
+    }
+}
+
+#[test]
+fn mutated_prediction_bodies_are_decoded_or_refused() {
+    let seeds = [
+        "[[1, 2.5], [-3e0, 0.125]]",
+        "[[255, 0], [true, false], [\"cat\", 1]]",
+        "[\"a\", \"\\u00e9\", [98, 0]]",
+        "[[18446744073709551615, -9223372036854775808], [65504, NaN]]",
+        r#"{"x": [3, 4], "scale": 2}"#,
+        r#"{"input": {"x": [[1, 2]]}, "model": "m@1", "webhook": null}"#,
+        r#"{"id": "1", "parameters": {"timeout": 5}, "outputs": [{"name": "y", "parameters": {"binary_data": true}}],
+            "inputs": [{"data": [1, [2]], "name": "x", "shape": [1, 2], "datatype": "FP32"}]}"#,
+        r#"{"inputs": [{"name": "x", "shape": [2], "datatype": "BYTES", "data": ["a", ["b"]]},
+            {"name": "scale", "shape": [2], "datatype": "FP32", "data": [Infinity, 1]}]}"#,
+        r#"{"signature_name": "serving_default", "instances": [{"x": [1, 2], "scale": 1e39}, {"x": [3, 4], "scale": 0}]}"#,
+        r#"{"inputs": {"x": ["a", {"b64": "aGk="}]}}"#,
+        r#"{"context": {"scale": 3}, "examples": [{"x": [1, 2]}, {"x": [[3], [4]]}]}"#,
+    ]
+    .map(|seed| seed.as_bytes().to_vec());
+    let random = &mut CaseRng::new(4);
+    let inputs = seeds.iter().cloned().chain((0..BODIES).map(|_| mutate_seed(random, &seeds))).collect::<Vec<_>>();
+    for input in inputs {
+        let Ok(text) = std::str::from_utf8(&input) else { continue };
+        assert_no_panic("predictions", &input, || predictions::check(text));
     }
 }
