@@ -97,8 +97,8 @@ impl ArtifactCache {
         }
         let CompiledComponent { component, precompiled_bytes: code } = compile()?;
         let code = code.map_or_else(|| component.serialize().map_err(io::Error::other), Ok);
-        let kept = code.and_then(|code| self.write(&path, &key, &code));
-        if let Err(error) = kept {
+        let written = code.and_then(|code| self.write(&path, &key, &code));
+        if let Err(error) = written {
             tracing::warn!(file = %path.display(), %error, "cannot cache a precompiled plugin");
         }
         Ok(component)

@@ -68,8 +68,8 @@ impl PluginGraphBuilder {
         if let Some(&node) = self.nodes.get(&variable.identity()) {
             return Ok(node);
         }
-        let taken = self.variables.iter().any(|other| other.name() == variable.name());
-        let port = if taken {
+        let is_duplicate = self.variables.iter().any(|other| other.name() == variable.name());
+        let port = if is_duplicate {
             // The number comes first, so that truncation keeps it.
             let name = format!("{}:{}", self.variables.len(), variable.name());
             name[..name.floor_char_boundary(NAME_BYTES_MAX)].to_owned()
@@ -111,6 +111,21 @@ impl InstanceState {
         let done = work(builder)?;
         builder.charge_growth(&self.host_meter)?;
         Ok(done)
+    }
+
+    /// Edits a graph as [`InstanceState::edit_graph`] does. An error names these operands.
+    fn edit_graph_of<R>(
+        &mut self,
+        handle: &Resource<BuilderHandle>,
+        operands: &[NodeId],
+        work: impl FnOnce(&mut PluginGraphBuilder) -> Result<R, HostError>,
+    ) -> Result<R, HostError> {
+        self.edit_graph(handle, |builder| {
+            work(builder).map_err(|error| {
+                let names = operands.iter().map(|operand| builder.graph.describe_node(*operand));
+                error.with_operands(&names.collect::<Vec<_>>())
+            })
+        })
     }
 
     /// Returns an operand's node, or an error if it belongs to another graph.
@@ -157,12 +172,33 @@ impl InstanceState {
         operands: [&Resource<GraphOperand>; N],
         build: impl FnOnce(&mut GraphBuilder, [NodeId; N]) -> Result<NodeId, HostError>,
     ) -> Result<Resource<GraphOperand>, HostError> {
+        self.add_operator_with(handle, operands, &[], build)
+    }
+
+    /// Adds an operator with a fixed number of operands and others that can be absent.
+    fn add_operator_with<const N: usize>(
+        &mut self,
+        handle: &Resource<BuilderHandle>,
+        operands: [&Resource<GraphOperand>; N],
+        optional: &[Option<NodeId>],
+        build: impl FnOnce(&mut GraphBuilder, [NodeId; N]) -> Result<NodeId, HostError>,
+    ) -> Result<Resource<GraphOperand>, HostError> {
+        let nodes = self.node_array(handle, operands)?;
+        let all: Vec<NodeId> = nodes.into_iter().chain(optional.iter().copied().flatten()).collect();
+        let node = self.edit_graph_of(handle, &all, |builder| build(&mut builder.graph, nodes))?;
+        self.push_operand(handle, node)
+    }
+
+    fn node_array<const N: usize>(
+        &self,
+        handle: &Resource<BuilderHandle>,
+        operands: [&Resource<GraphOperand>; N],
+    ) -> Result<[NodeId; N], HostError> {
         let mut nodes = [NodeId(0); N];
         for (node, operand) in nodes.iter_mut().zip(operands) {
             *node = self.node(handle, operand)?;
         }
-        let node = self.edit_graph(handle, |builder| build(&mut builder.graph, nodes))?;
-        self.push_operand(handle, node)
+        Ok(nodes)
     }
 }
 

@@ -56,6 +56,17 @@ impl HostError {
         HostError::new(ErrorCode::Cancelled, "the result of this prediction is no longer needed")
     }
 
+    /// Returns the error with a message that also names the operands of the refused operator.
+    pub(crate) fn with_operands(self, operands: &[String]) -> HostError {
+        match self {
+            HostError::Answer(Error { code: ErrorCode::InvalidArgument, message, .. }) if !operands.is_empty() => {
+                let noun = if operands.len() == 1 { "operand" } else { "operands" };
+                HostError::invalid(format!("{message}; {noun}: {}", operands.join(", ")))
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn out_of_memory(message: impl Into<String>) -> HostError {
         HostError::new(ErrorCode::OutOfMemory, message)
     }

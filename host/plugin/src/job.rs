@@ -159,8 +159,8 @@ impl Host for InstanceState {
             InitialState::Checkpoint(checkpoint) => checkpoint,
             InitialState::Weights(weights) => {
                 let namespace = self.table.get(&namespace)?;
-                let (taken, all) = (namespace.load_matching(&weights, &*self.backend)?, namespace.len());
-                let line = format!("took {taken} of {all} variables from a model's {} weights", weights.len());
+                let (matching, all) = (namespace.load_matching(&weights, &*self.backend)?, namespace.len());
+                let line = format!("took {matching} of {all} variables from a model's {} weights", weights.len());
                 self.train_role()?.context.log(LogLevel::Info, &line);
                 return Ok(None);
             }

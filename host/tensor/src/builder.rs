@@ -92,6 +92,26 @@ impl GraphBuilder {
         if labels.is_empty() || error.place().is_some() { error } else { error.at(labels.join(", ")) }
     }
 
+    /// Returns a node's name, data type and shape for an error message: its label, the name of the input or variable, or
+    /// the operator that computes it.
+    ///
+    /// # Panics
+    /// Panics if `id` is not a node of this graph.
+    pub fn describe_node(&self, id: NodeId) -> String {
+        let node = self.graph.node(id);
+        let name = match (&node.label, &node.op) {
+            (Some(label), _) => format!("`{label}`"),
+            (None, Op::Source(SourceOp::Input(number))) => {
+                format!("input `{}`", self.graph.inputs[*number as usize].name)
+            }
+            (None, Op::Source(SourceOp::Variable(number))) => {
+                format!("variable `{}`", self.graph.variables[*number as usize].name)
+            }
+            (None, op) => format!("a result of {}", op.name()),
+        };
+        format!("{name} {}", node.descriptor)
+    }
+
     /// Sets the name of a node in error messages. A later name replaces an earlier one.
     ///
     /// # Errors

@@ -2,10 +2,12 @@
 
 mod format;
 mod micro_batches;
+mod name_kind;
 
 use crate::graph::NodeId;
 use format::{format_count_range, format_scalar};
 pub use micro_batches::MicroBatchError;
+pub use name_kind::NameKind;
 use thiserror::Error;
 
 use crate::interrupt::InterruptedError;
@@ -15,30 +17,6 @@ use crate::limits::{
 };
 use crate::op::Scalar;
 use crate::{DType, Descriptor, Shape};
-
-/// The kind of a name in a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NameKind {
-    /// An input: a tensor provided to each dispatch.
-    Input,
-    /// A variable: state that persists between dispatches.
-    Variable,
-    /// An output: a tensor returned by a dispatch.
-    Output,
-    /// A label: the plugin's name of a node.
-    Label,
-}
-
-impl std::fmt::Display for NameKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            NameKind::Input => "input",
-            NameKind::Variable => "variable",
-            NameKind::Output => "output",
-            NameKind::Label => "label",
-        })
-    }
-}
 
 /// The node that a builder method added, or why it refused it.
 pub type NodeResult = Result<NodeId, GraphError>;
@@ -179,6 +157,16 @@ pub enum GraphError {
         expected: usize,
         /// The operand.
         got: Descriptor,
+    },
+    /// Two factors of a matrix product whose common dimension differs.
+    #[error("{op}: inner dimensions {lhs} and {rhs} differ")]
+    InnerDimensions {
+        /// The operator.
+        op: &'static str,
+        /// Columns of the first operand.
+        lhs: usize,
+        /// Rows of the second operand.
+        rhs: usize,
     },
     /// An axis that the operand does not have.
     #[error("{op}: axis {axis} is out of range for {got}")]

@@ -70,6 +70,7 @@ impl Classes {
     ///
     /// # Errors
     /// Returns `Host` if the logits have another shape, and `Built` after the graph was built.
+    #[track_caller]
     pub fn outputs(&self, logits: &Operand) -> Result<Vec<(&'static str, Operand)>> {
         let probabilities = logits.cast(DataType::Float32)?.softmax(1)?;
         Ok(vec![
@@ -98,6 +99,7 @@ impl Objective {
     ///
     /// # Errors
     /// Returns `Host` if the shapes do not match, and `Built` after the graph was built.
+    #[track_caller]
     pub fn classification(logits: &Operand, labels: &Operand) -> Result<Self> {
         Ok(Self::new(logits.softmax_cross_entropy(labels)?).metric("accuracy", accuracy(logits, labels)?))
     }

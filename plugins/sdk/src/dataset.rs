@@ -2,6 +2,7 @@
 
 use crate::bindings::datasets as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 use crate::graph::Executable;
 use crate::tensor::{NamedTensor, Tensor, descriptor, named, unpadded};
@@ -99,8 +100,9 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns `Host` if nothing is mounted there.
+    #[track_caller]
     pub fn open(mount: &str) -> Result<Self> {
-        Ok(Self(raw::Dataset::open(mount)?))
+        raw::Dataset::open(mount).map(Self).at_caller()
     }
 
     /// Creates a dataset in the host's memory. `parts` are the splits by name and number of items; they follow each
@@ -109,13 +111,14 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns `Host` if a column's number of items is not the sum of the splits', or the host has too little memory.
+    #[track_caller]
     pub fn from_columns(columns: Vec<Column>, parts: &[(String, u64)]) -> Result<Self> {
         let column = |Column { name, item, data }| {
             let field = raw::Field { name, item, classes: Vec::new() };
             raw::Column { field, data }
         };
         let columns: Vec<raw::Column> = columns.into_iter().map(column).collect();
-        Ok(Self(raw::Dataset::from_columns(&columns, parts)?))
+        raw::Dataset::from_columns(&columns, parts).map(Self).at_caller()
     }
 
     /// Returns the texts of a field `uint8[n]`, padded with zeros, of the split `split` or of the whole dataset.
@@ -123,11 +126,12 @@ impl Dataset {
     /// # Errors
     /// Returns `NoSuch` if the field does not exist, `Shape` if it is not `uint8[n]`, `Host` if the split does not
     /// exist, and `Text` if an item is not UTF-8.
+    #[track_caller]
     pub fn texts(&self, field: &str, split: Option<&str>) -> Result<Vec<String>> {
         let item = self.field(field)?.item;
         let ([width], DataType::Uint8) = (&item.shape[..], item.data_type) else {
             let what = format!("the field `{field}`");
-            return Err(Error::Shape { what, expected: "a text field, uint8[n]", given: item.shape });
+            return Err(Error::Shape { what, expected: "a text field, uint8[n]", given: item.shape }).at_caller();
         };
         let options = BatchOptions {
             size: TEXTS_PER_READ,
@@ -158,6 +162,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns `NoSuch`, with the existing names, if there is no such column.
+    #[track_caller]
     pub fn field(&self, name: &str) -> Result<Field> {
         let mut fields = self.fields();
         match fields.iter().position(|field| field.name == name) {
@@ -166,7 +171,8 @@ impl Dataset {
                 what: "field",
                 name: name.to_owned(),
                 known: fields.into_iter().map(|field| field.name).collect(),
-            }),
+            })
+            .at_caller(),
         }
     }
 
@@ -179,14 +185,16 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns `Host` if the split does not exist.
+    #[track_caller]
     pub fn count(&self, split: Option<&str>) -> Result<u64> {
-        Ok(self.0.len(split)?)
+        self.0.len(split).at_caller()
     }
 
     /// Returns an iterator over batches of these fields. Each tensor is `[size, item...]`.
     ///
     /// # Errors
     /// Returns `Host` if a field or the split does not exist.
+    #[track_caller]
     pub fn batches(&self, fields: &[String], options: &BatchOptions) -> Result<Batches> {
         let options = raw::BatchOptions {
             size: options.size,
@@ -194,7 +202,7 @@ impl Dataset {
             drop_last: options.drop_last,
             split: options.split.clone(),
         };
-        Ok(Batches(self.0.batches(fields, &options)?))
+        self.0.batches(fields, &options).map(Batches).at_caller()
     }
 }
 
@@ -208,8 +216,10 @@ impl Batches {
     ///
     /// # Errors
     /// Returns `Host` if the data cannot be read.
+    #[track_caller]
     pub fn next_batch(&self) -> Result<Option<Vec<NamedTensor>>> {
-        Ok(self.0.next()?.map(|batch| batch.into_iter().map(Into::into).collect()))
+        let batch = self.0.next().at_caller()?;
+        Ok(batch.map(|batch| batch.into_iter().map(Into::into).collect()))
     }
 
     /// Dispatches `graph` up to `steps` times, without a call of the guest in between. Each dispatch gets the next full
@@ -218,8 +228,9 @@ impl Batches {
     ///
     /// # Errors
     /// Returns `Host` if the graph's inputs are not the fields, or the device fails.
+    #[track_caller]
     pub fn run(&self, graph: &Executable, steps: u32) -> Result<(u32, Vec<(String, Tensor)>)> {
-        let result = self.0.run(graph.raw(), steps)?;
+        let result = self.0.run(graph.raw(), steps).at_caller()?;
         let outputs = result.outputs.into_iter().map(|output| (output.name, Tensor(output.tensor)));
         Ok((result.steps, outputs.collect()))
     }

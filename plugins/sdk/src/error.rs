@@ -2,15 +2,19 @@
 
 use crate::bindings::tensors;
 use crate::bindings::tensors::ErrorCode;
+use crate::call_site::SourceLine;
 
 /// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The reason why a call failed. Errors of the host are passed on unchanged.
+///
+/// Functions of this crate wrap it in [`Error::At`], with the line of the plugin that called them. [`Error::cause`]
+/// returns the error without it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The host refused a call.
-    #[error("{message}{}", place_suffix(.place))]
+    #[error("{message}{}", format_places(&self.places()))]
     Host {
         /// Kind of the error.
         code: ErrorCode,
@@ -18,6 +22,16 @@ pub enum Error {
         message: String,
         /// The operand, field or name at fault.
         place: Option<String>,
+    },
+    /// Another error, with the layer and the line of the plugin's source that it is about.
+    #[error("{}{}", error.message(), format_places(&self.places()))]
+    At {
+        /// The error.
+        error: Box<Error>,
+        /// Name of the layer: the scope of its variables.
+        layer: Option<String>,
+        /// The line that called this crate.
+        line: Option<SourceLine>,
     },
     /// The job is stopping at a step boundary, and its state is stored. A training that returns this error ends
     /// successfully.
@@ -121,12 +135,70 @@ pub enum Error {
     },
 }
 
-fn place_suffix(place: &Option<String>) -> String {
-    place.as_ref().map(|place| format!(" (at `{place}`)")).unwrap_or_default()
+impl Error {
+    /// Returns the error without the layer and the line that it is about.
+    ///
+    /// ```
+    /// use saggar_plugin::{Error, named};
+    ///
+    /// let error = named(&[], "label").unwrap_err();
+    /// assert!(matches!(error.cause(), Error::NoSuch { what: "tensor", .. }));
+    /// assert!(error.to_string().contains("(at "), "{error}");
+    /// ```
+    pub fn cause(&self) -> &Error {
+        if let Error::At { error, .. } = self { error.cause() } else { self }
+    }
+
+    /// Returns the message without the places.
+    fn message(&self) -> String {
+        match self.cause() {
+            Error::Host { message, .. } => message.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Returns the places that the error is about, from the operand or field to the line of the source.
+    fn places(&self) -> Vec<String> {
+        match self {
+            Error::At { error, layer, line } => {
+                let mut places = error.places();
+                places.extend(layer.as_ref().map(|layer| format!("layer `{layer}`")));
+                places.extend(line.map(|line| format!("{}:{}", short_path(line.file()), line.line())));
+                places
+            }
+            Error::Host { place, .. } => place.iter().cloned().collect(),
+            Error::NoSuch { .. }
+            | Error::UnknownParameter { .. }
+            | Error::Parameter { .. }
+            | Error::MissingParameter { .. }
+            | Error::Stopped
+            | Error::Label { .. }
+            | Error::Shards { .. }
+            | Error::Json { .. }
+            | Error::NotAnObject { .. }
+            | Error::Shape { .. }
+            | Error::Text { .. }
+            | Error::NoItems
+            | Error::Built
+            | Error::State { .. } => Vec::new(),
+        }
+    }
+}
+
+fn format_places(places: &[String]) -> String {
+    if places.is_empty() { String::new() } else { format!(" (at {})", places.join(", ")) }
 }
 
 fn join_names(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Returns the path of a source file without the directories of the machine that built the plugin: a crate outside of the
+/// plugin's workspace has an absolute path.
+fn short_path(file: &str) -> &str {
+    let Some(source) = file.rfind("/src/").filter(|_| file.starts_with('/')) else { return file };
+    let package = file[..source].rfind('/').map_or(0, |slash| slash + 1);
+    &file[package..]
 }
 
 impl From<tensors::Error> for Error {
@@ -137,9 +209,11 @@ impl From<tensors::Error> for Error {
 
 impl From<Error> for tensors::Error {
     fn from(error: Error) -> Self {
-        let message = error.to_string();
+        let message = error.message();
+        let place = Some(error.places()).filter(|places| !places.is_empty()).map(|places| places.join(", "));
         match error {
             Error::Host { code, message, place } => Self { code, message, place },
+            Error::At { error, .. } => Self { message, place, ..(*error).into() },
             Error::Stopped => Self { code: ErrorCode::Cancelled, message, place: None },
             Error::NoSuch { name, .. } => Self { code: ErrorCode::NotFound, message, place: Some(name) },
             Error::UnknownParameter { name, .. }
@@ -157,5 +231,17 @@ impl From<Error> for tensors::Error {
             | Error::Built
             | Error::State { .. } => Self { code: ErrorCode::InvalidArgument, message, place: None },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_other_crates_begin_with_the_package() {
+        assert_eq!(short_path("src/model.rs"), "src/model.rs");
+        assert_eq!(short_path("lenet/src/model.rs"), "lenet/src/model.rs");
+        assert_eq!(short_path("/home/user/.cargo/registry/blocks-1.2/src/net/mod.rs"), "blocks-1.2/src/net/mod.rs");
     }
 }

@@ -15,6 +15,7 @@ mod weighted_means;
 pub use feed::Feed;
 pub use objective::Objective;
 
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 use crate::graph::{Executable, Graph, GraphPurpose, Inputs};
 use crate::job::Job;
@@ -75,6 +76,7 @@ impl<'a> Fit<'a> {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn new(
         job: &'a Job,
         variables: &'a Variables,
@@ -186,6 +188,7 @@ impl<'a> Fit<'a> {
     /// # Errors
     /// Returns `UnknownParameter` if the job has a parameter that was not read, `Shards` if the batch cannot be divided
     /// into the job's shards, `Stopped` if the job is stopping, and `Host` if the host refuses a call.
+    #[track_caller]
     pub fn epochs(&self, feed: &Feed<'_>, epochs: u64) -> Result<()> {
         self.epochs_of(std::slice::from_ref(feed), epochs)
     }
@@ -206,8 +209,13 @@ impl<'a> Fit<'a> {
     ///
     /// # Errors
     /// As [`Fit::epochs`]. Also returns `NoItems` if `feeds` is empty.
+    #[track_caller]
     pub fn epochs_of(&self, feeds: &[Feed<'_>], epochs: u64) -> Result<()> {
         self.job.params().check()?;
+        self.run(feeds, epochs).at_caller()
+    }
+
+    fn run(&self, feeds: &[Feed<'_>], epochs: u64) -> Result<()> {
         let lane = |feed: &Feed<'_>| {
             let batches = feed.batches(feed.training.as_ref(), Some(self.job.seed()))?;
             let (graph, names) = self.training_graph(feed)?;

@@ -2,10 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::panic::Location;
 use std::rc::Rc;
 
 use crate::bindings::graphs as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
+use crate::call_site::{AtCallSite, SourceLine, plugin_line};
 use crate::error::{Error, Result};
 use crate::operand::Operand;
 use crate::tensor::{NamedTensor, Tensor, batched_descriptor, descriptor};
@@ -65,6 +67,8 @@ struct GraphState {
     /// The key of random numbers, and the number of its streams in use.
     key: RefCell<Option<SharedOperand>>,
     streams: Cell<u32>,
+    /// The line that set each label and each name of an input, for errors that only appear when the graph is built.
+    label_lines: RefCell<Vec<(String, SourceLine)>>,
 }
 
 impl Graph {
@@ -91,6 +95,7 @@ impl Graph {
             sound: RefCell::default(),
             key: RefCell::default(),
             streams: Cell::new(0),
+            label_lines: RefCell::default(),
         }))
     }
 
@@ -109,7 +114,9 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Host` if the name is taken or the shape exceeds a limit, and `Built` after the graph was built.
+    #[track_caller]
     pub fn input(&self, name: &str, descriptor: &Descriptor) -> Result<Operand> {
+        self.record_label(name, Location::caller());
         self.add_operand(|builder| builder.input(name, descriptor))
     }
 
@@ -117,17 +124,19 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::input`].
+    #[track_caller]
     pub fn inputs<'a>(&self, items: impl IntoIterator<Item = (&'a str, &'a Descriptor)>, size: u32) -> Result<Inputs> {
         let made = items
             .into_iter()
             .map(|(name, item)| Ok((name.to_owned(), self.input(name, &batched_descriptor(item, size))?)));
-        Ok(Inputs(made.collect::<Result<_>>()?))
+        made.collect::<Result<_>>().map(Inputs).at_caller()
     }
 
     /// Returns a constant tensor of little-endian elements in row-major order.
     ///
     /// # Errors
     /// Returns `Host` if the number of bytes does not match the descriptor, and `Built` after the graph was built.
+    #[track_caller]
     pub fn constant(&self, descriptor: &Descriptor, data: &[u8]) -> Result<Operand> {
         self.add_operand(|builder| builder.constant(descriptor, data))
     }
@@ -136,6 +145,7 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::constant`].
+    #[track_caller]
     pub fn constant_f32(&self, shape: &[u32], data: &[f32]) -> Result<Operand> {
         let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
         self.constant(&descriptor(DataType::Float32, shape), &bytes)
@@ -145,6 +155,7 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Built` after the graph was built.
+    #[track_caller]
     pub fn scalar(&self, data_type: DataType, value: f64) -> Result<Operand> {
         self.add_operand(|builder| builder.scalar(data_type, value))
     }
@@ -153,6 +164,7 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Host` if the shape exceeds a limit, and `Built` after the graph was built.
+    #[track_caller]
     pub fn fill(&self, descriptor: &Descriptor, value: f64) -> Result<Operand> {
         self.add_operand(|builder| builder.fill(descriptor, value))
     }
@@ -161,6 +173,7 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Host` if the axis does not exist, and `Built` after the graph was built.
+    #[track_caller]
     pub fn iota(&self, descriptor: &Descriptor, axis: u32) -> Result<Operand> {
         self.add_operand(|builder| builder.iota(descriptor, axis))
     }
@@ -170,6 +183,7 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Built` after the graph was built.
+    #[track_caller]
     pub fn variable(&self, variable: &Variable) -> Result<Operand> {
         let value = self.stored(variable)?;
         if !self.0.purpose.half || !variable.is_parameter() {
@@ -189,6 +203,7 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Built` after the graph was built.
+    #[track_caller]
     pub fn stored(&self, variable: &Variable) -> Result<Operand> {
         let known = self.0.variables.borrow().get(variable.name()).cloned();
         if let Some(operand) = known {
@@ -204,6 +219,7 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Host` if the key has another shape or data type, and `Built` after the graph was built.
+    #[track_caller]
     pub fn random_uniform(&self, shape: &[u32], key: &Operand, stream: u32) -> Result<Operand> {
         self.add_operand(|builder| builder.random_uniform(shape, key.raw(), stream))
     }
@@ -213,6 +229,7 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Host` if the key has another shape or data type, and `Built` after the graph was built.
+    #[track_caller]
     pub fn random_normal(&self, shape: &[u32], key: &Operand, stream: u32) -> Result<Operand> {
         self.add_operand(|builder| builder.random_normal(shape, key.raw(), stream))
     }
@@ -231,6 +248,7 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses the variable, and `Built` after the graph was built.
+    #[track_caller]
     pub fn random_stream(&self, variables: &Variables) -> Result<(Operand, u32)> {
         let known = self.0.key.borrow().clone();
         let key = match known {
@@ -256,6 +274,7 @@ impl Graph {
     /// # Errors
     /// Returns `Host` if the loss has more elements or an operator between them has no gradient, and `Built` after the
     /// graph was built.
+    #[track_caller]
     pub fn gradients(&self, loss: &Operand, wrt: &[&Operand]) -> Result<Vec<Operand>> {
         let wrt: Vec<&raw::Operand> = wrt.iter().map(|operand| operand.raw()).collect();
         self.add_operands(|builder| builder.gradients(loss.raw(), &wrt))
@@ -266,6 +285,7 @@ impl Graph {
     /// # Errors
     /// Returns `Host` if the shape or data type differs, or the graph already assigns the variable, and `Built` after
     /// the graph was built.
+    #[track_caller]
     pub fn assign(&self, variable: &Variable, value: &Operand) -> Result<()> {
         let guard = self.0.guard.borrow().clone();
         self.assign_guarded(guard, variable, value)
@@ -282,6 +302,7 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::assign`]; some errors are only returned by [`Graph::build`].
+    #[track_caller]
     pub fn assign_statistic(&self, variable: &Variable, value: &Operand) -> Result<()> {
         let value = value.stop_gradient()?;
         self.0.statistics.borrow_mut().push((variable.clone(), Rc::clone(value.shared())));
@@ -303,6 +324,7 @@ impl Graph {
         self.0.assigned.borrow().get(variable.name()).map(|value| Operand::new(self, Rc::clone(value)))
     }
 
+    #[track_caller]
     fn assign_guarded(&self, guard: Option<SharedOperand>, variable: &Variable, value: &Operand) -> Result<()> {
         let range = self.0.ranges.borrow().get(variable.name()).copied();
         let value = match range {
@@ -323,33 +345,50 @@ impl Graph {
     ///
     /// # Errors
     /// Returns `Host` if the graph exceeds a limit or cannot be compiled, and `Built` if it was already built.
+    #[track_caller]
     pub fn build<'a>(&self, outputs: impl IntoIterator<Item = (&'a str, &'a Operand)>) -> Result<Executable> {
+        let caller = Location::caller();
         let sound = self.0.sound.borrow().clone();
         for (variable, value) in self.0.statistics.take() {
             self.assign_guarded(sound.clone(), &variable, &Operand::new(self, value))?;
         }
         let outputs: Vec<(String, &raw::Operand)> =
             outputs.into_iter().map(|(name, operand)| (name.to_owned(), operand.raw())).collect();
-        let builder = self.0.builder.take().ok_or(Error::Built)?;
-        Ok(Executable(raw::GraphBuilder::build(builder, &outputs)?))
+        let builder = self.0.builder.take().ok_or(Error::Built).at_caller()?;
+        let lines = self.0.label_lines.borrow();
+        raw::GraphBuilder::build(builder, &outputs).map(Executable).or_else(|error| {
+            let labelled = lines.iter().rfind(|(label, _)| error.place.as_ref() == Some(label));
+            Err(error).at(labelled.map_or(caller, |(_, line)| line))
+        })
     }
 
+    /// Records the line that set a label or the name of an input, if it is the plugin's.
+    pub(crate) fn record_label(&self, label: &str, line: SourceLine) {
+        if plugin_line(line).is_some() {
+            self.0.label_lines.borrow_mut().push((label.to_owned(), line));
+        }
+    }
+
+    #[track_caller]
     fn with_builder<T>(
         &self,
         call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<T, HostCallError>,
     ) -> Result<T> {
-        Ok(call(self.0.builder.borrow().as_ref().ok_or(Error::Built)?)?)
+        call(self.0.builder.borrow().as_ref().ok_or(Error::Built).at_caller()?).at_caller()
     }
 
     /// Returns the operand that a call of the host's builder creates.
+    #[track_caller]
     pub(crate) fn add_operand(
         &self,
         call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<raw::Operand, HostCallError>,
     ) -> Result<Operand> {
-        self.with_builder(call).map(|operand| Operand::new(self, Rc::new(operand)))
+        let operand = self.with_builder(call)?;
+        Ok(Operand::new(self, Rc::new(operand)))
     }
 
     /// Returns the operands that a call of the host's builder creates.
+    #[track_caller]
     pub(crate) fn add_operands(
         &self,
         call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<Vec<raw::Operand>, HostCallError>,
@@ -377,13 +416,15 @@ impl Inputs {
     ///
     /// # Errors
     /// Returns `NoSuch`, with the existing names, if there is no such input.
+    #[track_caller]
     pub fn get(&self, name: &str) -> Result<&Operand> {
         let found = self.0.iter().find(|(other, _)| other == name);
-        found.map(|(_, operand)| operand).ok_or_else(|| Error::NoSuch {
+        let missing = || Error::NoSuch {
             what: "input",
             name: name.to_owned(),
             known: self.0.iter().map(|(name, _)| name.clone()).collect(),
-        })
+        };
+        found.map(|(_, operand)| operand).ok_or_else(missing).at_caller()
     }
 }
 
@@ -396,9 +437,10 @@ impl Executable {
     ///
     /// # Errors
     /// Returns `Host` if an input is missing, unknown or of another shape, or the device fails.
+    #[track_caller]
     pub fn dispatch<'a>(&self, inputs: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<Vec<NamedTensor>> {
         let inputs: Vec<_> = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), &tensor.0)).collect();
-        Ok(self.0.dispatch(&inputs)?.into_iter().map(Into::into).collect())
+        Ok(self.0.dispatch(&inputs).at_caller()?.into_iter().map(Into::into).collect())
     }
 
     pub(crate) fn raw(&self) -> &raw::Graph {

@@ -3,6 +3,7 @@
 use crate::bindings::tensors::Descriptor;
 use crate::bindings::variables as raw;
 use crate::bindings::variables::{Initializer, VariableKind};
+use crate::call_site::AtCallSite;
 use crate::error::Result;
 use crate::params::Params;
 use crate::predict::Predictor;
@@ -59,8 +60,9 @@ impl Weights<'_> {
     /// # Errors
     /// Returns `Host` if a parameter with this name and another shape exists, if the number of bytes does not match the
     /// descriptor, or if a limit is exceeded.
+    #[track_caller]
     pub fn put(&self, name: &str, descriptor: &Descriptor, elements: Vec<u8>) -> Result<()> {
-        self.0.get(name, descriptor, &Initializer::Bytes(elements), VariableKind::Parameter)?;
+        self.0.get(name, descriptor, &Initializer::Bytes(elements), VariableKind::Parameter).at_caller()?;
         Ok(())
     }
 }

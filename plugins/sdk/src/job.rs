@@ -1,6 +1,7 @@
 //! The job that a training runs in: parameters, metrics, checkpoints, publishing and output files.
 
 use crate::bindings::job as raw;
+use crate::call_site::AtCallSite;
 use crate::dataset::Batches;
 use crate::error::{Error, Result};
 use crate::params::{FromJson, Params};
@@ -24,6 +25,7 @@ pub struct Job {
 }
 
 impl Job {
+    #[track_caller]
     pub(crate) fn open() -> Result<Self> {
         Ok(Self { params: Params::parse(&raw::parameters())? })
     }
@@ -37,6 +39,7 @@ impl Job {
     ///
     /// # Errors
     /// Returns `Parameter` if the value has another type or is out of range.
+    #[track_caller]
     pub fn param<T: FromJson>(&self, name: &str, default: T) -> Result<T> {
         self.params.get(name, default)
     }
@@ -79,18 +82,21 @@ impl Job {
     ///
     /// # Errors
     /// Returns `Host` if the checkpoint has other variables or other batches.
+    #[track_caller]
     pub fn resume(&self, variables: &Variables, batches: &[&Batches]) -> Result<Option<(u64, Vec<u8>)>> {
         let batches: Vec<_> = batches.iter().map(|batches| batches.raw()).collect();
-        Ok(raw::resume(variables.raw(), &batches)?)
+        raw::resume(variables.raw(), &batches).at_caller()
     }
 
     /// Marks a step boundary, at which the host can take a checkpoint. [`crate::Fit`] calls it automatically.
     ///
     /// # Errors
     /// Returns `Stopped` if the training must return now, and `Host` if a checkpoint could not be taken.
+    #[track_caller]
     pub fn boundary(&self, step: u64, variables: &Variables, batches: &[&Batches], state: &[u8]) -> Result<()> {
         let batches: Vec<_> = batches.iter().map(|batches| batches.raw()).collect();
-        if raw::boundary(step, variables.raw(), &batches, state)? { Ok(()) } else { Err(Error::Stopped) }
+        let continues = raw::boundary(step, variables.raw(), &batches, state).at_caller()?;
+        if continues { Ok(()) } else { Err(Error::Stopped) }
     }
 
     /// Starts a phase of the job, such as `post`. A job starts in the phase `train`. If a later phase fails, published
@@ -98,8 +104,9 @@ impl Job {
     ///
     /// # Errors
     /// Returns `Host` if the name contains characters other than letters, digits, `.`, `_` and `-`.
+    #[track_caller]
     pub fn phase(&self, name: &str) -> Result<()> {
-        Ok(raw::phase(name)?)
+        raw::phase(name).at_caller()
     }
 
     /// Publishes the parameters and statistics as a new version of `model`, with this plugin as its code and `config`
@@ -107,8 +114,9 @@ impl Job {
     ///
     /// # Errors
     /// Returns `Host` if the job is not allowed to publish under that name.
+    #[track_caller]
     pub fn publish(&self, model: &str, variables: &Variables, config: &Params) -> Result<u64> {
-        Ok(raw::publish(model, variables.raw(), &config.to_string())?)
+        raw::publish(model, variables.raw(), &config.to_string()).at_caller()
     }
 
     /// Opens a published version of `model`, the newest if `version` is `None`. Returns its number, its parameters and
@@ -118,8 +126,9 @@ impl Job {
     /// # Errors
     /// Returns `Host` if the version does not exist, and `Json` or `NotAnObject` if its configuration is not a JSON
     /// object.
+    #[track_caller]
     pub fn open_model(&self, model: &str, version: Option<u64>) -> Result<(u64, Variables, Params)> {
-        let opened = raw::open_model(model, version)?;
+        let opened = raw::open_model(model, version).at_caller()?;
         Ok((opened.version, Variables::from_raw(opened.variables), Params::parse(&opened.config)?))
     }
 
@@ -127,8 +136,9 @@ impl Job {
     ///
     /// # Errors
     /// Returns `Host` if the secret was not granted or does not exist.
+    #[track_caller]
     pub fn secret(&self, name: &str) -> Result<String> {
-        Ok(raw::secret(name)?)
+        raw::secret(name).at_caller()
     }
 
     /// Stores a file with the job, replacing any file with that path. A path consists of names of letters, digits, `.`,
@@ -136,7 +146,8 @@ impl Job {
     ///
     /// # Errors
     /// Returns `Host` if the path is invalid, or the files are too many or too large.
+    #[track_caller]
     pub fn write_output(&self, path: &str, data: &[u8]) -> Result<()> {
-        Ok(raw::write_output(path, data)?)
+        raw::write_output(path, data).at_caller()
     }
 }

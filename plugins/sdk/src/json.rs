@@ -118,9 +118,9 @@ impl JsonParser<'_> {
     /// Skips whitespace, then consumes `byte` if it is next. Returns whether it was.
     fn take_byte(&mut self, byte: u8) -> bool {
         self.skip_whitespace();
-        let taken = self.text.get(self.at) == Some(&byte);
-        self.at += usize::from(taken);
-        taken
+        let is_match = self.text.get(self.at) == Some(&byte);
+        self.at += usize::from(is_match);
+        is_match
     }
 
     fn parse_value(&mut self, depth: usize) -> Result<Json> {

@@ -19,6 +19,16 @@ pub use linear::Linear;
 pub use normalization::{BatchNorm, LayerNorm};
 
 use crate::bindings::variables::Initializer;
+use crate::call_site::AtCallSite;
+use crate::error::Result;
+use crate::operand::Operand;
+
+/// Labels the result of a layer with the layer's name, the scope of its variables, and adds the name to an error.
+#[track_caller]
+fn finish_layer(result: Result<Operand>, layer: &str) -> Result<Operand> {
+    let operand = result.in_layer(layer)?;
+    Ok(if layer.is_empty() { operand } else { operand.label(layer) })
+}
 
 /// Returns a uniform initialiser in `±1 / sqrt(n)`: Kaiming uniform with `a = sqrt(5)`, as in PyTorch's
 /// `reset_parameters`.

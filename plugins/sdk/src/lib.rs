@@ -53,6 +53,7 @@
 //! ```
 
 pub mod bindings;
+mod call_site;
 mod classes;
 mod confusion_matrix;
 mod dataset;

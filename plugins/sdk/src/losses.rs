@@ -1,6 +1,7 @@
 //! Losses, composed of differentiable operators. They compute in `float32` for any float input.
 
 use crate::bindings::tensors::DataType;
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 use crate::operand::Operand;
 
@@ -54,6 +55,7 @@ impl CrossEntropy {
     /// # Errors
     /// Returns `Shape` if `logits` is a scalar, `Host` if the shapes do not match, and `Built` after the graph was
     /// built.
+    #[track_caller]
     pub fn loss(&self, logits: &Operand, labels: &Operand) -> Result<Operand> {
         let (logits, labels) = (logits.cast(DataType::Float32)?, labels.cast(DataType::Int32)?);
         let (axis, classes) = last_axis(&logits)?;
@@ -78,6 +80,7 @@ impl CrossEntropy {
     ///
     /// # Errors
     /// As [`CrossEntropy::loss`].
+    #[track_caller]
     pub fn accuracy(&self, logits: &Operand, labels: &Operand) -> Result<Operand> {
         let (axis, _) = last_axis(logits)?;
         let labels = labels.cast(DataType::Int32)?;
@@ -86,6 +89,7 @@ impl CrossEntropy {
     }
 
     /// Returns the mean of `values` over the labels that are not ignored.
+    #[track_caller]
     fn masked_mean(&self, values: &Operand, labels: &Operand) -> Result<Operand> {
         let Some(ignored) = self.ignore_index else { return values.reduce_mean(&[], false) };
         let counted = labels.not_equal(&labels.scalar_like(f64::from(ignored))?)?;
@@ -108,6 +112,7 @@ impl CrossEntropy {
 ///
 /// # Errors
 /// Returns `Shape` if `logits` is a scalar, `Host` if the shapes do not match, and `Built` after the graph was built.
+#[track_caller]
 pub fn accuracy(logits: &Operand, labels: &Operand) -> Result<Operand> {
     CrossEntropy::new().accuracy(logits, labels)
 }
@@ -125,6 +130,7 @@ pub fn accuracy(logits: &Operand, labels: &Operand) -> Result<Operand> {
 ///
 /// # Errors
 /// Returns `Host` if the shapes do not match, and `Built` after the graph was built.
+#[track_caller]
 pub fn mean_squared_error(prediction: &Operand, target: &Operand) -> Result<Operand> {
     let miss = prediction.cast(DataType::Float32)?.sub(&target.cast(DataType::Float32)?)?;
     miss.mul(&miss)?.reduce_mean(&[], false)
@@ -144,6 +150,7 @@ pub fn mean_squared_error(prediction: &Operand, target: &Operand) -> Result<Oper
 ///
 /// # Errors
 /// Returns `Host` if the shapes do not match, and `Built` after the graph was built.
+#[track_caller]
 pub fn binary_cross_entropy_with_logits(logits: &Operand, targets: &Operand) -> Result<Operand> {
     let (logits, targets) = (logits.cast(DataType::Float32)?, targets.cast(DataType::Float32)?);
     // Equal to ln(1 + e^x) - t x, which does not overflow for large logits.
@@ -151,13 +158,14 @@ pub fn binary_cross_entropy_with_logits(logits: &Operand, targets: &Operand) -> 
 }
 
 /// Returns the last axis and its size.
+#[track_caller]
 fn last_axis(logits: &Operand) -> Result<(u32, u32)> {
     let shape = logits.shape();
     match shape.last() {
         Some(size) => Ok((shape.len() as u32 - 1, *size)),
         None => {
             let what = "logits".to_owned();
-            Err(Error::Shape { what, expected: "of at least one dimension", given: shape })
+            Err(Error::Shape { what, expected: "of at least one dimension", given: shape }).at_caller()
         }
     }
 }

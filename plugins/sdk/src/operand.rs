@@ -6,6 +6,7 @@ macro_rules! unary {
         ///
         /// # Errors
         /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+        #[track_caller]
         pub fn $name(&self) -> crate::error::Result<Self> {
             self.graph.add_operand(|builder| builder.$name(&self.raw))
         }
@@ -18,6 +19,7 @@ macro_rules! binary {
         ///
         /// # Errors
         /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+        #[track_caller]
         pub fn $name(&self, other: &Self) -> crate::error::Result<Self> {
             self.graph.add_operand(|builder| builder.$name(&self.raw, &other.raw))
         }
@@ -38,6 +40,7 @@ mod reduce;
 pub use movement::concat;
 pub use recurrent::{GruOptions, GruStates, LstmOptions, LstmStates, gru, gru_cell, lstm, lstm_cell};
 
+use std::panic::Location;
 use std::rc::Rc;
 
 use crate::bindings::graphs as raw;
@@ -95,10 +98,13 @@ impl Operand {
         self.descriptor().shape
     }
 
-    /// Sets a label for error messages and profiles.
+    /// Sets a label for error messages and profiles. The label of a layer's result is the scope of its variables, unless
+    /// it is set here.
     #[must_use]
+    #[track_caller]
     pub fn label(self, label: &str) -> Self {
         self.raw.label(label);
+        self.graph.record_label(label, Location::caller());
         self
     }
 }

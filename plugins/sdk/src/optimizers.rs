@@ -58,6 +58,7 @@ pub trait Optimizer {
     ///
     /// # Errors
     /// Returns `Host` if the operators do not accept a gradient.
+    #[track_caller]
     fn step(&self, graph: &Graph, variables: &Variables, updates: &[Update]) -> Result<()>;
 }
 
@@ -66,6 +67,7 @@ pub trait Optimizer {
 ///
 /// # Errors
 /// Returns `Host` if a gradient is not float.
+#[track_caller]
 pub fn clip_grad_norm(updates: &mut [Update], norm: f64) -> Result<()> {
     let Some(total) = sum_of_squares(updates)? else { return Ok(()) };
     // The maximum of the norm and its limit, which is not 0.
@@ -78,6 +80,7 @@ pub fn clip_grad_norm(updates: &mut [Update], norm: f64) -> Result<()> {
 }
 
 /// Returns the sum of squares of all gradients, or `None` if there are no gradients.
+#[track_caller]
 pub(crate) fn sum_of_squares(updates: &[Update]) -> Result<Option<Operand>> {
     let mut total: Option<Operand> = None;
     for update in updates {
@@ -91,6 +94,7 @@ pub(crate) fn sum_of_squares(updates: &[Update]) -> Result<Option<Operand>> {
 }
 
 /// Returns the number of this step from 1, a `float32` scalar. The graph increments it.
+#[track_caller]
 fn count_step(graph: &Graph, variables: &Variables) -> Result<Operand> {
     let counter = variables.training("optimizer/step", descriptor(DataType::Int32, []))?;
     let step = graph.stored(&counter)?.add_scalar(1.0)?;
@@ -102,6 +106,7 @@ fn count_step(graph: &Graph, variables: &Variables) -> Result<Operand> {
 }
 
 /// Returns the state `name` of an optimiser for a parameter, initialised with 0.
+#[track_caller]
 fn moment_variable(variables: &Variables, name: &str, variable: &Variable) -> Result<Variable> {
     variables.training(&format!("optimizer/{name}/{}", variable.name()), variable.descriptor().clone())
 }

@@ -4,6 +4,7 @@
 //! pieces are checked and dropped.
 
 use crate::bindings::replies::{self as raw, Piece};
+use crate::call_site::AtCallSite;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -26,8 +27,9 @@ use crate::tensor::Tensor;
 /// Returns `Host` with the code `cancelled` if the answer is no longer needed; return this error from the predictor.
 /// Returns `Host` with another code if the output or item does not exist, if the piece ends within an element or is too
 /// large, if there are too many pieces, or outside of a prediction.
+#[track_caller]
 pub fn emit(output: &str, item: u32, piece: &[u8]) -> Result<()> {
-    Ok(raw::emit(output, item, &Piece::Bytes(piece.to_vec()))?)
+    raw::emit(output, item, &Piece::Bytes(piece.to_vec())).at_caller()
 }
 
 /// Sends a piece as [`emit`] does, from a tensor of the output's data type. The client receives it in the tensor's
@@ -35,6 +37,7 @@ pub fn emit(output: &str, item: u32, piece: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// As [`emit`]. Also returns `Host` if the tensor has another data type, or the work that produces it failed.
+#[track_caller]
 pub fn emit_tensor(output: &str, item: u32, piece: &Tensor) -> Result<()> {
-    Ok(raw::emit(output, item, &Piece::Tensor(&piece.0))?)
+    raw::emit(output, item, &Piece::Tensor(&piece.0)).at_caller()
 }

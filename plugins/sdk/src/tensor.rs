@@ -2,6 +2,7 @@
 
 use crate::bindings::tensors as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 
 /// Returns a descriptor of this data type and shape. The shape of a scalar is `[]`.
@@ -36,14 +37,16 @@ impl Tensor {
     ///
     /// # Errors
     /// Returns `Host` if the number of bytes does not match the descriptor, or a limit is exceeded.
+    #[track_caller]
     pub fn from_bytes(descriptor: &Descriptor, data: &[u8]) -> Result<Self> {
-        Ok(Self(raw::Tensor::from_bytes(descriptor, data)?))
+        raw::Tensor::from_bytes(descriptor, data).map(Self).at_caller()
     }
 
     /// Creates a `float32` tensor.
     ///
     /// # Errors
     /// As [`Tensor::from_bytes`].
+    #[track_caller]
     pub fn from_f32(shape: &[u32], data: &[f32]) -> Result<Self> {
         let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
         Self::from_bytes(&descriptor(DataType::Float32, shape), &bytes)
@@ -53,6 +56,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::from_bytes`].
+    #[track_caller]
     pub fn from_i32(shape: &[u32], data: &[i32]) -> Result<Self> {
         let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
         Self::from_bytes(&descriptor(DataType::Int32, shape), &bytes)
@@ -67,14 +71,16 @@ impl Tensor {
     ///
     /// # Errors
     /// Returns `Host` if that work failed.
+    #[track_caller]
     pub fn read(&self) -> Result<Vec<u8>> {
-        Ok(self.0.read()?)
+        self.0.read().at_caller()
     }
 
     /// Returns the elements of a `float32` tensor. Waits for the work that produces them.
     ///
     /// # Errors
     /// As [`Tensor::read`].
+    #[track_caller]
     pub fn read_f32(&self) -> Result<Vec<f32>> {
         self.read_words(f32::from_le_bytes)
     }
@@ -83,6 +89,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::read`].
+    #[track_caller]
     pub fn read_i32(&self) -> Result<Vec<i32>> {
         self.read_words(i32::from_le_bytes)
     }
@@ -91,10 +98,12 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::read`].
+    #[track_caller]
     pub fn read_u32(&self) -> Result<Vec<u32>> {
         self.read_words(u32::from_le_bytes)
     }
 
+    #[track_caller]
     fn read_words<T>(&self, element: impl Fn([u8; 4]) -> T) -> Result<Vec<T>> {
         Ok(self.read()?.as_chunks::<4>().0.iter().map(|word| element(*word)).collect())
     }
@@ -123,13 +132,15 @@ pub struct NamedTensor {
 ///
 /// # Errors
 /// Returns `NoSuch`, with the existing names, if there is no such tensor.
+#[track_caller]
 pub fn named<'a>(tensors: &'a [NamedTensor], name: &str) -> Result<&'a Tensor> {
     let found = tensors.iter().find(|other| other.name == name);
-    found.map(|named| &named.tensor).ok_or_else(|| Error::NoSuch {
+    let missing = || Error::NoSuch {
         what: "tensor",
         name: name.to_owned(),
         known: tensors.iter().map(|named| named.name.clone()).collect(),
-    })
+    };
+    found.map(|named| &named.tensor).ok_or_else(missing).at_caller()
 }
 
 impl From<raw::NamedTensor> for NamedTensor {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use crate::bindings::tensors::{DataType, Descriptor};
 use crate::bindings::variables as raw;
 use crate::bindings::variables::{Initializer, VariableKind};
+use crate::call_site::AtCallSite;
 use crate::error::Result;
 use crate::tensor::descriptor;
 
@@ -28,6 +29,12 @@ impl Variable {
         &self.0.name
     }
 
+    /// Returns the full name of the scope that the variable is in, such as `conv1`: that of the layer. Empty outside of
+    /// scopes.
+    pub(crate) fn scope(&self) -> &str {
+        self.0.name.rsplit_once('/').map_or("", |(scope, _)| scope)
+    }
+
     /// Returns the data type and shape.
     pub fn descriptor(&self) -> &Descriptor {
         &self.0.descriptor
@@ -37,16 +44,18 @@ impl Variable {
     ///
     /// # Errors
     /// Returns `Host` if one of those dispatches failed.
+    #[track_caller]
     pub fn read(&self) -> Result<Vec<u8>> {
-        Ok(self.0.raw.read()?)
+        self.0.raw.read().at_caller()
     }
 
     /// Replaces the elements.
     ///
     /// # Errors
     /// Returns `Host` if the number of bytes does not match.
+    #[track_caller]
     pub fn write(&self, data: &[u8]) -> Result<()> {
-        Ok(self.0.raw.write(data)?)
+        self.0.raw.write(data).at_caller()
     }
 
     pub(crate) fn is_parameter(&self) -> bool {
@@ -109,11 +118,17 @@ impl Variables {
         Self { namespace: Rc::clone(&self.namespace), prefix: format!("{}{name}/", self.prefix) }
     }
 
+    /// Returns the name of this part of the namespace: empty for the whole.
+    pub(crate) fn scope_name(&self) -> String {
+        self.prefix.trim_end_matches('/').to_owned()
+    }
+
     /// Returns the variable `name`, and creates it with `initial` if it does not exist.
     ///
     /// # Errors
     /// Returns `Host` if it exists with another shape, data type or kind, or the namespace belongs to a model version
     /// without this variable.
+    #[track_caller]
     pub fn get(
         &self,
         name: &str,
@@ -122,7 +137,7 @@ impl Variables {
         kind: VariableKind,
     ) -> Result<Variable> {
         let name = format!("{}{name}", self.prefix);
-        let raw = self.namespace.raw.get(&name, &descriptor, initial, kind)?;
+        let raw = self.namespace.raw.get(&name, &descriptor, initial, kind).at_caller()?;
         // The host has checked that the descriptor and kind are the same in every call. Graphs cache operands by
         // variable, so every call must return the same variable.
         let mut made = self.namespace.variables.borrow_mut();
@@ -136,6 +151,7 @@ impl Variables {
     ///
     /// # Errors
     /// As [`Variables::get`].
+    #[track_caller]
     pub fn parameter(&self, name: &str, shape: &[u32], initial: &Initializer) -> Result<Variable> {
         self.get(name, descriptor(DataType::Float32, shape), initial, VariableKind::Parameter)
     }
@@ -144,6 +160,7 @@ impl Variables {
     ///
     /// # Errors
     /// As [`Variables::get`].
+    #[track_caller]
     pub fn statistic(&self, name: &str, shape: &[u32], initial: &Initializer) -> Result<Variable> {
         self.get(name, descriptor(DataType::Float32, shape), initial, VariableKind::Statistic)
     }
@@ -152,11 +169,13 @@ impl Variables {
     ///
     /// # Errors
     /// As [`Variables::get`].
+    #[track_caller]
     pub fn training(&self, name: &str, descriptor: Descriptor) -> Result<Variable> {
         self.get(name, descriptor, &Initializer::Zeros, VariableKind::Training)
     }
 
     /// Returns the key of the namespace's random numbers: `uint32[4]`, the seed and the number of the step.
+    #[track_caller]
     pub(crate) fn random_key(&self) -> Result<Variable> {
         let seed = [self.namespace.seed as u32, (self.namespace.seed >> 32) as u32, 0, 0];
         let bytes = Initializer::Bytes(seed.into_iter().flat_map(u32::to_le_bytes).collect());

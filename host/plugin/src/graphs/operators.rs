@@ -205,7 +205,8 @@ impl HostGraphBuilder for InstanceState {
 
     fn concat(&mut self, graph: Builder, inputs: Vec<Operand>, axis: u32) -> NewOperand {
         let nodes = self.nodes(&graph, &inputs)?;
-        self.add_operator(&graph, [], |g, []| Ok(g.concat(&nodes, axis as usize)?))
+        let node = self.edit_graph_of(&graph, &nodes, |builder| Ok(builder.graph.concat(&nodes, axis as usize)?))?;
+        self.push_operand(&graph, node)
     }
 
     fn split(
@@ -216,8 +217,9 @@ impl HostGraphBuilder for InstanceState {
         axis: u32,
     ) -> Result<Vec<Operand>, HostError> {
         let x = self.node(&graph, &input)?;
-        let parts = self
-            .edit_graph(&graph, |builder| Ok(nn::split(&mut builder.graph, x, &to_usizes(&splits), axis as usize)?))?;
+        let parts = self.edit_graph_of(&graph, &[x], |builder| {
+            Ok(nn::split(&mut builder.graph, x, &to_usizes(&splits), axis as usize)?)
+        })?;
         parts.into_iter().map(|node| self.push_operand(&graph, node)).collect()
     }
 
@@ -282,7 +284,7 @@ impl HostGraphBuilder for InstanceState {
 
     fn gemm(&mut self, graph: Builder, a: Operand, b: Operand, c: Option<Operand>, options: GemmOptions) -> NewOperand {
         let c = self.optional_node(&graph, c.as_ref())?;
-        self.add_operator(&graph, [&a, &b], |g, [a, b]| Ok(nn::gemm(g, a, b, c, options::gemm(&options))?))
+        self.add_operator_with(&graph, [&a, &b], &[c], |g, [a, b]| Ok(nn::gemm(g, a, b, c, options::gemm(&options))?))
     }
 
     fn conv2d(
@@ -294,7 +296,7 @@ impl HostGraphBuilder for InstanceState {
         options: Conv2dOptions,
     ) -> NewOperand {
         let bias = self.optional_node(&graph, bias.as_ref())?;
-        self.add_operator(&graph, [&input, &filter], |g, [x, filter]| {
+        self.add_operator_with(&graph, [&input, &filter], &[bias], |g, [x, filter]| {
             Ok(nn::conv2d(g, x, filter, bias, options::conv2d(&options))?)
         })
     }
@@ -308,7 +310,7 @@ impl HostGraphBuilder for InstanceState {
         options: ConvTranspose2dOptions,
     ) -> NewOperand {
         let bias = self.optional_node(&graph, bias.as_ref())?;
-        self.add_operator(&graph, [&input, &filter], |g, [x, filter]| {
+        self.add_operator_with(&graph, [&input, &filter], &[bias], |g, [x, filter]| {
             Ok(nn::conv_transpose2d(g, x, filter, bias, options::conv_transpose2d(&options))?)
         })
     }
@@ -323,7 +325,7 @@ impl HostGraphBuilder for InstanceState {
         epsilon: f32,
     ) -> NewOperand {
         let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
-        self.add_operator(&graph, [&input], |g, [x]| {
+        self.add_operator_with(&graph, [&input], &[scale, bias], |g, [x]| {
             let rank = g.descriptor_of(x)?.shape.rank();
             let axes = axes.as_deref().map_or_else(|| (1..rank).collect(), to_usizes);
             Ok(nn::layer_normalization(g, x, scale, bias, &axes, f64::from(epsilon))?)
@@ -343,7 +345,7 @@ impl HostGraphBuilder for InstanceState {
     ) -> NewOperand {
         let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
         let (axis, epsilon) = (axis as usize, f64::from(epsilon));
-        self.add_operator(&graph, [&input, &mean, &variance], |g, [x, mean, variance]| {
+        self.add_operator_with(&graph, [&input, &mean, &variance], &[scale, bias], |g, [x, mean, variance]| {
             Ok(nn::batch_normalization(g, x, [mean, variance], scale, bias, axis, epsilon)?)
         })
     }
@@ -359,7 +361,7 @@ impl HostGraphBuilder for InstanceState {
     ) -> NewOperand {
         let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
         let layout = options::input_layout(Some(layout));
-        self.add_operator(&graph, [&input], |g, [x]| {
+        self.add_operator_with(&graph, [&input], &[scale, bias], |g, [x]| {
             Ok(nn::instance_normalization(g, x, scale, bias, f64::from(epsilon), layout)?)
         })
     }
@@ -439,7 +441,7 @@ impl HostGraphBuilder for InstanceState {
             return Err(sealed_error(variable.name()));
         }
         let value = self.node(&graph, &value)?;
-        self.edit_graph(&graph, |builder| {
+        self.edit_graph_of(&graph, &[value], |builder| {
             let target = builder.variable(&variable)?;
             Ok(builder.graph.assign_to(target, value)?)
         })

@@ -110,11 +110,8 @@ impl InstanceState {
         operands: [&OperandResource; N],
         build: impl FnOnce(&mut GraphBuilder, [NodeId; N]) -> Result<Vec<NodeId>, HostError>,
     ) -> Result<Vec<OperandResource>, HostError> {
-        let mut nodes = [NodeId(0); N];
-        for (node, operand) in nodes.iter_mut().zip(operands) {
-            *node = self.node(graph, operand)?;
-        }
-        let made = self.edit_graph(graph, |builder| build(&mut builder.graph, nodes))?;
+        let nodes = self.node_array(graph, operands)?;
+        let made = self.edit_graph_of(graph, &nodes, |builder| build(&mut builder.graph, nodes))?;
         made.into_iter().map(|node| self.push_operand(graph, node)).collect()
     }
 }

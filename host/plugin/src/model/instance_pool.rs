@@ -349,9 +349,9 @@ impl Drop for InstanceLease<'_> {
         }
         let mut pool = self.instances.pool();
         let fits = pool.count <= self.instances.factory.limits.instances_max.max(1);
-        let (kept, dropped) = if self.is_reusable && fits { (instance, None) } else { (None, instance) };
+        let (reusable, dropped) = if self.is_reusable && fits { (instance, None) } else { (None, instance) };
         let mut surplus = Vec::new();
-        match kept {
+        match reusable {
             Some(instance) if self.instances.exceeds_residual_limit(&pool) => {
                 surplus = std::mem::take(&mut pool.idle);
                 surplus.push(instance);

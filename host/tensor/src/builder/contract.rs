@@ -13,7 +13,7 @@ impl GraphBuilder {
     /// Shape: `[b.., m, k]`, `[b.., k, n]` -> `[b.., m, n]`. `k = 0` gives zeros. Source: W3C WebNN, `matmul`.
     ///
     /// # Errors
-    /// Returns `DType`, `DTypesDiffer`, `Broadcast`, `Dimension`, `UnknownNode` or `TooManyNodes`; `Rank` below 2.
+    /// Returns `DType`, `DTypesDiffer`, `Broadcast`, `InnerDimensions`, `UnknownNode` or `TooManyNodes`; `Rank` below 2.
     pub fn matmul(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let op = ContractOp::MatMul { transpose_a: false, transpose_b: false };
         let (lhs, rhs) = (self.descriptor_of(a)?.clone(), self.descriptor_of(b)?.clone());
@@ -49,9 +49,9 @@ fn check_matmul(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<
         return Err(GraphError::DTypesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() });
     }
     let (_, [_, k]) = split_batch_dims(&lhs.shape);
-    let axis = rhs.shape.rank() - 2;
-    if rhs.shape[axis] != k {
-        return Err(GraphError::Dimension { op, operand: "b", axis, expected: k, got: rhs.clone() });
+    let (_, [rows, _]) = split_batch_dims(&rhs.shape);
+    if rows != k {
+        return Err(GraphError::InnerDimensions { op, lhs: k, rhs: rows });
     }
     broadcast_batch_dims(op, lhs, rhs).map(|_| ())
 }

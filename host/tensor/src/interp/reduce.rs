@@ -24,16 +24,16 @@ pub(super) fn evaluate(op: &ReduceOp, x: &InterpTensor) -> InterpElements {
 
 /// Returns, for each element of `dims`, the position of the result that it is reduced into, and the number of results.
 fn result_positions(dims: &[usize], axes: &[usize]) -> (Vec<usize>, usize) {
-    let mut kept = dims.to_vec();
-    axes.iter().for_each(|&axis| kept[axis] = 1);
+    let mut outer_dims = dims.to_vec();
+    axes.iter().for_each(|&axis| outer_dims[axis] = 1);
     let mut positions = Vec::with_capacity(dims.iter().product());
     let mut to = vec![0; dims.len()];
     for_each_coordinate(dims, |at| {
         to.copy_from_slice(at);
         axes.iter().for_each(|&axis| to[axis] = 0);
-        positions.push(row_major_offset(&kept, &to));
+        positions.push(row_major_offset(&outer_dims, &to));
     });
-    (positions, kept.iter().product())
+    (positions, outer_dims.iter().product())
 }
 
 fn fold_floats(kind: ReduceKind, values: &[f64], positions: &[usize], count: usize) -> Vec<f64> {

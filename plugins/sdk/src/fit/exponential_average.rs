@@ -16,15 +16,15 @@ pub(super) fn update_averages(graph: &Graph, variables: &Variables, decay: f64) 
     // The first step ignores the initial zeros, and the decay grows with the step so that early values have less
     // weight.
     let step = step.cast(DataType::Float32)?;
-    let kept = step.div(&step.add_scalar(9.0)?)?.clamp(None, Some(decay))?;
-    let new = kept.neg()?.add_scalar(1.0)?;
+    let old_share = step.div(&step.add_scalar(9.0)?)?.clamp(None, Some(decay))?;
+    let new = old_share.neg()?.add_scalar(1.0)?;
     for parameter in variables.parameters() {
         let mean = average_of(variables, &parameter)?;
         let value = match graph.assigned_value(&parameter) {
             Some(value) => value,
             None => graph.stored(&parameter)?,
         };
-        graph.assign(&mean, &graph.stored(&mean)?.mul(&kept)?.add(&value.mul(&new)?)?)?;
+        graph.assign(&mean, &graph.stored(&mean)?.mul(&old_share)?.add(&value.mul(&new)?)?)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The input of a training: batches of a dataset.
 
+use crate::call_site::AtCallSite;
 use crate::dataset::{BatchOptions, Batches, Dataset, Field};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Inputs};
@@ -33,6 +34,7 @@ impl<'a> Feed<'a> {
     /// # Errors
     /// Returns `Parameter` if `batch` is 0, `NoSuch` if a field does not exist, and `NoItems` if there is nothing to
     /// train on.
+    #[track_caller]
     pub fn new(dataset: &'a Dataset, fields: &[&str], batch: u32) -> Result<Self> {
         if batch == 0 {
             let (name, expected, given) = ("batch".to_owned(), "an integer of at least 1".to_owned(), "0".to_owned());
@@ -42,10 +44,10 @@ impl<'a> Feed<'a> {
         let named = |name: &str| splits.iter().find(|split| *split == name).cloned();
         let training = named("train");
         let held_out = training.as_ref().and_then(|_| named("validation").or_else(|| named("test")));
-        let fields = fields.iter().map(|name| dataset.field(name)).collect::<Result<_>>()?;
+        let fields = fields.iter().map(|name| dataset.field(name)).collect::<Result<_>>().at_caller()?;
         let items = dataset.count(training.as_deref())?;
         if items == 0 {
-            return Err(Error::NoItems);
+            return Err(Error::NoItems).at_caller();
         }
         let batch = u32::try_from(items).map_or(batch, |items| batch.min(items));
         Ok(Self { dataset, fields, batch, training, held_out })
@@ -55,14 +57,17 @@ impl<'a> Feed<'a> {
     ///
     /// # Errors
     /// Returns `Host` if the dataset cannot be read.
+    #[track_caller]
     pub fn steps_per_epoch(&self) -> Result<u64> {
         Ok(self.dataset.count(self.training.as_deref())? / u64::from(self.batch))
     }
 
+    #[track_caller]
     pub(super) fn inputs(&self, graph: &Graph, size: u32) -> Result<Inputs> {
         graph.inputs(self.fields.iter().map(|field| (field.name.as_str(), &field.item)), size)
     }
 
+    #[track_caller]
     pub(super) fn batches(&self, split: Option<&String>, shuffle_seed: Option<u64>) -> Result<Batches> {
         let names: Vec<String> = self.fields.iter().map(|field| field.name.clone()).collect();
         let drop_last = shuffle_seed.is_some();

@@ -2,6 +2,7 @@
 
 use super::Feed;
 use crate::bindings::tensors::DataType;
+use crate::call_site::AtCallSite;
 use crate::classes::Classes;
 use crate::confusion_matrix::ConfusionMatrix;
 use crate::error::Result;
@@ -20,31 +21,36 @@ impl ConfusionMatrix {
     ///
     /// # Errors
     /// Returns `Label` if a label is not a class index, and `Host` if the host refuses a call.
+    #[track_caller]
     pub fn of_held_out(feed: &Feed<'_>, classes: &Classes, answers: LogitsAndLabels<'_>) -> Result<Option<Self>> {
-        let Some(split) = &feed.held_out else { return Ok(None) };
-        let items = feed.dataset.count(Some(split))?;
-        let batches = feed.batches(Some(split), None)?;
-        let mut confusion = Self::new(classes);
-        let mut graph = None;
-        let mut left = items;
-        while left > 0 {
-            let Some(batch) = batches.next_batch()? else { break };
-            // The last batch can be smaller, and each graph has a fixed batch size.
-            let size = u32::try_from(left).map_or(feed.batch, |left| left.min(feed.batch));
-            let built = match graph.take() {
-                Some((built, of)) if of == size => built,
-                _ => build_graph(feed, size, answers)?,
-            };
-            let outputs = built.dispatch(batch.iter().map(|field| (field.name.as_str(), &field.tensor)))?;
-            let [truth, predicted] = ["truth", "predicted"].map(|name| named(&outputs, name)?.read_i32());
-            for (truth, predicted) in truth?.into_iter().zip(predicted?) {
-                confusion.add(truth, predicted)?;
-            }
-            graph = Some((built, size));
-            left -= u64::from(size);
-        }
-        Ok(Some(confusion))
+        count_held_out(feed, classes, answers).at_caller()
     }
+}
+
+fn count_held_out(feed: &Feed<'_>, classes: &Classes, answers: LogitsAndLabels<'_>) -> Result<Option<ConfusionMatrix>> {
+    let Some(split) = &feed.held_out else { return Ok(None) };
+    let items = feed.dataset.count(Some(split))?;
+    let batches = feed.batches(Some(split), None)?;
+    let mut confusion = ConfusionMatrix::new(classes);
+    let mut graph = None;
+    let mut left = items;
+    while left > 0 {
+        let Some(batch) = batches.next_batch()? else { break };
+        // The last batch can be smaller, and each graph has a fixed batch size.
+        let size = u32::try_from(left).map_or(feed.batch, |left| left.min(feed.batch));
+        let built = match graph.take() {
+            Some((built, of)) if of == size => built,
+            _ => build_graph(feed, size, answers)?,
+        };
+        let outputs = built.dispatch(batch.iter().map(|field| (field.name.as_str(), &field.tensor)))?;
+        let [truth, predicted] = ["truth", "predicted"].map(|name| named(&outputs, name)?.read_i32());
+        for (truth, predicted) in truth?.into_iter().zip(predicted?) {
+            confusion.add(truth, predicted)?;
+        }
+        graph = Some((built, size));
+        left -= u64::from(size);
+    }
+    Ok(Some(confusion))
 }
 
 fn build_graph(feed: &Feed<'_>, size: u32, answers: LogitsAndLabels<'_>) -> Result<Executable> {

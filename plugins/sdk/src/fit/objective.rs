@@ -1,6 +1,9 @@
 //! The objective of a training: its loss and metrics.
 
+use std::panic::Location;
+
 use crate::bindings::tensors::DataType;
+use crate::call_site::{AtCallSite, SourceLine};
 use crate::error::Result;
 use crate::graph::{Executable, Graph};
 use crate::operand::Operand;
@@ -18,12 +21,15 @@ use crate::operand::Operand;
 pub struct Objective {
     /// The loss first, then the metrics.
     outputs: Vec<(String, Operand)>,
+    /// The line that created the objective.
+    line: SourceLine,
 }
 
 impl Objective {
     /// Returns an objective that minimises `loss`, an operand with one element: a mean over the batch.
+    #[track_caller]
     pub fn new(loss: Operand) -> Self {
-        Self { outputs: vec![("loss".to_owned(), loss)] }
+        Self { outputs: vec![("loss".to_owned(), loss)], line: Location::caller() }
     }
 
     /// Also reports `value`, an operand with one element: a mean over the batch.
@@ -38,6 +44,11 @@ impl Objective {
     }
 
     /// Returns the names of the loss and the metrics.
+    /// Returns the line that created the objective, for errors about its loss and metrics.
+    pub(super) fn line(&self) -> SourceLine {
+        self.line
+    }
+
     pub(super) fn names(&self) -> Vec<String> {
         self.outputs.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -48,7 +59,7 @@ impl Objective {
             .outputs
             .iter()
             .map(|(name, operand)| Ok((name.as_str(), operand.cast(DataType::Float32)?.reshape(&[])?)));
-        let scalars: Vec<_> = scalars.collect::<Result<_>>()?;
-        graph.build(scalars.iter().map(|(name, operand)| (*name, operand)))
+        let scalars: Vec<_> = scalars.collect::<Result<_>>().at(self.line)?;
+        graph.build(scalars.iter().map(|(name, operand)| (*name, operand))).at(self.line)
     }
 }

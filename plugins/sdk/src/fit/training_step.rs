@@ -7,6 +7,7 @@
 use super::{Feed, Fit, exponential_average};
 use crate::bindings::tensors::DataType;
 use crate::bindings::variables::{Initializer, VariableKind};
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 use crate::graph::{Executable, Graph, GraphPurpose};
 use crate::operand::Operand;
@@ -45,9 +46,10 @@ impl Fit<'_> {
             return Err(Error::Shards { batch: feed.batch, shards });
         }
         let mut objective = (self.objective)(&graph, &feed.inputs(&graph, feed.batch / shards)?)?;
-        let loss = objective.loss().cast(DataType::Float32)?;
+        let line = objective.line();
+        let loss = objective.loss().cast(DataType::Float32).at(line)?;
         let scale = if half { Some(LossScaler::new(&graph, self.variables)?) } else { None };
-        let mut updates = collect_updates(&graph, self.variables, &loss, scale.as_ref())?;
+        let mut updates = collect_updates(&graph, self.variables, &loss, scale.as_ref()).at(line)?;
         let mut guard = None;
         if let Some(scale) = scale {
             let sound = gradients_are_finite(&graph, &updates)?;

@@ -3,6 +3,7 @@
 use super::linear::Linear;
 use super::xavier_uniform;
 use crate::bindings::tensors::DataType;
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 use crate::operand::Operand;
 use crate::tensor::descriptor;
@@ -34,6 +35,7 @@ const MASKED_SCORE: f64 = -1e9;
 /// # Errors
 /// Returns `Shape` if `q` or `k` does not have four dimensions, `Host` if the operands do not match, and `Built` after
 /// the graph was built.
+#[track_caller]
 pub fn scaled_dot_product_attention(
     q: &Operand,
     k: &Operand,
@@ -73,23 +75,27 @@ pub fn scaled_dot_product_attention(
 ///
 /// # Errors
 /// Returns `Host` if the operand is refused, and `Built` after the graph was built.
+#[track_caller]
 pub fn padding_mask(tokens: &Operand, padding: i32) -> Result<Operand> {
     let tokens = tokens.cast(DataType::Int32)?;
     tokens.equal(&tokens.scalar_like(f64::from(padding))?)
 }
 
 /// Returns `uint8[queries, keys]`: 1 if the key is after the query, else 0.
+#[track_caller]
 fn causal_mask(any: &Operand, queries: u32, keys: u32) -> Result<Operand> {
     let places = descriptor(DataType::Int32, [queries, keys]);
     let (query, key) = (any.graph().iota(&places, 0)?, any.graph().iota(&places, 1)?);
     key.greater(&query.add_scalar(f64::from(keys) - f64::from(queries))?)
 }
 
+#[track_caller]
 fn four_dims(operand: &Operand, what: &str) -> Result<[u32; 4]> {
     let shape = operand.shape();
     match shape[..] {
         [a, b, c, d] => Ok([a, b, c, d]),
-        _ => Err(Error::Shape { what: what.to_owned(), expected: "[batch, heads, length, features]", given: shape }),
+        _ => Err(Error::Shape { what: what.to_owned(), expected: "[batch, heads, length, features]", given: shape })
+            .at_caller(),
     }
 }
 
@@ -119,6 +125,8 @@ pub struct MultiHeadAttention {
     value: Linear,
     output: Linear,
     heads: u32,
+    /// Scope of the variables.
+    name: String,
 }
 
 impl MultiHeadAttention {
@@ -126,14 +134,23 @@ impl MultiHeadAttention {
     ///
     /// # Errors
     /// Returns `Shape` if it is not a multiple, and `Host` if the variables exist with other shapes.
+    #[track_caller]
     pub fn new(v: &Variables, features: u32, heads: u32) -> Result<Self> {
         if heads == 0 || !features.is_multiple_of(heads) {
             let what = format!("the number of features for {heads} heads");
-            return Err(Error::Shape { what, expected: "a multiple of the number of heads", given: vec![features] });
+            return Err(Error::Shape { what, expected: "a multiple of the number of heads", given: vec![features] })
+                .at_caller();
         }
         let initial = xavier_uniform(features, features);
         let map = |name| Linear::with_initializer(&v.scope(name), features, features, &initial);
-        Ok(Self { query: map("query")?, key: map("key")?, value: map("value")?, output: map("output")?, heads })
+        Ok(Self {
+            query: map("query")?,
+            key: map("key")?,
+            value: map("value")?,
+            output: map("output")?,
+            heads,
+            name: v.scope_name(),
+        })
     }
 
     /// Attends from each position of `x` to the positions of `memory`; self-attention if both are the same operand.
@@ -143,7 +160,12 @@ impl MultiHeadAttention {
     ///
     /// # Errors
     /// Returns `Shape` if an operand does not have three dimensions, and `Host` if the shapes do not match.
+    #[track_caller]
     pub fn forward(&self, x: &Operand, memory: &Operand, causal: bool, padding: Option<&Operand>) -> Result<Operand> {
+        super::finish_layer(self.attend(x, memory, causal, padding), &self.name)
+    }
+
+    fn attend(&self, x: &Operand, memory: &Operand, causal: bool, padding: Option<&Operand>) -> Result<Operand> {
         let q = self.split_heads(&self.query.forward(x)?)?;
         let k = self.split_heads(&self.key.forward(memory)?)?;
         let v = self.split_heads(&self.value.forward(memory)?)?;
@@ -152,6 +174,7 @@ impl MultiHeadAttention {
     }
 
     /// Shape: `[batch, length, features]` -> `[batch, heads, length, features / heads]`.
+    #[track_caller]
     fn split_heads(&self, x: &Operand) -> Result<Operand> {
         let shape = x.shape();
         let [batch, places, features] = shape[..] else {

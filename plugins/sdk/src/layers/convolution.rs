@@ -37,6 +37,7 @@ impl Conv2d {
     ///
     /// # Errors
     /// Returns `Host` if the variables exist with other shapes.
+    #[track_caller]
     pub fn new(v: &Variables, channels: (u32, u32), filter: [u32; 2]) -> Result<Self> {
         Self::grouped(v, channels, filter, 1)
     }
@@ -54,6 +55,7 @@ impl Conv2d {
     ///
     /// # Errors
     /// Returns `Host` if the variables exist with other shapes.
+    #[track_caller]
     pub fn grouped(v: &Variables, channels: (u32, u32), filter: [u32; 2], groups: u32) -> Result<Self> {
         let mut convolution = Self::init_weight(v, channels, filter, groups)?;
         let initial = fan_in_uniform(fan_in_of(channels.0 / groups.max(1), filter));
@@ -65,10 +67,12 @@ impl Conv2d {
     ///
     /// # Errors
     /// Returns `Host` if the variable exists with another shape.
+    #[track_caller]
     pub fn without_bias(v: &Variables, channels: (u32, u32), filter: [u32; 2]) -> Result<Self> {
         Self::init_weight(v, channels, filter, 1)
     }
 
+    #[track_caller]
     fn init_weight(v: &Variables, channels: (u32, u32), filter: [u32; 2], groups: u32) -> Result<Self> {
         let (inputs, [height, width]) = (channels.0 / groups.max(1), filter);
         let initial = fan_in_uniform(fan_in_of(inputs, filter));
@@ -101,7 +105,12 @@ impl Conv2d {
     ///
     /// # Errors
     /// Returns `Host` if the shape or the data type does not match.
+    #[track_caller]
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
+        super::finish_layer(self.apply(x), self.weight.scope())
+    }
+
+    fn apply(&self, x: &Operand) -> Result<Operand> {
         let weight = x.graph().variable(&self.weight)?;
         let bias = self.bias.as_ref().map(|bias| x.graph().variable(bias)).transpose()?;
         x.conv2d(&weight, bias.as_ref(), self.options)
@@ -137,6 +146,7 @@ impl ConvTranspose2d {
     ///
     /// # Errors
     /// Returns `Host` if the variables exist with other shapes.
+    #[track_caller]
     pub fn new(v: &Variables, channels: (u32, u32), filter: [u32; 2]) -> Result<Self> {
         let [height, width] = filter;
         // As in PyTorch, which computes the fan in from the weight's second dimension.
@@ -172,7 +182,12 @@ impl ConvTranspose2d {
     ///
     /// # Errors
     /// Returns `Host` if the shape or the data type does not match.
+    #[track_caller]
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
+        super::finish_layer(self.apply(x), self.weight.scope())
+    }
+
+    fn apply(&self, x: &Operand) -> Result<Operand> {
         let (weight, bias) = (x.graph().variable(&self.weight)?, x.graph().variable(&self.bias)?);
         x.conv_transpose2d(&weight, Some(&bias), self.options)
     }

@@ -37,6 +37,7 @@ impl Dropout {
     ///
     /// # Errors
     /// Returns `Host` if the operand is not float, and `Built` after the graph was built.
+    #[track_caller]
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
         if !x.graph().training() || self.rate <= 0.0 {
             return Ok(x.clone());
@@ -45,7 +46,7 @@ impl Dropout {
         let number = x.graph().random_uniform(&x.shape(), &key, stream)?;
         let dropped = number.lesser(&number.scalar_like(self.rate)?)?;
         // With a rate of 1 no element is kept; the limit avoids a division by zero.
-        let kept = x.mul_scalar(1.0 / (1.0 - self.rate).max(f64::EPSILON))?;
-        dropped.where_cond(&x.scalar_like(0.0)?, &kept)
+        let scaled = x.mul_scalar(1.0 / (1.0 - self.rate).max(f64::EPSILON))?;
+        dropped.where_cond(&x.scalar_like(0.0)?, &scaled)
     }
 }

@@ -1,6 +1,7 @@
 //! Embeddings of tokens and of positions in a sequence.
 
 use crate::bindings::variables::Initializer;
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::operand::Operand;
@@ -33,6 +34,7 @@ impl Embedding {
     ///
     /// # Errors
     /// Returns `Host` if the variable exists with another shape.
+    #[track_caller]
     pub fn new(v: &Variables, count: u32, features: u32) -> Result<Self> {
         Self::with_std(v, count, features, 1.0)
     }
@@ -41,6 +43,7 @@ impl Embedding {
     ///
     /// # Errors
     /// Returns `Host` if the variable exists with another shape.
+    #[track_caller]
     pub fn with_std(v: &Variables, count: u32, features: u32, deviation: f32) -> Result<Self> {
         let weight = v.parameter("weight", &[count, features], &Initializer::Normal((0.0, deviation)))?;
         Ok(Self { weight })
@@ -50,7 +53,12 @@ impl Embedding {
     ///
     /// # Errors
     /// Returns `Host` if the operand's data type is not an integer type.
+    #[track_caller]
     pub fn forward(&self, indices: &Operand) -> Result<Operand> {
+        super::finish_layer(self.look_up(indices), self.weight.scope())
+    }
+
+    fn look_up(&self, indices: &Operand) -> Result<Operand> {
         indices.graph().variable(&self.weight)?.gather(indices, 0)
     }
 
@@ -59,7 +67,12 @@ impl Embedding {
     ///
     /// # Errors
     /// Returns `Host` if the number of features or the data type is another.
+    #[track_caller]
     pub fn logits(&self, x: &Operand) -> Result<Operand> {
+        super::finish_layer(self.score(x), self.weight.scope())
+    }
+
+    fn score(&self, x: &Operand) -> Result<Operand> {
         x.matmul(&x.graph().variable(&self.weight)?.transpose(&[1, 0])?)
     }
 }
@@ -90,6 +103,7 @@ impl PositionEmbedding {
     ///
     /// # Errors
     /// Returns `Host` if the variable exists with another shape.
+    #[track_caller]
     pub fn new(v: &Variables, length: u32, features: u32) -> Result<Self> {
         let weight = v.parameter("weight", &[length, features], &Initializer::Normal((0.0, 0.02)))?;
         Ok(Self { weight })
@@ -100,7 +114,12 @@ impl PositionEmbedding {
     /// # Errors
     /// Returns `Shape` if there are fewer than two dimensions, and `Host` if there are too many positions or another
     /// number of features.
+    #[track_caller]
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
+        super::finish_layer(self.apply(x), self.weight.scope())
+    }
+
+    fn apply(&self, x: &Operand) -> Result<Operand> {
         let [places, features] = sequence_dims(x)?;
         x.add(&x.graph().variable(&self.weight)?.slice(&[0, 0], &[places, features])?)
     }
@@ -123,12 +142,14 @@ impl PositionEmbedding {
 /// # Errors
 /// Returns `Shape` if there are fewer than two dimensions, `Host` if the data type is not float, and `Built` after the
 /// graph was built.
+#[track_caller]
 pub fn sinusoidal_position_encoding(x: &Operand) -> Result<Operand> {
     let [places, features] = sequence_dims(x)?;
     let table = sinusoid_constant(x.graph(), places, features)?;
     x.add(&table.cast(x.descriptor().data_type)?)
 }
 
+#[track_caller]
 fn sinusoid_constant(graph: &Graph, places: u32, features: u32) -> Result<Operand> {
     graph.constant_f32(&[places, features], &sinusoid_table(places, features))
 }
@@ -143,13 +164,14 @@ fn sinusoid_table(places: u32, features: u32) -> Vec<f32> {
     (0..places).flat_map(|place| (0..features).map(move |feature| element(place, feature))).collect()
 }
 
+#[track_caller]
 fn sequence_dims(x: &Operand) -> Result<[u32; 2]> {
     let shape = x.shape();
     match shape[..] {
         [.., places, features] => Ok([places, features]),
         _ => {
             let what = "a sequence".to_owned();
-            Err(Error::Shape { what, expected: "of at least two dimensions", given: shape })
+            Err(Error::Shape { what, expected: "of at least two dimensions", given: shape }).at_caller()
         }
     }
 }

@@ -31,6 +31,7 @@ impl Linear {
     ///
     /// # Errors
     /// Returns `Host` if the variables exist with other shapes.
+    #[track_caller]
     pub fn new(v: &Variables, inputs: u32, outputs: u32) -> Result<Self> {
         let initial = fan_in_uniform(f64::from(inputs));
         let weight = v.parameter("weight", &[inputs, outputs], &initial)?;
@@ -42,6 +43,7 @@ impl Linear {
     ///
     /// # Errors
     /// Returns `Host` if the variables exist with other shapes.
+    #[track_caller]
     pub fn with_initializer(v: &Variables, inputs: u32, outputs: u32, initial: &Initializer) -> Result<Self> {
         let weight = v.parameter("weight", &[inputs, outputs], initial)?;
         let bias = Some(v.parameter("bias", &[outputs], &Initializer::Zeros)?);
@@ -52,6 +54,7 @@ impl Linear {
     ///
     /// # Errors
     /// Returns `Host` if the variable exists with another shape.
+    #[track_caller]
     pub fn without_bias(v: &Variables, inputs: u32, outputs: u32) -> Result<Self> {
         let weight = v.parameter("weight", &[inputs, outputs], &fan_in_uniform(f64::from(inputs)))?;
         Ok(Self { weight, bias: None })
@@ -61,7 +64,12 @@ impl Linear {
     ///
     /// # Errors
     /// Returns `Host` if the number of features or the data type is another.
+    #[track_caller]
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
+        super::finish_layer(self.apply(x), self.weight.scope())
+    }
+
+    fn apply(&self, x: &Operand) -> Result<Operand> {
         let y = x.matmul(&x.graph().variable(&self.weight)?)?;
         match &self.bias {
             Some(bias) => y.add(&x.graph().variable(bias)?),

@@ -33,6 +33,7 @@ impl LayerNorm {
     ///
     /// # Errors
     /// Returns `Host` if the variables exist with other shapes.
+    #[track_caller]
     pub fn new(v: &Variables, features: u32) -> Result<Self> {
         let scale = v.parameter("scale", &[features], &Initializer::Constant(1.0))?;
         let bias = v.parameter("bias", &[features], &Initializer::Zeros)?;
@@ -43,7 +44,12 @@ impl LayerNorm {
     ///
     /// # Errors
     /// Returns `Shape` for a scalar, and `Host` if the number of features is another.
+    #[track_caller]
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
+        super::finish_layer(self.apply(x), self.scale.scope())
+    }
+
+    fn apply(&self, x: &Operand) -> Result<Operand> {
         let shape = x.shape();
         let Some(last) = shape.len().checked_sub(1) else {
             let what = "the input of layer normalisation".to_owned();
@@ -92,6 +98,7 @@ impl BatchNorm {
     ///
     /// # Errors
     /// Returns `Host` if the variables exist with other shapes.
+    #[track_caller]
     pub fn new(v: &Variables, channels: u32) -> Result<Self> {
         let (zeros, ones) = (Initializer::Zeros, Initializer::Constant(1.0));
         Ok(Self {
@@ -116,7 +123,12 @@ impl BatchNorm {
     ///
     /// # Errors
     /// Returns `Host` if the number of channels is another, or a training graph applies the layer twice.
+    #[track_caller]
     pub fn forward(&self, x: &Operand) -> Result<Operand> {
+        super::finish_layer(self.apply(x), self.scale.scope())
+    }
+
+    fn apply(&self, x: &Operand) -> Result<Operand> {
         let graph = x.graph();
         let wide_x = to_float32(x.clone())?;
         let [mean, variance] = if graph.training() {
@@ -130,6 +142,7 @@ impl BatchNorm {
     }
 
     /// Updates the running statistics. Returns the mean and variance of the batch.
+    #[track_caller]
     fn update_statistics(&self, x: &Operand) -> Result<[Operand; 2]> {
         let graph = x.graph();
         let shape = x.shape();
@@ -142,14 +155,15 @@ impl BatchNorm {
         // The running variance is the unbiased estimate.
         let drawn = variance.mul_scalar(count / (count - 1.0).max(1.0))?;
         for (variable, new) in [(&self.mean, &mean), (&self.variance, &drawn)] {
-            let kept = graph.variable(variable)?.mul_scalar(1.0 - self.momentum)?;
-            graph.assign_statistic(variable, &kept.add(&new.mul_scalar(self.momentum)?)?)?;
+            let old_share = graph.variable(variable)?.mul_scalar(1.0 - self.momentum)?;
+            graph.assign_statistic(variable, &old_share.add(&new.mul_scalar(self.momentum)?)?)?;
         }
         Ok([mean, variance])
     }
 }
 
 /// Casts the operand to `float32`.
+#[track_caller]
 fn to_float32(x: Operand) -> Result<Operand> {
     match x.descriptor().data_type {
         DataType::Float32 => Ok(x),
@@ -158,6 +172,7 @@ fn to_float32(x: Operand) -> Result<Operand> {
 }
 
 /// Casts `y` to the data type of `x`.
+#[track_caller]
 fn cast_like(y: &Operand, x: &Operand) -> Result<Operand> {
     match x.descriptor().data_type {
         DataType::Float32 => Ok(y.clone()),

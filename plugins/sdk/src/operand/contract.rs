@@ -20,6 +20,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn gemm(&self, b: &Self, c: Option<&Self>, options: GemmOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.gemm(&self.raw, &b.raw, c.map(Self::raw), options))
     }

@@ -14,6 +14,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn conv2d(&self, filter: &Self, bias: Option<&Self>, options: Conv2dOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.conv2d(&self.raw, &filter.raw, bias.map(Self::raw), options))
     }
@@ -26,6 +27,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn conv_transpose2d(
         &self,
         filter: &Self,
@@ -39,6 +41,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn resample2d(&self, options: Resample2dOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.resample2d(&self.raw, options))
     }

@@ -61,6 +61,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Built` after the graph was built.
+    #[track_caller]
     pub fn cast(&self, data_type: DataType) -> Result<Self> {
         self.graph.add_operand(|builder| builder.cast(&self.raw, data_type))
     }
@@ -69,6 +70,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn clamp(&self, min: Option<f64>, max: Option<f64>) -> Result<Self> {
         self.graph.add_operand(|builder| builder.clamp(&self.raw, min, max))
     }
@@ -77,6 +79,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn elu(&self, alpha: f32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.elu(&self.raw, alpha))
     }
@@ -85,6 +88,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn leaky_relu(&self, alpha: f32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.leaky_relu(&self.raw, alpha))
     }
@@ -93,6 +97,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn hard_sigmoid(&self, alpha: f32, beta: f32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.hard_sigmoid(&self.raw, alpha, beta))
     }
@@ -101,6 +106,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn linear(&self, alpha: f32, beta: f32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.linear(&self.raw, alpha, beta))
     }
@@ -150,6 +156,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Built` after the graph was built.
+    #[track_caller]
     pub fn add_scalar(&self, value: f64) -> Result<Self> {
         self.add(&self.scalar_like(value)?)
     }
@@ -158,6 +165,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Built` after the graph was built.
+    #[track_caller]
     pub fn mul_scalar(&self, value: f64) -> Result<Self> {
         self.mul(&self.scalar_like(value)?)
     }
@@ -166,6 +174,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Built` after the graph was built.
+    #[track_caller]
     pub fn div_scalar(&self, value: f64) -> Result<Self> {
         self.div(&self.scalar_like(value)?)
     }
@@ -174,6 +183,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn where_cond(&self, yes: &Self, no: &Self) -> Result<Self> {
         self.graph.add_operand(|builder| builder.where_(&self.raw, &yes.raw, &no.raw))
     }
@@ -183,6 +193,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn dequantize_linear(&self, scale: &Self, zero_point: &Self) -> Result<Self> {
         self.graph.add_operand(|builder| builder.dequantize_linear(&self.raw, &scale.raw, &zero_point.raw))
     }
@@ -193,11 +204,13 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn quantize_linear(&self, scale: &Self, zero_point: &Self) -> Result<Self> {
         self.graph.add_operand(|builder| builder.quantize_linear(&self.raw, &scale.raw, &zero_point.raw))
     }
 
     /// Returns a scalar of this operand's data type.
+    #[track_caller]
     pub(crate) fn scalar_like(&self, value: f64) -> Result<Self> {
         self.graph.scalar(self.descriptor().data_type, value)
     }

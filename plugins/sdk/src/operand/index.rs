@@ -14,6 +14,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn gather(&self, indices: &Self, axis: u32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.gather(&self.raw, &indices.raw, axis))
     }
@@ -25,6 +26,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn gather_elements(&self, indices: &Self, axis: u32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.gather_elements(&self.raw, &indices.raw, axis))
     }
@@ -35,6 +37,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn gather_nd(&self, indices: &Self) -> Result<Self> {
         self.graph.add_operand(|builder| builder.gather_nd(&self.raw, &indices.raw))
     }
@@ -44,6 +47,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn scatter_elements(
         &self,
         indices: &Self,
@@ -59,6 +63,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn scatter_nd(&self, indices: &Self, updates: &Self, reduction: ScatterReduction) -> Result<Self> {
         self.graph.add_operand(|builder| builder.scatter_nd(&self.raw, &indices.raw, &updates.raw, reduction))
     }
@@ -69,6 +74,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn one_hot(&self, depth: u32, data_type: DataType) -> Result<Self> {
         self.graph.add_operand(|builder| builder.one_hot(&self.raw, depth, data_type))
     }

@@ -3,6 +3,7 @@
 use super::Operand;
 use crate::bindings::graphs as raw;
 use crate::bindings::graphs::PaddingMode;
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 
 /// Data movement.
@@ -11,6 +12,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn reshape(&self, shape: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.reshape(&self.raw, shape))
     }
@@ -19,11 +21,12 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Shape` if the rank is less than `axis`, and `Built` after the graph was built.
+    #[track_caller]
     pub fn flatten(&self, axis: usize) -> Result<Self> {
         let mut shape = self.shape();
         let Some(tail) = shape.get(axis..) else {
             let what = format!("an operand flattened from axis {axis}");
-            return Err(Error::Shape { what, expected: "of a higher rank", given: shape });
+            return Err(Error::Shape { what, expected: "of a higher rank", given: shape }).at_caller();
         };
         let size = tail.iter().product();
         shape.truncate(axis);
@@ -35,6 +38,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn transpose(&self, permutation: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.transpose(&self.raw, Some(permutation)))
     }
@@ -43,6 +47,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn expand(&self, shape: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.expand(&self.raw, shape))
     }
@@ -51,6 +56,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn slice(&self, starts: &[u32], sizes: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.slice(&self.raw, starts, sizes, None))
     }
@@ -59,6 +65,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn slice_strided(&self, starts: &[u32], sizes: &[u32], strides: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.slice(&self.raw, starts, sizes, Some(strides)))
     }
@@ -67,6 +74,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn split(&self, sizes: &[u32], axis: u32) -> Result<Vec<Self>> {
         self.graph.add_operands(|builder| builder.split(&self.raw, sizes, axis))
     }
@@ -75,6 +83,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn pad(&self, beginning: &[u32], ending: &[u32], mode: PaddingMode) -> Result<Self> {
         self.graph.add_operand(|builder| builder.pad(&self.raw, beginning, ending, mode))
     }
@@ -83,6 +92,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn reverse(&self, axes: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.reverse(&self.raw, Some(axes)))
     }
@@ -91,6 +101,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn tile(&self, repetitions: &[u32]) -> Result<Self> {
         self.graph.add_operand(|builder| builder.tile(&self.raw, repetitions))
     }
@@ -100,6 +111,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn upper_triangular(&self, diagonal: i32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.triangular(&self.raw, true, diagonal))
     }
@@ -109,6 +121,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn lower_triangular(&self, diagonal: i32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.triangular(&self.raw, false, diagonal))
     }
@@ -127,10 +140,11 @@ impl Operand {
 /// # Errors
 /// Returns `Shape` if `operands` is empty, `Host` if shapes or data types do not match, and `Built` after the graph was
 /// built.
+#[track_caller]
 pub fn concat(operands: &[&Operand], axis: u32) -> Result<Operand> {
     let Some(first) = operands.first() else {
         let what = "the list of operands to concatenate".to_owned();
-        return Err(Error::Shape { what, expected: "at least one operand", given: Vec::new() });
+        return Err(Error::Shape { what, expected: "at least one operand", given: Vec::new() }).at_caller();
     };
     let raw: Vec<&raw::Operand> = operands.iter().map(|operand| operand.raw()).collect();
     first.graph.add_operand(|builder| builder.concat(&raw, axis))

@@ -10,6 +10,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn softmax(&self, axis: u32) -> Result<Self> {
         self.graph.add_operand(|builder| builder.softmax(&self.raw, axis))
     }
@@ -19,6 +20,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn layer_normalization(
         &self,
         scale: Option<&Self>,
@@ -54,6 +56,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn instance_normalization(
         &self,
         scale: Option<&Self>,

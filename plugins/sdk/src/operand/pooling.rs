@@ -11,6 +11,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn max_pool2d(&self, window: [u32; 2]) -> Result<Self> {
         self.max_pool2d_with(non_overlapping(window))
     }
@@ -19,6 +20,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn max_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.max_pool2d(&self.raw, options))
     }
@@ -27,6 +29,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn average_pool2d(&self, window: [u32; 2]) -> Result<Self> {
         self.average_pool2d_with(non_overlapping(window))
     }
@@ -35,6 +38,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn average_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.average_pool2d(&self.raw, options))
     }
@@ -43,6 +47,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn l2_pool2d(&self, window: [u32; 2]) -> Result<Self> {
         self.l2_pool2d_with(non_overlapping(window))
     }
@@ -51,6 +56,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn l2_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
         self.graph.add_operand(|builder| builder.l2_pool2d(&self.raw, options))
     }

@@ -5,6 +5,7 @@ use crate::bindings::graphs as raw;
 use crate::bindings::graphs::{
     GruWeightLayout, LstmWeightLayout, RecurrentNetworkActivation, RecurrentNetworkDirection,
 };
+use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 
 /// Options of [`gru`] and [`gru_cell`]: WebNN's `MLGruOptions`. For a cell, the initial state, direction and sequence
@@ -126,6 +127,7 @@ pub struct LstmStates {
 /// # Errors
 /// Returns `Shape` if `input` or `recurrent_weight` does not have three dimensions, `Host` if the host refuses the
 /// operands, and `Built` after the graph was built.
+#[track_caller]
 pub fn gru(
     input: &Operand,
     weight: &Operand,
@@ -148,6 +150,7 @@ pub fn gru(
 /// # Errors
 /// Returns `Shape` if the state does not have two dimensions, `Host` if the host refuses the operands, and `Built`
 /// after the graph was built.
+#[track_caller]
 pub fn gru_cell(
     input: &Operand,
     weight: &Operand,
@@ -184,6 +187,7 @@ pub fn gru_cell(
 /// # Errors
 /// Returns `Shape` if `input` or `recurrent_weight` does not have three dimensions, `Host` if the host refuses the
 /// operands, and `Built` after the graph was built.
+#[track_caller]
 pub fn lstm(
     input: &Operand,
     weight: &Operand,
@@ -218,6 +222,7 @@ pub fn lstm_cell(
     lstm_states(results, "lstm-cell")
 }
 
+#[track_caller]
 fn lstm_states(results: Vec<Operand>, operator: &'static str) -> Result<LstmStates> {
     let mut results = results.into_iter();
     let (Some(hidden), Some(cell)) = (results.next(), results.next()) else { return Err(missing_output(operator)) };
@@ -225,13 +230,14 @@ fn lstm_states(results: Vec<Operand>, operator: &'static str) -> Result<LstmStat
 }
 
 /// Returns the size along `axis` of an operand that must have this rank.
+#[track_caller]
 fn dimension(operand: &Operand, rank: usize, axis: usize) -> Result<u32> {
     let shape = operand.shape();
     if shape.len() == rank {
         return Ok(shape[axis]);
     }
     let expected = if rank == 3 { "of three dimensions" } else { "of two dimensions" };
-    Err(Error::Shape { what: "an operand of a recurrent network".to_owned(), expected, given: shape })
+    Err(Error::Shape { what: "an operand of a recurrent network".to_owned(), expected, given: shape }).at_caller()
 }
 
 fn missing_output(operator: &'static str) -> Error {

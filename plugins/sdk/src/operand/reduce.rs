@@ -12,6 +12,7 @@ macro_rules! reduce {
         ///
         /// # Errors
         /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+        #[track_caller]
         pub fn $name(&self, axes: &[u32], keep: bool) -> Result<Self> {
             let axes = if axes.is_empty() { None } else { Some(axes.to_vec()) };
             let options = ReduceOptions { axes, keep_dimensions: Some(keep) };
@@ -50,6 +51,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn cumulative_sum(&self, axis: u32, exclusive: bool, reversed: bool) -> Result<Self> {
         self.graph.add_operand(|builder| builder.cumulative_sum(&self.raw, axis, exclusive, reversed))
     }
@@ -59,6 +61,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn arg_max(&self, axis: u32, keep: bool) -> Result<Self> {
         self.graph.add_operand(|builder| builder.arg_max(&self.raw, axis, keep))
     }
@@ -68,6 +71,7 @@ impl Operand {
     ///
     /// # Errors
     /// Returns `Host` if the host refuses an operand, and `Built` after the graph was built.
+    #[track_caller]
     pub fn arg_min(&self, axis: u32, keep: bool) -> Result<Self> {
         self.graph.add_operand(|builder| builder.arg_min(&self.raw, axis, keep))
     }
