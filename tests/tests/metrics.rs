@@ -23,10 +23,10 @@ fn promtool_accepts_the_metrics_page() {
     let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     for family in [
         "saggar_http_requests_total{",
-        "saggar_http_request_duration_seconds_bucket{",
+        "saggar_http_request_seconds_bucket{",
         "saggar_predict_requests_total{",
         "saggar_predict_items_total{",
-        "saggar_predict_duration_seconds_bucket{",
+        "saggar_predict_seconds_bucket{",
         "saggar_model_state{",
         "saggar_model_reloads_total{",
         "saggar_jobs{",

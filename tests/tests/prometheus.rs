@@ -168,10 +168,10 @@ fn the_query_check_finds_unknown_metrics_and_labels() {
     );
     for (text, shown) in [
         ("saggar_no_such_metric", None),
-        ("saggar_predict_duration_seconds", None),
+        ("saggar_predict_seconds", None),
         ("saggar_jobs_bucket", None),
         (r#"saggar_jobs{model="x"}"#, None),
-        (r#"rate(saggar_predict_duration_seconds_sum{le="1"}[5m])"#, None),
+        (r#"rate(saggar_predict_seconds_sum{le="1"}[5m])"#, None),
         ("sum by (model) (saggar_jobs)", None),
         ("sum by (instance) (saggar_jobs)", Some("state")),
         ("saggar_jobs", Some("model")),

@@ -67,12 +67,12 @@ families! {
     build_info: GaugeVec("saggar_build_info", "Always 1; the label is the version that runs.", ["version"]);
 
     http_requests: IntCounterVec("saggar_http_requests_total", "HTTP requests answered, by route template.", ["route", "method", "code"]);
-    http_request_duration: HistogramVec("saggar_http_request_duration_seconds", "Time from a request's head to its answer.", ["route"], SECONDS);
+    http_request_duration: HistogramVec("saggar_http_request_seconds", "Time from a request's head to its answer.", ["route"], SECONDS);
 
     predict_requests: IntCounterVec("saggar_predict_requests_total", "Prediction requests by outcome.", ["model", "version", "outcome"]);
     predict_items: IntCounterVec("saggar_predict_items_total", "Items predicted; divided by the number of executions, the mean batch size.", ["model", "version"]);
     predict_executions: IntCounterVec("saggar_predict_executions_total", "Batches run.", ["model", "version"]);
-    predict_duration: HistogramVec("saggar_predict_duration_seconds", "Time of a prediction from decoded request to result.", ["model", "version"], SECONDS);
+    predict_duration: HistogramVec("saggar_predict_seconds", "Time of a prediction from decoded request to result.", ["model", "version"], SECONDS);
     predict_phase: HistogramVec("saggar_predict_phase_seconds", "Time of a prediction's phases.", ["model", "version", "phase"], PHASE_SECONDS);
     predict_in_flight: IntGaugeVec("saggar_predict_in_flight", "Predictions being computed.", ["model", "version"]);
     predict_queue_length: IntGaugeVec("saggar_predict_queue_length", "Predictions waiting for their batch.", ["model", "version"]);
@@ -84,7 +84,7 @@ families! {
     auth_failures: IntCounterVec("saggar_auth_failures_total", "Requests without the key or the scope that they need.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);
     model_reloads: IntCounterVec("saggar_model_reloads_total", "Model versions loaded or refused.", ["model", "kind", "result", "reason"]);
-    model_swap_duration: HistogramVec("saggar_model_swap_duration_seconds", "Time from a version's discovery to its first possible answer.", ["model"], START_SECONDS);
+    model_swap_duration: HistogramVec("saggar_model_swap_seconds", "Time from a version's discovery to its first possible answer.", ["model"], START_SECONDS);
     cold_start: HistogramVec("saggar_cold_start_seconds", "Time of the phases of loading a model version.", ["model", "phase"], START_SECONDS);
     model_setups: IntCounterVec("saggar_model_setups_total", "Setups of model versions: one per version, however many requests wait for it.", ["model", "version"]);
     model_evictions: IntCounterVec("saggar_model_evictions_total", "Models unloaded: to free memory (lru), unused (idle), with their device (device), or on request (manual).", ["reason"]);
@@ -113,10 +113,10 @@ families! {
     train_steps_target: GaugeVec("saggar_train_steps_target", "Steps a training plans to do.", ["job"]);
     train_steps: CounterVec("saggar_train_steps_total", "Steps done, including repeated ones.", ["job"]);
     train_samples: CounterVec("saggar_train_samples_total", "Samples trained on, including repeated ones.", ["job"]);
-    train_samples_rate: GaugeVec("saggar_train_samples_per_second", "Recent samples per second.", ["job"]);
+    train_samples_rate: GaugeVec("saggar_train_samples_per_second", "Replaced by rate(saggar_train_samples_total[1m]): the next version has no metric of this name.", ["job"]);
     train_metric: GaugeVec("saggar_train_metric", "The last value of a training's own series.", ["job", "name"]);
     allreduce_duration: HistogramVec("saggar_allreduce_seconds", "Time to average a step over a job's worker processes, including the wait for the slowest.", [], SECONDS);
-    checkpoint_duration: HistogramVec("saggar_checkpoint_duration_seconds", "Time to save or load a checkpoint.", ["op"], SECONDS);
+    checkpoint_duration: HistogramVec("saggar_checkpoint_seconds", "Time to save or load a checkpoint.", ["op"], SECONDS);
     checkpoint_bytes: HistogramVec("saggar_checkpoint_bytes", "Size of checkpoints.", ["op"], BYTES);
     checkpoint_age: GaugeVec("saggar_checkpoint_age_seconds", "Age of a running job's newest checkpoint.", ["job"]);
     checkpoint_failures: IntCounterVec("saggar_checkpoint_failures_total", "Checkpoints that could not be saved or loaded.", ["op", "reason"]);

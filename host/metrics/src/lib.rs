@@ -130,7 +130,7 @@ mod tests {
         metrics.families.predict_phase.with_label_values(&["m", "1", "queue"]);
         metrics.families.http_request_duration.with_label_values(&["/"]);
         let text = metrics.render_prometheus();
-        for name in ["saggar_predict_phase_seconds_bucket{", "saggar_http_request_duration_seconds_bucket{"] {
+        for name in ["saggar_predict_phase_seconds_bucket{", "saggar_http_request_seconds_bucket{"] {
             let count = text.lines().filter(|line| line.starts_with(name)).count();
             assert!((6..=11).contains(&count), "{name}: {count}");
         }

@@ -7,7 +7,7 @@ use prometheus::proto::MetricFamily;
 type NameChange = (&'static str, &'static str);
 
 /// The names of metrics before and now, and those of a label that was renamed.
-const RENAMED: [(&str, &str, Option<NameChange>); 7] = [
+const RENAMED: [(&str, &str, Option<NameChange>); 11] = [
     ("saggar_batch_releases_total", "saggar_batches_dispatched_total", Some(("reason", "trigger"))),
     ("saggar_gpu_info", "saggar_device_info", None),
     ("saggar_gpu_busy_seconds_total", "saggar_device_busy_seconds_total", None),
@@ -15,6 +15,10 @@ const RENAMED: [(&str, &str, Option<NameChange>); 7] = [
     ("saggar_gpu_submissions_total", "saggar_device_submissions_total", None),
     ("saggar_gpu_dispatches_total", "saggar_device_dispatches_total", None),
     ("saggar_gpu_device_lost_total", "saggar_device_lost_total", None),
+    ("saggar_http_request_duration_seconds", "saggar_http_request_seconds", None),
+    ("saggar_predict_duration_seconds", "saggar_predict_seconds", None),
+    ("saggar_model_swap_duration_seconds", "saggar_model_swap_seconds", None),
+    ("saggar_checkpoint_duration_seconds", "saggar_checkpoint_seconds", None),
 ];
 
 /// Returns `families` with a copy of each renamed one under its old name, sorted by name.
@@ -62,6 +66,20 @@ mod tests {
             ] {
                 assert!(text.contains(line), "{line} is missing in\n{text}");
             }
+        }
+    }
+
+    #[test]
+    fn a_renamed_histogram_has_its_buckets_under_both_names() {
+        let metrics = MetricsRegistry::new();
+        metrics.families.predict_duration.with_label_values(&["digits", "1"]).observe(0.001);
+        let text = metrics.render_prometheus();
+        for line in [
+            "saggar_predict_seconds_count{model=\"digits\",version=\"1\"} 1",
+            "saggar_predict_duration_seconds_count{model=\"digits\",version=\"1\"} 1",
+            "saggar_predict_duration_seconds_bucket{model=\"digits\",version=\"1\",le=\"0.002\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
         }
     }
 
