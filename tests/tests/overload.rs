@@ -85,7 +85,7 @@ fn under_ten_times_the_load_admitted_requests_are_answered_and_the_rest_refused(
     let config = json!({
         "batch": { "max_items": 1 },
         "queue": { "capacity": CAPACITY, "timeout": format!("{}s", DEADLINE.as_secs()) },
-        "instances_max": 1,
+        "instances": { "max": 1 },
     });
     let configured = server.request("PUT", "/api/v1/models/matmul/config", HttpPayload::Json(&config));
     assert_eq!(configured.status, 200, "{}", configured.text);

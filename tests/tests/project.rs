@@ -372,7 +372,7 @@ fn a_server_applies_the_model_settings_of_the_project_file() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("saggar.toml");
     let project = "manifest = 1\n[project]\nname = \"digits\"\n[quota]\nstorage = \"64MiB\"\n\
-                   [model.digits]\nweights = \"models/digits\"\ndefault = true\ninstances_max = 1\nmin_instances = 1\n\
+                   [model.digits]\nweights = \"models/digits\"\ndefault = true\ninstances = { min = 1, max = 1 }\n\
                    batch = { max_items = 2, max_delay = \"1ms\" }\nqueue = { capacity = 7, timeout = \"2s\" }\n";
     std::fs::write(&file, project).unwrap();
     let home = place.path().join("home");
@@ -386,7 +386,7 @@ fn a_server_applies_the_model_settings_of_the_project_file() {
         (&said, &json!(true), &json!("forever")),
         "{shown}"
     );
-    assert_eq!((&shown["queue"]["capacity"], &shown["instances_max"]), (&json!(7), &json!(1)), "{shown}");
+    assert_eq!((&shown["queue"]["capacity"], &shown["instances"]["max"]), (&json!(7), &json!(1)), "{shown}");
     assert_eq!(server.get("/api/v1/quota")["storage_quota_bytes"], 64 << 20);
     // A model's own file overrides the project's settings as a whole.
     std::fs::write(place.path().join("models/digits/model.json"), r#"{"queue": {"capacity": 9}}"#).unwrap();

@@ -73,9 +73,9 @@ fn matches_sequence<P, N>(
             }
             Some(part) if means(part, &names[n]) => (p, n) = (p + 1, n + 1),
             _ => match star {
-                Some((after, taken)) => {
-                    star = Some((after, taken + 1));
-                    (p, n) = (after, taken + 1);
+                Some((after, skipped)) => {
+                    star = Some((after, skipped + 1));
+                    (p, n) = (after, skipped + 1);
                 }
                 None => return false,
             },

@@ -26,10 +26,10 @@ pub use diagnostic::{Diagnostic, Diagnostics};
 pub use error::{CronError, GlobError, ReferenceError, UnitError};
 pub use glob::Glob;
 pub use manifest::{
-    BatchingSettings, CheckpointPolicy, DeviceRequest, GpuRequest, MinimumUtilization, ModelKeepAlive, ModelSection,
-    MountSource, PRECISIONS, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest, ProjectQuota,
-    ProjectSection, QueueSection, RETRY_CAUSES, RequestQueueSettings, ResponseCacheSettings, RunOptions, TaskArguments,
-    TaskMode, TaskMount, TaskSection, project_name,
+    BatchingSettings, CheckpointPolicy, DeviceRequest, GpuRequest, InstanceRange, MinimumUtilization, ModelKeepAlive,
+    ModelSection, MountSource, PRECISIONS, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest,
+    ProjectQuota, ProjectSection, QueueSection, RETRY_CAUSES, RequestQueueSettings, ResponseCacheSettings, RunOptions,
+    TaskArguments, TaskMode, TaskMount, TaskSection, project_name,
 };
 pub use name::is_valid_name;
 pub use reference::{WeightsReference, parse_mount};

@@ -11,12 +11,14 @@ use std::collections::BTreeMap;
 
 use toml::de::DeTable;
 
-use crate::diagnostic::Diagnostics;
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::limits::MANIFEST_BYTES_MAX;
 use crate::manifest_table::ManifestTable;
 use crate::parse_report::{ParseReport, TableKind};
 
-pub use model::{BatchingSettings, ModelKeepAlive, ModelSection, RequestQueueSettings, ResponseCacheSettings};
+pub use model::{
+    BatchingSettings, InstanceRange, ModelKeepAlive, ModelSection, RequestQueueSettings, ResponseCacheSettings,
+};
 pub use plugin::{PluginBuildCommand, PluginSection};
 pub use queue::{PoolSection, ProjectQuota, QueueSection};
 pub(crate) use run_options::is_device_name;
@@ -42,6 +44,8 @@ pub struct ProjectManifest {
     pub pools: BTreeMap<String, PoolSection>,
     /// Limits of all jobs together.
     pub quota: ProjectQuota,
+    /// Warnings about keys that have another name now.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// The `[project]` table.
@@ -117,7 +121,8 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
     };
     root.report().resolve_references(names);
     version?;
-    Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, quota })
+    let warnings = root.report().take_warnings();
+    Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, quota, warnings })
 }
 
 /// Returns the names that exist without a table.

@@ -1,4 +1,4 @@
-//! The findings of reading a file: mistakes, references to check after reading, and requested keys.
+//! The findings of reading a file: mistakes, warnings, references to check after reading, and requested keys.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,7 @@ impl TableKind {
 pub(crate) struct ParseReport<'t> {
     text: &'t str,
     errors: RefCell<Vec<(usize, Diagnostic)>>,
+    warnings: RefCell<Vec<Diagnostic>>,
     references: RefCell<Vec<(TableKind, String, SourceSpan)>>,
     /// The keys that were requested in each table, with `*` for user-chosen names.
     keys: RefCell<BTreeMap<String, BTreeSet<&'static str>>>,
@@ -42,7 +43,13 @@ pub(crate) struct ParseReport<'t> {
 
 impl<'t> ParseReport<'t> {
     pub(crate) fn new(text: &'t str) -> ParseReport<'t> {
-        ParseReport { text, errors: RefCell::default(), references: RefCell::default(), keys: RefCell::default() }
+        ParseReport {
+            text,
+            errors: RefCell::default(),
+            warnings: RefCell::default(),
+            references: RefCell::default(),
+            keys: RefCell::default(),
+        }
     }
 
     fn diagnostic(&self, span: &SourceSpan, message: String, hint: Option<String>) -> (usize, Diagnostic) {
@@ -56,6 +63,16 @@ impl<'t> ParseReport<'t> {
         if mistakes.len() < DIAGNOSTICS_MAX {
             mistakes.push(self.diagnostic(span, message.into(), Some(hint.into())));
         }
+    }
+
+    /// Adds a warning about a key that works and should be changed.
+    pub(crate) fn add_warning(&self, span: &SourceSpan, message: String) {
+        self.warnings.borrow_mut().push(self.diagnostic(span, message, None).1);
+    }
+
+    /// Returns the warnings, in the order in which they were added, and removes them.
+    pub(crate) fn take_warnings(&self) -> Vec<Diagnostic> {
+        self.warnings.take()
     }
 
     /// Adds a reference to another table, which is resolved after all tables were read.

@@ -7,7 +7,7 @@ import { editor, split } from './traffic.js';
 /** So many versions are shown; of those that are unloaded and have no alias, the newest. */
 const VERSIONS_SHOWN = 8;
 
-/** A state with a mark of its own shape, so that it is told by more than colour. */
+/** A state with a mark of its own shape, so that it differs by more than colour. */
 export function chip(state) {
   return h('span', { class: `state ${state.toLowerCase()}` }, h('i', { 'aria-hidden': 'true' }), state);
 }
@@ -238,14 +238,14 @@ function lastSwap({ last_swap: swap }) {
   ];
 }
 
-function settings({ batch = {}, queue = {}, keep_alive: keep, pin, instances_max: instances, cache = {}, ensemble }) {
+function settings({ batch = {}, queue = {}, keep_alive: keep, pin, instances, cache = {}, ensemble }) {
   const most = batch.max_items;
   const items = most ? (most === 1 ? 'one item' : `up to ${most} items`) : 'as many items as the model takes';
   const entries = [
     ['Batch', `${items}, ${(batch.max_delay ?? '0s') === '0s' ? 'without waiting' : `waits up to ${batch.max_delay}`}`],
     ['Queue', `${queue.capacity} requests, ${queue.timeout} each`],
     ['Kept loaded', (keep === 'forever' ? 'always' : `for ${keep} unused`) + (pin ? ', even if memory is short' : '')],
-    ['Instances', `up to ${instances}`],
+    ['Instances', instances.min > 0 ? `${instances.min} to ${instances.max}` : `up to ${instances.max}`],
     ['Cache', cache.max_bytes ? bytes(cache.max_bytes) : 'off'],
     ensemble && ['Steps', ensemble.steps.map(({ model }) => model).join(' → ')],
   ];

@@ -45,8 +45,8 @@ pub use metrics::prediction_outcome::{PredictionFailure, PredictionOutcome};
 pub use metrics::rejection::RejectionReason;
 pub use metrics::statistics::VersionStatistics;
 pub use model_config::{
-    BatchConfig, ConfigDuration, EnsembleConfig, EnsembleStep, InstanceLimit, KeepAlive, ModelConfig, ModelConfigError,
-    QueueConfig, ResponseCacheConfig,
+    BatchConfig, ConfigDuration, EnsembleConfig, EnsembleStep, InstanceLimit, InstanceRange, KeepAlive, ModelConfig,
+    ModelConfigError, QueueConfig, ResponseCacheConfig,
 };
 pub use model_reference::{ModelReference, ReferenceError, VersionSelector};
 pub use model_state::{ModelStatus, VersionStatus};

@@ -35,8 +35,11 @@ pub struct ModelConfig {
     /// Whether it stays loaded even if other models need the memory.
     #[serde(skip_serializing_if = "is_false")]
     pub pin: bool,
-    /// Maximum number of concurrent calls.
-    pub instances_max: InstanceLimit,
+    /// Limits of the number of concurrent calls.
+    pub instances: InstanceRange,
+    /// The key that `instances.max` replaces. `None` after [`ModelConfig::parse`].
+    #[serde(skip_serializing)]
+    pub instances_max: Option<InstanceLimit>,
     /// The cache of responses to repeated requests.
     pub cache: ResponseCacheConfig,
     /// Inputs that are predicted before a version is ready: names of files beside this one, or the inputs themselves in
@@ -75,6 +78,16 @@ impl Default for QueueConfig {
     fn default() -> QueueConfig {
         QueueConfig { capacity: PREDICTIONS_DEFAULT, timeout: ConfigDuration(DEADLINE_DEFAULT) }
     }
+}
+
+/// Limits of the number of concurrent calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct InstanceRange {
+    /// Minimum number. If it is above 0, the model is never put to sleep.
+    pub min: usize,
+    /// Maximum number.
+    pub max: InstanceLimit,
 }
 
 /// Maximum number of concurrent calls.
@@ -157,9 +170,23 @@ impl ModelConfig {
     /// # Errors
     /// Returns `ModelConfigError` with the path of the key and what was expected.
     pub fn parse(text: &[u8]) -> Result<ModelConfig, ModelConfigError> {
-        let settings: ModelConfig = json_text::parse_json(text).map_err(ModelConfigError)?;
+        let mut settings: ModelConfig = json_text::parse_json(text).map_err(ModelConfigError)?;
+        if let Some(max) = settings.instances_max.take() {
+            settings.instances.max = max;
+            let max = max.0;
+            tracing::warn!(
+                "{SETTINGS_FILE}: `instances_max` is now `\"instances\": {{\"max\": {max}}}`; the old key will not work \
+                 in the next version"
+            );
+        }
         settings.validate()?;
-        Ok(settings)
+        Ok(settings.with_minimum_applied())
+    }
+
+    /// Returns the configuration in which a minimum number of instances above 0 keeps the model loaded.
+    #[must_use]
+    pub fn with_minimum_applied(self) -> ModelConfig {
+        if self.instances.min == 0 { self } else { ModelConfig { keep_alive: KeepAlive::Forever, pin: true, ..self } }
     }
 
     /// Checks the values beyond their types.
@@ -172,7 +199,11 @@ impl ModelConfig {
             value => Err(ModelConfigError(format!("{key}: expected 1 to {most}, got {value}"))),
         };
         within("queue.capacity", self.queue.capacity, PREDICTIONS_MAX)?;
-        within("instances_max", self.instances_max.0, INSTANCES_MAX)?;
+        within("instances.max", self.instances.max.0, INSTANCES_MAX)?;
+        if self.instances.min > self.instances.max.0 {
+            let (min, max) = (self.instances.min, self.instances.max.0);
+            return Err(ModelConfigError(format!("instances.min: expected at most instances.max ({max}), got {min}")));
+        }
         if let Some(items) = self.batch.max_items {
             within("batch.max_items", items, usize::from(u16::MAX))?;
         }
@@ -197,7 +228,7 @@ impl ModelConfig {
         let rules = BatchPolicy {
             items_max: self.batch.max_items.unwrap_or(largest).max(1),
             delay_max: self.batch.max_delay.0,
-            slots: self.instances_max.0,
+            slots: self.instances.max.0,
         };
         ServingPolicy {
             batch: rules,
@@ -278,13 +309,28 @@ mod tests {
         assert_eq!(settings, ModelConfig::default());
         assert_eq!(settings.serving_policy(32).batch.items_max, 32);
         let text = r#"{"batch": {"max_items": 4, "max_delay": "1500us"}, "queue": {"capacity": 9, "timeout": "2m"},
-            "keep_alive": "5m", "cache": {"max_bytes": 100}, "instances_max": 2, "warmup": ["a.json", {"x": [1]}]}"#;
+            "keep_alive": "5m", "cache": {"max_bytes": 100}, "instances": {"min": 1, "max": 2}, "warmup": ["a.json", {"x": [1]}]}"#;
         let settings = ModelConfig::parse(text.as_bytes()).unwrap();
         let again = ModelConfig::parse(&serde_json::to_vec(&settings).unwrap()).unwrap();
         assert_eq!(settings, again);
         let terms = settings.serving_policy(32);
         assert_eq!((terms.batch.items_max, terms.batch.delay_max), (4, Duration::from_micros(1500)));
         assert_eq!((terms.capacity, terms.deadline, terms.cache_bytes), (9, Duration::from_secs(120), 100));
+    }
+
+    #[test]
+    fn the_renamed_key_of_the_maximum_is_read_and_not_written() {
+        let settings = ModelConfig::parse(br#"{"instances_max": 3}"#).unwrap();
+        assert_eq!(settings, ModelConfig::parse(br#"{"instances": {"max": 3}}"#).unwrap());
+        let written = serde_json::to_string(&settings).unwrap();
+        assert!(written.contains(r#""instances":{"min":0,"max":3}"#), "{written}");
+        assert!(!written.contains("instances_max"), "{written}");
+    }
+
+    #[test]
+    fn a_minimum_number_of_instances_keeps_a_model_loaded() {
+        let settings = ModelConfig::parse(br#"{"instances": {"min": 1}, "keep_alive": "5m"}"#).unwrap();
+        assert_eq!((settings.keep_alive, settings.pin), (KeepAlive::Forever, true));
     }
 
     #[test]
@@ -305,6 +351,8 @@ mod tests {
             (r#"{"batch": {"max_delay": 2}}"#, "batch.max_delay: expected "),
             (r#"{"batch": {"max_items": 0}}"#, "batch.max_items: expected 1 to"),
             (r#"{"queue": {"capacity": 0}}"#, "queue.capacity: expected 1 to"),
+            (r#"{"instances": {"max": 0}}"#, "instances.max: expected 1 to"),
+            (r#"{"instances": {"min": 3, "max": 2}}"#, "instances.min: expected at most instances.max (2), got 3"),
             (r#"{"queue": {"timeout": "0s"}}"#, "queue.timeout: expected more than 0s"),
             (r#"{"keep_alive": "soon"}"#, "expected a time such as \"5m\""),
             (r#"{"ensemble": {"steps": []}}"#, "at least one step"),

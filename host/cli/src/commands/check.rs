@@ -23,15 +23,20 @@ pub(crate) fn check(args: &CheckArgs, output: CliOutput) -> Result<i32, CliError
     match ProjectManifest::parse(&text) {
         Ok(manifest) => {
             if output.json {
-                output.print_json(&json!({ "file": file, "valid": true, "mistakes": [] }));
+                output.print_json(
+                    &json!({ "file": file, "valid": true, "mistakes": [], "warnings": list(&manifest.warnings) }),
+                );
                 return Ok(0);
             }
+            manifest.warnings.iter().for_each(|warning| output.print_note(&format!("{file}:{warning}")));
             output.print_line(&format!("{file} is valid: {}", summarize_manifest(&manifest)));
             Ok(0)
         }
         Err(mistakes) => {
             if output.json {
-                output.print_json(&json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0) }));
+                output.print_json(
+                    &json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0), "warnings": [] }),
+                );
             } else {
                 // Without a prefix, because editors and people expect file:line:column at the beginning of a line.
                 print_to_stderr(&mistakes.render(&file));
@@ -50,8 +55,8 @@ fn summarize_manifest(manifest: &ProjectManifest) -> String {
         ("queue", manifest.queues.len()),
         ("pool", manifest.pools.len()),
     ];
-    let shown = counts.iter().filter(|(_, count)| *count > 0);
-    let shown: Vec<String> =
-        shown.map(|(word, count)| format!("{count} {word}{}", if *count == 1 { "" } else { "s" })).collect();
-    if shown.is_empty() { format!("project {}", manifest.project.name) } else { shown.join(", ") }
+    let nonzero = counts.iter().filter(|(_, count)| *count > 0);
+    let nonzero: Vec<String> =
+        nonzero.map(|(word, count)| format!("{count} {word}{}", if *count == 1 { "" } else { "s" })).collect();
+    if nonzero.is_empty() { format!("project {}", manifest.project.name) } else { nonzero.join(", ") }
 }

@@ -9,6 +9,9 @@ use crate::manifest_value::ManifestValue;
 use crate::parse_report::TableKind;
 use crate::units;
 
+/// Maximum of the limits of a model's instances.
+const INSTANCES_MAX: u32 = 1024;
+
 /// Settings for serving a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSection {
@@ -26,10 +29,8 @@ pub struct ModelSection {
     pub keep_alive: Option<ModelKeepAlive>,
     /// Whether the model stays loaded even if others need the memory.
     pub pin: Option<bool>,
-    /// Minimum number of instances, and therefore of concurrent calls.
-    pub instances_min: Option<u32>,
-    /// Maximum number of instances.
-    pub instances_max: Option<u32>,
+    /// Limits of the number of instances, and therefore of concurrent calls.
+    pub instances: InstanceRange,
     /// Cache of responses to repeated requests.
     pub cache: Option<ResponseCacheSettings>,
     /// Files of inputs that are predicted before a version becomes ready.
@@ -54,6 +55,15 @@ pub struct RequestQueueSettings {
     pub timeout: Option<Duration>,
 }
 
+/// Limits of the number of instances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InstanceRange {
+    /// Minimum number. If it is above 0, the model is never put to sleep.
+    pub min: Option<u32>,
+    /// Maximum number.
+    pub max: Option<u32>,
+}
+
 /// How long a model stays loaded without requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKeepAlive {
@@ -71,7 +81,6 @@ pub struct ResponseCacheSettings {
 }
 
 pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
-    let count = |item: &ManifestValue<'_>| item.bounded_count(0, 1024);
     let model = ModelSection {
         plugin: table.optional("plugin", |item| item.table_reference(TableKind::Plugin)),
         weights: table.optional("weights", |item| item.string()),
@@ -82,8 +91,7 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
             item.parse_text_or_report(parse_keep_alive, "a time such as \"5m\" or \"0s\", or \"forever\"")
         }),
         pin: table.optional("pin", |item| item.boolean()),
-        instances_min: table.optional("min_instances", count),
-        instances_max: table.optional("instances_max", |item| item.bounded_count(1, 1024)),
+        instances: read_instances(table),
         cache: table.optional("cache", |item| read_response_cache(&item.table()?)),
         warmup: table.optional("warmup", |item| item.list(ManifestValue::to_json)).unwrap_or_default(),
     };
@@ -91,6 +99,39 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
     table.report_unsupported("traffic", "set the shares of existing versions with PUT /api/v1/models/NAME/traffic");
     table.report_unknown_keys();
     Some(model)
+}
+
+/// Reads `instances`, or the keys that it replaces.
+fn read_instances(table: &ManifestTable<'_>) -> InstanceRange {
+    let min = |item: &ManifestValue<'_>| item.bounded_count(0, INSTANCES_MAX);
+    let max = |item: &ManifestValue<'_>| item.bounded_count(1, INSTANCES_MAX);
+    let range = table.optional("instances", |item| {
+        let table = item.table()?;
+        let range = InstanceRange { min: table.optional("min", min), max: table.optional("max", max) };
+        table.report_unknown_keys();
+        if let InstanceRange { min: Some(min), max: Some(max) } = range
+            && min > max
+        {
+            return item.report_error(format!("min is {min} and max is {max}"), "such as { min = 1, max = 4 }");
+        }
+        Some(range)
+    });
+    let before = InstanceRange {
+        min: table.optional("min_instances", |item| renamed(item, "min", min(item)?)),
+        max: table.optional("instances_max", |item| renamed(item, "max", max(item)?)),
+    };
+    let range = range.unwrap_or_default();
+    InstanceRange { min: range.min.or(before.min), max: range.max.or(before.max) }
+}
+
+/// Adds a warning about a key that is now a part of `instances`. Returns its value.
+fn renamed(item: &ManifestValue<'_>, key: &str, value: u32) -> Option<u32> {
+    let message = format!(
+        "{}: now `instances = {{ {key} = {value} }}`; the old key will not work in the next version",
+        item.path
+    );
+    item.report.add_warning(&item.span, message);
+    Some(value)
 }
 
 fn read_batching(table: &ManifestTable<'_>) -> Option<BatchingSettings> {

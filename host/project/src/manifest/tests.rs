@@ -81,6 +81,26 @@ fn limits_must_be_positive_and_have_units() {
 }
 
 #[test]
+fn renamed_instance_limits_are_read_with_a_warning() {
+    let text = "manifest = 1\n[project]\nname = \"p\"\n[model.m]\n";
+    let now = ProjectManifest::parse(&format!("{text}instances = {{ min = 1, max = 3 }}\n")).unwrap();
+    let before = ProjectManifest::parse(&format!("{text}min_instances = 1\ninstances_max = 3\n")).unwrap();
+    assert_eq!(now.models["m"], before.models["m"]);
+    assert_eq!(now.warnings, []);
+    let warnings: Vec<String> = before.warnings.iter().map(ToString::to_string).collect();
+    expect![[r#"
+        5:17: model.m.min_instances: now `instances = { min = 1 }`; the old key will not work in the next version
+        6:17: model.m.instances_max: now `instances = { max = 3 }`; the old key will not work in the next version"#]]
+    .assert_eq(&warnings.join("\n"));
+    check_manifest(
+        "[model.m]\ninstances = { min = 4, max = 3 }\n",
+        expect![[r#"
+            saggar.toml:7:13: model.m.instances: min is 4 and max is 3
+              hint: such as { min = 1, max = 4 }"#]],
+    );
+}
+
+#[test]
 fn references_to_missing_tables_are_errors() {
     check_manifest(
         "[task.t]\nplugin = \"b\"\nqueue = \"gpus\"\n[queue.gpu]\npools = [\"gpu0\", \"cpu\"]\n",

@@ -113,7 +113,7 @@ async fn one_poisoned_item_fails_alone() {
 #[tokio::test]
 async fn a_disconnected_clients_queued_request_is_cancelled() {
     let fixture = ServerFixture::with_digits_serving().await;
-    let put = Request::put("/api/v1/models/digits/config").body(Body::from(r#"{"instances_max": 1}"#)).unwrap();
+    let put = Request::put("/api/v1/models/digits/config").body(Body::from(r#"{"instances": {"max": 1}}"#)).unwrap();
     assert_eq!(fixture.send(put).await.status(), 200);
     let ask = |first| {
         let request = Request::post("/predict").body(Body::from(image_json(first))).unwrap();
@@ -136,7 +136,7 @@ async fn a_disconnected_clients_queued_request_is_cancelled() {
 #[tokio::test]
 async fn a_deadline_shorter_than_max_delay_dispatches_the_batch_early() {
     let fixture = ServerFixture::with_digits_serving().await;
-    let settings = r#"{"batch": {"max_delay": "10m"}, "queue": {"timeout": "10m"}, "instances_max": 2}"#;
+    let settings = r#"{"batch": {"max_delay": "10m"}, "queue": {"timeout": "10m"}, "instances": {"max": 2}}"#;
     let put = Request::put("/api/v1/models/digits/config").body(Body::from(settings)).unwrap();
     assert_eq!(fixture.send(put).await.status(), 200);
     let ask = |first, limit: &'static str| {

@@ -312,7 +312,7 @@ impl ModelLifecycle {
     /// # Errors
     /// Returns `NoModel`, `ModelConfigError`, or `ModelState` if it cannot be saved.
     pub async fn configure(self: &Arc<ModelLifecycle>, name: &str, text: &[u8]) -> Result<ModelStatus, ServingError> {
-        let settings = ModelConfig::parse(text)?;
+        let settings = tracing::warn_span!("configure", model = name).in_scope(|| ModelConfig::parse(text))?;
         let mut memory = self.lock_for_command(name).await?;
         let (models, model) = (self.models.clone(), name.to_owned());
         let text = serde_json::to_vec_pretty(&settings).unwrap_or_default();

@@ -36,7 +36,9 @@ impl ModelLifecycle {
         }
         match settings {
             Ok(text) if text != memory.config_text => {
-                let parsed = text.as_deref().map_or_else(|| Ok(self.default_config(name)), ModelConfig::parse);
+                let parse =
+                    |text: &[u8]| tracing::warn_span!("configure", model = name).in_scope(|| ModelConfig::parse(text));
+                let parsed = text.as_deref().map_or_else(|| Ok(self.default_config(name)), parse);
                 memory.config_text = text;
                 match parsed {
                     Ok(settings) => self.apply_config(name, memory, settings),
@@ -50,7 +52,7 @@ impl ModelLifecycle {
 
     /// Applies the configuration to the loaded versions. If it needs other instances, they are reloaded.
     fn apply_config(&self, name: &str, memory: &mut ModelRecord, settings: ModelConfig) {
-        let again = settings.instances_max != memory.config.instances_max
+        let again = settings.instances.max != memory.config.instances.max
             || settings.warmup != memory.config.warmup
             || settings.ensemble != memory.config.ensemble;
         if again {

@@ -51,7 +51,7 @@ impl VersionLoad {
         // Read once: reading and hashing the files again after the verification would double the time of a wake.
         let (files, variables) = models::load(&self.dir)?;
         observe(LoadPhase::Verify, began.elapsed().as_secs_f64());
-        let (model, instances_max) = (self.model.as_str(), self.settings.instances_max.0);
+        let (model, instances_max) = (self.model.as_str(), self.settings.instances.max.0);
         let candidate = VersionCandidate { model, files: &files, variables: &variables, instances_max };
         let loaded = self.host.load_version(candidate, &mut |phase, time| observe(phase, time.as_secs_f64()))?;
         self.warm_up(&loaded)?;

@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use saggar_project::{ModelKeepAlive, ModelSection, ProjectManifest};
 use saggar_serving::{
-    BatchConfig, ConfigDuration, InstanceLimit, KeepAlive as Kept, ModelConfig, QueueConfig, ResponseCacheConfig,
+    BatchConfig, ConfigDuration, InstanceLimit, InstanceRange, KeepAlive as Kept, ModelConfig, QueueConfig,
+    ResponseCacheConfig,
 };
 use serde_json::Value;
 
@@ -60,8 +61,7 @@ pub(super) fn models_directory(manifest: &ProjectManifest, directory: &Path) -> 
 
 fn settings_of_model(model: &ModelSection, directory: &Path) -> Result<ModelConfig, String> {
     let defaults = ModelConfig::default();
-    let pinned = model.instances_min.is_some_and(|instances| instances > 0);
-    let kept = match model.keep_alive {
+    let loaded_for = match model.keep_alive {
         None => defaults.keep_alive,
         Some(ModelKeepAlive::Forever) => Kept::Forever,
         Some(ModelKeepAlive::For(time)) => Kept::For(time),
@@ -80,18 +80,21 @@ fn settings_of_model(model: &ModelSection, directory: &Path) -> Result<ModelConf
             capacity: queue.capacity.map_or(defaults.queue.capacity, |capacity| capacity as usize),
             timeout: queue.timeout.map_or(defaults.queue.timeout, ConfigDuration),
         },
-        // A model with a minimum instance is never put to sleep.
-        keep_alive: if pinned { Kept::Forever } else { kept },
-        pin: pinned || model.pin.unwrap_or(defaults.pin),
-        instances_max: model.instances_max.map_or(defaults.instances_max, |most| InstanceLimit(most as usize)),
+        keep_alive: loaded_for,
+        pin: model.pin.unwrap_or(defaults.pin),
+        instances: InstanceRange {
+            min: model.instances.min.map_or(defaults.instances.min, |min| min as usize),
+            max: model.instances.max.map_or(defaults.instances.max, |max| InstanceLimit(max as usize)),
+        },
         cache: ResponseCacheConfig {
             max_bytes: model
                 .cache
                 .map_or(defaults.cache.max_bytes, |cache| usize::try_from(cache.max_bytes).unwrap_or(usize::MAX)),
         },
         warmup: warmup?,
-        ensemble: defaults.ensemble,
-    })
+        ..defaults
+    }
+    .with_minimum_applied())
 }
 
 /// Returns inputs given in the project file, or read from a file beside it.
@@ -121,18 +124,20 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("7.json"), r#"{"x": [1]}"#).unwrap();
         let text = "[model.a]\ndefault = true\nbatch = { max_items = 4, max_delay = \"2ms\" }\n\
-                    queue = { capacity = 9, timeout = \"2s\" }\nkeep_alive = \"5m\"\npin = true\ninstances_max = 3\n\
+                    queue = { capacity = 9, timeout = \"2s\" }\nkeep_alive = \"5m\"\npin = true\ninstances = { max = 3 }\n\
                     cache = { max_bytes = \"1KiB\" }\nwarmup = [\"7.json\", { x = [2] }]\n";
         let settings = &model_settings(&manifest(text), home.path()).unwrap()["a"];
         let same = r#"{"default": true, "batch": {"max_items": 4, "max_delay": "2ms"}, "keep_alive": "5m", "pin": true,
-            "queue": {"capacity": 9, "timeout": "2s"}, "instances_max": 3, "cache": {"max_bytes": 1024},
+            "queue": {"capacity": 9, "timeout": "2s"}, "instances": {"max": 3}, "cache": {"max_bytes": 1024},
             "warmup": [{"x": [1]}, {"x": [2]}]}"#;
         assert_eq!(*settings, ModelConfig::parse(same.as_bytes()).unwrap());
         let nothing = &super::model_settings(&manifest("[model.a]\n"), home.path()).unwrap()["a"];
         assert_eq!(*nothing, ModelConfig::default());
-        let wanted = "[model.a]\nmin_instances = 1\nkeep_alive = \"1s\"\n";
-        let wanted = &super::model_settings(&manifest(wanted), home.path()).unwrap()["a"];
-        assert_eq!((wanted.pin, wanted.keep_alive), (true, Kept::Forever));
+        for wanted in ["instances = { min = 1 }", "min_instances = 1"] {
+            let wanted = manifest(&format!("[model.a]\n{wanted}\nkeep_alive = \"1s\"\n"));
+            let wanted = &super::model_settings(&wanted, home.path()).unwrap()["a"];
+            assert_eq!((wanted.pin, wanted.keep_alive, wanted.instances.min), (true, Kept::Forever, 1));
+        }
     }
 
     #[test]

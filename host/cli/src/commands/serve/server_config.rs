@@ -55,6 +55,9 @@ impl ServerConfig {
         layout.validate().map_err(|error| bad(error.to_string()))?;
         let settings = models::model_settings(manifest, directory).map_err(bad)?;
         let beside = models::models_directory(manifest, directory).map_err(bad)?;
+        for warning in &manifest.warnings {
+            tracing::warn!(file = %path.display(), "{warning}");
+        }
         let (queues, pools, models) = (layout.queues.len(), layout.pools.len(), settings.len());
         tracing::info!(file = %path.display(), queues, pools, models, "using the project file for jobs and models");
         Ok(ServerConfig {

@@ -70,12 +70,12 @@ async fn run_shutdown(
         Ok(signals) => signals,
         Err(error) => return tracing::warn!(%error, "a signal ends the server without a graceful shutdown"),
     };
-    let mut told = shutdown.subscribe();
+    let mut requests = shutdown.subscribe();
     tokio::select! {
         _ = signals.recv() => {}
         () = wait_for_stdin_end(), if input_ends => {}
         // An error means that the sender is gone.
-        _ = told.wait_for(|&stop| stop) => {}
+        _ = requests.wait_for(|&stop| stop) => {}
     }
     tracing::info!("shutting down: requests finish, jobs save their state; a second signal ends the server at once");
     shutdown.send_replace(true);

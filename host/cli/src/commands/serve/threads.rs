@@ -16,9 +16,9 @@ pub(super) fn check_thread_limit() -> Result<(), (usize, io::Error)> {
     let mut waiting = Vec::with_capacity(THREADS_MIN);
     let mut refused = None;
     for at in 0..THREADS_MIN {
-        let (end, told) = mpsc::channel::<()>();
+        let (end, released) = mpsc::channel::<()>();
         // Waits until its channel is dropped.
-        match thread::Builder::new().name("trial".to_owned()).stack_size(64 << 10).spawn(move || _ = told.recv()) {
+        match thread::Builder::new().name("trial".to_owned()).stack_size(64 << 10).spawn(move || _ = released.recv()) {
             Ok(thread) => waiting.push((end, thread)),
             Err(error) => {
                 refused = Some((at, error));
