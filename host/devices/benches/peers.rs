@@ -17,14 +17,10 @@
 
 #[path = "peers/adapter/mod.rs"]
 mod adapter;
-#[path = "peers/alone.rs"]
-mod alone;
 #[path = "peers/arguments.rs"]
 mod arguments;
 #[path = "peers/bert.rs"]
 mod bert;
-#[path = "peers/child.rs"]
-mod child;
 #[path = "peers/decoder.rs"]
 mod decoder;
 #[path = "peers/environment.rs"]
@@ -33,26 +29,32 @@ mod environment;
 mod gemm;
 #[path = "peers/inference.rs"]
 mod inference;
+#[path = "peers/interleaved_runs.rs"]
+mod interleaved_runs;
 #[path = "peers/layers.rs"]
 mod layers;
 #[path = "peers/lenet.rs"]
 mod lenet;
-#[path = "peers/loaded.rs"]
-mod loaded;
+#[path = "peers/loaded_graph.rs"]
+mod loaded_graph;
 #[path = "peers/machine.rs"]
 mod machine;
-#[path = "peers/others.rs"]
-mod others;
+#[path = "peers/measurement_context.rs"]
+mod measurement_context;
+#[path = "peers/other_processes.rs"]
+mod other_processes;
+#[path = "peers/peer_process.rs"]
+mod peer_process;
 #[path = "peers/products.rs"]
 mod products;
 #[path = "peers/resnet.rs"]
 mod resnet;
 #[path = "peers/resnet50.rs"]
 mod resnet50;
+#[path = "peers/separate_process.rs"]
+mod separate_process;
 #[path = "peers/seq2seq.rs"]
 mod seq2seq;
-#[path = "peers/stage.rs"]
-mod stage;
 #[path = "peers/table.rs"]
 mod table;
 #[path = "peers/task.rs"]
@@ -63,14 +65,12 @@ mod tensors;
 mod training;
 #[path = "peers/transformer.rs"]
 mod transformer;
-#[path = "peers/turns.rs"]
-mod turns;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use arguments::BenchArguments;
-use stage::BenchContext;
+use measurement_context::BenchContext;
 use table::{ComparisonRow, ComparisonTable};
 
 /// A benchmark with its name.
@@ -97,10 +97,13 @@ const CPU_BENCHMARKS: [PeerBenchmark; 16] = [
     PeerBenchmark { name: "train-lenet-b64", measure: |stage| training::lenet(stage, 64) },
     PeerBenchmark { name: "train-lenet-b128", measure: |stage| training::lenet(stage, 128) },
     PeerBenchmark { name: "train-seq2seq", measure: training::seq2seq },
-    PeerBenchmark { name: "first-step-lenet", measure: |stage| alone::first_step(stage, &task::LENET, 64) },
-    PeerBenchmark { name: "first-step-seq2seq", measure: |stage| alone::first_step(stage, &task::SEQ2SEQ, 64) },
-    PeerBenchmark { name: "memory-lenet", measure: |stage| alone::peak_memory(stage, &task::LENET, 128) },
-    PeerBenchmark { name: "memory-seq2seq", measure: |stage| alone::peak_memory(stage, &task::SEQ2SEQ, 64) },
+    PeerBenchmark { name: "first-step-lenet", measure: |stage| separate_process::first_step(stage, &task::LENET, 64) },
+    PeerBenchmark {
+        name: "first-step-seq2seq",
+        measure: |stage| separate_process::first_step(stage, &task::SEQ2SEQ, 64),
+    },
+    PeerBenchmark { name: "memory-lenet", measure: |stage| separate_process::peak_memory(stage, &task::LENET, 128) },
+    PeerBenchmark { name: "memory-seq2seq", measure: |stage| separate_process::peak_memory(stage, &task::SEQ2SEQ, 64) },
 ];
 
 fn main() -> ExitCode {

@@ -21,8 +21,12 @@ impl RecoverableDevice {
     /// Wraps `device`, which was just opened. A lost device is replaced only by the device of the same name, even if
     /// the name was selected automatically: programs that were compiled and checked for one adapter never move to
     /// another one silently. The driver's compiled pipelines are stored in `pipeline_cache_dir`.
-    pub fn new(device: Arc<dyn Backend>, kept: Option<PathBuf>) -> RecoverableDevice {
-        RecoverableDevice { name: device.info().name.clone(), pipeline_cache_dir: kept, current: RwLock::new(device) }
+    pub fn new(device: Arc<dyn Backend>, cache_dir: Option<PathBuf>) -> RecoverableDevice {
+        RecoverableDevice {
+            name: device.info().name.clone(),
+            pipeline_cache_dir: cache_dir,
+            current: RwLock::new(device),
+        }
     }
 
     /// Returns the current device.

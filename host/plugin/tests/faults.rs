@@ -148,8 +148,8 @@ fn tables_past_the_limit_are_refused_before_anything_runs() {
     let error =
         run_then_check_host(&host, TrainerComponent { fields: &one, ..TrainerComponent::default() }).unwrap_err();
     assert_eq!(error.reason(), "BAD_PLUGIN", "{error}");
-    let told = "the component has 100001 elements in one table, and at most 100000 are accepted";
-    assert!(error.to_string().starts_with(told), "{error}");
+    let expected = "the component has 100001 elements in one table, and at most 100000 are accepted";
+    assert!(error.to_string().starts_with(expected), "{error}");
     let half = TABLE_ELEMENTS_MAX / 2 + 1;
     let two = format!("(table {half} funcref) (table {half} funcref)");
     let error =
@@ -165,8 +165,8 @@ fn a_flood_of_component_handles_is_refused_by_name() {
         measure_flood(&host, trainer_with_resource(&prelude, "(loop (drop (call $new (i32.const 7))) (br 0))"));
     let error = ended.unwrap_err();
     assert_eq!(error.reason(), "HANDLE_LIMIT", "{error}");
-    let told = format!("the plugin holds {COMPONENT_HANDLES_MAX} handles, which is the limit (train): ");
-    assert!(error.to_string().starts_with(&told), "{error}");
+    let expected = format!("the plugin holds {COMPONENT_HANDLES_MAX} handles, which is the limit (train): ");
+    assert!(error.to_string().starts_with(&expected), "{error}");
     assert!(bytes <= FLOOD_BYTES_MAX, "{bytes} bytes");
 
     // Dropped handles do not count.

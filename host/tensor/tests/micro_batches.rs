@@ -55,10 +55,12 @@ fn run_whole_step(
     shards: &[Vec<InterpTensor>],
     variables: &[InterpTensor],
 ) -> (Vec<InterpTensor>, Vec<Vec<InterpTensor>>) {
-    let mut told = graph.clone();
-    told.outputs.extend(means.iter().map(|mean| (format!("gradient {}", mean.0), graph.node(*mean).inputs[0])));
-    let told = verify(told).unwrap();
-    let part = |inputs: &Vec<InterpTensor>| evaluate(&told, inputs, &mut variables.to_vec()).unwrap();
+    let mut with_gradients = graph.clone();
+    with_gradients
+        .outputs
+        .extend(means.iter().map(|mean| (format!("gradient {}", mean.0), graph.node(*mean).inputs[0])));
+    let with_gradients = verify(with_gradients).unwrap();
+    let part = |inputs: &Vec<InterpTensor>| evaluate(&with_gradients, inputs, &mut variables.to_vec()).unwrap();
     let parts: Vec<Vec<InterpTensor>> = shards.iter().map(part).collect();
     let mut whole = graph.clone();
     for (at, node) in means.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::alone::IsolatedRun;
+use crate::separate_process::IsolatedRun;
 
 /// Default number of rounds of turns.
 const DEFAULT_ROUNDS: usize = 5;

@@ -2,13 +2,13 @@
 
 use saggar_tensor::{GraphError, NodeId, verify};
 
-use crate::child::PeerProcess;
+use crate::interleaved_runs::{BenchContender, take_turns};
 use crate::layers::LayerBuilder;
-use crate::loaded::BenchProgram;
-use crate::stage::{BenchContext, WorkFolder};
+use crate::loaded_graph::BenchProgram;
+use crate::measurement_context::{BenchContext, WorkFolder};
+use crate::peer_process::PeerProcess;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::tensors::{SafetensorsFile, check_close, float32_from_bytes};
-use crate::turns::{BenchContender, take_turns};
 
 /// Tolerance of the results, relative to their largest number.
 const TOLERANCE: f32 = 1e-4;

@@ -5,7 +5,7 @@ use std::process::Command;
 use saggar_device::DeviceInfo;
 
 use crate::environment::PythonEnvironment;
-use crate::stage::BenchContext;
+use crate::measurement_context::BenchContext;
 
 /// Returns the lines above the table.
 pub(crate) fn describe(stage: &BenchContext) -> String {

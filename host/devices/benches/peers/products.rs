@@ -3,11 +3,11 @@
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
 
 use crate::gemm::GemmProduct;
-use crate::loaded::BenchProgram;
-use crate::stage::BenchContext;
+use crate::interleaved_runs::{BenchContender, measure_runs as time, take_turns};
+use crate::loaded_graph::BenchProgram;
+use crate::measurement_context::BenchContext;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::tensors::check_close;
-use crate::turns::{BenchContender, measure_runs as time, take_turns};
 
 const GOAL: PerformanceGoal = PerformanceGoal::SpeedAtLeast(0.95);
 const TOLERANCE: f32 = 1e-4;

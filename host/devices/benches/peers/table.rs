@@ -3,8 +3,8 @@
 use std::fmt::{Display, Formatter, Result as Formatted};
 use std::path::Path;
 
-use crate::others::OTHERS_MAX;
-use crate::turns::Timing;
+use crate::interleaved_runs::Timing;
+use crate::other_processes::OTHERS_MAX;
 
 const EXPLANATION: &str = "Figures are medians, with the best in brackets. Ratios are saggar's figure divided by the \
 peer's. Goals apply to medians, and to the fastest of a benchmark's peers that count. The last column is the share of \

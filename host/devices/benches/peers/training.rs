@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use crate::child::PeerProcess;
-use crate::loaded::BenchProgram;
-use crate::stage::BenchContext;
+use crate::interleaved_runs::{BenchContender, Timing, take_turns};
+use crate::loaded_graph::BenchProgram;
+use crate::measurement_context::BenchContext;
+use crate::peer_process::PeerProcess;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::task::TrainingTask;
 use crate::tensors::{SafetensorsFile, check_close};
-use crate::turns::{BenchContender, Timing, take_turns};
 
 /// Tolerance of the first losses, relative to the largest.
 const TOLERANCE: f32 = 1e-4;

@@ -7,13 +7,13 @@
 #[path = "../differences/mod.rs"]
 mod differences;
 
+mod convolution_and_pooling;
 mod elementwise;
 mod index;
 mod layers;
 mod movement;
 mod recurrent;
 mod reduce;
-mod windows;
 mod without_gradient;
 
 use saggar_tensor::NodeResult;
@@ -61,7 +61,7 @@ fn entries() -> impl Iterator<Item = &'static OperatorEntry> {
         movement::ENTRIES,
         recurrent::ENTRIES,
         reduce::ENTRIES,
-        windows::ENTRIES,
+        convolution_and_pooling::ENTRIES,
     ];
     families.into_iter().flatten()
 }

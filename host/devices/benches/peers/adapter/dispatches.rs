@@ -3,10 +3,10 @@
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
 
 use super::torch_comparison::reason_not_judged;
-use crate::loaded::BenchProgram;
-use crate::stage::BenchContext;
+use crate::interleaved_runs::{Timing, take_turns};
+use crate::loaded_graph::BenchProgram;
+use crate::measurement_context::BenchContext;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
-use crate::turns::{Timing, take_turns};
 
 /// Products in the chain, and rows and columns of their matrices.
 const LENGTH: usize = 400;

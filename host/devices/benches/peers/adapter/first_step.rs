@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use super::torch_comparison::{self, reason_not_judged};
-use crate::alone::{IsolatedRun, read_figure};
-use crate::stage::{BenchContext, WorkFolder};
+use crate::interleaved_runs::combine_turns;
+use crate::measurement_context::{BenchContext, WorkFolder};
+use crate::separate_process::{IsolatedRun, read_figure};
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::task::LENET;
-use crate::turns::combine_turns;
 
 const BATCH: &str = "64";
 const COLD: PerformanceGoal = PerformanceGoal::SecondsAtMost(1.0);
@@ -25,7 +25,7 @@ pub(super) fn cold(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     command.args(["first", LENET.name, BATCH]).arg(files.folder());
     // Do not reuse earlier compilations.
     command.env("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1").env("TORCHINDUCTOR_CACHE_DIR", files.file("compiled"));
-    let theirs = crate::child::PeerProcess::start(&mut command, &files.file("errors.txt"))?.ready.take();
+    let theirs = crate::peer_process::PeerProcess::start(&mut command, &files.file("errors.txt"))?.ready.take();
     let figure = theirs["figure"].as_f64().ok_or("PyTorch reports no figure")?;
     let name = format!(
         "PyTorch {} on {}, torch.compile",
@@ -33,7 +33,7 @@ pub(super) fn cold(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
         if theirs["cuda"] == true { "CUDA" } else { "the CPU" }
     );
     let ours = time_rounds(stage, &files, None)?;
-    let theirs_once = crate::turns::Timing { best: figure, median: figure };
+    let theirs_once = crate::interleaved_runs::Timing { best: figure, median: figure };
     let row = ComparisonRow::new(FigureUnit::Milliseconds, ours, &name, theirs_once, COLD)
         .with_remark("without cached shaders");
     Ok(vec![row.mark_unjudged(reason_not_judged(stage, true))])
@@ -55,7 +55,11 @@ pub(super) fn warm(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     Ok(vec![row.mark_unjudged(reason_not_judged(stage, true))])
 }
 
-fn time_rounds(stage: &BenchContext, files: &WorkFolder, kept: Option<&Path>) -> Result<crate::turns::Timing, String> {
+fn time_rounds(
+    stage: &BenchContext,
+    files: &WorkFolder,
+    kept: Option<&Path>,
+) -> Result<crate::interleaved_runs::Timing, String> {
     let timings = (0..stage.rounds).map(|_| time_first_step(stage, files, kept)).collect::<Result<Vec<_>, String>>()?;
     Ok(combine_turns(&timings))
 }
@@ -64,7 +68,7 @@ fn time_first_step(
     stage: &BenchContext,
     files: &WorkFolder,
     kept: Option<&Path>,
-) -> Result<crate::turns::Timing, String> {
+) -> Result<crate::interleaved_runs::Timing, String> {
     let alone = IsolatedRun::for_first_step(LENET.name, &files.file("start.safetensors"), stage);
     let mut command = alone.command()?;
     set_shader_cache(&mut command, kept);

@@ -1,7 +1,7 @@
 //! Geometric means over networks of our time divided by PyTorch's.
 
 use super::torch_comparison::{TorchMode, reason_not_judged};
-use crate::stage::BenchContext;
+use crate::measurement_context::BenchContext;
 use crate::table::{ComparisonRow, PerformanceGoal};
 use crate::task::{DECODER, LENET, RESNET50, TRANSFORMER};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use saggar_compile::compile as compiled;
 
 use super::torch_comparison::{self, TorchComparison, TorchMode};
-use crate::stage::BenchContext;
+use crate::measurement_context::BenchContext;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::task::{DECODER, LENET, RESNET50, TRANSFORMER, TrainingTask, inference_graph};
 use crate::tensors::SafetensorsFile;

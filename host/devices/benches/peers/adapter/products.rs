@@ -3,7 +3,7 @@
 use saggar_tensor::{GraphBuilder, GraphError, VerifiedGraph, verify};
 
 use super::torch_comparison::{self, TorchComparison, TorchMode};
-use crate::stage::BenchContext;
+use crate::measurement_context::BenchContext;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::tensors::SafetensorsFile;
 

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use saggar_tensor::{GraphError, VerifiedGraph};
 use serde_json::Value as Json;
 
-use crate::child::PeerProcess;
 use crate::environment::run_to_success;
-use crate::loaded::BenchProgram;
-use crate::stage::{BenchContext, WorkFolder};
+use crate::interleaved_runs::{BenchContender, Timing, take_turns};
+use crate::loaded_graph::BenchProgram;
+use crate::measurement_context::{BenchContext, WorkFolder};
+use crate::peer_process::PeerProcess;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::tensors::{SafetensorsFile, check_close};
-use crate::turns::{BenchContender, Timing, take_turns};
 
 /// The subject of a comparison.
 pub(super) struct TorchComparison<'a> {

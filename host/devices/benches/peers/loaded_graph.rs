@@ -7,7 +7,7 @@ use saggar_compile::cost::kernel_cost;
 use saggar_device::{Backend, DeviceBuffer, DeviceError, Executable, Meter};
 use saggar_tensor::{GraphPort, VerifiedGraph};
 
-use crate::turns::{BenchContender, measure_batched_runs, measure_runs};
+use crate::interleaved_runs::{BenchContender, measure_batched_runs, measure_runs};
 
 /// Returns the initial bytes of the tensor of this name, or `None`.
 pub(crate) type InitialBytes<'a> = &'a dyn Fn(&str) -> Result<Option<Vec<u8>>, String>;

@@ -234,12 +234,12 @@ fn an_overflowing_step_is_logged() {
     let job = RecordingJobContext { is_mixed: true, every: 10, ..job(&record, r#"{"epochs": 1, "batch": 1}"#) };
     assert_eq!(bench.train(job), TrainOutcome::Finished);
     record.with(|kept| {
-        let told: Vec<&String> =
+        let warnings: Vec<&String> =
             kept.lines.iter().map(|(_, line)| line).filter(|line| line.starts_with("mixed precision: ")).collect();
         let (scale, left_out) = scale(kept.checkpoints.last().unwrap()).unwrap();
         assert!(left_out > 0 && scale < 65536.0, "{scale}, {left_out}");
         assert!(
-            told[0].contains("left out, ") && told[0].contains("the loss scale is "),
+            warnings[0].contains("left out, ") && warnings[0].contains("the loss scale is "),
             "after {left_out} skipped steps at {scale}"
         );
     });

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::others::{CpuUsage, OTHERS_MAX};
-use crate::stage::BenchContext;
+use crate::measurement_context::BenchContext;
+use crate::other_processes::{CpuUsage, OTHERS_MAX};
 
 /// Pause between turns: threads that spin after their work must not take cores from the next contender.
 const PAUSE: Duration = Duration::from_millis(100);

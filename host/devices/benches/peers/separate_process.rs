@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::child::PeerProcess;
-use crate::loaded::BenchProgram;
-use crate::stage::{BenchContext, open_device};
+use crate::interleaved_runs::{Timing, combine_turns};
+use crate::loaded_graph::BenchProgram;
+use crate::measurement_context::{BenchContext, open_device};
+use crate::peer_process::PeerProcess;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::task::TrainingTask;
 use crate::tensors::SafetensorsFile;
-use crate::turns::{Timing, combine_turns};
 
 const FIRST_STEP_GOAL: PerformanceGoal = PerformanceGoal::SecondsAtMost(0.5);
 const MEMORY_GOAL: PerformanceGoal = PerformanceGoal::MemoryAtMost(0.6);

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::turns::Timing;
+use crate::interleaved_runs::Timing;
 
 /// A running peer process; it ends when this is dropped.
 #[derive(Debug)]
