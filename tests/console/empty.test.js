@@ -48,7 +48,7 @@ test('a key is asked for once, and sent', () => on('', async (page) => {
   assert.equal(await page.evaluate(() => localStorage.length), 0);
 }, { expected: ['status of 401'] }));
 
-test('an outage is told, and its end', () => on('models', async (page) => {
+test('an outage and its end are reported', () => on('models', async (page) => {
   await page.getByText('No models yet').waitFor();
   await page.route('**/api/v1/models', (route) => route.abort());
   await page.locator('#live.off').waitFor();

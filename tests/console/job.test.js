@@ -1,4 +1,4 @@
-// The page of one job against a double of the server: attempts, charts, the log, files, and what can be told to it.
+// The page of one job against a double of the server: attempts, charts, the log, files, and what it can be asked to do.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -95,7 +95,7 @@ test('series are chosen, smoothed, and shown on a logarithm', () => visit(runnin
   await becomes(() => drawn(page), { loss: ['loss 0.03'], accuracy: ['accuracy 0.99'], 'learning-rate': ['learning-rate 0.001'] });
 }));
 
-test('numbers under the pointer are told, and charts are saved as pictures', () => visit(running(), async (page) => {
+test('numbers under the pointer are displayed, and charts are saved as pictures', () => visit(running(), async (page) => {
   const box = page.locator('[data-chart=loss] .u-over');
   await box.waitFor();
   await box.hover();
@@ -264,8 +264,8 @@ test('a job is restarted with other parameters, from its last checkpoint', () =>
     server.jobs.push(server.answer);
     await agree(page);
     await becomes(() => page.evaluate(() => location.hash), '#/jobs/mnist-8');
-    const [told] = server.asked.filter(({ method }) => method === 'POST');
-    assert.deepEqual([told.path, told.body], ['/api/v1/jobs/mnist-7/restart', {
+    const [posted] = server.asked.filter(({ method }) => method === 'POST');
+    assert.deepEqual([posted.path, posted.body], ['/api/v1/jobs/mnist-7/restart', {
       parameters: { epochs: 20, units: 64 }, overrides: { seed: 3, queue: 'night' }, resume: true,
     }]);
   });
@@ -279,15 +279,15 @@ test('a checkpoint is deployed as a version of a model', () => {
     await page.getByLabel('Model', { exact: true }).fill('digits');
     await agree(page);
     await page.locator('.toast', { hasText: 'Version 4 of digits was created from step 40.' }).waitFor();
-    const [told] = server.asked.filter(({ method }) => method === 'POST');
-    assert.deepEqual([told.path, told.body], ['/api/v1/models/digits/versions', { from: 'job:mnist-7/checkpoint@40' }]);
+    const [posted] = server.asked.filter(({ method }) => method === 'POST');
+    assert.deepEqual([posted.path, posted.body], ['/api/v1/models/digits/versions', { from: 'job:mnist-7/checkpoint@40' }]);
     const href = await page.locator('.checkpoints a').last().getAttribute('href');
     assert.equal(href, '/api/v1/jobs/mnist-7/checkpoints/40');
     assert.equal(await page.locator('.files a').getAttribute('href'), '/api/v1/jobs/mnist-7/output/pictures/a%20b.png');
   });
 });
 
-test('orders go to the job, and what happens is told', () => {
+test('orders go to the job, and what happens is reported', () => {
   const server = running({ more: event('note', { sequence: 12, at_ms: 1_790_000_005_000, kind: 'CHECKPOINT_SAVED', text: 'step 90', job: 'mnist-7' }, 12) });
   return visit(server, async (page) => {
     await page.locator('.history b', { hasText: 'checkpoint saved' }).waitFor();
@@ -309,8 +309,8 @@ test('orders go to the job, and what happens is told', () => {
     const orders = server.asked.map(({ method, path }) => `${method} ${path}`);
     const after = orders.slice(orders.indexOf('DELETE /api/v1/jobs/mnist-7') + 1);
     assert.deepEqual(after.filter((one) => one.includes('mnist-7')), []);
-    const told = server.asked.filter(({ method }) => method !== 'GET').map(({ method, path }) => `${method} ${path.replace('/api/v1/jobs/', '')}`);
-    assert.deepEqual(told, ['POST mnist-7/preempt', 'POST mnist-7/stop', 'POST mnist-7/checkpoint', 'DELETE mnist-7']);
+    const commands = server.asked.filter(({ method }) => method !== 'GET').map(({ method, path }) => `${method} ${path.replace('/api/v1/jobs/', '')}`);
+    assert.deepEqual(commands, ['POST mnist-7/preempt', 'POST mnist-7/stop', 'POST mnist-7/checkpoint', 'DELETE mnist-7']);
   });
 });
 

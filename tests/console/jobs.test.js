@@ -203,13 +203,13 @@ test('orders go to all that are selected, after a question', () => {
   return visit(server, async (page) => {
     await rows(page).first().waitFor();
     const button = (name) => page.getByRole('toolbar').getByRole('button', { name });
-    const told = () => server.asked.filter(({ method }) => method !== 'GET').map(({ method, path }) => `${method} ${path}`);
+    const orders = () => server.asked.filter(({ method }) => method !== 'GET').map(({ method, path }) => `${method} ${path}`);
     await row(page, 'mnist-4').getByRole('checkbox').check();
     assert.ok(await button('Delete…').isDisabled());
     assert.ok(await button('Compare').isDisabled());
     await button('Preempt…').click();
     await page.getByRole('button', { name: 'Cancel' }).click();
-    assert.deepEqual(told(), []);
+    assert.deepEqual(orders(), []);
     await button('Preempt…').click();
     await page.locator('dialog button[value=yes]').click();
     await page.locator('.toast', { hasText: 'mnist-4: queued again.' }).waitFor();
@@ -224,7 +224,7 @@ test('orders go to all that are selected, after a question', () => {
     await page.locator('dialog button[value=yes]').click();
     await page.locator('.toast', { hasText: 'Deleted 2 jobs, which frees 4.0 KiB.' }).waitFor();
     await becomes(() => names(page), ['mnist-5', 'mnist-4', 'letters-3']);
-    assert.deepEqual(told(), [
+    assert.deepEqual(orders(), [
       'POST /api/v1/jobs/mnist-4/preempt', 'POST /api/v1/jobs/mnist-5/stop', 'POST /api/v1/jobs/mnist-4/stop',
       'DELETE /api/v1/jobs/mnist-2', 'DELETE /api/v1/jobs/mnist-1',
     ]);

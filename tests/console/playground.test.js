@@ -1,4 +1,4 @@
-// The playground against a server with `digits`, whose input is a picture of 8 by 8, and `teller`, which says what it is told.
+// The playground against a server with `digits`, whose input is a picture of 8 by 8, and `teller`, which repeats its prompt.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -87,7 +87,7 @@ test('a picture from a file is sent as it is', () => on('playground/digits', asy
   await page.getByText('image: no picture was given', { exact: true }).waitFor();
 }));
 
-test('a file that is no picture is told to be none', () => on('playground/digits', async (page) => {
+test('a file that is not a picture is reported', () => on('playground/digits', async (page) => {
   await page.locator('.pad').waitFor();
   await page.getByLabel('A picture for image').setInputFiles({ name: 'x.png', mimeType: 'image/png', buffer: Buffer.from('no') });
   await page.getByText('The browser cannot read this file as a picture.').waitFor();

@@ -41,8 +41,8 @@ fn audit_entries(home: &Path, action: &str) -> Vec<[String; 3]> {
     let text = std::fs::read_to_string(home.join("audit.log")).unwrap_or_default();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let kind = action.split('.').next().unwrap().to_owned();
-    let told = |line: Value| [&line["who"], &line[&kind], &line["result"]].map(|it| it.as_str().unwrap().to_owned());
-    lines.filter(|line| line["action"] == action).map(told).collect()
+    let fields = |line: Value| [&line["who"], &line[&kind], &line["result"]].map(|it| it.as_str().unwrap().to_owned());
+    lines.filter(|line| line["action"] == action).map(fields).collect()
 }
 
 fn contains_entry(lines: &[[String; 3]], wanted: [&str; 3]) -> bool {
@@ -177,8 +177,8 @@ fn a_dataset_of_another_project_can_be_neither_deleted_nor_read() {
         assert_eq!(ask(&server, evil, method, path, &Value::Null).status, 404, "{method} {path}");
     }
     assert_eq!(ask(&server, evil, "DELETE", "/api/v1/datasets/shared/1", &Value::Null).status, 403);
-    let taken = server.saggar(&["--key", evil, "data", "push", "examples/digits", "--name", "mine"]);
-    assert!(String::from_utf8_lossy(&taken.stderr).contains("the name is taken"), "{taken:?}");
+    let conflict = server.saggar(&["--key", evil, "data", "push", "examples/digits", "--name", "mine"]);
+    assert!(String::from_utf8_lossy(&conflict.stderr).contains("the name is taken"), "{conflict:?}");
     let listed = server.saggar_ok(&["--key", evil, "data", "ls"]);
     assert!(listed.contains("shared") && !listed.contains("mine"), "{listed}");
     assert_eq!(ask(&server, digits, "DELETE", "/api/v1/datasets/mine/1", &Value::Null).status, 200);

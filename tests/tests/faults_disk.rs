@@ -57,8 +57,8 @@ fn a_job_that_cannot_write_its_log_completes_and_reports_the_lost_lines() {
     let job = server.wait_for_job(&name);
     assert_eq!((&job["state"], &job["attempt"], &job["step"]), (&json!("SUCCEEDED"), &json!(1), &json!(50)), "{job}");
     let lost = events(&server, &name, "LOG_LINES_LOST");
-    let [told] = &lost[..] else { panic!("{lost:?}") };
-    let (count, rest) = told.split_once(' ').unwrap();
+    let [note] = &lost[..] else { panic!("{lost:?}") };
+    let (count, rest) = note.split_once(' ').unwrap();
     assert_eq!(rest, "lines of attempt 1's log could not be written: No space left on device (os error 28)");
     // At least one line per step.
     assert!(count.parse::<u64>().unwrap() > 50, "{count}");
@@ -95,7 +95,7 @@ fn a_log_that_can_be_written_again_reports_the_lost_lines() {
     let job = server.wait_for_job(&name);
     assert_eq!((&job["state"], &job["attempt"]), (&json!("CANCELLED"), &json!(1)), "{job}");
     let text = std::fs::read_to_string(&log).unwrap();
-    let told: Vec<u64> = text
+    let counts: Vec<u64> = text
         .lines()
         .filter_map(|line| line[25..].strip_suffix(" lines before this one could not be written"))
         .map(|count| count.parse().unwrap())
@@ -103,7 +103,7 @@ fn a_log_that_can_be_written_again_reports_the_lost_lines() {
     // The lines in the log and those reported missing add up to two lines per step. Short lines fit where long ones do
     // not.
     let there = text.lines().filter(|line| line[25..].starts_with("step ") || line[25..].starts_with("www"));
-    let (there, missing) = (there.count() as u64, told.iter().sum::<u64>());
+    let (there, missing) = (there.count() as u64, counts.iter().sum::<u64>());
     assert!(missing >= 200, "{missing}");
     assert_eq!(there + missing, 2 * job["step"].as_u64().unwrap(), "{there} + {missing}");
     assert_eq!(events(&server, &name, "LOG_LINES_LOST"), [""; 0], "its log says it");

@@ -73,10 +73,10 @@ fn a_job_reports_its_specification_device_log_and_models() {
     let spec = SteadyJob::with_steps(6).with_field("seed", 7).with_parameter("model", "report").spec(&server);
     let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
     server.wait_for_job(&job);
-    let told: Value = serde_json::from_str(&server.saggar_ok(&["--json", "status", &job])).unwrap();
-    assert_eq!((&told["spec"]["plugin"], &told["spec"]["seed"]), (&spec["plugin"], &json!(7)));
-    assert_eq!((&told["device"], &told["published"]), (&json!("cpu"), &json!([{"model": "report", "version": 1}])));
-    let log = told["attempts"][0]["log"].as_str().unwrap();
+    let status: Value = serde_json::from_str(&server.saggar_ok(&["--json", "status", &job])).unwrap();
+    assert_eq!((&status["spec"]["plugin"], &status["spec"]["seed"]), (&spec["plugin"], &json!(7)));
+    assert_eq!((&status["device"], &status["published"]), (&json!("cpu"), &json!([{"model": "report", "version": 1}])));
+    let log = status["attempts"][0]["log"].as_str().unwrap();
     assert!(server.request("GET", log, HttpPayload::Nothing).text.contains("step 6"));
     // AZ-21: the published model, with the command that deploys it.
     let models = server.wait_for("the version", |server| {

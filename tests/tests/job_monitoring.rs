@@ -99,8 +99,8 @@ fn progress_is_lines_in_a_pipe_and_a_bar_at_a_terminal() {
         assert!(!text.contains(['\r', '\u{1b}']), "a bar in a pipe: {text:?}");
     }
     for state in ["RUNNING", "SUCCEEDED"] {
-        let told = format!("{out}{notes}").lines().filter(|line| line.contains(state)).count();
-        assert_eq!(told, 1, "{state} is reported once: {out}{notes}");
+        let reports = format!("{out}{notes}").lines().filter(|line| line.contains(state)).count();
+        assert_eq!(reports, 1, "{state} is reported once: {out}{notes}");
     }
     assert!(notes.contains("steady-1 RUNNING"), "{notes}");
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use saggar_metrics::FAMILIES;
 use saggar_tests::{relative_path, root, source_files};
 
 /// Directories with the project's sources.
@@ -42,6 +43,25 @@ const BANNED_PHRASES: [(&str, &str); 22] = [
     ("as it was told", "as configured"),
     ("keeps house", "evicts"),
 ];
+
+/// Participles that say nothing about a value or a function, with the number of lines of code that still use each as a
+/// name. The number may only fall.
+const VAGUE_NAMES: [(&str, usize); 5] = [("told", 0), ("laid", 0), ("shown", 135), ("taken", 125), ("kept", 260)];
+
+/// Names of test and benchmark files that do not say what is tested, each with the name of the subject.
+const VAGUE_FILES: [(&str, &str); 8] = [
+    ("ways", "autotune"),
+    ("chains", "fused_attention"),
+    ("extremes", "edge_cases"),
+    ("folds", "workgroup_reductions"),
+    ("guard", "guarded_assignments"),
+    ("mixed", "mixed_precision"),
+    ("steady", "training_step_cost"),
+    ("windows", "convolution_and_pooling"),
+];
+
+/// Metrics whose name is an old one and that are removed with the next version.
+const DEPRECATED_METRICS: [&str; 1] = ["saggar_train_samples_per_second"];
 
 /// Returns the text of each file with one of these extensions, by its path from the root.
 fn texts(extensions: &[&str]) -> BTreeMap<String, String> {
@@ -125,6 +145,16 @@ fn prose(line: &str) -> String {
     format!("{} {comment}", literals.join(" ")).to_lowercase()
 }
 
+/// Returns a line of Rust or JavaScript without its string literals and its comment.
+fn code(line: &str) -> String {
+    if line.trim_start().starts_with('*') || line.trim_start().starts_with("/*") {
+        return String::new();
+    }
+    let outside: Vec<&str> = line.split('"').step_by(2).collect();
+    let outside = outside.join("\"\"");
+    outside.split_once("//").map_or(outside.as_str(), |(code, _)| code).to_owned()
+}
+
 /// Returns whether `text` contains `phrase` as whole words.
 fn contains_phrase(text: &str, phrase: &str) -> bool {
     let is_letter = |letter: Option<char>| letter.is_some_and(|it| it.is_alphanumeric() || it == '_' || it == '-');
@@ -151,6 +181,52 @@ fn comments_documents_and_messages_are_plain() {
         }
     }
     assert!(found.is_empty(), "{} banned phrases:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn names_of_values_and_functions_are_not_vague_participles() {
+    let mut uses: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (path, text) in texts(&["rs", "js"]) {
+        for (line, at) in text.lines().zip(1..) {
+            let code = code(line);
+            for (name, _) in VAGUE_NAMES.iter().filter(|(name, _)| contains_phrase(&code, name)) {
+                uses.entry(name).or_default().push(format!("{path}:{at}"));
+            }
+        }
+    }
+    for (name, most) in VAGUE_NAMES {
+        let found = uses.remove(name).unwrap_or_default();
+        println!("`{name}` is a name in {} lines", found.len());
+        assert!(
+            found.len() <= most,
+            "`{name}` is a name in {} lines, at most {most} are allowed: say what the value is; {found:#?}",
+            found.len()
+        );
+    }
+}
+
+#[test]
+fn test_files_say_what_they_test() {
+    let mut found = Vec::new();
+    for path in texts(&["rs"]).into_keys() {
+        let is_test = path.contains("/tests/") || path.contains("/benches/");
+        let stem = path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs"));
+        for (vague, instead) in VAGUE_FILES.iter().filter(|(vague, _)| is_test && stem == Some(*vague)) {
+            found.push(format!("{path}: `{vague}`: such as `{instead}`"));
+        }
+    }
+    assert!(found.is_empty(), "names of test files that do not say what is tested:\n{}", found.join("\n"));
+}
+
+#[test]
+fn metrics_of_durations_end_in_seconds_and_rates_are_left_to_the_query() {
+    for family in FAMILIES.iter().filter(|family| !DEPRECATED_METRICS.contains(&family.name)) {
+        let name = family.name;
+        assert!(!name.contains("_duration_"), "{name}: a duration ends in `_seconds`, without `_duration`");
+        assert!(!name.contains("_per_second"), "{name}: a query has the rate: rate(..._total[1m])");
+        let is_histogram_of_time = family.kind == "HistogramVec" && family.help.starts_with("Time");
+        assert!(!is_histogram_of_time || name.ends_with("_seconds"), "{name}: its unit is not the suffix `_seconds`");
+    }
 }
 
 /// Returns whether a test's name begins with a row of `features.md` or of the fault table, such as `fh_03_` or

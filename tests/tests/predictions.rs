@@ -92,7 +92,7 @@ fn cancelling_a_prediction_stops_its_plugin() {
 fn webhook_receiver(statuses: Vec<u16>) -> (u16, mpsc::Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (told, heard) = mpsc::channel();
+    let (sender, heard) = mpsc::channel();
     std::thread::spawn(move || {
         let mut statuses = statuses.into_iter();
         for stream in listener.incoming() {
@@ -118,7 +118,7 @@ fn webhook_receiver(statuses: Vec<u16>) -> (u16, mpsc::Receiver<(String, Value)>
             );
             stream.write_all(answer.as_bytes()).unwrap();
             let path = head[0].split(' ').nth(1).unwrap().to_owned();
-            if told.send((path, serde_json::from_slice(&body).unwrap())).is_err() {
+            if sender.send((path, serde_json::from_slice(&body).unwrap())).is_err() {
                 return;
             }
         }

@@ -234,7 +234,7 @@ fn nothing_built_is_committed() {
 fn the_guest_library_table_lists_every_export() {
     let page = std::fs::read_to_string(root().join("plugins/README.md")).unwrap();
     let rows: String = page.lines().filter(|line| line.starts_with("| ")).collect();
-    let told: BTreeSet<&str> = rows.split('`').skip(1).step_by(2).flat_map(|name| name.split("::")).collect();
+    let documented: BTreeSet<&str> = rows.split('`').skip(1).step_by(2).flat_map(|name| name.split("::")).collect();
     let mut exported = 0;
     for path in source_files(&["plugins/sdk/src/layers", "plugins/sdk/src/optimizers"], &["rs"]) {
         let code = code(&path);
@@ -242,14 +242,18 @@ fn the_guest_library_table_lists_every_export() {
             let item = ["pub struct ", "pub enum ", "pub fn "].iter().find_map(|start| line.strip_prefix(start));
             let Some(item) = item else { continue };
             let name = item.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
-            assert!(told.contains(name), "{name} of {} is not in the table of plugins/README.md", relative_path(&path));
+            assert!(
+                documented.contains(name),
+                "{name} of {} is not in the table of plugins/README.md",
+                relative_path(&path)
+            );
             exported += 1;
         }
     }
     for path in ["plugins/sdk/src/losses.rs", "plugins/sdk/src/png.rs"] {
         for item in code(&root().join(path)).split("\npub fn ").skip(1) {
             let name = item.split('(').next().unwrap();
-            assert!(told.contains(name), "{name} of {path} is not in the table of plugins/README.md");
+            assert!(documented.contains(name), "{name} of {path} is not in the table of plugins/README.md");
             exported += 1;
         }
     }
@@ -282,8 +286,8 @@ fn declared_parameter_defaults_match_the_code() {
             let declared = line.split("default = ").nth(1).unwrap().split([',', ' ']).next().unwrap().trim_matches('"');
             // The first choice is the library's default.
             let first = line.split("choices = [\"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned);
-            let taken = first.or_else(|| default_in_code(&code, name));
-            assert_eq!(taken.as_deref(), Some(declared), "{}: {name}", relative_path(manifest));
+            let default = first.or_else(|| default_in_code(&code, name));
+            assert_eq!(default.as_deref(), Some(declared), "{}: {name}", relative_path(manifest));
             checked += 1;
         }
     }

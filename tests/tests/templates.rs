@@ -60,9 +60,9 @@ fn check_printed_address_serves(server: &ServerProcess, plugin: &Path) {
     let printed = server.saggar_ok(&run);
     let url = printed.trim();
     assert_eq!(url, format!("{}/models/my-classifier/predict", server.url()));
-    let told = server.request("GET", "/models/my-classifier/predict", HttpPayload::Nothing);
-    assert_eq!((told.status, told.json()["version"].as_u64()), (200, Some(2)), "{}", told.text);
-    let answer = server.request("POST", "/models/my-classifier/predict", HttpPayload::Json(&told.json()["example"]));
+    let model = server.request("GET", "/models/my-classifier/predict", HttpPayload::Nothing);
+    assert_eq!((model.status, model.json()["version"].as_u64()), (200, Some(2)), "{}", model.text);
+    let answer = server.request("POST", "/models/my-classifier/predict", HttpPayload::Json(&model.json()["example"]));
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(server.request("GET", "/predict", HttpPayload::Nothing).json()["model"], "my-classifier");
     let refused = server.saggar(&["run", plugin.to_str().unwrap(), "--mode", "notebook"]);

@@ -236,17 +236,17 @@ fn logged_rates(seconds: f64) -> (Vec<f64>, f64) {
         looked = now;
         std::thread::sleep(Duration::from_millis(20));
     }
-    let told = lines().split_off(before);
+    let rates = lines().split_off(before);
     server.saggar_ok(&["stop", "report-1"]);
-    (told, samples / looked)
+    (rates, samples / looked)
 }
 
 #[test]
 fn the_sample_rate_metric_agrees_with_the_log() {
-    let (told, gauge) = logged_rates(15.0);
-    assert!(told.len() >= 20, "too few log lines; the gauge says {gauge}");
+    let (rates, gauge) = logged_rates(15.0);
+    assert!(rates.len() >= 20, "too few log lines; the gauge says {gauge}");
     // Every line covers the same number of samples.
-    let log = told.len() as f64 / told.iter().map(|rate| 1.0 / rate).sum::<f64>();
+    let log = rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
     assert!((gauge / log - 1.0).abs() <= 0.05, "{gauge} samples/s by the gauge, {log} by the log");
 }
 
@@ -279,8 +279,8 @@ fn the_epoch_table_has_its_five_columns() {
         .collect();
     assert_eq!(ends.len(), 3, "{csv}");
     for (row, line) in rows.iter().zip(&ends) {
-        let told: Vec<String> = line.iter().map(|value| format!("{value:.5}")).collect();
-        assert_eq!(&told[..4], &values.map(|name| row[name])[..4], "{csv}");
+        let cells: Vec<String> = line.iter().map(|value| format!("{value:.5}")).collect();
+        assert_eq!(&cells[..4], &values.map(|name| row[name])[..4], "{csv}");
     }
     assert!(ends.windows(2).all(|pair| pair[0][4] > 0.0 && pair[0][4] < pair[1][4]), "time goes on: {csv}");
 }

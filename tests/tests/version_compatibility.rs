@@ -82,9 +82,9 @@ fn a_client_of_an_incompatible_version_changes_nothing() {
     assert!(refused.contains("\"version_skew\"") && refused.contains("saggar 9.0.0"), "{refused}");
     assert!(refused.contains(&format!("this server is saggar {own}")), "both versions are named: {refused}");
     for (method, agent) in [("GET", "saggar/9.0.0"), ("POST", "curl/9.0.0"), ("POST", &*format!("saggar/{own}"))] {
-        let taken = ask(method, agent);
-        assert!(taken.starts_with("HTTP/1.1 200 "), "{method} by {agent}: {taken}");
-        assert!(taken.contains(&format!("x-saggar-version: {own}")), "{taken}");
+        let response = ask(method, agent);
+        assert!(response.starts_with("HTTP/1.1 200 "), "{method} by {agent}: {response}");
+        assert!(response.contains(&format!("x-saggar-version: {own}")), "{response}");
     }
 }
 
@@ -93,7 +93,7 @@ fn a_client_of_an_incompatible_version_changes_nothing() {
 fn server_of(version: &'static str, body: &'static str) -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let (told, asked) = std::sync::mpsc::channel();
+    let (sender, asked) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
@@ -104,7 +104,7 @@ fn server_of(version: &'static str, body: &'static str) -> (String, std::sync::m
             }
             // Sent before the response, so that a client that has the response finds it in the channel.
             let head = String::from_utf8_lossy(&head).into_owned();
-            if told.send(head.lines().next().unwrap_or_default().to_owned()).is_err() {
+            if sender.send(head.lines().next().unwrap_or_default().to_owned()).is_err() {
                 return;
             }
             let length = body.len();

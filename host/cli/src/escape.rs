@@ -21,16 +21,16 @@ pub(crate) fn escape_foreign_message(message: &str) -> String {
 
 /// Escapes a JSON document, which keeps its meaning, because the escaped characters are within its strings.
 pub(crate) fn escape_json(document: &str) -> String {
-    let mut shown = String::with_capacity(document.len());
+    let mut escaped = String::with_capacity(document.len());
     let mut units = [0; 2];
     for c in document.chars() {
         if c == '\n' || !is_terminal_control(c) {
-            shown.push(c);
+            escaped.push(c);
         } else {
-            c.encode_utf16(&mut units).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}")));
+            c.encode_utf16(&mut units).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
         }
     }
-    shown
+    escaped
 }
 
 /// Returns whether a character controls a terminal or is invisible.
@@ -46,26 +46,26 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
     if !text.chars().any(|c| is_terminal_control(c) && !stays(c)) {
         return text.to_owned();
     }
-    let mut shown = String::with_capacity(text.len() + 16);
+    let mut escaped = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let length = match coloured_word_length(rest) {
             Some(length) => {
-                shown.push_str(&rest[..length]);
+                escaped.push_str(&rest[..length]);
                 length
             }
             None if is_terminal_control(c) && !stays(c) => {
-                shown.extend(c.escape_default());
+                escaped.extend(c.escape_default());
                 c.len_utf8()
             }
             None => {
-                shown.push(c);
+                escaped.push(c);
                 c.len_utf8()
             }
         };
         rest = &rest[length..];
     }
-    shown
+    escaped
 }
 
 /// Returns the length of a coloured word as written by `CliOutput::format_state`, which can be anywhere in a line and
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn terminal_control_characters_are_escaped() {
-        for (shown, expected) in [
+        for (escaped, expected) in [
             (escape_line("loss\x1b]0;title\x07\x1b[2J"), r"loss\u{1b}]0;title\u{7}\u{1b}[2J"),
             (escape_line("a\nFAILED\r\tb"), "a\\nFAILED\\r\tb"),
             (escape_line("\u{9b}31m \u{7f} \u{85}"), r"\u{9b}31m \u{7f} \u{85}"),
@@ -98,7 +98,7 @@ mod tests {
             (escape_foreign_message("it failed\nsaggar: all is well"), "it failed\n    saggar: all is well"),
             (escape_line("zwölf → 数字 🎉"), "zwölf → 数字 🎉"),
         ] {
-            assert_eq!(shown, expected);
+            assert_eq!(escaped, expected);
         }
     }
 
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn escaped_json_parses_to_the_same_document() {
         let value = serde_json::json!({ "n\u{9b}\u{202e}": ["\u{e0041}", "a\nb\x1b", "ö"] });
-        let shown = escape_json(&format!("{value:#}"));
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
-        assert!(!shown.chars().any(|c| is_terminal_control(c) && c != '\n'), "{shown:?}");
+        let escaped = escape_json(&format!("{value:#}"));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+        assert!(!escaped.chars().any(|c| is_terminal_control(c) && c != '\n'), "{escaped:?}");
     }
 }

@@ -61,13 +61,13 @@ pub(crate) struct RequiredNodes {
 /// # Errors
 /// Returns `Interrupted` if interrupted, and `ProgramTooLarge` if the kernels exceed a limit.
 pub(crate) fn fuse(
-    laid: &GraphWithLayout,
+    layout: &GraphWithLayout,
     claims: &RequiredNodes,
     pinned: &BTreeSet<u32>,
     target: &CompileTarget,
     interrupt: &InterruptCheck<'_>,
 ) -> Result<Vec<KernelDraft>, CompileError> {
-    let graph = &laid.graph;
+    let graph = &layout.graph;
     let mut forced = BTreeSet::new();
     let mut round = 0;
     loop {
@@ -79,7 +79,7 @@ pub(crate) fn fuse(
             assigned: &claims.assigned,
             required: &claims.nodes,
             pinned,
-            channels_last: &laid.channels_last,
+            channels_last: &layout.channels_last,
             target,
             interrupt,
         };

@@ -73,23 +73,24 @@ fn run_passes(
 ) -> Result<Program, CompileError> {
     assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values per kernel");
     let simple = simplify::simplify(graph, interrupt)?;
-    let mut laid = match target.channels_last {
+    let mut graph_with_layout = match target.channels_last {
         true => layout::with_channels_last(simple, interrupt)?,
         false => layout::with_channels_first(simple),
     };
-    let destinations = output_materialization::materialize_outputs(&mut laid.graph);
+    let destinations = output_materialization::materialize_outputs(&mut graph_with_layout.graph);
     let claims = destinations.required_nodes();
     let mut pinned = BTreeSet::new();
-    let nodes = laid.graph.nodes.len();
+    let nodes = graph_with_layout.graph.nodes.len();
     let mut round = 0;
     loop {
-        let drafts = fuse::fuse(&laid, &claims, &pinned, target, interrupt)?;
-        let scheduled = schedule::schedule_kernels(&mut laid.graph, &destinations, drafts, &pinned, interrupt)?;
+        let drafts = fuse::fuse(&graph_with_layout, &claims, &pinned, target, interrupt)?;
+        let scheduled =
+            schedule::schedule_kernels(&mut graph_with_layout.graph, &destinations, drafts, &pinned, interrupt)?;
         let refused = scheduled.copied_variables.clone();
-        look(&laid.graph, &scheduled.drafts);
+        look(&graph_with_layout.graph, &scheduled.drafts);
         let program = Program {
             outputs: output_ports(graph),
-            ..buffer_assignment::assign_buffers(&laid.graph, scheduled, target, interrupt)?
+            ..buffer_assignment::assign_buffers(&graph_with_layout.graph, scheduled, target, interrupt)?
         };
         // A variable that cannot be updated in place adds one value to its kernel, which fusion did not count.
         let is_too_wide = |kernel: &Kernel| kernel.body.value_count() > target.values_max(&kernel.body);
@@ -102,7 +103,7 @@ fn run_passes(
             pinned.extend(claims.assigned.values());
         }
         // Remove the copies that this round's schedule added before the next round begins.
-        laid.graph.nodes.truncate(nodes);
+        graph_with_layout.graph.nodes.truncate(nodes);
         round += 1;
     }
 }

@@ -133,8 +133,8 @@ impl DeviceMemoryBudget {
         let MemoryRequirements { scratch_bytes, packed_bytes } = needs;
         let constants = total_tensor_bytes(program.constants.iter().map(|(descriptor, _)| descriptor), target);
         let outputs = total_tensor_bytes(program.outputs.iter().map(|port| &port.descriptor), target);
-        let kept = scratch_bytes.saturating_add(constants);
-        drop(meter.charge(kept)?);
+        let retained_bytes = scratch_bytes.saturating_add(constants);
+        drop(meter.charge(retained_bytes)?);
         let packed = match packed_bytes {
             0 => String::new(),
             bytes => format!(", packed weights {bytes}"),
@@ -143,7 +143,7 @@ impl DeviceMemoryBudget {
             "a graph of {} kernels (scratch memory {scratch_bytes} bytes, constants {constants}, outputs {outputs}{packed})",
             program.kernels.len()
         );
-        self.check(&what, kept.saturating_add(outputs).saturating_add(packed_bytes))
+        self.check(&what, retained_bytes.saturating_add(outputs).saturating_add(packed_bytes))
     }
 
     fn check_available(

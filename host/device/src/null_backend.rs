@@ -138,7 +138,7 @@ impl NullBuffer {
             return;
         }
         let more = bytes.len() as u64;
-        let add = |kept: u64| kept.checked_add(more).filter(|&sum| sum <= STORED_BYTES_MAX);
+        let add = |stored_bytes: u64| stored_bytes.checked_add(more).filter(|&sum| sum <= STORED_BYTES_MAX);
         if self.stored_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok() {
             *written = Some(bytes.to_vec());
         }

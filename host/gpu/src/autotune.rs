@@ -58,8 +58,8 @@ struct AutotuneState {
 impl Autotuner {
     /// Returns a tuner for kernels of at least `operations_min` operations, with the choices stored in `file`.
     pub(super) fn new(operations_min: Option<u64>, file: Option<PathBuf>) -> Autotuner {
-        let kept = file.as_deref().map_or(Ok(TuningRecords::new()), read_tuning_file);
-        let ways = kept.unwrap_or_else(|error| {
+        let stored = file.as_deref().map_or(Ok(TuningRecords::new()), read_tuning_file);
+        let ways = stored.unwrap_or_else(|error| {
             let file = file.as_deref().unwrap_or(Path::new("")).display();
             tracing::warn!(%file, %error, "the tuning file is invalid; kernels are tuned again");
             TuningRecords::new()
@@ -111,9 +111,9 @@ impl Autotuner {
         ways.truncate(CANDIDATES_MAX);
         ways.retain(|way| way.estimated_time <= longest);
         let began = Instant::now();
-        let taken = benchmark_candidates(context, program, kernel, &ways, owner);
+        let fastest = benchmark_candidates(context, program, kernel, &ways, owner);
         state.spent += began.elapsed();
-        let Some(way) = taken? else { return Ok(None) };
+        let Some(way) = fastest? else { return Ok(None) };
         state.choices.insert(identity, way.clone());
         if let Some(file) = &self.file {
             match merge_into_tuning_file(file, &state.choices) {

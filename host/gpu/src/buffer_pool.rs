@@ -25,12 +25,12 @@ impl BufferPool {
     pub(super) fn take(&mut self, bytes: u64) -> Option<(u64, wgpu::Buffer)> {
         let free = self.free.get_mut(&bytes)?;
         // Take the oldest first: few buffers then alternate, and their cached bind groups are reused.
-        let taken = if free.is_empty() { None } else { Some(free.remove(0)) };
+        let reused = if free.is_empty() { None } else { Some(free.remove(0)) };
         if free.is_empty() {
             self.free.remove(&bytes);
         }
-        self.bytes -= taken.as_ref().map_or(0, |_| bytes);
-        taken
+        self.bytes -= reused.as_ref().map_or(0, |_| bytes);
+        reused
     }
 
     /// Keeps a buffer for reuse, or marks it for destruction if the pool is full.

@@ -291,9 +291,9 @@ impl GpuContext {
         cancel: &CancelToken,
     ) -> Result<(), DeviceError> {
         let mapped = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&mapped);
+        let mapped_flag = Arc::clone(&mapped);
         // If mapping fails, `get_mapped_range` fails too and reports it.
-        staging.slice(..).map_async(wgpu::MapMode::Read, move |_| told.store(true, Ordering::Release));
+        staging.slice(..).map_async(wgpu::MapMode::Read, move |_| mapped_flag.store(true, Ordering::Release));
         self.wait_for_submission(number, cancel)?;
         self.poll_until(cancel, || mapped.load(Ordering::Acquire))
     }

@@ -91,8 +91,8 @@ impl SharedPipelines {
         let made = self.find_or_compile(context, description);
         made.map_err(|reason| {
             let mut refused = lock(&self.refusals);
-            let told = refused.get_mut(&description.key()).map(|(_, told)| std::mem::replace(told, true));
-            PipelineRefusal { reason, is_already_reported: told.unwrap_or(false) }
+            let reported = refused.get_mut(&description.key()).map(|(_, reported)| std::mem::replace(reported, true));
+            PipelineRefusal { reason, is_already_reported: reported.unwrap_or(false) }
         })
     }
 
@@ -153,8 +153,8 @@ impl SharedPipelines {
             }
             reason
         })?;
-        if let Some(kept) = &self.cache_file {
-            kept.count_created_pipeline();
+        if let Some(file) = &self.cache_file {
+            file.count_created_pipeline();
         }
         let pipeline = Arc::new(pipeline);
         lock(&self.pipelines).insert(key, Arc::downgrade(&pipeline));

@@ -47,8 +47,8 @@ fn record_points(
         done => return done.map(|()| None),
     };
     let known = records.series_names(&lease.job)?;
-    let kept: Vec<MetricPoint> = points.iter().filter(|point| known.contains(&point.name)).cloned().collect();
-    records.record_metrics(lease, &kept)?;
+    let known_points: Vec<MetricPoint> = points.iter().filter(|point| known.contains(&point.name)).cloned().collect();
+    records.record_metrics(lease, &known_points)?;
     Ok(Some(refused))
 }
 

@@ -268,8 +268,8 @@ mod tests {
             AttemptOutcome::Interrupted(reason) => reason.sentence,
             ended => panic!("{ended:?}"),
         };
-        let told = "the worker was killed by signal 9: memory ran out, on the machine or in its control group";
-        assert_eq!(sentence(WorkerExit { memory_ran_out: true, ..KILLED }), told);
+        let expected = "the worker was killed by signal 9: memory ran out, on the machine or in its control group";
+        assert_eq!(sentence(WorkerExit { memory_ran_out: true, ..KILLED }), expected);
         assert_eq!(sentence(KILLED), "the worker was killed by signal 9");
         // Memory that ran out for another process is unrelated.
         let aborted = WorkerExit { code: None, signal: Some(6), memory_ran_out: true };

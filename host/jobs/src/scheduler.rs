@@ -115,12 +115,12 @@ pub(crate) async fn requeue_after_supervisor_failure(shared: &Arc<SharedState>, 
     let reason = StateReason::new(HOST_RESTART, format!("the server could not continue it: {error}"));
     while !shared.is_closing() {
         let asked = id.to_owned();
-        let taken = match shared.with_records(move |records| records.get(&asked)).await {
+        let requeued = match shared.with_records(move |records| records.get(&asked)).await {
             Ok(job) if !job.state.is_active() => return,
             Ok(job) => reclaim_job(shared, job, reason.clone(), REQUEUE_DELAY).await,
             Err(error) => Err(error),
         };
-        match taken {
+        match requeued {
             Ok(()) => return,
             Err(JobError::NotFound { .. }) => return,
             Err(error) => tracing::error!(job = id, %error, "a job cannot be requeued; trying again"),

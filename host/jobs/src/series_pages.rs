@@ -66,8 +66,8 @@ mod tests {
         let (_directory, records, id) = job(lengths);
         let names = (0..lengths.len()).map(|at| format!("a{at}")).collect();
         let curves = read_series_pages(&*records, &id, names, from, points_max).unwrap();
-        let told: Vec<_> = curves.iter().map(|curve| (curve.points.len(), curve.is_truncated)).collect();
-        assert_eq!(told, expected);
+        let summaries: Vec<_> = curves.iter().map(|curve| (curve.points.len(), curve.is_truncated)).collect();
+        assert_eq!(summaries, expected);
         assert!(curves.iter().all(|curve| curve.points.first().is_none_or(|first| first.step >= from)));
         assert!(curves.iter().all(|curve| curve.points.is_sorted_by(|a, b| a.step < b.step)));
     }

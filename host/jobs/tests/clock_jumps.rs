@@ -128,9 +128,9 @@ impl TestScheduler {
             jobs_dir,
             SchedulerConfig::single_queue(8),
         );
-        let (shutdown, told) = watch::channel(false);
+        let (shutdown, stop_requests) = watch::channel(false);
         let runs = jobs.clone();
-        tokio::spawn(async move { runs.run(told).await.unwrap() });
+        tokio::spawn(async move { runs.run(stop_requests).await.unwrap() });
         TestScheduler { directory, clock, jobs, shutdown }
     }
 

@@ -15,13 +15,13 @@ const TEXT_SHOWN_MAX = 20000;
 export function answerView(outputs, text, about) {
   const { response, pieces, count } = about;
   const values = text === null ? pieces : JSON.parse(text);
-  const shown = outputs.filter(({ name }) => name in values);
+  const visibleOutputs = outputs.filter(({ name }) => name in values);
   const model = response.headers.get('x-saggar-model') ?? '';
   const warning = response.headers.get('x-saggar-warning');
   return [
     h('div', { class: 'section-head', 'data-key': 'head' }, h('h2', {}, 'Answer'), h('span', { class: 'note', id: 'answered-by' }, [model, response.headers.get('x-saggar-device')].filter(Boolean).join(' on '))),
     warning && h('p', { class: 'note', role: 'status', 'data-key': 'warning' }, warning),
-    h('div', { class: 'outputs', 'data-key': 'outputs', 'aria-live': text === null ? 'off' : 'polite' }, shown.map((port) => output(port, values))),
+    h('div', { class: 'outputs', 'data-key': 'outputs', 'aria-live': text === null ? 'off' : 'polite' }, visibleOutputs.map((port) => output(port, values))),
     text === null && h('p', { class: 'note', 'data-key': 'coming' }, `${count} pieces so far…`),
     text !== null && timings(about),
     text !== null && details(text, response),
@@ -143,12 +143,12 @@ function timings({ response, took, arrived, count }) {
 
 function details(text, response) {
   const headers = HEADERS.map((name) => [name, response.headers.get(name)]).filter(([, value]) => value);
-  const shown = text.length > TEXT_SHOWN_MAX ? `${text.slice(0, TEXT_SHOWN_MAX)}…` : text;
+  const excerpt = text.length > TEXT_SHOWN_MAX ? `${text.slice(0, TEXT_SHOWN_MAX)}…` : text;
   return h(
     'details',
     { 'data-key': 'details' },
     h('summary', {}, 'Headers and JSON'),
     h('dl', { class: 'facts headers' }, headers.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)])),
-    h('pre', { class: 'wrap' }, h('code', {}, shown)),
+    h('pre', { class: 'wrap' }, h('code', {}, excerpt)),
   );
 }

@@ -101,9 +101,9 @@ export function chart(title) {
 /** The chart's data: the steps, the lines, and where lines are smoothed, the points behind them. */
 function columns({ series, log, smoothing }) {
   const [steps, ...values] = aligned(series);
-  const shown = log ? values.map(positive) : values;
-  const lines = smoothing > 0 ? shown.map((column) => smooth(column, smoothing)) : shown;
-  return [steps, ...lines, ...(smoothing > 0 ? shown : [])];
+  const plotted = log ? values.map(positive) : values;
+  const lines = smoothing > 0 ? plotted.map((column) => smooth(column, smoothing)) : plotted;
+  return [steps, ...lines, ...(smoothing > 0 ? plotted : [])];
 }
 
 function options(uPlot, { series, log, smoothing }, width, boundaries, pointed) {

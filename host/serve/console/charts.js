@@ -5,18 +5,18 @@ import { h, listen, patch } from './dom.js';
 import { save } from './files.js';
 import { groups } from './series.js';
 
-/** Charts that are shown before any were chosen. */
+/** Charts that are chartsByGroup before any were chosen. */
 const SHOWN_FIRST = 2;
 
 /** Charts in `root`, which are given what to show by `update(series, boundaries)`. `name` is what pictures are called. */
 export function charts(root, name) {
   const state = { series: [], boundaries: [], log: false, smoothing: 0, chosen: null };
-  const shown = new Map();
+  const chartsByGroup = new Map();
   const picker = h('div', { class: 'toolbar picker' });
   const list = h('div', { class: 'charts' });
   patch(root, picker, list);
 
-  /** Names of the series that are shown: those of the first groups, until some are chosen. */
+  /** Names of the series that are chartsByGroup: those of the first groups, until some are chosen. */
   const chosen = () => {
     if (state.chosen) return state.chosen;
     const first = groups(state.series.map((one) => one.name)).slice(0, SHOWN_FIRST);
@@ -27,15 +27,15 @@ export function charts(root, name) {
     const wanted = chosen();
     showPicker(wanted);
     const visible = groups(state.series.map((one) => one.name).filter((one) => wanted.has(one)));
-    for (const [group, one] of shown) {
+    for (const [group, one] of chartsByGroup) {
       if (visible.some(([other]) => other === group)) continue;
       one.leave();
       one.element.remove();
-      shown.delete(group);
+      chartsByGroup.delete(group);
     }
     for (const [at, [group, names]] of visible.entries()) {
-      if (!shown.has(group)) shown.set(group, chart(group));
-      const one = shown.get(group);
+      if (!chartsByGroup.has(group)) chartsByGroup.set(group, chart(group));
+      const one = chartsByGroup.get(group);
       if (list.children[at] !== one.element) list.insertBefore(one.element, list.children[at] ?? null);
       one.update({
         series: names.map((name) => state.series.find((series) => series.name === name)),
@@ -98,7 +98,7 @@ export function charts(root, name) {
   });
   listen(picker, 'click', {
     async png() {
-      for (const [group, one] of shown) save(await one.png(), `${name}-${group}.png`);
+      for (const [group, one] of chartsByGroup) save(await one.png(), `${name}-${group}.png`);
     },
   });
   return {
@@ -107,7 +107,7 @@ export function charts(root, name) {
       render();
     },
     leave() {
-      for (const one of shown.values()) one.leave();
+      for (const one of chartsByGroup.values()) one.leave();
     },
   };
 }

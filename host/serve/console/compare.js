@@ -125,7 +125,7 @@ export function rowsOf(specs) {
 
 function comparison(jobs, all) {
   const rows = rowsOf(jobs.map(({ spec }) => spec ?? {})).sort(([a], [b]) => rank(a) - rank(b));
-  const shown = rows.filter(([, , differs]) => all || differs);
+  const visibleRows = rows.filter(([, , differs]) => all || differs);
   const metrics = [...new Set(jobs.flatMap(({ metrics: of }) => Object.keys(of ?? {})))].sort();
   const line = (name, values, differs) => h(
     'tr',
@@ -134,7 +134,7 @@ function comparison(jobs, all) {
     values.map((value) => h('td', { class: differs ? 'differs code' : 'code' }, value ?? h('span', { class: 'note' }, 'not set'))),
   );
   const group = (title, lines) => h('tbody', { 'data-key': title }, h('tr', { class: 'group' }, h('th', { colspan: jobs.length + 1, scope: 'rowgroup' }, title)), lines);
-  const told = (name, of) => h('tr', { 'data-key': name }, h('th', { scope: 'row' }, name), jobs.map((job) => h('td', { class: 'figure' }, of(job))));
+  const result = (name, of) => h('tr', { 'data-key': name }, h('th', { scope: 'row' }, name), jobs.map((job) => h('td', { class: 'figure' }, of(job))));
   const text = (name, value) => (name === 'plugin' && value ? short(value) : value);
   return h(
     'section',
@@ -149,15 +149,15 @@ function comparison(jobs, all) {
       'table',
       { class: 'sides' },
       h('thead', {}, h('tr', {}, h('td', {}), jobs.map(({ name }) => h('th', { scope: 'col' }, h('a', { href: `#/jobs/${encodeURIComponent(name)}` }, name))))),
-      group('Asked for', shown.length ? shown.map(([name, values, differs]) => line(name, values.map((value) => text(name, value)), differs))
+      group('Asked for', visibleRows.length ? visibleRows.map(([name, values, differs]) => line(name, values.map((value) => text(name, value)), differs))
         : h('tr', {}, h('td', { colspan: jobs.length + 1, class: 'note' }, 'Their specifications are the same.'))),
       group('Results', [
-        told('state', ({ state }) => mark(state)),
-        told('step', ({ step }) => String(step)),
-        told('ran', ({ wall_seconds: wall }) => seconds(wall)),
-        told('GPU time', ({ gpu_seconds: gpu, gpu_seconds_estimated: estimated }) => worked(gpu, estimated)),
+        result('state', ({ state }) => mark(state)),
+        result('step', ({ step }) => String(step)),
+        result('ran', ({ wall_seconds: wall }) => seconds(wall)),
+        result('GPU time', ({ gpu_seconds: gpu, gpu_seconds_estimated: estimated }) => worked(gpu, estimated)),
       ]),
-      metrics.length > 0 && group('Last numbers', metrics.map((name) => told(name, ({ metrics: of }) => (of?.[name] === undefined ? '–' : number(of[name]))))),
+      metrics.length > 0 && group('Last numbers', metrics.map((name) => result(name, ({ metrics: of }) => (of?.[name] === undefined ? '–' : number(of[name]))))),
     )),
   );
 }

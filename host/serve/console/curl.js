@@ -7,7 +7,7 @@ import { h } from './dom.js';
 const INLINE_MAX = 64 * 1024;
 /** A name of a field in which curl sees nothing of its own: it ends a name at `=`, and then reads files at `@` and `<`. */
 const PLAIN_NAME = /^[\w.-]+$/;
-/** So much of a command is shown; all of it is copied. */
+/** So much of a command is excerpt; all of it is copied. */
 const SHOWN_MAX = 1200;
 
 /** A word of a POSIX shell that means `text`, whatever is in it. */
@@ -75,9 +75,9 @@ export async function curl(path, request) {
   const { text, files } = await command(path, request);
   const button = h('button', { type: 'button', class: 'quiet small', id: 'copy', 'data-key': 'copy' }, 'Copy');
   button.addEventListener('click', () => copy(text, button));
-  const shown = text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX / 2)} … ${text.slice(-SHOWN_MAX / 4)}` : text;
+  const excerpt = text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX / 2)} … ${text.slice(-SHOWN_MAX / 4)}` : text;
   // Made anew each time: the button copies the text of its time.
-  const block = h('div', { 'data-key': `curl ${Date.now()} ${Math.random()}` }, h('div', { class: 'section-head' }, h('h2', {}, 'As a command'), button), h('pre', { class: 'wrap', tabindex: 0, 'aria-label': 'The command' }, h('code', {}, shown)));
+  const block = h('div', { 'data-key': `curl ${Date.now()} ${Math.random()}` }, h('div', { class: 'section-head' }, h('h2', {}, 'As a command'), button), h('pre', { class: 'wrap', tabindex: 0, 'aria-label': 'The command' }, h('code', {}, excerpt)));
   block.querySelector('code').dataset.whole = text;
   for (const { name, blob } of files) {
     const link = h('a', { href: URL.createObjectURL(blob), download: name }, name);

@@ -26,7 +26,7 @@ export function datasetsPage(root, wanted, live) {
   patch(root, page);
   fetchable(page);
 
-  const shown = () => grouped(state.datasets ?? []).filter(([name, versions]) => {
+  const filtered = () => grouped(state.datasets ?? []).filter(([name, versions]) => {
     const text = [name, ...versions.flatMap(({ fields }) => fields.map((field) => field.name))].join(' ');
     return text.toLowerCase().includes(state.filter.toLowerCase());
   });
@@ -36,7 +36,7 @@ export function datasetsPage(root, wanted, live) {
       patch(list, h('p', { class: 'empty' }, state.error ? `${state.error.message}.` : 'Looking…'));
       return;
     }
-    const visible = shown();
+    const visible = filtered();
     const whole = state.datasets.reduce((sum, { bytes: size }) => sum + size, 0);
     count.textContent = state.datasets.length ? `${visible.length} shown, ${bytes(whole)} in all` : '';
     filters.hidden = state.datasets.length === 0;
@@ -70,7 +70,7 @@ export function datasetsPage(root, wanted, live) {
     },
   });
   const move = (by) => {
-    const names = shown().map(([name]) => name);
+    const names = filtered().map(([name]) => name);
     if (!names.length) return;
     state.selected = neighbour(names, state.selected, by);
     render();

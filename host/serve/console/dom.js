@@ -63,26 +63,26 @@ function alike(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName && a.type === b.type;
 }
 
-function update(shown, next) {
-  if (shown === next) return;
-  if (shown.nodeType === Node.TEXT_NODE) {
-    if (shown.nodeValue !== next.nodeValue) shown.nodeValue = next.nodeValue;
+function update(old, next) {
+  if (old === next) return;
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
     return;
   }
-  for (const { name } of [...shown.attributes]) {
+  for (const { name } of [...old.attributes]) {
     // Whether details are open is the reader's choice.
-    const own = name === 'open' && shown.nodeName === 'DETAILS';
-    if (!next.hasAttribute(name) && !own && name !== 'style') shown.removeAttribute(name);
+    const own = name === 'open' && old.nodeName === 'DETAILS';
+    if (!next.hasAttribute(name) && !own && name !== 'style') old.removeAttribute(name);
   }
   for (const { name, value } of next.attributes) {
-    if (name !== 'style' && shown.getAttribute(name) !== value) shown.setAttribute(name, value);
+    if (name !== 'style' && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
-  if (shown.style.cssText !== next.style.cssText) shown.style.cssText = next.style.cssText;
-  patch(shown, ...next.childNodes);
-  if ('value' in shown && shown.nodeName !== 'BUTTON' && shown !== document.activeElement && shown.value !== next.value) {
-    shown.value = next.value;
+  if (old.style.cssText !== next.style.cssText) old.style.cssText = next.style.cssText;
+  patch(old, ...next.childNodes);
+  if ('value' in old && old.nodeName !== 'BUTTON' && old !== document.activeElement && old.value !== next.value) {
+    old.value = next.value;
   }
-  if (shown.type === 'checkbox' && shown.checked !== next.checked) shown.checked = next.checked;
+  if (old.type === 'checkbox' && old.checked !== next.checked) old.checked = next.checked;
 }
 
 /** Calls `actions[name](element, event)` for events of `type` on what has `data-TYPE="name"`, now or later. */

@@ -6,7 +6,7 @@ import { allows } from './orders.js';
 import { progress, since, steps } from './rows.js';
 import { isActive, mark } from './state.js';
 
-/** Events that are shown of a job that has more. */
+/** Events that are entries of a job that has more. */
 const EVENTS_MAX = 200;
 
 /** The title of a section, which can have the focus: one goes through them by keyboard. */
@@ -56,7 +56,7 @@ function split(time = {}) {
 /** What people ask first, as names and values. */
 export function facts(job, phases) {
   const loss = job.metrics?.loss;
-  const shown = [
+  const entries = [
     ['Progress', job.steps_target ? progress(job) : null],
     ['Step', job.step || job.steps_target ? steps(job) : '–'],
     ['Loss', loss === undefined ? '–' : number(loss)],
@@ -76,7 +76,7 @@ export function facts(job, phases) {
     ['Phases', phases.length > 1 && phases.map((phase) => h('span', { class: 'phase' }, phase.name, ' ', mark(phase.state)))],
   ];
   const fact = ([name, value]) => h('div', { 'data-key': name }, h('dt', {}, name), h('dd', {}, value));
-  return h('dl', { class: 'figures' }, shown.filter(([, value]) => value !== null && value !== undefined && value !== false).map(fact));
+  return h('dl', { class: 'figures' }, entries.filter(([, value]) => value !== null && value !== undefined && value !== false).map(fact));
 }
 
 /** What the job was asked to do. */

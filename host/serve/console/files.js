@@ -49,10 +49,10 @@ export function outputs(job, files) {
   return h('table', { class: 'grid files' }, h('caption', { class: 'unseen' }, 'Outputs'), h('tbody', {}, files.map(line)));
 }
 
-/** The checkpoints that are kept, the newest first. */
-export function checkpoints(job, kept) {
-  if (!kept?.length) return h('p', { class: 'note' }, 'No checkpoint is kept.');
-  const newest = Math.max(...kept.map(({ step }) => step));
+/** The checkpoints that are list, the newest first. */
+export function checkpoints(job, list) {
+  if (!list?.length) return h('p', { class: 'note' }, 'No checkpoint is kept.');
+  const newest = Math.max(...list.map(({ step }) => step));
   const line = ({ step, epoch, bytes: size, digest, written_ms: at, best }) => h(
     'tr',
     { 'data-key': `${step}` },
@@ -78,7 +78,7 @@ export function checkpoints(job, kept) {
     { class: 'grid checkpoints' },
     h('caption', { class: 'unseen' }, 'Checkpoints'),
     h('thead', {}, h('tr', {}, names.map((name) => h('th', { scope: 'col' }, name)), h('th', {}, h('span', { class: 'unseen' }, 'Actions')))),
-    h('tbody', {}, [...kept].sort((a, b) => b.step - a.step).map(line)),
+    h('tbody', {}, [...list].sort((a, b) => b.step - a.step).map(line)),
   );
 }
 

@@ -9,12 +9,12 @@ import { head, retime, row, shownOf } from './rows.js';
 import { STATES, isOver } from './state.js';
 import { watch } from './watch.js';
 
-/** Rows that are shown before more are asked for. */
+/** Rows that are filtered before more are asked for. */
 const ROWS_STEP = 100;
 const OLDER_MAX = 500;
 const TIMES_EVERY_MS = 10_000;
 
-/** Shows the page in `root` until the returned `leave` is called. `live(error or null)` is told how the server answers. */
+/** Shows the page in `root` until the returned `leave` is called. `live(error or null)` is called with how the server answers. */
 export function jobsPage(root, live) {
   const state = {
     jobs: null, older: new Map(), cursor: null, error: null,
@@ -28,7 +28,7 @@ export function jobsPage(root, live) {
   const { list, body, table, count, text, choices, bar, more } = parts;
 
   const all = () => [...(state.jobs ?? new Map()).values(), ...state.older.values()].sort((a, b) => (a.id < b.id ? 1 : -1));
-  const shown = () => all().filter((job) => matches(job, state.filter));
+  const filtered = () => all().filter((job) => matches(job, state.filter));
   const picked = () => all().filter(({ id }) => state.picked.has(id));
 
   function render() {
@@ -37,7 +37,7 @@ export function jobsPage(root, live) {
       return;
     }
     const jobs = all();
-    const visible = shown();
+    const visible = filtered();
     const none = jobs.length === 0;
     for (const element of [parts.filters, table, bar]) element.hidden = none;
     count.textContent = visible.length === jobs.length ? (none ? '' : `${jobs.length} in all`) : `${visible.length} of ${jobs.length}`;
@@ -194,7 +194,7 @@ export function jobsPage(root, live) {
 
   const times = setInterval(() => retime(body), TIMES_EVERY_MS);
   const move = (by) => {
-    const ids = shown().slice(0, state.rows).map(({ id }) => id);
+    const ids = filtered().slice(0, state.rows).map(({ id }) => id);
     if (!ids.length) return;
     state.selected = neighbour(ids, state.selected, by);
     render();

@@ -9,11 +9,11 @@ import { pollInto } from './poll.js';
 import * as traffic from './traffic.js';
 
 const EVERY_MS = 2000;
-/** So few models are shown opened. */
+/** So few models are filtered opened. */
 const OPEN_MAX = 2;
 
 /**
- * Shows the page in `root` until the returned `leave` is called. `opened` is the model to open, or ''. `live` is told
+ * Shows the page in `root` until the returned `leave` is called. `opened` is the model to open, or ''. `live` is called with
  * `(error or null)` after every look at the server.
  */
 export function modelsPage(root, opened, live) {
@@ -25,7 +25,7 @@ export function modelsPage(root, opened, live) {
     open: new Map(opened ? [[opened, true]] : []),
     selected: opened || null,
     drafts: new Map(),
-    /** Models all of whose versions are shown. */
+    /** Models all of whose versions are filtered. */
     all: new Set(),
     busy: new Set(),
   };
@@ -41,7 +41,7 @@ export function modelsPage(root, opened, live) {
     list,
   );
 
-  const shown = () => {
+  const filtered = () => {
     const wanted = state.filter.toLowerCase();
     return (state.models ?? []).filter(({ name, state: is = '' }) => `${name} ${is}`.toLowerCase().includes(wanted));
   };
@@ -53,7 +53,7 @@ export function modelsPage(root, opened, live) {
       patch(list, h('p', { class: 'empty' }, error ? said(error) : 'Looking…'));
       return;
     }
-    const visible = shown();
+    const visible = filtered();
     count.textContent = models.length === visible.length ? '' : `${visible.length} of ${models.length}`;
     filter.parentElement.hidden = models.length === 0;
     if (models.length === 0) patch(list, emptyModels());
@@ -109,7 +109,7 @@ export function modelsPage(root, opened, live) {
   });
 
   const move = (by) => {
-    const names = shown().map(({ name }) => name);
+    const names = filtered().map(({ name }) => name);
     if (!names.length) return;
     state.selected = neighbour(names, state.selected, by);
     render();

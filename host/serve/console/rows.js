@@ -31,7 +31,7 @@ export function row(job, view) {
     'tr',
     { 'data-key': job.id, 'data-job': job.name, class: view.selected ? 'selected' : null },
     h('td', { class: 'pick' }, h('input', { type: 'checkbox', 'data-change': 'pick', 'aria-label': `Select ${job.name}`, checked: view.picked })),
-    h('th', { scope: 'row', class: 'name' }, h('a', { href: path }, job.name), told(job)),
+    h('th', { scope: 'row', class: 'name' }, h('a', { href: path }, job.name), description(job)),
     cell('State', '', mark(job.state)),
     cell('Attempt', 'figure', `${job.attempt}/${job.attempts_max}`),
     cell('Step', 'figure', job.step || job.steps_target ? steps(job) : '–'),
@@ -50,9 +50,9 @@ function cell(label, kind, content) {
   return h('td', { 'data-label': label, class: `${kind} ${none}`.trim() || null }, content);
 }
 
-/** What the user wrote about the job, and its experiment. */
-function told({ description, experiment }) {
-  const parts = [experiment && h('span', { class: 'tag' }, experiment), description && h('span', { class: 'told' }, description)];
+/** Returns the job's description and its experiment. */
+function description({ description: text, experiment }) {
+  const parts = [experiment && h('span', { class: 'tag' }, experiment), text && h('span', { class: 'description' }, text)];
   return parts.some(Boolean) && h('div', { class: 'note' }, parts);
 }
 

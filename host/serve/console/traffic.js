@@ -44,10 +44,10 @@ function bar(shares) {
 
 /** The draft of this model, or what is so now. Drafts of targets that are gone are forgotten. */
 export function draft(model, drafts) {
-  const kept = drafts.get(model.name);
+  const savedDraft = drafts.get(model.name);
   const known = targets(model);
-  if (kept && Object.keys(kept).every((target) => known.includes(target))) {
-    return Object.fromEntries(known.map((target) => [target, kept[target] ?? 0]));
+  if (savedDraft && Object.keys(savedDraft).every((target) => known.includes(target))) {
+    return Object.fromEntries(known.map((target) => [target, savedDraft[target] ?? 0]));
   }
   drafts.delete(model.name);
   const now = Object.fromEntries(current(model));

@@ -15,8 +15,8 @@ export function watch({ job = null, changed, noted = () => {}, live }) {
   const jobs = new Map();
   let more = null;
   let frame = 0;
-  /** Those that the stream has told of since it began; the others are gone once it has told of all. */
-  let told = new Set();
+  /** Those that the stream has listed of since it began; the others are gone once it has listed of all. */
+  let listed = new Set();
 
   const show = () => {
     if (!frame) {
@@ -33,17 +33,17 @@ export function watch({ job = null, changed, noted = () => {}, live }) {
   };
   const stream = follow(`/api/v1/events?follow=1${job === null ? '' : `&job=${encodeURIComponent(job)}`}`, {
     opened() {
-      told = new Set();
+      listed = new Set();
       live(null);
     },
     event(name, data) {
       const value = JSON.parse(data);
       if (name === 'job') {
-        told.add(value.id);
+        listed.add(value.id);
         jobs.set(value.id, value);
         show();
       } else if (name === 'ready') {
-        whole(told, value.cursor);
+        whole(listed, value.cursor);
       } else if (name === 'gone') {
         jobs.delete(value.id);
         show();

@@ -286,8 +286,8 @@ mod tests {
                 is_done,
             });
         }
-        let told = |line: &Value| ["who", "action", "model", "project", "result"].map(|key| line[key].clone());
-        let lines: Vec<_> = read_lines(&path).iter().map(told).collect();
+        let fields = |line: &Value| ["who", "action", "model", "project", "result"].map(|key| line[key].clone());
+        let lines: Vec<_> = read_lines(&path).iter().map(fields).collect();
         assert_eq!(lines[0], ["key:ci", "model.publish", "net", "digits", "refused"]);
         assert_eq!(lines[1], ["no_key", "model.publish", "net", "digits", "ok"]);
     }

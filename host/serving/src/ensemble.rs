@@ -72,7 +72,7 @@ impl EnsembleModel {
             let wire = |names: &BTreeMap<String, String>, port: &ModelPort| {
                 names.get(&port.name).unwrap_or(&port.name).clone()
             };
-            let mut taken = Vec::with_capacity(signature.inputs.len());
+            let mut input_wires = Vec::with_capacity(signature.inputs.len());
             for port in &signature.inputs {
                 let wire = wire(&step.inputs, port);
                 match wires.get(&wire) {
@@ -86,7 +86,7 @@ impl EnsembleModel {
                         inputs.push(input);
                     }
                 }
-                taken.push(wire);
+                input_wires.push(wire);
             }
             let mut given = Vec::with_capacity(signature.outputs.len());
             for port in &signature.outputs {
@@ -107,7 +107,7 @@ impl EnsembleModel {
                 }
                 Some(sizes) => sizes.into_iter().filter(|size| signature.batch_sizes.contains(size)).collect(),
             });
-            steps.push(ConnectedStep { reference, signature, calls_driver, inputs: taken, outputs: given });
+            steps.push(ConnectedStep { reference, signature, calls_driver, inputs: input_wires, outputs: given });
         }
         let sizes = sizes.unwrap_or_default();
         if sizes.is_empty() && steps.iter().any(|step| !step.signature.batch_sizes.is_empty()) {
@@ -163,8 +163,8 @@ impl EnsembleModel {
             let outputs = model.predict_buffers(inputs, count, size, &left)?;
             wires.extend(step.outputs.iter().cloned().zip(outputs.into_iter().map(|(_, buffer)| buffer)));
         }
-        let taken = self.signature.outputs.iter();
-        let outputs = taken.filter_map(|port| Some((port.name.clone(), wires.remove(&port.name)?))).collect();
+        let ports = self.signature.outputs.iter();
+        let outputs = ports.filter_map(|port| Some((port.name.clone(), wires.remove(&port.name)?))).collect();
         first.download(outputs, until, terms)
     }
 

@@ -234,21 +234,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let recorder = Arc::new(RecordingImporter::default());
         let mut dropped = DroppedFiles::new(dir.path(), Arc::clone(&recorder) as Arc<dyn ModelImporter>);
-        let mut taken = || {
+        let mut import_count = || {
             dropped.import_changed();
             std::mem::take(&mut *recorder.0.lock().unwrap()).len()
         };
         fs::write(dir.path().join("m.onnx"), model).unwrap();
-        assert_eq!((taken(), taken()), (0, 0), "its data is not there");
+        assert_eq!((import_count(), import_count()), (0, 0), "its data is not there");
         fs::write(dir.path().join("m.data"), "weights").unwrap();
-        assert_eq!((taken(), taken()), (1, 0), "once both are there");
+        assert_eq!((import_count(), import_count()), (1, 0), "once both are there");
         fs::write(dir.path().join("m.data"), "longer weights").unwrap();
-        assert_eq!((taken(), taken()), (1, 0), "the data has changed");
+        assert_eq!((import_count(), import_count()), (1, 0), "the data has changed");
         fs::create_dir(dir.path().join("n")).unwrap();
         fs::write(dir.path().join("n/m.data"), "weights").unwrap();
-        assert_eq!(taken(), 0, "the model is not there");
+        assert_eq!(import_count(), 0, "the model is not there");
         fs::write(dir.path().join("n/n.onnx"), model).unwrap();
-        assert_eq!((taken(), taken()), (1, 0), "once both are there");
+        assert_eq!((import_count(), import_count()), (1, 0), "once both are there");
     }
 
     #[test]
@@ -256,12 +256,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let recorder = Arc::new(RecordingImporter::default());
         let mut dropped = DroppedFiles::new(dir.path(), Arc::clone(&recorder) as Arc<dyn ModelImporter>);
-        let taken = |dropped: &mut DroppedFiles| {
+        let imports = |dropped: &mut DroppedFiles| {
             dropped.import_changed();
             std::mem::take(&mut *recorder.0.lock().unwrap())
         };
         let call = |model: &str, file: &[u8], options: &str| (model.to_owned(), file.to_vec(), options.to_owned());
-        assert!(taken(&mut dropped).is_empty());
+        assert!(imports(&mut dropped).is_empty());
         fs::create_dir_all(dir.path().join("faces/3")).unwrap();
         fs::write(dir.path().join("Digits.onnx"), "bad: half of it").unwrap();
         fs::write(dir.path().join("faces/any.onnx"), "whole").unwrap();
@@ -269,9 +269,9 @@ mod tests {
         fs::write(dir.path().join(".digits.onnx"), "hidden").unwrap();
         fs::write(dir.path().join("notes.txt"), "no model").unwrap();
         let both = [call("digits", b"bad: half of it", "{}"), call("faces", b"whole", r#"{"batch": [1]}"#)];
-        assert_eq!(taken(&mut dropped), both);
-        assert!(taken(&mut dropped).is_empty(), "neither changed");
+        assert_eq!(imports(&mut dropped), both);
+        assert!(imports(&mut dropped).is_empty(), "neither changed");
         fs::write(dir.path().join("Digits.onnx"), "now all of it is there").unwrap();
-        assert_eq!(taken(&mut dropped), [call("digits", b"now all of it is there", "{}")]);
+        assert_eq!(imports(&mut dropped), [call("digits", b"now all of it is there", "{}")]);
     }
 }

@@ -213,8 +213,8 @@ impl ModelLifecycle {
             Err(_) => {
                 let before = self.scanned_versions(name);
                 let was_same = |version: &u64| before.get(version).is_some_and(|was| same(version, &was.fingerprint));
-                let shown = self.router.status(name).map(|status| status.versions).unwrap_or_default();
-                let failed = shown.into_iter().filter(|it| it.state == VersionState::Failed);
+                let known_versions = self.router.status(name).map(|status| status.versions).unwrap_or_default();
+                let failed = known_versions.into_iter().filter(|it| it.state == VersionState::Failed);
                 failed.filter(|it| was_same(&it.version)).map(|it| (it.version, it.reason)).collect()
             }
         };

@@ -167,10 +167,10 @@ impl ModelRegistry {
         if !versions::is_name(it.model) {
             return Err(ModelError::BadName { name: it.model.to_owned() });
         }
-        let mut kept: Vec<_> = it.variables.iter().filter(|it| it.kind != VariableKind::Training).collect();
-        kept.sort_by(|a, b| a.name.cmp(&b.name));
-        let weights = weights::encode(&kept)?;
-        let statistics = kept.iter().filter(|it| it.kind == VariableKind::Statistic);
+        let mut saved_variables: Vec<_> = it.variables.iter().filter(|it| it.kind != VariableKind::Training).collect();
+        saved_variables.sort_by(|a, b| a.name.cmp(&b.name));
+        let weights = weights::encode(&saved_variables)?;
+        let statistics = saved_variables.iter().filter(|it| it.kind == VariableKind::Statistic);
         let file = |name: &str, bytes: &[u8]| FileEntry {
             name: name.to_owned(),
             bytes: bytes.len() as u64,
@@ -181,7 +181,7 @@ impl ModelRegistry {
             format: FORMAT,
             files: vec![file(PLUGIN_FILE, it.plugin), file(WEIGHTS_FILE, &weights)],
             plugin: Digest::of(it.plugin),
-            weights: digest_of_variables(kept.iter().copied()),
+            weights: digest_of_variables(saved_variables.iter().copied()),
             config: it.config.to_owned(),
             statistics: statistics.map(|it| it.name.clone()).collect(),
             created_ms: it.created_ms,

@@ -99,7 +99,7 @@ impl SecretStore {
     /// # Errors
     /// Returns `Store`; `Damaged`.
     pub fn names(&self, rights: &AccessRights) -> Result<BTreeMap<String, Vec<String>>, SecretError> {
-        let listed = self.read()?.into_iter().map(|(name, kept)| (name, kept.projects().to_vec()));
+        let listed = self.read()?.into_iter().map(|(name, secret)| (name, secret.projects().to_vec()));
         Ok(listed.filter(|(_, projects)| rights.allows_projects(AccessAction::UseSecret, Some(projects))).collect())
     }
 
@@ -109,9 +109,9 @@ impl SecretStore {
     /// Returns `Store`; `Damaged`.
     pub fn values(&self, names: &[String], rights: &AccessRights) -> Result<BTreeMap<String, String>, SecretError> {
         let mut all = self.read()?;
-        let may = |kept: &StoredSecret| rights.check(AccessAction::UseSecret, "", Some(kept.projects())).is_ok();
-        let found = names.iter().filter_map(|name| all.remove_entry(name)).filter(|(_, kept)| may(kept));
-        Ok(found.map(|(name, kept)| (name, kept.into_value())).collect())
+        let may = |secret: &StoredSecret| rights.check(AccessAction::UseSecret, "", Some(secret.projects())).is_ok();
+        let found = names.iter().filter_map(|name| all.remove_entry(name)).filter(|(_, secret)| may(secret));
+        Ok(found.map(|(name, secret)| (name, secret.into_value())).collect())
     }
 
     /// Stores a value, replacing any with the same name. If `projects` is `None`, the previous list of projects is
@@ -128,9 +128,9 @@ impl SecretStore {
         }
         let projects = projects.map(projects::validate_project_names).transpose()?;
         self.update(|secrets| {
-            let before = || secrets.get(name).map(|kept| kept.projects().to_vec()).unwrap_or_default();
-            let kept = StoredSecret::new(value, projects.unwrap_or_else(before));
-            secrets.insert(name.to_owned(), kept);
+            let before = || secrets.get(name).map(|secret| secret.projects().to_vec()).unwrap_or_default();
+            let secret = StoredSecret::new(value, projects.unwrap_or_else(before));
+            secrets.insert(name.to_owned(), secret);
             if secrets.len() > SECRETS_MAX { Err(SecretError::TooMany) } else { Ok(()) }
         })
     }

@@ -196,9 +196,9 @@ fn kills_during_resume_lose_nothing_durable() {
         wait_part_of(kill, period);
         child.kill().unwrap();
         child.wait().unwrap();
-        let mut told = std::iter::from_fn(|| next_number(&mut lines)).peekable();
-        early += u32::from(told.peek().is_none());
-        durable = durable.max(told.max().unwrap_or(0));
+        let mut confirmed = std::iter::from_fn(|| next_number(&mut lines)).peekable();
+        early += u32::from(confirmed.peek().is_none());
+        durable = durable.max(confirmed.max().unwrap_or(0));
     }
     check_resume(home.path(), &id, durable);
     assert!(early > 0, "no kill came before the first save");

@@ -24,8 +24,8 @@ impl ClassProbabilities {
     pub(crate) fn format_top(&self, count: usize) -> String {
         let mut classes: Vec<(usize, f32)> = self.0.iter().copied().enumerate().collect();
         classes.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let shown: Vec<String> = classes.iter().take(count).map(|(class, p)| format!("{class} ({p:.6})")).collect();
-        shown.join(", ")
+        let parts: Vec<String> = classes.iter().take(count).map(|(class, p)| format!("{class} ({p:.6})")).collect();
+        parts.join(", ")
     }
 }
 

@@ -45,9 +45,9 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, String> {
 }
 
 fn take_bytes<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
-    let (taken, rest) = bytes.split_at_checked(count).ok_or("the file ends in a field")?;
+    let (field_bytes, rest) = bytes.split_at_checked(count).ok_or("the file ends in a field")?;
     *bytes = rest;
-    Ok(taken)
+    Ok(field_bytes)
 }
 
 /// Appends the integers of a repeated field, which is packed or not.

@@ -18,13 +18,13 @@ pub(crate) fn config(args: &ConfigCommand, server: &ServerAddress, output: CliOu
         output.print_json(&Value::Array(list.collect()));
         return Ok(());
     }
-    let shown = |value: &Value| match value {
+    let format_value = |value: &Value| match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let rows: Vec<Vec<String>> =
-        rows.iter().map(|(key, value, source)| vec![key.clone(), shown(value), source.clone()]).collect();
+        rows.iter().map(|(key, value, source)| vec![key.clone(), format_value(value), source.clone()]).collect();
     output.print_table(&["KEY", "VALUE", "SOURCE"], &rows);
     Ok(())
 }

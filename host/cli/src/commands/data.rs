@@ -97,16 +97,17 @@ fn remove_versions(args: &DataRmArgs, client: &ApiClient, output: CliOutput) -> 
 fn list_datasets(name: Option<&str>, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let answer = client.get("/api/v1/datasets")?;
     let all = answer["datasets"].as_array().cloned().unwrap_or_default();
-    let shown: Vec<Value> = all.into_iter().filter(|dataset| name.is_none_or(|name| dataset["name"] == name)).collect();
+    let matching: Vec<Value> =
+        all.into_iter().filter(|dataset| name.is_none_or(|name| dataset["name"] == name)).collect();
     if output.json {
-        output.print_json(&Value::Array(shown));
+        output.print_json(&Value::Array(matching));
         return Ok(());
     }
-    if let (true, Some(name)) = (shown.is_empty(), name) {
+    if let (true, Some(name)) = (matching.is_empty(), name) {
         return Err(CliError::new(exit::NOT_FOUND, "not_found", format!("there is no dataset {name}"))
             .with_hint("`saggar data ls` lists them"));
     }
-    let rows: Vec<Vec<String>> = shown
+    let rows: Vec<Vec<String>> = matching
         .iter()
         .map(|dataset| {
             let fields = dataset["fields"].as_array().into_iter().flatten();

@@ -148,22 +148,22 @@ fn check_user_config(fix: bool) -> DoctorFinding {
     let Some(path) = project::user_config_file() else {
         return DoctorFinding::new(name, FindingState::Missing, "no home directory, so none is read");
     };
-    let shown = path.display();
+    let path_text = path.display();
     if path.is_file() {
         return match project::user_config() {
-            Ok(_) => DoctorFinding::new(name, FindingState::Ok, format!("{shown}")),
+            Ok(_) => DoctorFinding::new(name, FindingState::Ok, format!("{path_text}")),
             Err(failure) => DoctorFinding::new(name, FindingState::Failed, failure.message)
                 .with_hint(failure.hint.unwrap_or_else(|| "fix the file, or remove it".to_owned()))
                 .with_exit_code(exit::INVALID),
         };
     }
     if !fix {
-        return DoctorFinding::new(name, FindingState::Missing, format!("{shown} is not there, and need not be"));
+        return DoctorFinding::new(name, FindingState::Missing, format!("{path_text} is not there, and need not be"));
     }
     let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
     match parent.and_then(|()| std::fs::write(&path, CONFIG_TEMPLATE)) {
-        Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{shown} is written, without settings")),
-        Err(error) => DoctorFinding::new(name, FindingState::Failed, format!("{shown}: {error}"))
+        Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{path_text} is written, without settings")),
+        Err(error) => DoctorFinding::new(name, FindingState::Failed, format!("{path_text}: {error}"))
             .with_hint("make yourself the owner of the directory"),
     }
 }
@@ -175,15 +175,15 @@ const CONFIG_TEMPLATE: &str = "# Defaults of saggar's commands. Flags, the envir
 /// Checks the project file. Returns `None` if there is no such file.
 fn check_project_file() -> Option<DoctorFinding> {
     let path = project::find_file()?;
-    let shown = path.display();
+    let path_text = path.display();
     let read = project::read_manifest_text(&path).map_err(|failure| failure.message);
     let manifest = read.and_then(|text| {
-        let first = |found: Diagnostics| found.0.first().map_or_else(String::new, |it| format!("{shown}:{it}"));
+        let first = |found: Diagnostics| found.0.first().map_or_else(String::new, |it| format!("{path_text}:{it}"));
         ProjectManifest::parse(&text).map_err(first)
     });
     Some(match manifest {
         Ok(manifest) => {
-            DoctorFinding::new("project", FindingState::Ok, format!("{shown} is {}", manifest.project.name))
+            DoctorFinding::new("project", FindingState::Ok, format!("{path_text} is {}", manifest.project.name))
         }
         Err(first) => {
             let what = format!("{PROJECT_FILE} is not valid: {first}");

@@ -39,8 +39,8 @@ pub(crate) fn inspect(args: &InspectArgs, output: CliOutput) -> Result<(), CliEr
     let LoadedGraphs { recorded, incomplete_phases: cut_short } = graph_source::load_graphs(args, target, output)?;
     cut_short.iter().for_each(|sentence| output.print_note(&format!("note: {sentence}")));
     if recorded.omitted_graphs > 0 {
-        let (kept, left) = (recorded.graphs.len(), recorded.omitted_graphs);
-        output.print_note(&format!("note: the first {kept} graphs are kept, {left} more were built"));
+        let (recorded_graphs, left) = (recorded.graphs.len(), recorded.omitted_graphs);
+        output.print_note(&format!("note: the first {recorded_graphs} graphs are kept, {left} more were built"));
     }
     let count = recorded.graphs.len();
     let compile = |number: usize| compile_graph(number, &recorded.graphs[number - 1], name, &target);
@@ -57,13 +57,13 @@ pub(crate) fn inspect(args: &InspectArgs, output: CliOutput) -> Result<(), CliEr
     if args.graph.is_none() && count > 1 {
         output.print_note(&format!("note: graph 1 of {count}; --graph N shows another"));
     }
-    let shown = compile(number).map_err(CliError::invalid)?;
+    let graph_stages = compile(number).map_err(CliError::invalid)?;
     let stage = args.stage.unwrap_or(CompileStage::All);
     if output.json {
-        output.print_json(&json_document::graph_document(&shown, stage)?);
+        output.print_json(&json_document::graph_document(&graph_stages, stage)?);
         return Ok(());
     }
-    listing::print_stages(&shown, stage, output)
+    listing::print_stages(&graph_stages, stage, output)
 }
 
 /// Returns the given target, or the one that the stage implies.

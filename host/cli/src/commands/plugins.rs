@@ -39,14 +39,14 @@ fn list_plugins(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     }
     let yes = |flag: &Value| if flag == &Value::Bool(true) { "yes" } else { "-" }.to_owned();
     let row = |plugin: &Value| {
-        let shown = plugin["resume_test"].as_object();
+        let resume_test = plugin["resume_test"].as_object();
         vec![
             plugin["declares"]["name"].as_str().unwrap_or("-").to_owned(),
             plugin["digest"].as_str().unwrap_or("?").chars().take(12).collect(),
             yes(&plugin["trains"]),
             yes(&plugin["predicts"]),
             units::format_bytes(plugin["bytes"].as_u64().unwrap_or(0)),
-            match shown.map(|test| test.get("interrupted").and_then(Value::as_str)) {
+            match resume_test.map(|test| test.get("interrupted").and_then(Value::as_str)) {
                 None => "not tested".to_owned(),
                 Some(Some(job)) => format!("yes ({job})"),
                 Some(None) => "yes".to_owned(),

@@ -49,8 +49,8 @@ impl<'a> SlabCheck<'a> {
                 ensure(offset_bytes.is_multiple_of(self.target.alignment_bytes), "a value is aligned")?;
                 ensure(end <= slab.bytes, "a value is inside its slab")?;
                 let padded = bytes.next_multiple_of(self.target.alignment_bytes);
-                let shown = offset_bytes == 0 || offset_bytes + padded <= self.target.binding_bytes_max;
-                ensure(shown, "a value is inside one binding, or at the start of its slab")
+                let fits_binding = offset_bytes == 0 || offset_bytes + padded <= self.target.binding_bytes_max;
+                ensure(fits_binding, "a value is inside one binding, or at the start of its slab")
             }
         }
     }

@@ -128,20 +128,20 @@ fn fold_body(plan: BodyContext<'_>, anchor: NodeId, axes: &[usize]) -> Result<Ke
     };
     let input = plan.graph.node(anchor).inputs[0];
     let shape = &plan.graph.descriptor(input).shape;
-    let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();
+    let outer_axes: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();
     let pick = |axes: &[usize]| IterationSpace::new(&axes.iter().map(|&axis| shape[axis]).collect::<Vec<_>>());
     let attempt = |parts: &[IterationSpace]| {
-        let space = parts[0].nested(&parts[1], kept.len());
-        let place = |axis: usize| match kept.iter().position(|&other| other == axis) {
+        let space = parts[0].nested(&parts[1], outer_axes.len());
+        let place = |axis: usize| match outer_axes.iter().position(|&other| other == axis) {
             Some(at) => at,
-            None => kept.len() + axes.iter().position(|&other| other == axis).unwrap_or(0),
+            None => outer_axes.len() + axes.iter().position(|&other| other == axis).unwrap_or(0),
         };
         let coordinates = (0..shape.rank()).map(|axis| space.axis(place(axis))).collect();
         let prologue = prologue_expr(plan, input, ElementAccess { coordinates, bounds: Vec::new() }, &space)?;
         Ok((prologue, root_expr(plan, &parts[0])?))
     };
-    let ((mut prologue, (mut expr, stores)), parts) = with_splits(vec![pick(&kept), pick(axes)], attempt)?;
-    let (outer, both) = (&parts[0].dims, parts[0].nested(&parts[1], kept.len()).dims);
+    let ((mut prologue, (mut expr, stores)), parts) = with_splits(vec![pick(&outer_axes), pick(axes)], attempt)?;
+    let (outer, both) = (&parts[0].dims, parts[0].nested(&parts[1], outer_axes.len()).dims);
     let outer_groups = {
         let shared = coarsest_groups(&[&prologue], &both, 0, outer.len());
         let allowed = coarsest_groups(&[&expr], outer, 0, outer.len());

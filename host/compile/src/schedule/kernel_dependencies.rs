@@ -183,8 +183,8 @@ impl ScratchPressure {
         flow.readers.iter().for_each(|(node, readers)| unread[node.index()] = readers.len());
         let growth = flow.drafts.iter().map(|draft| {
             let freed = draft.loads.iter().filter(|load| unread[load.index()] == 1);
-            let taken: i64 = draft.roots.iter().map(|root| scratch[root.index()]).sum();
-            taken - freed.map(|load| scratch[load.index()]).sum::<i64>()
+            let scratch_bytes: i64 = draft.roots.iter().map(|root| scratch[root.index()]).sum();
+            scratch_bytes - freed.map(|load| scratch[load.index()]).sum::<i64>()
         });
         ScratchPressure { growth: growth.collect(), has_run: vec![false; flow.drafts.len()], scratch, unread }
     }

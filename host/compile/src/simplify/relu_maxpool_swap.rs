@@ -47,8 +47,8 @@ fn node_users(graph: &Graph) -> Vec<Vec<NodeId>> {
     for (at, node) in graph.nodes.iter().enumerate() {
         node.inputs.iter().for_each(|input| users[input.index()].push(NodeId(at as u32)));
     }
-    let kept = graph.outputs.iter().map(|(_, node)| node).chain(graph.assignments.iter().map(|(_, node)| node));
-    kept.for_each(|node| users[node.index()].push(*node));
+    let outputs = graph.outputs.iter().map(|(_, node)| node).chain(graph.assignments.iter().map(|(_, node)| node));
+    outputs.for_each(|node| users[node.index()].push(*node));
     users
 }
 

@@ -296,16 +296,16 @@ impl PreparedKernel for CpuFold {
 /// one, or equally many are and more are adjacent. Loads that do not move along a dimension count as neither.
 fn prefers_columns(prologue: &ScalarExpr, outer: &[usize], inner: &[usize]) -> bool {
     let last = |dims: &[usize], first: usize| dims.iter().rposition(|&size| size > 1).map(|dim| first + dim);
-    let (Some(kept), Some(folded)) = (last(outer, 0), last(inner, outer.len())) else {
+    let (Some(outer_stride), Some(folded)) = (last(outer, 0), last(inner, outer.len())) else {
         return false;
     };
     let (mut jumps, mut adjacent) = (0, 0);
     for (instruction, _) in &prologue.instructions {
         match instruction {
             Instruction::Load { view, .. } => {
-                let [kept, folded] = [kept, folded].map(|dim| view.strides[dim].abs());
-                jumps += i32::from(folded > 1) - i32::from(kept > 1);
-                adjacent += i32::from(kept == 1) - i32::from(folded == 1);
+                let [outer_stride, folded] = [outer_stride, folded].map(|dim| view.strides[dim].abs());
+                jumps += i32::from(folded > 1) - i32::from(outer_stride > 1);
+                adjacent += i32::from(outer_stride == 1) - i32::from(folded == 1);
             }
             Instruction::Immediate(_)
             | Instruction::Index(_)

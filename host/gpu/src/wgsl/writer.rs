@@ -294,8 +294,8 @@ impl<'a> ShaderWriter<'a> {
         }
         let first = self.bindings.len();
         for offset_bytes in (0..bytes).step_by(window_bytes) {
-            let shown = window_bytes.min(bytes - offset_bytes);
-            self.bindings.push((ShaderBinding { resource: binding, offset_bytes, bytes: Some(shown) }, scalar));
+            let visible_bytes = window_bytes.min(bytes - offset_bytes);
+            self.bindings.push((ShaderBinding { resource: binding, offset_bytes, bytes: Some(visible_bytes) }, scalar));
         }
         let (elements, count) = (window_bytes / element_bytes, self.bindings.len() - first);
         let choose = |chosen: &dyn Fn(usize, String) -> String| -> String {

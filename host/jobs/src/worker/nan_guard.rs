@@ -185,9 +185,10 @@ mod tests {
             assert_eq!(goes_on.check_metric(3, name, value), None);
             assert!(!goes_on.has_failed());
             let mut leaves_out = NanGuard::new(NonFinite::Skip);
-            let told: Vec<String> = (0..100).filter_map(|step| leaves_out.check_metric(step, name, value)).collect();
+            let warnings: Vec<String> =
+                (0..100).filter_map(|step| leaves_out.check_metric(step, name, value)).collect();
             assert!(
-                told.len() == if ends { SKIP_WARNINGS_MAX as usize } else { 0 } && !leaves_out.has_failed(),
+                warnings.len() == if ends { SKIP_WARNINGS_MAX as usize } else { 0 } && !leaves_out.has_failed(),
                 "{name} {value}"
             );
         }

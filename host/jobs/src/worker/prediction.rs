@@ -230,11 +230,11 @@ impl PredictionOutputs {
         if std::io::Read::read_to_end(&mut file, &mut bytes).is_err() {
             return;
         }
-        let Ok(kept) = read_weights(&Bytes::from(bytes), &[]) else { return };
+        let Ok(weights) = read_weights(&Bytes::from(bytes), &[]) else { return };
         let items = |it: &SavedVariable| it.descriptor.shape.dims().first().copied().unwrap_or(0) as u64;
-        let Some(done) = kept.first().map(items).filter(|done| *done <= self.count) else { return };
+        let Some(done) = weights.first().map(items).filter(|done| *done <= self.count) else { return };
         let of = |(name, item, _): &(String, Descriptor, Vec<u8>)| {
-            let found = kept.iter().find(|it| it.name == *name && items(it) == done)?;
+            let found = weights.iter().find(|it| it.name == *name && items(it) == done)?;
             (found.bytes.len() as u64 == done * item.bytes() as u64).then(|| found.bytes.to_vec())
         };
         let Some(all) = self.outputs.iter().map(of).collect::<Option<Vec<_>>>() else { return };

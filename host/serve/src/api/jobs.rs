@@ -65,9 +65,9 @@ pub(crate) async fn get(
     answer["attempts"] = details.attempts.iter().map(|attempt| views::attempt_with_log_url(&job, attempt)).collect();
     let outputs = app.jobs().list_outputs(&job.id).await?;
     answer["outputs"] = outputs.iter().map(|file| json!({ "path": file.path, "bytes": file.bytes })).collect();
-    let told = app.jobs().events_of_kinds(&job.id, &PHASE_AND_PUBLICATION_KINDS).await?;
-    answer["published"] = views::published_versions(&told);
-    answer["phases"] = phases::job_phases(&job, &told).iter().map(views::phase_json).collect();
+    let phase_events = app.jobs().events_of_kinds(&job.id, &PHASE_AND_PUBLICATION_KINDS).await?;
+    answer["published"] = views::published_versions(&phase_events);
+    answer["phases"] = phases::job_phases(&job, &phase_events).iter().map(views::phase_json).collect();
     let events = app.jobs().newest_events(&job.id, EVENTS_SHOWN_MAX).await?;
     answer["events"] = events.iter().map(views::event_json).collect();
     Ok(Json(answer))

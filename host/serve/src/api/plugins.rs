@@ -69,9 +69,9 @@ pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Re
         match load_facts(objects, &object.name).await {
             Ok(Some(facts)) => {
                 let test = resume::load_resume_test(objects, &facts.digest).await?;
-                let mut shown = json!(facts);
-                shown["resume_test"] = test.map_or(Value::Null, |test| resume::resume_test_json(&test, &sight));
-                plugins.push(shown);
+                let mut entry = json!(facts);
+                entry["resume_test"] = test.map_or(Value::Null, |test| resume::resume_test_json(&test, &sight));
+                plugins.push(entry);
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(object = object.name, %error, "plugin left out of the list"),

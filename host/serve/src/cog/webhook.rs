@@ -170,12 +170,13 @@ impl WebhookClient {
         let (queue, mut events) = mpsc::channel::<String>(2);
         let (agent, at_once) = (self.agent.clone(), Arc::clone(&self.call_permits));
         tokio::spawn(async move {
-            let shown = WebhookPrefix::parse_prefix(&address).map(|address| address.to_string()).unwrap_or_default();
+            let address_text =
+                WebhookPrefix::parse_prefix(&address).map(|address| address.to_string()).unwrap_or_default();
             while let Some(body) = events.recv().await {
                 // Only the last event is retried, because it delays no other.
                 let tries = if events.is_closed() && events.is_empty() { WEBHOOK_TRIES_MAX } else { 1 };
                 if let Err(reason) = deliver(&agent, &at_once, &address, &body, tries).await {
-                    tracing::warn!(to = shown, reason, "webhook not delivered");
+                    tracing::warn!(to = address_text, reason, "webhook not delivered");
                 }
             }
         });

@@ -136,15 +136,15 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
 
 /// Removes the socket file of a server that has exited.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
-    let taken = |kind, what: &str| Err(io::Error::new(kind, format!("{}: {what}", path.display())));
+    let refuse = |kind, what: &str| Err(io::Error::new(kind, format!("{}: {what}", path.display())));
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
-        return taken(io::ErrorKind::AlreadyExists, "the path exists and is not a socket");
+        return refuse(io::ErrorKind::AlreadyExists, "the path exists and is not a socket");
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(_) => taken(io::ErrorKind::AddrInUse, "a server is running on this socket"),
+        Ok(_) => refuse(io::ErrorKind::AddrInUse, "a server is running on this socket"),
     }
 }
 
@@ -185,8 +185,8 @@ mod tests {
         let listener = ServerListener::unix(&path, false).unwrap();
         assert_eq!(listener.url(), format!("unix:{}", path.display()));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let taken = ServerListener::unix(&path, false).unwrap_err();
-        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        let error = ServerListener::unix(&path, false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(path.exists(), "the file of a running server stays");
         drop(listener);
         assert!(!path.exists());

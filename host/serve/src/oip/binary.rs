@@ -45,9 +45,9 @@ impl<'b> BinaryInputReader<'b> {
     pub(super) fn take_input(&mut self, name: &str, bytes: u64) -> Result<&'b [u8], InferError> {
         let left = self.bytes.ok_or_else(|| InferError::NoHeader { name: name.to_owned() })?;
         match usize::try_from(bytes).ok().and_then(|length| left.split_at_checked(length)) {
-            Some((taken, left)) => {
+            Some((tensor_bytes, left)) => {
                 self.bytes = Some(left);
-                Ok(taken)
+                Ok(tensor_bytes)
             }
             None => Err(InferError::BinaryShort { name: name.to_owned(), missing: bytes - left.len() as u64 }),
         }

@@ -113,8 +113,8 @@ fn event_body(first: String, mut pieces: mpsc::Receiver<String>, work: Streaming
     let later = stream::poll_fn(move |context| pieces.poll_recv(context));
     let pieces = stream::iter([first]).chain(later).map(|json| format_event("piece", &json));
     // Held until the stream is dropped, because the client can read the last event slowly.
-    let kept = Arc::new(Mutex::new(None));
-    let charge_of_end = Arc::clone(&kept);
+    let end_charge = Arc::new(Mutex::new(None));
+    let charge_of_end = Arc::clone(&end_charge);
     let end = stream::once(async move {
         match wait_for_response(work).await {
             Ok(EncodedPrediction { json, charge }) => {
@@ -126,7 +126,7 @@ fn event_body(first: String, mut pieces: mpsc::Receiver<String>, work: Streaming
         }
     });
     Body::from_stream(pieces.chain(end).map(move |event| {
-        let _charge = &kept;
+        let _charge = &end_charge;
         Ok::<String, Infallible>(event)
     }))
 }

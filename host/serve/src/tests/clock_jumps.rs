@@ -80,8 +80,8 @@ async fn clock_jumps_do_not_change_when_an_idle_model_sleeps() {
     let keep = async |time: &str| {
         let body = Body::from(json!({ "keep_alive": time }).to_string());
         let request = Request::put("/api/v1/models/digits/config").header("content-type", "application/json");
-        let told = TestResponse::from_response(fixture.send(request.body(body).unwrap()).await).await;
-        assert_eq!(told.status, 200, "{}", told.text());
+        let response = TestResponse::from_response(fixture.send(request.body(body).unwrap()).await).await;
+        assert_eq!(response.status, 200, "{}", response.text());
     };
     let model = async || fixture.get("/api/v1/models/digits").await.json();
     keep("10m").await;

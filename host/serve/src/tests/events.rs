@@ -45,8 +45,8 @@ fn parse_events(text: &str) -> Vec<ReceivedEvent> {
     text.split_terminator("\n\n").filter(|block| !block.starts_with(':')).map(event).collect()
 }
 
-fn summaries(told: &[ReceivedEvent]) -> Vec<String> {
-    told.iter().map(ReceivedEvent::summary).collect()
+fn summaries(events: &[ReceivedEvent]) -> Vec<String> {
+    events.iter().map(ReceivedEvent::summary).collect()
 }
 
 /// Submits a job of this project, which is queued.
@@ -86,10 +86,10 @@ async fn a_stream_lists_all_jobs_and_ends_without_follow() {
     }
     let answer = fixture.get("/api/v1/events").await;
     assert_eq!((answer.header("content-type"), answer.header("cache-control")), ("text/event-stream", "no-store"));
-    let told = parse_events(&answer.text());
+    let events = parse_events(&answer.text());
     let all = ["job letters-1 QUEUED", "job digits-2 QUEUED", "job digits-1 QUEUED", "ready 3 null"];
-    assert_eq!(summaries(&told), all);
-    assert_eq!(told[0].json(), fixture.get("/api/v1/jobs?limit=1").await.json()["jobs"][0]);
+    assert_eq!(summaries(&events), all);
+    assert_eq!(events[0].json(), fixture.get("/api/v1/jobs?limit=1").await.json()["jobs"][0]);
 
     let project = fixture.get("/api/v1/events?project=letters").await;
     assert_eq!(summaries(&parse_events(&project.text()))[0], "job letters-1 QUEUED");
@@ -103,27 +103,27 @@ async fn a_following_stream_sends_only_changes_and_their_events() {
     let fixture = ServerFixture::new();
     submit(&fixture, "digits").await;
     let mut stream = open_stream(&fixture, "/api/v1/events?follow=1", None).await.into_body().into_data_stream();
-    let first = read_until(&mut stream, |told| told.iter().any(|one| one.name == "ready")).await;
+    let first = read_until(&mut stream, |events| events.iter().any(|one| one.name == "ready")).await;
     assert_eq!(first.len(), 2, "{first:?}");
 
     submit(&fixture, "letters").await;
-    let told = read_until(&mut stream, |told| told.iter().any(|one| one.name == "note")).await;
-    assert_eq!(summaries(&told), ["job letters-1 QUEUED", "note letters-1 SUBMITTED"]);
-    let seen: u64 = told[1].id.as_deref().unwrap().parse().unwrap();
-    assert_eq!(told[1].json()["sequence"], seen);
+    let events = read_until(&mut stream, |events| events.iter().any(|one| one.name == "note")).await;
+    assert_eq!(summaries(&events), ["job letters-1 QUEUED", "note letters-1 SUBMITTED"]);
+    let seen: u64 = events[1].id.as_deref().unwrap().parse().unwrap();
+    assert_eq!(events[1].json()["sequence"], seen);
 
     // The job behind it moves up in the queue.
     stop(&fixture, "digits-1").await;
-    let is_over = |told: &[ReceivedEvent]| told.iter().any(|one| one.summary() == "note digits-1 CANCELLED");
-    let told = read_until(&mut stream, is_over).await;
-    let jobs: Vec<&ReceivedEvent> = told.iter().filter(|one| one.name == "job").collect();
+    let is_over = |events: &[ReceivedEvent]| events.iter().any(|one| one.summary() == "note digits-1 CANCELLED");
+    let events = read_until(&mut stream, is_over).await;
+    let jobs: Vec<&ReceivedEvent> = events.iter().filter(|one| one.name == "job").collect();
     assert_eq!(jobs[0].summary(), "job letters-1 QUEUED");
     assert_eq!((jobs[0].json()["position"].as_u64(), jobs[1].summary().as_str()), (Some(1), "job digits-1 CANCELLED"));
 
     let gone = Request::delete("/api/v1/jobs/digits-1").body(Body::empty()).unwrap();
     assert_eq!(fixture.send(gone).await.status().as_u16(), 200);
-    let told = read_until(&mut stream, |told| told.iter().any(|one| one.name == "gone")).await;
-    assert_eq!(summaries(&told), ["gone digits-1"]);
+    let events = read_until(&mut stream, |events| events.iter().any(|one| one.name == "gone")).await;
+    assert_eq!(summaries(&events), ["gone digits-1"]);
 
     let notes = async |last: u64| {
         let answer =
@@ -144,7 +144,7 @@ async fn a_stream_ends_with_the_server() {
     for path in ["/api/v1/events?follow=1", "/api/v1/jobs/digits-1/logs?follow=1"] {
         let mut stream = open_stream(&fixture, path, None).await.into_body().into_data_stream();
         if path.contains("events") {
-            read_until(&mut stream, |told| told.iter().any(|one| one.name == "ready")).await;
+            read_until(&mut stream, |events| events.iter().any(|one| one.name == "ready")).await;
         }
         fixture.stop.send(true).unwrap();
         assert!(stream.next().await.is_none(), "{path} goes on");
@@ -192,23 +192,23 @@ async fn log_events_are_numbered_and_resume_after_last_event_id() {
     let path = "/api/v1/jobs/digits-1/logs";
     let whole = TestResponse::from_response(open_stream(&fixture, path, None).await).await;
     assert_eq!(whole.header("content-type"), "text/event-stream");
-    let told = parse_events(&whole.text());
-    let said: Vec<(&str, &str)> = told.iter().map(|one| (one.name.as_str(), one.data.as_str())).collect();
+    let events = parse_events(&whole.text());
+    let said: Vec<(&str, &str)> = events.iter().map(|one| (one.name.as_str(), one.data.as_str())).collect();
     assert_eq!(said, [("line", "one"), ("line", "zwölf"), ("line", ""), ("end", "{}")]);
-    assert_eq!(told[0].id.as_deref(), Some("1:29"));
+    assert_eq!(events[0].id.as_deref(), Some("1:29"));
 
     let rest = async |last: &str, path: &str| {
         parse_events(&TestResponse::from_response(open_stream(&fixture, path, Some(last)).await).await.text())
     };
     let after = rest("1:29", path).await;
     assert_eq!(after[0].data, "zwölf");
-    assert_eq!(after[0].id, told[1].id);
+    assert_eq!(after[0].id, events[1].id);
     let timed = rest("1:0", &format!("{path}?timestamps=1&tail=1")).await;
     assert_eq!(timed[0].data, "1970-01-01T00:00:00.000Z one");
     let tail = parse_events(
         &TestResponse::from_response(open_stream(&fixture, &format!("{path}?tail=2"), None).await).await.text(),
     );
-    assert_eq!((tail.len(), tail[0].id.as_deref()), (3, told[1].id.as_deref()));
+    assert_eq!((tail.len(), tail[0].id.as_deref()), (3, events[1].id.as_deref()));
 
     for last in ["", "1", "0:0", "1:30", "1:57", "1:99999", "x:y", "1:-1"] {
         let refused = TestResponse::from_response(open_stream(&fixture, path, Some(last)).await).await.error();
@@ -237,9 +237,9 @@ async fn since_omits_older_log_lines() {
     assert_eq!(since("10m&tail=9").await, "two minutes\nnow\n");
     assert_eq!(since("1h&prefix=1").await.lines().next(), Some("digits-1/1 half an hour"));
     assert!(since("1h&timestamps=1").await.lines().all(|line| line.as_bytes()[TIMESTAMP_BYTES - 1] == b' '));
-    let told = TestResponse::from_response(open_stream(&fixture, &format!("{path}?since=10m"), None).await).await;
-    let told: Vec<String> = parse_events(&told.text()).into_iter().map(|one| one.data).collect();
-    assert_eq!(told, ["two minutes", "now", "{}"]);
+    let events = TestResponse::from_response(open_stream(&fixture, &format!("{path}?since=10m"), None).await).await;
+    let events: Vec<String> = parse_events(&events.text()).into_iter().map(|one| one.data).collect();
+    assert_eq!(events, ["two minutes", "now", "{}"]);
     for bad in ["yesterday", "10x", "2026-13-01T00:00:00Z"] {
         let (status, code, message) = fixture.get(&format!("{path}?since={bad}")).await.error();
         assert_eq!((status, code.as_str()), (400, "bad_parameter"), "{message}");
@@ -253,11 +253,11 @@ async fn a_followed_log_streams_new_lines_and_an_end_event() {
     let mut log = job_with_log(&fixture, &["one"]).await;
     let path = "/api/v1/jobs/digits-1/logs?follow=1";
     let mut stream = open_stream(&fixture, path, None).await.into_body().into_data_stream();
-    let first = read_until(&mut stream, |told| !told.is_empty()).await;
+    let first = read_until(&mut stream, |events| !events.is_empty()).await;
     assert_eq!(first[0].data, "one");
     log.write_line(0, "two").unwrap();
     stop(&fixture, "digits-1").await;
-    let rest = read_until(&mut stream, |told| told.last().is_some_and(|one| one.name == "end")).await;
+    let rest = read_until(&mut stream, |events| events.last().is_some_and(|one| one.name == "end")).await;
     assert_eq!((rest.len(), rest[0].data.as_str()), (2, "two"));
     assert!(stream.next().await.is_none());
 }

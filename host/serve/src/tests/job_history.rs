@@ -62,7 +62,7 @@ async fn a_page_of_jobs_includes_the_details_of_each_job() {
         fixture.records.record_metrics(&lease, &[point]).unwrap();
     }
     let listed = fixture.get("/api/v1/jobs").await.json();
-    let told: Vec<Value> = listed["jobs"]
+    let answered: Vec<Value> = listed["jobs"]
         .as_array()
         .unwrap()
         .iter()
@@ -73,7 +73,7 @@ async fn a_page_of_jobs_includes_the_details_of_each_job() {
         json!(["digits-2", 4.0, { "loss": 0.5 }]),
         json!(["digits-1", 2.0, { "loss": 0.25 }]),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(answered, expected);
     for (at, name) in ["digits-3", "digits-2", "digits-1"].into_iter().enumerate() {
         let one = fixture.get(&format!("/api/v1/jobs/{name}")).await.json();
         for key in ["metrics", "wall_seconds", "attempt", "hints", "time"] {
@@ -91,12 +91,12 @@ async fn a_metric_series_requested_twice_is_returned_once() {
     fixture.records.record_metrics(&lease, &[point("loss", 1), point("accuracy", 2), point("loss", 3)]).unwrap();
     let answer = fixture.get("/api/v1/jobs/digits-1/metrics?series=loss,accuracy,loss,loss&times=1").await;
     assert_eq!(answer.header("content-type"), "application/json");
-    let told = answer.json();
+    let answered = answer.json();
     let expected = json!([
         { "name": "loss", "points": [[1, 0.5, 7], [3, 0.5, 7]] },
         { "name": "accuracy", "points": [[2, 0.5, 7]] },
     ]);
-    assert_eq!((&told["series"], &told["next"]), (&expected, &Value::Null));
+    assert_eq!((&answered["series"], &answered["next"]), (&expected, &Value::Null));
     assert_eq!(fixture.get("/api/v1/jobs/digits-1/metrics?series=none").await.json()["series"][0]["points"], json!([]));
 }
 
@@ -135,8 +135,8 @@ async fn a_log_tail_spans_attempts_and_can_be_followed() {
         assert!(fixture.get(&format!("{path}?tail={tail}")).await.text() == expected, "tail={tail}");
     }
     let second: Vec<&&str> = lines.iter().filter(|line| line.starts_with("2 ")).collect();
-    let told = fixture.get(&format!("{path}?attempt=2&tail=10000")).await.text();
-    assert!(told.split_inclusive('\n').eq(second.iter().map(|line| **line)));
+    let answered = fixture.get(&format!("{path}?attempt=2&tail=10000")).await.text();
+    assert!(answered.split_inclusive('\n').eq(second.iter().map(|line| **line)));
     assert_eq!(fixture.get(&format!("{path}?attempt=3&tail=9")).await.text(), "");
     // Starting at the 500th line of the second attempt.
     let since = fixture.get(&format!("{path}?since=2000500&tail=10000")).await.text();
@@ -149,10 +149,10 @@ async fn a_log_tail_spans_attempts_and_can_be_followed() {
         let sent = fixture.send(request.body(Body::empty()).unwrap());
         async { TestResponse::from_response(sent.await).await.text() }
     };
-    let told = events(None, "?tail=600").await;
-    let first = told.lines().next().unwrap().strip_prefix("id: ").unwrap().to_owned();
+    let answered = events(None, "?tail=600").await;
+    let first = answered.lines().next().unwrap().strip_prefix("id: ").unwrap().to_owned();
     let rest = events(Some(first), "").await;
-    assert!(told.split_once("\n\n").unwrap().1 == rest);
+    assert!(answered.split_once("\n\n").unwrap().1 == rest);
     // Reading continues after the last existing line.
     let follow = Request::get(format!("{path}?tail=1&follow=1")).body(Body::empty()).unwrap();
     let mut stream = fixture.send(follow).await.into_body().into_data_stream();

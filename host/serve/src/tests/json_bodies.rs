@@ -63,7 +63,7 @@ async fn no_route_exposes_parser_messages_for_invalid_json() {
 #[tokio::test]
 async fn an_invalid_body_error_has_the_path_the_expectation_and_an_example() {
     let fixture = ServerFixture::new();
-    let told = async |body: &str| {
+    let error_message = async |body: &str| {
         let answer = fixture.post_json("/api/v1/jobs", body).await;
         let (status, code, message) = answer.error();
         assert_eq!((status, code.as_str()), (400, "bad_json"), "{message}");
@@ -71,9 +71,9 @@ async fn an_invalid_body_error_has_the_path_the_expectation_and_an_example() {
         assert!(hint.starts_with("for example: {\"project\": \"digits\""), "{hint}");
         message
     };
-    assert_eq!(told("{\"plugin\": \"lenet\"}").await, "body: `project` is missing");
-    assert_eq!(told("{\"project\": 3}").await, "body: project: expected a text, got 3");
-    assert_eq!(told("[").await, "body: not JSON at byte 0: it ends within a list");
+    assert_eq!(error_message("{\"plugin\": \"lenet\"}").await, "body: `project` is missing");
+    assert_eq!(error_message("{\"project\": 3}").await, "body: project: expected a text, got 3");
+    assert_eq!(error_message("[").await, "body: not JSON at byte 0: it ends within a list");
     let seed = "{\"project\": \"digits\", \"plugin\": \"x\", \"seed\": -1}";
-    assert_eq!(told(seed).await, "body: seed: expected a whole number from 0, got -1");
+    assert_eq!(error_message(seed).await, "body: seed: expected a whole number from 0, got -1");
 }

@@ -39,15 +39,15 @@ async fn keys_are_created_listed_and_revoked() {
     assert_eq!(delete(&fixture, "/api/v1/keys/shop").await.error().0, 404);
 
     let lines = audit_entries(&fixture);
-    let told: Vec<_> = lines.iter().map(|line| (&line["action"], &line["key"], &line["result"])).collect();
-    let told: Vec<String> = told.iter().map(|(action, key, result)| format!("{action} {key} {result}")).collect();
+    let entries: Vec<_> = lines.iter().map(|line| (&line["action"], &line["key"], &line["result"])).collect();
+    let entries: Vec<String> = entries.iter().map(|(action, key, result)| format!("{action} {key} {result}")).collect();
     let expected = [
         r#""key.create" "shop" "ok""#,
         r#""key.create" "shop" "key_exists""#,
         r#""key.revoke" "shop" "ok""#,
         r#""key.revoke" "shop" "not_found""#,
     ];
-    assert_eq!(told, expected);
+    assert_eq!(entries, expected);
     assert_eq!(lines[0]["detail"], "predict 100/s 5/d");
     assert_eq!(lines[0]["request_id"], made.header("x-request-id"));
     let secret = text.rsplit('_').next().unwrap();
@@ -84,8 +84,8 @@ async fn model_changes_are_audited() {
     let lines = audit_entries(&fixture);
     assert_eq!(lines.len(), 2);
     for (line, version, result) in [(&lines[0], "version 1", "ok"), (&lines[1], "version 9", &*refused.error().1)] {
-        let told = [&line["action"], &line["model"], &line["detail"], &line["result"], &line["who"]];
-        assert_eq!(told, ["model.promote", "digits", version, result, "loopback"]);
+        let entries = [&line["action"], &line["model"], &line["detail"], &line["result"], &line["who"]];
+        assert_eq!(entries, ["model.promote", "digits", version, result, "loopback"]);
     }
 }
 

@@ -192,16 +192,16 @@ async fn a_secret_is_usable_only_by_keys_of_its_projects() {
         spec
     };
     let refused = async |secret: &str| {
-        let mut told = Vec::new();
+        let mut errors = Vec::new();
         let on_time = json!({ "name": "s", "cron": "0 0 * * *", "spec": with(secret) });
         for (path, body) in [
             ("/api/v1/jobs", with(secret)),
             ("/api/v1/schedules", on_time),
             ("/api/v1/jobs/digits-1/restart", json!({ "overrides": { "secrets": [secret] } })),
         ] {
-            told.push(limited.error_without_name("POST", path, &body, secret).await);
+            errors.push(limited.error_without_name("POST", path, &body, secret).await);
         }
-        told
+        errors
     };
     assert_eq!(limited.send_json("POST", "/api/v1/jobs", &with("mine")).await.json()["name"], "digits-1");
     let none = refused("nothere").await;

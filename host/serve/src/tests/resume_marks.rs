@@ -53,8 +53,8 @@ async fn resume_marks_compare_the_newest_version_of_each_model_and_keep_the_firs
         fixture.post_json(&format!("/api/v1/plugins/{plugin}/resume-test"), &pair).await
     };
     let first = mark(&whole, &interrupted).await.json();
-    let told = (&first["whole"], &first["interrupted"], &first["resumes"]);
-    assert_eq!(told, (&json!(whole), &json!(interrupted), &json!(2)));
+    let marks = (&first["whole"], &first["interrupted"], &first["resumes"]);
+    assert_eq!(marks, (&json!(whole), &json!(interrupted), &json!(2)));
     let listed = async || -> Value { fixture.get("/api/v1/plugins").await.json()["plugins"][0]["resume_test"].clone() };
     assert_eq!(listed().await, first);
     assert_eq!(mark(&whole, &again).await.json(), first, "the first mark is kept");

@@ -159,14 +159,18 @@ async fn replaced_certificates_are_reloaded_and_invalid_ones_are_not() {
 #[test]
 fn an_invalid_certificate_pair_names_its_fault() {
     let dir = tempfile::tempdir().unwrap();
-    let told = |pair: (&str, &str)| {
+    let message_for = |pair: (&str, &str)| {
         write_certificate(dir.path(), pair);
         load_certificates(dir.path()).unwrap_err().to_string()
     };
     assert!(load_certificates(dir.path()).unwrap_err().to_string().contains("tls.crt: No such file"));
-    assert!(told(("", FIRST.1)).contains("tls.crt: no certificate in PEM form"));
-    assert!(told((FIRST.0, FIRST.0)).contains("tls.key: no private key in PEM form"));
-    assert!(told((FIRST.0, SECOND.1)).contains("keys may not be consistent"), "{}", told((FIRST.0, SECOND.1)));
+    assert!(message_for(("", FIRST.1)).contains("tls.crt: no certificate in PEM form"));
+    assert!(message_for((FIRST.0, FIRST.0)).contains("tls.key: no private key in PEM form"));
+    assert!(
+        message_for((FIRST.0, SECOND.1)).contains("keys may not be consistent"),
+        "{}",
+        message_for((FIRST.0, SECOND.1))
+    );
     write_certificate(dir.path(), SECOND);
     load_certificates(dir.path()).unwrap();
 }

@@ -91,8 +91,8 @@ async fn a_hidden_job_named_in_a_body_looks_missing() {
         ] {
             let refused = client.error_without_name("POST", path, &body, name).await;
             let expected = (404, "not_found", "no job NAME; `saggar ps -a` lists them", "\"\"");
-            let told = (refused.0, refused.1.as_str(), refused.2.as_str(), refused.3.as_str());
-            assert_eq!(told, expected, "{path} {body}");
+            let seen = (refused.0, refused.1.as_str(), refused.2.as_str(), refused.3.as_str());
+            assert_eq!(seen, expected, "{path} {body}");
         }
         let events = client.error_without_name("GET", &format!("/api/v1/events?job={name}"), &Value::Null, name).await;
         assert_eq!((events.0, events.2.as_str()), (404, "no job NAME; `saggar ps -a` lists them"));
@@ -188,8 +188,8 @@ async fn lists_and_streams_show_only_visible_projects() {
     // Running jobs are counted for every client, but named only to those that can see them.
     assert_eq!(fixture.claim(1).job.name, "faces-2");
     let pool = async |client: &KeyClient| client.get_json("/api/v1/queues").await["pools"][0].clone();
-    let (told, limited) = (pool(&all).await, pool(&client).await);
-    assert_eq!((&told["used"], &told["jobs"]), (&json!(1.0), &json!(["faces-2"])));
+    let (unlimited, limited) = (pool(&all).await, pool(&client).await);
+    assert_eq!((&unlimited["used"], &unlimited["jobs"]), (&json!(1.0), &json!(["faces-2"])));
     assert_eq!((&limited["used"], &limited["jobs"]), (&json!(1.0), &json!([])));
 }
 
@@ -302,6 +302,6 @@ async fn an_event_stream_ends_when_its_key_is_revoked() {
     let job = job_spec(&fixture, "digits").await;
     fixture.post_json("/api/v1/jobs", &job.to_string()).await;
     assert!(ends.next().await.is_none(), "later events are not sent");
-    let told = goes_on.next().await.unwrap().unwrap();
-    assert!(String::from_utf8_lossy(&told).contains("digits-1"), "the stream of another key continues");
+    let chunk = goes_on.next().await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&chunk).contains("digits-1"), "the stream of another key continues");
 }

@@ -237,8 +237,8 @@ impl TfsError {
 /// Returns the beginning of a value, for an error.
 pub(super) fn excerpt(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(&value[..value.len().min(4 * EXCERPT_CHARS_MAX)]);
-    let shown: String = text.chars().take(EXCERPT_CHARS_MAX).collect();
-    if shown.len() < value.len() { format!("{shown}...") } else { shown }
+    let short_text: String = text.chars().take(EXCERPT_CHARS_MAX).collect();
+    if short_text.len() < value.len() { format!("{short_text}...") } else { short_text }
 }
 
 /// Returns the JSON type of a value.

@@ -42,40 +42,40 @@ impl DeviceUsageAccount {
     /// Adds the usage since the last report to the metrics. Without `wait`, does nothing if another thread is
     /// reporting.
     pub(super) fn report(&self, metrics: &MetricsRegistry, device: &str, wait: bool) {
-        let mut told = if wait {
+        let mut last = if wait {
             self.reported.lock().unwrap_or_else(PoisonError::into_inner)
         } else {
-            let Ok(told) = self.reported.try_lock() else { return };
-            told
+            let Ok(last) = self.reported.try_lock() else { return };
+            last
         };
         let meter = &self.meter;
         let (bytes, busy) = (meter.bytes(), meter.busy_time());
         let (dispatches, submissions) = (meter.dispatches(), meter.submissions());
         let (written_bytes, read_bytes) = (meter.written_bytes(), meter.read_bytes());
         let families = &metrics.families;
-        if bytes != told.bytes {
+        if bytes != last.bytes {
             // Versions share the series, so each adds its own difference.
             families
                 .device_memory
                 .with_label_values(&[device, MEMORY_OWNER_LABEL])
-                .add(bytes as f64 - told.bytes as f64);
+                .add(bytes as f64 - last.bytes as f64);
         }
-        if dispatches != told.dispatches {
+        if dispatches != last.dispatches {
             let of = [device];
-            families.device_busy_seconds.with_label_values(&of).inc_by(busy.saturating_sub(told.busy).as_secs_f64());
-            families.device_dispatches.with_label_values(&of).inc_by(dispatches.saturating_sub(told.dispatches) as f64);
+            families.device_busy_seconds.with_label_values(&of).inc_by(busy.saturating_sub(last.busy).as_secs_f64());
+            families.device_dispatches.with_label_values(&of).inc_by(dispatches.saturating_sub(last.dispatches) as f64);
             families
                 .device_submissions
                 .with_label_values(&of)
-                .inc_by(submissions.saturating_sub(told.submissions) as f64);
+                .inc_by(submissions.saturating_sub(last.submissions) as f64);
         }
         for (direction, now, before) in
-            [("host_to_device", written_bytes, told.written_bytes), ("device_to_host", read_bytes, told.read_bytes)]
+            [("host_to_device", written_bytes, last.written_bytes), ("device_to_host", read_bytes, last.read_bytes)]
         {
             if now != before {
                 families.tensor_copy.with_label_values(&[device, direction]).inc_by(now.saturating_sub(before));
             }
         }
-        *told = ReportedDeviceUsage { bytes, busy, dispatches, submissions, written_bytes, read_bytes };
+        *last = ReportedDeviceUsage { bytes, busy, dispatches, submissions, written_bytes, read_bytes };
     }
 }

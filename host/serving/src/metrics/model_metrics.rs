@@ -34,10 +34,10 @@ impl ModelMetrics {
     /// Sets `saggar_model_state` for the versions of a model. Versions that are only stored have no series.
     pub(crate) fn set_version_states(&self, model: &str, states: &BTreeMap<u64, VersionState>) {
         let mut models = self.lock_models();
-        let shown = models.entry(model.to_owned()).or_default();
+        let series = models.entry(model.to_owned()).or_default();
         let mut next = states.clone();
         next.retain(|_, state| *state != VersionState::Unloaded);
-        for version in shown.states.keys().filter(|version| !next.contains_key(version)) {
+        for version in series.states.keys().filter(|version| !next.contains_key(version)) {
             for state in VersionState::ALL {
                 // The series can already be removed, which is not an error.
                 let labels = [model, &version.to_string(), state.name()];
@@ -50,7 +50,7 @@ impl ModelMetrics {
                 self.metrics.families.model_state.with_label_values(&labels).set((state == *now).into());
             }
         }
-        shown.states = next;
+        series.states = next;
     }
 
     /// Counts an attempt to load a version: kind, result and reason.
@@ -68,11 +68,11 @@ impl ModelMetrics {
     /// Schedules the series of an unloaded version for removal, after a number of further versions were unloaded.
     pub(crate) fn expire_version_series(&self, model: &str, version: u64) {
         let mut models = self.lock_models();
-        let shown = models.entry(model.to_owned()).or_default();
-        shown.unloaded.retain(|&unloaded| unloaded != version);
-        shown.unloaded.push_back(version);
-        if shown.unloaded.len() > UNLOADED_SERIES_MAX
-            && let Some(oldest) = shown.unloaded.pop_front()
+        let series = models.entry(model.to_owned()).or_default();
+        series.unloaded.retain(|&unloaded| unloaded != version);
+        series.unloaded.push_back(version);
+        if series.unloaded.len() > UNLOADED_SERIES_MAX
+            && let Some(oldest) = series.unloaded.pop_front()
         {
             self.remove_version_series(model, oldest);
         }
@@ -80,12 +80,12 @@ impl ModelMetrics {
 
     /// Removes the series of a model that was removed.
     pub(crate) fn remove_model(&self, model: &str) {
-        let Some(shown) = self.lock_models().remove(model) else { return };
-        for version in shown.unloaded {
+        let Some(series) = self.lock_models().remove(model) else { return };
+        for version in series.unloaded {
             self.remove_version_series(model, version);
         }
         let families = &self.metrics.families;
-        for [kind, result, reason] in shown.reloads {
+        for [kind, result, reason] in series.reloads {
             let _ = families.model_reloads.remove_label_values(&[model, kind, result, reason]);
         }
         let _ = families.model_swap_duration.remove_label_values(&[model]);

@@ -49,14 +49,14 @@ impl ColumnarDataset {
     /// The same as [`DatasetStore::ingest_output`].
     pub fn from_output(home: &StateDir, job: &str, path: Option<&str>) -> Result<ColumnarDataset, DatasetError> {
         let folder = OutputFolder::find(home, job, path)?;
-        let kept = output_cache_dir(home);
-        durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
-        let directory = TemporaryDirectory::create_locked(&kept)?;
+        let cache_dir = output_cache_dir(home);
+        durable::create_directories(&cache_dir).map_err(StoreError::io(&cache_dir))?;
+        let directory = TemporaryDirectory::create_locked(&cache_dir)?;
         // Cached data can be recreated at any time and does not count towards the quota.
         let staging = StagingArea::new(&directory.path, &folder.path, &|_| Ok(()))?;
         let draft = ingest::read_folder(&folder.path, &staging)?;
         let manifest = draft.manifest(None, 0)?;
-        let dir = kept.join(manifest.digest().hex());
+        let dir = cache_dir.join(manifest.digest().hex());
         if let Ok(dataset) = ColumnarDataset::open(&dir) {
             // Record the use. If this fails, the dataset is only evicted earlier.
             let _ = fs::File::open(&dir).and_then(|dir| dir.set_modified(SystemTime::now()));
@@ -90,8 +90,8 @@ fn install_dataset(staging: &Path, dir: &Path, manifest: &DatasetManifest) -> Re
 
 /// Removes unfinished directories of killed writers, and evicts all but the `max` most recently used datasets. Readers
 /// that have one open can still read it. What cannot be removed is retried the next time.
-pub(super) fn evict_outputs(kept: &Path, now: SystemTime, max: usize) {
-    let Ok(listed) = disk::list(kept) else { return };
+pub(super) fn evict_outputs(cache_dir: &Path, now: SystemTime, max: usize) {
+    let Ok(listed) = disk::list(cache_dir) else { return };
     let mut datasets = Vec::new();
     for (path, _) in listed {
         if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(STAGING_PREFIX)) {
@@ -104,7 +104,7 @@ pub(super) fn evict_outputs(kept: &Path, now: SystemTime, max: usize) {
     let leaving = datasets.len().saturating_sub(max);
     for (_, path) in &datasets[..leaving] {
         // Renaming it first keeps readers from opening a partly removed one.
-        let removed = TemporaryDirectory::unique_in(kept);
+        let removed = TemporaryDirectory::unique_in(cache_dir);
         let _ = disk::rename(path, &removed.path);
     }
 }
@@ -160,9 +160,9 @@ impl OutputFolder {
 /// Returns a folder that contains only this file. Outputs are replaced and never changed, so a hard link is as good as
 /// a copy.
 fn with_single_file(home: &StateDir, file: &Path) -> Result<OutputFolder, DatasetError> {
-    let kept = output_cache_dir(home);
-    durable::create_directories(&kept).map_err(StoreError::io(&kept))?;
-    let staging = TemporaryDirectory::create_locked(&kept)?;
+    let cache_dir = output_cache_dir(home);
+    durable::create_directories(&cache_dir).map_err(StoreError::io(&cache_dir))?;
+    let staging = TemporaryDirectory::create_locked(&cache_dir)?;
     let target = staging.path.join(file.file_name().unwrap_or_default());
     let linked = fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop));
     linked.map_err(StoreError::io(file))?;
@@ -178,13 +178,16 @@ struct TemporaryDirectory {
 
 impl TemporaryDirectory {
     /// Returns an unused name.
-    fn unique_in(kept: &Path) -> TemporaryDirectory {
-        TemporaryDirectory { path: kept.join(format!("{STAGING_PREFIX}{}", durable::unique_suffix())), _lock: None }
+    fn unique_in(cache_dir: &Path) -> TemporaryDirectory {
+        TemporaryDirectory {
+            path: cache_dir.join(format!("{STAGING_PREFIX}{}", durable::unique_suffix())),
+            _lock: None,
+        }
     }
 
     /// Creates a directory for writing, which no other process sweeps meanwhile.
-    fn create_locked(kept: &Path) -> Result<TemporaryDirectory, StoreError> {
-        let mut made = TemporaryDirectory::unique_in(kept);
+    fn create_locked(cache_dir: &Path) -> Result<TemporaryDirectory, StoreError> {
+        let mut made = TemporaryDirectory::unique_in(cache_dir);
         disk::make_directory(&made.path).map_err(StoreError::io(&made.path))?;
         let locked = fs::File::open(&made.path).and_then(|directory| directory.lock().map(|()| directory));
         made._lock = locked.ok();

@@ -38,14 +38,14 @@ pub(super) fn list_files_up_to(
     for entry in folder.read_dir().map_err(StoreError::io(folder))? {
         let entry = entry.map_err(StoreError::io(folder))?;
         let (name, path) = (entry.file_name(), entry.path());
-        let shown = name.to_string_lossy();
-        let Some(stem) = stem(&shown, ending) else { continue };
+        let name_text = name.to_string_lossy();
+        let Some(stem) = stem(&name_text, ending) else { continue };
         // Links are followed.
         if !fs::metadata(&path).map_err(StoreError::io(&path))?.is_file() {
             continue;
         }
         if name.to_str().is_none() {
-            return Err(malformed(&shown, "its name is not valid UTF-8".to_owned()));
+            return Err(malformed(&name_text, "its name is not valid UTF-8".to_owned()));
         }
         if named.insert(stem.to_owned(), path).is_some() {
             let plain = format!("{stem}.{ending}");
@@ -90,9 +90,9 @@ impl<'a> SourceReader<'a> {
 
     /// Returns the next `bytes` bytes. `total` is the required size of the file, for errors.
     pub(super) fn take_bytes(&mut self, bytes: u64, total: u64) -> Result<Vec<u8>, DatasetError> {
-        let taken = self.take_up_to(bytes)?;
-        if taken.len() as u64 == bytes {
-            return Ok(taken);
+        let prefix_bytes = self.take_up_to(bytes)?;
+        if prefix_bytes.len() as u64 == bytes {
+            return Ok(prefix_bytes);
         }
         let (file, found) = (self.name.clone(), self.offset);
         Err(DatasetError::Truncated { file, found, expected: total })
@@ -101,10 +101,10 @@ impl<'a> SourceReader<'a> {
     /// Returns the next `bytes` bytes, or fewer if the file ends before.
     pub(super) fn take_up_to(&mut self, bytes: u64) -> Result<Vec<u8>, DatasetError> {
         // Grows with the data that exists, not with the size that a header states.
-        let mut taken = Vec::new();
-        let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
+        let mut prefix_bytes = Vec::new();
+        let read = Read::take(&mut *self, bytes).read_to_end(&mut prefix_bytes);
         read.map_err(|error| self.read_error(&error))?;
-        Ok(taken)
+        Ok(prefix_bytes)
     }
 
     /// Appends the next `bytes` bytes to a column. `total` is the required size of the file, for errors. `change` is

@@ -227,16 +227,16 @@ impl UploadStore {
             return Err(DatasetError::ChunksMissing { id: id.hex(), missing });
         }
         let files = dir.join("files");
-        let taken = assemble(&dir.join("chunks"), &files, &plan).and_then(|()| {
+        let ingested = assemble(&dir.join("chunks"), &files, &plan).and_then(|()| {
             let going = storage_usage::tree_bytes(&dir)?;
             self.datasets.ingest_from(name, &files, Some(*id), now_ms, &|bytes| room(going, bytes))
         });
-        match &taken {
+        match &ingested {
             // The disk failed, not the chunks. They are kept for another commit.
             Err(DatasetError::Store(_) | DatasetError::DiskFull { .. }) => drop(disk::remove_tree(&files)),
             Ok(_) | Err(_) => self.discard(id),
         }
-        taken
+        ingested
     }
 
     /// Waits until no other import runs, and blocks further imports until the permit is dropped.

@@ -174,12 +174,12 @@ impl DiskModel {
             }
             DiskNode::Directory { safe, pending } => {
                 fs::create_dir(to).unwrap();
-                let kept = pending.iter().filter(|_| match loss {
+                let survivors = pending.iter().filter(|_| match loss {
                     PowerLoss::Nothing | PowerLoss::Bytes => true,
                     PowerLoss::Everything | PowerLoss::Names => false,
                     PowerLoss::Random(_) => dice.next_below(2) == 0,
                 });
-                for (name, child) in apply_changes(safe, kept) {
+                for (name, child) in apply_changes(safe, survivors) {
                     self.write_node(child, loss, dice, &to.join(name));
                 }
             }

@@ -115,9 +115,9 @@ impl FaultyDisk {
         found.map(FaultyDisk)
     }
 
-    fn log(&self, step: &FileOperation<'_>, done: bool, told: bool) {
+    fn log(&self, step: &FileOperation<'_>, done: bool, reported_success: bool) {
         let operation = LoggedOperation::from(step);
-        self.state().records.push(OperationRecord { operation, done, reported_success: told });
+        self.state().records.push(OperationRecord { operation, done, reported_success: reported_success });
     }
 }
 

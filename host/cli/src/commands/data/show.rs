@@ -14,36 +14,36 @@ const CLASS_NAMES_MAX: usize = 5;
 /// Shows the named version, or the newest one.
 pub(super) fn show(dataset: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let all = find_versions(dataset, client)?;
-    let Some(shown) = all.last() else { return Ok(()) };
+    let Some(newest) = all.last() else { return Ok(()) };
     if output.json {
-        output.print_json(shown);
+        output.print_json(newest);
         return Ok(());
     }
-    output.print_line(&version_reference(shown));
-    for (name, value) in version_facts(shown, &all).iter().filter(|(_, value)| !value.is_empty()) {
+    output.print_line(&version_reference(newest));
+    for (name, value) in version_facts(newest, &all).iter().filter(|(_, value)| !value.is_empty()) {
         output.print_line(&format!("  {name:<13}{value}"));
     }
     output.print_line("");
-    let fields = shown["fields"].as_array().into_iter().flatten();
+    let fields = newest["fields"].as_array().into_iter().flatten();
     let rows: Vec<Vec<String>> = fields.map(field_row).collect();
     output.print_table(&["FIELD", "TYPE", "SHAPE", "CLASSES"], &rows);
     Ok(())
 }
 
-fn version_facts(shown: &Value, all: &[Value]) -> [(&'static str, String); 8] {
-    let bytes = units::format_bytes(shown["bytes"].as_u64().unwrap_or(0));
-    let splits = shown["splits"].as_object().into_iter().flatten();
+fn version_facts(newest: &Value, all: &[Value]) -> [(&'static str, String); 8] {
+    let bytes = units::format_bytes(newest["bytes"].as_u64().unwrap_or(0));
+    let splits = newest["splits"].as_object().into_iter().flatten();
     let splits: Vec<String> = splits.map(|(name, items)| format!("{name} {items}")).collect();
     let numbers: Vec<String> = all.iter().map(|it| it["version"].to_string()).collect();
     [
-        ("items", shown["items"].to_string()),
+        ("items", newest["items"].to_string()),
         ("splits", splits.join(", ")),
         ("size", bytes),
-        ("digest", shown["digest"].as_str().unwrap_or_default().to_owned()),
+        ("digest", newest["digest"].as_str().unwrap_or_default().to_owned()),
         ("versions", if numbers.len() > 1 { numbers.join(", ") } else { String::new() }),
-        ("projects", join_names(&shown["projects"])),
-        ("read by", join_names(&shown["used_by"])),
-        ("was read by", join_names(&shown["was_used_by"])),
+        ("projects", join_names(&newest["projects"])),
+        ("read by", join_names(&newest["used_by"])),
+        ("was read by", join_names(&newest["was_used_by"])),
     ]
 }
 
@@ -83,11 +83,11 @@ mod tests {
         let field = json!({ "name": "label", "dtype": "uint8", "shape": [], "classes": ["no", "yes"] });
         assert_eq!(field_row(&field), ["label", "uint8", "[]", "no, yes"]);
         assert_eq!(class_names(&json!(["a", "b", "c", "d", "e", "f"])), "6 classes");
-        let shown = json!({
+        let newest = json!({
             "items": 7, "bytes": 2048, "digest": "ab", "version": 2, "splits": { "test": 2, "train": 5 },
             "projects": ["digits"], "used_by": [], "was_used_by": ["digits-1", "digits-2"],
         });
-        let facts = version_facts(&shown, &[json!({ "version": 1 }), shown.clone()]);
+        let facts = version_facts(&newest, &[json!({ "version": 1 }), newest.clone()]);
         let text: Vec<&str> = facts.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(text, ["7", "test 2, train 5", "2.0 KiB", "ab", "1, 2", "digits", "", "digits-1, digits-2"]);
     }

@@ -31,11 +31,11 @@ pub(super) fn wait_for_first_answer(
     loop {
         let last = match client.get(&path) {
             Err(failure) => failure,
-            Ok(told) => {
-                let serving = told["version"].as_u64();
+            Ok(info) => {
+                let serving = info["version"].as_u64();
                 let whence = format!("{model}@{}", serving.unwrap_or_default());
                 if version.is_none() || serving == version {
-                    match client.post_for_text(&path, RequestBody::Json(&told["example"])) {
+                    match client.post_for_text(&path, RequestBody::Json(&info["example"])) {
                         Ok(_) => {
                             return Ok(FirstAnswer {
                                 model_version: whence,

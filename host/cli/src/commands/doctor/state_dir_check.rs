@@ -20,20 +20,20 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Checks that the state directory exists, is writable and has free space.
 pub(super) fn check_state_dir(home: &Path, fix: bool) -> DoctorFinding {
-    let (name, shown) = ("state", home.display());
+    let (name, path_text) = ("state", home.display());
     if !home.exists() {
         if !fix {
-            let what = format!("{shown} is not there yet");
+            let what = format!("{path_text} is not there yet");
             return DoctorFinding::new(name, FindingState::Missing, what)
                 .with_hint("`saggar serve` or --fix creates it");
         }
         let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY_MODE).create(home);
         return match made {
-            Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{shown} was created")),
+            Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{path_text} was created")),
             Err(error) => unwritable_finding(home, &error),
         };
     }
-    let found = check_writable(name, home, &shown.to_string());
+    let found = check_writable(name, home, &path_text.to_string());
     if found.state == FindingState::Failed {
         return found;
     }
@@ -46,27 +46,27 @@ fn check_permissions(name: &str, home: &Path, fix: bool) -> Option<DoctorFinding
     if mode & 0o077 == 0 {
         return None;
     }
-    let shown = home.display();
+    let path_text = home.display();
     if fix && std::fs::set_permissions(home, std::fs::Permissions::from_mode(PRIVATE_DIRECTORY_MODE)).is_ok() {
         return Some(DoctorFinding::new(
             name,
             FindingState::Fixed,
-            format!("{shown} is now accessible to its owner only (mode 700)"),
+            format!("{path_text} is now accessible to its owner only (mode 700)"),
         ));
     }
     let what =
-        format!("{shown} has mode {mode:o}: other users of this machine can read logs, outputs and models in it");
-    let hint = format!("chmod 700 {shown}; `saggar serve` and --fix do it too");
+        format!("{path_text} has mode {mode:o}: other users of this machine can read logs, outputs and models in it");
+    let hint = format!("chmod 700 {path_text}; `saggar serve` and --fix do it too");
     // Work can continue, so the exit code is 0.
     Some(DoctorFinding::new(name, FindingState::Failed, what).with_hint(hint).with_exit_code(0))
 }
 
 /// Lists other state directories that this user's servers were started with. Returns `None` if no other one is known.
 pub(super) fn list_other_state_dirs(known: &[std::path::PathBuf]) -> Option<DoctorFinding> {
-    let shown: Vec<String> = known.iter().map(|home| home.display().to_string()).collect();
-    let first = shown.first()?;
+    let path_text: Vec<String> = known.iter().map(|home| home.display().to_string()).collect();
+    let first = path_text.first()?;
     let hint = format!("`saggar serve --home {first}` serves its content");
-    Some(DoctorFinding::new("state/others", FindingState::Ok, shown.join(", ")).with_hint(hint))
+    Some(DoctorFinding::new("state/others", FindingState::Ok, path_text.join(", ")).with_hint(hint))
 }
 
 /// Checks that the parts of the state directory that are links exist, are writable and have free space.
@@ -76,18 +76,18 @@ pub(super) fn check_linked_dirs(home: &Path) -> Vec<DoctorFinding> {
         Some((format!("state/{place}"), home.join(place), target))
     });
     let look = |(name, place, target): (String, PathBuf, PathBuf)| {
-        let shown = format!("{} (at {})", place.display(), target.display());
+        let path_text = format!("{} (at {})", place.display(), target.display());
         if place.is_dir() {
-            return check_writable(&name, &place, &shown);
+            return check_writable(&name, &place, &path_text);
         }
-        let what = format!("{shown} is a link whose target is not a directory");
+        let what = format!("{path_text} is a link whose target is not a directory");
         DoctorFinding::new(name, FindingState::Failed, what).with_hint("create the directory, or mount its disk again")
     };
     linked.map(look).collect()
 }
 
 /// Checks that an existing directory is writable and has free space.
-fn check_writable(name: &str, directory: &Path, shown: &str) -> DoctorFinding {
+fn check_writable(name: &str, directory: &Path, path_text: &str) -> DoctorFinding {
     // Checked by writing a file, not by permissions: file systems can be read-only, and root passes every permission
     // check.
     let trial = directory.join(format!(".doctor-{}", std::process::id()));
@@ -99,19 +99,19 @@ fn check_writable(name: &str, directory: &Path, shown: &str) -> DoctorFinding {
     let free = rustix::fs::statvfs(directory).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
     match free {
         Ok(free) if free < FREE_BYTES_MIN => {
-            let what = format!("{shown} has only {} of free space", units::format_bytes(free));
+            let what = format!("{path_text} has only {} of free space", units::format_bytes(free));
             DoctorFinding::new(name, FindingState::Failed, what)
                 .with_hint("remove what is no longer needed, or choose another directory with --home")
         }
         Ok(free) => DoctorFinding::new(
             name,
             FindingState::Ok,
-            format!("{shown} is writable, {} free", units::format_bytes(free)),
+            format!("{path_text} is writable, {} free", units::format_bytes(free)),
         ),
         Err(error) => DoctorFinding::new(
             name,
             FindingState::Ok,
-            format!("{shown} is writable; its free space is unknown: {error}"),
+            format!("{path_text} is writable; its free space is unknown: {error}"),
         ),
     }
 }

@@ -96,7 +96,7 @@ fn why_awake(model: &Value, version: &Value) -> String {
 fn idle_jobs(jobs: &[Value], now_ms: u64) -> Vec<Value> {
     // A server that does not report the time of the last progress reports no stuck jobs.
     let stuck = jobs.iter().filter(|job| job["advanced_ms"].is_u64() && is_idle(job["advanced_ms"].as_u64(), now_ms));
-    let shown = |job: &Value| {
+    let format_job = |job: &Value| {
         let name = text(job, "name");
         json!({
             "kind": "job",
@@ -107,7 +107,7 @@ fn idle_jobs(jobs: &[Value], now_ms: u64) -> Vec<Value> {
             "why": format!("no step since {}: `saggar logs {name}` may show why", number(job, "step")),
         })
     };
-    stuck.map(shown).collect()
+    stuck.map(format_job).collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput)
     if args.follow {
         crate::commands::jobs::detach_on_interrupt(args.job.clone());
     }
-    let mut shown = String::new();
+    let mut printed = String::new();
     let mut reconnect = ReconnectState::new(output);
     let mut is_first = true;
     loop {
@@ -34,9 +34,9 @@ pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput)
         match text {
             Ok(text) => {
                 reconnect.note_connected();
-                let new = text.strip_prefix(shown.as_str()).unwrap_or(&text);
+                let new = text.strip_prefix(printed.as_str()).unwrap_or(&text);
                 print_new_text(new, output);
-                shown = text;
+                printed = text;
             }
             // The file may not exist yet.
             Err(failure) if failure.exit_code == exit::NOT_FOUND && args.follow && !over => {}

@@ -13,23 +13,23 @@ use crate::output::CliOutput;
 /// Prints server-sent events until the final one.
 pub(super) fn show_events(events: impl Read, output: CliOutput) -> Result<(), CliError> {
     let mut events = BufReader::new(events);
-    let mut shown = StreamDisplay { output, text: None, names: BTreeSet::new(), is_line_open: false };
+    let mut display = StreamDisplay { output, text: None, names: BTreeSet::new(), is_line_open: false };
     while let Some((name, data)) = next_json_event(&mut events)? {
         match name.as_str() {
-            "piece" => shown.show_piece(&data),
+            "piece" => display.show_piece(&data),
             "done" => {
-                shown.show_remaining(data);
+                display.show_remaining(data);
                 return Ok(());
             }
             "error" => {
-                shown.end_line();
+                display.end_line();
                 return Err(error_from_event(&data));
             }
             // Ignore events that a later server version may send.
             _ => {}
         }
     }
-    shown.end_line();
+    display.end_line();
     Err(CliError::new(exit::UNREACHABLE, "broken_off", "the answer broke off before its end"))
 }
 

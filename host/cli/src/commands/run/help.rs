@@ -26,8 +26,8 @@ pub(crate) fn plugin_help_request(arguments: &[OsString], error: &clap::Error) -
     }
     let own = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
     let is_help = |word: &OsString| word == "--help" || word == "-h";
-    let kept = arguments[..own].iter().filter(|word| !is_help(word)).chain(&arguments[own..]);
-    let matches = args::command().try_get_matches_from(kept).ok()?;
+    let without_help = arguments[..own].iter().filter(|word| !is_help(word)).chain(&arguments[own..]);
+    let matches = args::command().try_get_matches_from(without_help).ok()?;
     let mut cli = Cli::from_arg_matches(&matches).ok()?;
     let CliCommand::Run(run) = &mut cli.command else { return None };
     run.shows_parameters = run.plugin.is_some() || run.task.is_some();

@@ -104,13 +104,13 @@ const FILTER_TRANSFORM_COST: usize = 40;
 
 /// Returns the cheapest tile size, or `None` if a direct sum of products is cheaper. The choice depends on the image
 /// and not on the batch, so that an image has the same bits in every batch, unless the filter changes between
-/// dispatches. `filter` is `[o, c, kh, kw]`, `result` is `[images, height, width]`, and `kept` means that the filter
+/// dispatches. `filter` is `[o, c, kh, kw]`, `result` is `[images, height, width]`, and `is_constant` means that the filter
 /// does not change.
 pub(super) fn choose_tile_size(
     conv: &Conv2d,
     filter: &[usize],
     result: [usize; 3],
-    kept: bool,
+    is_constant: bool,
 ) -> Option<WinogradTileSize> {
     let plain = conv.groups == 1 && conv.strides == [1, 1] && conv.dilations == [1, 1];
     let &[outputs, inputs, taps, across] = filter else { return None };
@@ -122,7 +122,8 @@ pub(super) fn choose_tile_size(
     let direct = taps * taps * pairs * (height * width + FILTER_READ_COST);
     let cost = |size: WinogradTileSize| {
         let tiles = height.div_ceil(size.step()) * width.div_ceil(size.step());
-        let filter = if kept { FILTER_READ_COST } else { FILTER_READ_COST + FILTER_TRANSFORM_COST.div_ceil(images) };
+        let filter =
+            if is_constant { FILTER_READ_COST } else { FILTER_READ_COST + FILTER_TRANSFORM_COST.div_ceil(images) };
         size.points() * (tiles * (pairs + TRANSFORM_COST * (inputs + outputs)) + pairs * filter)
     };
     let best = WinogradTileSize::ALL.into_iter().filter(|size| size.taps() == taps).min_by_key(|&size| cost(size))?;
@@ -136,8 +137,8 @@ mod tests {
     #[test]
     fn winograd_is_chosen_only_where_it_saves_work() {
         let conv = |strides| Conv2d { padding: [1; 4], strides, dilations: [1, 1], groups: 1 };
-        let tile = |[inputs, outputs, side]: [usize; 3], images, kept| {
-            choose_tile_size(&conv([1, 1]), &[outputs, inputs, 3, 3], [images, side, side], kept)
+        let tile = |[inputs, outputs, side]: [usize; 3], images, is_constant| {
+            choose_tile_size(&conv([1, 1]), &[outputs, inputs, 3, 3], [images, side, side], is_constant)
         };
         for images in [1, 32] {
             assert_eq!(tile([64, 64, 56], images, true), Some(WinogradTileSize::FourByThree));

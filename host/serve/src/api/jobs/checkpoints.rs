@@ -27,9 +27,9 @@ pub(crate) async fn list(
         let verified = app.checkpoints().verify(&job.id).await?;
         let checkpoint = |it: &saggar_store::checkpoint::CheckpointVerification| match &it.outcome {
             Ok(info) => {
-                let mut shown = checkpoint_json(info, false);
-                shown["whole"] = json!(true);
-                shown
+                let mut document = checkpoint_json(info, false);
+                document["whole"] = json!(true);
+                document
             }
             Err(reason) => json!({ "step": it.step, "epoch": null, "whole": false, "reason": reason }),
         };

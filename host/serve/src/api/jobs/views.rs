@@ -166,9 +166,9 @@ fn wasted_steps(attempts: &[JobAttempt]) -> u64 {
 
 /// Returns an attempt with the URL of its log.
 pub(super) fn attempt_with_log_url(job: &JobRecord, of: &JobAttempt) -> Value {
-    let mut shown = attempt_json(of);
-    shown["log"] = json!(format!("/api/v1/jobs/{}/logs?attempt={}", job.name, of.number));
-    shown
+    let mut document = attempt_json(of);
+    document["log"] = json!(format!("/api/v1/jobs/{}/logs?attempt={}", job.name, of.number));
+    document
 }
 
 /// Returns the model versions that a job published, oldest first.

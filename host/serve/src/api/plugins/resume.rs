@@ -112,13 +112,13 @@ async fn verify_resume_test(
 /// Returns a mark as visible to a client. Every client sees that a plugin resumes; only clients of the project see the
 /// jobs.
 pub(super) fn resume_test_json(test: &ResumeTest, sight: &ProjectScope) -> Value {
-    let mut shown = json!(test);
+    let mut test_json = json!(test);
     if !sight.contains_project(&test.project) {
         for hidden in ["whole", "interrupted", "project"] {
-            shown[hidden] = Value::Null;
+            test_json[hidden] = Value::Null;
         }
     }
-    shown
+    test_json
 }
 
 /// A finished job and its results.

@@ -247,9 +247,9 @@ impl<'a> CompactReader<'a> {
     fn take_bytes(&mut self, length: usize) -> ThriftResult<&'a [u8]> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
         let end = end.ok_or_else(|| self.error_here("it ends early"))?;
-        let taken = &self.bytes[self.at..end];
+        let bytes_read = &self.bytes[self.at..end];
         self.at = end;
-        Ok(taken)
+        Ok(bytes_read)
     }
 
     fn expect_type(&self, field: ThriftField, wire: CompactType) -> ThriftResult<()> {

@@ -217,19 +217,19 @@ pub(super) fn set_state(
         return Err(RecordError::Invalid { field: "state", value, expected }.into());
     }
     // A stop that was requested while the worker was starting must not be overwritten by "running".
-    let kept = if job.state == JobState::Stopping { JobState::Stopping } else { state };
+    let next_state = if job.state == JobState::Stopping { JobState::Stopping } else { state };
     let started = (state == JobState::Running).then(|| to_sql_integer(now_ms));
     tx.execute(
         "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, \
          started_ms = coalesce(started_ms, ?5) WHERE id = ?1",
-        params![lease.job, kept, reason.code, reason.sentence, started],
+        params![lease.job, next_state, reason.code, reason.sentence, started],
     )?;
     tx.execute(
         "UPDATE attempts SET state = ?3 WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
-        params![lease.job, lease.attempt, kept],
+        params![lease.job, lease.attempt, next_state],
     )?;
-    if kept != job.state {
-        series::record_event(tx, &lease.job, kept.name(), &reason.sentence, now_ms)?;
+    if next_state != job.state {
+        series::record_event(tx, &lease.job, next_state.name(), &reason.sentence, now_ms)?;
     }
     Ok(())
 }

@@ -102,8 +102,8 @@ fn a_full_disk_is_distinguished_from_a_broken_disk() {
         let CheckpointError::Store(StoreError::Io { source, .. }) = &failure else {
             panic!("a disk's error is the store's");
         };
-        let told = matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-        assert_eq!(told, is_full, "{failure}");
+        let reports_full_disk = matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        assert_eq!(reports_full_disk, is_full, "{failure}");
         disk.clear_fault();
         assert_eq!(resume_step(directory.path()), Some(1));
     }

@@ -51,15 +51,15 @@ fn a_database_of_the_second_schema_is_migrated() {
     for _ in 0..2 {
         let records = SqliteRecords::open(&path).unwrap();
         let details = records.job_details(&["a", "b", "c", "none"].map(str::to_owned)).unwrap();
-        let told = |id: &str| -> Vec<String> {
+        let events_of = |id: &str| -> Vec<String> {
             let show = |point: &MetricPoint| format!("{} {} {} {}", point.name, point.step, point.value, point.at_ms);
             details[id].latest.iter().map(show).collect()
         };
         assert_eq!(
-            (told("a"), told("b")),
+            (events_of("a"), events_of("b")),
             (vec!["early 5 0.5 5".into(), "loss 4 NaN 4".into()], vec!["loss 10 0.25 6".into()])
         );
-        assert!(told("c").is_empty() && !details.contains_key("none"));
+        assert!(events_of("c").is_empty() && !details.contains_key("none"));
         assert_eq!(details["a"].attempts, records.attempts("a").unwrap());
         assert_eq!(records.series_names("a").unwrap(), ["early", "loss"]);
         assert_eq!(records.events_of_kinds("a", &["CLAIMED"]).unwrap().len(), 1);
