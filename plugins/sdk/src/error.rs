@@ -196,9 +196,14 @@ fn join_names(names: &[String]) -> String {
 /// Returns the path of a source file without the directories of the machine that built the plugin: a crate outside of the
 /// plugin's workspace has an absolute path.
 fn short_path(file: &str) -> &str {
-    let Some(source) = file.rfind("/src/").filter(|_| file.starts_with('/')) else { return file };
-    let package = file[..source].rfind('/').map_or(0, |slash| slash + 1);
-    &file[package..]
+    // Bytes, because a search in a text and a slice of it are kilobytes of code.
+    let bytes = file.as_bytes();
+    if bytes.first() != Some(&b'/') {
+        return file;
+    }
+    let source = bytes.windows(5).rposition(|part| part == b"/src/").unwrap_or_default();
+    let package = bytes.iter().take(source).rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    file.get(package..).unwrap_or(file)
 }
 
 impl From<tensors::Error> for Error {
