@@ -5,7 +5,7 @@ mod slab_packing;
 
 use std::collections::BTreeMap;
 
-use saggar_tensor::op::{Op, SourceOp};
+use saggar_tensor::op::SourceOp;
 use saggar_tensor::{Descriptor, Graph, InterruptCheck, NodeId};
 
 use crate::error::CompileError;
@@ -41,22 +41,14 @@ pub(crate) fn assign_buffers(
     let slabs = pack_slabs(&lifetimes(graph, &schedule, target, interrupt)?, target, &mut places, interrupt)?;
     let mut constants = Vec::new();
     for (at, node) in graph.nodes.iter().enumerate() {
-        let place = match &node.op {
-            Op::Source(SourceOp::Input(input)) => ValueLocation::Input(*input),
-            Op::Source(SourceOp::Variable(variable)) => ValueLocation::Variable(*variable),
-            Op::Source(SourceOp::Constant(constant)) => {
+        let place = match node.op.as_source() {
+            Some(SourceOp::Input(input)) => ValueLocation::Input(*input),
+            Some(SourceOp::Variable(variable)) => ValueLocation::Variable(*variable),
+            Some(SourceOp::Constant(constant)) => {
                 constants.push((node.descriptor.clone(), graph.constants[*constant as usize].clone()));
                 ValueLocation::Constant(constants.len() as u32 - 1)
             }
-            Op::Source(_)
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Select
-            | Op::Reduce(_)
-            | Op::Movement(_)
-            | Op::Contract(_)
-            | Op::Convolution(_)
-            | Op::Index(_) => continue,
+            Some(SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. }) | None => continue,
         };
         places.insert(NodeId(at as u32), place);
     }

@@ -115,10 +115,11 @@ impl LayoutPass<'_> {
                 self.push(GraphNode { inputs, ..node.clone() })
             }
             Some(op) => {
-                let windowed = is_windowed(&op);
-                let is_filter = is_filter_gradient(&op);
+                let windowed = op.as_convolution().is_some();
+                let filter_operand = op.as_convolution().and_then(ConvolutionOp::filter_operand);
+                let is_filter = op.as_convolution().is_some_and(ConvolutionOp::is_filter_grad);
                 let inputs = node.inputs.iter().enumerate().map(|(place, &input)| {
-                    if is_filter_operand(&op, place) {
+                    if filter_operand == Some(place) {
                         self.channels_first_form(input)
                     } else {
                         self.channels_last_form(input)
@@ -151,13 +152,9 @@ impl LayoutPass<'_> {
         let follows = || node.descriptor.shape.rank() == 4 && node.inputs.iter().any(|&input| self.is_last(input));
         let op = match &node.op {
             Op::Convolution(convolution) => {
-                let worth = match convolution {
-                    ConvolutionOp::Conv2d(_)
-                    | ConvolutionOp::Conv2dInputGrad { .. }
-                    | ConvolutionOp::Conv2dFilterGrad { .. } => self.is_faster_channels_last(node, convolution),
-                    ConvolutionOp::Pool2d { .. }
-                    | ConvolutionOp::MaxPool2dGrad(_)
-                    | ConvolutionOp::SumPool2dGrad { .. } => follows() && node.descriptor.dtype == DType::F32,
+                let worth = match convolution.conv() {
+                    Some(conv) => self.is_faster_channels_last(node, convolution, conv.groups),
+                    None => follows() && node.descriptor.dtype == DType::F32,
                 };
                 return worth.then(|| node.op.clone());
             }
@@ -168,29 +165,16 @@ impl LayoutPass<'_> {
                 Op::Reduce(ReduceOp::Fold { kind: *kind, axes })
             }
             Op::Movement(movement) => Op::Movement(channels_last_movement(movement)?),
-            Op::Reduce(ReduceOp::ArgMax { .. } | ReduceOp::ArgMin { .. })
-            | Op::Source(_)
-            | Op::Contract(_)
-            | Op::Index(_) => return None,
+            Op::Reduce(_) | Op::Source(_) | Op::Contract(_) | Op::Index(_) => return None,
         };
         follows().then_some(op)
     }
 
     /// Returns whether a convolution, or an adjoint of one, is faster with channels last.
-    fn is_faster_channels_last(&self, node: &GraphNode, convolution: &ConvolutionOp) -> bool {
-        let filter = match convolution {
-            ConvolutionOp::Conv2dFilterGrad { .. } => &node.descriptor.shape,
-            ConvolutionOp::Conv2d(_)
-            | ConvolutionOp::Conv2dInputGrad { .. }
-            | ConvolutionOp::Pool2d { .. }
-            | ConvolutionOp::MaxPool2dGrad(_)
-            | ConvolutionOp::SumPool2dGrad { .. } => &self.old.descriptor(node.inputs[1]).shape,
-        };
-        let groups = match convolution {
-            ConvolutionOp::Conv2d(conv)
-            | ConvolutionOp::Conv2dInputGrad { conv, .. }
-            | ConvolutionOp::Conv2dFilterGrad { conv, .. } => conv.groups,
-            ConvolutionOp::Pool2d { .. } | ConvolutionOp::MaxPool2dGrad(_) | ConvolutionOp::SumPool2dGrad { .. } => 1,
+    fn is_faster_channels_last(&self, node: &GraphNode, convolution: &ConvolutionOp, groups: usize) -> bool {
+        let filter = match convolution.filter_operand() {
+            Some(operand) => &self.old.descriptor(node.inputs[operand]).shape,
+            None => &node.descriptor.shape,
         };
         groups == 1 && filter[0] >= CHANNELS_MIN && node.descriptor.dtype == DType::F32
     }
@@ -209,51 +193,6 @@ fn permute_shape(shape: &Shape, axes: &[usize; 4]) -> Shape {
 fn keeps_order(shape: &Shape, axes: &[usize; 4]) -> bool {
     let long: Vec<usize> = axes.iter().copied().filter(|&axis| shape[axis] > 1).collect();
     long.is_sorted()
-}
-
-fn is_windowed(op: &Op) -> bool {
-    match op {
-        Op::Convolution(_) => true,
-        Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Index(_) => false,
-    }
-}
-
-fn is_filter_gradient(op: &Op) -> bool {
-    match op {
-        Op::Convolution(ConvolutionOp::Conv2dFilterGrad { .. }) => true,
-        Op::Convolution(_)
-        | Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Index(_) => false,
-    }
-}
-
-/// Returns whether the operand at `place` is a filter.
-fn is_filter_operand(op: &Op, place: usize) -> bool {
-    match op {
-        Op::Convolution(ConvolutionOp::Conv2d(_) | ConvolutionOp::Conv2dInputGrad { .. }) => place == 1,
-        Op::Convolution(_)
-        | Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Index(_) => false,
-    }
 }
 
 /// Returns the movement adapted to channels last, or `None` if it does not work on single axes.

@@ -11,7 +11,7 @@ mod relu_slope;
 
 use std::collections::HashMap;
 
-use saggar_tensor::op::{MovementOp, Op};
+use saggar_tensor::op::MovementOp;
 use saggar_tensor::{Graph, GraphNode, InterruptCheck, InterruptedError, NodeId};
 
 use crate::limits::CONCAT_OPERANDS_MAX;
@@ -105,24 +105,16 @@ impl GraphRewriter {
         {
             return self.push(GraphNode { op, inputs: Vec::new(), ..node });
         }
-        match &node.op {
-            Op::Movement(MovementOp::Reshape(_)) => {
+        match node.op.as_movement() {
+            Some(MovementOp::Reshape(_)) => {
                 let inputs = vec![crate::fuse::reshape_base(&self.graph, node.inputs[0])];
                 if self.graph.descriptor(inputs[0]) == &node.descriptor {
                     return inputs[0];
                 }
                 self.push(GraphNode { inputs, ..node })
             }
-            Op::Movement(MovementOp::Concat { axis }) => self.concat(*axis, node),
-            Op::Movement(_)
-            | Op::Source(_)
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Select
-            | Op::Reduce(_)
-            | Op::Contract(_)
-            | Op::Convolution(_)
-            | Op::Index(_) => self.push(node),
+            Some(MovementOp::Concat { axis }) => self.concat(*axis, node),
+            Some(_) | None => self.push(node),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use saggar_tensor::op::{Op, Scalar};
+use saggar_tensor::op::Scalar;
 
 use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
 use crate::program::{ChannelLayout, FusedConsumer, Kernel, KernelBody, Program, ResultStore, ValueId, ValueLocation};
@@ -168,8 +168,8 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &ScalarExpr, stores: &[ResultSto
             }
             Instruction::Accumulated => write!(f, "accumulated")?,
             Instruction::Product(number) => write!(f, "product {number}")?,
-            Instruction::Unary(op, a) => write!(f, "{} {}", Op::Unary(*op).name(), operands(&[a]))?,
-            Instruction::Binary(op, a, b) => write!(f, "{} {}", Op::Binary(*op).name(), operands(&[a, b]))?,
+            Instruction::Unary(op, a) => write!(f, "{} {}", op.name(), operands(&[a]))?,
+            Instruction::Binary(op, a, b) => write!(f, "{} {}", op.name(), operands(&[a, b]))?,
             Instruction::Select(condition, a, b) => write!(f, "select {}", operands(&[condition, a, b]))?,
         }
         writeln!(f, " : {dtype}")?;

@@ -340,7 +340,7 @@ impl BytecodeCompiler {
             }
             Instruction::Product(_) => return None,
             Instruction::Unary(op, x) => {
-                if self.is_identity(*op, *x, dtype) {
+                if op.is_identity(self.register_dtype(*x)) {
                     return self.alias(index, *x);
                 }
                 (
@@ -411,28 +411,6 @@ impl BytecodeCompiler {
             if self.last_use[register.0 as usize] == Some(index) {
                 self.free.push(slot);
             }
-        }
-    }
-
-    fn is_identity(&self, op: UnaryOp, x: Register, dtype: DType) -> bool {
-        match op {
-            UnaryOp::StopGradient => true,
-            UnaryOp::Cast(to) => to == self.register_dtype(x) && to == dtype,
-            UnaryOp::Neg
-            | UnaryOp::Abs
-            | UnaryOp::Sign
-            | UnaryOp::Exp
-            | UnaryOp::Log
-            | UnaryOp::Sqrt
-            | UnaryOp::Reciprocal
-            | UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh
-            | UnaryOp::Erf
-            | UnaryOp::Floor
-            | UnaryOp::Ceil
-            | UnaryOp::RoundEven
-            | UnaryOp::LogicalNot => false,
         }
     }
 

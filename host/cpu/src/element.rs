@@ -56,66 +56,137 @@ pub(super) trait Element: Pod + Send + Sync + PartialOrd {
     }
 }
 
-/// Defines binary operators as types: a name, and an expression over two operands.
-macro_rules! operators {
-    ($($name:ident: $result:ty = |$a:ident, $b:ident| $body:expr;)*) => {$(
-        pub(super) struct $name;
-        impl<T: Element> BinaryOperator<T, $result> for $name {
-            #[inline(always)]
-            fn apply($a: T, $b: T) -> $result {
-                $body
+/// Passes the functions of binary operators to the macro `$user`: those whose result has the type of the operands, and
+/// those whose result is a boolean. Each has the name of its `BinaryOp`, and an expression over two operands.
+macro_rules! binary_functions {
+    ($user:ident) => {
+        $user! {
+            same {
+                Add = |a, b| a.add(b);
+                Sub = |a, b| a.sub(b);
+                Mul = |a, b| a.mul(b);
+                Div = |a, b| a.div(b);
+                Pow = |a, b| a.pow(b);
+                // Without a branch between the two values, so that loops are vectorised.
+                Max = |a, b| if a.is_nan() | (a > b) { a } else { b };
+                Min = |a, b| if a.is_nan() | (a < b) { a } else { b };
+            }
+            boolean {
+                Equal = |a, b| a == b;
+                Less = |a, b| a < b;
+                LessOrEqual = |a, b| a <= b;
+                LogicalAnd = |a, b| a.truth() & b.truth();
+                LogicalOr = |a, b| a.truth() | b.truth();
+                LogicalXor = |a, b| a.truth() ^ b.truth();
             }
         }
-    )*};
+    };
 }
+pub(super) use binary_functions;
 
-operators! {
-    Add: T = |a, b| a.add(b);
-    Sub: T = |a, b| a.sub(b);
-    Mul: T = |a, b| a.mul(b);
-    Div: T = |a, b| a.div(b);
-    Pow: T = |a, b| a.pow(b);
-    // Without a branch between the two values, so that loops are vectorised.
-    Max: T = |a, b| if a.is_nan() | (a > b) { a } else { b };
-    Min: T = |a, b| if a.is_nan() | (a < b) { a } else { b };
-    Equal: u8 = |a, b| u8::from(a == b);
-    Less: u8 = |a, b| u8::from(a < b);
-    LessOrEqual: u8 = |a, b| u8::from(a <= b);
-    LogicalAnd: u8 = |a, b| u8::from(a.truth() & b.truth());
-    LogicalOr: u8 = |a, b| u8::from(a.truth() | b.truth());
-    LogicalXor: u8 = |a, b| u8::from(a.truth() ^ b.truth());
+macro_rules! define_binary_functions {
+    (
+        same { $($same:ident = |$a:ident, $b:ident| $result:expr;)* }
+        boolean { $($boolean:ident = |$c:ident, $d:ident| $truth:expr;)* }
+    ) => {
+        $(
+            pub(super) struct $same;
+            impl<T: Element> BinaryOperator<T, T> for $same {
+                #[inline(always)]
+                fn apply($a: T, $b: T) -> T {
+                    $result
+                }
+            }
+        )*
+        $(
+            pub(super) struct $boolean;
+            impl<T: Element> BinaryOperator<T, u8> for $boolean {
+                #[inline(always)]
+                fn apply($c: T, $d: T) -> u8 {
+                    u8::from($truth)
+                }
+            }
+        )*
+    };
 }
+binary_functions!(define_binary_functions);
 
-/// Defines unary functions as types: a name, element types, and an expression over one operand.
-macro_rules! functions {
-    ($($name:ident $(<$t:ident>)?: $from:ty => $to:ty = |$x:ident| $body:expr;)*) => {$(
-        pub(super) struct $name;
-        impl $(<$t: Element>)? UnaryFunction<$from, $to> for $name {
-            #[inline(always)]
-            fn apply($x: $from) -> $to {
-                $body
+/// Passes the functions of unary operators to the macro `$user`: those of all types whose result has the type of the
+/// operand, those whose result is a boolean, and those of floats. Each has the name of its `UnaryOp`, and an expression
+/// over the operand.
+macro_rules! unary_functions {
+    ($user:ident) => {
+        $user! {
+            same {
+                Neg = |x| x.neg();
+                Abs = |x| x.abs();
+                Sign = |x| x.sign();
+            }
+            boolean {
+                LogicalNot = |x| !x.truth();
+            }
+            float {
+                Exp = |x| math::exp(x);
+                Log = |x| math::log(x);
+                Sqrt = |x| x.sqrt();
+                Reciprocal = |x| 1.0 / x;
+                Sin = |x| math::sin(x);
+                Cos = |x| math::cos(x);
+                Tanh = |x| math::tanh(x);
+                Erf = |x| math::erf(x);
+                Floor = |x| x.floor();
+                Ceil = |x| x.ceil();
+                RoundEven = |x| x.round_ties_even();
             }
         }
-    )*};
+    };
 }
+pub(super) use unary_functions;
 
-functions! {
-    Neg<T>: T => T = |x| x.neg();
-    Abs<T>: T => T = |x| x.abs();
-    Sign<T>: T => T = |x| x.sign();
-    LogicalNot<T>: T => u8 = |x| u8::from(!x.truth());
-    Exp: f32 => f32 = |x| math::exp(x);
-    Log: f32 => f32 = |x| math::log(x);
-    Sqrt: f32 => f32 = |x| x.sqrt();
-    Reciprocal: f32 => f32 = |x| 1.0 / x;
-    Sin: f32 => f32 = |x| math::sin(x);
-    Cos: f32 => f32 = |x| math::cos(x);
-    Tanh: f32 => f32 = |x| math::tanh(x);
-    Erf: f32 => f32 = |x| math::erf(x);
-    Floor: f32 => f32 = |x| x.floor();
-    Ceil: f32 => f32 = |x| x.ceil();
-    RoundEven: f32 => f32 = |x| x.round_ties_even();
-    RoundHalf: f32 => f32 = |x| saggar_device::half::round(x);
+macro_rules! define_unary_functions {
+    (
+        same { $($same:ident = |$x:ident| $result:expr;)* }
+        boolean { $($boolean:ident = |$y:ident| $truth:expr;)* }
+        float { $($float:ident = |$z:ident| $number:expr;)* }
+    ) => {
+        $(
+            pub(super) struct $same;
+            impl<T: Element> UnaryFunction<T, T> for $same {
+                #[inline(always)]
+                fn apply($x: T) -> T {
+                    $result
+                }
+            }
+        )*
+        $(
+            pub(super) struct $boolean;
+            impl<T: Element> UnaryFunction<T, u8> for $boolean {
+                #[inline(always)]
+                fn apply($y: T) -> u8 {
+                    u8::from($truth)
+                }
+            }
+        )*
+        $(
+            pub(super) struct $float;
+            impl UnaryFunction<f32, f32> for $float {
+                #[inline(always)]
+                fn apply($z: f32) -> f32 {
+                    $number
+                }
+            }
+        )*
+    };
+}
+unary_functions!(define_unary_functions);
+
+/// Rounds to half precision.
+pub(super) struct RoundHalf;
+impl UnaryFunction<f32, f32> for RoundHalf {
+    #[inline(always)]
+    fn apply(x: f32) -> f32 {
+        saggar_device::half::round(x)
+    }
 }
 
 impl Element for f32 {

@@ -4,7 +4,7 @@
 //!
 //! Tolerance: an element can differ by a number of units (2^-23 for `float32`, 2^-10 for `float16`) of the largest
 //! magnitude in its tensor, or of 1 if that is larger. The number is the allowance of the graph's least precise
-//! operator ([`allowed_error_units`]). Integers are equal. Every device supports every data type: adapters whose
+//! operator (`Op::error_units`). Integers are equal. Every device supports every data type: adapters whose
 //! shaders have no 64-bit integers emulate them with words, and the other adapters are tested once with the emulation
 //! too. Repeats on one device are equal bit for bit, and so are results for all numbers of threads on the CPU. The
 //! tests also run on Mesa's lavapipe and on SwiftShader if they are installed.
@@ -22,7 +22,7 @@ use saggar_device::{Backend, DeviceBuffer, Meter};
 use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::{InterpElements, InterpTensor, evaluate};
-use saggar_tensor::op::{BinaryOp, Op, ReduceKind, ReduceOp, SourceOp, UnaryOp};
+use saggar_tensor::op::ReduceKind;
 use saggar_tensor::{DType, Descriptor, Graph, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
 use saggar_testgen::{GraphCase, primitive_cases, random_graph};
 
@@ -93,57 +93,9 @@ fn devices() -> Vec<DeviceUnderTest> {
     devices
 }
 
-/// Returns the allowed error of one operator, in units of its result's largest magnitude.
-fn allowed_error_units(op: &Op) -> f64 {
-    match op {
-        Op::Source(
-            SourceOp::Input(_)
-            | SourceOp::Constant(_)
-            | SourceOp::Fill(_)
-            | SourceOp::Iota { .. }
-            | SourceOp::Variable(_)
-            | SourceOp::Random { .. },
-        )
-        | Op::Select
-        | Op::Movement(_)
-        | Op::Reduce(
-            ReduceOp::ArgMax { .. }
-            | ReduceOp::ArgMin { .. }
-            | ReduceOp::Fold { kind: ReduceKind::Max | ReduceKind::Min, .. },
-        ) => 0.0,
-        Op::Unary(op) => match op {
-            UnaryOp::Neg
-            | UnaryOp::Abs
-            | UnaryOp::Sign
-            | UnaryOp::Floor
-            | UnaryOp::Ceil
-            | UnaryOp::RoundEven
-            | UnaryOp::LogicalNot
-            | UnaryOp::StopGradient => 0.0,
-            UnaryOp::Cast(_) | UnaryOp::Sqrt | UnaryOp::Reciprocal => 1.0,
-            UnaryOp::Exp | UnaryOp::Log | UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh | UnaryOp::Erf => 4.0,
-        },
-        Op::Binary(op) => match op {
-            BinaryOp::Equal
-            | BinaryOp::Less
-            | BinaryOp::LessOrEqual
-            | BinaryOp::LogicalAnd
-            | BinaryOp::LogicalOr
-            | BinaryOp::LogicalXor
-            | BinaryOp::Max
-            | BinaryOp::Min => 0.0,
-            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div => 1.0,
-            BinaryOp::Pow => 4.0,
-        },
-        Op::Reduce(ReduceOp::Fold { kind: ReduceKind::Sum | ReduceKind::Product, .. })
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => 16.0,
-    }
-}
-
+/// Returns the allowance of the least precise operator.
 fn tolerance(graph: &Graph) -> f64 {
-    graph.nodes.iter().map(|node| allowed_error_units(&node.op)).fold(0.0, f64::max)
+    graph.nodes.iter().map(|node| node.op.error_units()).fold(0.0, f64::max)
 }
 
 fn check_near(what: &str, expected: &InterpTensor, found: &InterpTensor, units: f64) {
@@ -377,7 +329,7 @@ fn large_integer_reductions_match_the_interpreter() {
         for (index, (x, axes)) in
             [(long, &[1][..]), (long, &[0, 1]), (many, &[0]), (many, &[1])].into_iter().enumerate()
         {
-            for kind in [ReduceKind::Sum, ReduceKind::Product, ReduceKind::Max, ReduceKind::Min] {
+            for kind in ReduceKind::ALL {
                 let folded = g.reduce(kind, x, axes, false).unwrap();
                 g.output(&format!("{kind:?} {index}"), folded).unwrap();
             }

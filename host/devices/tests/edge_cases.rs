@@ -12,7 +12,7 @@ use std::sync::Arc;
 use saggar_compile::compile;
 use saggar_device::{Backend, DeviceBuffer, Meter};
 use saggar_tensor::interp::{InterpTensor, evaluate};
-use saggar_tensor::op::{ReduceKind, Scalar, ScatterCombine};
+use saggar_tensor::op::{ReduceKind, Scalar, ScatterCombine, UnaryOp};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
 use support::devices;
@@ -88,7 +88,7 @@ fn filled_like(g: &mut GraphBuilder, x: NodeId, value: f64) -> NodeResult {
 #[test]
 fn unary_operators_handle_nan_infinity_and_signed_zero() {
     let e = std::f64::consts::E;
-    check_f32_and_f16(&[
+    let rows: &[(&str, EdgeCaseBuilder, &[f64])] = &[
         ("neg", |g, x| g.neg(x), &[NAN, -INF, INF, 0.0, 0.0, -1.5, 1.5, -2.5]),
         ("abs", |g, x| g.abs(x), &[NAN, INF, INF, 0.0, 0.0, 1.5, 1.5, 2.5]),
         ("sign", |g, x| g.sign(x), &[NAN, 1.0, -1.0, 0.0, 0.0, 1.0, -1.0, 1.0]),
@@ -103,6 +103,7 @@ fn unary_operators_handle_nan_infinity_and_signed_zero() {
         ("cos", |g, x| g.cos(x), &[NAN, NAN, NAN, 1.0, 1.0, 1.5f64.cos(), 1.5f64.cos(), 2.5f64.cos()]),
         ("tanh", |g, x| g.tanh(x), &[NAN, 1.0, -1.0, 0.0, 0.0, 1.5f64.tanh(), -(1.5f64.tanh()), 2.5f64.tanh()]),
         ("erf", |g, x| g.erf(x), &[NAN, 1.0, -1.0, 0.0, 0.0, 0.966_105_15, -0.966_105_15, 0.999_593_05]),
+        ("stop-gradient", |g, x| g.stop_gradient(x), &X),
         ("relu", |g, x| nn::relu(g, x), &[NAN, INF, 0.0, 0.0, 0.0, 1.5, 0.0, 2.5]),
         ("leaky-relu", |g, x| nn::leaky_relu(g, x, 0.5), &[NAN, INF, -INF, 0.0, 0.0, 1.5, -0.75, 2.5]),
         ("clamp", |g, x| nn::clamp(g, x, Some(-1.0), Some(2.0)), &[NAN, 2.0, -1.0, 0.0, 0.0, 1.5, -1.0, 2.0]),
@@ -127,7 +128,12 @@ fn unary_operators_handle_nan_infinity_and_signed_zero() {
         ),
         ("elu", |g, x| nn::elu(g, x, 1.0), &[NAN, INF, -1.0, 0.0, 0.0, 1.5, e.powf(-1.5) - 1.0, 2.5]),
         ("hard-sigmoid", |g, x| nn::hard_sigmoid(g, x, 0.2, 0.5), &[NAN, 1.0, 0.0, 0.5, 0.5, 0.8, 0.2, 1.0]),
-    ]);
+    ];
+    let of_floats = UnaryOp::WITHOUT_ATTRIBUTES.iter().filter(|op| op.facts().operands.contains(DType::F32));
+    let missing: Vec<&str> =
+        of_floats.map(|op| op.name()).filter(|name| rows.iter().all(|(row, ..)| row != name)).collect();
+    assert!(missing.is_empty(), "operators without a row: {missing:?}");
+    check_f32_and_f16(rows);
 }
 
 #[test]

@@ -54,18 +54,10 @@ impl GraphBuilder {
     /// Returns `TooManyNodes`, `TooManyOperands`, `OperandCount` or `UnknownOperand`; any error of [`infer`], with the
     /// operands' labels.
     pub fn add_node(&mut self, op: Op, inputs: &[NodeId]) -> Result<NodeId, GraphError> {
-        let declared = match &op {
-            Op::Source(SourceOp::Input(number)) => Some(port_descriptor(op.name(), &self.graph.inputs, *number)?),
-            Op::Source(SourceOp::Variable(number)) => Some(port_descriptor(op.name(), &self.graph.variables, *number)?),
-            Op::Source(SourceOp::Constant(_) | SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. })
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Select
-            | Op::Reduce(_)
-            | Op::Movement(_)
-            | Op::Contract(_)
-            | Op::Convolution(_)
-            | Op::Index(_) => None,
+        let declared = match op.as_source() {
+            Some(SourceOp::Input(number)) => Some(port_descriptor(op.name(), &self.graph.inputs, *number)?),
+            Some(SourceOp::Variable(number)) => Some(port_descriptor(op.name(), &self.graph.variables, *number)?),
+            Some(_) | None => None,
         };
         self.push(op, inputs, declared)
     }

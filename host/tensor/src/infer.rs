@@ -15,7 +15,7 @@ mod unary;
 
 use crate::error::GraphError;
 use crate::limits::ELEMENTS_MAX;
-use crate::op::{Op, Scalar};
+use crate::op::{Op, OperandTypes, Scalar};
 use crate::{DType, Descriptor, Shape};
 
 /// Returns data type and shape of `op`'s result for these operands.
@@ -82,9 +82,7 @@ fn integer_range(dtype: DType) -> std::ops::RangeInclusive<i128> {
 fn infer_select(inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
     let op = Op::Select.name();
     let [condition, a, b] = expect_operands(op, inputs)?;
-    if condition.dtype != DType::U8 {
-        return Err(GraphError::DType { op, operand: "condition", expected: "uint8", got: condition.dtype });
-    }
+    check_operand_types(op, "condition", OperandTypes::Boolean, condition)?;
     check_same_descriptor(op, a, b)?;
     check_same_shape(op, condition, a)?;
     Ok(a.clone())
@@ -98,11 +96,20 @@ fn expect_operands<'a, const N: usize>(
     inputs.try_into().map_err(|_| GraphError::OperandCount { op, least: N, most: N, got: inputs.len() })
 }
 
-fn check_float(op: &'static str, operand: &'static str, descriptor: &Descriptor) -> Result<(), GraphError> {
-    if descriptor.dtype.is_float() {
+fn check_operand_types(
+    op: &'static str,
+    operand: &'static str,
+    types: OperandTypes,
+    descriptor: &Descriptor,
+) -> Result<(), GraphError> {
+    if types.contains(descriptor.dtype) {
         return Ok(());
     }
-    Err(GraphError::DType { op, operand, expected: "float32 or float16", got: descriptor.dtype })
+    Err(GraphError::DType { op, operand, expected: types.description(), got: descriptor.dtype })
+}
+
+fn check_float(op: &'static str, operand: &'static str, descriptor: &Descriptor) -> Result<(), GraphError> {
+    check_operand_types(op, operand, OperandTypes::Float, descriptor)
 }
 
 fn check_same_dtype(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {

@@ -66,24 +66,16 @@ pub fn evaluate_with(
         if uses[position] == 0 {
             continue;
         }
-        let value = match &node.op {
-            Op::Source(SourceOp::Input(input)) => inputs[*input as usize].clone(),
-            Op::Source(SourceOp::Variable(variable)) => variables[*variable as usize].clone(),
-            Op::Source(SourceOp::Constant(constant)) => {
+        let value = match node.op.as_source() {
+            Some(SourceOp::Input(input)) => inputs[*input as usize].clone(),
+            Some(SourceOp::Variable(variable)) => variables[*variable as usize].clone(),
+            Some(SourceOp::Constant(constant)) => {
                 InterpTensor::from_bytes(node.descriptor.clone(), &graph.constants[*constant as usize])?
             }
-            op @ (Op::Source(SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. })
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Select
-            | Op::Reduce(_)
-            | Op::Movement(_)
-            | Op::Contract(_)
-            | Op::Convolution(_)
-            | Op::Index(_)) => {
+            Some(SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. }) | None => {
                 let operands: Vec<&InterpTensor> =
                     node.inputs.iter().map(|&input| computed_value(&values, input)).collect();
-                evaluate_op(op, &operands, &node.descriptor, precision)
+                evaluate_op(&node.op, &operands, &node.descriptor, precision)
             }
         };
         values[position] = Some(value);

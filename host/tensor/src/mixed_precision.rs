@@ -27,7 +27,6 @@ use crate::grad;
 use crate::graph::{Graph, NodeId};
 use crate::interrupt::InterruptCheck;
 use crate::micro_batches::ancestors;
-use crate::op::{ConvolutionOp, Op};
 
 pub use autocast::autocast_to_f16;
 pub use loss_scale::{
@@ -111,26 +110,8 @@ fn multiply_in_f32(builder: &mut GraphBuilder, gradient: NodeId, inverse: NodeId
 
 fn contraction_nodes<'a>(graph: &'a Graph, among: &'a [bool]) -> impl Iterator<Item = NodeId> + 'a {
     let chosen =
-        |(at, node): (usize, &crate::GraphNode)| (among[at] && is_contraction(&node.op)).then_some(NodeId(at as u32));
+        |(at, node): (usize, &crate::GraphNode)| (among[at] && node.op.is_contraction()).then_some(NodeId(at as u32));
     graph.nodes.iter().enumerate().filter_map(chosen)
-}
-
-/// Returns whether the operator is a sum of products of two operands.
-fn is_contraction(op: &Op) -> bool {
-    match op {
-        Op::Contract(_) => true,
-        Op::Convolution(op) => match op {
-            ConvolutionOp::Conv2d(_)
-            | ConvolutionOp::Conv2dInputGrad { .. }
-            | ConvolutionOp::Conv2dFilterGrad { .. } => true,
-            ConvolutionOp::Pool2d { .. } | ConvolutionOp::MaxPool2dGrad(_) | ConvolutionOp::SumPool2dGrad { .. } => {
-                false
-            }
-        },
-        Op::Source(_) | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Reduce(_) | Op::Movement(_) | Op::Index(_) => {
-            false
-        }
-    }
 }
 
 #[cfg(test)]

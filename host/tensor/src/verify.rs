@@ -11,7 +11,7 @@ use crate::builder::{check_name, infer_at, port_descriptor};
 use crate::error::{GraphError, NameKind};
 use crate::graph::{Graph, GraphNode, NodeId};
 use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX};
-use crate::op::{Op, SourceOp};
+use crate::op::SourceOp;
 use crate::{Descriptor, GraphPort, InterruptCheck};
 
 /// A graph that satisfies every invariant of [`Graph`] and every limit of [`crate::limits`].
@@ -112,16 +112,9 @@ fn check_names<'a>(kind: NameKind, names: impl Iterator<Item = &'a str>) -> Resu
 
 fn check_node(graph: &Graph, index: usize) -> Result<(), GraphError> {
     let node = &graph.nodes[index];
-    let declared = match &node.op {
-        Op::Source(source) => Some(check_source(graph, source, &node.descriptor)?),
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => None,
+    let declared = match node.op.as_source() {
+        Some(source) => Some(check_source(graph, source, &node.descriptor)?),
+        None => None,
     };
     // Operands must be earlier nodes, which have been checked, so there can be no cycle.
     let inferred = infer_at(&graph.nodes[..index], &node.op, &node.inputs, declared.as_ref())?;

@@ -4,14 +4,11 @@ use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
 use super::{CaseBuilder, GraphCase};
 use saggar_tensor::interp::InterpTensor;
-use saggar_tensor::op::{BinaryOp, Op, UnaryOp};
+use saggar_tensor::op::{BinaryOp, NeutralOperand, Op, OperandTypes, RealDomain, Smoothness, UnaryOp};
 use saggar_tensor::{DType, Shape};
 
-const FLOATS: [DType; 2] = [DType::F32, DType::F16];
-const SIGNED: [DType; 5] = [DType::F32, DType::F16, DType::I64, DType::I32, DType::I8];
-
 pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
-    for op in UNARIES {
+    for &op in UnaryOp::WITHOUT_ATTRIBUTES {
         unary_cases(random, op, cases);
     }
     for from in DType::ALL {
@@ -19,54 +16,38 @@ pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
             cast_case(random, from, to, cases);
         }
     }
-    for op in BINARIES {
+    for &op in BinaryOp::ALL {
         binary_cases(random, op, cases);
     }
     select_cases(random, cases);
 }
 
-/// All operators except `Cast`, which has separate cases.
-const UNARIES: [UnaryOp; 16] = [
-    UnaryOp::Neg,
-    UnaryOp::Abs,
-    UnaryOp::Sign,
-    UnaryOp::Exp,
-    UnaryOp::Log,
-    UnaryOp::Sqrt,
-    UnaryOp::Reciprocal,
-    UnaryOp::Sin,
-    UnaryOp::Cos,
-    UnaryOp::Tanh,
-    UnaryOp::Erf,
-    UnaryOp::Floor,
-    UnaryOp::Ceil,
-    UnaryOp::RoundEven,
-    UnaryOp::LogicalNot,
-    UnaryOp::StopGradient,
-];
+/// Returns values with a finite result.
+fn domain_values(domain: RealDomain) -> ValueDistribution {
+    match domain {
+        RealDomain::All => ValueDistribution::Any,
+        RealDomain::NonZero => ValueDistribution::NonZero,
+        RealDomain::Positive => ValueDistribution::Positive,
+    }
+}
 
 fn unary_cases(random: &mut CaseRng, op: UnaryOp, cases: &mut Vec<GraphCase>) {
-    let (dtypes, values, smooth): (&[DType], ValueDistribution, bool) = match op {
-        UnaryOp::Neg => (&SIGNED, ValueDistribution::Any, true),
-        UnaryOp::Abs | UnaryOp::Sign => (&SIGNED, ValueDistribution::NonZero, true),
-        UnaryOp::Exp | UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh | UnaryOp::Erf => {
-            (&FLOATS, ValueDistribution::Any, true)
-        }
-        UnaryOp::Log | UnaryOp::Sqrt => (&FLOATS, ValueDistribution::Positive, true),
-        UnaryOp::Reciprocal => (&FLOATS, ValueDistribution::NonZero, true),
-        UnaryOp::Floor | UnaryOp::Ceil => (&FLOATS, ValueDistribution::Distinct, true),
-        // Rounding changes at halves; distinct values stay away from them.
-        UnaryOp::RoundEven => (&FLOATS, ValueDistribution::Distinct, true),
-        UnaryOp::LogicalNot => (&[DType::U8], ValueDistribution::Boolean, false),
-        // The identity as a function, but a constant for gradients.
-        UnaryOp::StopGradient => (&DType::ALL, ValueDistribution::Any, false),
-        UnaryOp::Cast(_) => (&[], ValueDistribution::Any, false),
+    let facts = op.facts();
+    let values = match (facts.operands, facts.smoothness) {
+        (OperandTypes::Boolean, _) => ValueDistribution::Boolean,
+        (_, Smoothness::Smooth) => domain_values(facts.domain),
+        (_, Smoothness::Kinked) => ValueDistribution::NonZero,
+        // Steps are at integers and halves.
+        (_, Smoothness::Stepped) => ValueDistribution::Distinct,
     };
-    for &dtype in dtypes {
+    // The identity as a function, but a constant for gradients.
+    let is_smooth = op != UnaryOp::StopGradient;
+    for dtype in facts.operands.dtypes() {
         let rank = random.below(5);
         let dims = random.random_dims(rank);
         let name = format!("{} {dtype}", op.name());
-        cases.push(single_op_case(random, name, Op::Unary(op), &[(dtype, &dims, values)], smooth && dtype.is_float()));
+        let is_smooth = is_smooth && dtype.is_float();
+        cases.push(single_op_case(random, name, Op::Unary(op), &[(dtype, &dims, values)], is_smooth));
         if !dtype.is_float() {
             let name = format!("{} {dtype} extremes", op.name());
             cases.push(single_op_case(
@@ -78,7 +59,7 @@ fn unary_cases(random: &mut CaseRng, op: UnaryOp, cases: &mut Vec<GraphCase>) {
             ));
         }
     }
-    if let UnaryOp::RoundEven | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Sign | UnaryOp::Abs = op {
+    if facts.smoothness != Smoothness::Smooth && facts.operands.contains(DType::F32) {
         let name = format!("{} at kinks", op.name());
         cases.push(single_op_case(
             random,
@@ -114,37 +95,16 @@ fn cast_case(random: &mut CaseRng, from: DType, to: DType, cases: &mut Vec<Graph
     }
 }
 
-const BINARIES: [BinaryOp; 13] = [
-    BinaryOp::Add,
-    BinaryOp::Sub,
-    BinaryOp::Mul,
-    BinaryOp::Div,
-    BinaryOp::Pow,
-    BinaryOp::Max,
-    BinaryOp::Min,
-    BinaryOp::Equal,
-    BinaryOp::Less,
-    BinaryOp::LessOrEqual,
-    BinaryOp::LogicalAnd,
-    BinaryOp::LogicalOr,
-    BinaryOp::LogicalXor,
-];
-
 fn binary_cases(random: &mut CaseRng, op: BinaryOp, cases: &mut Vec<GraphCase>) {
-    let (dtypes, a, b): (&[DType], ValueDistribution, ValueDistribution) = match op {
-        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul => (&DType::ALL, ValueDistribution::Any, ValueDistribution::Any),
-        BinaryOp::Div => (&DType::ALL, ValueDistribution::Any, ValueDistribution::NonZero),
-        BinaryOp::Pow => (&FLOATS, ValueDistribution::Positive, ValueDistribution::Any),
+    let facts = op.facts();
+    let [a, b] = match (facts.operands, facts.smoothness) {
+        (OperandTypes::Boolean, _) => [ValueDistribution::Boolean; 2],
+        (_, Smoothness::Smooth) => facts.domains.map(domain_values),
         // `Distinct` is below 1 for few elements and `Positive` is drawn freely, so these values need not contain equal
         // pairs. The cases at kinks cover equal operands.
-        BinaryOp::Max | BinaryOp::Min | BinaryOp::Equal | BinaryOp::Less | BinaryOp::LessOrEqual => {
-            (&DType::ALL, ValueDistribution::Coarse, ValueDistribution::Distinct)
-        }
-        BinaryOp::LogicalAnd | BinaryOp::LogicalOr | BinaryOp::LogicalXor => {
-            (&[DType::U8], ValueDistribution::Boolean, ValueDistribution::Boolean)
-        }
+        (_, Smoothness::Kinked | Smoothness::Stepped) => [ValueDistribution::Coarse, ValueDistribution::Distinct],
     };
-    for &dtype in dtypes {
+    for dtype in facts.operands.dtypes() {
         let rank = random.below(5);
         let dims = random.random_dims(rank);
         let float = dtype.is_float();
@@ -163,14 +123,14 @@ fn binary_cases(random: &mut CaseRng, op: BinaryOp, cases: &mut Vec<GraphCase>) 
             ));
         }
     }
-    if let BinaryOp::Max | BinaryOp::Min | BinaryOp::Equal | BinaryOp::Less | BinaryOp::LessOrEqual = op {
+    if facts.smoothness != Smoothness::Smooth && facts.operands.contains(DType::F32) {
         let operands = [
             (DType::F32, &[5, 7][..], ValueDistribution::Coarse),
             (DType::F32, &[5, 7][..], ValueDistribution::Coarse),
         ];
         cases.push(single_op_case(random, format!("{} of equals", op.name()), Op::Binary(op), &operands, false));
     }
-    if let BinaryOp::Mul | BinaryOp::Add = op {
+    if let NeutralOperand::Either { .. } = facts.neutral {
         // One node as both operands.
         let mut draft = CaseBuilder::default();
         let x = draft.input(random, DType::F32, &[4, 3], ValueDistribution::Any);

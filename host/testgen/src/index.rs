@@ -13,9 +13,7 @@ pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
             scatter_case(random, indices, dtype, &[3], &[6], 1, cases);
         }
     }
-    for combine in
-        [ScatterCombine::Replace, ScatterCombine::Add, ScatterCombine::Mul, ScatterCombine::Min, ScatterCombine::Max]
-    {
+    for combine in ScatterCombine::ALL {
         for dtype in DType::ALL {
             update_case(random, combine, dtype, &[5, 3], &[7], 0, cases);
         }

@@ -5,8 +5,8 @@ use super::values::{CaseRng, ValueDistribution, random_value};
 use super::{CaseBuilder, GraphCase};
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{
-    BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, PoolKind, RandomDistribution,
-    ReduceKind, ReduceOp, Scalar, ScatterCombine, UnaryOp,
+    BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, OperandTypes, Pool2d, PoolKind,
+    RandomDistribution, RealDomain, ReduceKind, ReduceOp, Scalar, ScatterCombine, Smoothness, UnaryOp,
 };
 use saggar_tensor::{DType, NodeId, Shape};
 
@@ -105,27 +105,31 @@ impl RandomGraph {
     }
 
     fn unary(&mut self, x: RandomGraphNode) {
-        let smooth = [
-            UnaryOp::Neg,
-            UnaryOp::Abs,
-            UnaryOp::Sin,
-            UnaryOp::Cos,
-            UnaryOp::Tanh,
-            UnaryOp::Erf,
-            UnaryOp::StopGradient,
-        ];
+        let continuous = |domain: fn(RealDomain) -> bool, is_exponential: bool| {
+            let is_chosen = |op: &&UnaryOp| {
+                let facts = op.facts();
+                facts.operands.contains(DType::F32)
+                    && facts.smoothness != Smoothness::Stepped
+                    && facts.is_exponential == is_exponential
+                    && domain(facts.domain)
+            };
+            UnaryOp::WITHOUT_ATTRIBUTES.iter().filter(is_chosen).copied().collect::<Vec<_>>()
+        };
         match self.random.below(10) {
-            0 if x.bound <= 4.0 => self.apply(Op::Unary(UnaryOp::Exp), &[x.node], x.bound.exp()),
+            0 if x.bound <= 4.0 => {
+                let op = self.random.pick(&continuous(|_| true, true));
+                self.apply(Op::Unary(op), &[x.node], x.bound.exp());
+            }
             1 | 2 => {
-                // sqrt and log of 1 + |x|, where both have moderate slopes.
+                // Functions such as the logarithm, of 1 + |x|, where they have moderate slopes.
                 let magnitude = self.draft.node(Op::Unary(UnaryOp::Abs), &[x.node]);
                 let one = self.add_fill_like(x.node, 1.0);
                 let sum = self.draft.node(Op::Binary(BinaryOp::Add), &[magnitude, one]);
-                let op = self.random.pick(&[UnaryOp::Sqrt, UnaryOp::Log, UnaryOp::Reciprocal]);
+                let op = self.random.pick(&continuous(|domain| domain != RealDomain::All, false));
                 self.apply(Op::Unary(op), &[sum], x.bound + 1.0);
             }
             _ => {
-                let op = self.random.pick(&smooth);
+                let op = self.random.pick(&continuous(|domain| domain == RealDomain::All, false));
                 self.apply(Op::Unary(op), &[x.node], x.bound.max(1.0));
             }
         }
@@ -151,23 +155,14 @@ impl RandomGraph {
     fn binary(&mut self, x: RandomGraphNode) {
         let dtype = self.dtype(x.node);
         let other = self.broadcast_partner(x.node);
-        let op = self.random.pick(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min]);
-        let node = self.draft.builder.binary(op, x.node, other.node).expect("the partner broadcasts");
-        let bound = match op {
-            BinaryOp::Mul => x.bound * other.bound,
-            BinaryOp::Add
-            | BinaryOp::Sub
-            | BinaryOp::Div
-            | BinaryOp::Pow
-            | BinaryOp::Max
-            | BinaryOp::Min
-            | BinaryOp::Equal
-            | BinaryOp::Less
-            | BinaryOp::LessOrEqual
-            | BinaryOp::LogicalAnd
-            | BinaryOp::LogicalOr
-            | BinaryOp::LogicalXor => x.bound + other.bound,
+        let is_total = |op: &&BinaryOp| {
+            let facts = op.facts();
+            facts.operands == OperandTypes::Any && !facts.is_boolean && facts.domains == [RealDomain::All; 2]
         };
+        let ops: Vec<BinaryOp> = BinaryOp::ALL.iter().filter(is_total).copied().collect();
+        let op = self.random.pick(&ops);
+        let node = self.draft.builder.binary(op, x.node, other.node).expect("the partner broadcasts");
+        let bound = if op == BinaryOp::Mul { x.bound * other.bound } else { x.bound + other.bound };
         self.add_node(node, bound, !dtype.is_float());
     }
 
@@ -314,7 +309,11 @@ impl RandomGraph {
         let descriptor = self.draft.builder.descriptor(x.node).clone();
         match self.random.below(4) {
             0 => {
-                let op = self.random.pick(&[UnaryOp::Floor, UnaryOp::Ceil, UnaryOp::RoundEven, UnaryOp::Sign]);
+                let is_stepped = |op: &&UnaryOp| {
+                    op.facts().operands.contains(DType::F32) && op.facts().smoothness == Smoothness::Stepped
+                };
+                let ops: Vec<UnaryOp> = UnaryOp::WITHOUT_ATTRIBUTES.iter().filter(is_stepped).copied().collect();
+                let op = self.random.pick(&ops);
                 let node = self.draft.node(Op::Unary(op), &[x.node]);
                 self.add_node(node, x.bound.max(1.0), true);
             }
@@ -327,7 +326,9 @@ impl RandomGraph {
             }
             _ => {
                 let zero = self.add_fill_like(x.node, 0.0);
-                let op = self.random.pick(&[BinaryOp::Less, BinaryOp::LessOrEqual, BinaryOp::Equal]);
+                let is_comparison = |op: &&BinaryOp| op.facts().is_boolean && op.facts().operands == OperandTypes::Any;
+                let ops: Vec<BinaryOp> = BinaryOp::ALL.iter().filter(is_comparison).copied().collect();
+                let op = self.random.pick(&ops);
                 let condition = self.draft.node(Op::Binary(op), &[x.node, zero]);
                 let other = self.source_of(DType::F32, &descriptor.shape);
                 self.apply(Op::Select, &[condition, x.node, other.node], x.bound.max(other.bound));
@@ -369,7 +370,7 @@ impl RandomGraph {
         let key = InterpTensor::from_numbers(DType::U32, Shape::new([4]).expect("a small shape"), &words);
         let key = self.draft.input_with_value(key.expect("four words"));
         let stream = self.random.below(1000) as u32;
-        let distribution = self.random.pick(&[RandomDistribution::Bits, RandomDistribution::Uniform]);
+        let distribution = self.random.pick(&RandomDistribution::ALL);
         let node = self.draft.builder.random(shape, key, stream, distribution).expect("a key");
         self.add_node(node, 1.0, true);
     }

@@ -7,7 +7,7 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{Op, ReduceKind, ReduceOp};
 
 pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
-    for kind in [ReduceKind::Sum, ReduceKind::Product, ReduceKind::Max, ReduceKind::Min] {
+    for kind in ReduceKind::ALL {
         for dtype in DType::ALL {
             fold_cases(random, kind, dtype, cases);
         }

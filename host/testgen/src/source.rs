@@ -34,7 +34,7 @@ pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
         }
         cases.push(variable_swap_case(random, dtype));
     }
-    for distribution in [RandomDistribution::Bits, RandomDistribution::Uniform] {
+    for distribution in RandomDistribution::ALL {
         for (dims, stream) in [(&[11][..], 0), (&[2, 3, 2], 7), (&[], u32::MAX)] {
             cases.push(random_source_case(random, distribution, dims, stream));
         }

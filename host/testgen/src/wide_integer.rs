@@ -69,25 +69,13 @@ fn pair_matrices(draft: &mut CaseBuilder, dtype: DType, numbers: &[i128]) -> [No
 }
 
 fn elementwise_cases(dtype: DType, numbers: &[i128], cases: &mut Vec<GraphCase>) {
-    let binaries = [
-        BinaryOp::Add,
-        BinaryOp::Sub,
-        BinaryOp::Mul,
-        BinaryOp::Div,
-        BinaryOp::Max,
-        BinaryOp::Min,
-        BinaryOp::Equal,
-        BinaryOp::Less,
-        BinaryOp::LessOrEqual,
-    ];
-    for op in binaries {
+    for &op in BinaryOp::ALL.iter().filter(|op| op.facts().operands.contains(dtype)) {
         let mut draft = CaseBuilder::default();
         let operands = pair_matrices(&mut draft, dtype, numbers);
         let y = draft.node(Op::Binary(op), &operands);
         cases.push(draft.finish(format!("{} of all bits of {dtype}", op.name()), &[y], false));
     }
-    let signed = [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Sign];
-    for op in signed.into_iter().filter(|_| dtype.is_signed_integer()) {
+    for &op in UnaryOp::WITHOUT_ATTRIBUTES.iter().filter(|op| op.facts().operands.contains(dtype)) {
         let mut draft = CaseBuilder::default();
         let x = input_tensor(&mut draft, dtype, &[numbers.len()], numbers.to_vec());
         let y = draft.node(Op::Unary(op), &[x]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::op::{MovementOp, Op};
+use saggar_tensor::op::MovementOp;
 use saggar_tensor::{Graph, InterruptCheck, InterruptedError, NodeId};
 
 use super::fused_matmul_search::FusedMatMulSet;
@@ -65,7 +65,7 @@ impl ExpressionLimiter<'_> {
     fn limit_node(&mut self, at: usize) -> Vec<NodeId> {
         let (graph, node) = (self.graph, NodeId(at as u32));
         // A movement reads what its operand reads, which was counted for the operand.
-        let moves_one = matches!(graph.nodes[at].op, Op::Movement(_)) && graph.nodes[at].inputs.len() == 1;
+        let moves_one = graph.nodes[at].op.as_movement().is_some() && graph.nodes[at].inputs.len() == 1;
         let more = if self.chains.contains(node) || moves_one { self.target.chain_values_max } else { 0 };
         let values_max = more.max(self.target.kernel_values_max);
         let mut inputs: Vec<NodeId> = graph.nodes[at].inputs.iter().map(|&input| reshape_base(graph, input)).collect();
@@ -95,17 +95,10 @@ impl ExpressionLimiter<'_> {
 
 /// Returns the largest number of instructions that a node becomes.
 fn instruction_count(graph: &Graph, node: NodeId) -> usize {
-    match &graph.node(node).op {
-        Op::Movement(MovementOp::Pad { low, .. }) => 2 + 6 * low.len(),
-        Op::Movement(MovementOp::Concat { .. }) => 4 * graph.node(node).inputs.len(),
-        Op::Movement(_)
-        | Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => 1,
+    let node = graph.node(node);
+    match node.op.as_movement() {
+        Some(MovementOp::Pad { low, .. }) => 2 + 6 * low.len(),
+        Some(MovementOp::Concat { .. }) => 4 * node.inputs.len(),
+        Some(_) | None => 1,
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use saggar_tensor::op::{ContractOp, Op, ReduceOp};
+use saggar_tensor::op::{ContractOp, ReduceOp};
 use saggar_tensor::{DType, InterruptedError, NodeId};
 
 use super::body::{BodyContext, fixed_epilogue, with_splits};
@@ -36,23 +36,16 @@ pub(super) fn fused_matmul_body(
     }
     let products = used.iter().map(|&node| fused_product(plan, node, ends.transposed)).collect();
     let node = plan.graph.node(anchor);
-    let end = match &node.op {
-        Op::Reduce(ReduceOp::Fold { kind, .. }) => FusedConsumer::Fold(*kind),
-        Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) => {
+    let end = match (node.op.as_reduce(), node.op.as_contract()) {
+        (Some(ReduceOp::Fold { kind, .. }), _) => FusedConsumer::Fold(*kind),
+        (_, Some(ContractOp::MatMul { transpose_a, transpose_b })) => {
             let other = 1 - ends.operand;
             let turned = ends.operand == 1;
             let read = product_operand(plan, node.inputs[other], [*transpose_a, *transpose_b][other] != turned);
             let result = &plan.graph.descriptor(anchor).shape;
             FusedConsumer::Product { factor: read, columns: result[result.rank() - if turned { 2 } else { 1 }], turned }
         }
-        Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => return Err(FusionFailure::Refused),
+        (Some(_) | None, None) => return Err(FusionFailure::Refused),
     };
     let rows: BTreeSet<NodeId> = plan.chains.softmax_rows(anchor).collect();
     let roots: BTreeSet<NodeId> = plan.roots.difference(&rows).copied().collect();
@@ -108,7 +101,7 @@ fn score_expr(
 /// Returns the product `node`, transposed if `flipped`.
 fn fused_product(plan: BodyContext<'_>, node: NodeId, flipped: bool) -> FusedProduct {
     let inner = plan.graph.node(node);
-    let Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) = inner.op else {
+    let Some(&ContractOp::MatMul { transpose_a, transpose_b }) = inner.op.as_contract() else {
         unreachable!("only products are pieces")
     };
     let shape = &plan.graph.descriptor(inner.inputs[0]).shape;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::op::{BinaryOp, ContractOp, MovementOp, Op, ReduceKind, ReduceOp, UnaryOp};
+use saggar_tensor::op::{BinaryOp, ContractOp, MovementOp, ReduceKind, ReduceOp, UnaryOp};
 use saggar_tensor::{DType, Graph, InterruptCheck, InterruptedError, NodeId};
 
 use super::fusion_kind::{FusionKind, fusion_kind, reshape_base};
@@ -150,7 +150,9 @@ impl FusedMatMulSearch<'_> {
     /// busy. If only one kernel uses it, nothing is recomputed. This pays even for few rows, if each row has few
     /// columns, because a workgroup processes them sequentially, tile by tile.
     fn is_profitable(&self, product: NodeId, reached: &ProductUses) -> bool {
-        let Op::Contract(ContractOp::MatMul { transpose_a, .. }) = &self.graph.node(product).op else { return false };
+        let Some(ContractOp::MatMul { transpose_a, .. }) = self.graph.node(product).op.as_contract() else {
+            return false;
+        };
         let shape = &self.graph.descriptor(product).shape;
         let [rows, columns] = last_two(shape.dims());
         let factor = last_two(self.graph.descriptor(self.graph.node(product).inputs[0]).shape.dims());
@@ -214,8 +216,7 @@ impl FusedMatMulSearch<'_> {
                 let user = NodeId(user as u32);
                 match fusion_kind(&self.graph.node(user).op) {
                     FusionKind::Movement => {
-                        let is_reshape = matches!(self.graph.node(user).op, Op::Movement(MovementOp::Reshape(_)));
-                        open.push((user, is_plain && is_reshape));
+                        open.push((user, is_plain && self.graph.node(user).op.is_reshape()));
                     }
                     FusionKind::Elementwise(_) if is_plain => readers.push(ProductReader::Element(user)),
                     FusionKind::Anchor => readers.push(ProductReader::Consumer(
@@ -241,8 +242,9 @@ impl FusedMatMulSearch<'_> {
         let matrix_dims = last_two(self.graph.descriptor(product).shape.dims());
         let input = self.graph.node(user).inputs[operand];
         let dims = self.graph.descriptor(input).shape.dims();
-        match &self.graph.node(user).op {
-            Op::Reduce(ReduceOp::Fold { axes, .. }) => {
+        let op = &self.graph.node(user).op;
+        match (op.as_reduce(), op.as_contract()) {
+            (Some(ReduceOp::Fold { axes, .. }), _) => {
                 let folds_rows = is_plain && axes[..] == [dims.len() - 1] && dims.last() == Some(&matrix_dims[1]);
                 let own = last_two(self.graph.descriptor(reshape_base(self.graph, input)).shape.dims());
                 (folds_rows && own == matrix_dims).then_some(MatrixConsumer {
@@ -252,7 +254,7 @@ impl FusedMatMulSearch<'_> {
                     softmax: None,
                 })
             }
-            Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) => {
+            (_, Some(ContractOp::MatMul { transpose_a, transpose_b })) => {
                 let read = matrix_view(self.graph, input);
                 let size = matrix_dims[0] * matrix_dims[1];
                 let batches = self.graph.descriptor(product).shape.elements() / size;
@@ -274,14 +276,7 @@ impl FusedMatMulSearch<'_> {
                     },
                 )
             }
-            Op::Source(_)
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Select
-            | Op::Reduce(_)
-            | Op::Movement(_)
-            | Op::Convolution(_)
-            | Op::Index(_) => None,
+            (Some(_) | None, None) => None,
         }
     }
 
@@ -342,24 +337,16 @@ impl FusedMatMulSearch<'_> {
     fn match_softmax(&self, node: NodeId) -> Option<SoftmaxNodes> {
         let graph = self.graph;
         let inputs = |node: NodeId| &graph.node(node).inputs;
-        let is = |node: NodeId, binary: BinaryOp| matches!(&graph.node(node).op, Op::Binary(op) if *op == binary);
-        let folded = |node: NodeId, over: ReduceKind| match &graph.node(node).op {
-            Op::Reduce(ReduceOp::Fold { kind, .. }) if *kind == over => Some(reshape_base(graph, inputs(node)[0])),
-            Op::Source(_)
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Select
-            | Op::Reduce(_)
-            | Op::Movement(_)
-            | Op::Contract(_)
-            | Op::Convolution(_)
-            | Op::Index(_) => None,
+        let is = |node: NodeId, binary: BinaryOp| graph.node(node).op.as_binary() == Some(&binary);
+        let folded = |node: NodeId, over: ReduceKind| match graph.node(node).op.as_reduce() {
+            Some(ReduceOp::Fold { kind, .. }) if *kind == over => Some(reshape_base(graph, inputs(node)[0])),
+            Some(_) | None => None,
         };
         if !is(node, BinaryOp::Div) {
             return None;
         }
         let (power, sum) = (reshape_base(graph, inputs(node)[0]), self.broadcast_row_source(inputs(node)[1])?);
-        let Op::Unary(UnaryOp::Exp) = &graph.node(power).op else { return None };
+        let Some(UnaryOp::Exp) = graph.node(power).op.as_unary() else { return None };
         let less = reshape_base(graph, inputs(power)[0]);
         if !is(less, BinaryOp::Sub) || folded(sum, ReduceKind::Sum) != Some(power) {
             return None;
@@ -374,9 +361,10 @@ impl FusedMatMulSearch<'_> {
         let mut is_spread = false;
         loop {
             let at = self.graph.node(node);
-            node = match &at.op {
-                Op::Movement(MovementOp::Reshape(_)) | Op::Unary(UnaryOp::StopGradient) => at.inputs[0],
-                Op::Movement(MovementOp::Broadcast(_)) if !is_spread => {
+            let is_unchanged = at.op.is_reshape() || at.op.as_unary() == Some(&UnaryOp::StopGradient);
+            node = match at.op.as_movement() {
+                _ if is_unchanged => at.inputs[0],
+                Some(MovementOp::Broadcast(_)) if !is_spread => {
                     let dims = self.graph.descriptor(at.inputs[0]).shape.dims();
                     let (last, rest) = dims.split_last()?;
                     if *last != 1 || *rest != whole[..whole.len() - 1] {
@@ -385,15 +373,7 @@ impl FusedMatMulSearch<'_> {
                     is_spread = true;
                     at.inputs[0]
                 }
-                Op::Source(_)
-                | Op::Unary(_)
-                | Op::Binary(_)
-                | Op::Select
-                | Op::Reduce(_)
-                | Op::Movement(_)
-                | Op::Contract(_)
-                | Op::Convolution(_)
-                | Op::Index(_) => return is_spread.then_some(node),
+                Some(_) | None => return is_spread.then_some(node),
             };
         }
     }
@@ -416,17 +396,7 @@ impl FusedMatMulSearch<'_> {
 }
 
 fn is_product(graph: &Graph, node: NodeId) -> bool {
-    match graph.node(node).op {
-        Op::Contract(ContractOp::MatMul { .. }) => true,
-        Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => false,
-    }
+    graph.node(node).op.as_contract().is_some()
 }
 
 fn last_two(dims: &[usize]) -> [usize; 2] {

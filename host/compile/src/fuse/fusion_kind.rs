@@ -1,6 +1,6 @@
 //! Fusion kinds: how fusion can treat a node, by operator.
 
-use saggar_tensor::op::{BinaryOp, ConvolutionOp, IndexOp, MovementOp, Op, ReduceOp, SourceOp, UnaryOp};
+use saggar_tensor::op::{ConvolutionOp, IndexOp, Op, ReduceOp, SourceOp};
 use saggar_tensor::{Graph, NodeId};
 
 /// How fusion can treat a node.
@@ -25,8 +25,8 @@ pub(super) fn fusion_kind(op: &Op) -> FusionKind {
             SourceOp::Fill(_) | SourceOp::Iota { .. } => FusionKind::Elementwise(0),
             SourceOp::Random { .. } => FusionKind::Elementwise(32),
         },
-        Op::Unary(unary) => FusionKind::Elementwise(unary_cost(*unary)),
-        Op::Binary(binary) => FusionKind::Elementwise(binary_cost(*binary)),
+        Op::Unary(unary) => FusionKind::Elementwise(unary.facts().cost),
+        Op::Binary(binary) => FusionKind::Elementwise(binary.facts().cost),
         Op::Select => FusionKind::Elementwise(1),
         Op::Movement(_) => FusionKind::Movement,
         Op::Reduce(ReduceOp::Fold { .. }) | Op::Contract(_) | Op::Convolution(ConvolutionOp::Conv2d(_)) => {
@@ -46,30 +46,9 @@ pub(super) fn fusion_kind(op: &Op) -> FusionKind {
     }
 }
 
-fn unary_cost(unary: UnaryOp) -> u32 {
-    match unary {
-        UnaryOp::StopGradient => 0,
-        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::RoundEven => 1,
-        UnaryOp::LogicalNot | UnaryOp::Cast(_) => 1,
-        UnaryOp::Sqrt | UnaryOp::Reciprocal => 2,
-        UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh => 4,
-        UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Erf => 6,
-    }
-}
-
-fn binary_cost(binary: BinaryOp) -> u32 {
-    match binary {
-        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min => 1,
-        BinaryOp::Equal | BinaryOp::Less | BinaryOp::LessOrEqual => 1,
-        BinaryOp::LogicalAnd | BinaryOp::LogicalOr | BinaryOp::LogicalXor => 1,
-        BinaryOp::Div => 2,
-        BinaryOp::Pow => 8,
-    }
-}
-
 /// Returns the node that owns the dense elements of `node`: `node` without its outer reshapes.
 pub(crate) fn reshape_base(graph: &Graph, mut node: NodeId) -> NodeId {
-    while let Op::Movement(MovementOp::Reshape(_)) = &graph.node(node).op {
+    while graph.node(node).op.is_reshape() {
         node = graph.node(node).inputs[0];
     }
     node
@@ -82,16 +61,5 @@ pub(crate) fn is_external(graph: &Graph, node: NodeId) -> bool {
 
 /// Returns the variable whose old value the node is, or `None` if it is another node.
 pub(crate) fn read_variable(graph: &Graph, node: NodeId) -> Option<u32> {
-    match &graph.node(node).op {
-        Op::Source(SourceOp::Variable(variable)) => Some(*variable),
-        Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => None,
-    }
+    graph.node(node).op.variable()
 }

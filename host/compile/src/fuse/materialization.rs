@@ -102,7 +102,7 @@ fn materialize_broadcast_operands(graph: &Graph, stored: &mut [bool]) {
     let works = recompute_costs(graph, stored);
     let moved = movement_sources(graph);
     for node in &graph.nodes {
-        let Op::Movement(MovementOp::Broadcast(shape)) = &node.op else { continue };
+        let Some(MovementOp::Broadcast(shape)) = node.op.as_movement() else { continue };
         let operand = moved[node.inputs[0].index()];
         let work = works[operand.index()];
         let repeats = shape.elements() > graph.descriptor(operand).shape.elements();
@@ -118,24 +118,8 @@ fn materialize_broadcast_operands(graph: &Graph, stored: &mut [bool]) {
 fn movement_sources(graph: &Graph) -> Vec<NodeId> {
     let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for (at, node) in graph.nodes.iter().enumerate() {
-        moved.push(match &node.op {
-            Op::Movement(
-                MovementOp::Reshape(_)
-                | MovementOp::Broadcast(_)
-                | MovementOp::Transpose(_)
-                | MovementOp::Slice { .. }
-                | MovementOp::Reverse(_),
-            ) => moved[node.inputs[0].index()],
-            Op::Movement(MovementOp::Concat { .. } | MovementOp::Pad { .. })
-            | Op::Source(_)
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Select
-            | Op::Reduce(_)
-            | Op::Contract(_)
-            | Op::Convolution(_)
-            | Op::Index(_) => NodeId(at as u32),
-        });
+        let is_rearrangement = node.op.as_movement().is_some_and(MovementOp::is_rearrangement);
+        moved.push(if is_rearrangement { moved[node.inputs[0].index()] } else { NodeId(at as u32) });
     }
     moved
 }
@@ -189,18 +173,7 @@ fn replaceable_results(graph: &Graph, uses: &[usize], stored: &[bool]) -> Vec<bo
             FusionKind::Anchor => true,
             FusionKind::External | FusionKind::Standalone => false,
             FusionKind::Elementwise(_) => !stored[at] && node.inputs.iter().any(from_input),
-            FusionKind::Movement => match &node.op {
-                Op::Movement(MovementOp::Reshape(_)) => node.inputs.iter().any(from_input),
-                Op::Movement(_)
-                | Op::Source(_)
-                | Op::Unary(_)
-                | Op::Binary(_)
-                | Op::Select
-                | Op::Reduce(_)
-                | Op::Contract(_)
-                | Op::Convolution(_)
-                | Op::Index(_) => false,
-            },
+            FusionKind::Movement => node.op.is_reshape() && node.inputs.iter().any(from_input),
         };
     }
     carried

@@ -1,6 +1,5 @@
 //! Operands of matrix products read in place: transposed, shared by batches, or reshaped.
 
-use saggar_tensor::op::{MovementOp, Op};
 use saggar_tensor::{Graph, NodeId};
 
 use super::emit::{movement_source_coordinates, reshape_source_coordinates};
@@ -35,16 +34,15 @@ pub(super) fn matrix_view(graph: &Graph, node: NodeId) -> MatrixView {
         ElementAccess { coordinates: (0..rank).map(|axis| space.axis(axis)).collect(), bounds: Vec::new() };
     let mut at = node;
     for _ in 0..MATRIX_MOVEMENTS_MAX {
-        let Op::Movement(movement) = &graph.node(at).op else { break };
-        let coordinates = match movement {
-            MovementOp::Reshape(_) => match reshape_source_coordinates(graph, at, &access, &space) {
-                Ok(coordinates) => coordinates,
-                Err(_) => break,
-            },
-            MovementOp::Broadcast(_) | MovementOp::Transpose(_) | MovementOp::Slice { .. } | MovementOp::Reverse(_) => {
-                movement_source_coordinates(graph, at, &access, rank)
-            }
-            MovementOp::Pad { .. } | MovementOp::Concat { .. } => break,
+        let Some(movement) = graph.node(at).op.as_movement() else { break };
+        if !movement.is_rearrangement() {
+            break;
+        }
+        let coordinates = if graph.node(at).op.is_reshape() {
+            let Ok(coordinates) = reshape_source_coordinates(graph, at, &access, &space) else { break };
+            coordinates
+        } else {
+            movement_source_coordinates(graph, at, &access, rank)
         };
         access.coordinates = coordinates;
         at = graph.node(at).inputs[0];

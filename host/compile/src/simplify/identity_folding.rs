@@ -1,15 +1,14 @@
 //! Folds operators that change nothing, and operators of constants.
 
 use saggar_tensor::interp::{InterpElements, InterpPrecision, InterpTensor, evaluate_op};
-use saggar_tensor::op::{BinaryOp, IndexOp, MovementOp, Op, ReduceKind, ReduceOp, Scalar, SourceOp, UnaryOp};
+use saggar_tensor::op::{BinaryOp, IndexOp, MovementOp, NeutralOperand, Op, ReduceKind, ReduceOp, Scalar, SourceOp};
 use saggar_tensor::{Descriptor, Graph, GraphNode, NodeId, Shape};
 
 /// Returns the operand that equals the node element by element and bit by bit (all NaNs count as equal), or `None`.
 pub(super) fn equal_operand(graph: &Graph, node: &GraphNode) -> Option<NodeId> {
     let operand = *node.inputs.first()?;
     let unchanged = match &node.op {
-        Op::Unary(UnaryOp::StopGradient) => true,
-        Op::Unary(UnaryOp::Cast(dtype)) => *dtype == graph.descriptor(operand).dtype,
+        Op::Unary(unary) => unary.is_identity(graph.descriptor(operand).dtype),
         Op::Binary(binary) => return equal_binary_operand(graph, *binary, node.inputs[0], node.inputs[1]),
         Op::Movement(movement) => match movement {
             MovementOp::Reshape(_) | MovementOp::Broadcast(_) => graph.descriptor(operand) == &node.descriptor,
@@ -26,77 +25,22 @@ pub(super) fn equal_operand(graph: &Graph, node: &GraphNode) -> Option<NodeId> {
             // A float sum starts at +0, so a lone -0 becomes +0.
             single && (*kind != ReduceKind::Sum || !node.descriptor.dtype.is_float())
         }
-        Op::Unary(
-            UnaryOp::Neg
-            | UnaryOp::Abs
-            | UnaryOp::Sign
-            | UnaryOp::Exp
-            | UnaryOp::Log
-            | UnaryOp::Sqrt
-            | UnaryOp::Reciprocal
-            | UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh
-            | UnaryOp::Erf
-            | UnaryOp::Floor
-            | UnaryOp::Ceil
-            | UnaryOp::RoundEven
-            | UnaryOp::LogicalNot,
-        )
-        | Op::Source(_)
-        | Op::Select
-        | Op::Reduce(ReduceOp::ArgMax { .. } | ReduceOp::ArgMin { .. })
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(IndexOp::Gather { .. } | IndexOp::ScatterAdd { .. }) => false,
         Op::Index(IndexOp::Scatter { .. }) => graph.descriptor(node.inputs[1]).shape.elements() == 0,
+        Op::Source(_) | Op::Select | Op::Reduce(_) | Op::Contract(_) | Op::Convolution(_) | Op::Index(_) => false,
     };
     unchanged.then_some(operand)
 }
 
 fn equal_binary_operand(graph: &Graph, binary: BinaryOp, a: NodeId, b: NodeId) -> Option<NodeId> {
-    let is = |node: NodeId, float: f64, int: i128| match fill_value(graph, node) {
+    let is = |node: NodeId, float: f64, int: i128| match graph.node(node).op.fill_value() {
         Some(Scalar::Float(value)) => value.to_bits() == float.to_bits(),
         Some(Scalar::Int(value)) => value == int,
         None => false,
     };
-    match binary {
-        // x + -0 is x for every float, while -0 + 0 is +0.
-        BinaryOp::Add if is(b, -0.0, 0) => Some(a),
-        BinaryOp::Add if is(a, -0.0, 0) => Some(b),
-        BinaryOp::Sub if is(b, 0.0, 0) => Some(a),
-        BinaryOp::Mul if is(b, 1.0, 1) => Some(a),
-        BinaryOp::Mul if is(a, 1.0, 1) => Some(b),
-        BinaryOp::Div if is(b, 1.0, 1) => Some(a),
-        BinaryOp::Add
-        | BinaryOp::Sub
-        | BinaryOp::Mul
-        | BinaryOp::Div
-        | BinaryOp::Pow
-        | BinaryOp::Max
-        | BinaryOp::Min
-        | BinaryOp::Equal
-        | BinaryOp::Less
-        | BinaryOp::LessOrEqual
-        | BinaryOp::LogicalAnd
-        | BinaryOp::LogicalOr
-        | BinaryOp::LogicalXor => None,
-    }
-}
-
-/// Returns the value of every element of a node, or `None` if the node is not a fill.
-pub(super) fn fill_value(graph: &Graph, node: NodeId) -> Option<Scalar> {
-    match &graph.node(node).op {
-        Op::Source(SourceOp::Fill(scalar)) => Some(*scalar),
-        Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => None,
+    match binary.facts().neutral {
+        NeutralOperand::Second { float, int } | NeutralOperand::Either { float, int } if is(b, float, int) => Some(a),
+        NeutralOperand::Either { float, int } if is(a, float, int) => Some(b),
+        NeutralOperand::Absent | NeutralOperand::Second { .. } | NeutralOperand::Either { .. } => None,
     }
 }
 
@@ -107,24 +51,19 @@ pub(super) fn constant_fold(graph: &Graph, node: &GraphNode) -> Option<Op> {
             let value = InterpTensor::from_bytes(node.descriptor.clone(), &graph.constants[*constant as usize]).ok()?;
             first_element(&value)
         }
-        Op::Movement(movement) => match movement {
-            MovementOp::Reshape(_)
-            | MovementOp::Broadcast(_)
-            | MovementOp::Transpose(_)
-            | MovementOp::Slice { .. }
-            | MovementOp::Reverse(_) => fill_value(graph, node.inputs[0]),
-            MovementOp::Pad { .. } | MovementOp::Concat { .. } => None,
-        },
+        Op::Movement(movement) if movement.is_rearrangement() => graph.node(node.inputs[0]).op.fill_value(),
         Op::Unary(_) | Op::Binary(_) | Op::Select => evaluate_constant(graph, node),
-        Op::Source(_) | Op::Reduce(_) | Op::Contract(_) | Op::Convolution(_) | Op::Index(_) => None,
+        Op::Source(_) | Op::Movement(_) | Op::Reduce(_) | Op::Contract(_) | Op::Convolution(_) | Op::Index(_) => None,
     };
     scalar.map(|scalar| Op::Source(SourceOp::Fill(scalar)))
 }
 
 fn evaluate_constant(graph: &Graph, node: &GraphNode) -> Option<Scalar> {
     let scalar = |dtype| Descriptor::new(dtype, Shape::scalar());
-    let operand =
-        |input: &NodeId| Some(InterpTensor::full(scalar(graph.descriptor(*input).dtype), fill_value(graph, *input)?));
+    let operand = |input: &NodeId| {
+        let GraphNode { op, descriptor, .. } = graph.node(*input);
+        Some(InterpTensor::full(scalar(descriptor.dtype), op.fill_value()?))
+    };
     let operands = node.inputs.iter().map(operand).collect::<Option<Vec<InterpTensor>>>()?;
     let operands: Vec<&InterpTensor> = operands.iter().collect();
     first_element(&evaluate_op(&node.op, &operands, &scalar(node.descriptor.dtype), InterpPrecision::Stored))

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use saggar_tensor::op::{BinaryOp, Op, Scalar};
 use saggar_tensor::{Graph, GraphNode, InterruptCheck, InterruptedError, NodeId};
 
-use super::identity_folding::fill_value;
-
 /// Rewrites later uses of `x <= 0` as `y <= 0` if `y = x <= 0 ? 0 : x`.
 ///
 /// Both conditions are equal: a positive `x` equals `y`, a NaN compares false in both, and any other `x` makes `y` 0.
@@ -47,7 +45,7 @@ pub(super) fn match_relu(graph: &Graph, node: &GraphNode) -> Option<[NodeId; 3]>
     let [condition, zero, x]: [NodeId; 3] = node.inputs[..].try_into().ok()?;
     let compared = graph.node(condition);
     let Op::Binary(BinaryOp::LessOrEqual) = compared.op else { return None };
-    (compared.inputs[..] == [x, zero] && is_zero(fill_value(graph, zero)?)).then_some([condition, zero, x])
+    (compared.inputs[..] == [x, zero] && is_zero(graph.node(zero).op.fill_value()?)).then_some([condition, zero, x])
 }
 
 fn is_zero(scalar: Scalar) -> bool {

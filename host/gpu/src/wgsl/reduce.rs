@@ -101,15 +101,9 @@ pub(super) fn fold_identity(wide: WideIntegers, kind: ReduceKind, dtype: DType) 
 }
 
 pub(super) fn combine_expression(wide: WideIntegers, kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
-    use saggar_tensor::op::BinaryOp;
     // Floats are rounded to their data type once, when the reduced element is first used.
     let kept = if dtype.is_float() { DType::F32 } else { dtype };
-    match kind {
-        ReduceKind::Sum => binary::binary_expression(wide, BinaryOp::Add, kept, a, b),
-        ReduceKind::Product => binary::binary_expression(wide, BinaryOp::Mul, kept, a, b),
-        ReduceKind::Max => binary::binary_expression(wide, BinaryOp::Max, dtype, a, b),
-        ReduceKind::Min => binary::binary_expression(wide, BinaryOp::Min, dtype, a, b),
-    }
+    binary::binary_expression(wide, kind.combine(), kept, a, b)
 }
 
 /// Names the outer coordinates that prologue or epilogue need.

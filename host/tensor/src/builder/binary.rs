@@ -1,13 +1,13 @@
-//! Element-wise operators of two operands, and selection. Shapes broadcast like numpy's; data types must be equal.
+//! Element-wise operators of two operands, a method for each row of their table, and selection. Shapes broadcast like numpy's; data types must be equal.
 
 use super::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{BinaryOp, Op};
+use crate::op::{BinaryOp, Op, binary_table};
 use crate::{Descriptor, Shape};
 
-macro_rules! binary {
-    ($($(#[$doc:meta])* $method:ident => $op:expr;)*) => {
+macro_rules! builder_methods {
+    ($($(#[$doc:meta])* $variant:ident: $method:ident, $name:literal, $facts:expr;)*) => {
         impl GraphBuilder {
             $(
                 $(#[$doc])*
@@ -15,41 +15,13 @@ macro_rules! binary {
                 /// # Errors
                 /// Returns `DTypesDiffer`, `Broadcast`, `DType`, `UnknownNode` or `TooManyNodes`.
                 pub fn $method(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
-                    self.binary($op, a, b)
+                    self.binary(BinaryOp::$variant, a, b)
                 }
             )*
         }
     };
 }
-
-binary! {
-    /// `a + b`.
-    add => BinaryOp::Add;
-    /// `a - b`.
-    sub => BinaryOp::Sub;
-    /// `a * b`.
-    mul => BinaryOp::Mul;
-    /// `a / b`; integers truncate toward zero, and division by zero gives 0.
-    div => BinaryOp::Div;
-    /// `a` to the power of `b`. Float.
-    pow => BinaryOp::Pow;
-    /// The larger; NaN if either is NaN.
-    max => BinaryOp::Max;
-    /// The smaller; NaN if either is NaN.
-    min => BinaryOp::Min;
-    /// 1 if `a` equals `b`, else 0. Result `uint8`.
-    equal => BinaryOp::Equal;
-    /// 1 if `a < b`, else 0. Result `uint8`.
-    less => BinaryOp::Less;
-    /// 1 if `a <= b`, else 0. Result `uint8`.
-    less_or_equal => BinaryOp::LessOrEqual;
-    /// 1 if both are non-zero, else 0. `uint8`.
-    logical_and => BinaryOp::LogicalAnd;
-    /// 1 if either is non-zero, else 0. `uint8`.
-    logical_or => BinaryOp::LogicalOr;
-    /// 1 if exactly one is non-zero, else 0. `uint8`.
-    logical_xor => BinaryOp::LogicalXor;
-}
+binary_table!(builder_methods);
 
 impl GraphBuilder {
     /// Broadcasts both operands to their common shape and applies `op`.

@@ -112,12 +112,8 @@ impl GraphBuilder {
         stream: u32,
         distribution: RandomDistribution,
     ) -> Result<NodeId, GraphError> {
-        let dtype = match distribution {
-            RandomDistribution::Bits => DType::U32,
-            RandomDistribution::Uniform => DType::F32,
-        };
         let op = Op::Source(SourceOp::Random { stream, distribution });
-        self.push(op, &[key], Some(Descriptor::new(dtype, shape)))
+        self.push(op, &[key], Some(Descriptor::new(distribution.dtype(), shape)))
     }
 }
 

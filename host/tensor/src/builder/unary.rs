@@ -1,13 +1,13 @@
-//! Element-wise operators of one operand. Shape unchanged.
+//! Element-wise operators of one operand: a method for each row of their table. Shape unchanged.
 
 use super::GraphBuilder;
 use crate::DType;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Op, UnaryOp};
+use crate::op::{Op, UnaryOp, unary_table};
 
-macro_rules! unary {
-    ($($(#[$doc:meta])* $method:ident => $op:expr;)*) => {
+macro_rules! builder_methods {
+    ($($(#[$doc:meta])* $variant:ident: $method:ident, $name:literal, $facts:expr;)*) => {
         impl GraphBuilder {
             $(
                 $(#[$doc])*
@@ -15,47 +15,13 @@ macro_rules! unary {
                 /// # Errors
                 /// Returns `DType`, `UnknownOperand` or `TooManyNodes`.
                 pub fn $method(&mut self, x: NodeId) -> Result<NodeId, GraphError> {
-                    self.add_node(Op::Unary($op), &[x])
+                    self.add_node(Op::Unary(UnaryOp::$variant), &[x])
                 }
             )*
         }
     };
 }
-
-unary! {
-    /// `-x`. Float or signed integer.
-    neg => UnaryOp::Neg;
-    /// `|x|`. Float or signed integer.
-    abs => UnaryOp::Abs;
-    /// -1, 0 or 1. Float or signed integer.
-    sign => UnaryOp::Sign;
-    /// `e^x`. Float.
-    exp => UnaryOp::Exp;
-    /// Natural logarithm. Float.
-    log => UnaryOp::Log;
-    /// Square root. Float.
-    sqrt => UnaryOp::Sqrt;
-    /// `1/x`. Float.
-    reciprocal => UnaryOp::Reciprocal;
-    /// Sine of radians. Float.
-    sin => UnaryOp::Sin;
-    /// Cosine of radians. Float.
-    cos => UnaryOp::Cos;
-    /// Hyperbolic tangent. Float.
-    tanh => UnaryOp::Tanh;
-    /// Gauss error function. Float.
-    erf => UnaryOp::Erf;
-    /// Largest integer not above `x`. Float.
-    floor => UnaryOp::Floor;
-    /// Smallest integer not below `x`. Float.
-    ceil => UnaryOp::Ceil;
-    /// Nearest integer, ties to even. Float.
-    round_even => UnaryOp::RoundEven;
-    /// 1 if `x` is 0, else 0. `uint8`.
-    logical_not => UnaryOp::LogicalNot;
-    /// `x` with a gradient of zero. Any type.
-    stop_gradient => UnaryOp::StopGradient;
-}
+unary_table!(builder_methods);
 
 impl GraphBuilder {
     /// Converts `x` to `dtype`; returns `x` if it already has that type.

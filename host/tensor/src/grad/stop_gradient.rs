@@ -74,10 +74,9 @@ fn nodes_before_integer_ops(graph: &Graph, loss: NodeId) -> Vec<bool> {
 /// Returns whether the slope of the result with respect to this operand is zero wherever it exists.
 fn has_zero_slope(op: &Op, operand: usize) -> bool {
     match op {
-        Op::Unary(UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::RoundEven | UnaryOp::StopGradient) => true,
+        Op::Unary(op) => op.has_zero_slope(),
         Op::Select => operand == 0,
         Op::Source(_)
-        | Op::Unary(_)
         | Op::Binary(_)
         | Op::Reduce(_)
         | Op::Movement(_)
@@ -88,17 +87,7 @@ fn has_zero_slope(op: &Op, operand: usize) -> bool {
 }
 
 fn is_stop_gradient(op: &Op) -> bool {
-    match op {
-        Op::Unary(op) => *op == UnaryOp::StopGradient,
-        Op::Source(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => false,
-    }
+    op.as_unary() == Some(&UnaryOp::StopGradient)
 }
 
 /// Returns the plugin's name of the node.

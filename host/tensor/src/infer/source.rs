@@ -2,7 +2,7 @@
 
 use super::{check_axis, check_scalar, expect_operands};
 use crate::error::GraphError;
-use crate::op::{RandomDistribution, Scalar, SourceOp};
+use crate::op::{Scalar, SourceOp};
 use crate::{DType, Descriptor};
 
 pub(super) fn infer(
@@ -35,10 +35,7 @@ pub(super) fn infer(
             }
             super::check_rank(op, "key", key, 1)?;
             super::check_dimension(op, "key", key, 0, 4)?;
-            let dtype = match distribution {
-                RandomDistribution::Bits => DType::U32,
-                RandomDistribution::Uniform => DType::F32,
-            };
+            let dtype = distribution.dtype();
             if declared.dtype != dtype {
                 let inferred = Descriptor::new(dtype, declared.shape.clone());
                 return Err(GraphError::Declared { op, declared: declared.clone(), inferred });

@@ -4,52 +4,41 @@ use super::value::{InterpElements, InterpTensor};
 use crate::op::BinaryOp;
 
 pub(super) fn evaluate(op: BinaryOp, a: &InterpTensor, b: &InterpTensor) -> InterpElements {
-    match (a.elements(), b.elements()) {
-        (InterpElements::Float(a), InterpElements::Float(b)) => float(op, a, b),
-        (InterpElements::Int(a), InterpElements::Int(b)) => int(op, a, b),
-        _ => unreachable!("inference has checked that operands of {op:?} have one data type"),
-    }
-}
-
-fn float(op: BinaryOp, a: &[f64], b: &[f64]) -> InterpElements {
-    let of = |f: fn(f64, f64) -> f64| InterpElements::Float(a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect());
-    let truth = |f: fn(&f64, &f64) -> bool| InterpElements::Int(a.iter().zip(b).map(|(a, b)| f(a, b).into()).collect());
-    match op {
-        BinaryOp::Add => of(|a, b| a + b),
-        BinaryOp::Sub => of(|a, b| a - b),
-        BinaryOp::Mul => of(|a, b| a * b),
-        BinaryOp::Div => of(|a, b| a / b),
-        BinaryOp::Pow => of(f64::powf),
-        BinaryOp::Max => of(max),
-        BinaryOp::Min => of(min),
-        BinaryOp::Equal => truth(f64::eq),
-        BinaryOp::Less => truth(f64::lt),
-        BinaryOp::LessOrEqual => truth(f64::le),
-        BinaryOp::LogicalAnd | BinaryOp::LogicalOr | BinaryOp::LogicalXor => {
-            unreachable!("inference has checked that operands of {op:?} are uint8")
+    let of = |float: fn(f64, f64) -> f64, int: fn(i128, i128) -> i128| match (a.elements(), b.elements()) {
+        (InterpElements::Float(a), InterpElements::Float(b)) => {
+            InterpElements::Float(a.iter().zip(b).map(|(&a, &b)| float(a, b)).collect())
         }
-    }
-}
-
-fn int(op: BinaryOp, a: &[i128], b: &[i128]) -> InterpElements {
-    let of = |f: fn(i128, i128) -> i128| InterpElements::Int(a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect());
-    let truth =
-        |f: fn(&i128, &i128) -> bool| InterpElements::Int(a.iter().zip(b).map(|(a, b)| f(a, b).into()).collect());
+        (InterpElements::Int(a), InterpElements::Int(b)) => {
+            InterpElements::Int(a.iter().zip(b).map(|(&a, &b)| int(a, b)).collect())
+        }
+        _ => unreachable!("inference has checked that operands of {op:?} have one data type"),
+    };
+    let of_floats = |float| of(float, |_, _| unreachable!("inference has checked that the operands are floats"));
+    let truth = |float: fn(&f64, &f64) -> bool, int: fn(&i128, &i128) -> bool| match (a.elements(), b.elements()) {
+        (InterpElements::Float(a), InterpElements::Float(b)) => {
+            InterpElements::Int(a.iter().zip(b).map(|(a, b)| float(a, b).into()).collect())
+        }
+        (InterpElements::Int(a), InterpElements::Int(b)) => {
+            InterpElements::Int(a.iter().zip(b).map(|(a, b)| int(a, b).into()).collect())
+        }
+        _ => unreachable!("inference has checked that operands of {op:?} have one data type"),
+    };
+    let logic = |int| truth(|_, _| unreachable!("inference has checked that the operands are uint8"), int);
     match op {
-        BinaryOp::Add => of(|a, b| a + b),
-        BinaryOp::Sub => of(|a, b| a - b),
+        BinaryOp::Add => of(|a, b| a + b, |a, b| a + b),
+        BinaryOp::Sub => of(|a, b| a - b, |a, b| a - b),
         // The product of two 64-bit factors can exceed 2^127; if it wraps, its low 64 bits are still correct.
-        BinaryOp::Mul => of(i128::wrapping_mul),
-        BinaryOp::Div => of(|a, b| if b == 0 { 0 } else { a / b }),
-        BinaryOp::Max => of(i128::max),
-        BinaryOp::Min => of(i128::min),
-        BinaryOp::Equal => truth(i128::eq),
-        BinaryOp::Less => truth(i128::lt),
-        BinaryOp::LessOrEqual => truth(i128::le),
-        BinaryOp::LogicalAnd => truth(|a, b| *a != 0 && *b != 0),
-        BinaryOp::LogicalOr => truth(|a, b| *a != 0 || *b != 0),
-        BinaryOp::LogicalXor => truth(|a, b| (*a != 0) != (*b != 0)),
-        BinaryOp::Pow => unreachable!("inference has checked that operands of {op:?} are floats"),
+        BinaryOp::Mul => of(|a, b| a * b, i128::wrapping_mul),
+        BinaryOp::Div => of(|a, b| a / b, |a, b| if b == 0 { 0 } else { a / b }),
+        BinaryOp::Pow => of_floats(f64::powf),
+        BinaryOp::Max => of(max, i128::max),
+        BinaryOp::Min => of(min, i128::min),
+        BinaryOp::Equal => truth(f64::eq, i128::eq),
+        BinaryOp::Less => truth(f64::lt, i128::lt),
+        BinaryOp::LessOrEqual => truth(f64::le, i128::le),
+        BinaryOp::LogicalAnd => logic(|a, b| *a != 0 && *b != 0),
+        BinaryOp::LogicalOr => logic(|a, b| *a != 0 || *b != 0),
+        BinaryOp::LogicalXor => logic(|a, b| (*a != 0) != (*b != 0)),
     }
 }
 

@@ -5,65 +5,49 @@ use crate::DType;
 use crate::op::UnaryOp;
 
 pub(super) fn evaluate(op: UnaryOp, x: &InterpTensor) -> InterpElements {
-    match x.elements() {
-        InterpElements::Float(values) => float(op, values),
-        InterpElements::Int(values) => int(op, values, x.descriptor().dtype),
+    let of = |float: fn(f64) -> f64, int: fn(i128) -> i128| match x.elements() {
+        InterpElements::Float(values) => InterpElements::Float(values.iter().map(|&value| float(value)).collect()),
+        InterpElements::Int(values) => InterpElements::Int(values.iter().map(|&value| int(value)).collect()),
+    };
+    let of_floats = |float| of(float, |_| unreachable!("inference has checked that the operand is a float"));
+    let of_ints = |int| of(|_| unreachable!("inference has checked that the operand is an integer"), int);
+    match op {
+        UnaryOp::Neg => of(|x| -x, |x| -x),
+        UnaryOp::Abs => of(f64::abs, i128::abs),
+        UnaryOp::Sign => of(|x| if x == 0.0 { x } else { x.signum() }, i128::signum),
+        UnaryOp::Exp => of_floats(f64::exp),
+        UnaryOp::Log => of_floats(f64::ln),
+        UnaryOp::Sqrt => of_floats(f64::sqrt),
+        UnaryOp::Reciprocal => of_floats(f64::recip),
+        UnaryOp::Sin => of_floats(f64::sin),
+        UnaryOp::Cos => of_floats(f64::cos),
+        UnaryOp::Tanh => of_floats(f64::tanh),
+        UnaryOp::Erf => of_floats(erf),
+        UnaryOp::Floor => of_floats(f64::floor),
+        UnaryOp::Ceil => of_floats(f64::ceil),
+        UnaryOp::RoundEven => of_floats(f64::round_ties_even),
+        UnaryOp::LogicalNot => of_ints(|x| i128::from(x == 0)),
+        UnaryOp::StopGradient => of(|x| x, |x| x),
+        UnaryOp::Cast(to) => cast(to, x.elements()),
     }
 }
 
-fn float(op: UnaryOp, values: &[f64]) -> InterpElements {
-    let of = |f: fn(f64) -> f64| InterpElements::Float(values.iter().map(|&value| f(value)).collect());
-    match op {
-        UnaryOp::Neg => of(|x| -x),
-        UnaryOp::Abs => of(f64::abs),
-        UnaryOp::Sign => of(|x| if x == 0.0 { x } else { x.signum() }),
-        UnaryOp::Exp => of(f64::exp),
-        UnaryOp::Log => of(f64::ln),
-        UnaryOp::Sqrt => of(f64::sqrt),
-        UnaryOp::Reciprocal => of(f64::recip),
-        UnaryOp::Sin => of(f64::sin),
-        UnaryOp::Cos => of(f64::cos),
-        UnaryOp::Tanh => of(f64::tanh),
-        UnaryOp::Erf => of(erf),
-        UnaryOp::Floor => of(f64::floor),
-        UnaryOp::Ceil => of(f64::ceil),
-        UnaryOp::RoundEven => of(f64::round_ties_even),
-        UnaryOp::StopGradient => of(|x| x),
-        UnaryOp::LogicalNot => unreachable!("inference has checked that the operand is uint8"),
-        UnaryOp::Cast(to) if to.is_float() => of(|x| x),
-        UnaryOp::Cast(to) => {
+fn cast(to: DType, x: &InterpElements) -> InterpElements {
+    match (x, to) {
+        (InterpElements::Float(values), DType::F32 | DType::F16) => InterpElements::Float(values.clone()),
+        (InterpElements::Float(values), to) => {
             let [min, max] = integer_range(to);
             // `as` truncates, saturates at i128 and turns NaN into 0.
             InterpElements::Int(values.iter().map(|&value| (value as i128).clamp(min, max)).collect())
         }
-    }
-}
-
-fn int(op: UnaryOp, values: &[i128], dtype: DType) -> InterpElements {
-    let of = |f: fn(i128) -> i128| InterpElements::Int(values.iter().map(|&value| f(value)).collect());
-    match op {
-        UnaryOp::Neg => of(|x| -x),
-        UnaryOp::Abs => of(i128::abs),
-        UnaryOp::Sign => of(i128::signum),
-        UnaryOp::LogicalNot => of(|x| i128::from(x == 0)),
-        UnaryOp::StopGradient => of(|x| x),
         // Directly, because a conversion through f64 would round twice.
-        UnaryOp::Cast(DType::F32) => {
+        (InterpElements::Int(values), DType::F32) => {
             InterpElements::Float(values.iter().map(|&value| f64::from(value as f32)).collect())
         }
-        UnaryOp::Cast(DType::F16) => InterpElements::Float(values.iter().map(|&value| value as f64).collect()),
-        UnaryOp::Cast(_) => of(|x| x),
-        UnaryOp::Exp
-        | UnaryOp::Log
-        | UnaryOp::Sqrt
-        | UnaryOp::Reciprocal
-        | UnaryOp::Sin
-        | UnaryOp::Cos
-        | UnaryOp::Tanh
-        | UnaryOp::Erf
-        | UnaryOp::Floor
-        | UnaryOp::Ceil
-        | UnaryOp::RoundEven => unreachable!("inference has checked that the operand of {op:?} is no {dtype}"),
+        (InterpElements::Int(values), DType::F16) => {
+            InterpElements::Float(values.iter().map(|&value| value as f64).collect())
+        }
+        (InterpElements::Int(values), _) => InterpElements::Int(values.clone()),
     }
 }
 

@@ -8,39 +8,12 @@ use crate::{DType, Descriptor, Shape};
 
 /// Returns the number of the input, or `None` if `op` is not an input.
 pub(super) fn input_number(op: &Op) -> Option<u32> {
-    source_op(op).and_then(|source| match source {
-        SourceOp::Input(number) => Some(*number),
-        SourceOp::Constant(_)
-        | SourceOp::Fill(_)
-        | SourceOp::Iota { .. }
-        | SourceOp::Variable(_)
-        | SourceOp::Random { .. } => None,
-    })
+    let Some(SourceOp::Input(number)) = op.as_source() else { return None };
+    Some(*number)
 }
 
 pub(super) fn is_random(op: &Op) -> bool {
-    source_op(op).is_some_and(|source| match source {
-        SourceOp::Random { .. } => true,
-        SourceOp::Constant(_)
-        | SourceOp::Fill(_)
-        | SourceOp::Iota { .. }
-        | SourceOp::Variable(_)
-        | SourceOp::Input(_) => false,
-    })
-}
-
-fn source_op(op: &Op) -> Option<&SourceOp> {
-    match op {
-        Op::Source(source) => Some(source),
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => None,
-    }
+    matches!(op.as_source(), Some(SourceOp::Random { .. }))
 }
 
 /// Returns, for each node, whether it is one of `wanted` or one of their ancestors.
@@ -134,16 +107,9 @@ impl<'a> SubgraphBuilder<'a> {
 
     fn copy_with(&mut self, at: usize, inputs: Vec<NodeId>) {
         let node = &self.source.nodes[at];
-        let op = match source_op(&node.op) {
+        let op = match node.op.as_source() {
             Some(SourceOp::Constant(number)) => Op::Source(SourceOp::Constant(self.constant(*number))),
-            Some(
-                SourceOp::Input(_)
-                | SourceOp::Fill(_)
-                | SourceOp::Iota { .. }
-                | SourceOp::Variable(_)
-                | SourceOp::Random { .. },
-            )
-            | None => node.op.clone(),
+            Some(_) | None => node.op.clone(),
         };
         self.places[at] = self.push(GraphNode { op, inputs, ..node.clone() });
     }

@@ -71,24 +71,8 @@ fn narrow_source(graph: &Graph, node: &GraphNode) -> Option<NodeId> {
 
 /// Returns the node's operand if the node only moves the elements of one operand, else `None`.
 fn moved_operand(node: &GraphNode) -> Option<NodeId> {
-    match &node.op {
-        Op::Movement(movement) => match movement {
-            MovementOp::Reshape(_)
-            | MovementOp::Broadcast(_)
-            | MovementOp::Transpose(_)
-            | MovementOp::Slice { .. }
-            | MovementOp::Reverse(_) => node.inputs.first().copied(),
-            MovementOp::Pad { .. } | MovementOp::Concat { .. } => None,
-        },
-        Op::Source(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => None,
-    }
+    let is_rearrangement = node.op.as_movement().is_some_and(MovementOp::is_rearrangement);
+    node.inputs.first().copied().filter(|_| is_rearrangement)
 }
 
 struct AutocastPass<'a> {

@@ -5,7 +5,7 @@ use crate::grad;
 use crate::interp::{InterpTensor, evaluate};
 use crate::micro_batches;
 use crate::nn;
-use crate::op::{Conv2d, Scalar, UnaryOp};
+use crate::op::{Conv2d, Op, Scalar, UnaryOp};
 use crate::{Descriptor, Shape, verify};
 
 fn f32_descriptor(dims: &[usize]) -> Descriptor {
@@ -186,7 +186,7 @@ fn a_weight_is_cast_to_f16_once_for_all_readers() {
     let variable = graph.nodes.iter().position(|node| node.op == Op::Source(crate::op::SourceOp::Variable(3))).unwrap();
     assert_eq!(cast_count(&graph, NodeId(variable as u32), DType::F16), 1);
     let narrowed = |node: &&crate::GraphNode| {
-        node.op == Op::Unary(UnaryOp::Cast(DType::F16)) && is_contraction(&graph.node(node.inputs[0]).op)
+        node.op == Op::Unary(UnaryOp::Cast(DType::F16)) && graph.node(node.inputs[0]).op.is_contraction()
     };
     assert_eq!(graph.nodes.iter().filter(narrowed).count(), 0);
 }
@@ -202,7 +202,7 @@ fn only_contractions_that_the_loss_depends_on_are_autocast() {
     let after = step.builder.matmul(wrt[0], wrt[1]).unwrap();
     step.builder.output("after", after).unwrap();
     let graph = step.finish();
-    let of = |dtype| graph.nodes.iter().filter(|it| is_contraction(&it.op) && it.descriptor.dtype == dtype).count();
+    let of = |dtype| graph.nodes.iter().filter(|it| it.op.is_contraction() && it.descriptor.dtype == dtype).count();
     assert_eq!((of(DType::F16), of(DType::F32)), (5, 2));
 }
 
@@ -397,7 +397,7 @@ fn micro_batches_check_only_averaged_gradients() {
     let means: Vec<NodeId> = means.iter().map(|node| places[node.index()]).collect();
     let cut = micro_batches::split_step(&verify(graph).unwrap(), &means, &|_| false).unwrap();
     assert_eq!((cut.means, cut.update.assignments.len()), (3, 6));
-    let in_update = cut.update.nodes.iter().filter(|node| is_contraction(&node.op)).count();
+    let in_update = cut.update.nodes.iter().filter(|node| node.op.is_contraction()).count();
     let halves = |graph: &Graph| graph.nodes.iter().filter(|node| node.descriptor.dtype == DType::F16).count();
     assert_eq!((in_update, halves(&cut.update)), (0, 0));
     assert!(halves(&cut.micro_batch) > 0);

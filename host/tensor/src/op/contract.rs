@@ -16,3 +16,16 @@ pub enum ContractOp {
         transpose_b: bool,
     },
 }
+
+impl ContractOp {
+    /// Returns the operator's stable name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            ContractOp::MatMul { .. } => "matmul",
+        }
+    }
+
+    pub(super) fn prototypes() -> [ContractOp; 1] {
+        [ContractOp::MatMul { transpose_a: false, transpose_b: false }]
+    }
+}

@@ -90,3 +90,66 @@ pub enum ConvolutionOp {
         size: [usize; 2],
     },
 }
+
+impl ConvolutionOp {
+    /// Returns the operator's stable name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            ConvolutionOp::Conv2d(_) => "conv2d",
+            ConvolutionOp::Conv2dInputGrad { .. } => "conv2d-input-grad",
+            ConvolutionOp::Conv2dFilterGrad { .. } => "conv2d-filter-grad",
+            ConvolutionOp::Pool2d { kind: PoolKind::Max, .. } => "max-pool2d",
+            ConvolutionOp::Pool2d { kind: PoolKind::Sum, .. } => "sum-pool2d",
+            ConvolutionOp::MaxPool2dGrad(_) => "max-pool2d-grad",
+            ConvolutionOp::SumPool2dGrad { .. } => "sum-pool2d-grad",
+        }
+    }
+
+    pub(super) fn prototypes() -> [ConvolutionOp; 7] {
+        let (padding, one) = ([0; 4], [1, 1]);
+        let conv = Conv2d { padding, strides: one, dilations: one, groups: 1 };
+        let pool = Pool2d { window: one, padding, strides: one, dilations: one };
+        [
+            ConvolutionOp::Conv2d(conv),
+            ConvolutionOp::Conv2dInputGrad { conv, size: one },
+            ConvolutionOp::Conv2dFilterGrad { conv, window: one },
+            ConvolutionOp::Pool2d { kind: PoolKind::Max, pool },
+            ConvolutionOp::Pool2d { kind: PoolKind::Sum, pool },
+            ConvolutionOp::MaxPool2dGrad(pool),
+            ConvolutionOp::SumPool2dGrad { pool, size: one },
+        ]
+    }
+
+    /// Returns the geometry of a convolution or of its adjoint, or `None` for pooling.
+    pub const fn conv(&self) -> Option<&Conv2d> {
+        match self {
+            ConvolutionOp::Conv2d(conv)
+            | ConvolutionOp::Conv2dInputGrad { conv, .. }
+            | ConvolutionOp::Conv2dFilterGrad { conv, .. } => Some(conv),
+            ConvolutionOp::Pool2d { .. } | ConvolutionOp::MaxPool2dGrad(_) | ConvolutionOp::SumPool2dGrad { .. } => {
+                None
+            }
+        }
+    }
+
+    /// Returns which operand is a filter, or `None` if no operand is one.
+    pub const fn filter_operand(&self) -> Option<usize> {
+        match self {
+            ConvolutionOp::Conv2d(_) | ConvolutionOp::Conv2dInputGrad { .. } => Some(1),
+            ConvolutionOp::Conv2dFilterGrad { .. }
+            | ConvolutionOp::Pool2d { .. }
+            | ConvolutionOp::MaxPool2dGrad(_)
+            | ConvolutionOp::SumPool2dGrad { .. } => None,
+        }
+    }
+
+    /// Returns whether the result is the gradient of a filter.
+    pub const fn is_filter_grad(&self) -> bool {
+        matches!(self, ConvolutionOp::Conv2dFilterGrad { .. })
+    }
+
+    /// Returns whether the operator is a sum of products of two operands: a convolution or an adjoint of one.
+    pub const fn is_contraction(&self) -> bool {
+        self.conv().is_some()
+    }
+}

@@ -17,6 +17,23 @@ pub enum ScatterCombine {
     Max,
 }
 
+impl ScatterCombine {
+    /// Every way to combine.
+    pub const ALL: [ScatterCombine; 5] =
+        [ScatterCombine::Replace, ScatterCombine::Add, ScatterCombine::Mul, ScatterCombine::Min, ScatterCombine::Max];
+
+    /// Returns the word for it in text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ScatterCombine::Replace => "replace",
+            ScatterCombine::Add => "add",
+            ScatterCombine::Mul => "mul",
+            ScatterCombine::Min => "min",
+            ScatterCombine::Max => "max",
+        }
+    }
+}
+
 /// A data-dependent selection. Indices are `int32`, `uint32`, `int64` or `uint8`. A negative index counts from the end.
 /// An index that is still out of range is clamped to the nearest valid one (WebNN's rule), so no device reads out of
 /// bounds.
@@ -43,4 +60,20 @@ pub enum IndexOp {
         /// How an update is combined with the element at its index.
         combine: ScatterCombine,
     },
+}
+
+impl IndexOp {
+    /// Returns the operator's stable name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            IndexOp::Gather { .. } => "gather",
+            IndexOp::ScatterAdd { .. } => "scatter-add",
+            IndexOp::Scatter { .. } => "scatter",
+        }
+    }
+
+    pub(super) fn prototypes() -> impl Iterator<Item = IndexOp> {
+        let scatters = ScatterCombine::ALL.into_iter().map(|combine| IndexOp::Scatter { axis: 0, combine });
+        [IndexOp::Gather { axis: 0 }, IndexOp::ScatterAdd { axis: 0, size: 1 }].into_iter().chain(scatters)
+    }
 }

@@ -40,3 +40,43 @@ pub enum MovementOp {
         axis: usize,
     },
 }
+
+impl MovementOp {
+    /// Returns the operator's stable name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            MovementOp::Reshape(_) => "reshape",
+            MovementOp::Broadcast(_) => "expand",
+            MovementOp::Transpose(_) => "transpose",
+            MovementOp::Slice { .. } => "slice",
+            MovementOp::Reverse(_) => "reverse",
+            MovementOp::Pad { .. } => "pad",
+            MovementOp::Concat { .. } => "concat",
+        }
+    }
+
+    pub(super) fn prototypes() -> [MovementOp; 7] {
+        let none = Vec::new;
+        [
+            MovementOp::Reshape(Shape::scalar()),
+            MovementOp::Broadcast(Shape::scalar()),
+            MovementOp::Transpose(none()),
+            MovementOp::Slice { starts: none(), sizes: none(), strides: none() },
+            MovementOp::Reverse(none()),
+            MovementOp::Pad { low: none(), high: none(), value: Scalar::Int(0) },
+            MovementOp::Concat { axis: 0 },
+        ]
+    }
+
+    /// Returns whether each element of the result is an element of the only operand: nothing is added or joined.
+    pub const fn is_rearrangement(&self) -> bool {
+        match self {
+            MovementOp::Reshape(_)
+            | MovementOp::Broadcast(_)
+            | MovementOp::Transpose(_)
+            | MovementOp::Slice { .. }
+            | MovementOp::Reverse(_) => true,
+            MovementOp::Pad { .. } | MovementOp::Concat { .. } => false,
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::DType;
+
 /// A number that fits every data type: floats as f64, integers as i128.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Scalar {
@@ -28,6 +30,27 @@ pub enum RandomDistribution {
     Bits,
     /// `float32` in `[0, 1)`: the upper 24 bits times 2^-24.
     Uniform,
+}
+
+impl RandomDistribution {
+    /// Every distribution.
+    pub const ALL: [RandomDistribution; 2] = [RandomDistribution::Bits, RandomDistribution::Uniform];
+
+    /// Returns the word for it in text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RandomDistribution::Bits => "bits",
+            RandomDistribution::Uniform => "uniform",
+        }
+    }
+
+    /// Returns the data type of its numbers.
+    pub const fn dtype(self) -> DType {
+        match self {
+            RandomDistribution::Bits => DType::U32,
+            RandomDistribution::Uniform => DType::F32,
+        }
+    }
 }
 
 /// A node without tensor operands, except that random numbers have a key as operand.
@@ -57,4 +80,29 @@ pub enum SourceOp {
         /// Distribution of the numbers.
         distribution: RandomDistribution,
     },
+}
+
+impl SourceOp {
+    /// Returns the operator's stable name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            SourceOp::Input(_) => "input",
+            SourceOp::Constant(_) => "constant",
+            SourceOp::Fill(_) => "fill",
+            SourceOp::Iota { .. } => "iota",
+            SourceOp::Variable(_) => "variable",
+            SourceOp::Random { .. } => "random",
+        }
+    }
+
+    pub(super) fn prototypes() -> [SourceOp; 6] {
+        [
+            SourceOp::Input(0),
+            SourceOp::Constant(0),
+            SourceOp::Fill(Scalar::Int(0)),
+            SourceOp::Iota { axis: 0 },
+            SourceOp::Variable(0),
+            SourceOp::Random { stream: 0, distribution: RandomDistribution::Bits },
+        ]
+    }
 }

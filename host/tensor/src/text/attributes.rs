@@ -1,11 +1,11 @@
-//! Operators as a name with named attributes. Both directions are in this file, so that they agree.
+//! Operators as a name with named attributes. One function lists the attributes of each operator, for both directions.
 
 use std::fmt;
 
 use super::TextFault;
 use crate::op::{
-    BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, PoolKind, RandomDistribution,
-    ReduceKind, ReduceOp, Scalar, ScatterCombine, SourceOp, UnaryOp,
+    ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, RandomDistribution, ReduceOp, Scalar,
+    ScatterCombine, SourceOp, UnaryOp,
 };
 use crate::{DType, Shape};
 
@@ -32,123 +32,15 @@ impl fmt::Display for AttributeValue {
     }
 }
 
-fn unexpected_value(expected: &'static str, found: &AttributeValue) -> TextFault {
-    TextFault::Expected { expected, found: found.to_string() }
-}
-
 /// An operator's attributes by name, in writing order.
 pub(super) type OpAttributes = Vec<(String, AttributeValue)>;
 
 /// Returns the attributes of `op`, without a source's port.
 pub(super) fn op_attributes(op: &Op) -> OpAttributes {
-    let mut out = AttributeWriter(Vec::new());
-    match op {
-        Op::Source(source) => match source {
-            SourceOp::Input(_) | SourceOp::Constant(_) | SourceOp::Variable(_) => {}
-            SourceOp::Fill(value) => out.number("value", *value),
-            SourceOp::Iota { axis } => out.size("axis", *axis),
-            SourceOp::Random { stream, distribution } => {
-                out.size("stream", *stream as usize);
-                out.word("distribution", distribution_name(*distribution));
-            }
-        },
-        Op::Unary(UnaryOp::Cast(dtype)) => out.word("to", dtype.name()),
-        Op::Unary(_) | Op::Binary(_) | Op::Select => {}
-        Op::Reduce(ReduceOp::Fold { kind: _, axes }) => out.list("axes", axes),
-        Op::Reduce(ReduceOp::ArgMax { axis } | ReduceOp::ArgMin { axis }) => out.size("axis", *axis),
-        Op::Movement(movement) => out.movement(movement),
-        Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) => {
-            out.word("transpose-a", if *transpose_a { "true" } else { "false" });
-            out.word("transpose-b", if *transpose_b { "true" } else { "false" });
-        }
-        Op::Convolution(convolution) => out.convolution(convolution),
-        Op::Index(IndexOp::Gather { axis }) => out.size("axis", *axis),
-        Op::Index(IndexOp::ScatterAdd { axis, size }) => {
-            out.size("axis", *axis);
-            out.size("size", *size);
-        }
-        Op::Index(IndexOp::Scatter { axis, combine }) => {
-            out.size("axis", *axis);
-            out.word("combine", combine_name(*combine));
-        }
-    }
-    out.0
-}
-
-struct AttributeWriter(OpAttributes);
-
-impl AttributeWriter {
-    fn push(&mut self, name: &str, value: AttributeValue) {
-        self.0.push((name.to_owned(), value));
-    }
-
-    fn number(&mut self, name: &str, value: Scalar) {
-        self.push(name, AttributeValue::Number(value));
-    }
-
-    fn size(&mut self, name: &str, value: usize) {
-        self.number(name, Scalar::Int(value as i128));
-    }
-
-    fn list(&mut self, name: &str, values: &[usize]) {
-        self.push(name, AttributeValue::List(values.to_vec()));
-    }
-
-    fn word(&mut self, name: &str, word: &str) {
-        self.push(name, AttributeValue::Word(word.to_owned()));
-    }
-
-    fn movement(&mut self, movement: &MovementOp) {
-        match movement {
-            MovementOp::Reshape(shape) | MovementOp::Broadcast(shape) => self.list("shape", shape),
-            MovementOp::Transpose(permutation) => self.list("permutation", permutation),
-            MovementOp::Slice { starts, sizes, strides } => {
-                self.list("starts", starts);
-                self.list("sizes", sizes);
-                self.list("strides", strides);
-            }
-            MovementOp::Reverse(axes) => self.list("axes", axes),
-            MovementOp::Pad { low, high, value } => {
-                self.list("low", low);
-                self.list("high", high);
-                self.number("value", *value);
-            }
-            MovementOp::Concat { axis } => self.size("axis", *axis),
-        }
-    }
-
-    fn convolution(&mut self, convolution: &ConvolutionOp) {
-        match convolution {
-            ConvolutionOp::Conv2d(conv) => self.conv(conv),
-            ConvolutionOp::Conv2dInputGrad { conv, size } => {
-                self.conv(conv);
-                self.list("size", size);
-            }
-            ConvolutionOp::Conv2dFilterGrad { conv, window } => {
-                self.conv(conv);
-                self.list("window", window);
-            }
-            ConvolutionOp::Pool2d { kind: _, pool } | ConvolutionOp::MaxPool2dGrad(pool) => self.pool(pool),
-            ConvolutionOp::SumPool2dGrad { pool, size } => {
-                self.pool(pool);
-                self.list("size", size);
-            }
-        }
-    }
-
-    fn conv(&mut self, conv: &Conv2d) {
-        self.list("padding", &conv.padding);
-        self.list("strides", &conv.strides);
-        self.list("dilations", &conv.dilations);
-        self.size("groups", conv.groups);
-    }
-
-    fn pool(&mut self, pool: &Pool2d) {
-        self.list("window", &pool.window);
-        self.list("padding", &pool.padding);
-        self.list("strides", &pool.strides);
-        self.list("dilations", &pool.dilations);
-    }
+    let mut writer = AttributePass::Write(Vec::new());
+    visit_attributes(&mut op.clone(), &mut writer).expect("writing never fails");
+    let (AttributePass::Write(attributes) | AttributePass::Read { attributes, .. }) = writer;
+    attributes
 }
 
 /// Returns the operator called `name`. It must use all of `attributes` and no others. `port` is the number of a
@@ -158,242 +50,236 @@ impl AttributeWriter {
 /// Returns `UnknownOperator`, `MissingAttribute` or `ExtraAttribute`; `Expected` for a value of the wrong kind; `Graph`
 /// for a shape that exceeds the limits.
 pub(super) fn parse_op(name: &str, attributes: OpAttributes, port: Option<u32>) -> Result<Op, TextFault> {
-    let mut reader = AttributeReader { op: name, attributes, port };
-    let op = match reader.source()? {
-        Some(source) => Op::Source(source),
-        None => reader.computation()?,
-    };
-    match reader.attributes.pop() {
+    let prototype = Op::prototypes().into_iter().find(|op| op.name() == name);
+    let mut op = prototype.ok_or_else(|| TextFault::UnknownOperator { name: name.to_owned() })?;
+    if let Op::Source(SourceOp::Input(number) | SourceOp::Constant(number) | SourceOp::Variable(number)) = &mut op {
+        *number = port.ok_or(TextFault::Expected { expected: "a port", found: String::new() })?;
+    }
+    let mut reader = AttributePass::Read { op: name, attributes };
+    visit_attributes(&mut op, &mut reader)?;
+    let (AttributePass::Write(mut attributes) | AttributePass::Read { mut attributes, .. }) = reader;
+    match attributes.pop() {
         Some((attribute, _)) => Err(TextFault::ExtraAttribute { op: name.to_owned(), attribute }),
         None => Ok(op),
     }
 }
 
-struct AttributeReader<'a> {
-    op: &'a str,
-    attributes: OpAttributes,
-    port: Option<u32>,
+/// A pass over the attributes of an operator.
+enum AttributePass<'a> {
+    /// Appends each attribute.
+    Write(OpAttributes),
+    /// Replaces each attribute by the given one, which is removed from `attributes`.
+    Read {
+        /// The operator's name, for errors.
+        op: &'a str,
+        /// The given attributes.
+        attributes: OpAttributes,
+    },
 }
 
-impl AttributeReader<'_> {
-    fn source(&mut self) -> Result<Option<SourceOp>, TextFault> {
-        Ok(Some(match self.op {
-            "input" => SourceOp::Input(self.port()?),
-            "constant" => SourceOp::Constant(self.port()?),
-            "variable" => SourceOp::Variable(self.port()?),
-            "fill" => SourceOp::Fill(self.number("value")?),
-            "iota" => SourceOp::Iota { axis: self.size("axis")? },
-            "random" => {
-                let stream = self.size("stream")?;
-                let found = stream.to_string();
-                let stream = u32::try_from(stream)
-                    .map_err(|_| TextFault::Expected { expected: "a stream of 32 bits", found })?;
-                let distribution = self.word("distribution", "bits or uniform", |word| {
-                    [RandomDistribution::Bits, RandomDistribution::Uniform]
-                        .into_iter()
-                        .find(|&d| distribution_name(d) == word)
-                })?;
-                SourceOp::Random { stream, distribution }
+impl AttributePass<'_> {
+    fn visit<T: AttributeType>(&mut self, name: &'static str, value: &mut T) -> Result<(), TextFault> {
+        match self {
+            AttributePass::Write(attributes) => attributes.push((name.to_owned(), value.to_value())),
+            AttributePass::Read { op, attributes } => {
+                let position = attributes.iter().position(|(given, _)| given == name);
+                let missing = || TextFault::MissingAttribute { op: (*op).to_owned(), attribute: name };
+                *value = T::from_value(attributes.remove(position.ok_or_else(missing)?).1)?;
             }
-            _ => return Ok(None),
-        }))
-    }
-
-    fn computation(&mut self) -> Result<Op, TextFault> {
-        if let Some(unary) = UNARY.into_iter().find(|unary| unary.name() == self.op) {
-            return Ok(Op::Unary(unary));
         }
-        if let Some(binary) = BINARY.into_iter().find(|binary| binary.name() == self.op) {
-            return Ok(Op::Binary(binary));
+        Ok(())
+    }
+
+    fn visit_conv(&mut self, conv: &mut Conv2d) -> Result<(), TextFault> {
+        self.visit("padding", &mut conv.padding)?;
+        self.visit("strides", &mut conv.strides)?;
+        self.visit("dilations", &mut conv.dilations)?;
+        self.visit("groups", &mut conv.groups)
+    }
+
+    fn visit_pool(&mut self, pool: &mut Pool2d) -> Result<(), TextFault> {
+        self.visit("window", &mut pool.window)?;
+        self.visit("padding", &mut pool.padding)?;
+        self.visit("strides", &mut pool.strides)?;
+        self.visit("dilations", &mut pool.dilations)
+    }
+}
+
+/// Passes over the attributes of `op`, in writing order, without a source's port.
+fn visit_attributes(op: &mut Op, pass: &mut AttributePass<'_>) -> Result<(), TextFault> {
+    match op {
+        Op::Source(SourceOp::Input(_) | SourceOp::Constant(_) | SourceOp::Variable(_)) => Ok(()),
+        Op::Source(SourceOp::Fill(value)) => pass.visit("value", value),
+        Op::Source(SourceOp::Iota { axis }) => pass.visit("axis", axis),
+        Op::Source(SourceOp::Random { stream, distribution }) => {
+            pass.visit("stream", stream)?;
+            pass.visit("distribution", distribution)
         }
-        Ok(match self.op {
-            "cast" => Op::Unary(UnaryOp::Cast(self.word("to", "a data type", DType::from_name)?)),
-            "where" => Op::Select,
-            "reduce-sum" => self.fold(ReduceKind::Sum)?,
-            "reduce-product" => self.fold(ReduceKind::Product)?,
-            "reduce-max" => self.fold(ReduceKind::Max)?,
-            "reduce-min" => self.fold(ReduceKind::Min)?,
-            "arg-max" => Op::Reduce(ReduceOp::ArgMax { axis: self.size("axis")? }),
-            "arg-min" => Op::Reduce(ReduceOp::ArgMin { axis: self.size("axis")? }),
-            "matmul" => Op::Contract(ContractOp::MatMul {
-                transpose_a: self.word("transpose-a", "true or false", |word| word.parse().ok())?,
-                transpose_b: self.word("transpose-b", "true or false", |word| word.parse().ok())?,
-            }),
-            "gather" => Op::Index(IndexOp::Gather { axis: self.size("axis")? }),
-            "scatter-add" => Op::Index(IndexOp::ScatterAdd { axis: self.size("axis")?, size: self.size("size")? }),
-            "scatter" => Op::Index(IndexOp::Scatter {
-                axis: self.size("axis")?,
-                combine: self.word("combine", "replace, add, mul, min or max", combine_from_name)?,
-            }),
-            _ => match self.movement()? {
-                Some(movement) => Op::Movement(movement),
-                None => Op::Convolution(self.convolution()?),
-            },
-        })
-    }
-
-    fn fold(&mut self, kind: ReduceKind) -> Result<Op, TextFault> {
-        Ok(Op::Reduce(ReduceOp::Fold { kind, axes: self.list("axes")? }))
-    }
-
-    fn movement(&mut self) -> Result<Option<MovementOp>, TextFault> {
-        Ok(Some(match self.op {
-            "reshape" => MovementOp::Reshape(Shape::new(self.list("shape")?)?),
-            "expand" => MovementOp::Broadcast(Shape::new(self.list("shape")?)?),
-            "transpose" => MovementOp::Transpose(self.list("permutation")?),
-            "slice" => MovementOp::Slice {
-                starts: self.list("starts")?,
-                sizes: self.list("sizes")?,
-                strides: self.list("strides")?,
-            },
-            "reverse" => MovementOp::Reverse(self.list("axes")?),
-            "pad" => MovementOp::Pad { low: self.list("low")?, high: self.list("high")?, value: self.number("value")? },
-            "concat" => MovementOp::Concat { axis: self.size("axis")? },
-            _ => return Ok(None),
-        }))
-    }
-
-    fn convolution(&mut self) -> Result<ConvolutionOp, TextFault> {
-        Ok(match self.op {
-            "conv2d" => ConvolutionOp::Conv2d(self.conv()?),
-            "conv2d-input-grad" => ConvolutionOp::Conv2dInputGrad { conv: self.conv()?, size: self.array("size")? },
-            "conv2d-filter-grad" => {
-                ConvolutionOp::Conv2dFilterGrad { conv: self.conv()?, window: self.array("window")? }
-            }
-            "max-pool2d" => ConvolutionOp::Pool2d { kind: PoolKind::Max, pool: self.pool()? },
-            "sum-pool2d" => ConvolutionOp::Pool2d { kind: PoolKind::Sum, pool: self.pool()? },
-            "max-pool2d-grad" => ConvolutionOp::MaxPool2dGrad(self.pool()?),
-            "sum-pool2d-grad" => ConvolutionOp::SumPool2dGrad { pool: self.pool()?, size: self.array("size")? },
-            _ => return Err(TextFault::UnknownOperator { name: self.op.to_owned() }),
-        })
-    }
-
-    fn conv(&mut self) -> Result<Conv2d, TextFault> {
-        Ok(Conv2d {
-            padding: self.array("padding")?,
-            strides: self.array("strides")?,
-            dilations: self.array("dilations")?,
-            groups: self.size("groups")?,
-        })
-    }
-
-    fn pool(&mut self) -> Result<Pool2d, TextFault> {
-        Ok(Pool2d {
-            window: self.array("window")?,
-            padding: self.array("padding")?,
-            strides: self.array("strides")?,
-            dilations: self.array("dilations")?,
-        })
-    }
-
-    fn port(&mut self) -> Result<u32, TextFault> {
-        self.port.take().ok_or(TextFault::Expected { expected: "a port", found: String::new() })
-    }
-
-    fn take(&mut self, attribute: &'static str) -> Result<AttributeValue, TextFault> {
-        match self.attributes.iter().position(|(name, _)| name == attribute) {
-            Some(index) => Ok(self.attributes.remove(index).1),
-            None => Err(TextFault::MissingAttribute { op: self.op.to_owned(), attribute }),
+        Op::Unary(UnaryOp::Cast(to)) => pass.visit("to", to),
+        Op::Unary(_) | Op::Binary(_) | Op::Select => Ok(()),
+        Op::Reduce(ReduceOp::Fold { kind: _, axes }) => pass.visit("axes", axes),
+        Op::Reduce(ReduceOp::ArgMax { axis } | ReduceOp::ArgMin { axis }) => pass.visit("axis", axis),
+        Op::Movement(movement) => visit_movement(movement, pass),
+        Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) => {
+            pass.visit("transpose-a", transpose_a)?;
+            pass.visit("transpose-b", transpose_b)
+        }
+        Op::Convolution(convolution) => visit_convolution(convolution, pass),
+        Op::Index(IndexOp::Gather { axis }) => pass.visit("axis", axis),
+        Op::Index(IndexOp::ScatterAdd { axis, size }) => {
+            pass.visit("axis", axis)?;
+            pass.visit("size", size)
+        }
+        Op::Index(IndexOp::Scatter { axis, combine }) => {
+            pass.visit("axis", axis)?;
+            pass.visit("combine", combine)
         }
     }
+}
 
-    fn number(&mut self, attribute: &'static str) -> Result<Scalar, TextFault> {
-        match self.take(attribute)? {
+fn visit_movement(movement: &mut MovementOp, pass: &mut AttributePass<'_>) -> Result<(), TextFault> {
+    match movement {
+        MovementOp::Reshape(shape) | MovementOp::Broadcast(shape) => pass.visit("shape", shape),
+        MovementOp::Transpose(permutation) => pass.visit("permutation", permutation),
+        MovementOp::Slice { starts, sizes, strides } => {
+            pass.visit("starts", starts)?;
+            pass.visit("sizes", sizes)?;
+            pass.visit("strides", strides)
+        }
+        MovementOp::Reverse(axes) => pass.visit("axes", axes),
+        MovementOp::Pad { low, high, value } => {
+            pass.visit("low", low)?;
+            pass.visit("high", high)?;
+            pass.visit("value", value)
+        }
+        MovementOp::Concat { axis } => pass.visit("axis", axis),
+    }
+}
+
+fn visit_convolution(convolution: &mut ConvolutionOp, pass: &mut AttributePass<'_>) -> Result<(), TextFault> {
+    match convolution {
+        ConvolutionOp::Conv2d(conv) => pass.visit_conv(conv),
+        ConvolutionOp::Conv2dInputGrad { conv, size } => {
+            pass.visit_conv(conv)?;
+            pass.visit("size", size)
+        }
+        ConvolutionOp::Conv2dFilterGrad { conv, window } => {
+            pass.visit_conv(conv)?;
+            pass.visit("window", window)
+        }
+        ConvolutionOp::Pool2d { kind: _, pool } | ConvolutionOp::MaxPool2dGrad(pool) => pass.visit_pool(pool),
+        ConvolutionOp::SumPool2dGrad { pool, size } => {
+            pass.visit_pool(pool)?;
+            pass.visit("size", size)
+        }
+    }
+}
+
+/// A type of attributes.
+trait AttributeType: Sized {
+    /// Returns the value as it is written.
+    fn to_value(&self) -> AttributeValue;
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// Returns `Expected` for a value of the wrong kind, and `Graph` for a shape that exceeds the limits.
+    fn from_value(value: AttributeValue) -> Result<Self, TextFault>;
+}
+
+fn unexpected_value(expected: &'static str, found: &AttributeValue) -> TextFault {
+    TextFault::Expected { expected, found: found.to_string() }
+}
+
+impl AttributeType for Scalar {
+    fn to_value(&self) -> AttributeValue {
+        AttributeValue::Number(*self)
+    }
+    fn from_value(value: AttributeValue) -> Result<Scalar, TextFault> {
+        match value {
             AttributeValue::Number(value) => Ok(value),
-            other @ (AttributeValue::List(_) | AttributeValue::Word(_)) => Err(unexpected_value("a number", &other)),
+            AttributeValue::List(_) | AttributeValue::Word(_) => Err(unexpected_value("a number", &value)),
         }
     }
+}
 
-    fn size(&mut self, attribute: &'static str) -> Result<usize, TextFault> {
-        let value = self.number(attribute)?;
-        let size = if let Scalar::Int(size) = value { usize::try_from(size).ok() } else { None };
-        size.ok_or_else(|| unexpected_value("a size", &AttributeValue::Number(value)))
+impl AttributeType for usize {
+    fn to_value(&self) -> AttributeValue {
+        AttributeValue::Number(Scalar::Int(*self as i128))
     }
+    fn from_value(value: AttributeValue) -> Result<usize, TextFault> {
+        let number = Scalar::from_value(value)?;
+        let size = if let Scalar::Int(size) = number { usize::try_from(size).ok() } else { None };
+        size.ok_or_else(|| unexpected_value("a size", &AttributeValue::Number(number)))
+    }
+}
 
-    fn list(&mut self, attribute: &'static str) -> Result<Vec<usize>, TextFault> {
-        match self.take(attribute)? {
+/// The number of a random stream.
+impl AttributeType for u32 {
+    fn to_value(&self) -> AttributeValue {
+        AttributeValue::Number(Scalar::Int((*self).into()))
+    }
+    fn from_value(value: AttributeValue) -> Result<u32, TextFault> {
+        let stream = usize::from_value(value)?;
+        u32::try_from(stream)
+            .map_err(|_| TextFault::Expected { expected: "a stream of 32 bits", found: stream.to_string() })
+    }
+}
+
+impl AttributeType for Vec<usize> {
+    fn to_value(&self) -> AttributeValue {
+        AttributeValue::List(self.clone())
+    }
+    fn from_value(value: AttributeValue) -> Result<Vec<usize>, TextFault> {
+        match value {
             AttributeValue::List(values) => Ok(values),
-            other @ (AttributeValue::Number(_) | AttributeValue::Word(_)) => {
-                Err(unexpected_value("a list of sizes", &other))
-            }
+            AttributeValue::Number(_) | AttributeValue::Word(_) => Err(unexpected_value("a list of sizes", &value)),
         }
     }
+}
 
-    fn array<const N: usize>(&mut self, attribute: &'static str) -> Result<[usize; N], TextFault> {
-        let list = self.list(attribute)?;
-        list.try_into().map_err(|list| {
+impl<const N: usize> AttributeType for [usize; N] {
+    fn to_value(&self) -> AttributeValue {
+        AttributeValue::List(self.to_vec())
+    }
+    fn from_value(value: AttributeValue) -> Result<[usize; N], TextFault> {
+        Vec::from_value(value)?.try_into().map_err(|list| {
             unexpected_value(if N == 2 { "two sizes" } else { "four sizes" }, &AttributeValue::List(list))
         })
     }
+}
 
-    fn word<T>(
-        &mut self,
-        attribute: &'static str,
-        expected: &'static str,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, TextFault> {
-        let value = self.take(attribute)?;
-        let read = if let AttributeValue::Word(word) = &value { read(word) } else { None };
-        read.ok_or(TextFault::Expected { expected, found: value.to_string() })
+impl AttributeType for Shape {
+    fn to_value(&self) -> AttributeValue {
+        AttributeValue::List(self.to_vec())
+    }
+    fn from_value(value: AttributeValue) -> Result<Shape, TextFault> {
+        Ok(Shape::new(Vec::from_value(value)?)?)
     }
 }
 
-const fn distribution_name(distribution: RandomDistribution) -> &'static str {
-    match distribution {
-        RandomDistribution::Bits => "bits",
-        RandomDistribution::Uniform => "uniform",
-    }
+/// Implements [`AttributeType`] for a closed set: its values, the word of each, and the words in messages.
+macro_rules! word_attribute {
+    ($($type:ty: $all:expr, $name:expr, $expected:literal;)*) => {$(
+        impl AttributeType for $type {
+            fn to_value(&self) -> AttributeValue {
+                AttributeValue::Word($name(*self).to_owned())
+            }
+            fn from_value(value: AttributeValue) -> Result<$type, TextFault> {
+                let word = if let AttributeValue::Word(word) = &value { Some(word) } else { None };
+                let found = word.and_then(|word| $all.into_iter().find(|&it| $name(it) == word));
+                found.ok_or_else(|| unexpected_value($expected, &value))
+            }
+        }
+    )*};
 }
 
-const fn combine_name(combine: ScatterCombine) -> &'static str {
-    match combine {
-        ScatterCombine::Replace => "replace",
-        ScatterCombine::Add => "add",
-        ScatterCombine::Mul => "mul",
-        ScatterCombine::Min => "min",
-        ScatterCombine::Max => "max",
-    }
+const fn bool_name(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
 }
 
-fn combine_from_name(word: &str) -> Option<ScatterCombine> {
-    let all =
-        [ScatterCombine::Replace, ScatterCombine::Add, ScatterCombine::Mul, ScatterCombine::Min, ScatterCombine::Max];
-    all.into_iter().find(|&combine| combine_name(combine) == word)
+word_attribute! {
+    bool: [false, true], bool_name, "true or false";
+    DType: DType::ALL, DType::name, "a data type";
+    RandomDistribution: RandomDistribution::ALL, RandomDistribution::name, "bits or uniform";
+    ScatterCombine: ScatterCombine::ALL, ScatterCombine::name, "replace, add, mul, min or max";
 }
-
-/// Unary operators without attributes.
-pub(super) const UNARY: [UnaryOp; 16] = [
-    UnaryOp::Neg,
-    UnaryOp::Abs,
-    UnaryOp::Sign,
-    UnaryOp::Exp,
-    UnaryOp::Log,
-    UnaryOp::Sqrt,
-    UnaryOp::Reciprocal,
-    UnaryOp::Sin,
-    UnaryOp::Cos,
-    UnaryOp::Tanh,
-    UnaryOp::Erf,
-    UnaryOp::Floor,
-    UnaryOp::Ceil,
-    UnaryOp::RoundEven,
-    UnaryOp::LogicalNot,
-    UnaryOp::StopGradient,
-];
-
-/// Every binary operator.
-pub(super) const BINARY: [BinaryOp; 13] = [
-    BinaryOp::Add,
-    BinaryOp::Sub,
-    BinaryOp::Mul,
-    BinaryOp::Div,
-    BinaryOp::Pow,
-    BinaryOp::Max,
-    BinaryOp::Min,
-    BinaryOp::Equal,
-    BinaryOp::Less,
-    BinaryOp::LessOrEqual,
-    BinaryOp::LogicalAnd,
-    BinaryOp::LogicalOr,
-    BinaryOp::LogicalXor,
-];

@@ -6,7 +6,7 @@ use super::CONSTANT_TEXT_BYTES_MAX;
 use super::attributes::op_attributes;
 use super::lexer::quote;
 use crate::graph::{Graph, GraphNode, GraphPort};
-use crate::op::{Op, SourceOp};
+use crate::op::SourceOp;
 
 /// Returns `graph` as text, one line for each port, constant, node, output and assignment.
 pub fn print(graph: &Graph) -> String {
@@ -45,19 +45,11 @@ fn hex_encode(bytes: &[u8]) -> String {
 fn print_node(out: &mut String, graph: &Graph, number: usize, node: &GraphNode) {
     let label = node.label.as_ref().map_or(String::new(), |label| format!(" {}", quote(label)));
     let mut text = format!("%{number}{label}: {} = {}", node.descriptor, node.op.name());
-    match &node.op {
-        Op::Source(SourceOp::Input(port)) => text += &format!(" {}", port_name(&graph.inputs, *port)),
-        Op::Source(SourceOp::Variable(port)) => text += &format!(" {}", port_name(&graph.variables, *port)),
-        Op::Source(SourceOp::Constant(constant)) => text += &format!(" #{constant}"),
-        Op::Source(SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. })
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Select
-        | Op::Reduce(_)
-        | Op::Movement(_)
-        | Op::Contract(_)
-        | Op::Convolution(_)
-        | Op::Index(_) => {}
+    match node.op.as_source() {
+        Some(SourceOp::Input(port)) => text += &format!(" {}", port_name(&graph.inputs, *port)),
+        Some(SourceOp::Variable(port)) => text += &format!(" {}", port_name(&graph.variables, *port)),
+        Some(SourceOp::Constant(constant)) => text += &format!(" #{constant}"),
+        Some(SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. }) | None => {}
     }
     for (position, id) in node.inputs.iter().enumerate() {
         let separator = if position == 0 { " " } else { ", " };

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::{CONSTANT_TEXT_BYTES_MAX, parse, print};
 use crate::op::{
-    ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, PoolKind, RandomDistribution, ReduceKind,
-    ReduceOp, Scalar, ScatterCombine, SourceOp, UnaryOp,
+    BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, PoolKind, RandomDistribution,
+    ReduceKind, ReduceOp, Scalar, ScatterCombine, SourceOp, UnaryOp,
 };
 use crate::{DType, Descriptor, Graph, GraphNode, GraphPort, NodeId, Shape};
 
@@ -28,10 +28,10 @@ fn computations() -> Vec<Op> {
     let conv = Conv2d { padding: [1, 2, 3, 4], strides: [5, 6], dilations: [7, 8], groups: 9 };
     let pool = Pool2d { window: [9, 10], padding: [1, 2, 3, 4], strides: [5, 6], dilations: [7, 8] };
     let fold = |kind| Op::Reduce(ReduceOp::Fold { kind, axes: vec![0, 2] });
-    let mut ops: Vec<Op> = super::attributes::UNARY.into_iter().map(Op::Unary).collect();
-    ops.extend(super::attributes::BINARY.into_iter().map(Op::Binary));
+    let mut ops: Vec<Op> = UnaryOp::WITHOUT_ATTRIBUTES.iter().copied().map(Op::Unary).collect();
+    ops.extend(BinaryOp::ALL.iter().copied().map(Op::Binary));
     ops.extend(DType::ALL.into_iter().map(|dtype| Op::Unary(UnaryOp::Cast(dtype))));
-    ops.extend([ReduceKind::Sum, ReduceKind::Product, ReduceKind::Max, ReduceKind::Min].map(fold));
+    ops.extend(ReduceKind::ALL.map(fold));
     ops.extend(
         [
             MovementOp::Reshape(Shape::scalar()),
@@ -64,9 +64,7 @@ fn computations() -> Vec<Op> {
         Op::Index(IndexOp::Gather { axis: 1 }),
         Op::Index(IndexOp::ScatterAdd { axis: 1, size: 2 }),
     ]);
-    let combines =
-        [ScatterCombine::Replace, ScatterCombine::Add, ScatterCombine::Mul, ScatterCombine::Min, ScatterCombine::Max];
-    ops.extend(combines.map(|combine| Op::Index(IndexOp::Scatter { axis: 2, combine })));
+    ops.extend(ScatterCombine::ALL.map(|combine| Op::Index(IndexOp::Scatter { axis: 2, combine })));
     ops
 }
 

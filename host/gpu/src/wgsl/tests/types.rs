@@ -9,27 +9,9 @@ use crate::wgsl::{ShaderError, ShaderResource, ShaderTuning, shader_passes};
 use saggar_compile::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{Kernel, KernelBody, ResultStore, ValueId, ValueLocation};
 
-const FLOAT: [UnaryOp; 11] = [
-    UnaryOp::Exp,
-    UnaryOp::Log,
-    UnaryOp::Sqrt,
-    UnaryOp::Reciprocal,
-    UnaryOp::Sin,
-    UnaryOp::Cos,
-    UnaryOp::Tanh,
-    UnaryOp::Erf,
-    UnaryOp::Floor,
-    UnaryOp::Ceil,
-    UnaryOp::RoundEven,
-];
-const ARITHMETIC: [BinaryOp; 6] =
-    [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Max, BinaryOp::Min];
-const COMPARISONS: [BinaryOp; 3] = [BinaryOp::Equal, BinaryOp::Less, BinaryOp::LessOrEqual];
-
 #[test]
 fn every_fold_shader_is_valid() {
-    let kinds = [ReduceKind::Sum, ReduceKind::Product, ReduceKind::Max, ReduceKind::Min];
-    for (dtype, kind) in DType::ALL.into_iter().flat_map(|dtype| kinds.map(|kind| (dtype, kind))) {
+    for (dtype, kind) in DType::ALL.into_iter().flat_map(|dtype| ReduceKind::ALL.map(|kind| (dtype, kind))) {
         for (outer, inner) in [(70usize, 5usize), (3, 4000), (3, 0), (1, 1), (200, 300), (0, 3)] {
             for tuning in TUNINGS {
                 for transposed in [false, true] {
@@ -90,17 +72,13 @@ fn check_scalar_operations(dtypes: &[DType], tuning: ShaderTuning) {
     for &dtype in dtypes {
         let x = Register(instructions.len() as u32);
         instructions.push((Instruction::Unary(UnaryOp::Cast(dtype), a), dtype));
-        instructions.extend(ARITHMETIC.map(|op| (Instruction::Binary(op, x, x), dtype)));
-        instructions.extend(COMPARISONS.map(|op| (Instruction::Binary(op, x, x), DType::U8)));
-        if dtype.is_signed_integer() || dtype.is_float() {
-            instructions
-                .extend([UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Sign].map(|op| (Instruction::Unary(op, x), dtype)));
+        for op in BinaryOp::ALL.iter().filter(|op| op.facts().operands.contains(dtype)) {
+            let result = if op.facts().is_boolean { DType::U8 } else { dtype };
+            instructions.push((Instruction::Binary(*op, x, x), result));
         }
-        if dtype.is_float() {
-            instructions.extend(FLOAT.map(|op| (Instruction::Unary(op, x), dtype)));
-            instructions.push((Instruction::Binary(BinaryOp::Pow, x, x), dtype));
+        for op in UnaryOp::WITHOUT_ATTRIBUTES.iter().filter(|op| op.facts().operands.contains(dtype)) {
+            instructions.push((Instruction::Unary(*op, x), dtype));
         }
-        instructions.push((Instruction::Unary(UnaryOp::StopGradient, x), dtype));
         for &to in dtypes {
             instructions.push((Instruction::Unary(UnaryOp::Cast(to), x), to));
         }
@@ -110,10 +88,6 @@ fn check_scalar_operations(dtypes: &[DType], tuning: ShaderTuning) {
         }
     }
     let truth = Register(instructions.len() as u32 - 1);
-    for op in [BinaryOp::LogicalAnd, BinaryOp::LogicalOr, BinaryOp::LogicalXor] {
-        instructions.push((Instruction::Binary(op, truth, truth), DType::U8));
-    }
-    instructions.push((Instruction::Unary(UnaryOp::LogicalNot, truth), DType::U8));
     let ends: [(DType, i128); 6] = [
         (DType::I32, i32::MIN.into()),
         (DType::I64, i64::MIN.into()),
