@@ -20,6 +20,7 @@ use saggar_tensor::NodeResult;
 use std::collections::BTreeSet;
 
 use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::op::{BinaryOp, UnaryOp};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape};
 use saggar_testgen::{CaseRng, GraphCase};
 
@@ -93,6 +94,15 @@ fn composite_names() -> BTreeSet<String> {
     // A module and its function can share a name, which then occurs twice.
     let count = |name: &str| exported.iter().filter(|other| **other == name).count();
     exported.iter().filter(|name| !modules(name) || count(name) > 1).map(|name| name.replace('_', "-")).collect()
+}
+
+#[test]
+fn every_elementwise_primitive_is_a_method_of_the_interface() {
+    let methods = interface_methods();
+    let names = UnaryOp::WITHOUT_ATTRIBUTES.iter().map(|op| op.name());
+    let names = names.chain(BinaryOp::ALL.iter().map(|op| op.name())).chain(["cast", "where"]);
+    let missing: Vec<&str> = names.filter(|name| !methods.contains(*name)).collect();
+    assert!(missing.is_empty(), "primitives without a method of `graph-builder`: {missing:?}");
 }
 
 #[test]
