@@ -49,10 +49,10 @@ impl PlannedKernel {
     }
 }
 
-/// The kernel that was chosen, or why there is none.
+/// The chosen kernel, or the reason why it cannot run.
 type KernelChoice = Result<Box<dyn PreparedKernel>, KernelRefusal>;
 
-fn boxed(kernel: impl PreparedKernel + 'static) -> Box<dyn PreparedKernel> {
+fn box_kernel(kernel: impl PreparedKernel + 'static) -> Box<dyn PreparedKernel> {
     Box::new(kernel)
 }
 
@@ -60,44 +60,44 @@ fn boxed(kernel: impl PreparedKernel + 'static) -> Box<dyn PreparedKernel> {
 fn prepare_kernel(context: &KernelContext<'_>, body: &KernelBody) -> KernelChoice {
     use ChannelLayout::{ChannelsFirst, ChannelsLast};
     Ok(match body {
-        KernelBody::Map { dims, expr, stores } => boxed(CpuMap::new(context, dims, expr, stores)?),
+        KernelBody::Map { dims, expr, stores } => box_kernel(CpuMap::new(context, dims, expr, stores)?),
         KernelBody::Fold { kind, outer, inner, prologue, epilogue } => {
-            boxed(CpuFold::new(context, *kind, [outer, inner], prologue, epilogue)?)
+            box_kernel(CpuFold::new(context, *kind, [outer, inner], prologue, epilogue)?)
         }
         KernelBody::ArgFold { largest, dims, input, output } => {
-            boxed(CpuArgFold::new(context, *largest, *dims, *input, *output)?)
+            box_kernel(CpuArgFold::new(context, *largest, *dims, *input, *output)?)
         }
-        KernelBody::MatMul { .. } => boxed(CpuMatMul::new(context, body)?),
+        KernelBody::MatMul { .. } => box_kernel(CpuMatMul::new(context, body)?),
         KernelBody::Chain { .. } => return Err(KernelRefusal::FusedMatMul),
         KernelBody::Conv2d { conv, layout, input, filter, result, epilogue } => match layout {
-            ChannelsFirst => boxed(CpuConv2dNchw::new(context, conv, [*input, *filter], result, epilogue)?),
+            ChannelsFirst => box_kernel(CpuConv2dNchw::new(context, conv, [*input, *filter], result, epilogue)?),
             ChannelsLast => return prepare_conv2d_nhwc(context, conv, [*input, *filter], result, epilogue),
         },
         KernelBody::Conv2dInputGrad { conv, layout, gradient, filter, output } => match layout {
-            ChannelsFirst => boxed(CpuInputGradNchw::new(context, conv, [*gradient, *filter, *output])?),
+            ChannelsFirst => box_kernel(CpuInputGradNchw::new(context, conv, [*gradient, *filter, *output])?),
             ChannelsLast => return prepare_input_grad_nhwc(context, conv, [*gradient, *filter, *output]),
         },
         KernelBody::Conv2dFilterGrad { conv, layout, input, gradient, output } => match layout {
-            ChannelsFirst => boxed(CpuFilterGradNchw::new(context, conv, [*input, *gradient, *output])?),
+            ChannelsFirst => box_kernel(CpuFilterGradNchw::new(context, conv, [*input, *gradient, *output])?),
             ChannelsLast => return prepare_filter_grad_nhwc(context, conv, [*input, *gradient, *output]),
         },
         KernelBody::Pool2d { kind, pool, layout, input, output } => match layout {
-            ChannelsFirst => boxed(CpuPoolNchw::new(context, *kind, *pool, [*input, *output])?),
-            ChannelsLast => boxed(CpuPoolNhwc::new(context, *kind, pool, [*input, *output])?),
+            ChannelsFirst => box_kernel(CpuPoolNchw::new(context, *kind, *pool, [*input, *output])?),
+            ChannelsLast => box_kernel(CpuPoolNhwc::new(context, *kind, pool, [*input, *output])?),
         },
         KernelBody::MaxPool2dGrad { pool, layout, input, gradient, output } => match layout {
-            ChannelsFirst => boxed(CpuMaxPoolGradNchw::new(context, *pool, [*input, *gradient, *output])?),
-            ChannelsLast => boxed(CpuPoolGradNhwc::new(context, pool, Some(*input), [*gradient, *output])?),
+            ChannelsFirst => box_kernel(CpuMaxPoolGradNchw::new(context, *pool, [*input, *gradient, *output])?),
+            ChannelsLast => box_kernel(CpuPoolGradNhwc::new(context, pool, Some(*input), [*gradient, *output])?),
         },
         KernelBody::SumPool2dGrad { pool, layout, gradient, output } => match layout {
-            ChannelsFirst => boxed(CpuSumPoolGradNchw::new(context, *pool, [*gradient, *output])?),
-            ChannelsLast => boxed(CpuPoolGradNhwc::new(context, pool, None, [*gradient, *output])?),
+            ChannelsFirst => box_kernel(CpuSumPoolGradNchw::new(context, *pool, [*gradient, *output])?),
+            ChannelsLast => box_kernel(CpuPoolGradNhwc::new(context, pool, None, [*gradient, *output])?),
         },
         KernelBody::Gather { dims, input, indices, output } => {
-            boxed(CpuGather::new(context, *dims, [*input, *indices, *output])?)
+            box_kernel(CpuGather::new(context, *dims, [*input, *indices, *output])?)
         }
         KernelBody::Scatter { dims, combine, base, indices, updates, output } => {
-            boxed(CpuScatter::new(context, *dims, (*combine, *base), [*indices, *updates, *output])?)
+            box_kernel(CpuScatter::new(context, *dims, (*combine, *base), [*indices, *updates, *output])?)
         }
     })
 }
@@ -111,24 +111,24 @@ fn prepare_conv2d_nhwc(
     epilogue: &Epilogue,
 ) -> KernelChoice {
     Ok(match WinogradConv2d::new(context, conv, values, result, epilogue)? {
-        Some(kernel) => boxed(kernel),
-        None => boxed(CpuConv2dNhwc::new(context, conv, values, result, epilogue)?),
+        Some(kernel) => box_kernel(kernel),
+        None => box_kernel(CpuConv2dNhwc::new(context, conv, values, result, epilogue)?),
     })
 }
 
 /// Prepares the input gradient of `[gradient, filter, output]` in NHWC layout: by Winograd tiles if they are faster.
 fn prepare_input_grad_nhwc(context: &KernelContext<'_>, conv: &Conv2d, values: [ValueId; 3]) -> KernelChoice {
     Ok(match WinogradInputGrad::new(context, conv, values)? {
-        Some(kernel) => boxed(kernel),
-        None => boxed(CpuInputGradNhwc::new(context, conv, values)?),
+        Some(kernel) => box_kernel(kernel),
+        None => box_kernel(CpuInputGradNhwc::new(context, conv, values)?),
     })
 }
 
 /// Prepares the filter gradient of `[input, gradient, output]` in NHWC layout: by Winograd tiles if they are faster.
 fn prepare_filter_grad_nhwc(context: &KernelContext<'_>, conv: &Conv2d, values: [ValueId; 3]) -> KernelChoice {
     Ok(match WinogradFilterGrad::new(context, conv, values)? {
-        Some(kernel) => boxed(kernel),
-        None => boxed(CpuFilterGradNhwc::new(context, conv, values)?),
+        Some(kernel) => box_kernel(kernel),
+        None => box_kernel(CpuFilterGradNhwc::new(context, conv, values)?),
     })
 }
 
