@@ -86,7 +86,7 @@ pub(crate) struct AttemptRecorder {
 impl AttemptRecorder {
     pub(crate) fn open(shared: Arc<SharedState>, claim: &ClaimedJob) -> Result<AttemptRecorder, JobError> {
         let job = &claim.job;
-        let log = LogWriter::open(&shared.jobs_dir, &job.id, claim.lease.attempt)?;
+        let log = LogWriter::open(&*shared.job_files, &job.id, claim.lease.attempt)?;
         let now_ms = shared.clock.now_ms();
         let families = &shared.metrics.families;
         let waited = now_ms.saturating_sub(job.created_ms.max(job.not_before_ms)) as f64 / 1000.0;
@@ -317,6 +317,8 @@ impl AttemptRecorder {
 
     /// Writes buffered points, steps and usage to the records.
     pub(crate) async fn flush(&mut self) -> Result<(), JobError> {
+        // Lines that cannot be shown now are shown by a later flush.
+        let _ = self.log.flush();
         let points = std::mem::take(&mut self.points);
         if points.is_empty() && !self.dirty {
             return Ok(());

@@ -44,7 +44,7 @@ use saggar_store::clock::{Clock, UnixMillis};
 use saggar_store::records::{
     ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobRecord, JobRecords, MetricPoint, StateReason, UsageTotal,
 };
-use saggar_store::{KeyFile, StateDir};
+use saggar_store::{JobFiles, KeyFile, StateDir};
 use tokio::sync::watch;
 
 pub use commands::{JobSubmission, restart_spec};
@@ -108,17 +108,18 @@ pub struct QueueWait {
 }
 
 impl JobService {
-    /// Creates the service for jobs recorded in `records`, with logs under `jobs_dir`. No job runs before
+    /// Creates the service for jobs recorded in `records`, with their outputs and logs in `job_files`. No job runs
+    /// before
     /// [`JobService::run`].
     pub fn new(
         records: Arc<dyn JobRecords>,
         clock: Arc<dyn Clock>,
         metrics: Arc<MetricsRegistry>,
         launcher: Arc<dyn WorkerLauncher>,
-        jobs_dir: PathBuf,
+        job_files: Arc<dyn JobFiles>,
         layout: SchedulerConfig,
     ) -> JobService {
-        JobService { shared: Arc::new(SharedState::new(records, clock, metrics, launcher, jobs_dir, layout)) }
+        JobService { shared: Arc::new(SharedState::new(records, clock, metrics, launcher, job_files, layout)) }
     }
 
     /// Accepts workers on this listener instead of a Unix socket, such as those of other machines. Only the first call
@@ -357,8 +358,9 @@ impl JobService {
         // The state is read before the file: lines written in between are then included, or `open` is still true.
         let job = self.get(id).await?;
         let open = !job.state.is_final() && attempt >= job.attempts;
-        let path = logs::log_path(&self.shared.jobs_dir, &job.id, attempt);
-        let read = tokio::task::spawn_blocking(move || logs::read_from(&path, offset, bytes_max)).await;
+        let (files, id) = (Arc::clone(&self.shared.job_files), job.id.clone());
+        let read = move || logs::read_from(&*files, &id, attempt, offset, bytes_max);
+        let read = tokio::task::spawn_blocking(read).await;
         let (text, offset) = read.map_err(std::io::Error::other)??;
         Ok(LogChunk { text, offset, open })
     }
@@ -375,8 +377,9 @@ impl JobService {
         end: u64,
         bytes_max: u64,
     ) -> Result<(String, Range<u64>), JobError> {
-        let path = logs::log_path(&self.shared.jobs_dir, id, attempt);
-        let read = tokio::task::spawn_blocking(move || logs::read_backward(&path, end, bytes_max)).await;
+        let (files, id) = (Arc::clone(&self.shared.job_files), id.to_owned());
+        let read = move || logs::read_backward(&*files, &id, attempt, end, bytes_max);
+        let read = tokio::task::spawn_blocking(read).await;
         Ok(read.map_err(std::io::Error::other)??)
     }
 

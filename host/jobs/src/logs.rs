@@ -1,15 +1,13 @@
-//! Attempt logs: one file per attempt, written by the supervisor line by line as events arrive, so that they survive
-//! any failure of the worker. Each stored line is `TIMESTAMP text`, with times in UTC that never decrease.
+//! Attempt logs, written by the supervisor line by line as events arrive, so that they survive any failure of the
+//! worker ([`saggar_store::JobFiles`] stores them). Each stored line is `TIMESTAMP text`, with times in UTC that never decrease.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use saggar_project::{UnitError, units};
+use saggar_store::{AttemptLog, JobFiles};
 
 use crate::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX};
 
@@ -53,16 +51,11 @@ impl LogSince {
     }
 }
 
-/// Returns the path of an attempt's log.
-pub fn log_path(jobs_dir: &Path, job: &str, attempt: u32) -> PathBuf {
-    jobs_dir.join(job).join(format!("attempt-{attempt}.log"))
-}
-
 /// A writer that appends to one attempt's log.
 #[derive(Debug)]
 pub struct LogWriter {
-    file: File,
-    bytes: u64,
+    log: Box<dyn AttemptLog>,
+    bytes_max: u64,
     last_ms: i64,
     dropped_lines: u64,
 }
@@ -72,14 +65,9 @@ impl LogWriter {
     ///
     /// # Errors
     /// Returns the errors of the file system.
-    pub fn open(jobs_dir: &Path, job: &str, attempt: u32) -> io::Result<LogWriter> {
-        let path = log_path(jobs_dir, job, attempt);
-        if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir)?;
-        }
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-        let bytes = file.metadata()?.len();
-        Ok(LogWriter { file, bytes, last_ms: 0, dropped_lines: 0 })
+    pub fn open(files: &dyn JobFiles, job: &str, attempt: u32) -> io::Result<LogWriter> {
+        let log = files.open_log(job, attempt)?;
+        Ok(LogWriter { log, bytes_max: LOG_BYTES_MAX, last_ms: 0, dropped_lines: 0 })
     }
 
     /// Writes one line at `now_ms` (milliseconds since 1970). Control characters become spaces and a long line is cut,
@@ -88,7 +76,7 @@ impl LogWriter {
     /// # Errors
     /// Returns the errors of the file system.
     pub fn write_line(&mut self, now_ms: i64, text: &str) -> io::Result<()> {
-        if self.bytes >= LOG_BYTES_MAX {
+        if self.log.bytes() >= self.bytes_max {
             self.dropped_lines += 1;
             return Ok(());
         }
@@ -100,13 +88,15 @@ impl LogWriter {
             line.push('…');
         }
         line.push('\n');
-        if let Err(error) = self.file.write_all(line.as_bytes()) {
-            // A partial line must not become the beginning of the next one.
-            let _ = self.file.set_len(self.bytes);
-            return Err(error);
-        }
-        self.bytes += line.len() as u64;
-        Ok(())
+        self.log.append(line.as_bytes())
+    }
+
+    /// Shows all lines to readers.
+    ///
+    /// # Errors
+    /// Returns the errors of the file system.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.log.flush()
     }
 
     /// Syncs the log to disk, after a line with the number of dropped lines if there are any.
@@ -117,52 +107,51 @@ impl LogWriter {
         if self.dropped_lines > 0 {
             self.last_ms = self.last_ms.max(now_ms);
             let line = format!("{} {} lines left out: the log is full\n", timestamp(self.last_ms), self.dropped_lines);
-            self.file.write_all(line.as_bytes())?;
+            self.log.append(line.as_bytes())?;
             self.dropped_lines = 0;
         }
-        self.file.sync_data()
+        self.log.sync()
     }
 }
 
-/// Reads complete lines from byte `offset` on, at most `bytes_max`. Returns them and the offset after them; a log that
-/// does not exist yet is empty.
+/// Reads complete lines of an attempt's log from byte `offset` on, at most `bytes_max`. Returns them and the offset after
+/// them; a log that does not exist yet is empty.
 ///
 /// # Errors
 /// Returns the errors of the file system.
-pub fn read_from(path: &Path, offset: u64, bytes_max: u64) -> io::Result<(String, u64)> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), offset)),
-        Err(error) => return Err(error),
-    };
-    file.seek(SeekFrom::Start(offset))?;
-    let mut bytes = Vec::new();
-    file.take(bytes_max).read_to_end(&mut bytes)?;
+pub fn read_from(
+    files: &dyn JobFiles,
+    job: &str,
+    attempt: u32,
+    offset: u64,
+    bytes_max: u64,
+) -> io::Result<(String, u64)> {
+    let mut bytes = files.read_log(job, attempt, offset..offset.saturating_add(bytes_max))?;
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
     bytes.truncate(whole);
     let text = String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok((text, offset + whole as u64))
 }
 
-/// Reads the last complete lines before byte `end`, which is the end of a line or past the end of the file: at most
-/// `bytes_max` bytes, unless a single line is longer. Returns them with their byte range; a log that does not exist yet
-/// is empty.
+/// Reads the last complete lines of an attempt's log before byte `end`, which is the end of a line or past the end of
+/// the log: at most `bytes_max` bytes, unless a single line is longer. Returns them with their byte range; a log that
+/// does not exist yet is empty.
 ///
 /// # Errors
 /// Returns the errors of the file system.
-pub fn read_backward(path: &Path, end: u64, bytes_max: u64) -> io::Result<(String, Range<u64>)> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), 0..0)),
-        Err(error) => return Err(error),
-    };
-    let end = end.min(file.metadata()?.len());
+pub fn read_backward(
+    files: &dyn JobFiles,
+    job: &str,
+    attempt: u32,
+    end: u64,
+    bytes_max: u64,
+) -> io::Result<(String, Range<u64>)> {
+    let end = end.min(files.log_bytes(job, attempt)?);
     let mut bytes_max = bytes_max.max(1);
     loop {
         // One more byte shows whether a line begins at the start of the chunk.
         let begin = end.saturating_sub(bytes_max).saturating_sub(1);
-        let mut bytes = vec![0; usize::try_from(end - begin).map_err(io::Error::other)?];
-        file.read_exact_at(&mut bytes, begin)?;
+        let mut bytes = files.read_log(job, attempt, begin..end)?;
         let is_end = |byte: &u8| *byte == b'\n';
         let first = if begin == 0 { Some(0) } else { bytes.iter().position(is_end).map(|end| end + 1) };
         let last = bytes.iter().rposition(is_end).map_or(0, |end| end + 1);
@@ -184,32 +173,34 @@ pub fn timestamp(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use saggar_store::LocalJobFiles;
+
     use super::*;
 
     #[test]
     fn log_lines_keep_their_timestamps_and_control_characters_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
+        let mut log = LogWriter::open(&LocalJobFiles::new(dir.path()), "j", 1).unwrap();
         log.write_line(1_795_262_593_076, "first\nsecond").unwrap();
         log.write_line(1_795_262_593_000, "the clock went back").unwrap();
         log.finish(0).unwrap();
-        let (text, end) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
+        let (text, end) = read_from(&LocalJobFiles::new(dir.path()), "j", 1, 0, u64::MAX).unwrap();
         assert_eq!(text, "2026-11-21T12:03:13.076Z first second\n2026-11-21T12:03:13.076Z the clock went back\n");
         assert_eq!(text.as_bytes()[TIMESTAMP_BYTES - 1], b' ');
-        assert_eq!(read_from(&log_path(dir.path(), "j", 1), end, u64::MAX).unwrap(), (String::new(), end));
+        assert_eq!(read_from(&LocalJobFiles::new(dir.path()), "j", 1, end, u64::MAX).unwrap(), (String::new(), end));
     }
 
     #[test]
     fn log_timestamps_never_go_back_when_the_clock_does() {
         let dir = tempfile::tempdir().unwrap();
         let noon = 1_795_262_400_000;
-        let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
+        let mut log = LogWriter::open(&LocalJobFiles::new(dir.path()), "j", 1).unwrap();
         log.write_line(noon, "at noon").unwrap();
         log.write_line(noon - 3_600_000, "an hour before").unwrap();
-        log.bytes = LOG_BYTES_MAX;
+        log.bytes_max = 0;
         log.write_line(noon - 3_600_000, "left out").unwrap();
         log.finish(noon - 3_600_000).unwrap();
-        let (text, _) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
+        let (text, _) = read_from(&LocalJobFiles::new(dir.path()), "j", 1, 0, u64::MAX).unwrap();
         let at = "2026-11-21T12:00:00.000Z";
         let expected = format!("{at} at noon\n{at} an hour before\n{at} 1 lines left out: the log is full\n");
         assert_eq!(text, expected);
@@ -218,9 +209,9 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_at_a_character() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
+        let mut log = LogWriter::open(&LocalJobFiles::new(dir.path()), "j", 1).unwrap();
         log.write_line(0, &"ä".repeat(LOG_LINE_BYTES_MAX)).unwrap();
-        let (text, _) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
+        let (text, _) = read_from(&LocalJobFiles::new(dir.path()), "j", 1, 0, u64::MAX).unwrap();
         assert_eq!(text.chars().count(), TIMESTAMP_BYTES + LOG_LINE_BYTES_MAX / 2 + 2);
     }
 
@@ -248,12 +239,14 @@ mod tests {
     #[test]
     fn a_log_is_read_backward_from_any_line() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        assert_eq!(read_backward(&path, u64::MAX, 9).unwrap(), (String::new(), 0..0));
+        let files = LocalJobFiles::new(dir.path());
+        assert_eq!(read_backward(&files, "j", 1, u64::MAX, 9).unwrap(), (String::new(), 0..0));
+        drop(files.open_log("j", 1).unwrap());
+        let path = dir.path().join("jobs/j/attempt-1.log");
         let check = |content: &str, end: u64, bytes_max: u64, expected: &str, range: Range<u64>| {
             std::fs::write(&path, content).unwrap();
             assert_eq!(
-                read_backward(&path, end, bytes_max).unwrap(),
+                read_backward(&files, "j", 1, end, bytes_max).unwrap(),
                 (expected.to_owned(), range),
                 "{content:?} {end}"
             );
@@ -275,8 +268,8 @@ mod tests {
     #[test]
     fn an_incomplete_last_line_is_not_read_yet() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        std::fs::write(&path, "one\ntw").unwrap();
-        assert_eq!(read_from(&path, 0, u64::MAX).unwrap(), ("one\n".to_owned(), 4));
+        let files = LocalJobFiles::new(dir.path());
+        files.open_log("j", 1).unwrap().append(b"one\ntw").unwrap();
+        assert_eq!(read_from(&files, "j", 1, 0, u64::MAX).unwrap(), ("one\n".to_owned(), 4));
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
-use saggar_store::outputs::{self, OutputFile};
+use saggar_store::outputs::OutputFile;
 
 use crate::{JobError, JobService};
 
@@ -13,8 +14,8 @@ impl JobService {
     /// # Errors
     /// `Io`.
     pub async fn list_outputs(&self, id: &str) -> Result<Vec<OutputFile>, JobError> {
-        let job_dir = self.shared.jobs_dir.join(id);
-        let listed = tokio::task::spawn_blocking(move || outputs::list(&job_dir)).await;
+        let (files, id) = (Arc::clone(&self.shared.job_files), id.to_owned());
+        let listed = tokio::task::spawn_blocking(move || files.list_outputs(&id)).await;
         Ok(listed.map_err(io::Error::other)??)
     }
 
@@ -23,8 +24,8 @@ impl JobService {
     /// # Errors
     /// `Io`.
     pub async fn open_output(&self, id: &str, path: &str) -> Result<Option<(File, u64)>, JobError> {
-        let (job_dir, path) = (self.shared.jobs_dir.join(id), path.to_owned());
-        let opened = tokio::task::spawn_blocking(move || outputs::open(&job_dir, &path)).await;
+        let (files, id, path) = (Arc::clone(&self.shared.job_files), id.to_owned(), path.to_owned());
+        let opened = tokio::task::spawn_blocking(move || files.open_output(&id, &path)).await;
         Ok(opened.map_err(io::Error::other)??)
     }
 }

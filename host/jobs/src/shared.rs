@@ -1,7 +1,6 @@
 //! State shared by the scheduler, its supervisors and the server's requests.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,7 +10,7 @@ use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
 use saggar_store::clock::{Clock, UnixMillis};
 use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::JobRecords;
-use saggar_store::{AccessRights, KeyFile};
+use saggar_store::{AccessRights, JobFiles, KeyFile};
 use tokio::sync::{Notify, watch};
 
 use crate::effects::{EffectLog, JobEffect, PublicationNotes};
@@ -37,7 +36,7 @@ pub(crate) struct SharedState {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<MetricsRegistry>,
     pub(crate) launcher: Arc<dyn WorkerLauncher>,
-    pub(crate) jobs_dir: PathBuf,
+    pub(crate) job_files: Arc<dyn JobFiles>,
     scheduler_config: Mutex<Arc<SchedulerConfig>>,
     key_limits: Mutex<Option<KeyLimits>>,
     storage_guard: Mutex<Option<StorageGuard>>,
@@ -61,7 +60,7 @@ impl SharedState {
         clock: Arc<dyn Clock>,
         metrics: Arc<MetricsRegistry>,
         launcher: Arc<dyn WorkerLauncher>,
-        jobs_dir: PathBuf,
+        job_files: Arc<dyn JobFiles>,
         layout: SchedulerConfig,
     ) -> SharedState {
         let changed = watch::Sender::new(0);
@@ -75,7 +74,7 @@ impl SharedState {
             clock,
             metrics,
             launcher,
-            jobs_dir,
+            job_files,
             scheduler_config: layout,
             key_limits: owners,
             storage_guard: room,

@@ -53,12 +53,12 @@ mod tests {
     fn a_full_store_refuses_reservations_until_space_is_freed() {
         let directory = tempfile::tempdir().unwrap();
         let home = StateDir::open(directory.path()).unwrap();
-        home.write_output("j", "a.bin", &[0; 1000]).unwrap();
+        home.job_files().write_output("j", "a.bin", &[0; 1000]).unwrap();
         let mut room = StorageGuard::new(Some(1500), home.clone(), home.models());
         room.reserve(400).unwrap();
         let refused = room.reserve(400).unwrap_err();
         assert!(matches!(refused, StoreError::QuotaExceeded { limit: 1500, wanted: 400, .. }), "{refused}");
-        home.remove_job("j").unwrap();
+        home.job_files().remove("j").unwrap();
         room.reserve(400).unwrap();
         StorageGuard::new(None, home.clone(), home.models()).reserve(u64::MAX).unwrap();
     }

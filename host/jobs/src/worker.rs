@@ -273,7 +273,7 @@ impl WorkerAttempt<'_> {
         for mount in &self.start.spec.data {
             let dataset = match &mount.source {
                 DataSource::Dataset { .. } => {
-                    stored.resolve(&mount.source.to_string()).and_then(|info| ColumnarDataset::open(&info.dir))
+                    stored.resolve(&mount.source.to_string()).and_then(|info| stored.open(&info))
                 }
                 DataSource::Output { job, path } => {
                     // The supervisor has resolved every job of the specification.

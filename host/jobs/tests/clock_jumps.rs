@@ -18,7 +18,7 @@ use saggar_jobs::{
 };
 use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{self, JobFilter, JobRecord};
-use saggar_store::{AccessRights, JobState, ManualClock};
+use saggar_store::{AccessRights, JobState, LocalJobFiles, ManualClock};
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -119,13 +119,14 @@ impl TestScheduler {
         let clock = Arc::new(ManualClock::new(now_ms));
         let records = records::open(directory.path().join("records.db")).unwrap();
         let launcher = Arc::new(ThreadLauncher(directory.path().to_owned()));
-        let (metrics, jobs_dir) = (Arc::new(MetricsRegistry::new()), directory.path().join("jobs"));
+        let metrics = Arc::new(MetricsRegistry::new());
+        let job_files = Arc::new(LocalJobFiles::new(directory.path()));
         let jobs = JobService::new(
             records,
             Arc::<ManualClock>::clone(&clock),
             metrics,
             launcher,
-            jobs_dir,
+            job_files,
             SchedulerConfig::single_queue(8),
         );
         let (shutdown, stop_requests) = watch::channel(false);

@@ -43,7 +43,7 @@ impl LenetFixture {
         let info = datasets.ingest("digits", &root.join("examples/digits"), 0).unwrap();
         let host = PluginEngine::new(PluginEngineConfig::default()).unwrap();
         let plugin = host.compile(&wasm).unwrap();
-        Some(LenetFixture { host, plugin, digits: Arc::new(ColumnarDataset::open(&info.dir).unwrap()), _home: home })
+        Some(LenetFixture { host, plugin, digits: Arc::new(datasets.open(&info).unwrap()), _home: home })
     }
 
     fn train(&self, job: RecordingJobContext) -> TrainOutcome {

@@ -41,12 +41,7 @@ impl MixedPrecisionFixture {
         let info = datasets.ingest("digits", &root.join("examples/digits"), 0).unwrap();
         let host = PluginEngine::new(PluginEngineConfig::default()).unwrap();
         let plugin = host.compile(&wasm).unwrap();
-        Some(MixedPrecisionFixture {
-            host,
-            plugin,
-            digits: Arc::new(ColumnarDataset::open(&info.dir).unwrap()),
-            _home: home,
-        })
+        Some(MixedPrecisionFixture { host, plugin, digits: Arc::new(datasets.open(&info).unwrap()), _home: home })
     }
 
     fn train_on(&self, device: Arc<dyn Backend>, job: RecordingJobContext) -> TrainOutcome {

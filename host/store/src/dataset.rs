@@ -17,7 +17,10 @@ use saggar_tensor::Descriptor;
 use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::DatasetError;
-use crate::versions::{self, VersionDirectories};
+use crate::objects::ObjectStorage;
+use crate::versions::directories::VersionDirectories;
+use crate::versions::objects::ObjectVersions;
+use crate::versions::{self, VersionFetch, VersionStore};
 
 mod arrays;
 mod cifar;
@@ -101,8 +104,6 @@ pub struct DatasetInfo {
     pub splits: Vec<DatasetSplit>,
     /// The time of the import.
     pub created_ms: UnixMillis,
-    /// Its directory.
-    pub dir: PathBuf,
 }
 
 impl ColumnarDataset {
@@ -216,16 +217,29 @@ fn unknown_name_error<'a>(kind: &'static str, name: &str, known: impl Iterator<I
     DatasetError::Unknown { kind, name: name.to_owned(), known }
 }
 
-/// The datasets under one directory.
+/// The folder of dataset versions in an object store.
+const OBJECT_FOLDER: &str = "datasets";
+
+/// The datasets of one installation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DatasetStore {
-    versions: VersionDirectories,
+    versions: Arc<dyn VersionStore>,
 }
 
 impl DatasetStore {
     /// Returns the datasets under `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> DatasetStore {
-        DatasetStore { versions: VersionDirectories::new(dir) }
+        DatasetStore { versions: Arc::new(VersionDirectories::new(dir)) }
+    }
+
+    /// Returns the datasets in an object store. Versions that are opened are fetched into `cache`, to be mapped.
+    /// `runtime` drives the store; it must not be the calling runtime, which is blocked.
+    pub fn in_objects(
+        objects: ObjectStorage,
+        cache: impl Into<PathBuf>,
+        runtime: tokio::runtime::Handle,
+    ) -> DatasetStore {
+        DatasetStore { versions: Arc::new(ObjectVersions::new(objects, OBJECT_FOLDER, cache, runtime)) }
     }
 
     /// Imports a folder as the next version of `name`, or returns the existing version with the same content. A failure
@@ -258,15 +272,18 @@ impl DatasetStore {
             let find = |version: &&u64| self.is_intact(name, **version, &digest);
             Ok::<_, DatasetError>(versions.iter().rev().find(find).copied())
         };
-        let complete = || Ok(staging.complete(&manifest, &draft)?);
-        let placed = self.versions.publish_staged(name, &staged, same, complete)?;
+        let complete = |_: &Path| Ok(staging.complete(&manifest, &draft)?);
+        let version = self.versions.begin_staged(name, &staged)?;
+        let placed = versions::publish(&*self.versions, name, version, same, complete)?;
         self.info(name, placed.version)
     }
 
     fn is_intact(&self, name: &str, version: u64, digest: &Digest) -> bool {
-        let dir = self.versions.directory(name, version);
+        let fetch = |files| self.versions.local_directory(name, version, files);
         // Read the manifest first, because it is cheap and most versions differ.
-        DatasetManifest::read(&dir).is_ok_and(|it| it.digest() == *digest) && ColumnarDataset::open(&dir).is_ok()
+        let manifest = |dir: PathBuf| DatasetManifest::read(&dir).is_ok_and(|it| it.digest() == *digest);
+        fetch(VersionFetch::Manifest).is_ok_and(manifest)
+            && fetch(VersionFetch::All).is_ok_and(|dir| ColumnarDataset::open(&dir).is_ok())
     }
 
     /// Returns the description of a version.
@@ -275,7 +292,7 @@ impl DatasetStore {
     /// Returns `BadName`; `NotFound`; `Damaged`; `Store`.
     pub fn info(&self, name: &str, version: u64) -> Result<DatasetInfo, DatasetError> {
         check_name(name)?;
-        let dir = self.versions.directory(name, version);
+        let dir = self.versions.local_directory(name, version, VersionFetch::Manifest)?;
         let manifest = DatasetManifest::read(&dir)?;
         Ok(DatasetInfo {
             name: name.to_owned(),
@@ -286,8 +303,23 @@ impl DatasetStore {
             fields: manifest.fields(),
             splits: manifest.splits(),
             created_ms: manifest.created_ms,
-            dir,
         })
+    }
+
+    /// Opens a version for reading.
+    ///
+    /// # Errors
+    /// Returns `NotFound` if it was removed; `Damaged`; `Store`.
+    pub fn open(&self, info: &DatasetInfo) -> Result<ColumnarDataset, DatasetError> {
+        ColumnarDataset::open(&self.directory(info)?)
+    }
+
+    /// Returns the directory of this machine with the files of a version. It does not exist if the version does not.
+    ///
+    /// # Errors
+    /// Returns `Store` if the files cannot be fetched.
+    pub fn directory(&self, info: &DatasetInfo) -> Result<PathBuf, DatasetError> {
+        Ok(self.versions.local_directory(&info.name, info.version, VersionFetch::All)?)
     }
 
     /// Returns every readable version of every dataset, sorted by name and number.
@@ -339,8 +371,8 @@ impl DatasetStore {
     /// Returns the version made from this upload, if it exists, and makes sure that it is durable.
     fn find_version_of_upload(&self, name: &str, source: &Digest) -> Result<Option<u64>, DatasetError> {
         let is_from = |version: &u64| {
-            let manifest = DatasetManifest::read(&self.versions.directory(name, *version));
-            manifest.is_ok_and(|manifest| manifest.source == Some(*source))
+            let dir = self.versions.local_directory(name, *version, VersionFetch::Manifest);
+            dir.is_ok_and(|dir| DatasetManifest::read(&dir).is_ok_and(|it| it.source == Some(*source)))
         };
         let found = self.versions.versions(name)?.into_iter().rev().find(is_from);
         if found.is_some() {

@@ -13,6 +13,7 @@ pub mod dataset;
 pub mod digest;
 pub mod error;
 pub mod image_decoder;
+pub mod job_files;
 pub mod keys;
 pub mod limits;
 pub mod models;
@@ -42,6 +43,7 @@ pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
 pub use digest::{Digest, Sha256Hasher};
 pub use durable::random_hex;
 pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
+pub use job_files::{AttemptLog, JobFiles, LocalJobFiles, ObjectJobFiles};
 pub use keys::{KeyError, KeyFile, KeyRecord, KeyScope, NewKey};
 pub use models::{
     ModelPublication, ModelRegistry, PublishedVersion, ScannedVersion, VersionCompleteness, VersionFiles,

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -20,14 +21,19 @@ use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::durable;
 use crate::error::{FileProblem, ModelError, StoreError};
+use crate::objects::ObjectStorage;
 use crate::regular_file;
-use crate::versions::{self, VersionDirectories};
+use crate::versions::directories::VersionDirectories;
+use crate::versions::objects::ObjectVersions;
+use crate::versions::{self, VersionFetch, VersionStore};
 
+mod notes;
 mod removal;
 #[cfg(test)]
 mod tests;
 pub(crate) mod weights;
 
+pub use notes::NOTE_BYTES_MAX;
 pub(crate) use weights::safetensors_dtype;
 
 /// The plugin's file name in a version.
@@ -39,8 +45,6 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// The version of the manifest's format.
 const FORMAT: u64 = 1;
-/// Limit on the bytes of a file beside a model's versions.
-pub const NOTE_BYTES_MAX: u64 = 16 << 20;
 /// Limit on the bytes of a manifest. It has a line for each file and each statistic, far less than this.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 
@@ -146,16 +150,33 @@ pub struct VersionFiles {
     pub manifest: ModelManifest,
 }
 
-/// The models under one directory.
+/// The folder of model versions in an object store.
+const OBJECT_FOLDER: &str = "models";
+
+/// The models of one installation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ModelRegistry {
-    versions: VersionDirectories,
+    versions: Arc<dyn VersionStore>,
+    /// The directory of the files beside the versions.
+    dir: PathBuf,
 }
 
 impl ModelRegistry {
     /// Returns the registry of the models under `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> ModelRegistry {
-        ModelRegistry { versions: VersionDirectories::new(dir) }
+        let dir = dir.into();
+        ModelRegistry { versions: Arc::new(VersionDirectories::new(&dir)), dir }
+    }
+
+    /// Returns the registry of the models in an object store. Versions that are read are fetched into `dir`, where the
+    /// files beside them are. `runtime` drives the store; it must not be the calling runtime, which is blocked.
+    pub fn in_objects(
+        objects: ObjectStorage,
+        dir: impl Into<PathBuf>,
+        runtime: tokio::runtime::Handle,
+    ) -> ModelRegistry {
+        let dir = dir.into();
+        ModelRegistry { versions: Arc::new(ObjectVersions::new(objects, OBJECT_FOLDER, &dir, runtime)), dir }
     }
 
     /// Creates a version, unless the same job already published the same plugin, weights and config. The version is
@@ -164,9 +185,7 @@ impl ModelRegistry {
     /// # Errors
     /// Returns `BadName`; `Weights` if a name or shape cannot be stored; `Store`.
     pub fn publish(&self, it: &ModelPublication<'_>) -> Result<PublishedVersion, ModelError> {
-        if !versions::is_name(it.model) {
-            return Err(ModelError::BadName { name: it.model.to_owned() });
-        }
+        check_name(it.model)?;
         let mut saved_variables: Vec<_> = it.variables.iter().filter(|it| it.kind != VariableKind::Training).collect();
         saved_variables.sort_by(|a, b| a.name.cmp(&b.name));
         let weights = weights::encode(&saved_variables)?;
@@ -202,14 +221,14 @@ impl ModelRegistry {
             }
             Ok(())
         };
-        let placed = self.versions.publish(it.model, same, fill)?;
-        let dir = self.versions.directory(it.model, placed.version);
+        let placed = versions::publish(&*self.versions, it.model, self.versions.begin(it.model)?, same, fill)?;
+        let dir = self.versions.local_directory(it.model, placed.version, VersionFetch::All)?;
         Ok(PublishedVersion { version: placed.version, is_new: placed.is_new, dir })
     }
 
     /// Returns whether a version is complete and has the content of this publication.
     fn is_same_publication(&self, model: &str, version: u64, wanted: &ModelManifest) -> bool {
-        let dir = self.versions.directory(model, version);
+        let Ok(dir) = self.versions.local_directory(model, version, VersionFetch::All) else { return false };
         let key = |it: &ModelManifest| (it.source_job.clone(), it.plugin, it.weights, it.config.clone());
         read_manifest(&dir).is_ok_and(|found| key(&found) == key(wanted)) && verify(&dir).is_ok()
     }
@@ -222,7 +241,7 @@ impl ModelRegistry {
         let mut found = Vec::new();
         for name in self.versions.names()? {
             for version in self.versions.versions(&name)? {
-                let dir = self.versions.directory(&name, version);
+                let dir = self.versions.local_directory(&name, version, VersionFetch::All)?;
                 let state = match check_sizes(&dir) {
                     Ok(_) => VersionCompleteness::Complete,
                     Err(error) => VersionCompleteness::Incomplete(error.to_string()),
@@ -245,7 +264,7 @@ impl ModelRegistry {
         // Like a missing version, a model without versions is named by a directory.
         let mut result = Err(ModelError::NotFound { dir: self.version_dir(model, 1)? });
         for version in self.versions.versions(model)?.into_iter().rev() {
-            result = load(&self.versions.directory(model, version));
+            result = load(&self.version_dir(model, version)?);
             if result.is_ok() {
                 break;
             }
@@ -258,7 +277,8 @@ impl ModelRegistry {
     /// # Errors
     /// Returns `BadName`; `NotFound`; `Incomplete` if it cannot be read; `Store`.
     pub fn manifest(&self, model: &str, version: u64) -> Result<ModelManifest, ModelError> {
-        read_manifest(&self.version_dir(model, version)?)
+        check_name(model)?;
+        read_manifest(&self.versions.local_directory(model, version, VersionFetch::Manifest)?)
     }
 
     /// Returns every model that has a directory, sorted.
@@ -269,51 +289,21 @@ impl ModelRegistry {
         Ok(self.versions.names()?)
     }
 
-    /// Reads a small file beside a model's versions. Returns `None` if it does not exist.
+    /// Returns the directory of this machine with the files of a version. It does not exist if the version does not.
     ///
     /// # Errors
-    /// Returns `BadName`; `Store` if it exists and cannot be read, or has more than [`NOTE_BYTES_MAX`] bytes.
-    pub fn read_note(&self, model: &str, file: &str) -> Result<Option<Vec<u8>>, ModelError> {
-        let path = self.note_path(model, file)?;
-        match regular_file::read(&path, NOTE_BYTES_MAX) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::io(&path)(error).into()),
-        }
-    }
-
-    /// Replaces a small file beside a model's versions, in one durable step.
-    ///
-    /// # Errors
-    /// Returns `BadName`; `Store`.
-    pub fn write_note(&self, model: &str, file: &str, bytes: &[u8]) -> Result<(), ModelError> {
-        let path = self.note_path(model, file)?;
-        let directory = path.parent().unwrap_or(Path::new("."));
-        self.versions.create_directory(directory)?;
-        durable::replace_shared(&path, bytes).map_err(StoreError::io(&path))?;
-        Ok(())
-    }
-
-    fn note_path(&self, model: &str, file: &str) -> Result<PathBuf, ModelError> {
-        // The file must be beside the versions, not in one of them or elsewhere.
-        let plain = !file.starts_with('.') && Path::new(file).components().count() == 1 && !file.contains('\\');
-        if !versions::is_name(model) || !plain {
-            let name = if plain { model } else { file };
-            return Err(ModelError::BadName { name: name.to_owned() });
-        }
-        Ok(self.versions.directory(model, 1).with_file_name(file))
-    }
-
-    /// Returns the directory of a version, whether or not it exists.
-    ///
-    /// # Errors
-    /// Returns `BadName`.
+    /// Returns `BadName`; `Store` if the files cannot be fetched.
     pub fn version_dir(&self, model: &str, version: u64) -> Result<PathBuf, ModelError> {
-        if !versions::is_name(model) {
-            return Err(ModelError::BadName { name: model.to_owned() });
-        }
-        Ok(self.versions.directory(model, version))
+        check_name(model)?;
+        Ok(self.versions.local_directory(model, version, VersionFetch::All)?)
     }
+}
+
+fn check_name(model: &str) -> Result<(), ModelError> {
+    if versions::is_name(model) {
+        return Ok(());
+    }
+    Err(ModelError::BadName { name: model.to_owned() })
 }
 
 /// Returns the versions of all models under a directory, as [`ModelRegistry::scan`] does.

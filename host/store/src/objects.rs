@@ -76,6 +76,15 @@ impl ObjectStorage {
         }
     }
 
+    /// Writes an object, replacing any object of the same name. The object is durable when this returns.
+    ///
+    /// # Errors
+    /// Returns `Object`; the object has its previous or its new content then.
+    pub async fn replace(&self, name: &str, payload: PutPayload) -> Result<(), StoreError> {
+        let put = self.store.put(&self.path(name)?, payload).await;
+        put.map(drop).map_err(StoreError::object(name))
+    }
+
     /// Makes sure that the object `name` holds exactly these bytes, whose digest is `digest`.
     ///
     /// The name must be derived from the content. An existing object is verified and synced, because an earlier process
@@ -91,8 +100,7 @@ impl ObjectStorage {
             Ok(_) => self.sync(name).await,
             Err(StoreError::Damaged { .. } | StoreError::NotFound { .. }) => {
                 tracing::warn!(object = name, "damaged object replaced");
-                let put = self.store.put(&self.path(name)?, payload).await;
-                put.map(drop).map_err(StoreError::object(name))
+                self.replace(name, payload).await
             }
             Err(error) => Err(error),
         }
@@ -183,6 +191,18 @@ impl ObjectStorage {
         let mut found: Vec<_> = objects.into_iter().map(object_info).collect();
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
+    }
+
+    /// Returns the names of the folders directly in the folder `prefix`, sorted.
+    ///
+    /// # Errors
+    /// Returns `Object`.
+    pub async fn list_folders(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let listing = self.store.list_with_delimiter(Some(&self.path(prefix)?)).await;
+        let folders = listing.map_err(StoreError::object(prefix))?.common_prefixes;
+        let mut names: Vec<_> = folders.iter().filter_map(|path| path.filename().map(str::to_owned)).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// Deletes an object. Does nothing if it does not exist. After a power loss a deleted object may exist again, so

@@ -19,7 +19,8 @@ use crate::error::StoreError;
 use crate::limits::{KEY_PROJECTS_MAX, PROJECTS_BYTES_MAX};
 use crate::models;
 use crate::rights::{AccessDenied, VersionClaim};
-use crate::versions::{VersionDirectories, is_name};
+use crate::versions::directories::VersionDirectories;
+use crate::versions::{VersionStore, is_name};
 
 /// The directory of the files, beside the names.
 const FOLDER: &str = ".projects";

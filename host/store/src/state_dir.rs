@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -11,10 +12,10 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::durable::{self, disk};
 use crate::error::StoreError;
+use crate::job_files::{JobFiles, LocalJobFiles};
 use crate::keys::{KeyFile, KeyUsageFile};
 use crate::limits::{INHERITED_LOCK_WAIT_MAX, LOCK_POLL_INTERVAL};
 use crate::secrets::SecretStore;
-use crate::storage_usage::tree_bytes;
 
 /// The state directory of one installation.
 ///
@@ -167,19 +168,9 @@ impl StateDir {
         self.jobs().join(id)
     }
 
-    /// Removes the directory of a job with its logs and outputs, atomically and durably. Returns the bytes that this
-    /// freed. Removing again completes an interrupted removal.
-    ///
-    /// # Errors
-    /// Returns `BadName` if the identifier is not valid; `Io`, after which removing again is safe.
-    pub fn remove_job(&self, id: &str) -> Result<u64, StoreError> {
-        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
-            return Err(StoreError::BadName { name: id.to_owned() });
-        }
-        let directory = self.job(id);
-        let freed = tree_bytes(&directory)?;
-        durable::remove_directory(&directory).map_err(StoreError::io(&directory))?;
-        Ok(freed)
+    /// Returns the outputs and logs of jobs.
+    pub fn job_files(&self) -> Arc<dyn JobFiles> {
+        Arc::new(LocalJobFiles::new(&self.root))
     }
 
     /// Returns the directory of data that can be recreated: compiled components, pipelines.
@@ -297,7 +288,7 @@ mod tests {
         fs::set_permissions(&root, fs::Permissions::from_mode(0o750)).unwrap();
         assert_eq!(home.public_mode().unwrap(), Some(0o750));
         let _lock = home.lock().unwrap();
-        home.write_output("j", "a/b.txt", b"x").unwrap();
+        home.job_files().write_output("j", "a/b.txt", b"x").unwrap();
         let _locked = durable::lock_for_update(&root.join("keys.json")).unwrap();
         drop(crate::records::open(home.database()).unwrap());
         for file in ["server.lock", "keys.lock", "saggar.db", "jobs/j/output/a/b.txt"] {

@@ -127,10 +127,11 @@ impl ServerParts {
             models: models_dir.clone(),
             storage_quota,
         });
-        let jobs = JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.jobs(), layout)
-            .with_keys(home.keys())
-            .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
-            .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX));
+        let jobs =
+            JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
+                .with_keys(home.keys())
+                .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
+                .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX));
         let children = CompileChildren::new(running_executable(&program));
         let compiler = CompilerMode::Children(children.clone());
         let config = PluginEngineConfig { cache_dir: Some(home.cache()), compiler, ..PluginEngineConfig::default() };

@@ -258,7 +258,7 @@ impl JobContext for WorkerJobContext {
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
         let room = self.parts.room.reserve(data.len() as u64);
-        let written = room.and_then(|()| self.parts.home.write_output(&self.parts.start.job, path, data));
+        let written = room.and_then(|()| self.parts.home.job_files().write_output(&self.parts.start.job, path, data));
         written.map_err(|error| PluginError::job(format!("output `{path}`: {error}")))?;
         let line = format!("wrote output/{path} ({} bytes)", data.len());
         self.parts.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });

@@ -57,7 +57,8 @@ impl WorkerAttempt<'_> {
         fields["first_step_seconds"] = measured.timeline.first_step_time().unwrap_or_default().as_secs_f64().into();
         fields["device"] = device.info().name.clone().into();
         let text = format!("{fields:#}\n");
-        home.write_output(&self.start.job, ESTIMATE_FILE, text.as_bytes())
+        home.job_files()
+            .write_output(&self.start.job, ESTIMATE_FILE, text.as_bytes())
             .map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         Ok(TrainOutcome::Finished)
     }

@@ -16,7 +16,7 @@ use saggar_plugin::{
 };
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::models::{encode_weights, read_weights};
-use saggar_store::{Clock, ColumnarDataset, DatasetStore, ModelRegistry, StateDir, SystemClock, outputs};
+use saggar_store::{Clock, ColumnarDataset, DatasetStore, ModelRegistry, StateDir, SystemClock};
 use saggar_tensor::Descriptor;
 
 use super::AttemptFailure;
@@ -169,7 +169,7 @@ impl PredictionAttempt<'_> {
         let file = answers.to_safetensors()?;
         let lost = |error: &dyn std::fmt::Display| PluginError::job(format!("output `{PREDICTIONS_FILE}`: {error}"));
         self.room.reserve(file.len() as u64).map_err(|error| lost(&error))?;
-        self.home.write_output(&self.start.job, PREDICTIONS_FILE, &file).map_err(|error| lost(&error))?;
+        self.home.job_files().write_output(&self.start.job, PREDICTIONS_FILE, &file).map_err(|error| lost(&error))?;
         Ok(())
     }
 
@@ -225,7 +225,7 @@ impl PredictionOutputs {
 
     /// Loads the answers of an earlier attempt. Loads nothing if there is no such output or it does not match.
     fn resume_from_output(&mut self, home: &StateDir, job: &str) {
-        let Ok(Some((mut file, _))) = outputs::open(&home.job(job), PREDICTIONS_FILE) else { return };
+        let Ok(Some((mut file, _))) = home.job_files().open_output(job, PREDICTIONS_FILE) else { return };
         let mut bytes = Vec::new();
         if std::io::Read::read_to_end(&mut file, &mut bytes).is_err() {
             return;

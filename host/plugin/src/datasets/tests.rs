@@ -18,7 +18,7 @@ fn dataset() -> (tempfile::TempDir, Arc<ColumnarDataset>) {
     fs::write(folder.join("numbers.csv"), (0..10).map(|n| format!("{n}\n")).collect::<String>()).unwrap();
     let datasets = DatasetStore::new(home.path().join("datasets"));
     let info = datasets.ingest("numbers", &folder, 0).unwrap();
-    (home, Arc::new(ColumnarDataset::open(&info.dir).unwrap()))
+    (home, Arc::new(datasets.open(&info).unwrap()))
 }
 
 fn options(size: u32, shuffle_seed: Option<u64>, drop_last: bool) -> BatchOptions {

@@ -178,7 +178,7 @@ async fn streams_per_client_are_limited() {
 /// Submits a job whose log has these lines.
 async fn job_with_log(fixture: &ServerFixture, lines: &[&str]) -> LogWriter {
     let id = submit(fixture, "digits").await["id"].as_str().unwrap().to_owned();
-    let mut log = LogWriter::open(&fixture.home.jobs(), &id, 1).unwrap();
+    let mut log = LogWriter::open(&*fixture.home.job_files(), &id, 1).unwrap();
     for (second, line) in lines.iter().enumerate() {
         log.write_line(1_000 * second as i64, line).unwrap();
     }

@@ -111,8 +111,14 @@ impl ServerFixture {
         let lifecycle = Arc::new(lifecycle.with_follow_policy(options.follow));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle));
         let (workers, layout) = (Arc::new(PanickingLauncher), SchedulerConfig::single_queue(1));
-        let jobs =
-            JobService::new(Arc::clone(&records), clock.clone(), Arc::clone(&metrics), workers, home.jobs(), layout);
+        let jobs = JobService::new(
+            Arc::clone(&records),
+            clock.clone(),
+            Arc::clone(&metrics),
+            workers,
+            home.job_files(),
+            layout,
+        );
         let datasets = DatasetStore::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
         let parts = AppParts {

@@ -111,7 +111,7 @@ async fn long_logs(fixture: &ServerFixture) -> (String, LogWriter) {
             fixture.records.requeue(&lease, &StateReason::new("HOST_RESTART", ""), 0, 9).unwrap();
             continue;
         }
-        let mut log = LogWriter::open(&fixture.home.jobs(), &id, attempt).unwrap();
+        let mut log = LogWriter::open(&*fixture.home.job_files(), &id, attempt).unwrap();
         for at in 0..lines {
             log.write_line(i64::from(attempt) * 1_000_000 + at as i64, &format!("{attempt} {at} {line}")).unwrap();
         }

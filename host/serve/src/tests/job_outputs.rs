@@ -16,8 +16,8 @@ async fn outputs_are_listed_and_fetched() {
     let id = submit_queued_job(&fixture).await["id"].as_str().unwrap().to_owned();
     assert_eq!(fixture.get("/api/v1/jobs/digits-1/output").await.json(), json!({ "files": [] }));
     let large: Vec<u8> = (0..1_000_000u32).map(|i| (i % 251) as u8).collect();
-    fixture.home.write_output(&id, "pictures/a.png", &large).unwrap();
-    fixture.home.write_output(&id, "table.csv", b"a,b\n").unwrap();
+    fixture.home.job_files().write_output(&id, "pictures/a.png", &large).unwrap();
+    fixture.home.job_files().write_output(&id, "table.csv", b"a,b\n").unwrap();
     for name in ["digits-1", &id] {
         let files = json!([{ "path": "pictures/a.png", "bytes": 1_000_000 }, { "path": "table.csv", "bytes": 4 }]);
         assert_eq!(fixture.get(&format!("/api/v1/jobs/{name}/output")).await.json(), json!({ "files": files }));
@@ -43,7 +43,7 @@ async fn files_that_no_job_wrote_are_not_found() {
     assert_eq!(text, "no output a.png; job digits-1 wrote nothing yet");
 
     for file in 0..12 {
-        fixture.home.write_output(&id, &format!("{file:02}.txt"), b"x").unwrap();
+        fixture.home.job_files().write_output(&id, &format!("{file:02}.txt"), b"x").unwrap();
     }
     std::fs::write(fixture.home.job(&id).join("attempt-1.log"), "a line\n").unwrap();
     let there =

@@ -188,7 +188,7 @@ async fn a_job_output_becomes_a_dataset_version() {
     let take = async |body: Value| fixture.post_json("/api/v1/datasets/lines/from-job", &body.to_string()).await;
     let refused = take(json!({ "job": "digits-1" })).await.error();
     assert_eq!(refused.0, 404, "{refused:?}");
-    fixture.home.write_output(job["id"].as_str().unwrap(), "texts/a.txt", b"one\ntwo\n").unwrap();
+    fixture.home.job_files().write_output(job["id"].as_str().unwrap(), "texts/a.txt", b"one\ntwo\n").unwrap();
     let made = take(json!({ "job": "digits-1", "path": "texts" })).await;
     assert_eq!((made.status.as_u16(), &made.json()["items"]), (201, &json!(2)));
     for (body, status) in [
@@ -336,7 +336,7 @@ async fn logs_of_every_attempt_are_kept() {
     let now = SystemClock.now_ms();
     for attempt in 1..=2 {
         let claim = fixture.claim(now);
-        let mut log = LogWriter::open(&fixture.home.jobs(), &id, attempt).unwrap();
+        let mut log = LogWriter::open(&*fixture.home.job_files(), &id, attempt).unwrap();
         for line in 1..=3 {
             log.write_line(1_795_262_593_076, &format!("attempt {attempt} line {line}")).unwrap();
         }
@@ -372,7 +372,7 @@ async fn a_followed_log_ends_with_the_job_or_the_server() {
     let id = submit_queued_job(&fixture).await["id"].as_str().unwrap().to_owned();
     let now = SystemClock.now_ms();
     let claim = fixture.claim(now);
-    let mut log = LogWriter::open(&fixture.home.jobs(), &id, 1).unwrap();
+    let mut log = LogWriter::open(&*fixture.home.job_files(), &id, 1).unwrap();
     log.write_line(now as i64, "first").unwrap();
     let follow = || Request::get("/api/v1/jobs/digits-1/logs?follow=1").body(Body::empty()).unwrap();
     let mut stream = fixture.send(follow()).await.into_body().into_data_stream();

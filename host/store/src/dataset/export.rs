@@ -10,6 +10,7 @@ use super::manifest::{DatasetManifest, file_name};
 use super::{ColumnarDataset, DatasetStore, check_name, npy};
 use crate::clock::UnixMillis;
 use crate::error::DatasetError;
+use crate::versions::VersionFetch;
 
 /// Bytes of a block of a tar archive.
 const BLOCK: u64 = 512;
@@ -42,7 +43,7 @@ impl DatasetStore {
     /// Returns `BadName`; `NotFound`; `Damaged`; `Store`.
     pub fn export(&self, name: &str, version: u64) -> Result<DatasetExport, DatasetError> {
         check_name(name)?;
-        let dir = self.versions.directory(name, version);
+        let dir = self.versions.local_directory(name, version, VersionFetch::All)?;
         let manifest = DatasetManifest::read(&dir)?;
         let dataset = ColumnarDataset::open(&dir)?;
         let text = serde_json::to_vec_pretty(&description(&manifest)).expect("strings and numbers can be written");

@@ -142,7 +142,8 @@ impl OutputFolder {
         if !path.is_empty() && !outputs::is_output_path(path) {
             return Err(DatasetError::BadPath { path: path.to_owned() });
         }
-        let place = outputs::output_directory(&home.job(job)).join(path);
+        let directory = home.job_files().output_directory(job).map_err(StoreError::io(path))?;
+        let place = directory.join(path);
         match fs::symlink_metadata(&place) {
             Ok(data) if data.is_dir() => Ok(OutputFolder { path: place, _alone: None }),
             Ok(data) if data.is_file() => with_single_file(home, &place),

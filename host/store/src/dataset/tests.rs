@@ -66,7 +66,7 @@ fn the_digits_dataset_is_ingested() {
     assert_eq!((info.version, info.items, info.bytes), (1, 1797, 1797 * 65));
     let again = datasets.ingest("digits", &source, 8).unwrap();
     assert_eq!(again, info, "the same content is the same version");
-    let digits = ColumnarDataset::open(&info.dir).unwrap();
+    let digits = datasets.open(&info).unwrap();
     let split = |name: &str, items| DatasetSplit { name: name.to_owned(), items };
     assert_eq!(digits.splits(), [split("train", 0..1438), split("test", 1438..1797)]);
     assert_eq!((digits.len(None).unwrap(), digits.len(Some("test")).unwrap()), (1797, 359));
@@ -91,7 +91,7 @@ fn the_mnist_dataset_is_ingested() {
     }
     let (_directory, datasets) = datasets();
     let info = datasets.ingest("mnist", &source, 0).unwrap();
-    let mnist = ColumnarDataset::open(&info.dir).unwrap();
+    let mnist = datasets.open(&info).unwrap();
     assert_eq!((mnist.len(Some("train")).unwrap(), mnist.len(Some("test")).unwrap()), (60_000, 10_000));
     assert_eq!(mnist.field("image").unwrap().item.to_string(), "uint8[28, 28]");
     assert_eq!(mnist.read("label", &[0, 1, 2, 60_000, 69_999]).unwrap(), [5, 0, 4, 7, 6]);
@@ -130,7 +130,7 @@ fn idx_files_become_columns() {
     let files = tiny_mnist();
     let named: Vec<_> = NAMES.into_iter().zip(files.iter().map(Vec::as_slice)).collect();
     let info = datasets.ingest("tiny", folder_with_files(&named).path(), 0).unwrap();
-    let tiny = ColumnarDataset::open(&info.dir).unwrap();
+    let tiny = datasets.open(&info).unwrap();
     assert_eq!(tiny.read("image", &[3, 0]).unwrap(), [13, 14, 15, 16, 1, 2, 3, 4]);
     assert_eq!(tiny.read("label", &[0, 1, 2, 3]).unwrap(), [7, 0, 9, 5]);
     assert_eq!(tiny.items(Some("test")).unwrap(), 3..4);
@@ -225,7 +225,7 @@ fn csv_columns_have_their_declared_types() {
     let lines = "a,b,c,d\n0.5,1,2,-9000000000\n\"-1e3\", 255 , 1 , 3\n";
     let source = folder_with_files(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
     let (_directory, datasets) = datasets();
-    let data = ColumnarDataset::open(&datasets.ingest("d", source.path(), 0).unwrap().dir).unwrap();
+    let data = datasets.open(&datasets.ingest("d", source.path(), 0).unwrap()).unwrap();
     let floats: Vec<u8> = [0.5f32, 1.0, -1000.0, 255.0].iter().flat_map(|it| it.to_le_bytes()).collect();
     assert_eq!(data.read("point", &[0, 1]).unwrap(), floats);
     assert_eq!(data.read("id", &[0]).unwrap(), (-9_000_000_000i64).to_le_bytes());
@@ -347,21 +347,21 @@ fn damaged_versions_are_refused_and_replaced() {
     let source = folder_with_files(&named);
     let first = datasets.ingest("tiny", source.path(), 0).unwrap();
     for name in ["image.bin", "label.bin", MANIFEST_FILE] {
-        let path = first.dir.join(name);
+        let path = datasets.directory(&first).unwrap().join(name);
         let content = std::fs::read(&path).unwrap();
         let mut flipped = content.clone();
         flipped[0] ^= 1;
         for bad in [&content[..content.len() - 2], &flipped, b""] {
             std::fs::write(&path, bad).unwrap();
-            let error = ColumnarDataset::open(&first.dir).unwrap_err();
+            let error = datasets.open(&first).unwrap_err();
             assert!(matches!(&error, DatasetError::Damaged { file, .. } if *file == path), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
-        let error = ColumnarDataset::open(&first.dir).unwrap_err().to_string();
+        let error = datasets.open(&first).unwrap_err().to_string();
         assert!(error.contains("missing"), "{error}");
         std::fs::write(&path, content).unwrap();
     }
-    std::fs::write(first.dir.join("label.bin"), [9, 9, 9, 9]).unwrap();
+    std::fs::write(datasets.directory(&first).unwrap().join("label.bin"), [9, 9, 9, 9]).unwrap();
     let second = datasets.ingest("tiny", source.path(), 0).unwrap();
     assert_eq!((second.version, second.digest), (2, first.digest));
     assert_eq!(datasets.resolve("tiny").unwrap(), second);

@@ -8,7 +8,9 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::crash_test::{CrashTest, scratch};
 use crate::models::{self, ModelPublication, ModelRegistry, VersionCompleteness};
-use crate::{DatasetStore, Digest, SavedVariable, StateDir, StoreError, UploadStore, VariableKind};
+use crate::{
+    DatasetStore, Digest, JobFiles, LocalJobFiles, SavedVariable, StateDir, StoreError, UploadStore, VariableKind,
+};
 
 #[test]
 fn a_model_version_is_published_whole_or_not_at_all() {
@@ -69,10 +71,11 @@ fn a_dataset_is_ingested_whole_or_not_at_all() {
     }
     let ingest = |root: &Path| DatasetStore::new(root.join("datasets")).ingest("d", source.path(), 7).map(drop);
     let check = |root: &Path, done: bool| {
-        let found = DatasetStore::new(root.join("datasets")).list().unwrap();
+        let datasets = DatasetStore::new(root.join("datasets"));
+        let found = datasets.list().unwrap();
         assert!(found.len() == 1 || !done && found.is_empty(), "{} versions, {done}", found.len());
         for info in found {
-            assert_eq!(crate::ColumnarDataset::open(&info.dir).unwrap().len(None).unwrap(), 2);
+            assert_eq!(datasets.open(&info).unwrap().len(None).unwrap(), 2);
         }
     };
     let prepare = |root: &Path| std::fs::create_dir(root.join("datasets")).unwrap();
@@ -112,11 +115,13 @@ fn an_interrupted_upload_resumes() {
 
 #[test]
 fn an_output_is_replaced_atomically() {
-    let write = |root: &Path, text: &str| StateDir::from_existing(root).write_output("j", "a/b.txt", text.as_bytes());
+    let write = |root: &Path, text: &str| {
+        StateDir::from_existing(root).job_files().write_output("j", "a/b.txt", text.as_bytes())
+    };
     let check = |root: &Path, done: bool| {
         let found = std::fs::read_to_string(root.join("jobs/j/output/a/b.txt")).unwrap();
         assert!(found == "new and longer" || !done && found == "old", "{found:?}, {done}");
-        assert_eq!(crate::outputs::list(&root.join("jobs/j")).unwrap().len(), 1);
+        assert_eq!(LocalJobFiles::new(root).list_outputs("j").unwrap().len(), 1);
     };
     let prepare = |root: &Path| write(root, "old").unwrap();
     CrashTest { prepare, act: |root: &Path| write(root, "new and longer"), check }.run_all();
@@ -139,21 +144,21 @@ fn a_note_beside_a_model_is_replaced_atomically() {
 fn removing_a_job_directory_is_atomic_and_durable() {
     let prepare = |root: &Path| {
         for job in ["j", "other"] {
-            StateDir::from_existing(root).write_output(job, "a/b.txt", b"x").unwrap();
+            StateDir::from_existing(root).job_files().write_output(job, "a/b.txt", b"x").unwrap();
             std::fs::write(StateDir::from_existing(root).job(job).join("attempt-1.log"), "line\n").unwrap();
         }
     };
-    let act = |root: &Path| StateDir::from_existing(root).remove_job("j").map(drop);
+    let act = |root: &Path| StateDir::from_existing(root).job_files().remove("j").map(drop);
     let check = |root: &Path, done: bool| {
         let home = StateDir::from_existing(root);
         assert_eq!(std::fs::read_to_string(home.job("other").join("attempt-1.log")).unwrap(), "line\n");
-        assert_eq!(crate::outputs::list(&home.job("other")).unwrap().len(), 1);
+        assert_eq!(home.job_files().list_outputs("other").unwrap().len(), 1);
         assert!(!done || !home.job("j").exists());
         // The job exists with all its data, or not at all.
-        let outputs = crate::outputs::list(&home.job("j")).unwrap().len();
+        let outputs = home.job_files().list_outputs("j").unwrap().len();
         assert_eq!(home.job("j").exists(), outputs == 1 && home.job("j").join("attempt-1.log").exists());
         if done {
-            assert_eq!(home.remove_job("j").unwrap(), 0);
+            assert_eq!(home.job_files().remove("j").unwrap(), 0);
             assert_eq!(std::fs::read_dir(home.jobs()).unwrap().count(), 1, "nothing hidden is left");
         }
     };
@@ -164,21 +169,21 @@ fn removing_a_job_directory_is_atomic_and_durable() {
 fn removing_a_job_returns_the_freed_bytes_and_refuses_paths() {
     let directory = scratch();
     let home = StateDir::open(directory.path()).unwrap();
-    home.write_output("j", "b.txt", b"four").unwrap();
+    home.job_files().write_output("j", "b.txt", b"four").unwrap();
     std::fs::write(home.job("j").join("attempt-1.log"), "line\n").unwrap();
-    assert_eq!(home.remove_job("j").unwrap(), 9);
-    assert_eq!(home.remove_job("j").unwrap(), 0);
+    assert_eq!(home.job_files().remove("j").unwrap(), 9);
+    assert_eq!(home.job_files().remove("j").unwrap(), 0);
     for path in ["", ".", "..", "../jobs", "a/b", ".removed-j", "a\\b"] {
-        assert!(matches!(home.remove_job(path), Err(StoreError::BadName { .. })), "{path}");
+        assert!(matches!(home.job_files().remove(path), Err(StoreError::BadName { .. })), "{path}");
     }
     assert!(home.jobs().is_dir());
 }
 
 #[test]
 fn a_new_state_directory_is_durable() {
-    let act = |root: &Path| StateDir::open(root.join("a/home"))?.write_output("j", "b.txt", b"x");
+    let act = |root: &Path| StateDir::open(root.join("a/home"))?.job_files().write_output("j", "b.txt", b"x");
     let check = |root: &Path, done: bool| {
-        let found = crate::outputs::list(&root.join("a/home/jobs/j")).unwrap();
+        let found = LocalJobFiles::new(root.join("a/home")).list_outputs("j").unwrap();
         assert!(found.len() == 1 || !done && found.is_empty(), "{found:?}, {done}");
     };
     CrashTest { prepare: |root: &Path| std::fs::create_dir(root.join("a")).unwrap(), act, check }.run_all();

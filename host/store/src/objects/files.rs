@@ -199,7 +199,9 @@ impl LocalObjectStoreInner {
         let data = match std::fs::metadata(path) {
             Ok(data) if data.is_file() => data,
             Ok(_) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         let Some(location) = self.location(path) else { return Ok(None) };

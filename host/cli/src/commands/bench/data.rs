@@ -73,8 +73,9 @@ pub(super) fn open_datasets(
 fn ingest_folder(folder: &Path) -> Result<ColumnarDataset, CliError> {
     let refuse = |error| CliError::invalid(format!("{}: {error}", folder.display()));
     let place = TempDirectory::new()?;
-    let info = DatasetStore::new(&place.0).ingest("folder", folder, SystemClock.now_ms()).map_err(refuse)?;
-    ColumnarDataset::open(&info.dir).map_err(refuse)
+    let datasets = DatasetStore::new(&place.0);
+    let info = datasets.ingest("folder", folder, SystemClock.now_ms()).map_err(refuse)?;
+    datasets.open(&info).map_err(refuse)
 }
 
 fn open_dataset(source: &DataSource, home: Option<&StateDir>) -> Result<ColumnarDataset, CliError> {
@@ -87,8 +88,9 @@ fn open_dataset(source: &DataSource, home: Option<&StateDir>) -> Result<Columnar
         CliError::new(exit::NOT_FOUND, "no_dataset", reason.to_string()).with_hint(hint)
     };
     let home = home.ok_or_else(|| missing(&format!("there is no folder {source}, and no state directory")))?;
-    let info = DatasetStore::new(home.datasets()).resolve(&source.to_string()).map_err(|error| missing(&error))?;
-    ColumnarDataset::open(&info.dir).map_err(|error| CliError::invalid(error.to_string()))
+    let datasets = DatasetStore::new(home.datasets());
+    let info = datasets.resolve(&source.to_string()).map_err(|error| missing(&error))?;
+    datasets.open(&info).map_err(|error| CliError::invalid(error.to_string()))
 }
 
 /// A temporary directory, removed on drop.

@@ -126,7 +126,7 @@ impl<'a> InspectSession<'a> {
             CliError::new(exit::NOT_FOUND, "not_found", error.to_string()).with_hint(hint)
         };
         let info = datasets.resolve(reference).map_err(missing)?;
-        ColumnarDataset::open(&info.dir).map_err(missing)
+        datasets.open(&info).map_err(missing)
     }
 
     /// Records the graphs of a published version.

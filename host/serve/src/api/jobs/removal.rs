@@ -141,7 +141,7 @@ async fn remove_job(
     }
     let checkpoints = app.checkpoints().remove_all(&job.id).await?;
     let id = job.id.clone();
-    let files = app.run_blocking(move |parts| parts.home.remove_job(&id)).await?;
+    let files = app.run_blocking(move |parts| parts.home.job_files().remove(&id)).await?;
     app.jobs().delete_record(&job.id).await?;
     Ok(checkpoints + files)
 }

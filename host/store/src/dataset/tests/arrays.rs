@@ -42,7 +42,7 @@ pub(super) fn ingest_files(files: &[(&str, &[u8])]) -> ColumnarDataset {
     }
     let info = datasets.ingest("arrays", source.path(), 0).unwrap();
     // The version's directory has been removed, but its files are still open.
-    ColumnarDataset::open(&info.dir).unwrap()
+    datasets.open(&info).unwrap()
 }
 
 pub(super) fn items(dataset: &ColumnarDataset) -> Vec<String> {

@@ -39,13 +39,13 @@ fn runs_of_empty_lines_are_items() {
     let (_directory, datasets) = datasets();
     let text = b"\n\n\nab\n\r\n\n\n\nc\n\n".as_slice();
     let info = datasets.ingest("d", folder_with_files(&[("x.txt", text)]).path(), 0).unwrap();
-    let dataset = ColumnarDataset::open(&info.dir).unwrap();
+    let dataset = datasets.open(&info).unwrap();
     assert_eq!(dataset.column("text").unwrap(), b"\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0c\0\0\0");
     // Longer than any buffer, with lines across buffer boundaries.
     let long: Vec<u8> =
         (0..400_000u32).flat_map(|at| if at % 7 == 0 { b"abc\n".to_vec() } else { b"\n".to_vec() }).collect();
     let info = datasets.ingest("long", folder_with_files(&[("x.txt", &long)]).path(), 0).unwrap();
-    let dataset = ColumnarDataset::open(&info.dir).unwrap();
+    let dataset = datasets.open(&info).unwrap();
     assert_eq!(dataset.len(None).unwrap(), 400_000);
     let items = dataset.column("text").unwrap().chunks(3);
     assert!(items.enumerate().all(|(at, item)| item == if at % 7 == 0 { b"abc" } else { b"\0\0\0" }));

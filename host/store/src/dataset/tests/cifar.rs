@@ -30,7 +30,7 @@ fn cifar_batches_become_columns_of_interleaved_pixels() {
     ];
     let (_directory, datasets) = datasets();
     let info = datasets.ingest("cifar", folder_with_files(&files).path(), 0).unwrap();
-    let cifar = ColumnarDataset::open(&info.dir).unwrap();
+    let cifar = datasets.open(&info).unwrap();
     let split = |name: &str, items| DatasetSplit { name: name.to_owned(), items };
     assert_eq!(cifar.splits(), [split("train", 0..3), split("test", 3..4)]);
     assert_eq!(cifar.field("image").unwrap().item.to_string(), "uint8[32, 32, 3]");
@@ -55,10 +55,10 @@ fn classes_without_names_are_numbered_and_the_description_is_kept() {
     let (_directory, datasets) = datasets();
     let info = datasets.ingest("cifar", source.path(), 0).unwrap();
     assert_eq!(
-        ColumnarDataset::open(&info.dir).unwrap().field("label").unwrap().classes,
+        datasets.open(&info).unwrap().field("label").unwrap().classes,
         "0123456789".split("").skip(1).take(10).collect::<Vec<_>>()
     );
-    assert_eq!(DatasetManifest::read(&info.dir).unwrap().description, "a few");
+    assert_eq!(DatasetManifest::read(&datasets.directory(&info).unwrap()).unwrap().description, "a few");
 }
 
 /// Checks the error of importing one training batch, one test batch and, if given, class names.

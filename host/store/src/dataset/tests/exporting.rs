@@ -104,10 +104,10 @@ fn a_removed_version_stays_readable_while_open_and_its_number_is_not_reused() {
     let file = |text: &[u8]| folder_with_files(&[("a.txt", text)]);
     let first = datasets.ingest("d", file(b"one\n").path(), 0).unwrap();
     let second = datasets.ingest("d", file(b"two\n").path(), 0).unwrap();
-    let (open, export) = (ColumnarDataset::open(&second.dir).unwrap(), datasets.export("d", 2).unwrap());
+    let (open, export) = (datasets.open(&second).unwrap(), datasets.export("d", 2).unwrap());
     datasets.remove("d", 2).unwrap();
     assert!(matches!(datasets.remove("d", 2), Err(DatasetError::NotFound { .. })));
-    assert!(matches!(ColumnarDataset::open(&second.dir), Err(DatasetError::NotFound { .. })));
+    assert!(matches!(datasets.open(&second), Err(DatasetError::NotFound { .. })));
     assert_eq!((open.column("text").unwrap(), datasets.resolve("d").unwrap()), (&b"two"[..], first));
     let mut tar = Vec::new();
     export.into_tar().read_to_end(&mut tar).unwrap();
@@ -126,7 +126,7 @@ fn a_removed_version_stays_readable_while_open_and_its_number_is_not_reused() {
 fn a_view_of_consecutive_items_is_not_copied() {
     let (_directory, datasets) = datasets();
     let info = datasets.ingest("d", folder_with_files(&[("a.txt", b"a\nbb\nc\n")]).path(), 0).unwrap();
-    let data = ColumnarDataset::open(&info.dir).unwrap();
+    let data = datasets.open(&info).unwrap();
     for items in [&[0, 1, 2][..], &[1, 2], &[2], &[], &[2, 1], &[0, 2], &[1, 1]] {
         assert_eq!(*data.view("text", items).unwrap(), *data.read("text", items).unwrap(), "{items:?}");
     }
@@ -145,8 +145,8 @@ fn the_output_of_a_job_is_ingested_as_a_dataset() {
     let take = |path: Option<&str>| datasets.ingest_output("d", &home, "j", path, 0, |_| Ok(()));
     let refused = take(None).unwrap_err().to_string();
     expect!["there is no output of the job: it wrote nothing"].assert_eq(&refused);
-    home.write_output("j", "preds/a.txt", b"one\ntwo\n").unwrap();
-    home.write_output("j", "notes.md", b"x").unwrap();
+    home.job_files().write_output("j", "preds/a.txt", b"one\ntwo\n").unwrap();
+    home.job_files().write_output("j", "notes.md", b"x").unwrap();
     let info = take(Some("preds")).unwrap();
     assert_eq!((info.version, info.items), (1, 2));
     assert_eq!(take(Some("preds/a.txt")).unwrap(), info, "a folder and the only file in it");
@@ -163,8 +163,8 @@ fn the_output_of_a_job_is_ingested_as_a_dataset() {
 fn mounted_outputs_are_cached_by_their_digest() {
     let directory = tempfile::tempdir().unwrap();
     let home = StateDir::open(directory.path()).unwrap();
-    home.write_output("j", "a.txt", b"one\ntwo\n").unwrap();
-    home.write_output("k", "deep/a.txt", b"one\ntwo\n").unwrap();
+    home.job_files().write_output("j", "a.txt", b"one\ntwo\n").unwrap();
+    home.job_files().write_output("k", "deep/a.txt", b"one\ntwo\n").unwrap();
     let first = ColumnarDataset::from_output(&home, "j", None).unwrap();
     let second = ColumnarDataset::from_output(&home, "k", Some("deep/a.txt")).unwrap();
     assert_eq!((first.digest(), first.column("text").unwrap()), (second.digest(), &b"onetwo"[..]));
@@ -177,7 +177,7 @@ fn mounted_outputs_are_cached_by_their_digest() {
     let third = ColumnarDataset::from_output(&home, "j", None).unwrap();
     assert_eq!((third.column("text").unwrap(), first.column("text").unwrap()), (&b"onetwo"[..], &b"onetwo"[..]));
     assert_eq!(kept().count(), 1);
-    home.write_output("j", "a.txt", b"one\n").unwrap();
+    home.job_files().write_output("j", "a.txt", b"one\n").unwrap();
     assert_ne!(ColumnarDataset::from_output(&home, "j", None).unwrap().digest(), first.digest());
     assert_eq!(first.column("text").unwrap(), b"onetwo");
 }
@@ -194,7 +194,7 @@ fn the_output_cache_evicts_the_least_recently_used() {
     };
     let mut open = Vec::new();
     for (at, job) in ["a", "b", "c"].into_iter().enumerate() {
-        home.write_output(job, "a.txt", format!("{job}\n").as_bytes()).unwrap();
+        home.job_files().write_output(job, "a.txt", format!("{job}\n").as_bytes()).unwrap();
         let dataset = ColumnarDataset::from_output(&home, job, None).unwrap();
         dated(&kept.join(dataset.digest().hex()), 1000 - at as u64);
         open.push(dataset);
@@ -225,7 +225,7 @@ fn a_forward_clock_jump_does_not_remove_the_staging_of_a_live_writer() {
     use super::super::output::evict_outputs;
     let directory = tempfile::tempdir().unwrap();
     let home = StateDir::open(directory.path()).unwrap();
-    home.write_output("j", "a.txt", b"one\ntwo\n").unwrap();
+    home.job_files().write_output("j", "a.txt", b"one\ntwo\n").unwrap();
     let kept = home.cache().join("datasets");
     let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
     let staged = || std::fs::read_dir(&kept).unwrap().count();

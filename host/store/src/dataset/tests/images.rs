@@ -45,7 +45,7 @@ fn tree(files: &[(&str, &[u8])]) -> TempDir {
 
 fn ingest_files(files: &[(&str, &[u8])]) -> ColumnarDataset {
     let (_directory, datasets) = datasets();
-    ColumnarDataset::open(&datasets.ingest("images", tree(files).path(), 0).unwrap().dir).unwrap()
+    datasets.open(&datasets.ingest("images", tree(files).path(), 0).unwrap()).unwrap()
 }
 
 fn check_tree(files: &[(&str, &[u8])], expected: Expect) {

@@ -5,7 +5,7 @@ use super::*;
 fn ingest_files(files: &[(&str, &[u8])]) -> (TempDir, ColumnarDataset) {
     let source = folder_with_files(files);
     let (directory, datasets) = datasets();
-    let data = ColumnarDataset::open(&datasets.ingest("d", source.path(), 0).unwrap().dir).unwrap();
+    let data = datasets.open(&datasets.ingest("d", source.path(), 0).unwrap()).unwrap();
     (directory, data)
 }
 

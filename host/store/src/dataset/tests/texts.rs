@@ -12,7 +12,7 @@ fn lines(dataset: &ColumnarDataset, field: &str) -> Vec<String> {
 fn ingest_files(files: &[(&str, &[u8])]) -> ColumnarDataset {
     let (_directory, datasets) = datasets();
     let info = datasets.ingest("texts", folder_with_files(files).path(), 0).unwrap();
-    ColumnarDataset::open(&info.dir).unwrap()
+    datasets.open(&info).unwrap()
 }
 
 #[test]
