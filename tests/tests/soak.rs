@@ -2,10 +2,10 @@
 //! twenty swaps, and trainings one after the other. No request may fail. This test does not measure speed.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, copy_version, lenet, root};
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn mixed_load_fails_no_request() {
         tally.over.store(true, Ordering::Release);
         (swaps.unwrap(), trainer.join().unwrap())
     });
-    let failures = tally.failures.into_inner().unwrap();
+    let failures = tally.failures.into_inner();
     assert!(failures.is_empty(), "{} failures: {failures:#?}", failures.len());
     assert_eq!(server.get("/api/v1/models/digits")["serving"], 1 + swaps);
     assert!(!trained.is_empty());
@@ -137,7 +137,7 @@ fn ask_once(server: &ServerProcess, ask: &SoakRequest, tally: &SoakTally) {
     match wrong {
         None => drop(tally.answered.fetch_add(1, Ordering::AcqRel)),
         Some(wrong) => {
-            let mut failures = tally.failures.lock().unwrap();
+            let mut failures = tally.failures.lock();
             if failures.len() < 20 {
                 failures.push(format!("{} {}: {}", ask.method, ask.path, wrong.chars().take(300).collect::<String>()));
             }

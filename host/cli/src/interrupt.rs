@@ -1,6 +1,8 @@
 //! Ctrl-C handling: an action that a command runs before it ends. A second Ctrl-C ends the command at once.
 
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::Once;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::exit;
 
@@ -34,7 +36,7 @@ pub(crate) fn set_interrupt_action(action: impl FnOnce() + Send + 'static) {
 }
 
 fn lock_state() -> MutexGuard<'static, InterruptState> {
-    INTERRUPT.lock().unwrap_or_else(PoisonError::into_inner)
+    INTERRUPT.lock()
 }
 
 fn wait_for_ctrl_c() {

@@ -3,8 +3,9 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use saggar_tensor::DType;
 
 use super::aligned_buffer::AlignedBuffer;
@@ -93,7 +94,7 @@ impl PrepackCache {
         room: &Arc<DeviceMemoryBudget>,
         meter: &Meter,
     ) -> Result<Arc<PrepackedOperand>, DeviceError> {
-        let mut copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copies = self.0.lock();
         if let Some(copy) = copies.iter().find(|copy| copy.layout.is_same(&*request.layout)) {
             return Ok(Arc::clone(copy));
         }
@@ -108,6 +109,6 @@ impl PrepackCache {
 
     /// Drops all packed copies, because the value is being written.
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0.lock().clear();
     }
 }

@@ -1,8 +1,9 @@
 //! Scratch memory of dispatches. All programs of one owner share it, because its content is worthless after a dispatch.
 //! An owner with graphs for many shapes pays for the largest one, times the number of concurrent dispatches.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use saggar_compile::program::Program;
 
 use super::aligned_buffer::AlignedBuffer;
@@ -39,7 +40,7 @@ impl ScratchPool {
 
     /// Returns the bytes that an arena for the program would need beyond an idle one.
     pub(super) fn growth_bytes(&self, program: &Program, workspace_bytes: usize) -> u64 {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = self.idle.lock();
         let kept =
             |number: usize| idle.last().and_then(|arena| arena.0.get(number)).map_or(0, |piece| piece.words.len() * 8);
         let more = |(number, bytes): (usize, usize)| bytes.saturating_sub(kept(number)) as u64;
@@ -51,7 +52,7 @@ impl ScratchPool {
     /// # Errors
     /// Returns `OutOfMemory` or `InsufficientMemory`.
     pub(super) fn take(&self, program: &Program, workspace_bytes: usize) -> Result<ScratchArena, DeviceError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle.lock().pop();
         let mut arena = idle.unwrap_or_default();
         for (number, bytes) in buffer_sizes(program, workspace_bytes).enumerate() {
             if number == arena.0.len() {
@@ -64,7 +65,7 @@ impl ScratchPool {
 
     /// Returns an arena to the pool for a later dispatch.
     pub(super) fn put_back(&self, arena: ScratchArena) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < IDLE_ARENAS_MAX {
             idle.push(arena);
         }

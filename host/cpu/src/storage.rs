@@ -1,8 +1,9 @@
 //! Host memory of buffers, and how a dispatch locks it.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use saggar_tensor::Descriptor;
 
 use super::aligned_buffer::AlignedBuffer;
@@ -61,12 +62,12 @@ impl HostMemory {
     /// Waits for the read lock. Poison is ignored: a kernel that panicked leaves wrong numbers but no broken
     /// invariants.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, AlignedBuffer> {
-        self.words.read().unwrap_or_else(PoisonError::into_inner)
+        self.words.read()
     }
 
     /// Waits for the write lock.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, AlignedBuffer> {
-        let words = self.words.write().unwrap_or_else(PoisonError::into_inner);
+        let words = self.words.write();
         self.prepacked.clear();
         words
     }

@@ -3,9 +3,9 @@
 //! many threads as it has requests, but on few of them at a time.
 
 use std::cell::Cell;
-use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
+use parking_lot::Mutex;
 
 use super::aligned_buffer::AlignedBuffer;
 use super::elementwise_loops::elements_mut;
@@ -62,7 +62,7 @@ pub(super) fn buffer<T: Pod>(words: &mut AlignedBuffer, count: usize) -> &mut [T
 /// Releases this thread's scratch memory for other callers. Frees it if `keep` are idle already.
 pub(super) fn release_scratch(keep: usize) {
     if let Some(scratch) = SCRATCH.take() {
-        let mut idle = IDLE_SCRATCH.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = IDLE_SCRATCH.lock();
         if idle.len() < keep {
             idle.push(scratch);
         }
@@ -70,5 +70,5 @@ pub(super) fn release_scratch(keep: usize) {
 }
 
 fn take_idle_scratch() -> Box<ThreadScratch> {
-    IDLE_SCRATCH.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    IDLE_SCRATCH.lock().pop().unwrap_or_default()
 }

@@ -3,10 +3,11 @@
 
 mod thread_pool;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use thread_pool::{ThreadPool, WakePolicy};
 
 use super::vector::{VectorSet, set_thread_vectors};
@@ -183,7 +184,7 @@ impl CpuThreads {
             Some(team) if tasks.len() > 1 && operations >= PARALLEL_OPERATIONS_MIN => {
                 let tasks: Vec<Mutex<Option<T>>> = tasks.into_iter().map(|task| Mutex::new(Some(task))).collect();
                 team.for_each(tasks.len(), self.wake, &|index| {
-                    let task = tasks[index].lock().unwrap_or_else(PoisonError::into_inner).take();
+                    let task = tasks[index].lock().take();
                     f(task.expect("the pool runs each task once"));
                 });
             }

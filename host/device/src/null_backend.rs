@@ -5,9 +5,10 @@
 //! read as zeros, including the outputs of programs. [`Backend::stores_data`] returns false, so initial weights are not
 //! even computed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_compile::program::Program;
 use saggar_compile::target::CompileTarget;
 use saggar_compile::{CompileError, compile_interruptible};
@@ -85,7 +86,7 @@ impl NullBackend {
     }
 
     fn lock_phase(&self) -> MutexGuard<'_, String> {
-        self.0.phase.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.phase.lock()
     }
 
     /// Returns the graphs that were compiled so far.
@@ -94,7 +95,7 @@ impl NullBackend {
     }
 
     fn lock_recording(&self) -> MutexGuard<'_, GraphRecording> {
-        self.0.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.recorded.lock()
     }
 }
 
@@ -110,7 +111,7 @@ impl BufferStorage for NullBuffer {}
 
 impl Drop for NullBuffer {
     fn drop(&mut self) {
-        let written = self.written.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let written = self.written.get_mut();
         let bytes = written.as_ref().map_or(0, Vec::len) as u64;
         self.stored_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
@@ -128,7 +129,7 @@ impl NullBuffer {
     }
 
     fn lock_written(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock()
     }
 
     fn write(&self, bytes: &[u8]) {

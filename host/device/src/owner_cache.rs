@@ -1,6 +1,8 @@
 //! A cache of one value per owner of device memory, shared by all of the owner's programs.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::meter::Meter;
 
@@ -17,7 +19,7 @@ impl<T> Default for PerOwner<T> {
 impl<T> PerOwner<T> {
     /// Returns the owner's value, and creates it if it is missing.
     pub fn get_or_create(&self, meter: &Meter, make: impl FnOnce(Meter) -> T) -> Arc<T> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.retain(|(_, thing)| thing.strong_count() > 0);
         let found = known.iter().find(|(owner, _)| owner.is_same(meter)).and_then(|(_, thing)| thing.upgrade());
         found.unwrap_or_else(|| {

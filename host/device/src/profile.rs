@@ -2,9 +2,10 @@
 //! training run must be measured without it.
 
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_compile::CompileError;
 use saggar_compile::program::Program;
 use saggar_compile::target::CompileTarget;
@@ -72,7 +73,7 @@ impl ProfilingBackend {
 }
 
 fn lock_profile(profile: &Mutex<DeviceProfile>) -> MutexGuard<'_, DeviceProfile> {
-    profile.lock().unwrap_or_else(PoisonError::into_inner)
+    profile.lock()
 }
 
 impl Backend for ProfilingBackend {

@@ -4,8 +4,9 @@
 //! [`RecoverableDevice::current`] after [`RecoverableDevice::reopen`].
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use saggar_device::backend::Backend;
 use saggar_device::{DeviceError, DeviceUsage};
 
@@ -31,7 +32,7 @@ impl RecoverableDevice {
 
     /// Returns the current device.
     pub fn current(&self) -> Arc<dyn Backend> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     /// Returns why the driver gave the device up, or `None` if it did not. Does not wait.
@@ -46,7 +47,7 @@ impl RecoverableDevice {
     pub fn reopen(&self) -> Result<(), DeviceError> {
         let usage = DeviceUsage { pipeline_cache_dir: self.pipeline_cache_dir.as_deref(), ..DeviceUsage::default() };
         let device = crate::open_with_usage(&self.name, usage)?.backend;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = device;
+        *self.current.write() = device;
         Ok(())
     }
 }

@@ -5,8 +5,9 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use saggar_compile::{CompileTarget, compile};
 use saggar_device::{Backend, DeviceError, Meter};
 use saggar_gpu::wgsl::ShaderTuning;
@@ -192,7 +193,7 @@ impl Subscriber for WarningCollector {
         }
         let mut text = WarningText(String::new());
         event.record(&mut text);
-        self.0.lock().unwrap().push(text.0);
+        self.0.lock().push(text.0);
     }
 
     fn enter(&self, _: &Id) {}
@@ -240,7 +241,7 @@ fn a_kernel_the_driver_rejects_runs_its_plain_variant_and_warns_once() {
             load();
             load()
         });
-        let warnings = heard.0.lock().unwrap().clone();
+        let warnings = heard.0.lock().clone();
         let [warning] = &warnings[..] else { panic!("one warning, not {warnings:?}") };
         for part in ["the product", "plain variant", "reason="] {
             assert!(warning.contains(part), "{part}: {warning}");

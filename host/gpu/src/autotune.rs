@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use saggar_compile::cost::kernel_cost;
 use saggar_compile::program::{Kernel, Program, ValueId, ValueLocation};
 use saggar_tensor::{DType, GraphPort};
 
-use super::context::{GpuContext, lock};
+use super::context::GpuContext;
 use super::executable::load_with_choices;
 use super::pipeline_cache::replace_file;
 use super::wgsl;
@@ -69,12 +70,12 @@ impl Autotuner {
 
     /// Returns all choices made so far.
     pub(super) fn choices(&self) -> TuningRecords {
-        lock(&self.state).choices.clone()
+        self.state.lock().choices.clone()
     }
 
     /// Replaces the choices of these kernels with the given ones.
     pub(super) fn load_choices(&self, ways: &TuningRecords) {
-        lock(&self.state).choices.extend(ways.iter().map(|(kernel, way)| (kernel.clone(), way.clone())));
+        self.state.lock().choices.extend(ways.iter().map(|(kernel, way)| (kernel.clone(), way.clone())));
     }
 
     /// Returns the candidate for a program's kernel. Returns `None` if the compiler's default is used: the kernel has
@@ -92,7 +93,7 @@ impl Autotuner {
     ) -> Result<Option<String>, DeviceError> {
         let is_large = self.operations_min.is_some_and(|least| kernel_cost(program, kernel).operations >= least);
         // Locked while tuning, so that no two threads tune the same kernel or disturb each other's timing.
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !is_large && state.choices.is_empty() {
             return Ok(None);
         }

@@ -5,13 +5,14 @@
 //! One thread at a time encodes and submits, and one thread at a time polls the driver.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use wgpu::{PollError, PollType};
 
-use super::context::{GpuContext, lock};
+use super::context::GpuContext;
 use super::gpu_timer::{GpuTimer, TimestampReadback};
 use super::staging_belt::StagingBelt;
 use saggar_device::cancel::CancelToken;
@@ -98,7 +99,7 @@ impl InFlightSubmissions {
     /// Returns the oldest unfinished submission.
     pub(super) fn oldest(&self) -> Option<UnfinishedSubmission> {
         let done = self.done.load(Ordering::Acquire);
-        let mut unfinished = lock(&self.unfinished);
+        let mut unfinished = self.unfinished.lock();
         while unfinished.front().is_some_and(|oldest| oldest.number <= done) {
             unfinished.pop_front();
         }
@@ -109,7 +110,7 @@ impl InFlightSubmissions {
 impl GpuContext {
     /// Locks the pending commands, for encoding and submitting in order.
     pub(super) fn lock_commands(&self) -> MutexGuard<'_, PendingCommands> {
-        lock(&self.pending_commands)
+        self.pending_commands.lock()
     }
 
     /// Returns the encoder of the pending commands; creates it if needed.
@@ -137,7 +138,7 @@ impl GpuContext {
 
     /// Submits pending commands and polls the driver without waiting. Returns whether work remains.
     pub(super) fn poll_once(&self) -> bool {
-        if let Ok(mut line) = self.pending_commands.try_lock() {
+        if let Some(mut line) = self.pending_commands.try_lock() {
             // The next caller that uses the device gets the error.
             let _ = self.flush(&mut line);
         }
@@ -200,7 +201,7 @@ impl GpuContext {
     /// submissions are unfinished.
     pub(super) fn flush(&self, line: &mut PendingCommands) -> Result<u64, DeviceError> {
         let Some(encoder) = line.encoder.take() else {
-            lock(&self.buffer_pool).destroy_pending();
+            self.buffer_pool.lock().destroy_pending();
             return Ok(self.in_flight.submitted.load(Ordering::Acquire));
         };
         let owner = line.owner.take();
@@ -210,7 +211,7 @@ impl GpuContext {
         line.staging_belt.finish();
         let number = self.in_flight.submitted.load(Ordering::Acquire) + 1;
         // Recorded before `submit`, which can block forever in a hung driver; the watchdog must see the submission.
-        lock(&self.in_flight.unfinished).push_back(UnfinishedSubmission {
+        self.in_flight.unfinished.lock().push_back(UnfinishedSubmission {
             number,
             index: None,
             since: Instant::now(),
@@ -218,7 +219,7 @@ impl GpuContext {
         });
         self.in_flight.submitted.store(number, Ordering::Release);
         let index = self.queue.submit([encoder.finish()]);
-        if let Some(last) = lock(&self.in_flight.unfinished).back_mut() {
+        if let Some(last) = self.in_flight.unfinished.lock().back_mut() {
             last.index = Some(index);
         }
         let done = Arc::clone(&self.in_flight.done);
@@ -227,7 +228,7 @@ impl GpuContext {
         });
         line.staging_belt.recall();
         line.readbacks.drain(..).for_each(TimestampReadback::credit_meters);
-        lock(&self.buffer_pool).destroy_pending();
+        self.buffer_pool.lock().destroy_pending();
         if let Some(owner) = owner {
             if let Some(done) = line.timer.wall_time_callback(&owner) {
                 self.queue.on_submitted_work_done(done);
@@ -242,7 +243,7 @@ impl GpuContext {
     /// Polls the driver without waiting, unless another thread is polling.
     pub(super) fn poll(&self) -> Result<(), DeviceError> {
         self.ensure_alive()?;
-        if let Ok(_poller) = self.in_flight.poller.try_lock() {
+        if let Some(_poller) = self.in_flight.poller.try_lock() {
             self.device.poll(PollType::Poll).map_err(|error| self.lost_error(error.to_string()))?;
         }
         self.ensure_alive()
@@ -255,7 +256,7 @@ impl GpuContext {
     pub(super) fn poll_until(&self, cancel: &CancelToken, is_done: impl Fn() -> bool) -> Result<(), DeviceError> {
         while !is_done() {
             cancel.check()?;
-            let poller = lock(&self.in_flight.poller);
+            let poller = self.in_flight.poller.lock();
             if is_done() {
                 break;
             }

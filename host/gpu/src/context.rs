@@ -4,9 +4,10 @@ use std::fmt::Display;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
+use parking_lot::Mutex;
 use saggar_compile::limits::FUSED_MATMUL_TILE_ROWS;
 use saggar_compile::target::CompileTarget;
 
@@ -63,11 +64,6 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
         }
         std::thread::yield_now();
     }
-}
-
-/// Locks a mutex and ignores poisoning. Our critical sections leave no inconsistent state if they panic.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl GpuContext {
@@ -216,7 +212,7 @@ impl GpuContext {
 
     /// Returns a storage buffer of exactly `bytes` with its ID, and whether it still holds another tensor's elements.
     pub(super) fn acquire_buffer(&self, bytes: u64) -> Result<(u64, wgpu::Buffer, bool), wgpu::Error> {
-        if let Some((id, buffer)) = lock(&self.buffer_pool).take(bytes) {
+        if let Some((id, buffer)) = self.buffer_pool.lock().take(bytes) {
             return Ok((id, buffer, true));
         }
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
@@ -228,13 +224,13 @@ impl GpuContext {
 
     /// Returns pooled buffers to the driver. Returns whether any were freed.
     fn release_pooled_buffers(&self) -> bool {
-        let is_some = lock(&self.buffer_pool).release_all();
+        let is_some = self.buffer_pool.lock().release_all();
         is_some && self.synchronize().is_ok()
     }
 
     /// Returns a buffer to the pool. Work in flight may still use it; a new owner's work comes later in the queue.
     pub(super) fn recycle(&self, id: u64, buffer: wgpu::Buffer) {
-        lock(&self.buffer_pool).put(id, buffer);
+        self.buffer_pool.lock().put(id, buffer);
         self.poll_thread.wake();
     }
 
@@ -260,7 +256,7 @@ impl GpuContext {
             return Ok(Vec::new());
         }
         self.wait_for_capacity(cancel)?;
-        let kept = lock(&self.buffer_pool).take_staging_buffer(bytes);
+        let kept = self.buffer_pool.lock().take_staging_buffer(bytes);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let make = || self.create_internal_buffer(&"the staging buffer of a read", bytes, usage, false);
         let staging = kept.map_or_else(make, Ok)?;
@@ -276,7 +272,7 @@ impl GpuContext {
         let words = range.to_vec();
         drop(range);
         staging.unmap();
-        lock(&self.buffer_pool).put_staging_buffer(staging);
+        self.buffer_pool.lock().put_staging_buffer(staging);
         Ok(words)
     }
 }

@@ -2,13 +2,14 @@
 //! the same buffers recur.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use saggar_compile::program::Program;
 use saggar_compile::target::StorageClass;
 use saggar_tensor::GraphPort;
 
-use super::context::{GpuContext, lock};
+use super::context::GpuContext;
 use super::kernel_variants::KernelVariants;
 use super::pipeline::GpuPipeline;
 use super::profile;
@@ -260,7 +261,7 @@ impl GpuExecutable {
         if self.passes.is_empty() {
             return Ok(());
         }
-        let mut bound = lock(&self.bind_groups);
+        let mut bound = self.bind_groups.lock();
         self.bind_all(&mut bound, tensors);
         let mut line = self.context.lock_commands();
         line.timer.reserve_queries(&self.context)?;

@@ -1,10 +1,12 @@
 //! GPU time: timestamps around the pass of each dispatch, read back in bulk and later, so that no dispatch waits for
 //! them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::context::{GpuContext, lock};
+use parking_lot::Mutex;
+
+use super::context::GpuContext;
 use saggar_device::error::DeviceError;
 use saggar_device::meter::Meter;
 
@@ -77,7 +79,7 @@ impl GpuTimer {
     /// Returns `InsufficientMemory` if the driver has no memory for more queries, and `Lost`.
     pub(super) fn reserve_queries(&mut self, context: &GpuContext) -> Result<(), DeviceError> {
         if let GpuTimer::Timestamps { current: current @ None, spare_queries: spare, .. } = self {
-            let ready = lock(spare).pop();
+            let ready = spare.lock().pop();
             *current = Some(ready.map_or_else(|| TimestampQueries::new(context), Ok)?);
         }
         Ok(())
@@ -131,7 +133,7 @@ impl GpuTimer {
             GpuTimer::WallTime { last_completion: done } => {
                 let (done, meter, submitted) = (Arc::clone(done), meter.clone(), Instant::now());
                 Some(move || {
-                    let mut done = lock(&done);
+                    let mut done = done.lock();
                     let now = Instant::now();
                     meter.add_busy_time(now.saturating_duration_since(submitted.max(*done)));
                     *done = now;
@@ -176,7 +178,7 @@ impl TimestampReadback {
             }
             slots.staging.unmap();
             slots.meters.clear();
-            lock(&spare).push(slots);
+            spare.lock().push(slots);
         });
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
-use super::context::{GpuContext, lock};
+use parking_lot::Mutex;
+
+use super::context::GpuContext;
 use super::pipeline_cache::PipelineCacheFile;
 use super::shader;
 use super::wgsl::{FIRST_GROUP, Shader};
@@ -79,7 +81,7 @@ impl SharedPipelines {
 
     /// Drops entries of pipelines that no executable uses.
     pub(super) fn prune(&self) {
-        lock(&self.pipelines).retain(|_, pipeline| pipeline.strong_count() > 0);
+        self.pipelines.lock().retain(|_, pipeline| pipeline.strong_count() > 0);
     }
 
     /// Returns the pipeline of a shader's slice, and compiles it if needed.
@@ -90,7 +92,7 @@ impl SharedPipelines {
     ) -> Result<Arc<GpuPipeline>, PipelineRefusal> {
         let made = self.find_or_compile(context, description);
         made.map_err(|reason| {
-            let mut refused = lock(&self.refusals);
+            let mut refused = self.refusals.lock();
             let reported = refused.get_mut(&description.key()).map(|(_, reported)| std::mem::replace(reported, true));
             PipelineRefusal { reason, is_already_reported: reported.unwrap_or(false) }
         })
@@ -138,16 +140,16 @@ impl SharedPipelines {
         description: PipelineDescriptor<'_>,
     ) -> Result<Arc<GpuPipeline>, Arc<str>> {
         let key = description.key();
-        if let Some(pipeline) = lock(&self.pipelines).get(&key).and_then(Weak::upgrade) {
+        if let Some(pipeline) = self.pipelines.lock().get(&key).and_then(Weak::upgrade) {
             return Ok(pipeline);
         }
-        if let Some((reason, _)) = lock(&self.refusals).get(&key) {
+        if let Some((reason, _)) = self.refusals.lock().get(&key) {
             return Err(Arc::clone(reason));
         }
         let made = context.with_error_scopes(|| self.create_pipeline(&context.device, description));
         let pipeline = made.map_err(|error| {
             let reason: Arc<str> = error.to_string().into();
-            let mut refused = lock(&self.refusals);
+            let mut refused = self.refusals.lock();
             if refused.len() < REFUSALS_MAX {
                 refused.insert(key.clone(), (Arc::clone(&reason), false));
             }
@@ -157,7 +159,7 @@ impl SharedPipelines {
             file.count_created_pipeline();
         }
         let pipeline = Arc::new(pipeline);
-        lock(&self.pipelines).insert(key, Arc::downgrade(&pipeline));
+        self.pipelines.lock().insert(key, Arc::downgrade(&pipeline));
         Ok(pipeline)
     }
 
@@ -184,7 +186,7 @@ impl SharedPipelines {
     }
 
     fn layouts_for(&self, device: &wgpu::Device, bindings: usize) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
-        let mut layouts = lock(&self.layouts);
+        let mut layouts = self.layouts.lock();
         let layout = layouts.entry(bindings).or_insert_with(|| {
             let entry = |binding| wgpu::BindGroupLayoutEntry {
                 binding,

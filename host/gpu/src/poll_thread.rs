@@ -1,10 +1,12 @@
 //! The poll thread of a device. While work is pending, it submits gathered commands and polls the driver, so that
 //! memory is freed, busy time is counted and a lost device is noticed even if no caller waits.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::context::{GpuContext, lock};
+use parking_lot::{Condvar, Mutex};
+
+use super::context::GpuContext;
 
 /// Interval between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -36,7 +38,7 @@ impl PollThread {
         let (signal, context) = (Arc::clone(&self.0), Arc::downgrade(context));
         let tend = move || {
             while signal.wait_for_next_poll() {
-                let _looking = lock(&signal.polling);
+                let _looking = signal.polling.lock();
                 let Some(context) = context.upgrade().filter(|_| !signal.is_stopped()) else { return };
                 // Set before polling: work that arrives later sets it to `Busy` again.
                 signal.transition(PollState::Busy, PollState::Idle);
@@ -53,14 +55,14 @@ impl PollThread {
     /// Stops the thread if the caller holds the last reference to `context`. The poll thread must not be the one that
     /// closes the device, because the process may be exiting and the driver already shutting down.
     pub(super) fn stop_if_last_owner(&self, context: &Arc<GpuContext>) {
-        let _looking = lock(&self.0.polling);
+        let _looking = self.0.polling.lock();
         if Arc::strong_count(context) == 1 {
             self.stop();
         }
     }
 
     fn stop(&self) {
-        *lock(&self.0.state) = PollState::Stopped;
+        *self.0.state.lock() = PollState::Stopped;
         self.0.changed.notify_one();
     }
 
@@ -78,7 +80,7 @@ impl Drop for PollThread {
 
 impl PollSignal {
     fn transition(&self, from: PollState, to: PollState) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if *state == from {
             *state = to;
             self.changed.notify_one();
@@ -86,15 +88,14 @@ impl PollSignal {
     }
 
     fn is_stopped(&self) -> bool {
-        *lock(&self.state) == PollState::Stopped
+        *self.state.lock() == PollState::Stopped
     }
 
     /// Waits until the next poll is due. Returns `false` if the thread was stopped.
     fn wait_for_next_poll(&self) -> bool {
-        let idle = self.changed.wait_while(lock(&self.state), |state| *state == PollState::Idle);
-        let state = idle.unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(state, POLL_INTERVAL, |state| *state == PollState::Busy);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| *state == PollState::Idle);
+        self.changed.wait_while_for(&mut state, |state| *state == PollState::Busy, POLL_INTERVAL);
         *state != PollState::Stopped
     }
 }

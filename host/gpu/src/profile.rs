@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::context::{GpuContext, lock};
+use super::context::GpuContext;
 use super::executable::{DispatchTensors, GpuExecutable};
 use super::gpu_timer::ticks_to_duration;
 use saggar_device::cancel::CancelToken;
@@ -40,7 +40,7 @@ pub(super) fn profile_dispatch(
     }
     let timestamps = DispatchTimestamps::new(context, loaded.passes.len())?;
     // Lock in the same order as a dispatch: the bind groups, then the command queue.
-    let mut bound = lock(&loaded.bind_groups);
+    let mut bound = loaded.bind_groups.lock();
     loaded.bind_all(&mut bound, tensors);
     let mut line = context.lock_commands();
     let encoder = context.open_encoder(&mut line);

@@ -1,9 +1,11 @@
 //! Scratch memory: slabs that all programs of one owner share. Dispatches run one after another in the queue, and no
 //! dispatch reads what an earlier one left in a slab. An owner with graphs for many shapes pays only for the largest.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::context::{GpuContext, lock};
+use parking_lot::Mutex;
+
+use super::context::GpuContext;
 use super::storage_buffer::{self, StorageBuffer};
 use saggar_device::error::DeviceError;
 use saggar_device::meter::Meter;
@@ -23,7 +25,7 @@ impl GpuScratch {
 
     /// Returns the bytes of the slabs of these sizes that are missing or too small.
     pub(super) fn growth_bytes(&self, sizes: &[u64]) -> u64 {
-        let slabs = lock(&self.slabs);
+        let slabs = self.slabs.lock();
         let there = |number: usize| slabs.get(number).map_or(0, |slab| slab.buffer.size());
         let more = |(number, &bytes): (usize, &u64)| if bytes > there(number) { bytes } else { 0 };
         sizes.iter().enumerate().map(more).fold(0, u64::saturating_add)
@@ -35,7 +37,7 @@ impl GpuScratch {
     /// # Errors
     /// Returns `OutOfMemory`, `InsufficientMemory`, or `Unsupported` if a slab exceeds the adapter's buffer size.
     pub(super) fn reserve(&self, context: &Arc<GpuContext>, sizes: &[u64]) -> Result<(), DeviceError> {
-        let mut slabs = lock(&self.slabs);
+        let mut slabs = self.slabs.lock();
         for (number, &bytes) in sizes.iter().enumerate() {
             if slabs.get(number).is_some_and(|slab| slab.buffer.size() >= bytes) {
                 continue;
@@ -51,6 +53,6 @@ impl GpuScratch {
 
     /// Returns the current slabs.
     pub(super) fn slabs(&self) -> Vec<Arc<StorageBuffer>> {
-        lock(&self.slabs).clone()
+        self.slabs.lock().clone()
     }
 }

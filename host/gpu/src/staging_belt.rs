@@ -2,11 +2,13 @@
 //! from by the commands around it, and mapped again. So a write keeps its place in the order of commands, and the
 //! driver allocates no memory for it that we do not count.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use super::command_queue::PendingCommands;
-use super::context::{GpuContext, lock};
+use super::context::GpuContext;
 use super::storage_buffer::StorageBuffer;
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
@@ -43,7 +45,7 @@ impl StagingBelt {
         for buffer in self.closed.drain(..) {
             let (free, count, mapped) = (Arc::clone(&self.free), Arc::clone(&self.count), buffer.clone());
             buffer.slice(..).map_async(wgpu::MapMode::Write, move |result| match result {
-                Ok(()) => lock(&free).push(mapped),
+                Ok(()) => free.lock().push(mapped),
                 Err(_) => {
                     count.fetch_sub(1, Ordering::AcqRel);
                 }
@@ -90,7 +92,7 @@ impl GpuContext {
     fn start_next_chunk(&self, line: &mut PendingCommands, cancel: &CancelToken) -> Result<(), DeviceError> {
         line.staging_belt.finish();
         let chunk = loop {
-            if let Some(chunk) = lock(&line.staging_belt.free).pop() {
+            if let Some(chunk) = line.staging_belt.free.lock().pop() {
                 break chunk;
             }
             if line.staging_belt.count.load(Ordering::Acquire) < CHUNKS_MAX {
@@ -101,7 +103,7 @@ impl GpuContext {
             }
             self.flush(line)?;
             let free = Arc::clone(&line.staging_belt.free);
-            self.poll_until(cancel, || !lock(&free).is_empty())?;
+            self.poll_until(cancel, || !free.lock().is_empty())?;
         };
         line.staging_belt.current = Some((chunk, 0));
         Ok(())

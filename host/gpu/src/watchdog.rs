@@ -7,11 +7,12 @@
 //! A server replaces itself with a new process, and a worker's attempt ends as with any lost device.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use super::command_queue::InFlightSubmissions;
-use super::context::lock;
 use saggar_device::error::DeviceError;
 
 /// Base time limit of a submission.
@@ -84,7 +85,7 @@ fn submission_time_limit(kernels: u64) -> Duration {
 
 /// Makes [`check_not_hung`] refuse the adapter in this process from now on.
 pub(super) fn mark_as_hung(device: &str) {
-    lock(&HUNG_ADAPTERS).insert(device.to_owned());
+    HUNG_ADAPTERS.lock().insert(device.to_owned());
 }
 
 /// Checks that no device of this adapter hung in this process.
@@ -92,7 +93,7 @@ pub(super) fn mark_as_hung(device: &str) {
 /// # Errors
 /// Returns `Lost` if one did.
 pub(super) fn check_not_hung(device: &str) -> Result<(), DeviceError> {
-    if lock(&HUNG_ADAPTERS).contains(device) {
+    if HUNG_ADAPTERS.lock().contains(device) {
         let reason = "it hung in this process, and only another process can open it again".to_owned();
         return Err(DeviceError::Lost { device: device.to_owned(), reason });
     }

@@ -2,9 +2,10 @@
 //! expects it. A token is accepted once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use saggar_store::Digest;
 use saggar_store::records::JobLease;
 use serde::Deserialize;
@@ -124,7 +125,7 @@ impl WorkerGateway {
         let (token, (connected, receiver)) = (WorkerToken::random(), oneshot::channel());
         let key = Digest::of(token.as_bytes());
         let worker = ExpectedWorker { lease: lease.clone(), connected };
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).insert(key, worker);
+        self.expected.lock().insert(key, worker);
         let pending = PendingConnection { receiver, key, expected: Arc::clone(&self.expected) };
         (WorkerCredentials { address: self.address.clone(), lease, token }, pending)
     }
@@ -163,7 +164,7 @@ impl PendingConnection {
 
 impl Drop for PendingConnection {
     fn drop(&mut self) {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.expected.lock().remove(&self.key);
     }
 }
 
@@ -223,7 +224,7 @@ fn check_hello(line: &[u8], expected: &ExpectedWorkers) -> Result<oneshot::Sende
     let not_hello = |error: serde_json::Error| HelloError::NotHello { reason: error.to_string() };
     let header: HelloHeader = serde_json::from_slice(line).map_err(not_hello)?;
     let key = Digest::of(header.token.as_bytes());
-    let worker = expected.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    let worker = expected.lock().remove(&key);
     let ExpectedWorker { lease, connected } = worker.ok_or(HelloError::UnknownToken)?;
     let checked = match (header.protocol, serde_json::from_slice::<WorkerHello>(line)) {
         (PROTOCOL_VERSION, Ok(hello)) if hello.lease == lease => return Ok(connected),

@@ -7,9 +7,10 @@ mod context;
 mod timeline;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use saggar_device::{Backend, Meter};
 use saggar_plugin::{CompiledPlugin, PluginEngine, PluginError, TrainLimits, train};
 use saggar_store::{ColumnarDataset, ModelRegistry};
@@ -92,7 +93,7 @@ pub fn measure_training(
     let context = MeasuringContext::new(trial, wait, meter.clone(), Arc::clone(&measured), Box::new(go_on));
     let limits = TrainLimits { memory_bytes, ..TrainLimits::default() };
     train(host, plugin, Arc::clone(device), meter.clone(), datasets, Box::new(context), limits)?;
-    let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut measured = measured.lock().clone();
     if !measured.is_over {
         device.synchronize()?;
         measured.busy = meter.busy_time();

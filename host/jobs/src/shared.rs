@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
 use saggar_store::clock::{Clock, UnixMillis};
 use saggar_store::error::{RecordError, StoreError};
@@ -161,29 +162,29 @@ impl SharedState {
 
     /// Limits the jobs of each key as the key file says.
     pub(crate) fn watch_keys(&self, keys: KeyFile) {
-        *self.key_limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyLimits::new(keys));
+        *self.key_limits.lock() = Some(KeyLimits::new(keys));
     }
 
     /// Counts the records of attempts towards a storage limit.
     pub(crate) fn set_storage_guard(&self, room: StorageGuard) {
-        *self.storage_guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+        *self.storage_guard.lock() = Some(room);
     }
 
     /// Reserves storage for `bytes` bytes of records. May wait for the disk.
     pub(crate) fn reserve_storage(&self, bytes: u64) -> Result<(), StoreError> {
-        let mut room = self.storage_guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = self.storage_guard.lock();
         room.as_mut().map_or(Ok(()), |room| room.reserve(bytes))
     }
 
     /// Returns the pools, queues and limits as last loaded.
     pub(crate) fn scheduler_config(&self) -> Arc<SchedulerConfig> {
-        Arc::clone(&self.scheduler_config.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.scheduler_config.lock())
     }
 
     /// Reloads and returns the pools, queues and limits. May wait for the disk.
     pub(crate) fn reload_scheduler_config(&self) -> Arc<SchedulerConfig> {
-        let mut owners = self.key_limits.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut layout = self.scheduler_config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.key_limits.lock();
+        let mut layout = self.scheduler_config.lock();
         if let Some(changed) = owners.as_mut().and_then(KeyLimits::reload_if_changed) {
             Arc::make_mut(&mut layout).owners = changed;
         }
@@ -213,12 +214,12 @@ impl SharedState {
 
     /// Returns the times of the last steps of the attempts that run here.
     pub(crate) fn last_progress(&self) -> MutexGuard<'_, HashMap<String, UnixMillis>> {
-        self.advanced.lock().unwrap_or_else(PoisonError::into_inner)
+        self.advanced.lock()
     }
 
     /// Calls `use_them` with the jobs' series.
     pub(crate) fn with_series(&self, use_them: impl FnOnce(&mut JobSeries, &MetricHandles)) {
-        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.lock();
         use_them(&mut series, &self.metrics.families);
     }
 
@@ -247,6 +248,6 @@ impl SharedState {
     }
 
     pub(crate) fn running_attempts(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<AttemptControl>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }

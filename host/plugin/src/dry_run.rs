@@ -2,9 +2,10 @@
 //! be inspected without its data and in little time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use saggar_device::{Backend, Meter, NullBackend};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 use saggar_store::dataset::ColumnarDataset;
@@ -47,7 +48,7 @@ pub fn dry_run(
     let limits = TrainLimits { time: Some(limit), ..TrainLimits::default() };
     let backend: Arc<dyn Backend> = Arc::new(device.clone());
     let ended = train(host, plugin, backend, Meter::unlimited(), datasets, Box::new(stage), limits);
-    let published = std::mem::take(&mut *published.lock().unwrap_or_else(PoisonError::into_inner));
+    let published = std::mem::take(&mut *published.lock());
     (published, ended.map(drop))
 }
 
@@ -115,7 +116,7 @@ impl JobContext for DryRunContext {
     fn phase(&mut self, _: &str) {}
 
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
-        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = self.published.lock();
         if published.len() < PUBLISHED_MODELS_MAX {
             published.push(DryRunModel { model: model.to_owned(), variables, config: config.to_owned() });
         }
@@ -123,7 +124,7 @@ impl JobContext for DryRunContext {
     }
 
     fn open_model(&mut self, model: &str, _: Option<u64>) -> Result<OpenedModel, PluginError> {
-        let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let published = self.published.lock();
         match published.iter().rposition(|it| it.model == model) {
             Some(at) => {
                 let DryRunModel { variables, config, .. } = published[at].clone();

@@ -8,8 +8,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use saggar_jobs::JobEffect;
 use saggar_store::clock::{Clock, UnixMillis};
 use serde_json::json;
@@ -197,7 +198,7 @@ impl AuditLog {
     }
 
     fn append(&self, line: &str) -> io::Result<()> {
-        let mut held = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.shared.file.lock();
         let file = match &mut *held {
             Some(file) => file,
             None => held.insert(open_for_append(&self.shared.path)?),

@@ -1,8 +1,8 @@
 //! Storage usage and the check against the server's storage limit.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use saggar_store::StoreError;
 use saggar_store::storage_usage::StorageUsage;
 
@@ -54,7 +54,7 @@ pub(crate) struct StorageCounter(Mutex<Option<Instant>>);
 impl StorageCounter {
     /// Counts again if the last count is old. If counting fails, keeps the old values and logs a warning.
     pub(crate) fn refresh_if_old(&self, parts: &AppParts) {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.0.lock();
         if counted.is_some_and(|at| at.elapsed() < COUNT_AGE_MAX) {
             return;
         }

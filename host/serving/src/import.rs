@@ -208,7 +208,7 @@ fn file_stamp(path: &Path) -> ImportFileStamp {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -219,7 +219,7 @@ mod tests {
     impl ModelImporter for RecordingImporter {
         fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<PublishedVersion, ImportError> {
             let file = files.plugin_payload()?;
-            self.0.lock().unwrap().push((model.to_owned(), file.to_vec(), options.to_owned()));
+            self.0.lock().push((model.to_owned(), file.to_vec(), options.to_owned()));
             if file.starts_with(b"bad") {
                 return Err(ImportError::NoPlugin { looked: "nowhere".to_owned() });
             }
@@ -236,7 +236,7 @@ mod tests {
         let mut dropped = DroppedFiles::new(dir.path(), Arc::clone(&recorder) as Arc<dyn ModelImporter>);
         let mut import_count = || {
             dropped.import_changed();
-            std::mem::take(&mut *recorder.0.lock().unwrap()).len()
+            std::mem::take(&mut *recorder.0.lock()).len()
         };
         fs::write(dir.path().join("m.onnx"), model).unwrap();
         assert_eq!((import_count(), import_count()), (0, 0), "its data is not there");
@@ -258,7 +258,7 @@ mod tests {
         let mut dropped = DroppedFiles::new(dir.path(), Arc::clone(&recorder) as Arc<dyn ModelImporter>);
         let imports = |dropped: &mut DroppedFiles| {
             dropped.import_changed();
-            std::mem::take(&mut *recorder.0.lock().unwrap())
+            std::mem::take(&mut *recorder.0.lock())
         };
         let call = |model: &str, file: &[u8], options: &str| (model.to_owned(), file.to_vec(), options.to_owned());
         assert!(imports(&mut dropped).is_empty());

@@ -22,9 +22,10 @@ pub mod version_load;
 mod version_scan;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_metrics::MetricsRegistry;
 use saggar_store::clock::Clock;
 use saggar_store::error::ModelError;
@@ -112,7 +113,7 @@ impl ModelLifecycle {
     }
 
     pub(crate) fn model_record(&self, name: &str) -> Arc<tokio::sync::Mutex<ModelRecord>> {
-        let mut entries = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.records.lock();
         let new = || {
             Arc::new(tokio::sync::Mutex::new(ModelRecord {
                 config: self.default_config(name),
@@ -123,7 +124,7 @@ impl ModelLifecycle {
     }
 
     fn lock_scanned(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<u64, FingerprintedVersion>>> {
-        self.scanned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scanned.lock()
     }
 
     /// Returns the versions of a model as of the last scan.
@@ -173,8 +174,8 @@ impl ModelLifecycle {
             Ok(Err(error)) => return self.log_scan_error(error.to_string()),
             Err(_) => return self.log_scan_error("scanning the models directory panicked".to_owned()),
         };
-        *self.last_scan_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| found.contains_key(name));
+        *self.last_scan_error.lock() = None;
+        self.records.lock().retain(|name, _| found.contains_key(name));
         let mut listed = BTreeMap::new();
         for (name, versions) in &found {
             listed.insert(name.clone(), self.list_versions(name, versions).await);
@@ -186,7 +187,7 @@ impl ModelLifecycle {
 
     /// Logs a scan error once, not at every tick. Loaded versions continue to serve. Returns false.
     fn log_scan_error(&self, trouble: String) -> bool {
-        let mut last = self.last_scan_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_scan_error.lock();
         if last.as_ref() != Some(&trouble) {
             tracing::error!(error = trouble, "the models directory cannot be read");
             *last = Some(trouble);

@@ -1,9 +1,10 @@
 //! Loads model versions as plugins on a device.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_device::Meter;
 use saggar_devices::RecoverableDevice;
 use saggar_metrics::MetricsRegistry;
@@ -63,7 +64,7 @@ impl PluginHost {
     }
 
     fn compile(&self, files: &VersionFiles) -> Result<CompiledPlugin, LoadError> {
-        let compiled = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let compiled = || self.compiled.lock();
         if let Some(plugin) = compiled().iter().find(|plugin| *plugin.digest() == files.manifest.plugin) {
             return Ok(plugin.clone());
         }
@@ -77,7 +78,7 @@ impl PluginHost {
     }
 
     fn lock_last_loaded(&self) -> MutexGuard<'_, BTreeMap<String, LastLoadedModel>> {
-        self.last_loaded.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_loaded.lock()
     }
 
     /// Returns the loaded version that differs from this candidate only in its weights, if there is one.

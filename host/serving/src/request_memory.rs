@@ -9,10 +9,11 @@
 //! The memory of models on devices is not counted here but in `device::memory_budget`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout_at;
@@ -106,7 +107,7 @@ impl RequestMemoryBudget {
     }
 
     fn account(&self, client: ClientKey) -> ClientMemoryAccount {
-        let mut accounts = self.0.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.0.accounts.lock();
         if let Some(account) = accounts.get(&client) {
             return account.clone();
         }

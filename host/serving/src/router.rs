@@ -2,10 +2,11 @@
 //! either the old or the new version, and the old one is freed when its last request is done.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use saggar_metrics::MetricsRegistry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{timeout, timeout_at};
@@ -33,7 +34,7 @@ pub struct ModelRouter {
     changes: watch::Sender<u64>,
     wake_requests: mpsc::Sender<WakeRequest>,
     /// The receiver of wake requests, until the residency loop takes it.
-    wake_receiver: std::sync::Mutex<Option<mpsc::Receiver<WakeRequest>>>,
+    wake_receiver: parking_lot::Mutex<Option<mpsc::Receiver<WakeRequest>>>,
     draw_count: AtomicU64,
     /// Whether a request for a stored version loads it.
     loads_on_demand: bool,
@@ -67,7 +68,7 @@ impl ModelRouter {
             metrics,
             changes: watch::channel(0).0,
             wake_requests: wakes,
-            wake_receiver: std::sync::Mutex::new(Some(woken)),
+            wake_receiver: parking_lot::Mutex::new(Some(woken)),
             draw_count: AtomicU64::new(0),
             loads_on_demand: false,
         }
@@ -81,7 +82,7 @@ impl ModelRouter {
 
     /// Returns the receiver of wake requests, or `None` if it was taken already.
     pub(crate) fn take_wake_receiver(&self) -> Option<mpsc::Receiver<WakeRequest>> {
-        self.wake_receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.wake_receiver.lock().take()
     }
 
     /// Checks that the model and version exist, awake or not. This can be decided before a request's body is read.
@@ -460,11 +461,11 @@ impl ModelRouter {
 
     // A panic while the lock is held leaves the map consistent: every change is one assignment.
     fn read_models(&self) -> RwLockReadGuard<'_, BTreeMap<String, ModelState>> {
-        self.models.read().unwrap_or_else(PoisonError::into_inner)
+        self.models.read()
     }
 
     fn write_models(&self) -> RwLockWriteGuard<'_, BTreeMap<String, ModelState>> {
-        self.models.write().unwrap_or_else(PoisonError::into_inner)
+        self.models.write()
     }
 }
 

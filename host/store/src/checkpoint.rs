@@ -10,9 +10,9 @@
 //! detected, and [`CheckpointStore::latest`] falls back to the previous checkpoint.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Mutex;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use saggar_tensor::Descriptor;
 use serde::{Deserialize, Serialize};
 

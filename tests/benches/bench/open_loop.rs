@@ -2,9 +2,10 @@
 //! a server that is too slow. Latency is measured from the time a request was due.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -41,7 +42,7 @@ pub(crate) fn run(port: u16, request: &[u8], rate: f64, seconds: f64) -> OpenLoo
     let shared = Arc::new(OpenLoopState::default());
     runtime.block_on(send(port, request.into(), rate, seconds, Arc::clone(&shared)));
     drop(runtime);
-    std::mem::take(&mut *shared.outcome.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *shared.outcome.lock())
 }
 
 async fn send(port: u16, request: Arc<[u8]>, rate: f64, seconds: f64, shared: Arc<OpenLoopState>) {
@@ -61,12 +62,12 @@ async fn send(port: u16, request: Arc<[u8]>, rate: f64, seconds: f64, shared: Ar
         while tasks.try_join_next().is_some() {}
     }
     let _ = timeout(DRAIN_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await;
-    shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).due = sent;
+    shared.outcome.lock().due = sent;
 }
 
 async fn send_one(port: u16, request: Arc<[u8]>, due: Instant, shared: Arc<OpenLoopState>) {
     use std::sync::atomic::Ordering::AcqRel;
-    let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let idle = shared.idle.lock().pop();
     let mut stream = match idle {
         Some(stream) => stream,
         None if shared.open.fetch_add(1, AcqRel) < CONNECTIONS_MAX => {
@@ -80,14 +81,14 @@ async fn send_one(port: u16, request: Arc<[u8]>, due: Instant, shared: Arc<OpenL
         }
         None => {
             shared.open.fetch_sub(1, AcqRel);
-            shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).unsent += 1;
+            shared.outcome.lock().unsent += 1;
             return;
         }
     };
     match exchange(&mut stream, &request).await {
         Ok(status) => {
             shared.record_result(status, due);
-            shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+            shared.idle.lock().push(stream);
         }
         Err(_) => {
             shared.open.fetch_sub(1, AcqRel);
@@ -115,7 +116,7 @@ async fn exchange(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<u16
 
 impl OpenLoopState {
     fn record_result(&self, status: u16, due: Instant) {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = self.outcome.lock();
         *outcome.statuses.entry(status).or_default() += 1;
         if status == 200 {
             outcome.answered.push(due.elapsed().as_secs_f64());

@@ -1,8 +1,9 @@
 //! The job context of a measured training: it records reports with their times and discards outputs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_device::Meter;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::{Checkpoint, SavedVariable};
@@ -52,7 +53,7 @@ impl MeasuringContext {
     }
 
     fn lock_measurement(&self) -> MutexGuard<'_, TrainingMeasurement> {
-        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+        self.measured.lock()
     }
 
     /// Returns the elapsed time after the device has finished its work.

@@ -20,8 +20,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use saggar_plugin::PluginError;
 
 use crate::credentials::{CREDENTIALS_FILE_VARIABLE, CREDENTIALS_VARIABLE};
@@ -70,7 +70,7 @@ impl RankGroup {
 
     /// Returns the usage of the other ranks so far.
     pub(super) fn usage(&self) -> Vec<WorkerUsage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
+        self.usage.lock().values().copied().collect()
     }
 
     /// Sends one message to every rank.
@@ -86,7 +86,7 @@ impl RankGroup {
             match peer.link.receive(turn, kind) {
                 Ok(payload) => return Ok(payload),
                 Err(RankLinkError::Event(WorkerEvent::Usage(usage))) => {
-                    self.usage.lock().unwrap_or_else(PoisonError::into_inner).insert(peer.rank, usage);
+                    self.usage.lock().insert(peer.rank, usage);
                 }
                 Err(broken) => return Err(peer.receive_error(broken)),
             }
@@ -107,7 +107,7 @@ impl RankGroup {
 impl Drop for RankGroup {
     fn drop(&mut self) {
         for peer in &self.peers {
-            let mut child = peer.child.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut child = peer.child.lock();
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -142,7 +142,7 @@ impl RankPeer {
         let rank = self.rank;
         match broken {
             RankLinkError::Gone(error) => {
-                let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut child = self.child.lock();
                 // Its socket is closed, so it is ending already, unless it hangs.
                 let _ = child.kill();
                 let how = match child.wait() {

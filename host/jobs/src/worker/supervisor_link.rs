@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::limits::{CLOSE_TIME_MAX, EVENT_BYTES_MAX, LOG_LINE_BYTES_MAX};
 use crate::protocol::{EXIT_TRY_AGAIN, WorkerEvent};
@@ -68,7 +69,7 @@ impl SupervisorLink {
     }
 
     fn writer(&self) -> MutexGuard<'_, EventWriter> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
     /// Sends one event, unless the last one was sent.
@@ -89,7 +90,7 @@ impl SupervisorLink {
             return;
         }
         drop(writer);
-        let ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.has_ended.lock();
         let _ = self.ended.wait_timeout_while(ended, CLOSE_TIME_MAX, |ended| !*ended);
     }
 
@@ -99,7 +100,7 @@ impl SupervisorLink {
         if !self.is_closed.load(Ordering::Acquire) {
             std::process::exit(EXIT_TRY_AGAIN);
         }
-        *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.has_ended.lock() = true;
         self.ended.notify_all();
     }
 }

@@ -1,7 +1,8 @@
 //! Limits how many children run concurrently and how many requests wait for one.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Interval at which a waiting request checks for cancellation.
 const SLOT_CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -49,7 +50,7 @@ impl CompileSlots {
     }
 
     fn counts(&self) -> MutexGuard<'_, SlotCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 
     /// Waits for a free slot. Blocks.
@@ -77,8 +78,7 @@ impl CompileSlots {
             if is_cancelled() {
                 break Some(AcquireSlotError::Cancelled);
             }
-            let waited = self.freed.wait_timeout(counts, left.min(SLOT_CANCEL_POLL_INTERVAL));
-            counts = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.freed.wait_for(&mut counts, left.min(SLOT_CANCEL_POLL_INTERVAL));
         };
         counts.waiting -= 1;
         match refused {

@@ -1,7 +1,8 @@
 //! Compiles a finished graph to a program on the device, and dispatches it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use saggar_compile::Program;
 use saggar_device::meter::MeterCharge;
 use saggar_device::{CancelToken, DeviceBuffer, DeviceError, Executable};
@@ -52,19 +53,19 @@ impl LoadedProgram {
 
 impl ExecutableCache {
     fn find(&self, graph: &Graph) -> Option<Arc<LoadedProgram>> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         entries.iter().find(|entry| entry.graph == *graph).cloned()
     }
 
     /// Drops all entries. Instances keep the programs that they use.
     pub(crate) fn clear(&self) {
-        let entries = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let entries = std::mem::take(&mut *self.0.lock());
         // Freeing their memory takes a while, so do it after unlocking.
         drop(entries);
     }
 
     fn insert(&self, compiled: &Arc<LoadedProgram>) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         if entries.len() < CACHED_EXECUTABLES_MAX {
             entries.push(Arc::clone(compiled));
         }

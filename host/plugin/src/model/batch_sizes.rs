@@ -5,7 +5,7 @@
 //! items at once. So only the smallest size is built before a model serves. When a request would fill a larger size,
 //! that size is built concurrently; until then requests are split into the sizes that exist.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 /// The batch sizes of a signature and the state of their programs.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl BatchSizes {
 
     fn state(&self) -> MutexGuard<'_, BatchSizesState> {
         // No statement that holds the lock can panic and leave the state inconsistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the sizes that have programs, ascending.

@@ -1,10 +1,11 @@
 //! A pool of instances of one plugin with one configuration: created on demand up to a maximum, kept warm, dropped when
 //! their code fails. They hold no weights: each call brings those of its version.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use saggar_device::{Backend, CancelToken, DeviceBuffer, Meter};
 use wasmtime::Store;
 use wasmtime::component::ResourceAny;
@@ -255,7 +256,7 @@ impl InstancePool {
 
     fn pool(&self) -> MutexGuard<'_, InstancePoolState> {
         // No statement that holds the lock can panic and leave the pool inconsistent.
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 
     pub(super) fn instance_count(&self) -> usize {
@@ -292,7 +293,7 @@ impl InstancePool {
             let Some(left) = patience.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) else {
                 return Err(PluginError::Busy { instances: pool.count, waited: patience });
             };
-            pool = self.freed.wait_timeout(pool, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.freed.wait_for(&mut pool, left);
         }
     }
 

@@ -1,8 +1,9 @@
 //! A job for tests that keeps a training's reports and checkpoints in memory.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use saggar_device::Backend;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
@@ -31,7 +32,7 @@ pub(crate) struct RecordedCalls {
 impl JobRecording {
     /// Calls `look` with the recorded calls.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut RecordedCalls) -> R) -> R {
-        look(&mut self.0.lock().unwrap())
+        look(&mut self.0.lock())
     }
 }
 

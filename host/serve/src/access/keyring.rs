@@ -1,9 +1,10 @@
 //! The active keys of the key file, which is watched while the server runs, with their usage.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::{Mutex, RwLock};
 use saggar_store::clock::Clock;
 use saggar_store::keys::{FileStamp, KeyFile, KeyRecord, KeyUsage, KeyUsageFile, key_id};
 
@@ -53,12 +54,12 @@ impl Keyring {
     }
 
     fn snapshot(&self) -> Arc<KeyringSnapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.snapshot.read())
     }
 
     /// Reloads the file if it has changed. If it cannot be read, keeps the keys and logs the error once.
     pub(super) fn reload(&self) {
-        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _reading = self.reading.lock();
         let before = self.snapshot();
         let stamp = self.file.stamp();
         if before.stamp == Some(stamp) {
@@ -72,7 +73,7 @@ impl Keyring {
             }
         };
         let known = Arc::new(KeyringSnapshot { stamp: Some(stamp), holders });
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.snapshot.write() = known;
     }
 
     fn build_active_keys(&self, before: &KeyringSnapshot, records: Vec<KeyRecord>) -> HashMap<String, Arc<ActiveKey>> {

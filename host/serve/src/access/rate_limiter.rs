@@ -1,8 +1,8 @@
 //! The usage of a key: a token bucket for its rate limit, and a request count per day or month for its quota.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use saggar_store::UnixMillis;
 use saggar_store::keys::{KeyUsage, RateLimit, RequestQuota};
 
@@ -42,7 +42,7 @@ impl KeyRateLimiter {
 
     /// Counts a request. Returns the seconds until the next quota period if the quota is exhausted.
     pub(super) fn count_against_quota(&self, quota: RequestQuota, now_ms: UnixMillis) -> Result<(), u64> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         let (since_ms, end_ms) = quota.period.window(now_ms);
         // Only forward: setting the clock back does not reset a used quota.
         if since_ms > used.since_ms {
@@ -58,7 +58,7 @@ impl KeyRateLimiter {
 
     /// Returns the usage in the current day or month.
     pub(super) fn quota_used(&self) -> KeyUsage {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.used.lock()
     }
 
     /// Returns whether there is unsaved usage, and marks it as saved.

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::access::Principal;
 use crate::connection::{ConnectionActivity, PeerAddress};
@@ -68,7 +69,7 @@ impl EventStreams {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<StreamHolder, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

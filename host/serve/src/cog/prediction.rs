@@ -2,10 +2,11 @@
 //!
 //! It ends once: after it has succeeded, failed or been cancelled, nothing changes it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use saggar_jobs::logs::timestamp;
 use saggar_store::digest::Digest;
 use serde_json::{Value, json};
@@ -130,7 +131,7 @@ impl CogPrediction {
 
     // A panic while the lock is held leaves the state consistent: each change is a single step.
     fn lock_state(&self) -> MutexGuard<'_, CogPredictionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns whether the request with this digest is the same. A prediction whose identifier the server chose matches

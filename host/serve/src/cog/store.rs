@@ -2,8 +2,10 @@
 //! evicted first. Their age is measured with a monotonic clock, so that setting the system time evicts nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::error::PredictionError;
 use super::owner::PredictionOwner;
@@ -36,7 +38,7 @@ struct FinishedPrediction {
 impl CogPredictionStore {
     // A panic while the lock is held can at worst leave a count too high.
     fn lock_state(&self) -> MutexGuard<'_, CogStoreState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the owner's prediction of this identifier.

@@ -5,8 +5,9 @@
 //! longest idle first. Connections with a running request are not evicted, unless they are unauthenticated.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::sleep;
 
@@ -105,7 +106,7 @@ impl ConnectionAdmission {
 
 impl AdmissionState {
     fn lock_open(&self) -> MutexGuard<'_, OpenConnections> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

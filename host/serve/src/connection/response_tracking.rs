@@ -9,7 +9,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use bytes::Bytes;
 use futures::task::AtomicWaker;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::rt::Executor;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::activity::{ConnectionActivity, RunningRequest};
@@ -49,7 +50,7 @@ impl ConnectionResponses {
     /// Tracks the response to a request that starts now.
     pub(super) fn begin(&self, activity: &Arc<ConnectionActivity>) -> Arc<TrackedResponse> {
         let answer = TrackedResponse::begin(activity);
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.lock();
         if list.answers.len() >= list.prune_at {
             list.answers.retain(|answer| answer.strong_count() > 0);
             list.prune_at = PRUNE_AT_MIN.max(2 * list.answers.len());
@@ -62,7 +63,7 @@ impl ConnectionResponses {
     /// `quiet_max`. Returns whether the connection must end, because a reset had no effect on a response that hyper has
     /// already handed over.
     pub(super) fn charge(&self, elapsed: Duration, quiet_max: Duration) -> bool {
-        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.lock();
         let owed = list.answers.iter().filter_map(Weak::upgrade).map(|answer| {
             let debt = answer.charge(elapsed);
             if debt > quiet_max {
@@ -108,7 +109,7 @@ impl TrackedResponse {
     fn charge(&self, elapsed: Duration) -> Duration {
         let sent = self.sent_bytes.swap(0, Ordering::AcqRel);
         let waits = self.queued_bytes.load(Ordering::Acquire) > 0 || self.ready.load(Ordering::Acquire);
-        let mut debt = self.debt.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut debt = self.debt.lock();
         *debt = if waits { (*debt + elapsed).saturating_sub(time_allowance(sent)) } else { Duration::ZERO };
         *debt
     }
@@ -250,7 +251,7 @@ pub(super) struct StreamExecutor {
 impl StreamExecutor {
     /// Assigns the next future to this response.
     pub(super) fn expect_response(&self, answer: &Arc<TrackedResponse>) {
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(answer));
+        *self.next.lock() = Some(Arc::clone(answer));
     }
 }
 
@@ -260,7 +261,7 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, future: F) {
-        let answer = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let answer = self.next.lock().take();
         tokio::spawn(async move {
             let Some(answer) = answer else {
                 future.await;
@@ -358,7 +359,7 @@ mod tests {
         for _ in 0..10 * PRUNE_AT_MIN {
             begin(&answers);
         }
-        assert!(answers.list.lock().unwrap().answers.len() <= PRUNE_AT_MIN);
+        assert!(answers.list.lock().answers.len() <= PRUNE_AT_MIN);
         drop(kept);
     }
 }

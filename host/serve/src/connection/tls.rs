@@ -6,9 +6,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -103,7 +104,7 @@ impl TlsCertificates {
     }
 
     fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.shared.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.shared.current.read())
     }
 
     /// Loads new files until the server stops. Files that cannot be used are logged once, and the previous certificate
@@ -149,7 +150,7 @@ impl CertificateWatch {
             Err(error) => return self.report_once(&error),
         };
         let digest = pair.digest();
-        if digest == *shared.loaded.read().unwrap_or_else(PoisonError::into_inner) {
+        if digest == *shared.loaded.read() {
             self.reported = None;
             self.last = None;
             return;
@@ -159,8 +160,8 @@ impl CertificateWatch {
         }
         match pair.config(&shared.certificate, &shared.key) {
             Ok(config) => {
-                *shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-                *shared.loaded.write().unwrap_or_else(PoisonError::into_inner) = digest;
+                *shared.current.write() = Arc::new(config);
+                *shared.loaded.write() = digest;
                 self.reported = None;
                 tracing::info!(certificate = %shared.certificate.display(), "new TLS certificate loaded");
             }

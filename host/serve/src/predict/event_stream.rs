@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -15,6 +15,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use futures::StreamExt;
 use futures::stream;
+use parking_lot::Mutex;
 use saggar_plugin::{OutputPiece, PieceSink, SendPieceError};
 use saggar_serving::{LiveVersion, MemoryCharge, PredictionCall, PredictionInputs};
 use tokio::runtime::Handle;
@@ -118,7 +119,7 @@ fn event_body(first: String, mut pieces: mpsc::Receiver<String>, work: Streaming
     let end = stream::once(async move {
         match wait_for_response(work).await {
             Ok(EncodedPrediction { json, charge }) => {
-                *charge_of_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(charge);
+                *charge_of_end.lock() = Some(charge);
                 format_event("done", &json)
             }
             // The head is already sent, so the status cannot be reported.
@@ -190,7 +191,7 @@ impl PieceEventSink {
 
     /// Sends the rest of texts that ended within a character.
     async fn send_remaining_text(&self) {
-        let texts = std::mem::take(&mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner));
+        let texts = std::mem::take(&mut *self.texts.lock());
         let outputs = &self.serving.predictor().signature().outputs;
         for ((output, item), mut pieces) in texts {
             let rest = pieces.finish();
@@ -214,7 +215,7 @@ impl PieceSink for PieceEventSink {
         if port.text_bytes_max().is_none() {
             return self.send_event(encode::encode_piece(port, self.client_item_number(item), &shape, &bytes), until);
         }
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = self.texts.lock();
         let text = texts.entry((output, item)).or_default().decode_piece(&bytes);
         drop(texts);
         if text.is_empty() {

@@ -2,13 +2,14 @@
 //! its own share.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use saggar_serving::{MemoryCharge, ServingError};
 
 use crate::error::ApiError;
@@ -25,7 +26,7 @@ impl ResponseCharge {
     }
 
     fn take(&self) -> Option<MemoryCharge> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

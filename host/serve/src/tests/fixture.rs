@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
+use parking_lot::{Condvar, Mutex};
 use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, JobService, LaunchRequest, SchedulerConfig, WorkerHandle, WorkerLauncher};
@@ -336,14 +337,14 @@ pub(super) struct PredictionGate {
 
 impl PredictionGate {
     pub(super) fn open(&self) {
-        *self.open.lock().unwrap() = true;
+        *self.open.lock() = true;
         self.opened.notify_all();
     }
 
     pub(super) fn wait(&self) {
-        let mut open = self.open.lock().unwrap();
+        let mut open = self.open.lock();
         while !*open {
-            open = self.opened.wait(open).unwrap();
+            self.opened.wait(&mut open);
         }
     }
 }
@@ -384,7 +385,7 @@ impl ModelHost for FakeModelHost {
             gate: Arc::clone(&self.gate),
             alive: Arc::clone(&self.alive),
         };
-        let before = self.plugins.lock().unwrap().insert(it.model.to_owned(), plugin.clone());
+        let before = self.plugins.lock().insert(it.model.to_owned(), plugin.clone());
         let kind = if before.as_ref() == Some(&plugin) { LoadKind::Weights } else { LoadKind::Full };
         Ok(loaded_model(Arc::new(model), meter, kind))
     }

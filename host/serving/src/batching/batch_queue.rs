@@ -8,10 +8,11 @@
 //! The execution of a batch is in [`super::batch_executor`].
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_plugin::{NamedTensor, PieceSink, PluginError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
@@ -156,7 +157,7 @@ impl BatchQueue {
 
     // The state is consistent between any two statements that hold the lock.
     fn lock_state(&self) -> MutexGuard<'_, BatchQueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Queues a request. Returns the receiver of its result, its ticket, and whether its task must lead the next batch.

@@ -1,8 +1,9 @@
 //! The reconciliation loop: at every tick it imports new model files from the models directory and reconciles the
 //! models.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -71,10 +72,10 @@ impl ReconcileLoop {
         let dropped = Arc::clone(&self.dropped);
         let take_in = move || {
             // If the import panics, the panic is logged and the directory is no longer watched for files.
-            let taken = dropped.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let taken = dropped.lock().take();
             if let Some(mut files) = taken {
                 files.import_changed();
-                *dropped.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
+                *dropped.lock() = Some(files);
             }
         };
         tokio::task::spawn_blocking(take_in)

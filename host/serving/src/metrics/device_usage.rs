@@ -1,8 +1,8 @@
 //! Device usage of a model version in the metrics: memory held, dispatches and transferred bytes.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use saggar_device::Meter;
 use saggar_metrics::MetricsRegistry;
 
@@ -43,7 +43,7 @@ impl DeviceUsageAccount {
     /// reporting.
     pub(super) fn report(&self, metrics: &MetricsRegistry, device: &str, wait: bool) {
         let mut last = if wait {
-            self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+            self.reported.lock()
         } else {
             let Ok(last) = self.reported.try_lock() else { return };
             last

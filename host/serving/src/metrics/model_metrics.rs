@@ -2,8 +2,9 @@
 //! frequent retraining of a model does not fill `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_metrics::MetricsRegistry;
 
 use super::prediction_outcome::{PHASES, PredictionOutcome};
@@ -122,6 +123,6 @@ impl ModelMetrics {
     }
 
     fn lock_models(&self) -> MutexGuard<'_, BTreeMap<String, ExportedModelSeries>> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+        self.models.lock()
     }
 }

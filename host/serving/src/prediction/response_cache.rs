@@ -2,8 +2,9 @@
 //! no response outlives the version that gave it. Disabled unless a model's configuration enables it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use saggar_plugin::NamedTensor;
 use saggar_store::digest::{Digest, Sha256Hasher};
 
@@ -92,7 +93,7 @@ impl ResponseCache {
 
     // Every change is complete before the lock is released.
     fn lock_entries(&self) -> MutexGuard<'_, ResponseCacheEntries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 //! an interruption leaves only intact checkpoints and unused parts.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
 use super::load::{self, ManifestEntry};
@@ -147,7 +148,7 @@ impl ManifestCache {
 }
 
 fn lock_manifest_cache(checkpoints: &CheckpointStore) -> MutexGuard<'_, ManifestCache> {
-    checkpoints.manifest_cache.lock().unwrap_or_else(PoisonError::into_inner)
+    checkpoints.manifest_cache.lock()
 }
 
 /// Returns a manifest, or `None` if it is damaged or deleted.

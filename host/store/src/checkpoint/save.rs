@@ -1,7 +1,6 @@
 //! Saves checkpoints: parts first, the manifest last.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::PoisonError;
 
 use bytes::Bytes;
 use object_store::PutPayload;
@@ -152,8 +151,8 @@ async fn put_part(
 }
 
 /// Returns the parts that are known to be intact and durable.
-pub(super) fn lock_durable_parts(checkpoints: &CheckpointStore) -> std::sync::MutexGuard<'_, HashSet<String>> {
-    checkpoints.durable_parts.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock_durable_parts(checkpoints: &CheckpointStore) -> parking_lot::MutexGuard<'_, HashSet<String>> {
+    checkpoints.durable_parts.lock()
 }
 
 /// Writes the manifest, which makes the checkpoint exist.

@@ -10,10 +10,11 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::{DatasetInfo, DatasetStore, check_name};
@@ -248,7 +249,7 @@ impl UploadStore {
         if self.waiting.fetch_add(1, Ordering::Relaxed) > INGESTS_WAITING_MAX {
             return Err(DatasetError::Busy { max: INGESTS_WAITING_MAX });
         }
-        Ok(IngestPermit { _turn: self.ingest_lock.lock().unwrap_or_else(PoisonError::into_inner), _place: place })
+        Ok(IngestPermit { _turn: self.ingest_lock.lock(), _place: place })
     }
 
     /// Deletes an upload and its chunks.
@@ -290,7 +291,7 @@ impl UploadStore {
     }
 
     fn lock_open_uploads(&self) -> MutexGuard<'_, Vec<OpenUpload>> {
-        self.open_uploads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open_uploads.lock()
     }
 
     /// Returns the digests of an upload's chunks, sorted.

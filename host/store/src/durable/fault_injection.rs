@@ -5,7 +5,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::disk::FileOperation;
 
@@ -82,7 +84,7 @@ impl FaultyDisk {
     pub(crate) fn attach(root: &Path, plan: Option<FaultPlan>) -> FaultyDisk {
         let state = Mutex::new(FaultyDiskState { plan, ..FaultyDiskState::default() });
         let below = Arc::new(FaultyDiskInner { root: root.to_owned(), state });
-        let mut disks = ACTIVE_DISKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut disks = ACTIVE_DISKS.lock();
         disks.retain(|disk| disk.strong_count() > 0);
         disks.push(Arc::downgrade(&below));
         FaultyDisk(below)
@@ -105,12 +107,12 @@ impl FaultyDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, FaultyDiskState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     /// Returns the disk that covers a path, if any.
     fn find_for(path: &Path) -> Option<FaultyDisk> {
-        let disks = ACTIVE_DISKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let disks = ACTIVE_DISKS.lock();
         let found = disks.iter().filter_map(std::sync::Weak::upgrade).find(|disk| path.starts_with(&disk.root));
         found.map(FaultyDisk)
     }

@@ -14,7 +14,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path as FsPath, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use object_store::{
     Attributes, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use parking_lot::Mutex;
 use tokio::task::JoinError;
 
 use crate::durable::{self, disk};
@@ -137,8 +138,8 @@ impl LocalObjectStoreInner {
         location.parts().fold(self.root.clone(), |path, part| path.join(part.as_ref()))
     }
 
-    fn lock_synced(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
-        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_synced(&self) -> parking_lot::MutexGuard<'_, HashSet<PathBuf>> {
+        self.synced.lock()
     }
 
     /// Makes sure that a directory exists and is durable.

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
@@ -128,7 +128,7 @@ impl SqliteRecords {
 
     /// Returns the connection. A poisoned lock is safe to use: a panic rolls back its transaction.
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock()
     }
 
     fn write<T>(&self, body: impl FnOnce(&Transaction<'_>) -> TransactionResult<T>) -> Result<T, RecordError> {

@@ -3,9 +3,11 @@
 //! standard input ends.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::signals::ShutdownSignals;
 
@@ -58,7 +60,7 @@ impl DevShutdown {
     }
 
     fn lock_processes(&self) -> MutexGuard<'_, DevProcesses> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+        self.started.lock()
     }
 
     /// Registers the server to be ended on shutdown.

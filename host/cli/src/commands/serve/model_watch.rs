@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use saggar_serving::ReconcileTriggers;
 use tokio::sync::mpsc;
 
@@ -131,7 +132,7 @@ impl WatchDebouncer {
     /// Watches the directory that the path now refers to.
     fn rewatch(&self) {
         let Some(watcher) = self.watcher.upgrade() else { return };
-        let mut watcher = watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watcher = watcher.lock();
         // The old directory and its watch are possibly gone.
         let _ = watcher.unwatch(&self.dir);
         if let Err(error) = watcher.watch(&self.dir, RecursiveMode::Recursive) {

@@ -2,9 +2,10 @@
 //! their state. A second signal, or the end of the grace period, terminates the process at once. A dedicated thread
 //! enforces this even if every runtime thread is blocked.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use saggar_serve::limits::DRAIN_TIME_MAX;
 use saggar_serving::ModelRouter;
 use tokio::sync::{oneshot, watch};
@@ -34,11 +35,11 @@ impl ShutdownProgress {
     }
 
     pub(super) fn set_waiting_for(&self, what: &'static str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what;
+        *self.0.lock() = what;
     }
 
     fn waiting_for(&self) -> &'static str {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

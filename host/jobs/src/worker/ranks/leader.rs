@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean};
 use saggar_store::{Checkpoint, SavedVariable};
 
@@ -48,12 +48,12 @@ impl LeaderContext {
     /// Sends a flag to all ranks. On failure, the next function that can return an error returns it.
     fn broadcast_flag(&self, kind: RankMessageKind, payload: &[u8]) {
         if let Err(error) = self.group.broadcast(self.next_turn(), kind, &[payload]) {
-            self.broadcast_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.broadcast_error.lock().get_or_insert(error);
         }
     }
 
     fn check_broadcasts(&self) -> Result<(), PluginError> {
-        self.broadcast_error.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+        self.broadcast_error.lock().clone().map_or(Ok(()), Err)
     }
 
     /// Sends a result to all ranks, and returns it.

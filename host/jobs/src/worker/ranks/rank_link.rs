@@ -6,7 +6,8 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::limits::{RANK_MESSAGE_BYTES_MAX, RANK_SILENCE_MAX};
 use crate::protocol::WorkerEvent;
@@ -75,8 +76,8 @@ impl RankLink {
 
     /// Sends a message whose payload is these pieces, one after the other.
     pub(super) fn send(&self, turn: u64, kind: RankMessageKind, payload: &[&[u8]]) -> io::Result<()> {
-        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        let usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _turn = self.sending.lock();
+        let usage = self.usage.lock().take();
         if let Some(usage) = usage {
             self.write_message(0, RankMessageKind::Event, &[&serde_json::to_vec(&usage).map_err(io::Error::other)?])?;
         }
@@ -98,7 +99,7 @@ impl RankLink {
     pub(crate) fn forward_event(&self, event: &WorkerEvent) -> io::Result<()> {
         match event {
             WorkerEvent::Usage(_) => {
-                *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(event.clone());
+                *self.usage.lock() = Some(event.clone());
                 Ok(())
             }
             WorkerEvent::Failed { .. } => {
