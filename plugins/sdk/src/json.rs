@@ -1,7 +1,7 @@
 //! A minimal JSON parser and writer for parameters and configurations.
 //!
-//! General-purpose crates would add more code to a component than the rest of this crate. Objects keep their order and
-//! numbers have one representation, so equal configurations are equal texts.
+//! Repeated names and deep nesting are refused. Objects keep their order and numbers have one representation, so equal
+//! configurations are equal texts.
 
 use std::fmt;
 
