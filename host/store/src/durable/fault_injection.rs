@@ -119,7 +119,7 @@ impl FaultyDisk {
 
     fn log(&self, step: &FileOperation<'_>, done: bool, reported_success: bool) {
         let operation = LoggedOperation::from(step);
-        self.state().records.push(OperationRecord { operation, done, reported_success: reported_success });
+        self.state().records.push(OperationRecord { operation, done, reported_success });
     }
 }
 
