@@ -10,6 +10,7 @@ use saggar_tests::{relative_path, root, source_files};
 const FLOORS: [(&str, u32); 15] = [
     ("tensor", 0),
     ("metrics", 0),
+    ("rest", 0),
     ("compile", 1),
     ("store", 1),
     ("project", 1),

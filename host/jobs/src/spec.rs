@@ -11,6 +11,7 @@ mod validate;
 
 use saggar_store::checkpoint::BestMetric;
 use saggar_store::records::SchedulingRequest;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use checkpoint_policy::{CheckpointEvery, parse_keep_best};
@@ -28,7 +29,7 @@ pub use retry_cause::{
 pub const ESTIMATE_FILE: &str = "estimate.json";
 
 /// A job: a training, or predictions for a dataset.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     /// The project, whose jobs are numbered: `digits` names jobs `digits-1`, `digits-2`, ...
@@ -39,22 +40,24 @@ pub struct JobSpec {
     /// The task of the project file that the job was started from.
     #[serde(default = "default_task")]
     pub task: String,
-    /// SHA-256 of the plugin, as hexadecimal digits.
+    /// The SHA-256 of an uploaded plugin, as hexadecimal digits. A prediction job gets the model's.
     pub plugin: String,
-    /// The plugin's parameters, given to it as a JSON object.
+    /// The plugin's parameters.
     #[serde(default)]
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// The mounts that the job reads.
     #[serde(default)]
     pub data: Vec<DataMount>,
-    /// The initial state if the job has no checkpoint; `None` for initial values.
+    /// The initial state if the job has no checkpoint: `job:mnist-7`, `job:mnist-7/checkpoint@1200`, `model:face@12`;
+    /// initial values if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<InitFrom>,
-    /// The device: `auto`, `cpu`, `gpu`, `vulkan:0`.
+    /// The device: `auto`, `cpu`, `gpu`, or a device's name.
     #[serde(default = "default_device")]
     pub device: String,
     /// Slots of its pool: a whole number, or a fraction of one such as 0.25.
     #[serde(default = "default_slots", skip_serializing_if = "is_one")]
+    #[schemars(range(min = 0.001, max = 64))]
     pub gpu_slots: f64,
     /// The seed of all random numbers.
     #[serde(default)]
@@ -64,39 +67,48 @@ pub struct JobSpec {
     pub checkpoint_every: CheckpointEvery,
     /// The number of newest checkpoints to keep.
     #[serde(default = "default_keep_last")]
+    #[schemars(range(min = 1, max = 10_000))]
     pub checkpoint_keep_last: u32,
     /// The metric whose best checkpoint is kept too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "checkpoint_policy::best_metric_schema")]
     pub checkpoint_keep_best: Option<BestMetric>,
     /// The queue.
     #[serde(default = "default_queue")]
     pub queue: String,
     /// The priority, 0 to 100: jobs of higher priority start first.
     #[serde(default = "default_priority")]
+    #[schemars(range(max = 100))]
     pub priority: u8,
     /// Whether a job that comes before this one can preempt it; it continues from its checkpoint later.
     #[serde(default)]
     pub preemptible: bool,
     /// Maximum attempts beyond the first.
     #[serde(default = "default_retry")]
+    #[schemars(range(max = 1000))]
     pub retry: u32,
     /// The causes that are retried.
     #[serde(default = "default_retry_on")]
     pub retry_on: Vec<RetryCause>,
     /// The job's maximum running time in seconds, over all attempts, after which it is checkpointed and stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_runtime_seconds: Option<f64>,
     /// How often `max_runtime_seconds` is granted again instead.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(max = 1000))]
     pub auto_extend: u32,
     /// Seconds after which an attempt is checkpointed and the job queued again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_attempt_runtime_seconds: Option<f64>,
     /// Maximum bytes of host memory of the plugin's instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub memory_bytes: Option<u64>,
     /// Maximum bytes of device memory of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub gpu_memory_bytes: Option<u64>,
     /// What to do if the loss or a variable is infinite or not a number.
     #[serde(default, skip_serializing_if = "NonFinite::is_default")]
@@ -104,7 +116,7 @@ pub struct JobSpec {
     /// The precision of the training.
     #[serde(default, skip_serializing_if = "Precision::is_default")]
     pub precision: Precision,
-    /// The minimum utilization of the device; `None` for no check.
+    /// The minimum utilization of the device; not checked if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<UtilizationPolicy>,
     /// Names of secrets that the plugin can read. Their values are never recorded.
@@ -112,15 +124,17 @@ pub struct JobSpec {
     pub secrets: Vec<String>,
     /// Worker processes that train one model together.
     #[serde(default = "default_replicas", skip_serializing_if = "is_one_replica")]
+    #[schemars(range(min = 1, max = 64))]
     pub replicas: u32,
-    /// Parts that each batch is divided into, independent of the number of replicas; `None` for one per replica.
+    /// Parts that each batch is divided into, independent of the number of replicas; one per replica if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
     pub shards: Option<u32>,
-    /// The predictions to compute; `None` for a training.
+    /// The predictions to compute; a training if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict: Option<PredictionSpec>,
-    /// Whether the job only measures: it stores nothing but [`ESTIMATE_FILE`], which estimates the whole training, and
-    /// ends once it has the estimate.
+    /// Whether the job only measures: it stores nothing but the output `estimate.json`, which estimates the whole
+    /// training, and ends once it has the estimate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measure: bool,
     /// The user's message about the job.

@@ -161,7 +161,7 @@ impl AuditLog {
         detail: &str,
         result: &Result<T, ApiError>,
     ) {
-        let result = result.as_ref().map_or_else(ApiError::code, |_| "ok");
+        let result = result.as_ref().map_or_else(|error| error.code().as_str(), |_| "ok");
         self.write(actor, action.name(), (subject, detail), None, result);
     }
 

@@ -14,6 +14,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
+use saggar_rest::errors::{ErrorCode, ErrorDocument};
 use saggar_serving::{ImportError, PredictionFailure, PredictionOutcome, ReferenceError, ServingError};
 use saggar_store::SecretError;
 use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError, is_disk_full};
@@ -204,7 +205,7 @@ pub enum ApiError {
 /// The HTTP representation of an error.
 struct ErrorMapping {
     status: StatusCode,
-    code: &'static str,
+    code: ErrorCode,
     hint: String,
 }
 
@@ -212,15 +213,16 @@ struct ErrorMapping {
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorBody {
     pub(crate) error: String,
-    pub(crate) code: &'static str,
+    pub(crate) code: ErrorCode,
     pub(crate) hint: String,
 }
 
 impl ErrorBody {
     /// Returns the body as JSON for the request with this identifier.
     pub(crate) fn json(&self, request_id: &str) -> String {
-        let ErrorBody { error, code, hint } = self;
-        serde_json::json!({ "error": error, "code": code, "hint": hint, "request_id": request_id }).to_string()
+        let ErrorBody { error, code, hint } = self.clone();
+        let document = ErrorDocument { error, code, hint, request_id: request_id.to_owned() };
+        serde_json::to_string(&document).expect("an error is plain data")
     }
 }
 
@@ -238,63 +240,73 @@ impl ApiError {
     }
 
     /// Returns the error's code, from a closed set.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         self.mapping().code
     }
 
     fn mapping(&self) -> ErrorMapping {
         let meaning = self.mapping_of_kind();
         // A full disk is reported alike on every route: it is not the client's fault, and the remedy is the same.
-        if meaning.code == "internal" && is_disk_full(self) { status_map::disk_full() } else { meaning }
+        if meaning.code == ErrorCode::Internal && is_disk_full(self) { status_map::disk_full() } else { meaning }
     }
 
     fn mapping_of_kind(&self) -> ErrorMapping {
         let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
         let bad = |code, hint| of(StatusCode::BAD_REQUEST, code, hint);
-        let missing = |hint| of(StatusCode::NOT_FOUND, "not_found", hint);
+        let missing = |hint| of(StatusCode::NOT_FOUND, ErrorCode::NotFound, hint);
         match self {
-            ApiError::Decode(_) => bad("bad_input", "GET /api/v1/models/NAME shows what the model takes"),
+            ApiError::Decode(_) => bad(ErrorCode::BadInput, "GET /api/v1/models/NAME shows what the model takes"),
             ApiError::Image(ImageError::TooLarge { .. }) => {
-                of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "make the picture smaller")
+                of(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, "make the picture smaller")
             }
             ApiError::Image(ImageError::NotPicture { .. } | ImageError::NotImage { .. }) => {
-                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "send a PNG, a JPEG, or JSON")
+                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::UnsupportedMediaType, "send a PNG, a JPEG, or JSON")
             }
-            ApiError::Image(ImageError::OneAtATime { .. }) => of(StatusCode::NOT_ACCEPTABLE, "not_acceptable", ""),
-            ApiError::Image(ImageError::Broken { .. }) => bad("bad_input", "the file may have been cut off"),
+            ApiError::Image(ImageError::OneAtATime { .. }) => {
+                of(StatusCode::NOT_ACCEPTABLE, ErrorCode::NotAcceptable, "")
+            }
+            ApiError::Image(ImageError::Broken { .. }) => bad(ErrorCode::BadInput, "the file may have been cut off"),
             ApiError::Tfs(TfsError::NoServable { .. } | TfsError::NoVersions { .. }) => {
-                of(StatusCode::NOT_FOUND, "unknown_model", "GET /v1/models lists the models")
+                of(StatusCode::NOT_FOUND, ErrorCode::UnknownModel, "GET /v1/models lists the models")
             }
-            ApiError::Tfs(TfsError::Malformed { .. }) => bad("malformed_request", "GET /openapi.json has every path"),
-            ApiError::Tfs(_) => bad("bad_input", "GET /v1/models/NAME/metadata shows what the model takes"),
-            ApiError::Prediction(error) => prediction_mapping(error),
-            ApiError::Form { .. } => bad("bad_form", "send one field a model input: curl -F image=@digit.png"),
-            ApiError::Json { example, .. } => bad("bad_json", &format!("for example: {example}")),
-            ApiError::Parameter { .. } => bad("bad_parameter", ""),
-            ApiError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "send fewer items at once"),
+            ApiError::Tfs(TfsError::Malformed { .. }) => {
+                bad(ErrorCode::MalformedRequest, "GET /openapi.json has every path")
+            }
+            ApiError::Tfs(_) => bad(ErrorCode::BadInput, "GET /v1/models/NAME/metadata shows what the model takes"),
+            ApiError::Prediction(error) => status_map::map_prediction_error(error),
+            ApiError::Form { .. } => bad(ErrorCode::BadForm, "send one field a model input: curl -F image=@digit.png"),
+            ApiError::Json { example, .. } => bad(ErrorCode::BadJson, &format!("for example: {example}")),
+            ApiError::Parameter { .. } => bad(ErrorCode::BadParameter, ""),
+            ApiError::TooLarge { .. } => {
+                of(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, "send fewer items at once")
+            }
             ApiError::Access(error) => access::map_access_error(error),
             ApiError::Key(error) => access::map_key_error(error),
-            ApiError::BodyPieces { .. } => bad("tiny_pieces", "send larger chunks"),
-            ApiError::BodyQuiet { .. } => of(StatusCode::REQUEST_TIMEOUT, "body_timeout", ""),
-            ApiError::BodyBroken { .. } => bad("bad_body", ""),
-            ApiError::Infer(_) => bad("bad_input", "GET /v2/models/NAME shows what the model takes"),
+            ApiError::BodyPieces { .. } => bad(ErrorCode::TinyPieces, "send larger chunks"),
+            ApiError::BodyQuiet { .. } => of(StatusCode::REQUEST_TIMEOUT, ErrorCode::BodyTimeout, ""),
+            ApiError::BodyBroken { .. } => bad(ErrorCode::BadBody, ""),
+            ApiError::Infer(_) => bad(ErrorCode::BadInput, "GET /v2/models/NAME shows what the model takes"),
             ApiError::MediaType { .. } | ApiError::Coding { .. } => {
-                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "")
+                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::UnsupportedMediaType, "")
             }
             ApiError::NoRoute { .. } => missing("GET / with Accept: application/json lists the routes"),
-            ApiError::Method { .. } => of(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", ""),
+            ApiError::Method { .. } => of(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed, ""),
             ApiError::NotFound { .. } => missing(""),
-            ApiError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", ""),
-            ApiError::StreamsFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "streams_full", "ask for a list instead"),
+            ApiError::Conflict { .. } => of(StatusCode::CONFLICT, ErrorCode::Conflict, ""),
+            ApiError::StreamsFull { .. } => {
+                of(StatusCode::TOO_MANY_REQUESTS, ErrorCode::StreamsFull, "ask for a list instead")
+            }
             ApiError::Import(error) => status_map::map_import_error(error),
             ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
-            ApiError::Encode(_) => of(StatusCode::INTERNAL_SERVER_ERROR, "bad_output", "this is a fault of the plugin"),
+            ApiError::Encode(_) => {
+                of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::BadOutput, "this is a fault of the plugin")
+            }
             ApiError::Job(error) => status_map::map_job_error(error),
             ApiError::Dataset(error) => status_map::map_dataset_error(error),
             ApiError::Secret(error) => status_map::map_secret_error(error),
             ApiError::Serving(error) => serving::map_serving_error(error),
             ApiError::Model(error) => serving::map_model_error(error),
-            ApiError::Stopping => retryable("stopping"),
+            ApiError::Stopping => retryable(ErrorCode::Stopping),
             ApiError::Store(error) => serving::map_store_error(error),
             ApiError::Checkpoint(_) | ApiError::Internal { .. } => internal_mapping(),
         }
@@ -311,9 +323,9 @@ impl ApiError {
             {
                 format!("the plugin failed: {}", error.reason())
             }
-            error if error.code() == "internal" => "internal error".to_owned(),
+            error if error.code() == ErrorCode::Internal => "internal error".to_owned(),
             ApiError::Dataset(error @ DatasetError::DiskFull { .. }) => error.to_string(),
-            error if error.code() == "disk_full" => "the server's disk is full".to_owned(),
+            error if error.code() == ErrorCode::DiskFull => "the server's disk is full".to_owned(),
             error => error.to_string(),
         }
     }
@@ -321,38 +333,24 @@ impl ApiError {
     /// Logs the cause of an internal error.
     fn log_cause(&self) {
         let ErrorMapping { status, code, .. } = self.mapping();
-        if status == StatusCode::INTERNAL_SERVER_ERROR || code == "disk_full" {
+        if status == StatusCode::INTERNAL_SERVER_ERROR || code == ErrorCode::DiskFull {
             let cause = match self {
                 ApiError::Internal { cause } | ApiError::Serving(ServingError::Internal { cause }) => cause.clone(),
                 error => error.to_string(),
             };
-            tracing::error!(code, %cause, "request failed");
+            tracing::error!(%code, %cause, "request failed");
         }
     }
 }
 
-fn retryable(code: &'static str) -> ErrorMapping {
+fn retryable(code: ErrorCode) -> ErrorMapping {
     let hint = "try again; GET /readyz?verbose shows what it waits for".to_owned();
     ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code, hint }
 }
 
 fn internal_mapping() -> ErrorMapping {
     let hint = "the server's log has the cause under this request_id".to_owned();
-    ErrorMapping { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", hint }
-}
-
-fn prediction_mapping(error: &PredictionError) -> ErrorMapping {
-    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
-    match error {
-        PredictionError::Body { .. } => {
-            of(StatusCode::BAD_REQUEST, "bad_json", "for example: {\"input\": {\"x\": [1, 2]}}")
-        }
-        PredictionError::Id { .. } => of(StatusCode::BAD_REQUEST, "bad_parameter", ""),
-        PredictionError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found", "PUT /predictions/ID makes it"),
-        PredictionError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", "choose another identifier"),
-        PredictionError::TooMany { .. } => of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later"),
-        PredictionError::Webhook { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "webhook_refused", ""),
-    }
+    ErrorMapping { status: StatusCode::INTERNAL_SERVER_ERROR, code: ErrorCode::Internal, hint }
 }
 
 impl From<ReferenceError> for ApiError {

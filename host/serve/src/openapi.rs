@@ -1,33 +1,44 @@
 //! `GET /openapi.json`: describes every route in OpenAPI 3.1, and the inputs and outputs of serving models.
 //!
-//! Routes are described in the JSON files below, one for each area, in a short form that [`expand`] expands: `{"PATH":
-//! {"METHOD": {"summary", "query": {NAME: schema}, "headers": {NAME: schema}, "body": {TYPE: schema}, "answers":
-//! {STATUS: {TYPE: schema}}, "errors": [STATUS]}}}`, where a schema can be the name of one under `schemas`. Path
-//! parameters are taken from the path. A test checks that the files and the route table match.
+//! Each area lists its operations in a module below. The schemas of their bodies are derived from the types of
+//! `saggar_rest` that handlers parse and serialize, and their descriptions are the doc comments of these types. A test
+//! checks that the operations and the route table match.
 
-mod expand;
+mod datasets;
+mod jobs;
+mod models;
+mod oip;
+mod operation;
+mod predict;
+mod predictions;
+mod schema_catalog;
+mod server;
 mod signature;
+mod tfs;
 
 use std::sync::OnceLock;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use saggar_rest::errors::ErrorDocument;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use self::operation::Operation;
+use self::schema_catalog::SchemaCatalog;
 use crate::app::AppState;
 
-/// The areas, each with its tag and file.
-const AREAS: &[(&str, &str)] = &[
-    ("predict", include_str!("openapi/predict.json")),
-    ("predictions", include_str!("openapi/predictions.json")),
-    ("tensorflow-serving", include_str!("openapi/tfs.json")),
-    ("open-inference-protocol", include_str!("openapi/oip.json")),
-    ("models", include_str!("openapi/models.json")),
-    ("jobs", include_str!("openapi/jobs.json")),
-    ("datasets", include_str!("openapi/datasets.json")),
-    ("server", include_str!("openapi/server.json")),
+/// The areas, each with its tag and its operations.
+const AREAS: &[(&str, fn() -> Vec<Operation>)] = &[
+    ("predict", predict::operations),
+    ("predictions", predictions::operations),
+    ("tensorflow-serving", tfs::operations),
+    ("open-inference-protocol", oip::operations),
+    ("models", models::operations),
+    ("jobs", jobs::operations),
+    ("datasets", datasets::operations),
+    ("server", server::operations),
 ];
 
 /// The part of the document that does not depend on models: built once, and only serialized for each request.
@@ -72,7 +83,7 @@ pub(crate) async fn openapi(State(app): State<AppState>) -> Response {
     for model in app.models().list() {
         let Some(serving) = &model.serving else { continue };
         let described = signature::describe_model(&model.name, serving.predictor().signature());
-        paths.push(described.path);
+        paths.extend(described.paths);
         schemas.extend([described.input, described.output]);
     }
     let routes = route_document();
@@ -90,14 +101,14 @@ pub(crate) async fn openapi(State(app): State<AppState>) -> Response {
 fn route_document() -> &'static RouteDocument {
     static ROUTES: OnceLock<RouteDocument> = OnceLock::new();
     ROUTES.get_or_init(|| {
-        let (mut paths, mut schemas) = (Map::new(), Map::new());
-        for (tag, text) in AREAS {
-            let area: Value = serde_json::from_str(text).expect("every file is valid JSON, as a test checks");
-            schemas.extend(area["schemas"].as_object().cloned().unwrap_or_default());
-            for (path, methods) in area["paths"].as_object().into_iter().flatten() {
-                paths.insert(path.clone(), expand::expand_path(path, methods, tag));
-            }
+        let (mut paths, mut catalog) = (Map::new(), SchemaCatalog::new());
+        for (tag, operations) in AREAS {
+            operations().into_iter().for_each(|operation| operation.insert_into(&mut paths, tag, &mut catalog));
         }
+        let error = json!({
+            "description": "An error.",
+            "content": { "application/json": { "schema": catalog.response_schema::<ErrorDocument>() } },
+        });
         let head = [
             ("openapi", json!("3.1.0")),
             (
@@ -115,8 +126,8 @@ fn route_document() -> &'static RouteDocument {
         RouteDocument {
             head: head.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             paths,
-            schemas,
-            responses: json!({ "Error": expand::error_schema() }),
+            schemas: catalog.into_schemas(),
+            responses: json!({ "Error": error }),
         }
     })
 }

@@ -21,9 +21,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method as Verb, header};
 use axum::response::{IntoResponse, Response};
 use saggar_plugin::ModelSignature;
+use saggar_rest::tfs::{TfsModelList, TfsStatusDocument};
 use saggar_serving::model_reference::is_alias;
 use saggar_serving::{ModelReference, PredictionCall, PredictionInputs, ServingError, VersionSelector, VersionState};
-use serde_json::{Value, json};
 
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -46,7 +46,7 @@ pub(crate) async fn handle(State(app): State<AppState>, request: Request) -> Res
     match asked {
         TfsRequest::Models => {
             let names: Vec<String> = app.models().list().into_iter().map(|model| model.name).collect();
-            Ok(Json(json!({ "models": names })).into_response())
+            Ok(Json(TfsModelList { models: names }).into_response())
         }
         TfsRequest::Status(target) => model_status(&app, &target),
         TfsRequest::Metadata(target) => {
@@ -145,16 +145,14 @@ fn model_status(app: &AppState, target: &ServableTarget) -> Result<Response, Api
     if let (Some(wanted), None) = (wanted, versions().next()) {
         return Err(missing(format!("version {wanted} of model {}", target.display_name())));
     }
-    let mut answer = status::version_statuses(versions());
     // KServe's client of protocol V1 expects `ready` under the same path. A sleeping model counts as ready, since a
     // request loads it.
     let is_ready = match wanted {
         Some(_) => versions().all(|version| version.state == VersionState::Ready),
         None => model.serving.is_some() || model.residency.wakes_on_request(),
     };
-    answer["name"] = Value::from(model.name.as_str());
-    answer["ready"] = Value::from(is_ready);
-    Ok(Json(answer).into_response())
+    let model_version_status = status::version_statuses(versions());
+    Ok(Json(TfsStatusDocument { model_version_status, name: model.name.clone(), ready: is_ready }).into_response())
 }
 
 /// Handles a browser's CORS preflight request. Without headers that allow it, the browser does not send the cross-site

@@ -1,10 +1,11 @@
 //! When checkpoints are saved, and which are kept.
 
 use saggar_store::checkpoint::{BestMetric, MetricMode};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// When a checkpoint is due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointEvery {
     /// One second after training began, then as often as saving takes at most 1 % of the time, but at least every 30 s.
@@ -14,6 +15,19 @@ pub enum CheckpointEvery {
     Milliseconds(u64),
     /// After this number of steps, at the next step boundary.
     Steps(u64),
+}
+
+/// Returns the schema of the metric whose best checkpoint is kept.
+pub(super) fn best_metric_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["object", "null"],
+        "required": ["metric", "mode"],
+        "properties": {
+            "metric": { "type": "string", "description": "The name of the series, such as `validation/loss`." },
+            "mode": { "enum": ["min", "max"], "description": "The direction in which it improves." },
+        },
+        "additionalProperties": false,
+    })
 }
 
 /// Parses `validation/main/loss`, `min:loss` or `max:accuracy`: the metric whose best checkpoint is kept regardless of

@@ -1,10 +1,11 @@
 //! Policies for useless trainings: those with numbers that are infinite or not a number, and those that hold a device
 //! but leave it idle.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to do with a training whose loss or variables are infinite or not a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NonFinite {
     /// The attempt fails before such numbers are saved or published. If the job retries the cause `non-finite`, the
@@ -25,7 +26,7 @@ impl NonFinite {
 }
 
 /// The minimum utilization of a job's device in a time window. A job below it is saved and stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UtilizationPolicy {
     /// The minimum ratio of device seconds to seconds, above 0 and at most 1.

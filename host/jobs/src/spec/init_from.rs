@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The initial state of a job that has no checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum InitFrom {
     /// The complete checkpoint of another job, including its step. `job:mnist-7`, `job:mnist-7/checkpoint@1200`,
@@ -21,7 +22,7 @@ pub enum InitFrom {
     Model {
         /// The model.
         model: String,
-        /// Its version; `None` for the newest at submission.
+        /// Its version; the newest at submission if omitted.
         version: Option<u64>,
     },
 }

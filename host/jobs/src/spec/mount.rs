@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A read-only mount of a job.
 ///
 /// As JSON: `{"dataset": "mnist", "version": 1, "mount": "/data"}`, or
 /// `{"job": "prepare-3", "path": "train", "mount": "/data"}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Record", into = "Record")]
 pub struct DataMount {
     /// The source of the data.
@@ -24,14 +25,14 @@ pub enum DataSource {
     Dataset {
         /// The dataset's name.
         name: String,
-        /// Its version; `None` for the newest at submission.
+        /// Its version; the newest at submission if omitted.
         version: Option<u64>,
     },
     /// The files that another job wrote.
     Output {
         /// The job's name.
         job: String,
-        /// The folder of its output; `None` for all of it.
+        /// The folder of its output; all of it if omitted.
         path: Option<String>,
     },
 }
@@ -47,18 +48,24 @@ impl fmt::Display for DataSource {
     }
 }
 
-/// A mount in its serialized form.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A read-only mount of a job: a version of a dataset, or the files that another job wrote.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Mount")]
 struct Record {
+    /// The dataset's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dataset: Option<String>,
+    /// The dataset's version; the newest at submission if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<u64>,
+    /// The job's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<String>,
+    /// The folder of the job's output; all of it if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<String>,
+    /// The mount point that the plugin sees: `/data`.
     mount: String,
 }
 

@@ -1,9 +1,10 @@
 //! The numeric precision of a training.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The precision of a training's products and convolutions. The types of its variables are always set by its plugin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// As the plugin sets it, `float32` by default.

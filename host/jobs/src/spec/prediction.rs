@@ -1,5 +1,6 @@
 //! The specification of a prediction job: a published version's answer for every item of a dataset.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::JobSpec;
@@ -7,15 +8,15 @@ use crate::error::SpecError;
 use saggar_project::is_valid_name;
 
 /// The predictions of a job. The job mounts the dataset, whose fields are the model's inputs of the same names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PredictionSpec {
     /// The model.
     pub model: String,
-    /// Its version; `None` for the newest at submission.
+    /// Its version; the newest at submission if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// The split of the dataset; `None` for all of it.
+    /// The split of the dataset; all of it if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
     /// The dataset in which the answers become a version, once every item has one.

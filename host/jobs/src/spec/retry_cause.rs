@@ -1,9 +1,10 @@
 //! The causes of an attempt's end that can be retried.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A cause of an attempt's end after which another attempt can follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetryCause {
     /// Another job or a user preempted it.

@@ -6,13 +6,16 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::{DataSource, JobSpec};
+use saggar_rest::datasets::{
+    AnnouncedFile, DatasetAnnouncement, DatasetDocument, DatasetFieldDocument, DatasetFromJobRequest,
+    DatasetListDocument, DatasetUploadDocument, RemovedDatasetDocument,
+};
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::dataset::upload::UploadFile;
+use saggar_store::digest::Digest;
 use saggar_store::limits::CHUNK_BYTES_MAX;
 use saggar_store::records::JobRecord;
-use saggar_store::{AccessAction, DatasetError};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use saggar_store::{AccessAction, DatasetError, DatasetField, DatasetSplit};
 
 use super::query::parse_digest;
 use crate::access::{Actor, ProjectScope, resource_access};
@@ -23,24 +26,8 @@ use crate::json_body::{self, JsonBody};
 use crate::limits::{DATASET_USERS_SHOWN, UPLOAD_MANIFEST_BYTES_MAX};
 use crate::low_priority::at_low_priority;
 
-/// The body of `POST /api/v1/datasets`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DatasetUploadRequest {
-    name: String,
-    files: Vec<UploadFile>,
-}
-
-impl JsonBody for DatasetUploadRequest {
+impl JsonBody for DatasetAnnouncement<Digest> {
     const EXAMPLE: &'static str = r#"{"name": "digits", "files": [{"path": "a.csv", "size": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "chunks": ["ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"]}]}"#;
-}
-
-/// The body of `POST /api/v1/datasets/{name}/from-job`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DatasetFromJobRequest {
-    job: String,
-    path: Option<String>,
 }
 
 impl JsonBody for DatasetFromJobRequest {
@@ -48,7 +35,10 @@ impl JsonBody for DatasetFromJobRequest {
 }
 
 /// Handles `GET /api/v1/datasets`.
-pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(
+    State(app): State<AppState>,
+    sight: ProjectScope,
+) -> Result<Json<DatasetListDocument>, ApiError> {
     let rights = sight.rights().clone();
     let list = move |parts: &crate::AppParts| {
         let mut seen = Vec::new();
@@ -62,8 +52,8 @@ pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Re
     };
     let seen = app.run_blocking(list).await?;
     let users = DatasetUsers::load(&app).await?;
-    let all = seen.iter().map(|listed| dataset_json(listed, &users, &sight)).collect::<Vec<Value>>();
-    Ok(Json(json!({ "datasets": all })))
+    let datasets = seen.iter().map(|listed| dataset_document(listed, &users, &sight)).collect();
+    Ok(Json(DatasetListDocument { datasets }))
 }
 
 /// A dataset version, and the projects that its dataset belongs to.
@@ -86,11 +76,11 @@ pub(crate) async fn remove(
     Path((name, version)): Path<(String, String)>,
     actor: Actor,
     sight: ProjectScope,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<RemovedDatasetDocument>, ApiError> {
     let reference = format!("{name}/{version}");
     let removed = remove_unused_version(&app, &sight, reference.clone()).await;
     app.audit().record(&actor, AuditAction::DatasetRemove, &reference, "", &removed);
-    Ok(Json(json!({ "freed_bytes": removed? })))
+    Ok(Json(RemovedDatasetDocument { freed_bytes: removed? }))
 }
 
 /// Removes a version that no unfinished job mounts and returns its size in bytes.
@@ -150,7 +140,7 @@ pub(crate) async fn create_from_job(
         items = info.items,
         "dataset created from a job's output"
     );
-    Ok(created(dataset_json(&listed, &DatasetUsers::load(&app).await?, &sight)))
+    Ok(created(dataset_document(&listed, &DatasetUsers::load(&app).await?, &sight)))
 }
 
 /// Sets the metric to the bytes of all datasets together. Called only after a dataset was added or removed, since it
@@ -225,21 +215,27 @@ pub(crate) async fn begin_upload(
     State(app): State<AppState>,
     sight: ProjectScope,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DatasetUploadDocument>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.body_reader().read(&parts, body, UPLOAD_MANIFEST_BYTES_MAX).await?;
     // An announcement can be long: parsing it on the executor would delay other tasks.
     let begin = move |parts: &crate::AppParts| {
-        let DatasetUploadRequest { name, files } = json_body::parse_body(&body.bytes)?;
+        let DatasetAnnouncement { name, files } = json_body::parse_body(&body.bytes)?;
         resource_access::check_push(parts, sight.rights(), &name)?;
+        let files = files.into_iter().map(upload_file).collect();
         Ok::<_, ApiError>(parts.uploads.begin(&name, files, |bytes| parts.check_storage_quota(bytes))?)
     };
     let begun = app.run_blocking(begin).await?;
-    let mut answer = json!({ "upload": begun.id, "missing": begun.missing });
-    if let Some(version) = begun.version {
-        answer["version"] = json!(version);
-    }
-    Ok(Json(answer))
+    Ok(Json(DatasetUploadDocument {
+        upload: begun.id.hex(),
+        missing: begun.missing.iter().map(Digest::hex).collect(),
+        version: begun.version,
+    }))
+}
+
+fn upload_file(announced: AnnouncedFile<Digest>) -> UploadFile {
+    let AnnouncedFile { path, size, sha256, chunks } = announced;
+    UploadFile { path, size, sha256, chunks }
 }
 
 /// Handles `PUT /api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}`.
@@ -278,35 +274,33 @@ pub(crate) async fn commit_upload(
     let listed = listed?;
     let info = &listed.info;
     tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset uploaded");
-    Ok(Json(dataset_json(&listed, &DatasetUsers::load(&app).await?, &sight)).into_response())
+    Ok(Json(dataset_document(&listed, &DatasetUsers::load(&app).await?, &sight)).into_response())
 }
 
-fn dataset_json(listed: &DatasetWithProjects, users: &DatasetUsers, sight: &ProjectScope) -> Value {
+fn dataset_document(listed: &DatasetWithProjects, users: &DatasetUsers, sight: &ProjectScope) -> DatasetDocument {
     let DatasetWithProjects { info, projects } = listed;
-    let field = |field: &saggar_store::DatasetField| {
-        json!({
-            "name": field.name,
-            "dtype": field.item.dtype.name(),
-            "shape": field.item.shape.dims(),
-            "classes": field.classes,
-        })
+    let field = |field: &DatasetField| DatasetFieldDocument {
+        name: field.name.clone(),
+        dtype: field.item.dtype.name().to_owned(),
+        shape: field.item.shape.dims().to_vec(),
+        classes: field.classes.clone(),
     };
-    let split = |split: &saggar_store::DatasetSplit| (split.name.clone(), json!(split.items.end - split.items.start));
+    let split = |split: &DatasetSplit| (split.name.clone(), split.items.end - split.items.start);
     let seen = |users: &'_ [DatasetUser], most: usize| {
         let seen = users.iter().filter(|user| sight.contains_project(&user.project)).take(most);
-        seen.map(|user| json!(user.job)).collect::<Vec<Value>>()
+        seen.map(|user| user.job.clone()).collect()
     };
-    json!({
-        "name": info.name,
-        "version": info.version,
-        "digest": info.digest,
-        "items": info.items,
-        "bytes": info.bytes,
-        "fields": info.fields.iter().map(field).collect::<Vec<Value>>(),
-        "splits": info.splits.iter().map(split).collect::<Map<String, Value>>(),
-        "created_ms": info.created_ms,
-        "projects": projects,
-        "used_by": seen(users.active_jobs(info), usize::MAX),
-        "was_used_by": seen(users.finished_jobs(info), DATASET_USERS_SHOWN),
-    })
+    DatasetDocument {
+        name: info.name.clone(),
+        version: info.version,
+        digest: info.digest.hex(),
+        items: info.items,
+        bytes: info.bytes,
+        fields: info.fields.iter().map(field).collect(),
+        splits: info.splits.iter().map(split).collect(),
+        created_ms: info.created_ms,
+        projects: projects.clone(),
+        used_by: seen(users.active_jobs(info), usize::MAX),
+        was_used_by: seen(users.finished_jobs(info), DATASET_USERS_SHOWN),
+    }
 }

@@ -94,6 +94,8 @@ impl Drop for EventStreamPermit {
 
 #[cfg(test)]
 mod tests {
+    use saggar_rest::errors::ErrorCode;
+
     use super::*;
 
     #[test]
@@ -102,7 +104,7 @@ mod tests {
         let key = |name: &str| StreamHolder::Key(name.into());
         let mut places: Vec<_> = (0..EVENT_STREAMS_EACH_MAX).map(|_| streams.open(key("a")).unwrap()).collect();
         let refused = streams.open(key("a")).unwrap_err();
-        assert_eq!((refused.status().as_u16(), refused.code()), (429, "streams_full"));
+        assert_eq!((refused.status().as_u16(), refused.code()), (429, ErrorCode::StreamsFull));
         assert!(streams.open(key("b")).is_ok() && streams.open(StreamHolder::Local).is_ok());
         places.pop();
         assert!(streams.open(key("a")).is_ok());

@@ -14,10 +14,11 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use futures::stream;
 use saggar_jobs::{JobError, QueueWait};
+use saggar_rest::events::{JobNoteDocument, JobsReadyNote, RemovedJobNote};
 use saggar_serving::shutdown::wait_for_shutdown;
 use saggar_store::limits::EVENTS_LISTED_MAX;
 use saggar_store::records::{JobDetails, JobEvent, JobFilter, JobRecord, JobState};
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -188,12 +189,12 @@ impl JobEventFollower {
             }
         }
         for (id, name) in self.take_removed_jobs(&jobs, cursor) {
-            news += &format_event(None, "gone", &json!({ "id": id, "name": name }).to_string());
+            news += &format_event(None, "gone", &event_data(&RemovedJobNote { id, name }));
         }
         // The only followed job may have been deleted before the first poll.
         self.is_finished |= self.job.is_some() && jobs.is_empty();
         if first {
-            news += &format_event(None, "ready", &json!({ "jobs": jobs.len(), "cursor": cursor }).to_string());
+            news += &format_event(None, "ready", &event_data(&JobsReadyNote { jobs: jobs.len(), cursor }));
         }
         self.push_job_events(&mut news).await?;
         Ok(news)
@@ -242,7 +243,7 @@ impl JobEventFollower {
         details: &HashMap<String, JobDetails>,
     ) -> Option<String> {
         // Without details the job was deleted meanwhile: the next poll reports it.
-        let json = views::job_json(&self.app, job, wait, details.get(&job.id)?).to_string();
+        let json = event_data(&views::job_document(&self.app, job, wait, details.get(&job.id)?));
         let is_news = self.sent.get(&job.id).is_none_or(|sent| sent.json != json);
         let sent = SentJob { job: job.clone(), wait: wait.cloned(), json: json.clone() };
         self.sent.insert(job.id.clone(), sent);
@@ -279,17 +280,20 @@ impl JobEventFollower {
             self.after = one.sequence;
             // Events of jobs that are not followed are left out.
             if let Some(sent) = self.sent.get(&one.job) {
-                *news += &format_event(Some(&one.sequence.to_string()), "note", &job_event_json(&sent.job.name, &one));
+                *news += &format_event(Some(&one.sequence.to_string()), "note", &job_note(&sent.job.name, &one));
             }
         }
         Ok(())
     }
 }
 
-fn job_event_json(job: &str, event: &JobEvent) -> String {
-    let mut json: Value = views::event_json(event);
-    json["job"] = job.into();
-    json.to_string()
+fn job_note(job: &str, event: &JobEvent) -> String {
+    event_data(&JobNoteDocument { event: views::event_document(event), job: job.to_owned() })
+}
+
+/// Serializes a document as the data of an event: one line of JSON.
+fn event_data(document: &impl Serialize) -> String {
+    serde_json::to_string(document).expect("documents have text as keys")
 }
 
 /// Returns whether the error means that the job does not exist or was deleted.

@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use saggar_rest::server::{PROGRAM_NAME, ReadinessDocument, VersionDocument};
 use saggar_serving::model_state::Residency;
 use saggar_serving::{ModelStatus, VersionState};
-use serde_json::{Value, json};
 
 use super::query::QueryParameters;
 use crate::app::AppState;
@@ -23,13 +23,12 @@ pub(crate) async fn livez() -> &'static str {
 pub(crate) async fn readyz(State(app): State<AppState>, parameters: QueryParameters) -> Response {
     let reasons = unready_reasons(&app);
     let ready = reasons.is_empty();
-    let mut body = json!({ "ready": ready });
-    if !ready {
-        body["reasons"] = json!(reasons);
-    }
-    if parameters.flag("verbose") {
-        body["models"] = app.models().list().iter().map(super::models::model_summary_json).collect();
-    }
+    let models = || app.models().list().iter().map(super::models::model_summary).collect();
+    let body = ReadinessDocument {
+        ready,
+        reasons: (!ready).then_some(reasons),
+        models: parameters.flag("verbose").then(models),
+    };
     if ready { Json(body).into_response() } else { not_ready(body) }
 }
 
@@ -54,8 +53,8 @@ fn unready_reason(model: &ModelStatus) -> String {
 }
 
 /// Handles `GET /version`.
-pub(crate) async fn version() -> Json<Value> {
-    Json(json!({ "name": "saggar", "version": env!("CARGO_PKG_VERSION") }))
+pub(crate) async fn version() -> Json<VersionDocument> {
+    Json(VersionDocument { name: PROGRAM_NAME.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
 }
 
 /// Handles `GET /metrics`: OpenMetrics 1.0 if the client accepts it, else Prometheus text format 0.0.4; compressed if

@@ -4,9 +4,10 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::header;
 use bytes::Bytes;
+use saggar_rest::models::ImportedVersionDocument;
 use saggar_serving::limits::EXTERNAL_FILES_MAX;
 use saggar_serving::{ImportError, ModelFiles};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::query::QueryParameters;
 use crate::access::Actor;
@@ -24,7 +25,7 @@ pub(crate) async fn import(
     Path(model): Path<String>,
     parameters: QueryParameters,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ImportedVersionDocument>, ApiError> {
     let options = parameters.get("options").unwrap_or("{}").to_owned();
     if !serde_json::from_str::<Value>(&options).is_ok_and(|options| options.is_object()) {
         let got = options.chars().take(80).collect();
@@ -57,7 +58,7 @@ pub(crate) async fn import(
     let detail = published.as_ref().map_or_else(|_| String::new(), |made| format!("version {}", made.version));
     app.audit().record(&actor, AuditAction::ModelImport, &model, &detail, &published);
     let published = published?;
-    Ok(Json(json!({ "model": model, "version": published.version, "is_new": published.is_new })))
+    Ok(Json(ImportedVersionDocument { model, version: published.version, is_new: published.is_new }))
 }
 
 fn missing_file(name: &str) -> Result<Bytes, ImportError> {

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use saggar_rest::server::{IndexDocument, PROGRAM_NAME};
 
 use crate::app::AppState;
 use crate::pages::console;
@@ -15,9 +15,13 @@ pub(crate) async fn index(State(app): State<AppState>, headers: HeaderMap) -> Re
     if accept.contains("text/html") {
         return console::console_page(&headers);
     }
-    let models: Vec<_> = app.models().list().iter().map(super::models::model_summary_json).collect();
-    let version = env!("CARGO_PKG_VERSION");
-    // KServe's client of protocol V1 expects this `status`.
-    let index = json!({ "name": "saggar", "status": "alive", "version": version, "routes": app.route_paths(), "models": models });
+    let index = IndexDocument {
+        name: PROGRAM_NAME.to_owned(),
+        // KServe's client of protocol V1 expects this `status`.
+        status: "alive".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        routes: app.route_paths().iter().map(|&path| path.to_owned()).collect(),
+        models: app.models().list().iter().map(super::models::model_summary).collect(),
+    };
     ([(header::VARY, HeaderValue::from_static("accept"))], Json(index)).into_response()
 }

@@ -12,9 +12,11 @@ pub(super) mod views;
 use axum::Json;
 use axum::extract::State;
 use saggar_jobs::phases;
+use saggar_rest::events::JobEventListDocument;
+use saggar_rest::jobs::{AttemptListDocument, JobDocument, JobListDocument};
 use saggar_store::records::{JobFilter, JobRecord, JobState};
-use serde_json::{Value, json};
 
+use super::outputs::output_document;
 use super::query::QueryParameters;
 use crate::access::{ProjectScope, VisibleJob};
 use crate::app::AppState;
@@ -26,7 +28,7 @@ pub(crate) async fn list(
     State(app): State<AppState>,
     sight: ProjectScope,
     parameters: QueryParameters,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<JobListDocument>, ApiError> {
     let expected = "job states separated by commas, such as RUNNING,QUEUED";
     let refuse = |state: &str| ApiError::Parameter { name: "state", expected, got: state.chars().take(80).collect() };
     let state = |state: &str| state.trim().to_ascii_uppercase().parse::<JobState>().map_err(|_| refuse(state));
@@ -45,10 +47,9 @@ pub(crate) async fn list(
     let waits = app.jobs().queue_waits(|project| sight.contains_project(project)).await?;
     let details = app.jobs().details(jobs.iter().map(|job| job.id.clone()).collect()).await?;
     // A job without details was removed meanwhile.
-    let show = |job: &JobRecord| Some(views::job_json(&app, job, waits.get(&job.id), details.get(&job.id)?));
-    let listed: Vec<Value> = jobs.iter().filter_map(show).collect();
+    let show = |job: &JobRecord| Some(views::job_document(&app, job, waits.get(&job.id), details.get(&job.id)?));
     let cursor = if jobs.len() == limit { jobs.last().map(|job| job.cursor) } else { None };
-    Ok(Json(json!({ "jobs": listed, "cursor": cursor })))
+    Ok(Json(JobListDocument { jobs: jobs.iter().filter_map(show).collect(), cursor }))
 }
 
 /// The kinds of events that report a job's phases and published versions.
@@ -59,27 +60,30 @@ pub(crate) async fn get(
     State(app): State<AppState>,
     sight: ProjectScope,
     VisibleJob(job): VisibleJob,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<JobDocument>, ApiError> {
     let details = app.jobs().job_details(&job.id).await?;
-    let mut answer = views::job_with_waits(&app, &sight, &job, &details).await?;
-    answer["attempts"] = details.attempts.iter().map(|attempt| views::attempt_with_log_url(&job, attempt)).collect();
+    let summary = views::job_with_waits(&app, &sight, &job, &details).await?;
     let outputs = app.jobs().list_outputs(&job.id).await?;
-    answer["outputs"] = outputs.iter().map(|file| json!({ "path": file.path, "bytes": file.bytes })).collect();
-    let phase_events = app.jobs().events_of_kinds(&job.id, &PHASE_AND_PUBLICATION_KINDS).await?;
-    answer["published"] = views::published_versions(&phase_events);
-    answer["phases"] = phases::job_phases(&job, &phase_events).iter().map(views::phase_json).collect();
     let events = app.jobs().newest_events(&job.id, EVENTS_SHOWN_MAX).await?;
-    answer["events"] = events.iter().map(views::event_json).collect();
-    Ok(Json(answer))
+    let milestones = app.jobs().events_of_kinds(&job.id, &PHASE_AND_PUBLICATION_KINDS).await?;
+    let phases = phases::job_phases(&job, &milestones);
+    Ok(Json(JobDocument {
+        attempts: Some(details.attempts.iter().map(|it| views::attempt_with_log_url(&job, it)).collect()),
+        outputs: Some(outputs.into_iter().map(output_document).collect()),
+        published: Some(views::published_versions(&milestones)),
+        phases: Some(phases.iter().map(views::phase_document).collect()),
+        events: Some(events.iter().map(views::event_document).collect()),
+        ..summary
+    }))
 }
 
 /// Handles `GET /api/v1/jobs/{job}/attempts`.
 pub(crate) async fn attempts(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<AttemptListDocument>, ApiError> {
     let attempts = app.jobs().attempts(&job.id).await?;
-    Ok(Json(json!({ "attempts": attempts.iter().map(views::attempt_json).collect::<Vec<Value>>() })))
+    Ok(Json(AttemptListDocument { attempts: attempts.iter().map(views::attempt_document).collect() }))
 }
 
 /// Handles `GET /api/v1/jobs/{job}/events?after=`.
@@ -87,8 +91,8 @@ pub(crate) async fn events(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
     parameters: QueryParameters,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<JobEventListDocument>, ApiError> {
     let after = parameters.parse("after", "the sequence of an event")?.unwrap_or(0);
     let events = app.jobs().events(&job.id, after).await?;
-    Ok(Json(json!({ "events": events.iter().map(views::event_json).collect::<Vec<Value>>() })))
+    Ok(Json(JobEventListDocument { events: events.iter().map(views::event_document).collect() }))
 }

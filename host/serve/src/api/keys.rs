@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use saggar_store::keys::NewKey;
-use serde_json::{Value, json};
+use saggar_rest::keys::{KeyDocument, KeyListDocument};
+use saggar_store::keys::{KeyRecord, NewKey};
 
 use crate::access::Actor;
 use crate::app::AppState;
@@ -13,13 +13,32 @@ use crate::error::{ApiError, created, no_content};
 use crate::json_body::JsonBody;
 
 /// Handles `GET /api/v1/keys`. The response contains no secrets.
-pub(crate) async fn list(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(State(app): State<AppState>) -> Result<Json<KeyListDocument>, ApiError> {
     let keys = app.run_blocking(|parts| {
         parts.access.reload_keys();
         Ok::<_, ApiError>(parts.access.list_keys())
     });
-    let keys: Vec<Value> = keys.await?.iter().map(|(key, used)| key.to_public_json(*used)).collect();
-    Ok(Json(json!({ "keys": keys })))
+    let keys = keys.await?.iter().map(|(key, used)| key_document(key, *used)).collect();
+    Ok(Json(KeyListDocument { keys }))
+}
+
+/// Returns the members of a key that clients can see, given the requests that it used of its quota. None of them allows
+/// using the key.
+pub fn key_document(record: &KeyRecord, used: u64) -> KeyDocument {
+    KeyDocument {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        scopes: record.scopes.iter().map(ToString::to_string).collect(),
+        projects: record.projects.clone(),
+        rate: record.rate.map(|rate| rate.to_string()),
+        quota: record.quota.map(|quota| quota.to_string()),
+        max_running_jobs: record.max_running_jobs,
+        gpu_seconds: record.gpu_seconds,
+        quota_used: record.quota.map(|_| used),
+        created_ms: record.created_ms,
+        expires_ms: record.expires_ms,
+        key: None,
+    }
 }
 
 impl JsonBody for NewKey {
@@ -41,9 +60,7 @@ pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Res
         .await;
     app.audit().record(&actor, AuditAction::KeyCreate, &name, &detail, &made);
     let (record, text) = made?;
-    let mut answer = record.to_public_json(0);
-    answer["key"] = Value::String(text);
-    Ok(created(answer))
+    Ok(created(KeyDocument { key: Some(text), ..key_document(&record, 0) }))
 }
 
 /// Handles `DELETE /api/v1/keys/{name}`: the key is refused from now on.

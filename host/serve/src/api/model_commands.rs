@@ -1,15 +1,15 @@
 //! `/api/v1/models/{model}/...`: loading, promotion, rollback, aliases, traffic shares, shadows, settings. Each
 //! response contains the model's new state.
 
-use std::collections::BTreeMap;
-
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_rest::model_commands::{
+    OptionalVersionRequest, PromoteRequest, PromotionTarget, SetAliasRequest, SetShadowRequest, TrafficRequest,
+};
+use saggar_rest::models::{ModelConfigDocument, ModelDocument};
 use saggar_serving::ModelStatus;
 use saggar_serving::desired_state::ShadowPolicy;
 use saggar_store::AccessAction;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::access::Actor;
 use crate::access::resource_access::change_model;
@@ -19,7 +19,7 @@ use crate::error::ApiError;
 use crate::json_body::{self, JsonBody};
 use crate::limits::BODY_BYTES_MAX;
 
-type ModelCommandResult = Result<Json<Value>, ApiError>;
+type ModelCommandResult = Result<Json<ModelDocument>, ApiError>;
 
 /// Returns the response to a command and records the command, or its refusal, in the audit log.
 fn audited_model_response(
@@ -30,19 +30,12 @@ fn audited_model_response(
     status: Result<ModelStatus, ApiError>,
 ) -> ModelCommandResult {
     app.audit().record(actor, action, name, detail, &status);
-    Ok(Json(super::models::model_json(&status?)))
+    Ok(Json(super::models::model_document(&status?)))
 }
 
 /// Returns a version as text for the audit log, or `none` if there is no version.
 fn version_detail(version: Option<u64>, none: &str) -> String {
     version.map_or_else(|| none.to_owned(), |version| format!("version {version}"))
-}
-
-/// `{"version": 3}`, or an empty body.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OptionalVersionRequest {
-    version: Option<u64>,
 }
 
 impl JsonBody for OptionalVersionRequest {
@@ -92,20 +85,6 @@ pub(crate) async fn warm(State(app): State<AppState>, Path(name): Path<String>, 
     audited_model_response(&app, &actor, AuditAction::ModelWarm, (&name, ""), done)
 }
 
-/// A version number, or `newest`.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum PromotionTarget {
-    Version(u64),
-    Word(String),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PromoteRequest {
-    version: PromotionTarget,
-}
-
 impl JsonBody for PromoteRequest {
     const EXAMPLE: &'static str = r#"{"version": 3}"#;
 }
@@ -142,12 +121,6 @@ pub(crate) async fn roll_back(
     audited_model_response(&app, &actor, AuditAction::ModelRollback, (&name, ""), done)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SetAliasRequest {
-    version: u64,
-}
-
 impl JsonBody for SetAliasRequest {
     const EXAMPLE: &'static str = r#"{"version": 3}"#;
 }
@@ -182,7 +155,7 @@ pub(crate) async fn remove_alias(
     audited_model_response(&app, &actor, AuditAction::ModelUnalias, (&name, &alias), done)
 }
 
-impl JsonBody for BTreeMap<String, u32> {
+impl JsonBody for TrafficRequest {
     const EXAMPLE: &'static str = r#"{"stable": 90, "canary": 10}"#;
 }
 
@@ -193,14 +166,14 @@ pub(crate) async fn set_traffic(
     actor: Actor,
     request: Request,
 ) -> ModelCommandResult {
-    let traffic: BTreeMap<String, u32> = app.body_reader().read_json(request).await?;
+    let TrafficRequest(traffic) = app.body_reader().read_json(request).await?;
     let detail = format!("{traffic:?}");
     let work = app.lifecycle().set_traffic(&name, traffic);
     let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
     audited_model_response(&app, &actor, AuditAction::ModelTraffic, (&name, &detail), done)
 }
 
-impl JsonBody for ShadowPolicy {
+impl JsonBody for SetShadowRequest {
     const EXAMPLE: &'static str = r#"{"to": "canary", "percent": 10}"#;
 }
 
@@ -211,9 +184,9 @@ pub(crate) async fn set_shadow(
     actor: Actor,
     request: Request,
 ) -> ModelCommandResult {
-    let shadow: ShadowPolicy = app.body_reader().read_json(request).await?;
-    let detail = format!("{} percent to {}", shadow.percent, shadow.to);
-    let work = app.lifecycle().set_shadow(&name, Some(shadow));
+    let SetShadowRequest { to, percent } = app.body_reader().read_json(request).await?;
+    let detail = format!("{percent} percent to {to}");
+    let work = app.lifecycle().set_shadow(&name, Some(ShadowPolicy { to, percent }));
     let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
     audited_model_response(&app, &actor, AuditAction::ModelShadow, (&name, &detail), done)
 }
@@ -230,8 +203,11 @@ pub(crate) async fn remove_shadow(
 }
 
 /// Handles `GET /api/v1/models/{model}/config`.
-pub(crate) async fn get_config(State(app): State<AppState>, Path(name): Path<String>) -> ModelCommandResult {
-    Ok(Json(json!(super::models::config_json(&app.models().status(&name)?))))
+pub(crate) async fn get_config(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+) -> Result<Json<ModelConfigDocument>, ApiError> {
+    Ok(Json(super::models::config_document(&app.models().status(&name)?)))
 }
 
 /// Handles `PUT /api/v1/models/{model}/config`: replaces `model.json`.

@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_jobs::{InitFrom, JobSpec};
+use saggar_rest::models::RemovedVersionsDocument;
 use saggar_serving::RemovedVersions;
 use saggar_store::AccessAction;
-use serde_json::{Value, json};
 
 use crate::access::resource_access::check_model;
 use crate::access::{Actor, ProjectScope};
@@ -19,7 +19,7 @@ pub(crate) async fn remove_version(
     Path((model, version)): Path<(String, String)>,
     actor: Actor,
     sight: ProjectScope,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<RemovedVersionsDocument>, ApiError> {
     let detail = format!("version {version}");
     let removed = remove(&app, &actor, &sight, &model, Some(&version)).await;
     app.audit().record(&actor, AuditAction::ModelRemove, &model, &detail, &removed);
@@ -32,15 +32,15 @@ pub(crate) async fn remove_model(
     Path(model): Path<String>,
     actor: Actor,
     sight: ProjectScope,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<RemovedVersionsDocument>, ApiError> {
     let removed = remove(&app, &actor, &sight, &model, None).await;
     app.audit().record(&actor, AuditAction::ModelRemove, &model, "all versions", &removed);
     Ok(removal_response(&model, &removed?))
 }
 
-fn removal_response(model: &str, removed: &RemovedVersions) -> Json<Value> {
-    let names: Vec<String> = removed.versions.iter().map(|version| format!("{model}@{version}")).collect();
-    Json(json!({ "removed": names, "freed_bytes": removed.bytes }))
+fn removal_response(model: &str, removed: &RemovedVersions) -> Json<RemovedVersionsDocument> {
+    let names = removed.versions.iter().map(|version| format!("{model}@{version}")).collect();
+    Json(RemovedVersionsDocument { removed: names, freed_bytes: removed.bytes })
 }
 
 async fn remove(

@@ -5,68 +5,77 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_rest::models::{
+    ModelConfigDocument, ModelDocument, ModelListDocument, ModelVersionDocument, PortDocument, ShadowDocument,
+    SignatureDocument, VersionSwapDocument,
+};
 use saggar_serving::desired_state::STABLE;
 use saggar_serving::model_config::KeepAlive;
 use saggar_serving::model_state::{Residency, VersionSwap};
 use saggar_serving::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
 use serde_json::{Value, json};
 
+use super::metric_values::finite_metrics;
 use crate::app::AppState;
 use crate::error::ApiError;
 
 /// Handles `GET /api/v1/models`.
-pub(crate) async fn list(State(app): State<AppState>) -> Json<Value> {
-    let models: Vec<Value> = app.models().list().iter().map(model_summary_json).collect();
-    Json(json!({ "models": models }))
+pub(crate) async fn list(State(app): State<AppState>) -> Json<ModelListDocument> {
+    Json(ModelListDocument { models: app.models().list().iter().map(model_summary).collect() })
 }
 
 /// Handles `GET /api/v1/models/{model}`.
-pub(crate) async fn get(State(app): State<AppState>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(model_json(&app.models().status(&name)?)))
+pub(crate) async fn get(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+) -> Result<Json<ModelDocument>, ApiError> {
+    Ok(Json(model_document(&app.models().status(&name)?)))
 }
 
 /// Returns a model with its signature.
-pub(crate) fn model_json(status: &ModelStatus) -> Value {
-    let mut model = model_summary_json(status);
-    if let Some(serving) = &status.serving {
-        model["signature"] = signature_json(serving.predictor().signature());
-        model["device"] = json!(serving.device);
+pub(crate) fn model_document(status: &ModelStatus) -> ModelDocument {
+    let serving = status.serving.as_ref();
+    ModelDocument {
+        signature: serving.map(|serving| signature_document(serving.predictor().signature())),
+        device: serving.map(|serving| serving.device.clone()),
+        ..model_summary(status)
     }
-    model
 }
 
 /// Returns a model's inputs and outputs, per item.
-pub(crate) fn signature_json(signature: &ModelSignature) -> Value {
-    let ports = |ports: &[ModelPort]| ports.iter().map(port_json).collect::<Vec<Value>>();
-    json!({
-        "inputs": ports(&signature.inputs),
-        "outputs": ports(&signature.outputs),
-        "batch_sizes": signature.batch_sizes,
-    })
+pub(crate) fn signature_document(signature: &ModelSignature) -> SignatureDocument {
+    SignatureDocument {
+        inputs: signature.inputs.iter().map(port_document).collect(),
+        outputs: signature.outputs.iter().map(port_document).collect(),
+        batch_sizes: signature.batch_sizes.clone(),
+    }
 }
 
 /// Returns a model without its signature.
-pub(crate) fn model_summary_json(model: &ModelStatus) -> Value {
+pub(crate) fn model_summary(model: &ModelStatus) -> ModelDocument {
     let stable = model.serving.as_ref().map(|serving| serving.version);
     let mut aliases = model.desired.aliases.clone();
     if let Some(stable) = stable {
         aliases.entry(STABLE.to_owned()).or_insert(stable);
     }
     let (state, reason) = model_state(model);
-    json!({
-        "name": model.name,
-        "serving": stable,
-        "state": state,
-        "reason": reason,
-        "versions": model.versions.iter().map(|it| version_json(model, it)).collect::<Vec<Value>>(),
-        "aliases": aliases,
-        "traffic": model.desired.traffic,
-        "shadow": model.desired.shadow,
-        "follows_newest": model.follows_newest(),
-        "notice": model.promotion_notice(),
-        "last_swap": model.last_swap.as_ref().map(swap_json),
-        "config": config_json(model),
-    })
+    let shadow = model.desired.shadow.as_ref();
+    ModelDocument {
+        name: model.name.clone(),
+        serving: stable,
+        state: state.to_owned(),
+        reason,
+        versions: model.versions.iter().map(|it| version_document(model, it)).collect(),
+        aliases,
+        traffic: model.desired.traffic.clone(),
+        shadow: shadow.map(|shadow| ShadowDocument { to: shadow.to.clone(), percent: shadow.percent }),
+        follows_newest: model.follows_newest(),
+        notice: model.promotion_notice(),
+        last_swap: model.last_swap.as_ref().map(swap_document),
+        config: config_document(model),
+        signature: None,
+        device: None,
+    }
 }
 
 /// Returns the model's state and, if it needs explaining, the reason.
@@ -83,28 +92,31 @@ fn model_state(model: &ModelStatus) -> (&'static str, String) {
     }
 }
 
-fn swap_json(swap: &VersionSwap) -> Value {
-    json!({
-        "at_ms": swap.at_ms,
-        "from": swap.from,
-        "to": swap.to,
-        "kind": swap.kind,
-        "reason": swap.reason,
-        "seconds": swap.seconds,
-    })
+fn swap_document(swap: &VersionSwap) -> VersionSwapDocument {
+    VersionSwapDocument {
+        at_ms: swap.at_ms,
+        from: swap.from,
+        to: swap.to,
+        kind: swap.kind.to_owned(),
+        reason: swap.reason.to_owned(),
+        seconds: swap.seconds,
+    }
 }
 
 /// Returns how the model is served: the configured values, and the defaults for the others.
-pub(crate) fn config_json(model: &ModelStatus) -> Value {
+pub(crate) fn config_document(model: &ModelStatus) -> ModelConfigDocument {
     let settings = &model.config;
     let largest = model.serving.as_ref().map(|serving| serving.policy().batch.items_max);
     let mut config = serde_json::to_value(settings).unwrap_or_default();
     config["batch"]["max_items"] = json!(settings.batch.max_items.or(largest));
     config["keep_alive"] = json!(model.keep_alive().to_string());
-    config
+    match config {
+        Value::Object(members) => ModelConfigDocument(members),
+        _ => ModelConfigDocument::default(),
+    }
 }
 
-fn version_json(model: &ModelStatus, version: &VersionStatus) -> Value {
+fn version_document(model: &ModelStatus, version: &VersionStatus) -> ModelVersionDocument {
     let origin = version.origin.as_ref();
     let serving = version.serving.as_ref();
     let used_ms = serving.map(|serving| serving.last_used_ms()).filter(|&ms| ms > 0);
@@ -116,32 +128,32 @@ fn version_json(model: &ModelStatus, version: &VersionStatus) -> Value {
         KeepAlive::Forever => None,
         KeepAlive::For(keep) => expires_ms(keep),
     };
-    json!({
-        "version": version.version,
-        "state": version.state.name(),
-        "reason": version.reason,
-        "reason_code": version.unserved.map(UnservedReason::code),
-        "plugin": origin.map(|origin| origin.plugin.hex()),
-        "weights": origin.map(|origin| origin.weights.hex()),
-        "created_ms": origin.map(|origin| origin.created_ms),
-        "source_job": origin.map(|origin| origin.source_job.clone()),
-        "metrics": origin.map(|origin| &origin.metrics),
-        "measured": origin.map_or_else(String::new, VersionOrigin::summarize_metrics),
-        "bytes": serving.map(|serving| serving.predictor().device_bytes()),
-        "aliases": version.aliases,
-        "traffic_percent": version.traffic_percent,
-        "last_used_ms": used_ms,
-        "expires_in_ms": expires_ms,
-    })
+    ModelVersionDocument {
+        version: version.version,
+        state: version.state.name().to_owned(),
+        reason: version.reason.clone(),
+        reason_code: version.unserved.map(|unserved| unserved.code().to_owned()),
+        plugin: origin.map(|origin| origin.plugin.hex()),
+        weights: origin.map(|origin| origin.weights.hex()),
+        created_ms: origin.map(|origin| origin.created_ms),
+        source_job: origin.map(|origin| origin.source_job.clone()),
+        metrics: origin.map(|origin| finite_metrics(&origin.metrics)),
+        measured: origin.map_or_else(String::new, VersionOrigin::summarize_metrics),
+        bytes: serving.map(|serving| serving.predictor().device_bytes()),
+        aliases: version.aliases.clone(),
+        traffic_percent: version.traffic_percent,
+        last_used_ms: used_ms,
+        expires_in_ms: expires_ms,
+    }
 }
 
-fn port_json(port: &ModelPort) -> Value {
-    json!({
-        "name": port.name,
-        "dtype": port.item.dtype.name(),
-        "shape": port.item.shape.dims(),
-        "semantics": port.semantics,
-        "classes": port.classes,
-        "default": port.default,
-    })
+fn port_document(port: &ModelPort) -> PortDocument {
+    PortDocument {
+        name: port.name.clone(),
+        dtype: port.item.dtype.name().to_owned(),
+        shape: port.item.shape.dims().to_vec(),
+        semantics: port.semantics.clone(),
+        classes: port.classes.clone(),
+        default: port.default,
+    }
 }

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use saggar_rest::outputs::{OutputFileDocument, OutputListDocument};
 use saggar_store::OutputFile;
-use serde_json::{Value, json};
 
 use super::file_stream;
 use crate::access::VisibleJob;
@@ -14,10 +14,17 @@ use crate::error::ApiError;
 use crate::limits::OUTPUTS_NAMED_MAX;
 
 /// Handles `GET /api/v1/jobs/{job}/output`.
-pub(crate) async fn list(State(app): State<AppState>, VisibleJob(job): VisibleJob) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
+) -> Result<Json<OutputListDocument>, ApiError> {
     let files = app.jobs().list_outputs(&job.id).await?;
-    let file = |file: &OutputFile| json!({ "path": file.path, "bytes": file.bytes });
-    Ok(Json(json!({ "files": files.iter().map(file).collect::<Vec<Value>>() })))
+    Ok(Json(OutputListDocument { files: files.into_iter().map(output_document).collect() }))
+}
+
+/// Describes a file that a job wrote.
+pub(super) fn output_document(file: OutputFile) -> OutputFileDocument {
+    OutputFileDocument { path: file.path, bytes: file.bytes }
 }
 
 /// Handles `GET /api/v1/jobs/{job}/output/{path}`: the file as it was when the response began.

@@ -5,10 +5,10 @@ pub(crate) mod resume;
 use axum::Json;
 use axum::extract::{Request, State};
 use bytes::Bytes;
+use saggar_rest::plugins::{ListedPluginDocument, PluginDocument, PluginListDocument};
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use saggar_store::objects::ObjectStorage;
-use serde_json::{Value, json};
 
 use crate::access::ProjectScope;
 use crate::app::AppState;
@@ -17,29 +17,43 @@ use crate::limits::PLUGIN_BYTES_MAX;
 use crate::plugin_inspector::PluginFacts;
 
 /// Handles `POST /api/v1/plugins`.
-pub(crate) async fn upload(State(app): State<AppState>, request: Request) -> Result<Json<PluginFacts>, ApiError> {
+pub(crate) async fn upload(State(app): State<AppState>, request: Request) -> Result<Json<PluginDocument>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.body_reader().read(&parts, body, PLUGIN_BYTES_MAX).await?;
-    Ok(Json(store_plugin(&app, body.bytes.clone()).await?))
+    Ok(Json(plugin_document(&store_plugin(&app, body.bytes.clone()).await?)))
 }
 
 /// Handles `GET /api/v1/plugins`.
-pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(
+    State(app): State<AppState>,
+    sight: ProjectScope,
+) -> Result<Json<PluginListDocument>, ApiError> {
     let objects = &app.parts().objects;
     let mut plugins = Vec::new();
     for object in objects.list_flat(FACTS_FOLDER).await? {
         match load_facts(objects, &object.name).await {
             Ok(Some(facts)) => {
                 let test = resume::load_resume_test(objects, &facts.digest).await?;
-                let mut entry = json!(facts);
-                entry["resume_test"] = test.map_or(Value::Null, |test| resume::resume_test_json(&test, &sight));
-                plugins.push(entry);
+                let resume_test = test.map(|test| resume::resume_test_document(test, &sight));
+                plugins.push(ListedPluginDocument { plugin: plugin_document(&facts), resume_test });
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(object = object.name, %error, "plugin left out of the list"),
         }
     }
-    Ok(Json(json!({ "plugins": plugins })))
+    Ok(Json(PluginListDocument { plugins }))
+}
+
+fn plugin_document(facts: &PluginFacts) -> PluginDocument {
+    let declares = (!facts.declares.is_empty())
+        .then(|| serde_json::to_value(&facts.declares).expect("declarations are plain data"));
+    PluginDocument {
+        digest: facts.digest.hex(),
+        trains: facts.trains,
+        predicts: facts.predicts,
+        bytes: facts.bytes,
+        declares,
+    }
 }
 
 /// Returns the facts of an uploaded plugin.

@@ -3,9 +3,8 @@
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
 use saggar_store::ProjectAssignments;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::access::Actor;
 use crate::app::AppState;
@@ -13,19 +12,12 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
-/// `{"projects": ["digits"]}`; an empty list removes it from all projects.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AssignProjectsRequest {
-    projects: Vec<String>,
-}
-
 /// Handles `PUT /api/v1/models/{model}/projects`.
 pub(crate) async fn assign_model(
     State(app): State<AppState>,
     Path(name): Path<String>,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<AssignedProjectsDocument>, ApiError> {
     assign(app, name, request, AuditAction::ModelAssign, crate::AppParts::model_projects).await
 }
 
@@ -38,7 +30,7 @@ pub(crate) async fn assign_dataset(
     State(app): State<AppState>,
     Path(name): Path<String>,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<AssignedProjectsDocument>, ApiError> {
     assign(app, name, request, AuditAction::DatasetAssign, crate::AppParts::dataset_projects).await
 }
 
@@ -48,7 +40,7 @@ async fn assign(
     request: Request,
     action: AuditAction,
     of: fn(&crate::AppParts) -> ProjectAssignments,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<AssignedProjectsDocument>, ApiError> {
     let actor = Actor::from_extensions(request.extensions());
     let AssignProjectsRequest { projects } = app.body_reader().read_json(request).await?;
     let (thing, detail) = (name.clone(), projects.join(", "));
@@ -59,5 +51,5 @@ async fn assign(
     };
     let assigned = app.run_blocking(assign).await;
     app.audit().record(&actor, action, &name, &detail, &assigned);
-    Ok(Json(json!({ "name": name, "projects": assigned? })))
+    Ok(Json(AssignedProjectsDocument { name, projects: assigned? }))
 }

@@ -4,10 +4,10 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use saggar_jobs::{JobError, JobSpec};
+use saggar_rest::schedules::{RemovedScheduleDocument, ScheduleDocument, ScheduleListDocument, SetScheduleRequest};
 use saggar_store::UnixMillis;
 use saggar_store::records::JobSchedule;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::jobs::submit;
 use crate::access::{Actor, ProjectScope};
@@ -16,16 +16,7 @@ use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
 
-/// The request to create or replace a schedule.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SetScheduleRequest {
-    name: String,
-    cron: String,
-    spec: JobSpec,
-}
-
-impl JsonBody for SetScheduleRequest {
+impl JsonBody for SetScheduleRequest<JobSpec> {
     const EXAMPLE: &'static str = r#"{"name": "nightly", "cron": "0 3 * * *", "spec": {"project": "digits", "plugin": "SHA-256 of a plugin, as POST /api/v1/plugins answers it"}}"#;
 }
 
@@ -49,15 +40,18 @@ pub(crate) async fn set(State(app): State<AppState>, request: Request) -> Result
     app.audit().record(&actor, AuditAction::ScheduleSet, &name, &cron, &set);
     let set = set?;
     let next = app.jobs().schedules().await?.into_iter().find(|(schedule, _)| schedule.name == set.name);
-    Ok(created(schedule_json(&set, next.and_then(|(_, next)| next))))
+    Ok(created(schedule_document(&set, next.and_then(|(_, next)| next))))
 }
 
 /// Handles `GET /api/v1/schedules`.
-pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(
+    State(app): State<AppState>,
+    sight: ProjectScope,
+) -> Result<Json<ScheduleListDocument>, ApiError> {
     let schedules = app.jobs().schedules().await?;
     let seen = schedules.iter().filter(|(schedule, _)| sight.contains_project(&schedule_project(schedule)));
-    let schedules: Vec<Value> = seen.map(|(schedule, next)| schedule_json(schedule, *next)).collect();
-    Ok(Json(json!({ "schedules": schedules })))
+    let schedules = seen.map(|(schedule, next)| schedule_document(schedule, *next)).collect();
+    Ok(Json(ScheduleListDocument { schedules }))
 }
 
 /// Handles `DELETE /api/v1/schedules/{name}`.
@@ -66,7 +60,7 @@ pub(crate) async fn remove(
     Path(name): Path<String>,
     actor: Actor,
     sight: ProjectScope,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<RemovedScheduleDocument>, ApiError> {
     let _turn = app.reference_lock().write().await;
     let removed = match is_hidden(&app, &sight, &name).await? {
         true => Err(JobError::no_schedule(&name).into()),
@@ -74,7 +68,7 @@ pub(crate) async fn remove(
     };
     app.audit().record(&actor, AuditAction::ScheduleRemove, &name, "", &removed);
     removed?;
-    Ok(Json(json!({ "name": name })))
+    Ok(Json(RemovedScheduleDocument { name }))
 }
 
 /// Returns whether a schedule of this name exists that the client cannot see.
@@ -91,14 +85,14 @@ fn schedule_project(schedule: &JobSchedule) -> String {
     serde_json::from_str::<JobSpec>(&schedule.spec).map(|spec| spec.project).unwrap_or_default()
 }
 
-fn schedule_json(schedule: &JobSchedule, next_ms: Option<UnixMillis>) -> Value {
-    json!({
-        "name": schedule.name,
-        "cron": schedule.cron,
-        "spec": serde_json::from_str::<Value>(&schedule.spec).unwrap_or(Value::Null),
-        "owner": schedule.owner,
-        "created_ms": schedule.created_ms,
-        "next_ms": next_ms,
-        "last_job": schedule.last_job,
-    })
+fn schedule_document(schedule: &JobSchedule, next_ms: Option<UnixMillis>) -> ScheduleDocument {
+    ScheduleDocument {
+        name: schedule.name.clone(),
+        cron: schedule.cron.clone(),
+        spec: serde_json::from_str(&schedule.spec).unwrap_or(Value::Null),
+        owner: schedule.owner.clone(),
+        created_ms: schedule.created_ms,
+        next_ms,
+        last_job: schedule.last_job.clone(),
+    }
 }

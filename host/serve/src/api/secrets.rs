@@ -2,8 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use saggar_rest::secrets::{SecretListDocument, SecretNameDocument, SetSecretRequest};
 
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
@@ -11,24 +10,17 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
-/// A secret's value, and the projects whose keys can grant it to jobs. If `projects` is omitted, it is not changed.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SetSecretRequest {
-    value: String,
-    #[serde(default)]
-    projects: Option<Vec<String>>,
-}
-
 impl JsonBody for SetSecretRequest {
     const EXAMPLE: &'static str = r#"{"value": "a value of some length", "projects": ["digits"]}"#;
 }
 
 /// Handles `GET /api/v1/secrets`: the secrets that the client can use.
-pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(
+    State(app): State<AppState>,
+    sight: ProjectScope,
+) -> Result<Json<SecretListDocument>, ApiError> {
     let secrets = app.run_blocking(move |parts| parts.home.secrets().names(sight.rights())).await?;
-    let names: Vec<&String> = secrets.keys().collect();
-    Ok(Json(json!({ "secrets": names, "projects": secrets })))
+    Ok(Json(SecretListDocument { secrets: secrets.keys().cloned().collect(), projects: secrets }))
 }
 
 /// Handles `PUT /api/v1/secrets/{name}`.
@@ -36,7 +28,7 @@ pub(crate) async fn set(
     State(app): State<AppState>,
     Path(name): Path<String>,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SecretNameDocument>, ApiError> {
     let actor = Actor::from_extensions(request.extensions());
     let SetSecretRequest { value, projects } = app.body_reader().read_json(request).await?;
     let detail = projects.as_ref().map_or_else(String::new, |projects| format!("for {}", projects.join(", ")));
@@ -44,7 +36,7 @@ pub(crate) async fn set(
     let set = app.run_blocking(move |parts| parts.home.secrets().set(&asked, &value, projects)).await;
     app.audit().record(&actor, AuditAction::SecretSet, &name, &detail, &set);
     set?;
-    Ok(Json(json!({ "name": name })))
+    Ok(Json(SecretNameDocument { name }))
 }
 
 /// Handles `DELETE /api/v1/secrets/{name}`.
@@ -52,7 +44,7 @@ pub(crate) async fn remove(
     State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SecretNameDocument>, ApiError> {
     let asked = name.clone();
     let removed = app.run_blocking(move |parts| parts.home.secrets().remove(&asked)).await.and_then(|there| {
         let hint = "GET /api/v1/secrets lists them".to_owned();
@@ -60,5 +52,5 @@ pub(crate) async fn remove(
     });
     app.audit().record(&actor, AuditAction::SecretRemove, &name, "", &removed);
     removed?;
-    Ok(Json(json!({ "name": name })))
+    Ok(Json(SecretNameDocument { name }))
 }

@@ -3,13 +3,12 @@
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use saggar_jobs::{InitFrom, JobSpec};
+use saggar_rest::model_commands::PublishVersionRequest;
+use saggar_rest::models::PublishedVersionDocument;
 use saggar_serving::WeightsSource;
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
-use serde::Deserialize;
-use serde_json::json;
-
-use saggar_jobs::{InitFrom, JobSpec};
 use saggar_store::{AccessAction, VariableKind};
 
 use super::jobs::submit;
@@ -19,25 +18,6 @@ use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
-
-/// `{"plugin": "9f3a...", "from_version": 3}`, or `{"from": "job:mnist-7/checkpoint@1200"}`.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-enum PublishVersionRequest {
-    /// A plugin with the weights of an existing version.
-    Plugin {
-        /// The component's digest.
-        plugin: Digest,
-        /// The version whose weights and configuration are used; by default the newest.
-        #[serde(default)]
-        from_version: Option<u64>,
-    },
-    /// The weights of a job's checkpoint, with the job's plugin.
-    Checkpoint {
-        /// The checkpoint.
-        from: InitFrom,
-    },
-}
 
 impl JsonBody for PublishVersionRequest {
     const EXAMPLE: &'static str = r#"{"from": "job:digits-7/checkpoint@1200"}"#;
@@ -52,8 +32,12 @@ pub(crate) async fn publish(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (plugin, weights) = match app.body_reader().read_json(request).await? {
-        PublishVersionRequest::Plugin { plugin, from_version } => (plugin, WeightsSource::Version(from_version)),
-        PublishVersionRequest::Checkpoint { from } => checkpoint_weights(&app, &sight, from).await?,
+        PublishVersionRequest::Plugin { plugin, from_version } => {
+            (plugin.parse().map_err(|_| no_accepted_form())?, WeightsSource::Version(from_version))
+        }
+        PublishVersionRequest::Checkpoint { from } => {
+            checkpoint_weights(&app, &sight, from.parse().map_err(|_| no_accepted_form())?).await?
+        }
     };
     let plugin = app.parts().objects.get_blob(&plugin).await.map_err(|error| match error {
         StoreError::NotFound { .. } => ApiError::NotFound {
@@ -73,14 +57,18 @@ pub(crate) async fn publish(
     app.audit().record(&actor, AuditAction::ModelPublish, &model, &detail, &done);
     let (published, status) = done?;
     let version = status.versions.iter().find(|version| version.version == published.version);
-    let answer = json!({
-        "model": model,
-        "version": published.version,
-        "is_new": published.is_new,
-        "state": version.map_or("UNLOADED", |version| version.state.name()),
-        "reason": version.map_or("", |version| version.reason.as_str()),
-    });
-    Ok(created(answer))
+    Ok(created(PublishedVersionDocument {
+        model,
+        version: published.version,
+        is_new: published.is_new,
+        state: version.map_or("UNLOADED", |version| version.state.name()).to_owned(),
+        reason: version.map_or_else(String::new, |version| version.reason.clone()),
+    }))
+}
+
+/// Returns the error of a body whose members are text of another form than expected.
+fn no_accepted_form() -> ApiError {
+    ApiError::Json { reason: "no accepted form matches".to_owned(), example: PublishVersionRequest::EXAMPLE }
 }
 
 /// Returns a job's plugin, and the weights and files to publish from one of its checkpoints.

@@ -1,6 +1,7 @@
 //! Error responses for requests that are not authenticated or not allowed.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use saggar_rest::errors::ErrorCode;
 use saggar_store::keys::KeyError;
 use saggar_store::{AccessDenied, ProjectsError};
 
@@ -12,39 +13,43 @@ pub(super) fn map_access_error(error: &AccessError) -> ErrorMapping {
     let send =
         "send `Authorization: Bearer sgr_...`; `saggar key create` makes a key, and the command takes it as --key";
     match error {
-        AccessError::NoKey => of(StatusCode::UNAUTHORIZED, "no_key", send),
-        AccessError::UnknownKey => of(StatusCode::UNAUTHORIZED, "unknown_key", send),
-        AccessError::ExpiredKey { .. } => of(StatusCode::UNAUTHORIZED, "expired_key", send),
+        AccessError::NoKey => of(StatusCode::UNAUTHORIZED, ErrorCode::NoKey, send),
+        AccessError::UnknownKey => of(StatusCode::UNAUTHORIZED, ErrorCode::UnknownKey, send),
+        AccessError::ExpiredKey { .. } => of(StatusCode::UNAUTHORIZED, ErrorCode::ExpiredKey, send),
         AccessError::Scope { scope, .. } => {
             let hint = format!("make a key with `saggar key create NAME --scope {scope}`");
-            of(StatusCode::FORBIDDEN, "missing_scope", &hint)
+            of(StatusCode::FORBIDDEN, ErrorCode::MissingScope, &hint)
         }
         AccessError::Project { project, .. } => {
             let hint = format!("name one of those, or make a key with `saggar key create NAME --project {project}`");
-            of(StatusCode::FORBIDDEN, "foreign_project", &hint)
+            of(StatusCode::FORBIDDEN, ErrorCode::ForeignProject, &hint)
         }
         AccessError::Refused(error) | AccessError::Header { refused: error, .. } => map_refusal(error),
         AccessError::AllProjects { .. } => {
             let hint = "make a key with `saggar key create NAME --scope metrics:read` and no project";
-            of(StatusCode::FORBIDDEN, "foreign_project", hint)
+            of(StatusCode::FORBIDDEN, ErrorCode::ForeignProject, hint)
         }
         AccessError::Rate { retry_seconds, .. } | AccessError::Quota { retry_seconds, .. } => {
-            let code = if matches!(error, AccessError::Rate { .. }) { "rate_limited" } else { "quota_exceeded" };
+            let code = if matches!(error, AccessError::Rate { .. }) {
+                ErrorCode::RateLimited
+            } else {
+                ErrorCode::QuotaExceeded
+            };
             of(StatusCode::TOO_MANY_REQUESTS, code, &format!("try again in {retry_seconds} s"))
         }
         AccessError::ForeignHost { host } => {
             let hint = format!("if a proxy of yours passes that name on, start the server with --allow-host {host}");
-            of(StatusCode::FORBIDDEN, "foreign_host", &hint)
+            of(StatusCode::FORBIDDEN, ErrorCode::ForeignHost, &hint)
         }
-        AccessError::CrossSite { .. } => of(StatusCode::FORBIDDEN, "cross_site", "programs send no Origin"),
+        AccessError::CrossSite { .. } => of(StatusCode::FORBIDDEN, ErrorCode::CrossSite, "programs send no Origin"),
         AccessError::VersionSkew { client, server } => {
             let older = if client < server { "the command" } else { "the server" };
             let hint =
                 format!("minor versions may differ by one: {older} is the older one; rebuild it with `make build`");
-            of(StatusCode::BAD_REQUEST, "version_skew", &hint)
+            of(StatusCode::BAD_REQUEST, ErrorCode::VersionSkew, &hint)
         }
-        AccessError::BadHost => of(StatusCode::BAD_REQUEST, "bad_host", ""),
-        AccessError::TransferEncoding => of(StatusCode::BAD_REQUEST, "bad_transfer_encoding", ""),
+        AccessError::BadHost => of(StatusCode::BAD_REQUEST, ErrorCode::BadHost, ""),
+        AccessError::TransferEncoding => of(StatusCode::BAD_REQUEST, ErrorCode::BadTransferEncoding, ""),
     }
 }
 
@@ -83,9 +88,9 @@ pub(super) fn insert_access_headers(error: &AccessError, headers: &mut HeaderMap
 /// Maps an operation that the rights of a key do not allow.
 fn map_refusal(error: &AccessDenied) -> ErrorMapping {
     let code = match error {
-        AccessDenied::Scope { .. } => "missing_scope",
-        AccessDenied::Project { .. } => "foreign_project",
-        AccessDenied::KeyGone { .. } => "unknown_key",
+        AccessDenied::Scope { .. } => ErrorCode::MissingScope,
+        AccessDenied::Project { .. } => ErrorCode::ForeignProject,
+        AccessDenied::KeyGone { .. } => ErrorCode::UnknownKey,
         AccessDenied::Unknown { .. } => return internal_mapping(),
     };
     ErrorMapping { status: StatusCode::FORBIDDEN, code, hint: error.hint() }
@@ -118,15 +123,15 @@ impl From<ProjectsError> for ApiError {
 pub(super) fn map_key_error(error: &KeyError) -> ErrorMapping {
     let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     match error {
-        KeyError::BadName { .. } => of(StatusCode::BAD_REQUEST, "bad_name", ""),
+        KeyError::BadName { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadName, ""),
         KeyError::NoScope
         | KeyError::Expired
         | KeyError::NoProject
         | KeyError::TooManyProjects { .. }
         | KeyError::BadProject { .. }
-        | KeyError::AdminOfProjects { .. } => of(StatusCode::BAD_REQUEST, "bad_key", ""),
-        KeyError::Exists { .. } | KeyError::TooMany { .. } => of(StatusCode::CONFLICT, "key_exists", ""),
-        KeyError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found", "GET /api/v1/keys lists them"),
+        | KeyError::AdminOfProjects { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadKey, ""),
+        KeyError::Exists { .. } | KeyError::TooMany { .. } => of(StatusCode::CONFLICT, ErrorCode::KeyExists, ""),
+        KeyError::NotFound { .. } => of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "GET /api/v1/keys lists them"),
         _ => internal_mapping(),
     }
 }
@@ -136,7 +141,7 @@ pub(crate) fn plain_http_on_tls_response() -> Vec<u8> {
     let status = StatusCode::BAD_REQUEST;
     let body = super::ErrorBody {
         error: "this port speaks HTTPS, and the request came as plain HTTP".to_owned(),
-        code: "https_only",
+        code: ErrorCode::HttpsOnly,
         hint: "write https:// for http://".to_owned(),
     };
     let body = body.json("");

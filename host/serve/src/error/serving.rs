@@ -1,6 +1,7 @@
 //! Maps errors of serving models to HTTP.
 
 use axum::http::StatusCode;
+use saggar_rest::errors::ErrorCode;
 use saggar_serving::{ServingError, VersionState};
 use saggar_store::error::{ModelError, StoreError};
 
@@ -15,27 +16,33 @@ pub(super) fn map_serving_error(error: &ServingError) -> ErrorMapping {
     let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     let bad = |code| of(StatusCode::BAD_REQUEST, code, "");
     match error {
-        ServingError::Reference(_) | ServingError::ShadowPercent { .. } => bad("bad_parameter"),
-        ServingError::NoModel { .. } => of(StatusCode::NOT_FOUND, "unknown_model", "GET /api/v1/models lists them"),
-        ServingError::NoAlias { .. } | ServingError::NoVersion { .. } => of(StatusCode::NOT_FOUND, "not_found", ""),
-        ServingError::VersionNotServing { state: Some(VersionState::Loading), .. } => retryable("not_ready"),
+        ServingError::Reference(_) | ServingError::ShadowPercent { .. } => bad(ErrorCode::BadParameter),
+        ServingError::NoModel { .. } => {
+            of(StatusCode::NOT_FOUND, ErrorCode::UnknownModel, "GET /api/v1/models lists them")
+        }
+        ServingError::NoAlias { .. } | ServingError::NoVersion { .. } => {
+            of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "")
+        }
+        ServingError::VersionNotServing { state: Some(VersionState::Loading), .. } => retryable(ErrorCode::NotReady),
         ServingError::VersionNotServing { model, version, state, .. } => {
             let mut hint = "leave the version out to get the one that serves".to_owned();
             if state.is_some() {
                 hint = format!("`saggar models load {model} {version}` loads it; or {hint}");
             }
-            of(StatusCode::NOT_FOUND, "version_not_serving", &hint)
+            of(StatusCode::NOT_FOUND, ErrorCode::VersionNotServing, &hint)
         }
-        ServingError::NotReady { .. } | ServingError::NothingReady => retryable("not_ready"),
-        ServingError::LoadFailed { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "load_failed", ""),
-        ServingError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", ""),
-        ServingError::DesiredState(_) | ServingError::Config(_) => bad("bad_request"),
+        ServingError::NotReady { .. } | ServingError::NothingReady => retryable(ErrorCode::NotReady),
+        ServingError::LoadFailed { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::LoadFailed, ""),
+        ServingError::Conflict { .. } => of(StatusCode::CONFLICT, ErrorCode::Conflict, ""),
+        ServingError::DesiredState(_) | ServingError::Config(_) => bad(ErrorCode::BadRequest),
         ServingError::QueueFull { .. } | ServingError::NoTimeLeft { .. } => {
-            of(StatusCode::TOO_MANY_REQUESTS, "queue_full", "try again a little later")
+            of(StatusCode::TOO_MANY_REQUESTS, ErrorCode::QueueFull, "try again a little later")
         }
-        ServingError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
-        ServingError::MemoryFull => of(StatusCode::SERVICE_UNAVAILABLE, "memory_full", MEMORY_HINT),
-        ServingError::MemoryShare { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "memory_share", MEMORY_HINT),
+        ServingError::DeadlineQueued { .. } => {
+            of(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineQueued, "give it more time")
+        }
+        ServingError::MemoryFull => of(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::MemoryFull, MEMORY_HINT),
+        ServingError::MemoryShare { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::MemoryShare, MEMORY_HINT),
         ServingError::Plugin(error) => status_map::map_plugin_error(error),
         ServingError::Model(error) => map_model_error(error),
         ServingError::Store(error) => map_store_error(error),
@@ -47,8 +54,10 @@ pub(super) fn map_serving_error(error: &ServingError) -> ErrorMapping {
 pub(super) fn map_model_error(error: &ModelError) -> ErrorMapping {
     let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     match error {
-        ModelError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found", "GET /api/v1/models lists what there is"),
-        ModelError::BadName { .. } => of(StatusCode::BAD_REQUEST, "bad_name", ""),
+        ModelError::NotFound { .. } => {
+            of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "GET /api/v1/models lists what there is")
+        }
+        ModelError::BadName { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadName, ""),
         _ => internal_mapping(),
     }
 }
@@ -74,7 +83,7 @@ mod tests {
         let full = ServingError::QueueFull { model: model.clone(), waiting };
         for error in [full, ServingError::NoTimeLeft { model, waiting }] {
             let error = ApiError::from(error);
-            assert_eq!((error.status(), error.code()), (StatusCode::TOO_MANY_REQUESTS, "queue_full"));
+            assert_eq!((error.status(), error.code()), (StatusCode::TOO_MANY_REQUESTS, ErrorCode::QueueFull));
             let response = error.into_response();
             assert_eq!(response.headers()["retry-after"], "1");
         }

@@ -3,11 +3,13 @@
 use axum::http::StatusCode;
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
+use saggar_rest::errors::ErrorCode;
 use saggar_serving::ImportError;
 use saggar_store::SecretError;
 use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
 
 use super::{ErrorMapping, internal_mapping, retryable};
+use crate::cog::error::PredictionError;
 
 /// Maps an import error.
 pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
@@ -15,24 +17,24 @@ pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
     match error {
         ImportError::NoPlugin { .. } => of(
             StatusCode::SERVICE_UNAVAILABLE,
-            "no_importer",
+            ErrorCode::NoImporter,
             "build it with `saggar build plugins/onnx`, or name it with `saggar serve --onnx-plugin`",
         ),
         ImportError::Plugin(PluginError::CompilerBusy { .. }) => compiler_busy(),
-        ImportError::Plugin(PluginError::CompilerStopped) => retryable("stopping"),
+        ImportError::Plugin(PluginError::CompilerStopped) => retryable(ErrorCode::Stopping),
         ImportError::MissingFile { name } => {
             let hint = format!(
                 "send both in one form: curl -F model=@MODEL.onnx -F data=@{name}; `saggar import` sends them automatically"
             );
-            of(StatusCode::UNPROCESSABLE_ENTITY, "missing_file", &hint)
+            of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::MissingFile, &hint)
         }
-        ImportError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", ""),
+        ImportError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, ""),
         ImportError::BadFileName { .. }
         | ImportError::UnknownFile { .. }
         | ImportError::TooManyFiles { .. }
         | ImportError::Unreadable { .. }
-        | ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_file", "nothing was published"),
-        ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, "bad_name", ""),
+        | ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadFile, "nothing was published"),
+        ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, ErrorCode::BadName, ""),
         ImportError::Model(_) => internal_mapping(),
     }
 }
@@ -41,34 +43,34 @@ pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
 pub(super) fn map_uploaded_plugin_error(error: &PluginError) -> ErrorMapping {
     match error {
         PluginError::CompilerBusy { .. } => compiler_busy(),
-        PluginError::CompilerStopped => retryable("stopping"),
-        _ => ErrorMapping { status: StatusCode::UNPROCESSABLE_ENTITY, code: "bad_plugin", hint: String::new() },
+        PluginError::CompilerStopped => retryable(ErrorCode::Stopping),
+        _ => ErrorMapping { status: StatusCode::UNPROCESSABLE_ENTITY, code: ErrorCode::BadPlugin, hint: String::new() },
     }
 }
 
 /// Returns the response if too many plugins are being compiled or models imported.
 fn compiler_busy() -> ErrorMapping {
     let hint = "try again a little later".to_owned();
-    ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code: "compiler_busy", hint }
+    ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code: ErrorCode::CompilerBusy, hint }
 }
 
 /// Maps a plugin's failure during a prediction.
 pub(super) fn map_plugin_error(error: &PluginError) -> ErrorMapping {
     let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     match error {
-        PluginError::BadInput { .. } => of(StatusCode::BAD_REQUEST, "bad_input", ""),
+        PluginError::BadInput { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadInput, ""),
         PluginError::Guest { code: "invalid-argument" | "unsupported" | "not-found", .. } => {
-            of(StatusCode::UNPROCESSABLE_ENTITY, "plugin_rejected", "")
+            of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::PluginRejected, "")
         }
         PluginError::Deadline { .. } => {
-            of(StatusCode::GATEWAY_TIMEOUT, "deadline", "give it more time with X-Saggar-Deadline-Ms")
+            of(StatusCode::GATEWAY_TIMEOUT, ErrorCode::Deadline, "give it more time with X-Saggar-Deadline-Ms")
         }
-        PluginError::Busy { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
+        PluginError::Busy { .. } => of(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineQueued, "give it more time"),
         error => match error.reason() {
-            "TRAP" | "STACK_OVERFLOW" => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_trap", ""),
-            "DEVICE_LOST" => retryable("device_lost"),
-            "OUT_OF_MEMORY" => retryable("out_of_memory"),
-            _ => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_error", ""),
+            "TRAP" | "STACK_OVERFLOW" => of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginTrap, ""),
+            "DEVICE_LOST" => retryable(ErrorCode::DeviceLost),
+            "OUT_OF_MEMORY" => retryable(ErrorCode::OutOfMemory),
+            _ => of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginError, ""),
         },
     }
 }
@@ -77,15 +79,17 @@ pub(super) fn map_plugin_error(error: &PluginError) -> ErrorMapping {
 pub(super) fn map_job_error(error: &JobError) -> ErrorMapping {
     let of = |status, code| ErrorMapping { status, code, hint: String::new() };
     match error {
-        JobError::Spec(_) | JobError::Records(RecordError::Invalid { .. }) => of(StatusCode::BAD_REQUEST, "bad_spec"),
-        JobError::NoQueue { .. } | JobError::Override { .. } | JobError::Cron { .. } => {
-            of(StatusCode::BAD_REQUEST, "bad_spec")
+        JobError::Spec(_) | JobError::Records(RecordError::Invalid { .. }) => {
+            of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec)
         }
-        JobError::Records(RecordError::QueueFull { .. }) => of(StatusCode::TOO_MANY_REQUESTS, "queue_full"),
-        JobError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
-        JobError::NoTrainer { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "no_trainer"),
+        JobError::NoQueue { .. } | JobError::Override { .. } | JobError::Cron { .. } => {
+            of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec)
+        }
+        JobError::Records(RecordError::QueueFull { .. }) => of(StatusCode::TOO_MANY_REQUESTS, ErrorCode::QueueFull),
+        JobError::NotFound { .. } => of(StatusCode::NOT_FOUND, ErrorCode::NotFound),
+        JobError::NoTrainer { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::NoTrainer),
         JobError::State { .. } | JobError::Read { .. } | JobError::Unresolved { .. } => {
-            of(StatusCode::CONFLICT, "bad_state")
+            of(StatusCode::CONFLICT, ErrorCode::BadState)
         }
         _ => internal_mapping(),
     }
@@ -93,23 +97,23 @@ pub(super) fn map_job_error(error: &JobError) -> ErrorMapping {
 
 /// Returns the response if a storage quota is exceeded.
 pub(super) fn quota_exceeded() -> ErrorMapping {
-    ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: "quota_exceeded", hint: String::new() }
+    ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: ErrorCode::QuotaExceeded, hint: String::new() }
 }
 
 /// Returns the response if the server's disk is full.
 pub(super) fn disk_full() -> ErrorMapping {
     let hint =
         "make room on the server's disk, with `saggar gc` or by removing other files, then send it again".to_owned();
-    ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: "disk_full", hint }
+    ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: ErrorCode::DiskFull, hint }
 }
 
 /// Maps a secret error.
 pub(super) fn map_secret_error(error: &SecretError) -> ErrorMapping {
     let of = |status, code| ErrorMapping { status, code, hint: String::new() };
     match error {
-        SecretError::BadName { .. } | SecretError::Projects(_) => of(StatusCode::BAD_REQUEST, "bad_name"),
-        SecretError::BadLength { .. } => of(StatusCode::BAD_REQUEST, "bad_secret"),
-        SecretError::TooMany => of(StatusCode::CONFLICT, "too_many"),
+        SecretError::BadName { .. } | SecretError::Projects(_) => of(StatusCode::BAD_REQUEST, ErrorCode::BadName),
+        SecretError::BadLength { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadSecret),
+        SecretError::TooMany => of(StatusCode::CONFLICT, ErrorCode::TooMany),
         _ => internal_mapping(),
     }
 }
@@ -120,16 +124,37 @@ pub(super) fn map_dataset_error(error: &DatasetError) -> ErrorMapping {
     match error {
         DatasetError::Store(StoreError::QuotaExceeded { .. }) => quota_exceeded(),
         DatasetError::Store(_) | DatasetError::Damaged { .. } => internal_mapping(),
-        DatasetError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
-        DatasetError::ChunksMissing { .. } => of(StatusCode::CONFLICT, "chunks_missing"),
-        DatasetError::TooLarge { .. } | DatasetError::Expands { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-        DatasetError::DiskFull { .. } => disk_full(),
-        DatasetError::Busy { .. } => retryable("ingest_busy"),
-        DatasetError::BadName { .. } | DatasetError::BadPath { .. } => of(StatusCode::BAD_REQUEST, "bad_name"),
-        DatasetError::WrongDigest { .. } | DatasetError::WrongSize { .. } => {
-            of(StatusCode::BAD_REQUEST, "wrong_content")
+        DatasetError::NotFound { .. } => of(StatusCode::NOT_FOUND, ErrorCode::NotFound),
+        DatasetError::ChunksMissing { .. } => of(StatusCode::CONFLICT, ErrorCode::ChunksMissing),
+        DatasetError::TooLarge { .. } | DatasetError::Expands { .. } => {
+            of(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge)
         }
-        _ => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_dataset"),
+        DatasetError::DiskFull { .. } => disk_full(),
+        DatasetError::Busy { .. } => retryable(ErrorCode::IngestBusy),
+        DatasetError::BadName { .. } | DatasetError::BadPath { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadName),
+        DatasetError::WrongDigest { .. } | DatasetError::WrongSize { .. } => {
+            of(StatusCode::BAD_REQUEST, ErrorCode::WrongContent)
+        }
+        _ => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadDataset),
+    }
+}
+
+/// Maps an error of the predictions interface.
+pub(super) fn map_prediction_error(error: &PredictionError) -> ErrorMapping {
+    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
+    match error {
+        PredictionError::Body { .. } => {
+            of(StatusCode::BAD_REQUEST, ErrorCode::BadJson, "for example: {\"input\": {\"x\": [1, 2]}}")
+        }
+        PredictionError::Id { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadParameter, ""),
+        PredictionError::NotFound { .. } => {
+            of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "PUT /predictions/ID makes it")
+        }
+        PredictionError::Conflict { .. } => of(StatusCode::CONFLICT, ErrorCode::Conflict, "choose another identifier"),
+        PredictionError::TooMany { .. } => {
+            of(StatusCode::TOO_MANY_REQUESTS, ErrorCode::QueueFull, "try again a little later")
+        }
+        PredictionError::Webhook { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::WebhookRefused, ""),
     }
 }
 
@@ -151,12 +176,12 @@ mod tests {
                 ApiError::Secret(full(kind).into()),
             ];
             for error in errors {
-                assert_eq!((error.status(), error.code()), (StatusCode::INSUFFICIENT_STORAGE, "disk_full"));
+                assert_eq!((error.status(), error.code()), (StatusCode::INSUFFICIENT_STORAGE, ErrorCode::DiskFull));
                 let body = error.body();
                 assert!(body.hint.contains("saggar gc") && !body.error.contains("/state"), "{body:?}");
             }
         }
         let other = ApiError::Store(full(io::ErrorKind::PermissionDenied));
-        assert_eq!((other.status(), other.code()), (StatusCode::INTERNAL_SERVER_ERROR, "internal"));
+        assert_eq!((other.status(), other.code()), (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal));
     }
 }

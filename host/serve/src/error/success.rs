@@ -2,9 +2,10 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 
 /// Returns a response with status 201.
-pub(crate) fn created(body: serde_json::Value) -> Response {
+pub(crate) fn created(body: impl Serialize) -> Response {
     (StatusCode::CREATED, axum::Json(body)).into_response()
 }
 
@@ -31,6 +32,6 @@ pub(crate) fn not_modified() -> Response {
 }
 
 /// Returns a response with status 503, for a probe while something is not ready.
-pub(crate) fn not_ready(body: serde_json::Value) -> Response {
+pub(crate) fn not_ready(body: impl Serialize) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response()
 }

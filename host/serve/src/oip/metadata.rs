@@ -4,8 +4,11 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_rest::oip::{
+    OipLiveDocument, OipModelDocument, OipModelReadyDocument, OipReadyDocument, OipServerDocument, OipTensorDocument,
+};
+use saggar_rest::server::PROGRAM_NAME;
 use saggar_serving::{ModelReference, ServingError, VersionState};
-use serde_json::{Value, json};
 
 use super::datatype::{OipDatatype, item_dims};
 use super::request::is_batched;
@@ -20,19 +23,23 @@ const EXTENSIONS: [&str; 4] = ["binary_tensor_data", "model_configuration", "mod
 pub(super) const PLATFORM: &str = "saggar_wasm";
 
 /// Handles `GET /v2`.
-pub(super) async fn server_metadata() -> Json<Value> {
-    Json(json!({ "name": "saggar", "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
+pub(super) async fn server_metadata() -> Json<OipServerDocument> {
+    Json(OipServerDocument {
+        name: PROGRAM_NAME.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+    })
 }
 
 /// Handles `GET /v2/health/live`: liveness.
-pub(super) async fn server_live() -> Json<Value> {
-    Json(json!({ "live": true }))
+pub(super) async fn server_live() -> Json<OipLiveDocument> {
+    Json(OipLiveDocument { live: true })
 }
 
 /// Handles `GET /v2/health/ready`: ready if every model is ready and the server is not stopping.
 pub(super) async fn server_ready(State(app): State<AppState>) -> Response {
     let ready = unready_reasons(&app).is_empty();
-    let body = json!({ "ready": ready });
+    let body = OipReadyDocument { ready };
     if ready { Json(body).into_response() } else { not_ready(body) }
 }
 
@@ -40,7 +47,7 @@ pub(super) async fn server_ready(State(app): State<AppState>) -> Response {
 pub(super) async fn model_metadata(
     State(app): State<AppState>,
     Path(model): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<OipModelDocument>, ApiError> {
     describe(&app, &super::parse_reference(&model, None)?).await
 }
 
@@ -48,7 +55,7 @@ pub(super) async fn model_metadata(
 pub(super) async fn version_metadata(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<OipModelDocument>, ApiError> {
     describe(&app, &super::parse_reference(&model, Some(&version))?).await
 }
 
@@ -66,7 +73,7 @@ pub(super) async fn version_ready(
 }
 
 fn ready_response(app: &AppState, reference: &ModelReference) -> Result<Response, ApiError> {
-    let body = |ready: bool| json!({ "name": reference.model, "ready": ready });
+    let body = |ready: bool| OipModelReadyDocument { name: reference.model.clone(), ready };
     // A sleeping model is ready: a request loads it.
     match app.models().check(Some(reference)) {
         Ok(_) => Ok(Json(body(true)).into_response()),
@@ -75,26 +82,25 @@ fn ready_response(app: &AppState, reference: &ModelReference) -> Result<Response
     }
 }
 
-async fn describe(app: &AppState, reference: &ModelReference) -> Result<Json<Value>, ApiError> {
+async fn describe(app: &AppState, reference: &ModelReference) -> Result<Json<OipModelDocument>, ApiError> {
     let serving = super::ready_version(app, reference).await?;
     let status = app.models().status(&reference.model)?;
     let ready = status.versions.iter().filter(|version| version.state == VersionState::Ready);
-    let versions: Vec<String> = ready.map(|version| version.version.to_string()).collect();
     let signature = serving.predictor().signature();
-    let tensors =
-        |ports: &[ModelPort]| ports.iter().map(|port| tensor_metadata(signature, port)).collect::<Vec<Value>>();
-    Ok(Json(json!({
-        "name": serving.model,
-        "versions": versions,
-        "platform": PLATFORM,
-        "inputs": tensors(&signature.inputs),
-        "outputs": tensors(&signature.outputs),
-    })))
+    let tensors = |ports: &[ModelPort]| ports.iter().map(|port| tensor_metadata(signature, port)).collect();
+    Ok(Json(OipModelDocument {
+        name: serving.model.clone(),
+        versions: ready.map(|version| version.version.to_string()).collect(),
+        platform: PLATFORM.to_owned(),
+        inputs: tensors(&signature.inputs),
+        outputs: tensors(&signature.outputs),
+    }))
 }
 
-fn tensor_metadata(signature: &ModelSignature, port: &ModelPort) -> Value {
+fn tensor_metadata(signature: &ModelSignature, port: &ModelPort) -> OipTensorDocument {
     let batch = is_batched(signature).then_some(-1);
     let dims = item_dims(port).iter().map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX));
     let shape: Vec<i64> = batch.into_iter().chain(dims).collect();
-    json!({ "name": port.name, "datatype": OipDatatype::from_port(port).name(), "shape": shape })
+    let datatype = OipDatatype::from_port(port).name().to_owned();
+    OipTensorDocument { name: port.name.clone(), datatype, shape }
 }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_rest::oip::{OipIndexItem, OipIndexRequest, OipLoadedDocument, OipUnloadedDocument};
 use saggar_serving::{ModelStatus, ServingError, VersionState, VersionStatus, json_text};
 use saggar_store::AccessAction;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 
 use super::error::InferError;
 use super::parameter::{self, bad_value, unsupported_parameter};
@@ -25,31 +25,27 @@ use crate::limits::BODY_BYTES_MAX;
 /// The location that errors about command parameters report.
 const PLACE: &str = "request";
 
-/// `{"ready": true}`, or an empty body.
-#[derive(Debug, Default, Deserialize)]
-struct IndexRequest {
-    #[serde(default)]
-    ready: bool,
-}
+/// The state of a version that answers.
+const READY: &str = "READY";
 
 /// Handles `POST /v2/repository/index`: every version of every model.
-pub(super) async fn index(State(app): State<AppState>, request: Request) -> Result<Json<Value>, ApiError> {
-    let IndexRequest { ready } = read_json_body(&app, request).await?;
+pub(super) async fn index(State(app): State<AppState>, request: Request) -> Result<Json<Vec<OipIndexItem>>, ApiError> {
+    let OipIndexRequest { ready } = read_json_body(&app, request).await?;
     let models = app.models().list();
-    let items = models.iter().flat_map(index_items).filter(|item| !ready || item["state"] == "READY");
+    let items = models.iter().flat_map(index_items).filter(|item| !ready || item.state.as_deref() == Some(READY));
     Ok(Json(items.collect()))
 }
 
-fn index_items(model: &ModelStatus) -> Vec<Value> {
+fn index_items(model: &ModelStatus) -> Vec<OipIndexItem> {
     if model.versions.is_empty() {
-        return vec![json!({ "name": model.name })];
+        return vec![OipIndexItem { name: model.name.clone(), version: None, state: None, reason: None }];
     }
     model.versions.iter().map(|version| index_item(model, version)).collect()
 }
 
-fn index_item(model: &ModelStatus, version: &VersionStatus) -> Value {
+fn index_item(model: &ModelStatus, version: &VersionStatus) -> OipIndexItem {
     let (state, default) = match version.state {
-        VersionState::Ready => ("READY", ""),
+        VersionState::Ready => (READY, ""),
         VersionState::Loading => ("LOADING", ""),
         VersionState::Draining => ("UNLOADING", ""),
         VersionState::Unloaded if model.residency.wakes_on_request() => {
@@ -60,7 +56,12 @@ fn index_item(model: &ModelStatus, version: &VersionStatus) -> Value {
     };
     // For intact versions that are not loaded, Triton's clients know the default reasons.
     let reason = if version.reason.is_empty() || version.unserved.is_some() { default } else { &version.reason };
-    json!({ "name": model.name, "version": version.version.to_string(), "state": state, "reason": reason })
+    OipIndexItem {
+        name: model.name.clone(),
+        version: Some(version.version.to_string()),
+        state: Some(state.to_owned()),
+        reason: Some(reason.to_owned()),
+    }
 }
 
 /// `{"parameters": {...}}`, or an empty body.
@@ -77,7 +78,7 @@ pub(super) async fn load(
     Path(model): Path<String>,
     actor: Actor,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<OipLoadedDocument>, ApiError> {
     let RepositoryCommand { parameters } = read_json_body(&app, request).await?;
     let mut config = None;
     for (name, value) in parameters.unwrap_or_default() {
@@ -103,7 +104,7 @@ pub(super) async fn load(
     let done = change_model(&app, &actor.rights, AccessAction::LoadModel, &model, work).await;
     app.audit().record(&actor, AuditAction::ModelLoad, &model, "", &done);
     done?;
-    Ok(Json(json!({ "name": model, "load": true })))
+    Ok(Json(OipLoadedDocument { name: model, load: true }))
 }
 
 /// Handles `POST /v2/repository/models/{model}/unload`. Responds once all memory of the model is freed. A missing model
@@ -113,7 +114,7 @@ pub(super) async fn unload(
     Path(model): Path<String>,
     actor: Actor,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<OipUnloadedDocument>, ApiError> {
     let RepositoryCommand { parameters } = read_json_body(&app, request).await?;
     if let Some(dependents) = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents")) {
         dependents.as_bool(PLACE, "unload_dependents")?;
@@ -123,7 +124,7 @@ pub(super) async fn unload(
     app.audit().record(&actor, AuditAction::ModelUnload, &model, "", &done);
     match done {
         Ok(_) | Err(ApiError::Serving(ServingError::NoModel { .. })) => {
-            Ok(Json(json!({ "name": model, "unload": true })))
+            Ok(Json(OipUnloadedDocument { name: model, unload: true }))
         }
         Err(error) => Err(error),
     }

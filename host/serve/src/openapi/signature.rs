@@ -1,44 +1,39 @@
 //! A model's inputs and outputs as JSON schemas, for single items and for batches.
 
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_rest::predictions::ModelDescription;
 use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
-use super::expand;
+use super::operation::{JSON, Operation, SchemaSource};
+use super::schema_catalog::SchemaCatalog;
 
-/// A model's part of the document: its schemas by name, and its path.
+/// A model's part of the document: its schemas by name, and its path, whose other schemas every document has.
 pub(super) struct ModelOpenApi {
     pub(super) input: (String, Value),
     pub(super) output: (String, Value),
-    pub(super) path: (String, Value),
+    pub(super) paths: Map<String, Value>,
 }
 
 /// Describes a model by its signature.
 pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOpenApi {
     let (input, output) = (format!("model.{model}.input"), format!("model.{model}.output"));
-    let (path, mut item) = (format!("/models/{model}/predict"), Map::new());
-    let get = json!({
-        "summary": format!("The inputs and outputs of {model}, and an example body"),
-        "answers": { "200": { "application/json": "Description" } },
-        "errors": [400, 404, 503],
-    });
-    let short = json!({ "get": get, "post": {
-        "summary": format!("A prediction by {model}"),
-        "headers": { "X-Saggar-Deadline-Ms": { "type": "integer", "minimum": 1, "maximum": 600_000 } },
-        "body": { "application/json": input },
-        "answers": { "200": { "application/json": output } },
-        "errors": [400, 404, 408, 413, 415, 422, 429, 500, 503, 504],
-    } });
-    if let Value::Object(expanded) = expand::expand_path(&path, &short, "predict") {
-        item.extend(expanded);
-    }
+    let path = format!("/models/{model}/predict");
+    let operations = [
+        Operation::get(path.clone(), format!("The inputs and outputs of {model}, and an example body"))
+            .with_response::<ModelDescription>(200)
+            .with_errors(&[400, 404, 503]),
+        Operation::post(path, format!("A prediction by {model}"))
+            .with_deadline()
+            .with_body_content(JSON, SchemaSource::Model(input.clone()))
+            .with_content(200, JSON, SchemaSource::Model(output.clone()))
+            .with_errors(&[400, 404, 408, 413, 415, 422, 429, 500, 503, 504]),
+    ];
+    let (mut paths, mut catalog) = (Map::new(), SchemaCatalog::new());
+    operations.into_iter().for_each(|operation| operation.insert_into(&mut paths, "predict", &mut catalog));
     let either = |ports: &[ModelPort]| json!({ "anyOf": [object_schema(ports, false), object_schema(ports, true)] });
-    ModelOpenApi {
-        input: (input, either(&signature.inputs)),
-        output: (output, json!({ "type": "object" })),
-        path: (path, Value::Object(item)),
-    }
-    .with_outputs(&signature.outputs)
+    ModelOpenApi { input: (input, either(&signature.inputs)), output: (output, json!({ "type": "object" })), paths }
+        .with_outputs(&signature.outputs)
 }
 
 impl ModelOpenApi {

@@ -4,16 +4,17 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_rest::predictions::ModelDescription;
 use saggar_serving::{LiveVersion, ModelReference};
 use serde_json::{Map, Value, json};
 
-use crate::api::models::signature_json;
+use crate::api::models::signature_document;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::EXAMPLE_ELEMENTS_MAX;
 
 /// `GET /predict`: describes the default model.
-pub(crate) async fn describe_default(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn describe_default(State(app): State<AppState>) -> Result<Json<ModelDescription>, ApiError> {
     Ok(Json(describe_version(&*app.models().find_live(None)?)))
 }
 
@@ -21,30 +22,28 @@ pub(crate) async fn describe_default(State(app): State<AppState>) -> Result<Json
 pub(crate) async fn describe_named(
     State(app): State<AppState>,
     Path(model): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ModelDescription>, ApiError> {
     let reference = ModelReference::parse(&model)?;
     Ok(Json(describe_version(&*app.models().find_live(Some(&reference))?)))
 }
 
-fn describe_version(serving: &LiveVersion) -> Value {
+fn describe_version(serving: &LiveVersion) -> ModelDescription {
     let of_model = serving.predictor().signature();
-    json!({
-        "model": serving.model,
-        "version": serving.version,
-        "signature": signature_json(of_model),
-        "example": example_body(of_model),
-    })
+    ModelDescription {
+        model: serving.model.clone(),
+        version: serving.version,
+        signature: signature_document(of_model),
+        example: example_body(of_model),
+    }
 }
 
-/// Returns an example body of defaults, empty texts and zeros, or null if it would be long.
-fn example_body(signature: &ModelSignature) -> Value {
+/// Returns an example body of defaults, empty texts and zeros, or `None` if it would be long.
+fn example_body(signature: &ModelSignature) -> Option<Map<String, Value>> {
     let elements = signature.inputs.iter().fold(0usize, |sum, port| sum.saturating_add(port.item.shape.elements()));
     if elements > EXAMPLE_ELEMENTS_MAX {
-        return Value::Null;
+        return None;
     }
-    let inputs: Map<String, Value> =
-        signature.inputs.iter().map(|port| (port.name.clone(), example_item(port))).collect();
-    Value::Object(inputs)
+    Some(signature.inputs.iter().map(|port| (port.name.clone(), example_item(port))).collect())
 }
 
 fn example_item(port: &ModelPort) -> Value {

@@ -1,14 +1,20 @@
 //! Model status for TensorFlow Serving's clients: the states of a model's versions, and its signature.
 
-use saggar_plugin::{ModelPort, ModelSignature};
+use std::collections::BTreeMap;
+
+use saggar_plugin::ModelPort;
+use saggar_rest::tfs::{
+    TfsDimension, TfsErrorStatus, TfsMetadata, TfsMetadataDocument, TfsModelSpec, TfsShape, TfsSignature,
+    TfsSignatures, TfsTensor, TfsVersionStatus,
+};
 use saggar_serving::{LiveVersion, VersionState, VersionStatus};
 use saggar_tensor::DType;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
 use super::request::SIGNATURE;
 
 /// Returns the status of versions: `AVAILABLE`, or the state and error of a version that is not.
-pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionStatus>) -> Value {
+pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionStatus>) -> Vec<TfsVersionStatus> {
     let version = |version: &VersionStatus| {
         let (state, code) = match version.state {
             VersionState::Loading => ("LOADING", "OK"),
@@ -19,46 +25,49 @@ pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionSta
         };
         // A version that is intact but not loaded is not reported as an error.
         let message = if version.unserved.is_some() { "" } else { &version.reason };
-        json!({
-            "version": version.version.to_string(),
-            "state": state,
-            "status": { "error_code": code, "error_message": message },
-        })
+        TfsVersionStatus {
+            version: version.version.to_string(),
+            state: state.to_owned(),
+            status: TfsErrorStatus { error_code: code.to_owned(), error_message: message.to_owned() },
+        }
     };
-    json!({ "model_version_status": versions.map(version).collect::<Vec<Value>>() })
+    versions.map(version).collect()
 }
 
 /// Returns the inputs and outputs of a version.
-pub(super) fn signature_metadata(serving: &LiveVersion) -> Value {
+pub(super) fn signature_metadata(serving: &LiveVersion) -> TfsMetadataDocument {
     let signature = serving.predictor().signature();
     let batch = !signature.batch_sizes.is_empty();
-    let ports = |ports: &[ModelPort]| -> Map<String, Value> {
-        ports.iter().map(|port| (port.name.clone(), tensor_signature(port, batch))).collect()
+    let ports =
+        |ports: &[ModelPort]| ports.iter().map(|port| (port.name.clone(), tensor_signature(port, batch))).collect();
+    let (name, version) = (serving.model.clone(), serving.version.to_string());
+    let described = TfsSignature {
+        inputs: ports(&signature.inputs),
+        outputs: ports(&signature.outputs),
+        method_name: "tensorflow/serving/predict".to_owned(),
+        defaults: Map::new(),
     };
-    let ModelSignature { inputs, outputs, .. } = signature;
-    json!({
-        "model_spec": { "name": serving.model, "signature_name": "", "version": serving.version.to_string() },
-        "metadata": { "signature_def": { "signature_def": { SIGNATURE: {
-            "inputs": ports(inputs),
-            "outputs": ports(outputs),
-            "method_name": "tensorflow/serving/predict",
-            "defaults": {},
-        } } } },
-    })
+    let signature_def = BTreeMap::from([(SIGNATURE.to_owned(), described)]);
+    TfsMetadataDocument {
+        model_spec: TfsModelSpec { name, signature_name: String::new(), version },
+        metadata: TfsMetadata { signature_def: TfsSignatures { signature_def } },
+    }
 }
 
-fn tensor_signature(port: &ModelPort, batch: bool) -> Value {
+fn tensor_signature(port: &ModelPort, batch: bool) -> TfsTensor {
     let is_text = port.text_bytes_max().is_some();
     let item = if is_text { &[][..] } else { port.item.shape.dims() };
     let batch = batch.then(|| "-1".to_owned());
     let dims = batch.into_iter().chain(item.iter().map(usize::to_string));
-    let dim: Vec<Value> = dims.map(|size| json!({ "size": size, "name": "" })).collect();
     let dtype = if is_text { "DT_STRING" } else { tensorflow_dtype(port.item.dtype) };
-    json!({
-        "dtype": dtype,
-        "tensor_shape": { "dim": dim, "unknown_rank": false },
-        "name": format!("{}:0", port.name),
-    })
+    TfsTensor {
+        dtype: dtype.to_owned(),
+        tensor_shape: TfsShape {
+            dim: dims.map(|size| TfsDimension { size, name: String::new() }).collect(),
+            unknown_rank: false,
+        },
+        name: format!("{}:0", port.name),
+    }
 }
 
 fn tensorflow_dtype(dtype: DType) -> &'static str {

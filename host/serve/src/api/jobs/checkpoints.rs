@@ -6,13 +6,14 @@ use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::{CheckpointSelector, JobSpec};
+use saggar_rest::checkpoints::{CheckpointDocument, CheckpointListDocument};
 use saggar_store::CheckpointInfo;
-use saggar_store::checkpoint::{BestMetric, CheckpointQuery};
+use saggar_store::checkpoint::{BestMetric, CheckpointQuery, CheckpointVerification};
 use saggar_store::error::CheckpointError;
 use saggar_store::records::JobRecord;
-use serde_json::{Value, json};
 
 use crate::access::VisibleJob;
+use crate::api::metric_values::finite_metrics;
 use crate::api::query::QueryParameters;
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -22,35 +23,41 @@ pub(crate) async fn list(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
     parameters: QueryParameters,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<CheckpointListDocument>, ApiError> {
     if parameters.flag("verify") {
         let verified = app.checkpoints().verify(&job.id).await?;
-        let checkpoint = |it: &saggar_store::checkpoint::CheckpointVerification| match &it.outcome {
-            Ok(info) => {
-                let mut document = checkpoint_json(info, false);
-                document["whole"] = json!(true);
-                document
-            }
-            Err(reason) => json!({ "step": it.step, "epoch": null, "whole": false, "reason": reason }),
-        };
-        return Ok(Json(json!({ "checkpoints": verified.iter().map(checkpoint).collect::<Vec<Value>>() })));
+        return Ok(Json(CheckpointListDocument { checkpoints: verified.iter().map(verified_checkpoint).collect() }));
     }
     let listed = app.checkpoints().list(&job.id).await?;
     let best = best_checkpoint_criterion(&job).and_then(|by| by.select_best(&listed)).map(|best| best.file.clone());
-    let checkpoint = |info: &CheckpointInfo| checkpoint_json(info, best.as_ref() == Some(&info.file));
-    Ok(Json(json!({ "checkpoints": listed.iter().map(checkpoint).collect::<Vec<Value>>() })))
+    let checkpoint = |info: &CheckpointInfo| checkpoint_document(info, best.as_ref() == Some(&info.file));
+    Ok(Json(CheckpointListDocument { checkpoints: listed.iter().map(checkpoint).collect() }))
 }
 
-fn checkpoint_json(info: &CheckpointInfo, best: bool) -> Value {
-    json!({
-        "step": info.step,
-        "epoch": info.epoch,
-        "bytes": info.bytes,
-        "digest": info.digest,
-        "written_ms": info.written_ms,
-        "metrics": info.metrics,
-        "best": best,
-    })
+fn checkpoint_document(info: &CheckpointInfo, best: bool) -> CheckpointDocument {
+    CheckpointDocument {
+        step: info.step,
+        epoch: info.epoch,
+        bytes: Some(info.bytes),
+        digest: Some(info.digest.to_string()),
+        written_ms: Some(info.written_ms),
+        metrics: Some(finite_metrics(&info.metrics)),
+        best: Some(best),
+        whole: None,
+        reason: None,
+    }
+}
+
+fn verified_checkpoint(verification: &CheckpointVerification) -> CheckpointDocument {
+    match &verification.outcome {
+        Ok(info) => CheckpointDocument { whole: Some(true), ..checkpoint_document(info, false) },
+        Err(reason) => CheckpointDocument {
+            step: verification.step,
+            whole: Some(false),
+            reason: Some(reason.clone()),
+            ..CheckpointDocument::default()
+        },
+    }
 }
 
 /// Returns the metric by which the job keeps its best checkpoint.

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_jobs::JobError;
+use saggar_rest::jobs::JobDocument;
 use saggar_store::records::{JobRecord, StateReason};
-use serde_json::Value;
 
 use super::views;
 use crate::access::{Actor, ProjectScope, VisibleJob};
@@ -19,7 +19,7 @@ pub(crate) async fn stop(
     actor: Actor,
     sight: ProjectScope,
     job: Result<VisibleJob, ApiError>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<JobDocument>, ApiError> {
     let stopped: Result<JobRecord, ApiError> = async {
         let VisibleJob(job) = job?;
         Ok(app.jobs().stop(&job.id, StateReason::new("STOPPED", "stopped by a user")).await?)
@@ -36,7 +36,7 @@ pub(crate) async fn preempt(
     actor: Actor,
     sight: ProjectScope,
     job: Result<VisibleJob, ApiError>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<JobDocument>, ApiError> {
     let preempted: Result<JobRecord, ApiError> = async {
         let VisibleJob(job) = job?;
         Ok(app.jobs().preempt(&job.id).await?)
@@ -51,7 +51,7 @@ pub(crate) async fn checkpoint(
     State(app): State<AppState>,
     sight: ProjectScope,
     VisibleJob(job): VisibleJob,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<JobDocument>, ApiError> {
     if !app.jobs().request_checkpoint(&job.id) {
         let (state, hint) = (job.state.name().to_owned(), "only a running job can be checkpointed".to_owned());
         return Err(JobError::State { name: job.name, state, hint }.into());

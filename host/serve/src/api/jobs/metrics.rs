@@ -7,36 +7,15 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::SeriesPage;
+use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesDocument, MetricSeriesPoint};
 use saggar_store::records::MetricPoint;
-use serde::Serialize;
 
 use crate::access::VisibleJob;
+use crate::api::metric_values::finite_value;
 use crate::api::query::QueryParameters;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::POINTS_ANSWERED_MAX;
-
-/// The response body.
-#[derive(Serialize)]
-struct MetricsResponse {
-    started_ms: Option<u64>,
-    series: Vec<MetricSeries>,
-    next: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct MetricSeries {
-    name: String,
-    points: Vec<MetricSeriesPoint>,
-}
-
-/// A point as JSON. Infinities and NaN, which JSON cannot represent, are null.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum MetricSeriesPoint {
-    Plain(u64, f64),
-    Timed(u64, f64, u64),
-}
 
 /// Handles `GET /api/v1/jobs/{job}/metrics?series=loss&from=&times=`; without `series`, all series are returned. A
 /// point is `[step, value]`, with `times` `[step, value, ms]`. If a series has more points than one response holds,
@@ -56,7 +35,7 @@ pub(crate) async fn metrics(
     let started_ms = job.started_ms;
     // Serializing this many points takes long enough to delay the executor's other tasks.
     let write = move |_: &crate::AppParts| {
-        let text = serde_json::to_vec(&MetricsResponse::from_curves(started_ms, curves, times));
+        let text = serde_json::to_vec(&metrics_document(started_ms, curves, times));
         text.map_err(|error| ApiError::Internal { cause: error.to_string() })
     };
     let text = app.run_blocking(write).await?;
@@ -69,20 +48,18 @@ fn split_distinct_names(names: &str) -> Vec<String> {
     names.split(',').filter(|name| seen.insert(*name)).map(str::to_owned).collect()
 }
 
-impl MetricsResponse {
-    fn from_curves(started_ms: Option<u64>, curves: Vec<SeriesPage>, times: bool) -> MetricsResponse {
-        let cut = curves.iter().filter(|curve| curve.is_truncated);
-        let next = cut.filter_map(|curve| curve.points.last()).map(|last| last.step + 1).min();
-        let point = |point: MetricPoint| match times {
-            true => MetricSeriesPoint::Timed(point.step, point.value, point.at_ms),
-            false => MetricSeriesPoint::Plain(point.step, point.value),
-        };
-        let series = |curve: SeriesPage| MetricSeries {
-            name: curve.name,
-            points: curve.points.into_iter().map(point).collect(),
-        };
-        MetricsResponse { started_ms, series: curves.into_iter().map(series).collect(), next }
-    }
+fn metrics_document(started_ms: Option<u64>, curves: Vec<SeriesPage>, times: bool) -> JobMetricsDocument {
+    let cut = curves.iter().filter(|curve| curve.is_truncated);
+    let next = cut.filter_map(|curve| curve.points.last()).map(|last| last.step + 1).min();
+    let point = |point: MetricPoint| match times {
+        true => MetricSeriesPoint::Timed(point.step, finite_value(point.value), point.at_ms),
+        false => MetricSeriesPoint::Plain(point.step, finite_value(point.value)),
+    };
+    let series = |curve: SeriesPage| MetricSeriesDocument {
+        name: curve.name,
+        points: curve.points.into_iter().map(point).collect(),
+    };
+    JobMetricsDocument { started_ms, series: curves.into_iter().map(series).collect(), next }
 }
 
 #[cfg(test)]
@@ -102,8 +79,7 @@ mod tests {
             curve("b", &[point(5, 2.0)], true),
             curve("c", &[point(2, f64::INFINITY)], false),
         ];
-        let text =
-            |times| serde_json::to_string(&MetricsResponse::from_curves(Some(7), curves.clone(), times)).unwrap();
+        let text = |times| serde_json::to_string(&metrics_document(Some(7), curves.clone(), times)).unwrap();
         assert_eq!(
             text(false),
             r#"{"started_ms":7,"series":[{"name":"a","points":[[1,0.5],[8,null]]},{"name":"b","points":[[5,2.0]]},{"name":"c","points":[[2,null]]}],"next":6}"#

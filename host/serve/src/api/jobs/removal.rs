@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::{Request, State};
 use saggar_jobs::{JobError, JobSpec};
+use saggar_rest::jobs::{JobGcDocument, JobGcRequest, RemovedJobDocument, SweptJobDocument};
 use saggar_store::records::{JobFilter, JobRecord, JobState};
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::access::{Actor, ProjectScope, VisibleJob};
 use crate::app::AppState;
@@ -21,26 +20,10 @@ pub(crate) async fn remove(
     VisibleJob(job): VisibleJob,
     actor: Actor,
     sight: ProjectScope,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<RemovedJobDocument>, ApiError> {
     let removed = remove_job(&app, &sight, &job, &mut UnfinishedJobs::default()).await;
     app.audit().record(&actor, AuditAction::JobRemove, &job.name, "", &removed);
-    Ok(Json(json!({ "name": job.name, "freed_bytes": removed? })))
-}
-
-/// The criteria for jobs to remove.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct JobGcRequest {
-    /// Finished jobs of each project beyond this many of the newest.
-    keep_last: Option<usize>,
-    /// Jobs that failed, were stopped or timed out, and ended longer ago than this.
-    failed_older_than_seconds: Option<f64>,
-    /// Only jobs of this project.
-    project: Option<String>,
-    /// Only jobs of this experiment. Without another criterion, all of its finished jobs.
-    experiment: Option<String>,
-    /// Whether to only list the jobs that would be removed.
-    dry_run: bool,
+    Ok(Json(RemovedJobDocument { name: job.name, freed_bytes: removed? }))
 }
 
 impl JsonBody for JobGcRequest {
@@ -48,7 +31,10 @@ impl JsonBody for JobGcRequest {
 }
 
 /// Handles `POST /api/v1/jobs/gc`.
-pub(crate) async fn collect_garbage(State(app): State<AppState>, request: Request) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn collect_garbage(
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Json<JobGcDocument>, ApiError> {
     let (actor, sight) =
         (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
     let sweep: JobGcRequest = app.body_reader().read_json_or_default(request).await?;
@@ -77,13 +63,13 @@ pub(crate) async fn collect_garbage(State(app): State<AppState>, request: Reques
             },
         };
         freed += bytes;
-        gone.push(json!({ "name": job.name, "state": job.state.name(), "bytes": bytes }));
+        gone.push(SweptJobDocument { name: job.name, state: job.state.name().to_owned(), bytes });
     }
     if !sweep.dry_run {
         // Only compaction frees the space of records of earlier builds.
         app.jobs().compact().await?;
     }
-    Ok(Json(json!({ "jobs": gone, "freed_bytes": freed, "dry_run": sweep.dry_run })))
+    Ok(Json(JobGcDocument { jobs: gone, freed_bytes: freed, dry_run: sweep.dry_run }))
 }
 
 /// Returns the jobs that match the criteria and that the client can see, newest first.

@@ -8,13 +8,12 @@ use saggar_jobs::{
     CheckpointSelector, DataMount, DataSource, InitFrom, JobError, JobSpec, JobSubmission, SpecResolver, restart_spec,
 };
 use saggar_plugin::PluginDeclarations;
+use saggar_rest::jobs::RestartRequest;
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::error::DatasetError;
 use saggar_store::models::{ScannedVersion, VersionCompleteness, plugin_digest, scan};
 use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, AccessDenied, AccessRights, CheckpointInfo};
-use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::{requirements, views};
 use crate::access::{Actor, Principal, ProjectScope, VisibleJob, resource_access};
@@ -37,18 +36,6 @@ pub(crate) async fn submit(State(app): State<AppState>, request: Request) -> Res
     let spec: JobSpec = app.body_reader().read_json(request).await?;
     let job = submitter.record(&app, spec).await?;
     Ok(created(views::job_with_details(&app, &submitter.sight, &job).await?))
-}
-
-/// The changes that a restart makes to the specification.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RestartRequest {
-    /// The plugin's parameters to change; null removes one.
-    parameters: Map<String, Value>,
-    /// The fields of the specification to change; null sets one to its default.
-    overrides: Map<String, Value>,
-    /// Whether to resume from the newest checkpoint. By default, only jobs that did not succeed resume.
-    resume: Option<bool>,
 }
 
 impl JsonBody for RestartRequest {

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use saggar_jobs::spec::PREEMPTED;
 use saggar_jobs::{JobPhase, QueueWait, RetryCause};
+use saggar_rest::events::JobEventDocument;
+use saggar_rest::jobs::{AttemptDocument, JobDocument, JobPublicationDocument, JobTimeDocument, PhaseDocument};
 use saggar_store::records::{AttemptUsage, JobAttempt, JobDetails, JobEvent, JobRecord, JobState};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::access::ProjectScope;
+use crate::api::metric_values::finite_value;
 use crate::app::AppState;
 use crate::error::ApiError;
 
@@ -21,7 +24,11 @@ const HINT_WALL_SECONDS_MIN: f64 = 2.0;
 pub(in crate::api) const PUBLISHED: &str = "PUBLISHED";
 
 /// Returns a job with its attempts' resource usage and, if queued, the reason it waits.
-pub(super) async fn job_with_details(app: &AppState, sight: &ProjectScope, it: &JobRecord) -> Result<Value, ApiError> {
+pub(super) async fn job_with_details(
+    app: &AppState,
+    sight: &ProjectScope,
+    it: &JobRecord,
+) -> Result<JobDocument, ApiError> {
     job_with_waits(app, sight, it, &app.jobs().job_details(&it.id).await?).await
 }
 
@@ -31,24 +38,22 @@ pub(super) async fn job_with_waits(
     sight: &ProjectScope,
     it: &JobRecord,
     details: &JobDetails,
-) -> Result<Value, ApiError> {
+) -> Result<JobDocument, ApiError> {
     let waits = match it.state {
         JobState::Queued => app.jobs().queue_waits(|project| sight.contains_project(project)).await?,
         _ => Default::default(),
     };
-    Ok(job_json(app, it, waits.get(&it.id), details))
+    Ok(job_document(app, it, waits.get(&it.id), details))
 }
 
 /// Like [`job_with_details`], for callers that have also read why the job waits.
-pub(in crate::api) fn job_json(
+pub(in crate::api) fn job_document(
     app: &AppState,
     job: &JobRecord,
     wait: Option<&QueueWait>,
     details: &JobDetails,
-) -> Value {
+) -> JobDocument {
     let JobDetails { attempts, latest } = details;
-    let metrics: Map<String, Value> =
-        latest.iter().map(|point| (point.name.clone(), json_number(point.value))).collect();
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
     let retry = spec["retry"].as_u64().unwrap_or(0);
     // Starts from +0.0, because the sum of an empty float iterator is -0.0.
@@ -56,46 +61,47 @@ pub(in crate::api) fn job_json(
     let device = attempts.iter().rev().map(|attempt| attempt.device.as_str()).find(|device| !device.is_empty());
     let pool = attempts.last().filter(|_| job.state.is_active()).map(|attempt| &attempt.pool);
     let reason = wait.map_or(&job.reason, |wait| &wait.reason);
-    json!({
-        "id": job.id,
-        "name": job.name,
-        "project": job.project,
-        "experiment": job.experiment,
-        "task": job.task,
-        "owner": job.owner,
-        "state": job.state.name(),
-        "reason": reason.code,
-        "message": reason.sentence,
-        "description": spec["message"],
-        "queue": job.demand.queue,
-        "priority": job.demand.priority,
-        "preemptible": job.demand.preemptible,
-        "position": wait.map(|wait| wait.position),
-        "pool": pool,
-        "attempt": job.attempts,
-        "attempts_max": 1 + retry,
-        "interruptions": interruptions(attempts),
-        "step": job.step,
-        "steps_target": job.steps_target,
-        "created_ms": job.created_ms,
-        "started_ms": job.started_ms,
-        "finished_ms": job.finished_ms,
-        "advanced_ms": app.jobs().last_progress_ms(&job.id),
-        "wall_seconds": sum(|attempt| attempt.usage.wall_seconds),
-        "gpu_seconds": sum(|attempt| attempt.usage.gpu_seconds),
-        "gpu_seconds_estimated": attempts.iter().any(|attempt| attempt.seconds_estimated),
-        "wasted_steps": wasted_steps(attempts),
-        "steps_per_second": steps_per_second(attempts),
-        "time": time_breakdown(attempts, &spec),
-        "hints": hints(attempts),
-        "device": device,
-        "metrics": metrics,
-        "spec": spec,
-    })
+    JobDocument {
+        id: job.id.clone(),
+        name: job.name.clone(),
+        project: job.project.clone(),
+        experiment: job.experiment.clone(),
+        task: job.task.clone(),
+        owner: job.owner.clone(),
+        state: job.state.name().to_owned(),
+        reason: reason.code.clone(),
+        message: reason.sentence.clone(),
+        description: spec["message"].as_str().map(str::to_owned),
+        queue: job.demand.queue.clone(),
+        priority: job.demand.priority,
+        preemptible: job.demand.preemptible,
+        position: wait.map(|wait| wait.position),
+        pool: pool.cloned(),
+        attempt: job.attempts,
+        attempts_max: 1 + retry,
+        interruptions: interruptions(attempts),
+        step: job.step,
+        steps_target: job.steps_target,
+        created_ms: job.created_ms,
+        started_ms: job.started_ms,
+        finished_ms: job.finished_ms,
+        advanced_ms: app.jobs().last_progress_ms(&job.id),
+        wall_seconds: sum(|attempt| attempt.usage.wall_seconds),
+        gpu_seconds: sum(|attempt| attempt.usage.gpu_seconds),
+        gpu_seconds_estimated: attempts.iter().any(|attempt| attempt.seconds_estimated),
+        wasted_steps: wasted_steps(attempts),
+        steps_per_second: steps_per_second(attempts),
+        time: time_breakdown(attempts, &spec),
+        hints: hints(attempts),
+        device: device.map(str::to_owned),
+        metrics: latest.iter().map(|point| (point.name.clone(), finite_value(point.value))).collect(),
+        spec,
+        ..JobDocument::default()
+    }
 }
 
 /// Returns how the attempts' time was spent. Computing and transferring items to a device can overlap.
-fn time_breakdown(attempts: &[JobAttempt], spec: &Value) -> Value {
+fn time_breakdown(attempts: &[JobAttempt], spec: &Value) -> JobTimeDocument {
     let sum = |take: fn(&AttemptUsage) -> f64| {
         attempts.iter().map(|attempt| take(&attempt.usage)).fold(0.0, |sum, it| sum + it)
     };
@@ -105,13 +111,13 @@ fn time_breakdown(attempts: &[JobAttempt], spec: &Value) -> Value {
     let all_reduce = sum(|usage| usage.all_reduce_seconds);
     let checkpoint = sum(|usage| usage.checkpoint_seconds);
     let other = sum(|usage| usage.wall_seconds) - compute - data - all_reduce - checkpoint;
-    json!({
-        "compute_seconds": compute,
-        "data_seconds": data,
-        "all_reduce_seconds": all_reduce,
-        "checkpoint_seconds": checkpoint,
-        "other_seconds": other.max(0.0),
-    })
+    JobTimeDocument {
+        compute_seconds: compute,
+        data_seconds: data,
+        all_reduce_seconds: all_reduce,
+        checkpoint_seconds: checkpoint,
+        other_seconds: other.max(0.0),
+    }
 }
 
 /// Returns hints for reducing the time of the newest attempt.
@@ -139,11 +145,11 @@ fn hints(attempts: &[JobAttempt]) -> Vec<String> {
 }
 
 /// Counts the causes of attempts that were followed by another attempt.
-fn interruptions(attempts: &[JobAttempt]) -> BTreeMap<&'static str, u64> {
+fn interruptions(attempts: &[JobAttempt]) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let followed = attempts.iter().filter(|attempt| attempt.state == JobState::Queued);
     for cause in followed.filter_map(|attempt| RetryCause::from_code(&attempt.reason.code)) {
-        *counts.entry(cause.name()).or_default() += 1;
+        *counts.entry(cause.name().to_owned()).or_default() += 1;
     }
     counts
 }
@@ -165,67 +171,68 @@ fn wasted_steps(attempts: &[JobAttempt]) -> u64 {
 }
 
 /// Returns an attempt with the URL of its log.
-pub(super) fn attempt_with_log_url(job: &JobRecord, of: &JobAttempt) -> Value {
-    let mut document = attempt_json(of);
-    document["log"] = json!(format!("/api/v1/jobs/{}/logs?attempt={}", job.name, of.number));
-    document
+pub(super) fn attempt_with_log_url(job: &JobRecord, of: &JobAttempt) -> AttemptDocument {
+    let log = format!("/api/v1/jobs/{}/logs?attempt={}", job.name, of.number);
+    AttemptDocument { log: Some(log), ..attempt_document(of) }
 }
 
 /// Returns the model versions that a job published, oldest first.
-pub(in crate::api) fn published_versions(events: &[JobEvent]) -> Value {
+pub(in crate::api) fn published_versions(events: &[JobEvent]) -> Vec<JobPublicationDocument> {
     let version = |event: &JobEvent| {
         let (model, version) = event.text.strip_prefix("published ")?.rsplit_once('@')?;
-        Some(json!({ "model": model, "version": version.parse::<u64>().ok()? }))
+        Some(JobPublicationDocument { model: model.to_owned(), version: version.parse().ok()? })
     };
     events.iter().filter(|event| event.kind == PUBLISHED).filter_map(version).collect()
 }
 
-pub(super) fn attempt_json(attempt: &JobAttempt) -> Value {
+pub(super) fn attempt_document(attempt: &JobAttempt) -> AttemptDocument {
     let state = match (attempt.state, attempt.reason.code.as_str()) {
         (JobState::Queued, PREEMPTED) => "PREEMPTED",
         (JobState::Queued, _) => "INTERRUPTED",
         (state, _) => state.name(),
     };
-    json!({
-        "number": attempt.number,
-        "state": state,
-        "reason": attempt.reason.code,
-        "message": attempt.reason.sentence,
-        "device": attempt.device,
-        "pool": attempt.pool,
-        "started_ms": attempt.started_ms,
-        "ended_ms": attempt.ended_ms,
-        "first_step": attempt.usage.first_step,
-        "last_step": attempt.usage.last_step,
-        "wall_seconds": attempt.usage.wall_seconds,
-        "gpu_seconds": attempt.usage.gpu_seconds,
-        "gpu_seconds_estimated": attempt.seconds_estimated,
-        "peak_bytes": attempt.usage.peak_bytes,
-        "samples": attempt.usage.samples,
-    })
+    AttemptDocument {
+        number: attempt.number,
+        state: state.to_owned(),
+        reason: attempt.reason.code.clone(),
+        message: attempt.reason.sentence.clone(),
+        device: attempt.device.clone(),
+        pool: attempt.pool.clone(),
+        started_ms: attempt.started_ms,
+        ended_ms: attempt.ended_ms,
+        first_step: attempt.usage.first_step,
+        last_step: attempt.usage.last_step,
+        wall_seconds: attempt.usage.wall_seconds,
+        gpu_seconds: attempt.usage.gpu_seconds,
+        gpu_seconds_estimated: attempt.seconds_estimated,
+        peak_bytes: attempt.usage.peak_bytes,
+        samples: attempt.usage.samples,
+        log: None,
+    }
 }
 
-pub(super) fn phase_json(phase: &JobPhase) -> Value {
-    json!({
-        "name": phase.name,
-        "state": phase.state.name(),
-        "started_ms": phase.started_ms,
-        "ended_ms": phase.ended_ms,
-    })
+pub(super) fn phase_document(phase: &JobPhase) -> PhaseDocument {
+    PhaseDocument {
+        name: phase.name.clone(),
+        state: phase.state.name().to_owned(),
+        started_ms: phase.started_ms,
+        ended_ms: phase.ended_ms,
+    }
 }
 
-pub(in crate::api) fn event_json(event: &JobEvent) -> Value {
-    json!({ "sequence": event.sequence, "at_ms": event.at_ms, "kind": event.kind, "text": event.text })
-}
-
-/// Converts a number to JSON. Infinities and NaN, which JSON cannot represent, become null.
-pub(super) fn json_number(value: f64) -> Value {
-    serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
+pub(in crate::api) fn event_document(event: &JobEvent) -> JobEventDocument {
+    JobEventDocument {
+        sequence: event.sequence,
+        at_ms: event.at_ms,
+        kind: event.kind.clone(),
+        text: event.text.clone(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use saggar_store::records::StateReason;
+    use serde_json::json;
 
     use super::*;
 
@@ -265,17 +272,20 @@ mod tests {
         let usage = AttemptUsage { wall_seconds: 10.0, gpu_seconds: 6.0, data_seconds: 2.5, ..AttemptUsage::default() };
         let usage = AttemptUsage { all_reduce_seconds: 0.5, checkpoint_seconds: 0.25, ..usage };
         let attempts = [attempt_with_usage(usage.clone())];
-        let expected = json!({
-            "compute_seconds": 6.0, "data_seconds": 2.5, "all_reduce_seconds": 0.5, "checkpoint_seconds": 0.25,
-            "other_seconds": 0.75,
-        });
+        let expected = JobTimeDocument {
+            compute_seconds: 6.0,
+            data_seconds: 2.5,
+            all_reduce_seconds: 0.5,
+            checkpoint_seconds: 0.25,
+            other_seconds: 0.75,
+        };
         assert_eq!(time_breakdown(&attempts, &json!({})), expected);
         let raised = hints(&attempts);
         assert!(
             raised.len() == 1 && raised[0].starts_with("25 % of the time is spent transferring data"),
             "{raised:?}"
         );
-        assert_eq!(time_breakdown(&attempts, &json!({ "replicas": 2 }))["compute_seconds"], 3.0);
+        assert_eq!(time_breakdown(&attempts, &json!({ "replicas": 2 })).compute_seconds, 3.0);
         for calm in [AttemptUsage { data_seconds: 2.0, ..usage.clone() }, AttemptUsage { wall_seconds: 1.0, ..usage }] {
             assert_eq!(hints(&[attempt_with_usage(calm)]), Vec::<String>::new());
         }

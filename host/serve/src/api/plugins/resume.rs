@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_rest::plugins::{ResumeTestDocument, ResumeTestRequest};
 use saggar_store::ModelRegistry;
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
@@ -14,7 +15,7 @@ use saggar_store::models;
 use saggar_store::objects::{ObjectStorage, PutOutcome};
 use saggar_store::records::{JobRecord, JobState};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::facts;
 use crate::access::{Actor, ProjectScope};
@@ -43,14 +44,6 @@ pub(crate) struct ResumeTest {
     pub at_ms: u64,
 }
 
-/// The request body: the names of two jobs.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ResumeTestRequest {
-    whole: String,
-    interrupted: String,
-}
-
 impl JsonBody for ResumeTestRequest {
     const EXAMPLE: &'static str = r#"{"whole": "digits-1", "interrupted": "digits-2"}"#;
 }
@@ -60,7 +53,7 @@ pub(crate) async fn record_resume_test(
     State(app): State<AppState>,
     Path(digest): Path<String>,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ResumeTestDocument>, ApiError> {
     let (actor, sight) =
         (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
     let pair: ResumeTestRequest = app.body_reader().read_json(request).await?;
@@ -68,7 +61,7 @@ pub(crate) async fn record_resume_test(
     let marked = verify_resume_test(&app, &sight, &plugin, pair).await;
     let detail = marked.as_ref().map_or_else(|_| String::new(), |it| format!("{} as {}", it.interrupted, it.whole));
     app.audit().record(&actor, AuditAction::PluginMark, &digest, &detail, &marked);
-    Ok(Json(resume_test_json(&marked?, &sight)))
+    Ok(Json(resume_test_document(marked?, &sight)))
 }
 
 async fn verify_resume_test(
@@ -111,14 +104,17 @@ async fn verify_resume_test(
 
 /// Returns a mark as visible to a client. Every client sees that a plugin resumes; only clients of the project see the
 /// jobs.
-pub(super) fn resume_test_json(test: &ResumeTest, sight: &ProjectScope) -> Value {
-    let mut test_json = json!(test);
-    if !sight.contains_project(&test.project) {
-        for hidden in ["whole", "interrupted", "project"] {
-            test_json[hidden] = Value::Null;
-        }
+pub(super) fn resume_test_document(test: ResumeTest, sight: &ProjectScope) -> ResumeTestDocument {
+    let ResumeTest { whole, interrupted, project, resumes, at_ms } = test;
+    let is_visible = sight.contains_project(&project);
+    let unless_hidden = |name: String| is_visible.then_some(name);
+    ResumeTestDocument {
+        whole: unless_hidden(whole),
+        interrupted: unless_hidden(interrupted),
+        project: unless_hidden(project),
+        resumes,
+        at_ms,
     }
-    test_json
 }
 
 /// A finished job and its results.
@@ -152,12 +148,7 @@ impl FinishedTraining {
         let checkpoint = checkpoints.first().map(|newest| (newest.step, newest.digest));
         // Oldest first, so that the newest version of each model is kept. Versions may have been removed since, and
         // nothing depends on them.
-        let made: BTreeMap<String, u64> = published
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|it| Some((it["model"].as_str()?.to_owned(), it["version"].as_u64()?)))
-            .collect();
+        let made: BTreeMap<String, u64> = published.into_iter().map(|it| (it.model, it.version)).collect();
         let read = move |parts: &crate::AppParts| {
             let models = ModelRegistry::new(&parts.models_dir);
             let weights = |(model, version): (String, u64)| {

@@ -1,0 +1,64 @@
+//! The operations of predictions by plain JSON, images and forms.
+
+use std::collections::BTreeMap;
+
+use saggar_rest::predictions::ModelDescription;
+use saggar_rest::server::IndexDocument;
+
+use super::operation::{Operation, SchemaSource};
+
+/// The statuses of predictions that fail.
+const PREDICTION_ERRORS: &[u16] = &[400, 404, 406, 408, 413, 415, 422, 429, 500, 503, 504];
+
+/// Returns the operations.
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/", "An index of this server: JSON for programs, a page for browsers")
+            .with_response::<IndexDocument>(200)
+            .with_content(200, "text/html", SchemaSource::Text),
+        Operation::post("/", "A prediction by the default model")
+            .with_deadline()
+            .with_prediction_body()
+            .with_prediction_response()
+            .with_errors(PREDICTION_ERRORS),
+        Operation::get("/predict", "The default model: its inputs and outputs, and an example body")
+            .with_response::<ModelDescription>(200)
+            .with_errors(&[503]),
+        Operation::post("/predict", "A prediction by the default model")
+            .with_deadline()
+            .with_prediction_body()
+            .with_prediction_response()
+            .with_errors(PREDICTION_ERRORS),
+        Operation::get(
+            "/models/{model}/predict",
+            "A model by NAME, NAME@VERSION or NAME@ALIAS: its inputs and outputs, and an example body",
+        )
+        .with_response::<ModelDescription>(200)
+        .with_errors(&[400, 404, 503]),
+        Operation::post("/models/{model}/predict", "A prediction by NAME, NAME@VERSION or NAME@ALIAS")
+            .with_description(
+                "Inputs by name, each an item or all a batch, or the bare value if only one input is \
+                 needed. Serving models have their own paths in this document, with their inputs.",
+            )
+            .with_deadline()
+            .with_prediction_body()
+            .with_form::<BTreeMap<String, String>>()
+            .with_prediction_response()
+            .with_errors(PREDICTION_ERRORS),
+        Operation::get("/models/{model}/{path}", "A prediction by a path that the model declares")
+            .with_description("Like POST, if the path and defaults provide every input.")
+            .with_deadline()
+            .with_prediction_response()
+            .with_errors(PREDICTION_ERRORS),
+        Operation::post("/models/{model}/{path}", "A prediction by a path that the model declares")
+            .with_description(
+                "Segments of the path are inputs if the plugin declares them; the body contains the \
+                 others, and can be empty if there are none.",
+            )
+            .with_deadline()
+            .with_prediction_body()
+            .with_form::<BTreeMap<String, String>>()
+            .with_prediction_response()
+            .with_errors(PREDICTION_ERRORS),
+    ]
+}
