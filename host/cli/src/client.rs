@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use saggar_serve::program_version::{OWN_VERSION, ProgramVersion, VERSION_HEADER};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use ureq::http::header::AUTHORIZATION;
 use ureq::http::{HeaderValue, Request, Response, StatusCode};
 use ureq::middleware::MiddlewareNext;
@@ -18,6 +19,16 @@ use crate::exit::{self, CliError};
 /// Maximum bytes of a response that is read as a whole.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
+/// The body of an error response. Unlike [`ErrorDocument`](saggar_rest::errors::ErrorDocument), it can come from a proxy,
+/// and its code can be one that this version does not know.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ForeignError {
+    error: Option<String>,
+    code: Option<String>,
+    hint: Option<String>,
+}
+
 /// A client of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiClient {
@@ -28,8 +39,19 @@ pub(crate) struct ApiClient {
 /// The body of a request.
 pub(crate) enum RequestBody<'a> {
     Empty,
-    Json(&'a Value),
-    Bytes { content_type: &'a str, bytes: &'a [u8] },
+    /// A serialized document.
+    Json(Vec<u8>),
+    Bytes {
+        content_type: &'a str,
+        bytes: &'a [u8],
+    },
+}
+
+impl RequestBody<'_> {
+    /// Returns a body of JSON.
+    pub(crate) fn json(document: &impl Serialize) -> RequestBody<'static> {
+        RequestBody::Json(serde_json::to_vec(document).expect("documents have text as keys"))
+    }
 }
 
 impl ApiClient {
@@ -57,18 +79,19 @@ impl ApiClient {
         Ok(ApiClient { agent: Agent::new_with_config(config.build()), host: host.trim_end_matches('/').to_owned() })
     }
 
-    pub(crate) fn get(&self, path: &str) -> Result<Value, CliError> {
+    /// Requests a document of the REST interface.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         let answer = self.agent.get(self.url(path)).header("accept", "application/json").call();
         self.parse_json(answer)
     }
 
     /// Like [`ApiClient::get`], but fails if the server does not answer within `time`.
-    pub(crate) fn get_within(&self, path: &str, time: Duration) -> Result<Value, CliError> {
+    pub(crate) fn get_within<T: DeserializeOwned>(&self, path: &str, time: Duration) -> Result<T, CliError> {
         let request = self.agent.get(self.url(path)).config().timeout_global(Some(time)).build();
         self.parse_json(request.header("accept", "application/json").call())
     }
 
-    pub(crate) fn post(&self, path: &str, payload: RequestBody<'_>) -> Result<Value, CliError> {
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, payload: RequestBody<'_>) -> Result<T, CliError> {
         let answer = self.send(self.agent.post(self.url(path)), "application/json", payload);
         self.parse_json(answer)
     }
@@ -78,12 +101,12 @@ impl ApiClient {
         self.check_response(request.send(bytes)).map(drop)
     }
 
-    pub(crate) fn put_json(&self, path: &str, value: &Value) -> Result<Value, CliError> {
-        let answer = self.send(self.agent.put(self.url(path)), "application/json", RequestBody::Json(value));
+    pub(crate) fn put_json<T: DeserializeOwned>(&self, path: &str, value: &impl Serialize) -> Result<T, CliError> {
+        let answer = self.send(self.agent.put(self.url(path)), "application/json", RequestBody::json(value));
         self.parse_json(answer)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> Result<Value, CliError> {
+    pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         let answer = self.agent.delete(self.url(path)).header("accept", "application/json").call();
         self.parse_json(answer)
     }
@@ -149,17 +172,17 @@ impl ApiClient {
         let request = request.header("accept", accept);
         match payload {
             RequestBody::Empty => request.send_empty(),
-            RequestBody::Json(value) => request.send_json(value),
+            RequestBody::Json(text) => request.content_type("application/json").send(&text[..]),
             RequestBody::Bytes { content_type, bytes } => request.content_type(content_type).send(bytes),
         }
     }
 
-    fn parse_json(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Value, CliError> {
+    fn parse_json<T: DeserializeOwned>(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<T, CliError> {
         let mut answer = self.check_response(answer)?;
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
         let text = text.map_err(|error| self.unreachable_error(&error))?;
         serde_json::from_str(&text).map_err(|error| {
-            CliError::new(exit::UNEXPECTED, "bad_answer", format!("{} does not answer JSON: {error}", self.host))
+            CliError::new(exit::UNEXPECTED, "bad_answer", format!("{} does not answer as expected: {error}", self.host))
                 .with_hint("is that a saggar server?")
         })
     }
@@ -171,9 +194,9 @@ impl ApiClient {
             return Ok(answer);
         }
         let status = answer.status();
-        let body: Value = answer.body_mut().read_json().unwrap_or(Value::Null);
-        let text = |key: &str| body[key].as_str().map(escape::escape_foreign_message);
-        let message = text("error").unwrap_or_else(|| format!("{} answers {status}", self.host));
+        let said: ForeignError = answer.body_mut().read_json().unwrap_or_default();
+        let text = |text: Option<String>| text.map(|text| escape::escape_foreign_message(&text));
+        let message = text(said.error).unwrap_or_else(|| format!("{} answers {status}", self.host));
         let exit = match status {
             StatusCode::NOT_FOUND => exit::NOT_FOUND,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => exit::FORBIDDEN,
@@ -184,8 +207,8 @@ impl ApiClient {
             | StatusCode::UNPROCESSABLE_ENTITY => exit::INVALID,
             _ => exit::UNEXPECTED,
         };
-        let code = text("code").unwrap_or_else(|| status.as_str().to_owned());
-        Err(CliError { exit_code: exit, code, message, hint: text("hint").filter(|hint| !hint.is_empty()) })
+        let code = text(said.code).unwrap_or_else(|| status.as_str().to_owned());
+        Err(CliError { exit_code: exit, code, message, hint: text(said.hint).filter(|hint| !hint.is_empty()) })
     }
 
     /// Checks that the server's version is compatible with this program's. A response without a version, for example

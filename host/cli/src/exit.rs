@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use saggar_rest::errors::ErrorCode;
+
 /// An unexpected error.
 pub(crate) const UNEXPECTED: i32 = 1;
 /// A wrong command line, or a missing confirmation.
@@ -53,6 +55,11 @@ impl CliError {
     /// Returns the error for an invalid value or file.
     pub(crate) fn invalid(message: impl Into<String>) -> CliError {
         CliError::new(INVALID, "invalid", message)
+    }
+
+    /// Returns whether the server reported this error.
+    pub(crate) fn is(&self, code: ErrorCode) -> bool {
+        self.code == code.as_str()
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> CliError {

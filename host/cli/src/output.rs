@@ -3,7 +3,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::escape;
 use crate::exit::{self, CliError};
@@ -18,13 +18,15 @@ pub(crate) struct CliOutput {
 
 impl CliOutput {
     /// Prints one JSON document.
-    pub(crate) fn print_json(&self, value: &Value) {
-        print(&escape::escape_json(&format!("{value:#}\n")));
+    pub(crate) fn print_json(&self, document: &impl Serialize) {
+        let text = serde_json::to_string_pretty(document).expect("documents have text as keys");
+        print(&escape::escape_json(&format!("{text}\n")));
     }
 
     /// Prints one JSON document on one line, as in a stream.
-    pub(crate) fn print_json_line(&self, value: &Value) {
-        print(&escape::escape_json(&format!("{value}\n")));
+    pub(crate) fn print_json_line(&self, document: &impl Serialize) {
+        let text = serde_json::to_string(document).expect("documents have text as keys");
+        print(&escape::escape_json(&format!("{text}\n")));
     }
 
     /// Prints a line of data.

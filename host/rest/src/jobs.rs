@@ -240,7 +240,7 @@ pub struct RemovedJobDocument {
 pub struct JobGcRequest {
     /// Finished jobs of each project beyond this many of the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_last: Option<usize>,
+    pub keep_last: Option<u64>,
     /// Jobs that did not succeed and ended longer ago.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]

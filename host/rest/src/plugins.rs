@@ -33,6 +33,13 @@ pub struct PluginDocument {
     pub declares: Option<Value>,
 }
 
+impl PluginDocument {
+    /// Returns the name that the plugin declares.
+    pub fn declared_name(&self) -> Option<&str> {
+        self.declares.as_ref()?.get("name")?.as_str()
+    }
+}
+
 /// An uploaded plugin with the proof that it resumes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

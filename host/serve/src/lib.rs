@@ -44,6 +44,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 pub use access::{AccessControl, Actor, Principal};
+pub use api::keys::key_document;
 pub use app::AppState;
 pub use app_parts::AppParts;
 pub use audit::{AuditAction, AuditLog};

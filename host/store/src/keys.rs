@@ -84,23 +84,6 @@ impl KeyRecord {
         if now { used.requests } else { 0 }
     }
 
-    /// Returns the fields that clients can see. None of them allows using the key.
-    pub fn to_public_json(&self, used: u64) -> serde_json::Value {
-        serde_json::json!({
-            "id": self.id,
-            "name": self.name,
-            "scopes": self.scopes,
-            "projects": self.projects,
-            "rate": self.rate,
-            "quota": self.quota,
-            "max_running_jobs": self.max_running_jobs,
-            "gpu_seconds": self.gpu_seconds,
-            "quota_used": self.quota.map(|_| used),
-            "created_ms": self.created_ms,
-            "expires_ms": self.expires_ms,
-        })
-    }
-
     /// Returns whether the key has expired.
     pub fn is_expired(&self, now_ms: UnixMillis) -> bool {
         self.expires_ms.is_some_and(|end| end <= now_ms)

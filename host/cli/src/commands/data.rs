@@ -6,7 +6,9 @@ mod ignore_file;
 mod push;
 mod show;
 
-use serde_json::{Value, json};
+use saggar_rest::datasets::{DatasetDocument, DatasetFromJobRequest, DatasetListDocument, RemovedDatasetDocument};
+use saggar_rest::projects::AssignProjectsRequest;
+use serde_json::json;
 
 use crate::args::{DataAddArgs, DataCommand, DataRmArgs};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
@@ -27,49 +29,49 @@ pub(crate) fn data(args: &DataCommand, client: &ApiClient, output: CliOutput) ->
         DataCommand::Rm(rm) => remove_versions(rm, client, output),
         DataCommand::Projects { name, projects } => {
             let path = format!("/api/v1/datasets/{}/projects", encode_path_segment(name));
-            print_projects(&client.put_json(&path, &json!({ "projects": projects }))?, output);
+            let request = AssignProjectsRequest { projects: projects.clone() };
+            print_projects(&client.put_json(&path, &request)?, output);
             Ok(())
         }
     }
 }
 
 /// Prints which version was stored, with a detail.
-fn print_stored_version(stored: &Value, detail: &str, output: CliOutput) {
+fn print_stored_version(stored: &DatasetDocument, detail: &str, output: CliOutput) {
     if output.json {
         output.print_json(stored);
         return;
     }
     output.print_line(&version_reference(stored));
-    output.print_note(&format!("  {} items, {detail}", stored["items"]));
+    output.print_note(&format!("  {} items, {detail}", stored.items));
 }
 
 /// Formats a reference to a version: `digits/2`.
-fn version_reference(dataset: &Value) -> String {
-    format!("{}/{}", dataset["name"].as_str().unwrap_or("?"), dataset["version"])
+fn version_reference(dataset: &DatasetDocument) -> String {
+    format!("{}/{}", dataset.name, dataset.version)
 }
 
 /// Returns the versions that `NAME` or `NAME/VERSION` refers to, lowest first; at least one.
-fn find_versions(dataset: &str, client: &ApiClient) -> Result<Vec<Value>, CliError> {
+fn find_versions(dataset: &str, client: &ApiClient) -> Result<Vec<DatasetDocument>, CliError> {
     let (name, version) = dataset.split_once('/').map_or((dataset, None), |(name, version)| (name, Some(version)));
-    let mut found = client.get("/api/v1/datasets")?["datasets"].as_array().cloned().unwrap_or_default();
-    found.retain(|it| {
-        it["name"] == name && version.is_none_or(|version| it["version"].as_u64() == version.parse().ok())
-    });
+    let DatasetListDocument { datasets: mut found } = client.get("/api/v1/datasets")?;
+    found.retain(|it| it.name == name && version.is_none_or(|version| Some(it.version) == version.parse().ok()));
     if found.is_empty() {
         return Err(CliError::new(exit::NOT_FOUND, "not_found", format!("there is no dataset {dataset}"))
             .with_hint("`saggar data ls` lists them"));
     }
-    found.sort_by_key(|it| it["version"].as_u64());
+    found.sort_by_key(|it| it.version);
     Ok(found)
 }
 
 fn add_from_job(args: &DataAddArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let (job, path) = args.job.split_once('/').map_or((&*args.job, None), |(job, path)| (job, Some(path)));
     let job = project::resolve_job_name(job);
-    let body = json!({ "job": job, "path": path.filter(|path| !path.is_empty()) });
-    let made = client
-        .post(&format!("/api/v1/datasets/{}/from-job", encode_path_segment(&args.name)), RequestBody::Json(&body))?;
-    let bytes = units::format_bytes(made["bytes"].as_u64().unwrap_or(0));
+    let path = path.filter(|path| !path.is_empty()).map(str::to_owned);
+    let request = DatasetFromJobRequest { job: job.to_string(), path };
+    let route = format!("/api/v1/datasets/{}/from-job", encode_path_segment(&args.name));
+    let made: DatasetDocument = client.post(&route, RequestBody::json(&request))?;
+    let bytes = units::format_bytes(made.bytes);
     print_stored_version(&made, &format!("{bytes} written by {job}"), output);
     Ok(())
 }
@@ -77,13 +79,13 @@ fn add_from_job(args: &DataAddArgs, client: &ApiClient, output: CliOutput) -> Re
 fn remove_versions(args: &DataRmArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let versions = find_versions(&args.dataset, client)?;
     let names: Vec<String> = versions.iter().map(version_reference).collect();
-    let bytes: u64 = versions.iter().filter_map(|it| it["bytes"].as_u64()).sum();
+    let bytes: u64 = versions.iter().map(|it| it.bytes).sum();
     confirm(args.yes, &format!("Remove {} ({})?", names.join(", "), units::format_bytes(bytes)))?;
     let mut freed = 0;
     for version in &versions {
-        let name = encode_path_segment(version["name"].as_str().unwrap_or_default());
-        let answer = client.delete(&format!("/api/v1/datasets/{name}/{}", version["version"]))?;
-        freed += answer["freed_bytes"].as_u64().unwrap_or(0);
+        let name = encode_path_segment(&version.name);
+        let removed: RemovedDatasetDocument = client.delete(&format!("/api/v1/datasets/{name}/{}", version.version))?;
+        freed += removed.freed_bytes;
     }
     if output.json {
         output.print_json(&json!({ "removed": names, "freed_bytes": freed }));
@@ -95,12 +97,10 @@ fn remove_versions(args: &DataRmArgs, client: &ApiClient, output: CliOutput) -> 
 }
 
 fn list_datasets(name: Option<&str>, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let answer = client.get("/api/v1/datasets")?;
-    let all = answer["datasets"].as_array().cloned().unwrap_or_default();
-    let matching: Vec<Value> =
-        all.into_iter().filter(|dataset| name.is_none_or(|name| dataset["name"] == name)).collect();
+    let DatasetListDocument { datasets: mut matching } = client.get("/api/v1/datasets")?;
+    matching.retain(|dataset| name.is_none_or(|name| dataset.name == name));
     if output.json {
-        output.print_json(&Value::Array(matching));
+        output.print_json(&matching);
         return Ok(());
     }
     if let (true, Some(name)) = (matching.is_empty(), name) {
@@ -110,12 +110,11 @@ fn list_datasets(name: Option<&str>, client: &ApiClient, output: CliOutput) -> R
     let rows: Vec<Vec<String>> = matching
         .iter()
         .map(|dataset| {
-            let fields = dataset["fields"].as_array().into_iter().flatten();
-            let fields: Vec<&str> = fields.filter_map(|field| field["name"].as_str()).collect();
+            let fields: Vec<&str> = dataset.fields.iter().map(|field| field.name.as_str()).collect();
             vec![
-                format!("{}/{}", dataset["name"].as_str().unwrap_or("?"), dataset["version"]),
-                dataset["items"].to_string(),
-                units::format_bytes(dataset["bytes"].as_u64().unwrap_or(0)),
+                version_reference(dataset),
+                dataset.items.to_string(),
+                units::format_bytes(dataset.bytes),
                 fields.join(", "),
             ]
         })

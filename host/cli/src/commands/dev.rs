@@ -12,6 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_project::{PROJECT_FILE, TaskSection};
+use saggar_rest::datasets::DatasetListDocument;
+use saggar_rest::jobs::JobDocument;
+use saggar_rest::model_commands::PublishVersionRequest;
+use saggar_rest::models::{ModelDocument, ModelListDocument, PublishedVersionDocument};
+use saggar_store::JobState;
 use serde_json::{Value, json};
 
 use super::{jobs, run};
@@ -116,7 +121,7 @@ struct DevSession<'a> {
     /// The name of the plugin's model, once it is known.
     model: Option<String>,
     /// The component whose training lacks data, with the dataset versions that existed then.
-    blocked_on_data: Option<(PathBuf, Value)>,
+    blocked_on_data: Option<(PathBuf, Vec<(String, u64)>)>,
     output: CliOutput,
 }
 
@@ -144,10 +149,9 @@ impl DevSession<'_> {
     }
 
     /// Returns the names of the existing dataset versions, or `None` if the server does not answer.
-    fn dataset_versions(&self) -> Option<Value> {
-        let listed = self.client.get("/api/v1/datasets").ok()?;
-        let name = |dataset: &Value| json!([dataset["name"], dataset["version"]]);
-        Some(listed["datasets"].as_array()?.iter().map(name).collect())
+    fn dataset_versions(&self) -> Option<Vec<(String, u64)>> {
+        let listed: DatasetListDocument = self.client.get("/api/v1/datasets").ok()?;
+        Some(listed.datasets.into_iter().map(|dataset| (dataset.name, dataset.version)).collect())
     }
 
     fn print_waiting_note(&self) {
@@ -177,17 +181,16 @@ impl DevSession<'_> {
             self.model = Some(self.train(&digest, component)?);
             return self.announce_first_answer(None);
         };
-        let shown = self.client.get(&format!("/api/v1/models/{}", encode_path_segment(&model)))?;
-        let newest = shown["versions"].as_array().and_then(|versions| versions.last()).cloned().unwrap_or_default();
-        if newest["plugin"] == digest.as_str() {
+        let shown: ModelDocument = self.client.get(&format!("/api/v1/models/{}", encode_path_segment(&model)))?;
+        if shown.versions.last().is_some_and(|newest| newest.plugin.as_ref() == Some(&digest)) {
             self.output.print_note("the component is the same as before");
             return if edit.is_none() { self.announce_first_answer(None) } else { Ok(()) };
         }
         let path = format!("/api/v1/models/{}/versions", encode_path_segment(&model));
-        let made = self.client.post(&path, RequestBody::Json(&json!({ "plugin": digest })))?;
-        let version = made["version"].as_u64().unwrap_or_default();
-        if made["state"] != "READY" {
-            let reason = made["reason"].as_str().unwrap_or("it is not up");
+        let request = PublishVersionRequest::Plugin { plugin: digest, from_version: None };
+        let made: PublishedVersionDocument = self.client.post(&path, RequestBody::json(&request))?;
+        let PublishedVersionDocument { version, reason, .. } = made;
+        if made.state != "READY" {
             return Err(CliError::invalid(format!("{model}@{version} is refused: {reason}")).with_hint(format!(
                 "if the weights no longer fit, train again: `{}`",
                 self.command_line(&format!("run --task {}", self.name))
@@ -204,17 +207,17 @@ impl DevSession<'_> {
         };
         let named = self.task.args.get("model").and_then(Value::as_str).map(str::to_owned);
         let named = named.or_else(|| self.project.manifest.models.iter().find_map(of_plugin)).or(stem);
-        let models = self.client.get("/api/v1/models")?;
-        let versioned = |model: &&Value| model["versions"].as_array().is_some_and(|versions| !versions.is_empty());
-        let mut there = models["models"].as_array().into_iter().flatten().filter(versioned);
-        Ok(there.find(|model| model["name"].as_str() == named.as_deref()).and(named))
+        let ModelListDocument { models } = self.client.get("/api/v1/models")?;
+        let is_there = |model: &ModelDocument| !model.versions.is_empty() && Some(&model.name) == named.as_ref();
+        Ok(models.iter().any(is_there).then_some(named).flatten())
     }
 
     /// Runs the task and waits until the server serves the model that it publishes. Returns the model's name.
     fn train(&self, digest: &str, component: &Path) -> Result<String, CliError> {
         let spec = run::task_spec(self.project, self.name, digest, component)?;
         self.output.print_note(&format!("no version is there yet: running task {}", self.name));
-        let job = self.client.post("/api/v1/jobs", RequestBody::Json(&json!(spec))).map_err(|failure| {
+        let submitted = self.client.post("/api/v1/jobs", RequestBody::json(&spec));
+        let JobDocument { name, .. } = submitted.map_err(|failure| {
             let lacks_data = failure.exit_code == exit::NOT_FOUND && failure.message.contains("dataset");
             let push = self.command_line("data push FOLDER --name NAME");
             if lacks_data {
@@ -223,11 +226,10 @@ impl DevSession<'_> {
                 failure
             }
         })?;
-        let name = job["name"].as_str().unwrap_or_default();
-        jobs::follow_log(self.client, self.output, name)?;
-        let ended = jobs::wait_until_over(self.client, self.output, name)?;
-        if ended["state"] != "SUCCEEDED" {
-            let (state, why) = (ended["state"].as_str().unwrap_or("?"), ended["message"].as_str().unwrap_or(""));
+        jobs::follow_log(self.client, self.output, &name)?;
+        let ended = jobs::wait_until_over(self.client, self.output, &name)?;
+        if ended.state != JobState::Succeeded.name() {
+            let (state, why) = (&ended.state, &ended.message);
             return Err(CliError::invalid(format!("job {name} is {state}: {why}")).with_hint("fix it and save"));
         }
         run::wait_until_served(self.client, &ended, SERVE_TIME_MAX).map(|(model, _)| model)

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use saggar_rest::models::ImportedVersionDocument;
 use saggar_serve::limits::IMPORT_BYTES_MAX;
 use saggar_serving::{ImportError, ModelFiles};
 use serde_json::{Map, Value, json};
@@ -30,7 +31,7 @@ pub(crate) fn import(args: &ImportArgs, client: &ApiClient, output: CliOutput) -
     for (name, bytes) in files.external() {
         output.print_note(&format!("with {name} ({})", units::format_bytes(bytes.len() as u64)));
     }
-    let made = match files.external() {
+    let made: ImportedVersionDocument = match files.external() {
         [] => {
             let bytes = files.model();
             client.post(&route, RequestBody::Bytes { content_type: "application/octet-stream", bytes })?
@@ -42,7 +43,7 @@ pub(crate) fn import(args: &ImportArgs, client: &ApiClient, output: CliOutput) -
             client.post(&route, RequestBody::Bytes { content_type: &content_type, bytes: &bytes })?
         }
     };
-    let version = made["version"].as_u64().unwrap_or(0);
+    let version = made.version;
     let stored = wait_until_ready(client, &name, version)?;
     if output.json {
         output.print_json(&made);

@@ -13,8 +13,10 @@ mod watch;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use saggar_rest::jobs::{AttemptDocument, JobDocument, JobListDocument, JobTimeDocument};
 use saggar_store::JobState;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
@@ -39,17 +41,24 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const JOBS_PER_PAGE: u32 = 500;
 
 pub(crate) fn ps(args: &PsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let read = || if args.idle { idle::list_idle(client) } else { list_selected(args, client) };
-    let show =
-        |listed: Vec<Value>| if args.idle { idle::print_idle(listed, output) } else { print_jobs(listed, output) };
-    if args.watch {
-        return watch::watch_listing(output, read, show);
+    if args.idle {
+        return show_listing(args, output, || idle::list_idle(client), |idle| idle::print_idle(&idle, output));
     }
-    read().map(show)
+    show_listing(args, output, || list_selected(args, client), |jobs| print_jobs(&jobs, output))
+}
+
+/// Shows a listing once, or again and again until the command is interrupted.
+fn show_listing<T>(
+    args: &PsArgs,
+    output: CliOutput,
+    read: impl Fn() -> Result<Vec<T>, CliError>,
+    show: impl Fn(Vec<T>),
+) -> Result<(), CliError> {
+    if args.watch { watch::watch_listing(output, read, show) } else { read().map(show) }
 }
 
 /// Lists the jobs that the arguments select.
-fn list_selected(args: &PsArgs, client: &ApiClient) -> Result<Vec<Value>, CliError> {
+fn list_selected(args: &PsArgs, client: &ApiClient) -> Result<Vec<JobDocument>, CliError> {
     let everything = args.all || args.state.is_some() || args.experiment.is_some();
     // Filtered by the server, because a running job can be behind any number of newer finished ones.
     let going_on = || JobState::ALL.iter().filter(|state| !state.is_final()).map(|state| state.name());
@@ -65,11 +74,11 @@ fn list_selected(args: &PsArgs, client: &ApiClient) -> Result<Vec<Value>, CliErr
     list_jobs(client, &format!("{state}{experiment}"))
 }
 
-fn print_jobs(jobs: Vec<Value>, output: CliOutput) {
+fn print_jobs(jobs: &[JobDocument], output: CliOutput) {
     if output.json {
-        output.print_json(&Value::Array(jobs));
+        output.print_json(&jobs);
     } else if output.quiet {
-        jobs.iter().for_each(|job| output.print_line(text(job, "name")));
+        jobs.iter().for_each(|job| output.print_line(&job.name));
     } else {
         let rows: Vec<Vec<String>> = jobs.iter().map(|job| job_row(job, output)).collect();
         output.print_table(
@@ -85,47 +94,52 @@ fn print_jobs(jobs: Vec<Value>, output: CliOutput) {
 }
 
 /// Lists all jobs of `query`, page by page.
-fn list_jobs(client: &ApiClient, query: &str) -> Result<Vec<Value>, CliError> {
+fn list_jobs(client: &ApiClient, query: &str) -> Result<Vec<JobDocument>, CliError> {
     let (mut jobs, mut from) = (Vec::new(), String::new());
     loop {
-        let answer = client.get(&format!("/api/v1/jobs?limit={JOBS_PER_PAGE}{query}{from}"))?;
-        jobs.extend(answer["jobs"].as_array().into_iter().flatten().cloned());
-        let Some(cursor) = answer["cursor"].as_i64() else { return Ok(jobs) };
+        let page: JobListDocument = client.get(&format!("/api/v1/jobs?limit={JOBS_PER_PAGE}{query}{from}"))?;
+        jobs.extend(page.jobs);
+        let Some(cursor) = page.cursor else { return Ok(jobs) };
         from = format!("&cursor={cursor}");
     }
 }
 
 /// Returns whether a job's state is final.
-pub(super) fn is_over(job: &Value) -> bool {
-    text(job, "state").parse().is_ok_and(JobState::is_final)
+pub(super) fn is_over(job: &JobDocument) -> bool {
+    job.state.parse().is_ok_and(JobState::is_final)
 }
 
-fn job_row(job: &Value, output: CliOutput) -> Vec<String> {
-    let (step, target) = (number(job, "step"), number(job, "steps_target"));
+/// Returns the last value of the metric `loss`.
+fn loss(job: &JobDocument) -> Option<f64> {
+    job.metrics.get("loss").copied().flatten()
+}
+
+fn job_row(job: &JobDocument, output: CliOutput) -> Vec<String> {
+    let (step, target) = (job.step, job.steps_target);
     let dash = || "-".to_owned();
     let known = target > 0;
-    let rate = job["steps_per_second"].as_f64().map_or_else(dash, |rate| format!("{rate:.1}/s"));
-    let reason = match (text(job, "reason"), job["position"].as_u64()) {
+    let rate = job.steps_per_second.map_or_else(dash, |rate| format!("{rate:.1}/s"));
+    let reason = match (job.reason.as_str(), job.position) {
         (reason, Some(position)) => format!("{reason} (position {position})"),
         ("", None) => dash(),
         (reason, None) => reason.to_owned(),
     };
     vec![
-        text(job, "name").to_owned(),
-        output.format_state(text(job, "state")),
-        format!("{}/{}", number(job, "attempt"), number(job, "attempts_max")),
+        job.name.clone(),
+        output.format_state(&job.state),
+        format!("{}/{}", job.attempt, job.attempts_max),
         if known { format!("{step}/{target}") } else { dash() },
         if known { format!("{} %", step * 100 / target) } else { dash() },
         rate,
-        job["metrics"]["loss"].as_f64().map_or_else(dash, |loss| format!("{loss:.4}")),
-        device_seconds(job, 1).unwrap_or_else(dash),
-        units::format_age(number(job, "created_ms"), now_ms()),
+        loss(job).map_or_else(dash, |loss| format!("{loss:.4}")),
+        device_seconds(job.gpu_seconds, job.gpu_seconds_estimated, 1),
+        units::format_age(job.created_ms, now_ms()),
         reason,
     ]
 }
 
 pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let job = client.get(&job_path(&args.job))?;
+    let job: JobDocument = client.get(&job_path(&args.job))?;
     if let Some(field) = &args.field {
         return print_field(&job, field, output);
     }
@@ -133,65 +147,67 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         output.print_json(&job);
         return Ok(());
     }
-    let state = output.format_state(text(&job, "state"));
-    let why = text(&job, "message");
-    output.print_line(&format!("{}  {state}{}{why}", text(&job, "name"), if why.is_empty() { "" } else { "  " }));
-    let spec = &job["spec"];
+    let state = output.format_state(&job.state);
+    let why = &job.message;
+    output.print_line(&format!("{}  {state}{}{why}", job.name, if why.is_empty() { "" } else { "  " }));
+    let spec = &job.spec;
     let mounts = spec["data"].as_array().into_iter().flatten();
     let mounts: Vec<String> = mounts.map(format_mount).collect();
     let facts = [
         ("plugin", text(spec, "plugin").chars().take(12).collect()),
         ("parameters", spec["parameters"].to_string()),
         ("data", mounts.join(" ")),
-        ("device", text(&job, "device").to_owned()),
+        ("device", job.device.clone().unwrap_or_default()),
         ("from", text(spec, "init_from").to_owned()),
         ("queue", queue_summary(&job)),
-        ("experiment", text(&job, "experiment").to_owned()),
-        ("time", time_breakdown(&job)),
+        ("experiment", job.experiment.clone().unwrap_or_default()),
+        ("time", time_breakdown(&job.time)),
         ("best", best_checkpoint::best_checkpoint_summary(&job, client)?),
         ("seed", number(spec, "seed").to_string()),
-        ("created", units::format_age(number(&job, "created_ms"), now_ms())),
+        ("created", units::format_age(job.created_ms, now_ms())),
     ];
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
         output.print_line(&format!("  {name:<11}{value}"));
     }
-    for hint in job["hints"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    for hint in &job.hints {
         output.print_note(&format!("  hint: {hint}"));
     }
-    for (name, value) in job["metrics"].as_object().into_iter().flatten() {
-        output.print_line(&format!("  {name:<24}{value}"));
+    for (name, value) in &job.metrics {
+        output.print_line(&format!("  {name:<24}{}", Value::from(*value)));
     }
-    let phases: Vec<&Value> = job["phases"].as_array().into_iter().flatten().collect();
+    let phases = job.phases.unwrap_or_default();
     // A job of one phase has that phase's state.
     for phase in phases.iter().filter(|_| phases.len() > 1) {
-        output.print_line(&format!("  phase {:<18}{}", text(phase, "name"), output.format_state(text(phase, "state"))));
+        output.print_line(&format!("  phase {:<18}{}", phase.name, output.format_state(&phase.state)));
     }
-    let attempts = job["attempts"].as_array().into_iter().flatten();
-    let rows: Vec<Vec<String>> = attempts.map(|attempt| attempt_row(attempt, output)).collect();
+    let attempts = job.attempts.unwrap_or_default();
+    let rows: Vec<Vec<String>> = attempts.iter().map(|attempt| attempt_row(attempt, output)).collect();
     output.print_line("");
     output.print_table(&["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"], &rows);
     Ok(())
 }
 
 /// Formats the shares of a job's time: `compute 81 %, data 12 %, other 7 %`.
-fn time_breakdown(job: &Value) -> String {
-    let parts = ["compute", "data", "all_reduce", "checkpoint", "other"];
-    let seconds = |part: &str| job["time"][format!("{part}_seconds")].as_f64().unwrap_or(0.0);
-    let whole: f64 = parts.iter().map(|part| seconds(part)).sum();
-    let share = |part: &&str| (seconds(part) / whole.max(1e-9) * 100.0).round();
-    let words = parts
-        .iter()
-        .filter(|part| share(part) > 0.0)
-        .map(|part| format!("{} {} %", part.replace('_', "-"), share(part)));
+fn time_breakdown(time: &JobTimeDocument) -> String {
+    let parts = [
+        ("compute", time.compute_seconds),
+        ("data", time.data_seconds),
+        ("all-reduce", time.all_reduce_seconds),
+        ("checkpoint", time.checkpoint_seconds),
+        ("other", time.other_seconds),
+    ];
+    let whole: f64 = parts.iter().map(|(_, seconds)| seconds).sum();
+    let shares = parts.map(|(part, seconds)| (part, (seconds / whole.max(1e-9) * 100.0).round()));
+    let words = shares.iter().filter(|(_, share)| *share > 0.0).map(|(part, share)| format!("{part} {share} %"));
     words.collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a job's queue, priority, position and pool.
-fn queue_summary(job: &Value) -> String {
-    let preemptible = if job["preemptible"] == Value::Bool(true) { ", preemptible" } else { "" };
-    let position = job["position"].as_u64().map_or_else(String::new, |position| format!(", position {position}"));
-    let pool = job["pool"].as_str().map_or_else(String::new, |pool| format!(", pool {pool}"));
-    format!("{} (priority {}{preemptible}{position}{pool})", text(job, "queue"), number(job, "priority"))
+fn queue_summary(job: &JobDocument) -> String {
+    let preemptible = if job.preemptible { ", preemptible" } else { "" };
+    let position = job.position.map_or_else(String::new, |position| format!(", position {position}"));
+    let pool = job.pool.as_ref().map_or_else(String::new, |pool| format!(", pool {pool}"));
+    format!("{} (priority {}{preemptible}{position}{pool})", job.queue, job.priority)
 }
 
 /// Formats a mount: `mnist/1:/data`, `job:prepare-3/output:/init`.
@@ -206,15 +222,16 @@ fn format_mount(mount: &Value) -> String {
 }
 
 /// Prints one value: text as it is, anything else as JSON.
-fn print_field(job: &Value, field: &str, output: CliOutput) -> Result<(), CliError> {
+fn print_field(job: &JobDocument, field: &str, output: CliOutput) -> Result<(), CliError> {
+    let document = serde_json::to_value(job).expect("documents have text as keys");
     // A metric's name can contain dots, so the longest existing key is tried first.
-    let mut value = job;
+    let mut value = &document;
     let mut rest = field;
     while !rest.is_empty() {
         let mut ends = [rest.len()].into_iter().chain(rest.rmatch_indices('.').map(|(at, _)| at));
         let Some(end) = ends.find(|end| value.get(&rest[..*end]).is_some()) else {
             let known: Vec<&str> = value.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
-            let message = format!("{} has no field {field:?}", text(job, "name"));
+            let message = format!("{} has no field {field:?}", job.name);
             let hint = format!("there are: {}", known.join(", "));
             return Err(CliError::new(exit::NOT_FOUND, "no_field", message).with_hint(hint));
         };
@@ -229,26 +246,24 @@ fn print_field(job: &Value, field: &str, output: CliOutput) -> Result<(), CliErr
     Ok(())
 }
 
-fn attempt_row(attempt: &Value, output: CliOutput) -> Vec<String> {
-    let why = text(attempt, "message");
-    let seconds = |key: &str| attempt[key].as_f64().unwrap_or(0.0);
+fn attempt_row(attempt: &AttemptDocument, output: CliOutput) -> Vec<String> {
+    let why = &attempt.message;
     vec![
-        number(attempt, "number").to_string(),
-        output.format_state(text(attempt, "state")),
-        format!("{} → {}", number(attempt, "first_step"), number(attempt, "last_step")),
-        text(attempt, "device").to_owned(),
-        units::format_age(number(attempt, "started_ms"), now_ms()),
-        units::format_duration(seconds("wall_seconds")),
-        device_seconds(attempt, 2).unwrap_or_else(|| "0.00".to_owned()),
-        if why.is_empty() { "-".to_owned() } else { why.to_owned() },
+        attempt.number.to_string(),
+        output.format_state(&attempt.state),
+        format!("{} → {}", attempt.first_step, attempt.last_step),
+        attempt.device.clone(),
+        units::format_age(attempt.started_ms, now_ms()),
+        units::format_duration(attempt.wall_seconds),
+        device_seconds(attempt.gpu_seconds, attempt.gpu_seconds_estimated, 2),
+        if why.is_empty() { "-".to_owned() } else { why.clone() },
     ]
 }
 
 /// Formats the device seconds of a job or an attempt: `1.25`, or `1.25 estimated` if the device has no timer.
-fn device_seconds(of: &Value, digits: usize) -> Option<String> {
-    let seconds = of["gpu_seconds"].as_f64()?;
-    let estimated = if of["gpu_seconds_estimated"] == json!(true) && seconds > 0.0 { " estimated" } else { "" };
-    Some(format!("{seconds:.digits$}{estimated}"))
+fn device_seconds(seconds: f64, is_estimated: bool, digits: usize) -> String {
+    let estimated = if is_estimated && seconds > 0.0 { " estimated" } else { "" };
+    format!("{seconds:.digits$}{estimated}")
 }
 
 pub(crate) fn logs(args: &LogsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
@@ -269,12 +284,12 @@ pub(crate) fn logs(args: &LogsArgs, client: &ApiClient, output: CliOutput) -> Re
 
 /// Returns the number of the attempt before the newest one.
 fn previous_attempt(name: &str, client: &ApiClient) -> Result<u64, CliError> {
-    let job = client.get(&job_path(name))?;
-    match number(&job, "attempt") {
+    let job: JobDocument = client.get(&job_path(name))?;
+    match u64::from(job.attempt) {
         count @ ..2 => {
             let had = if count == 0 { "no attempt" } else { "one attempt" };
-            let message = format!("{} has had {had}, so there is no previous one", text(&job, "name"));
-            let hint = format!("`saggar logs {}` prints what there is", text(&job, "name"));
+            let message = format!("{} has had {had}, so there is no previous one", job.name);
+            let hint = format!("`saggar logs {}` prints what there is", job.name);
             Err(CliError::new(exit::NOT_FOUND, "not_found", message).with_hint(hint))
         }
         newest => Ok(newest - 1),
@@ -283,8 +298,8 @@ fn previous_attempt(name: &str, client: &ApiClient) -> Result<u64, CliError> {
 
 pub(crate) fn stop(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     change_each(&args.jobs, output, |name| {
-        let job = client.post(&format!("{}/stop", job_path(name)), RequestBody::Empty)?;
-        Ok((format!("{} {}", text(&job, "name"), text(&job, "state")), job))
+        let job: JobDocument = client.post(&format!("{}/stop", job_path(name)), RequestBody::Empty)?;
+        Ok((format!("{} {}", job.name, job.state), job))
     })
 }
 
@@ -293,10 +308,10 @@ pub(crate) fn stop(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -
 ///
 /// # Errors
 /// Returns the error of the first job that failed. Further errors are printed.
-pub(super) fn change_each(
+pub(super) fn change_each<T: Serialize>(
     names: &[String],
     output: CliOutput,
-    change: impl Fn(&str) -> Result<(String, Value), CliError>,
+    change: impl Fn(&str) -> Result<(String, T), CliError>,
 ) -> Result<(), CliError> {
     let (mut changed, mut first) = (Vec::new(), None);
     for name in names {
@@ -315,7 +330,7 @@ pub(super) fn change_each(
         match (names, changed.as_slice()) {
             ([_], [job]) => output.print_json(job),
             ([_], _) => {}
-            (_, jobs) => output.print_json(&json!(jobs)),
+            (_, jobs) => output.print_json(&jobs),
         }
     }
     first.map_or(Ok(()), Err)
@@ -327,22 +342,21 @@ pub(crate) fn follow_log(client: &ApiClient, output: CliOutput, name: &str) -> R
 }
 
 /// Waits until the job is over, showing its progress and each state change. Waits across restarts of the server.
-pub(crate) fn wait_until_over(client: &ApiClient, output: CliOutput, name: &str) -> Result<Value, CliError> {
+pub(crate) fn wait_until_over(client: &ApiClient, output: CliOutput, name: &str) -> Result<JobDocument, CliError> {
     let mut progress = ProgressDisplay::for_steps(name, output);
     let mut last = String::new();
     let mut reconnect = ReconnectState::new(output);
-    let mut job = client.get(&job_path(name))?;
+    let mut job: JobDocument = client.get(&job_path(name))?;
     loop {
-        let state = text(&job, "state");
         if is_over(&job) {
             return Ok(job);
         }
-        if state != last {
-            progress.print_note(&format!("{name} {state}"));
-            last = state.to_owned();
+        if job.state != last {
+            progress.print_note(&format!("{name} {}", job.state));
+            last.clone_from(&job.state);
         }
-        let loss = job["metrics"]["loss"].as_f64().map_or_else(String::new, |loss| format!("loss {loss:.4}"));
-        progress.set(number(&job, "step"), number(&job, "steps_target"), &loss);
+        let loss = loss(&job).map_or_else(String::new, |loss| format!("loss {loss:.4}"));
+        progress.set(job.step, job.steps_target, &loss);
         std::thread::sleep(POLL_INTERVAL);
         job = loop {
             match client.get(&job_path(name)) {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use saggar_serve::{Actor, ApiError, AuditAction, AuditLog};
+use saggar_rest::keys::KeyListDocument;
+use saggar_serve::{Actor, ApiError, AuditAction, AuditLog, key_document};
 use saggar_store::keys::{KeyError, KeyUsageFile, NewKey};
 use saggar_store::{Clock, StateDir, SystemClock};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};
 use crate::exit::{self, CliError};
@@ -41,7 +42,7 @@ fn audit_key_change<T>(
             ApiError::Key(KeyError::Store(_) | KeyError::Damaged { .. }) => exit::UNEXPECTED,
             _ => exit::INVALID,
         };
-        CliError::new(exit, error.code(), error.to_string())
+        CliError::new(exit, error.code().as_str(), error.to_string())
     })
 }
 
@@ -92,8 +93,8 @@ fn list_keys(args: &KeyHomeArgs, output: CliOutput) -> Result<(), CliError> {
     let used =
         |key: &saggar_store::KeyRecord| key.requests_used(usage.get(&key.id).copied().unwrap_or_default(), now_ms);
     if output.json {
-        let keys = keys.iter().map(|key| key.to_public_json(used(key)));
-        output.print_json(&json!({ "keys": keys.collect::<Vec<Value>>() }));
+        let keys = keys.iter().map(|key| key_document(key, used(key))).collect();
+        output.print_json(&KeyListDocument { keys });
         return Ok(());
     }
     if output.quiet {

@@ -1,6 +1,14 @@
 //! `saggar models ...`: lists models and controls which versions serve.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use saggar_rest::model_commands::{
+    OptionalVersionRequest, PromoteRequest, PromotionTarget, SetAliasRequest, SetShadowRequest, TrafficRequest,
+};
+use saggar_rest::models::{
+    ModelDocument, ModelListDocument, ModelVersionDocument, PortDocument, RemovedVersionsDocument,
+};
+use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
 
 use crate::args::{ModelRmArgs, ModelsCommand};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
@@ -13,33 +21,29 @@ pub(crate) fn models(args: &ModelsCommand, client: &ApiClient, output: CliOutput
         ModelsCommand::Ls => list_models(client, output),
         ModelsCommand::Show { model } => show_model(model, client, output),
         ModelsCommand::Promote { model, version } => {
-            let version = version.parse::<u64>().map_or_else(|_| json!(version), |version| json!(version));
-            print_model_state(
-                client.post(&model_path(model, "promote"), RequestBody::Json(&json!({ "version": version })))?,
-                output,
-            )
+            let word = || PromotionTarget::Word(version.clone());
+            let version = version.parse().map_or_else(|_| word(), PromotionTarget::Version);
+            let request = PromoteRequest { version };
+            print_model_state(&client.post(&model_path(model, "promote"), RequestBody::json(&request))?, output)
         }
         ModelsCommand::Rollback { model } => {
-            print_model_state(client.post(&model_path(model, "rollback"), RequestBody::Empty)?, output)
+            print_model_state(&client.post(&model_path(model, "rollback"), RequestBody::Empty)?, output)
         }
         ModelsCommand::Canary { model, version, share } => set_canary(client, model, *version, *share, output),
         ModelsCommand::Alias { model, alias, version, .. } => set_alias(client, model, alias, *version, output),
         ModelsCommand::Shadow { model, to, share, .. } => set_shadow(client, model, to.as_deref(), *share, output),
         ModelsCommand::Projects { model, projects } => {
-            let belongs = client.put_json(&model_path(model, "projects"), &json!({ "projects": projects }))?;
-            print_projects(&belongs, output);
+            let request = AssignProjectsRequest { projects: projects.clone() };
+            print_projects(&client.put_json(&model_path(model, "projects"), &request)?, output);
             Ok(())
         }
-        ModelsCommand::Load { model, version } => print_model_state(
-            client.post(&model_path(model, "load"), RequestBody::Json(&json!({ "version": version })))?,
-            output,
-        ),
-        ModelsCommand::Unload { model, version } => print_model_state(
-            client.post(&model_path(model, "unload"), RequestBody::Json(&json!({ "version": version })))?,
-            output,
-        ),
+        ModelsCommand::Load { model, version } => print_model_state(&load(client, model, *version)?, output),
+        ModelsCommand::Unload { model, version } => {
+            let request = OptionalVersionRequest { version: *version };
+            print_model_state(&client.post(&model_path(model, "unload"), RequestBody::json(&request))?, output)
+        }
         ModelsCommand::Warm { model } => {
-            print_model_state(client.post(&model_path(model, "warm"), RequestBody::Empty)?, output)
+            print_model_state(&client.post(&model_path(model, "warm"), RequestBody::Empty)?, output)
         }
         ModelsCommand::Rm(args) => remove_model(args, client, output),
     }
@@ -50,35 +54,38 @@ fn model_path(model: &str, command: &str) -> String {
     format!("/api/v1/models/{}/{command}", encode_path_segment(model))
 }
 
+/// Loads a version, or all that are needed.
+fn load(client: &ApiClient, model: &str, version: Option<u64>) -> Result<ModelDocument, CliError> {
+    client.post(&model_path(model, "load"), RequestBody::json(&OptionalVersionRequest { version }))
+}
+
 /// Prints the projects that a model or a dataset belongs to.
-pub(crate) fn print_projects(answer: &Value, output: CliOutput) {
+pub(crate) fn print_projects(answer: &AssignedProjectsDocument, output: CliOutput) {
     if output.json {
         output.print_json(answer);
         return;
     }
-    let projects = answer["projects"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let projects = projects.collect::<Vec<&str>>().join(", ");
+    let projects = answer.projects.join(", ");
     let projects = if projects.is_empty() { "no project" } else { &projects };
-    output.print_line(&format!("{} belongs to {projects}", text(answer, "name")));
+    output.print_line(&format!("{} belongs to {projects}", answer.name));
 }
 
 /// Prints the model's current state.
-fn print_model_state(model: Value, output: CliOutput) -> Result<(), CliError> {
+fn print_model_state(model: &ModelDocument, output: CliOutput) -> Result<(), CliError> {
     if output.json {
-        output.print_json(&model);
+        output.print_json(model);
         return Ok(());
     }
-    let rows = version_rows(&model, output);
+    let rows = version_rows(model, output);
     output.print_table(VERSION_COLUMNS, &rows);
-    print_notice(&model, output);
+    print_notice(model, output);
     Ok(())
 }
 
 /// Prints a notice if versions that trainings publish do not serve automatically, with what to do.
-fn print_notice(model: &Value, output: CliOutput) {
-    let notice = text(model, "notice");
-    if !notice.is_empty() {
-        output.print_note(notice);
+fn print_notice(model: &ModelDocument, output: CliOutput) {
+    if !model.notice.is_empty() {
+        output.print_note(&model.notice);
     }
 }
 
@@ -86,17 +93,15 @@ fn print_notice(model: &Value, output: CliOutput) {
 /// alias is removed, because it would keep the version from being unloaded.
 fn set_canary(client: &ApiClient, model: &str, version: u64, share: u32, output: CliOutput) -> Result<(), CliError> {
     if share == 0 {
-        let shared = client.put_json(&model_path(model, "traffic"), &json!({}))?;
-        let alias = shared["aliases"].get("canary").is_some();
-        return print_model_state(
-            if alias { client.delete(&model_path(model, "aliases/canary"))? } else { shared },
-            output,
-        );
+        let shared: ModelDocument = client.put_json(&model_path(model, "traffic"), &TrafficRequest::default())?;
+        let has_alias = shared.aliases.contains_key("canary");
+        let model = if has_alias { client.delete(&model_path(model, "aliases/canary"))? } else { shared };
+        return print_model_state(&model, output);
     }
-    client.post(&model_path(model, "load"), RequestBody::Json(&json!({ "version": version })))?;
-    client.put_json(&model_path(model, "aliases/canary"), &json!({ "version": version }))?;
-    let shares = json!({ "stable": 100 - share, "canary": share });
-    print_model_state(client.put_json(&model_path(model, "traffic"), &shares)?, output)
+    load(client, model, Some(version))?;
+    client.put_json::<ModelDocument>(&model_path(model, "aliases/canary"), &SetAliasRequest { version })?;
+    let shares = BTreeMap::from([("stable".to_owned(), 100 - share), ("canary".to_owned(), share)]);
+    print_model_state(&client.put_json(&model_path(model, "traffic"), &TrafficRequest(shares))?, output)
 }
 
 /// Points an alias at a version. The version is loaded first, because aliases require a ready version. Without a
@@ -109,9 +114,9 @@ fn set_alias(
     output: CliOutput,
 ) -> Result<(), CliError> {
     let path_of_alias = model_path(model, &format!("aliases/{}", encode_path_segment(alias)));
-    let Some(version) = version else { return print_model_state(client.delete(&path_of_alias)?, output) };
-    client.post(&model_path(model, "load"), RequestBody::Json(&json!({ "version": version })))?;
-    print_model_state(client.put_json(&path_of_alias, &json!({ "version": version }))?, output)
+    let Some(version) = version else { return print_model_state(&client.delete(&path_of_alias)?, output) };
+    load(client, model, Some(version))?;
+    print_model_state(&client.put_json(&path_of_alias, &SetAliasRequest { version })?, output)
 }
 
 /// Makes a version, which is loaded first, or an alias shadow the default. Without either, ends the shadow.
@@ -123,11 +128,12 @@ fn set_shadow(
     output: CliOutput,
 ) -> Result<(), CliError> {
     let path_of_shadow = model_path(model, "shadow");
-    let Some(to) = to else { return print_model_state(client.delete(&path_of_shadow)?, output) };
+    let Some(to) = to else { return print_model_state(&client.delete(&path_of_shadow)?, output) };
     if let Ok(version) = to.parse::<u64>() {
-        client.post(&model_path(model, "load"), RequestBody::Json(&json!({ "version": version })))?;
+        load(client, model, Some(version))?;
     }
-    print_model_state(client.put_json(&path_of_shadow, &json!({ "to": to, "percent": share }))?, output)
+    let request = SetShadowRequest { to: to.to_owned(), percent: share };
+    print_model_state(&client.put_json(&path_of_shadow, &request)?, output)
 }
 
 /// Removes a version, or a model with all its versions.
@@ -144,14 +150,13 @@ fn remove_model(args: &ModelRmArgs, client: &ApiClient, output: CliOutput) -> Re
     let address = format!("/api/v1/models/{}", encode_path_segment(model));
     let address = version
         .map_or_else(|| address.clone(), |version| format!("{address}/versions/{}", encode_path_segment(version)));
-    let removed = client.delete(&address)?;
+    let removed: RemovedVersionsDocument = client.delete(&address)?;
     if output.json {
         output.print_json(&removed);
         return Ok(());
     }
-    let names = removed["removed"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    names.for_each(|name| output.print_line(name));
-    output.print_note(&format!("  {} freed", units::format_bytes(removed["freed_bytes"].as_u64().unwrap_or(0))));
+    removed.removed.iter().for_each(|name| output.print_line(name));
+    output.print_note(&format!("  {} freed", units::format_bytes(removed.freed_bytes)));
     Ok(())
 }
 
@@ -159,15 +164,14 @@ const VERSION_COLUMNS: &[&str] =
     &["MODEL", "VERSION", "STATE", "ALIASES", "TRAFFIC", "MEASURED", "WEIGHTS", "FROM", "REASON"];
 
 fn list_models(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let answer = client.get("/api/v1/models")?;
-    let models = answer["models"].as_array().cloned().unwrap_or_default();
+    let ModelListDocument { models } = client.get("/api/v1/models")?;
     if output.json {
-        output.print_json(&Value::Array(models));
+        output.print_json(&models);
         return Ok(());
     }
     let rows: Vec<Vec<String>> = models.iter().flat_map(|model| version_rows(model, output)).collect();
     if output.quiet {
-        models.iter().for_each(|model| output.print_line(text(model, "name")));
+        models.iter().for_each(|model| output.print_line(&model.name));
         return Ok(());
     }
     output.print_table(VERSION_COLUMNS, &rows);
@@ -178,47 +182,41 @@ fn list_models(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     Ok(())
 }
 
-fn version_rows(model: &Value, output: CliOutput) -> Vec<Vec<String>> {
-    let serving = model["serving"].as_u64();
-    let versions = model["versions"].as_array().into_iter().flatten();
-    versions
-        .map(|version| {
-            let number = version["version"].as_u64().unwrap_or(0);
-            let mark = if serving == Some(number) { " (serving)" } else { "" };
-            let weights: String = text(version, "weights").chars().take(12).collect();
-            let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-            vec![
-                text(model, "name").to_owned(),
-                format!("{number}{mark}"),
-                output.format_state(text(version, "state")),
-                or_dash(&aliases(version)),
-                format!("{}%", version["traffic_percent"]),
-                or_dash(text(version, "measured")),
-                or_dash(&weights),
-                or_dash(text(version, "source_job")),
-                or_dash(text(version, "reason")),
-            ]
-        })
-        .collect()
+fn version_rows(model: &ModelDocument, output: CliOutput) -> Vec<Vec<String>> {
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let row = |version: &ModelVersionDocument| {
+        let number = version.version;
+        let mark = if model.serving == Some(number) { " (serving)" } else { "" };
+        let weights: String = version.weights.iter().flat_map(|weights| weights.chars()).take(12).collect();
+        vec![
+            model.name.clone(),
+            format!("{number}{mark}"),
+            output.format_state(&version.state),
+            or_dash(&version.aliases.join(",")),
+            format!("{}%", version.traffic_percent),
+            or_dash(&version.measured),
+            or_dash(&weights),
+            or_dash(version.source_job.as_deref().unwrap_or_default()),
+            or_dash(&version.reason),
+        ]
+    };
+    model.versions.iter().map(row).collect()
 }
 
 fn show_model(name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let model = client.get(&format!("/api/v1/models/{}", encode_path_segment(name)))?;
+    let model: ModelDocument = client.get(&format!("/api/v1/models/{}", encode_path_segment(name)))?;
     if output.json {
         output.print_json(&model);
         return Ok(());
     }
-    output.print_line(&format!("{}  device {}", text(&model, "name"), text(&model, "device")));
-    for (title, key) in [("inputs", "inputs"), ("outputs", "outputs")] {
-        for port in model["signature"][key].as_array().into_iter().flatten() {
-            let semantics = text(port, "semantics");
-            let default = port["default"].as_f64().map(|value| format!("  default {value}")).unwrap_or_default();
-            output.print_line(&format!(
-                "  {title:<8} {}  {}{}  {semantics}{default}",
-                text(port, "name"),
-                text(port, "dtype"),
-                port["shape"]
-            ));
+    output.print_line(&format!("{}  device {}", model.name, model.device.as_deref().unwrap_or_default()));
+    let signature = model.signature.clone().unwrap_or_default();
+    for (title, ports) in [("inputs", signature.inputs), ("outputs", signature.outputs)] {
+        for PortDocument { name, dtype, shape, semantics, default, .. } in ports {
+            let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
+            let (shape, semantics) = (shape.join(","), semantics.unwrap_or_default());
+            let default = default.map(|value| format!("  default {value}")).unwrap_or_default();
+            output.print_line(&format!("  {title:<8} {name}  {dtype}[{shape}]  {semantics}{default}"));
         }
     }
     output.print_line("");
@@ -226,13 +224,4 @@ fn show_model(name: &str, client: &ApiClient, output: CliOutput) -> Result<(), C
     output.print_table(VERSION_COLUMNS, &rows);
     print_notice(&model, output);
     Ok(())
-}
-
-fn aliases(version: &Value) -> String {
-    let names = version["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    names.collect::<Vec<&str>>().join(",")
-}
-
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or("")
 }

@@ -6,6 +6,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use saggar_rest::checkpoints::{CheckpointDocument, CheckpointListDocument};
+use saggar_rest::jobs::{JobDocument, JobPublicationDocument};
+use saggar_rest::models::{ModelDocument, ModelVersionDocument};
+use saggar_rest::outputs::{OutputFileDocument, OutputListDocument};
 use saggar_store::is_output_path;
 use serde_json::{Value, json};
 
@@ -33,24 +37,20 @@ pub(crate) fn outputs(args: &OutputCommand, client: &ApiClient, output: CliOutpu
 }
 
 /// Lists the files that a job wrote.
-fn list_job_files(job: &str, client: &ApiClient) -> Result<Vec<Value>, CliError> {
-    let answer = client.get(&format!("{}/output", job_path(job)))?;
-    Ok(answer["files"].as_array().cloned().unwrap_or_default())
-}
-
-fn file_path(file: &Value) -> &str {
-    file["path"].as_str().unwrap_or_default()
+fn list_job_files(job: &str, client: &ApiClient) -> Result<Vec<OutputFileDocument>, CliError> {
+    let OutputListDocument { files } = client.get(&format!("{}/output", job_path(job)))?;
+    Ok(files)
 }
 
 fn list_outputs(args: &OutputListArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let files = list_job_files(&args.job, client)?;
     if output.json {
-        output.print_json(&Value::Array(files));
+        output.print_json(&files);
     } else if output.quiet {
-        files.iter().for_each(|file| output.print_line(file_path(file)));
+        files.iter().for_each(|file| output.print_line(&file.path));
     } else {
-        let size = |file: &Value| units::format_bytes(file["bytes"].as_u64().unwrap_or_default());
-        let rows: Vec<Vec<String>> = files.iter().map(|file| vec![file_path(file).to_owned(), size(file)]).collect();
+        let row = |file: &OutputFileDocument| vec![file.path.clone(), units::format_bytes(file.bytes)];
+        let rows: Vec<Vec<String>> = files.iter().map(row).collect();
         output.print_table(&["PATH", "SIZE"], &rows);
         if rows.is_empty() {
             output.print_note(&format!("Job {} wrote nothing.", args.job));
@@ -61,36 +61,30 @@ fn list_outputs(args: &OutputListArgs, client: &ApiClient, output: CliOutput) ->
 
 /// Lists the model versions that a job published, each with the command that makes it the default.
 fn list_published_versions(args: &OutputListArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let job = client.get(&job_path(&args.job))?;
+    let job: JobDocument = client.get(&job_path(&args.job))?;
     let mut found = Vec::new();
-    for published in job["published"].as_array().into_iter().flatten() {
-        let (name, number) = (published["model"].as_str().unwrap_or_default(), &published["version"]);
-        let model = client.get(&format!("/api/v1/models/{}", encode_path_segment(name))).unwrap_or_default();
-        let versions = model["versions"].as_array().into_iter().flatten();
-        let version = versions.into_iter().find(|version| version["version"] == *number).cloned().unwrap_or_default();
-        found.push(json!({
-            "model": name,
-            "version": number,
-            "bytes": version["bytes"],
-            "weights": version["weights"],
-            "state": version["state"],
-            "promote": format!("saggar models promote {name} {number}"),
-        }));
+    for JobPublicationDocument { model, version } in job.published.unwrap_or_default() {
+        let path = format!("/api/v1/models/{}", encode_path_segment(&model));
+        let stored = client.get::<ModelDocument>(&path).map(|model| model.versions).unwrap_or_default();
+        // A version that was removed since has no size, weights and state.
+        let stored = stored.into_iter().find(|stored| stored.version == version);
+        let promote = format!("saggar models promote {model} {version}");
+        found.push(PublishedVersion { model, version, stored, promote });
     }
     if output.json {
-        output.print_json(&Value::Array(found));
+        output.print_json(&found.iter().map(PublishedVersion::to_json).collect::<Vec<Value>>());
         return Ok(());
     }
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let row = |it: &Value| {
-        let digest: String = text(&it["weights"]).chars().take(12).collect();
-        let size = it["bytes"].as_u64().map_or_else(|| "-".to_owned(), units::format_bytes);
+    let row = |it: &PublishedVersion| {
+        let stored = it.stored.as_ref();
+        let weights = stored.and_then(|stored| stored.weights.as_deref());
+        let bytes = stored.and_then(|stored| stored.bytes);
         vec![
-            format!("{}@{}", text(&it["model"]), it["version"]),
-            size,
-            digest,
-            output.format_state(&text(&it["state"])),
-            text(&it["promote"]),
+            format!("{}@{}", it.model, it.version),
+            bytes.map_or_else(|| "-".to_owned(), units::format_bytes),
+            text_or_dash(weights).chars().take(12).collect(),
+            output.format_state(text_or_dash(stored.map(|stored| stored.state.as_str()))),
+            it.promote.clone(),
         ]
     };
     let rows: Vec<Vec<String>> = found.iter().map(row).collect();
@@ -98,10 +92,36 @@ fn list_published_versions(args: &OutputListArgs, client: &ApiClient, output: Cl
     Ok(())
 }
 
+/// A version that a job published, and the command that makes it the default.
+struct PublishedVersion {
+    model: String,
+    version: u64,
+    stored: Option<ModelVersionDocument>,
+    promote: String,
+}
+
+impl PublishedVersion {
+    fn to_json(&self) -> Value {
+        let stored = self.stored.as_ref();
+        json!({
+            "model": self.model,
+            "version": self.version,
+            "bytes": stored.and_then(|stored| stored.bytes),
+            "weights": stored.and_then(|stored| stored.weights.as_ref()),
+            "state": stored.map(|stored| &stored.state),
+            "promote": self.promote,
+        })
+    }
+}
+
+fn text_or_dash(text: Option<&str>) -> &str {
+    text.unwrap_or("-")
+}
+
 fn get_outputs(args: &OutputGetArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let paths: Vec<String> = match &args.path {
         Some(path) => vec![path.clone()],
-        None => list_job_files(&args.job, client)?.iter().map(|file| file_path(file).to_owned()).collect(),
+        None => list_job_files(&args.job, client)?.into_iter().map(|file| file.path).collect(),
     };
     if paths.is_empty() {
         return Err(CliError::new(exit::NOT_FOUND, "not_found", format!("job {} wrote nothing", args.job)));
@@ -115,7 +135,7 @@ fn get_outputs(args: &OutputGetArgs, client: &ApiClient, output: CliOutput) -> R
         fetched.push(json!({ "path": path, "bytes": bytes, "file": place.display().to_string() }));
     }
     if output.json {
-        output.print_json(&Value::Array(fetched));
+        output.print_json(&fetched);
     }
     Ok(())
 }
@@ -137,22 +157,21 @@ fn get_checkpoint(args: &OutputGetArgs, which: &str, client: &ApiClient, output:
 /// Lists checkpoints. If they are verified, a damaged one is an error.
 fn list_checkpoints(args: &CheckpointsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let verify = if args.verify { "?verify=1" } else { "" };
-    let answer = client.get(&format!("{}/checkpoints{verify}", job_path(&args.job)))?;
-    let list = answer["checkpoints"].as_array().cloned().unwrap_or_default();
-    let damaged = list.iter().filter(|it| it["whole"] == Value::Bool(false)).count();
+    let path = format!("{}/checkpoints{verify}", job_path(&args.job));
+    let CheckpointListDocument { checkpoints: list } = client.get(&path)?;
+    let damaged = list.iter().filter(|it| it.whole == Some(false)).count();
     if output.json {
-        output.print_json(&Value::Array(list));
+        output.print_json(&list);
     } else {
-        let text = |value: &Value| value.as_str().map_or_else(|| "-".to_owned(), str::to_owned);
-        let row = |it: &Value| {
-            let size = it["bytes"].as_u64().map_or_else(|| "-".to_owned(), units::format_bytes);
-            let mark = match (&it["whole"], &it["best"]) {
-                (Value::Bool(true), _) => "whole".to_owned(),
-                (Value::Bool(false), _) => format!("damaged: {}", text(&it["reason"])),
-                (_, Value::Bool(true)) => "best".to_owned(),
-                (_, _) => String::new(),
+        let row = |it: &CheckpointDocument| {
+            let size = it.bytes.map_or_else(|| "-".to_owned(), units::format_bytes);
+            let mark = match (it.whole, it.best) {
+                (Some(true), _) => "whole".to_owned(),
+                (Some(false), _) => format!("damaged: {}", text_or_dash(it.reason.as_deref())),
+                (None, Some(true)) => "best".to_owned(),
+                (None, _) => String::new(),
             };
-            vec![it["step"].to_string(), size, text(&it["digest"]).chars().take(12).collect(), mark]
+            vec![it.step.to_string(), size, text_or_dash(it.digest.as_deref()).chars().take(12).collect(), mark]
         };
         let rows: Vec<Vec<String>> = list.iter().map(row).collect();
         output.print_table(&["STEP", "SIZE", "DIGEST", ""], &rows);

@@ -6,7 +6,9 @@ mod worlds;
 use std::time::Duration;
 
 use saggar_jobs::JobSpec;
-use serde_json::{Value, json};
+use saggar_rest::jobs::JobDocument;
+use saggar_rest::plugins::{ListedPluginDocument, PluginListDocument, ResumeTestDocument, ResumeTestRequest};
+use saggar_store::JobState;
 
 use super::{jobs, run};
 use crate::args::{PluginsCommand, TestResumeArgs};
@@ -27,26 +29,24 @@ pub(crate) fn plugins(args: &PluginsCommand, client: &ApiClient, output: CliOutp
 }
 
 fn list_plugins(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let answer = client.get("/api/v1/plugins")?;
-    let plugins = answer["plugins"].as_array().cloned().unwrap_or_default();
+    let PluginListDocument { plugins } = client.get("/api/v1/plugins")?;
     if output.json {
-        output.print_json(&json!(plugins));
+        output.print_json(&plugins);
         return Ok(());
     }
     if output.quiet {
-        plugins.iter().for_each(|plugin| output.print_line(plugin["digest"].as_str().unwrap_or("?")));
+        plugins.iter().for_each(|listed| output.print_line(&listed.plugin.digest));
         return Ok(());
     }
-    let yes = |flag: &Value| if flag == &Value::Bool(true) { "yes" } else { "-" }.to_owned();
-    let row = |plugin: &Value| {
-        let resume_test = plugin["resume_test"].as_object();
+    let yes = |flag: bool| if flag { "yes" } else { "-" }.to_owned();
+    let row = |ListedPluginDocument { plugin, resume_test }: &ListedPluginDocument| {
         vec![
-            plugin["declares"]["name"].as_str().unwrap_or("-").to_owned(),
-            plugin["digest"].as_str().unwrap_or("?").chars().take(12).collect(),
-            yes(&plugin["trains"]),
-            yes(&plugin["predicts"]),
-            units::format_bytes(plugin["bytes"].as_u64().unwrap_or(0)),
-            match resume_test.map(|test| test.get("interrupted").and_then(Value::as_str)) {
+            plugin.declared_name().unwrap_or("-").to_owned(),
+            plugin.digest.chars().take(12).collect(),
+            yes(plugin.trains),
+            yes(plugin.predicts),
+            units::format_bytes(plugin.bytes),
+            match resume_test.as_ref().map(|test| &test.interrupted) {
                 None => "not tested".to_owned(),
                 Some(Some(job)) => format!("yes ({job})"),
                 Some(None) => "yes".to_owned(),
@@ -68,11 +68,11 @@ fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> 
     let whole = submit_job(&spec, client)?;
     output.print_note(&format!("{whole} trains without interruption"));
     let job = jobs::wait_until_over(client, output, &whole)?;
-    if job["state"] != "SUCCEEDED" {
+    if job.state != JobState::Succeeded.name() {
         output.print_line(&run::describe_end(&job, &whole, output));
         return Ok(run::exit_code(&job));
     }
-    let steps = job["step"].as_u64().unwrap_or(0);
+    let steps = job.step;
     let interrupted = submit_job(&spec, client)?;
     output.print_note(&format!("{interrupted} trains and is preempted {} times", args.preemptions));
     for number in 1..=args.preemptions {
@@ -80,16 +80,17 @@ fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> 
         preempt_at_step(client, &interrupted, at.max(1), u64::from(number))?;
     }
     let job = jobs::wait_until_over(client, output, &interrupted)?;
-    if job["state"] != "SUCCEEDED" {
+    if job.state != JobState::Succeeded.name() {
         output.print_line(&run::describe_end(&job, &interrupted, output));
         return Ok(run::exit_code(&job));
     }
-    let pair = json!({ "whole": whole, "interrupted": interrupted });
-    let marked = client.post(&format!("/api/v1/plugins/{}/resume-test", spec.plugin), RequestBody::Json(&pair))?;
+    let pair = ResumeTestRequest { whole: whole.clone(), interrupted: interrupted.clone() };
+    let marked: ResumeTestDocument =
+        client.post(&format!("/api/v1/plugins/{}/resume-test", spec.plugin), RequestBody::json(&pair))?;
     if output.json {
         output.print_json(&marked);
     } else {
-        let resumes = marked["resumes"].as_u64().unwrap_or(0);
+        let resumes = marked.resumes;
         output.print_line(&format!(
             "{interrupted} resumed {resumes} times, and its result equals {whole}'s bit by bit: the plugin resumes"
         ));
@@ -98,8 +99,8 @@ fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> 
 }
 
 fn submit_job(spec: &JobSpec, client: &ApiClient) -> Result<String, CliError> {
-    let job = client.post("/api/v1/jobs", RequestBody::Json(&json!(spec)))?;
-    Ok(job["name"].as_str().unwrap_or_default().to_owned())
+    let job: JobDocument = client.post("/api/v1/jobs", RequestBody::json(spec))?;
+    Ok(job.name)
 }
 
 /// Preempts the job's attempt of this number once it has done `step` steps, and waits until the attempt ends.
@@ -107,9 +108,10 @@ fn preempt_at_step(client: &ApiClient, name: &str, step: u64, attempt: u64) -> R
     let path = format!("/api/v1/jobs/{name}");
     let mut asked = false;
     loop {
-        let job = client.get(&path)?;
-        let ended = job["attempts"][attempt as usize - 1]["ended_ms"].is_u64();
-        let over = job["finished_ms"].is_u64();
+        let job: JobDocument = client.get(&path)?;
+        let attempts = job.attempts.unwrap_or_default();
+        let ended = attempts.get(attempt as usize - 1).is_some_and(|attempt| attempt.ended_ms.is_some());
+        let over = job.finished_ms.is_some();
         if over || (ended && !asked) {
             return Err(CliError::invalid(format!("{name} ended before it could be interrupted at step {step}"))
                 .with_hint("make the training longer: more epochs, or more data"));
@@ -117,8 +119,8 @@ fn preempt_at_step(client: &ApiClient, name: &str, step: u64, attempt: u64) -> R
         if ended {
             return Ok(());
         }
-        if !asked && job["state"] == "RUNNING" && job["step"].as_u64().is_some_and(|done| done >= step) {
-            client.post(&format!("{path}/preempt"), RequestBody::Empty)?;
+        if !asked && job.state == JobState::Running.name() && job.step >= step {
+            client.post::<JobDocument>(&format!("{path}/preempt"), RequestBody::Empty)?;
             asked = true;
         }
         std::thread::sleep(POLL_INTERVAL);

@@ -112,7 +112,7 @@ impl PredictRequest {
 
     fn request_body(&self) -> RequestBody<'_> {
         match self {
-            PredictRequest::Json(value) => RequestBody::Json(value),
+            PredictRequest::Json(value) => RequestBody::json(value),
             PredictRequest::Form { content_type, bytes } => RequestBody::Bytes { content_type, bytes },
         }
     }

@@ -11,7 +11,9 @@ mod world;
 use std::path::{Path, PathBuf};
 
 use saggar_jobs::JobSpec;
-use serde_json::{Map, Value, json};
+use saggar_rest::jobs::JobDocument;
+use saggar_rest::plugins::PluginListDocument;
+use serde_json::{Map, Value};
 
 pub(crate) use component::{build_plugin, upload_plugin};
 pub(crate) use serve::wait_until_served;
@@ -120,8 +122,8 @@ fn submit(
     output: CliOutput,
 ) -> Result<i32, CliError> {
     let estimate = args.estimate.then(|| estimate::estimate_before_run(spec, client, output)).transpose()?;
-    let mut job = client.post("/api/v1/jobs", RequestBody::Json(&json!(spec)))?;
-    let name = job["name"].as_str().unwrap_or_default().to_owned();
+    let job: JobDocument = client.post("/api/v1/jobs", RequestBody::json(spec))?;
+    let name = job.name.clone();
     if mode == RunMode::Serve {
         return serve::wait_and_print_url(args, client, output, &name, estimate);
     }
@@ -129,11 +131,10 @@ fn submit(
         return wait_and_report_with_estimate(client, output, &name, args.follow, estimate);
     }
     if output.json {
-        add_estimate(&mut job, estimate);
-        output.print_json(&job);
+        output.print_json(&job_with_estimate(&job, estimate));
     } else {
         output.print_line(&name);
-        output.print_note(&format!("  state    {}{}", job["state"].as_str().unwrap_or("?"), queue_position(&job)));
+        output.print_note(&format!("  state    {}{}", job.state, queue_position(&job)));
         if spec.preemptible && !output.quiet && !is_known_to_resume(client, &spec.plugin) {
             output.print_note(
                 "  hint: this plugin is not known to resume after an interruption; `saggar plugins test` tests it",
@@ -147,13 +148,12 @@ fn submit(
 /// Returns whether a test showed that a plugin resumes after an interruption. Returns `true` if the server does not
 /// answer, because the job is queued in any case.
 fn is_known_to_resume(client: &ApiClient, plugin: &str) -> bool {
-    let Ok(answer) = client.get("/api/v1/plugins") else { return true };
-    let mut plugins = answer["plugins"].as_array().into_iter().flatten();
-    plugins.any(|it| it["digest"] == plugin && it["resume_test"].is_object())
+    let Ok(PluginListDocument { plugins }) = client.get("/api/v1/plugins") else { return true };
+    plugins.iter().any(|it| it.plugin.digest == plugin && it.resume_test.is_some())
 }
 
-fn queue_position(job: &Value) -> String {
-    job["position"].as_u64().map_or_else(String::new, |position| format!("   position {position} in the queue"))
+fn queue_position(job: &JobDocument) -> String {
+    job.position.map_or_else(String::new, |position| format!("   position {position} in the queue"))
 }
 
 /// Follows or waits until the job is over, and returns the exit code of its result.
@@ -174,18 +174,24 @@ fn wait_and_report_with_estimate(
     follow: bool,
     estimate: Option<Value>,
 ) -> Result<i32, CliError> {
-    let mut job = follow_or_wait(client, output, name, follow)?;
+    let job = follow_or_wait(client, output, name, follow)?;
     let code = exit_code(&job);
     if code == 0 {
         serve::print_serving_status(client, output, &job);
     }
     if output.json {
-        add_estimate(&mut job, estimate);
-        output.print_json_line(&job);
+        output.print_json_line(&job_with_estimate(&job, estimate));
     } else {
         output.print_line(&describe_end(&job, name, output));
     }
     Ok(code)
+}
+
+/// Returns a job as JSON, with the estimate.
+fn job_with_estimate(job: &JobDocument, estimate: Option<Value>) -> Value {
+    let mut document = serde_json::to_value(job).expect("documents have text as keys");
+    add_estimate(&mut document, estimate);
+    document
 }
 
 /// Adds the estimate to a JSON document.
@@ -196,9 +202,8 @@ fn add_estimate(document: &mut Value, estimate: Option<Value>) {
 }
 
 /// Follows or waits until the job is over. Ctrl-C leaves the job running.
-fn follow_or_wait(client: &ApiClient, output: CliOutput, name: &str, follow: bool) -> Result<Value, CliError> {
-    let job = client.get(&format!("/api/v1/jobs/{name}"))?;
-    let (id, queue) = (job["id"].as_str().unwrap_or("?"), job["queue"].as_str().unwrap_or("?"));
+fn follow_or_wait(client: &ApiClient, output: CliOutput, name: &str, follow: bool) -> Result<JobDocument, CliError> {
+    let JobDocument { id, queue, .. } = client.get(&format!("/api/v1/jobs/{name}"))?;
     output.print_note(&format!("Submitted job {name} ({id}) to queue {queue}"));
     jobs::detach_on_interrupt(name.to_owned());
     if follow {
@@ -208,17 +213,15 @@ fn follow_or_wait(client: &ApiClient, output: CliOutput, name: &str, follow: boo
 }
 
 /// Describes in one sentence how a job ended.
-pub(crate) fn describe_end(job: &Value, name: &str, output: CliOutput) -> String {
-    let state = output.format_state(job["state"].as_str().unwrap_or("?"));
-    let duration = units::format_duration(job["wall_seconds"].as_f64().unwrap_or(0.0));
-    let attempts = job["attempt"].as_u64().unwrap_or(1);
-    let sentence = job["message"].as_str().filter(|text| !text.is_empty());
-    let because = sentence.map_or_else(String::new, |text| format!(": {text}"));
-    format!("Job {name} {state} after {duration}, attempts: {attempts}{because}")
+pub(crate) fn describe_end(job: &JobDocument, name: &str, output: CliOutput) -> String {
+    let state = output.format_state(&job.state);
+    let duration = units::format_duration(job.wall_seconds);
+    let because = if job.message.is_empty() { String::new() } else { format!(": {}", job.message) };
+    format!("Job {name} {state} after {duration}, attempts: {}{because}", job.attempt)
 }
 
-pub(crate) fn exit_code(job: &Value) -> i32 {
-    exit::code_for_job(job["state"].as_str().unwrap_or("?"), job["reason"].as_str().unwrap_or(""))
+pub(crate) fn exit_code(job: &JobDocument) -> i32 {
+    exit::code_for_job(&job.state, &job.reason)
 }
 
 /// Parses `epochs=3`, `--epochs 3` and `--epochs=3`. A value is JSON if it parses as JSON, else text.
@@ -254,7 +257,7 @@ mod tests {
     fn parameters_are_parsed_in_every_form() {
         let words = ["epochs=3", "--lr", "0.05", "--optimizer=adam"].map(str::to_owned);
         let read = parse_parameters(&words).unwrap();
-        assert_eq!(Value::Object(read), json!({"epochs": 3, "lr": 0.05, "optimizer": "adam"}));
+        assert_eq!(Value::Object(read), serde_json::json!({"epochs": 3, "lr": 0.05, "optimizer": "adam"}));
         assert!(parse_parameters(&["epochs".to_owned()]).is_err());
         assert!(parse_parameters(&["--epochs".to_owned()]).is_err());
         assert!(parse_parameters(&["a=1".to_owned(), "a=2".to_owned()]).is_err());

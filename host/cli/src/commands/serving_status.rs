@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use saggar_rest::errors::ErrorCode;
+use saggar_rest::jobs::{JobDocument, JobPublicationDocument};
+use saggar_rest::models::ModelDocument;
 
 use crate::client::{ApiClient, encode_path_segment};
 use crate::exit::CliError;
@@ -24,13 +26,13 @@ pub(crate) enum ServingStatus {
 }
 
 /// Returns the status of version `number` in the server's response about its model.
-pub(crate) fn serving_status(model: &Value, number: u64) -> ServingStatus {
-    let mut versions = model["versions"].as_array().into_iter().flatten();
-    let Some(version) = versions.find(|version| version["version"] == number) else { return ServingStatus::Pending };
-    let reason = version["reason"].as_str().unwrap_or_default().to_owned();
-    match (version["state"].as_str(), version["reason_code"].as_str()) {
-        (Some("READY"), _) => ServingStatus::Serving,
-        (Some("FAILED"), _) => ServingStatus::Refused(reason),
+pub(crate) fn serving_status(model: &ModelDocument, number: u64) -> ServingStatus {
+    let version = model.versions.iter().find(|version| version.version == number);
+    let Some(version) = version else { return ServingStatus::Pending };
+    let reason = version.reason.clone();
+    match (version.state.as_str(), version.reason_code.as_deref()) {
+        ("READY", _) => ServingStatus::Serving,
+        ("FAILED", _) => ServingStatus::Refused(reason),
         (_, Some("MODEL_UNLOADED" | "NOT_PROMOTED" | "SUPERSEDED" | "ASLEEP")) => ServingStatus::NotServing(reason),
         _ => ServingStatus::Pending,
     }
@@ -51,7 +53,7 @@ pub(crate) fn wait_for_version(
     loop {
         let standing = match client.get(&format!("/api/v1/models/{}", encode_path_segment(model))) {
             Ok(model) => serving_status(&model, version),
-            Err(failure) if failure.code == "unknown_model" => ServingStatus::Pending,
+            Err(failure) if failure.is(ErrorCode::UnknownModel) => ServingStatus::Pending,
             Err(failure) => return Err(failure),
         };
         if standing != ServingStatus::Pending || began.elapsed() > patience {
@@ -62,19 +64,18 @@ pub(crate) fn wait_for_version(
 }
 
 /// Returns the newest version of each model that a job published, in publication order.
-pub(crate) fn newest_published_versions(job: &Value) -> Vec<(String, u64)> {
+pub(crate) fn newest_published_versions(job: &JobDocument) -> Vec<(String, u64)> {
     let mut published: Vec<(String, u64)> = Vec::new();
-    for it in job["published"].as_array().into_iter().flatten() {
-        let (Some(model), Some(version)) = (it["model"].as_str(), it["version"].as_u64()) else { continue };
+    for JobPublicationDocument { model, version } in job.published.iter().flatten() {
         published.retain(|(name, _)| name != model);
-        published.push((model.to_owned(), version));
+        published.push((model.clone(), *version));
     }
     published
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -82,7 +83,8 @@ mod tests {
     fn only_a_final_serving_status_ends_the_wait() {
         let model = |state: &str, code: Value| {
             let version = json!({ "version": 3, "state": state, "reason": "why", "reason_code": code });
-            json!({ "versions": [{ "version": 2, "state": "READY" }, version] })
+            let model = json!({ "versions": [{ "version": 2, "state": "READY" }, version] });
+            serde_json::from_value::<ModelDocument>(model).unwrap()
         };
         let of = |state: &str, code: Value| serving_status(&model(state, code), 3);
         assert_eq!(of("READY", Value::Null), ServingStatus::Serving);
@@ -98,9 +100,10 @@ mod tests {
 
     #[test]
     fn only_the_newest_published_version_of_each_model_is_listed() {
-        let it = |model: &str, version: u64| json!({ "model": model, "version": version });
-        let job = json!({ "published": [it("a", 1), it("b", 4), it("a", 2)] });
+        let it = |model: &str, version| JobPublicationDocument { model: model.to_owned(), version };
+        let published = Some(vec![it("a", 1), it("b", 4), it("a", 2)]);
+        let job = JobDocument { published, ..JobDocument::default() };
         assert_eq!(newest_published_versions(&job), [("b".to_owned(), 4), ("a".to_owned(), 2)]);
-        assert_eq!(newest_published_versions(&json!({})), []);
+        assert_eq!(newest_published_versions(&JobDocument::default()), []);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use saggar_rest::server::VersionDocument;
+use serde_json::json;
 
 use crate::exit::CliError;
 use crate::output::CliOutput;
@@ -18,16 +19,16 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 /// Fails if the server's address, key or certificates are invalid.
 pub(crate) fn print_versions(server: &ServerAddress, output: CliOutput) -> Result<(), CliError> {
     let own = env!("CARGO_PKG_VERSION");
-    let answer = server.client()?.get_within("/version", ANSWER_TIME_MAX);
+    let answer: Result<VersionDocument, CliError> = server.client()?.get_within("/version", ANSWER_TIME_MAX);
     if output.json {
-        let theirs = answer.as_ref().map_or(Value::Null, |answer| answer["version"].clone());
+        let theirs = answer.as_ref().ok().map(|answer| &answer.version);
         output.print_json(&json!({ "version": own, "server": { "url": server.host(), "version": theirs } }));
         return Ok(());
     }
     output.print_line(&format!("saggar {own}"));
     match answer {
         Ok(answer) => {
-            output.print_note(&format!("server at {}: {}", server.host(), answer["version"].as_str().unwrap_or("?")));
+            output.print_note(&format!("server at {}: {}", server.host(), answer.version));
         }
         Err(failure) => output.print_note(&format!("server at {}: no answer ({failure})", server.host())),
     }

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use saggar_serving::limits::DEADLINE_MAX;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use super::schema_catalog::SchemaCatalog;
-use crate::limits::DEADLINE_MAX;
 
 /// A method of a path.
 pub(super) struct Operation {

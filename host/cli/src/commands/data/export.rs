@@ -18,11 +18,11 @@ pub(super) fn export(args: &DataExportArgs, client: &ApiClient, output: CliOutpu
     let versions = super::find_versions(&args.dataset, client)?;
     // `find_versions` returns at least one.
     let Some(newest) = versions.last() else { return Ok(()) };
-    let name = newest["name"].as_str().unwrap_or_default();
+    let name = newest.name.as_str();
     let dir = args.output.clone().unwrap_or_else(|| PathBuf::from(name));
     check_destination(&dir)?;
     let (bytes, body) =
-        client.download(&format!("/api/v1/datasets/{}/{}/export", encode_path_segment(name), newest["version"]))?;
+        client.download(&format!("/api/v1/datasets/{}/{}/export", encode_path_segment(name), newest.version))?;
     let part = atomic_file::partial_path(&dir);
     let written = |error: io::Error| CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", part.display()));
     std::fs::create_dir_all(&part).map_err(written)?;
@@ -36,12 +36,12 @@ pub(super) fn export(args: &DataExportArgs, client: &ApiClient, output: CliOutpu
     }
     let bytes = unpacked?;
     if output.json {
-        let (name, version) = (&newest["name"], &newest["version"]);
+        let (name, version) = (&newest.name, newest.version);
         output
             .print_json(&json!({ "name": name, "version": version, "dir": dir.display().to_string(), "bytes": bytes }));
     } else {
         output.print_line(&dir.display().to_string());
-        output.print_note(&format!("  {}, {} items", super::version_reference(newest), newest["items"]));
+        output.print_note(&format!("  {}, {} items", super::version_reference(newest), newest.items));
     }
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use saggar_rest::datasets::{AnnouncedFile, DatasetAnnouncement, DatasetDocument, DatasetUploadDocument};
 use saggar_store::digest::{Digest, Sha256Hasher};
 use saggar_store::limits::{UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX};
 use saggar_store::regular_file;
-use serde_json::{Value, json};
 
 use super::ignore_file::IgnorePatterns;
 use crate::args::DataPushArgs;
@@ -82,11 +82,13 @@ fn send_all(dir: &Path, paths: &[PathBuf], name: &str, client: &ApiClient, outpu
         files.push(chunk_file(dir, path, &mut chunks, &mut progress)?);
     }
     drop(progress);
-    let begun = client.post("/api/v1/datasets", RequestBody::Json(&json!({ "name": name, "files": files })))?;
-    let upload = begun["upload"].as_str().unwrap_or_default();
-    let missing: BTreeSet<&str> = begun["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let announcement = DatasetAnnouncement { name: name.to_owned(), files };
+    let begun: DatasetUploadDocument = client.post("/api/v1/datasets", RequestBody::json(&announcement))?;
+    let upload = &begun.upload;
+    let missing: BTreeSet<&str> = begun.missing.iter().map(String::as_str).collect();
     send_missing_chunks(client, name, upload, &missing, &chunks, output)?;
-    let stored = client.post(&format!("/api/v1/datasets/{name}/uploads/{upload}/commit"), RequestBody::Empty)?;
+    let stored: DatasetDocument =
+        client.post(&format!("/api/v1/datasets/{name}/uploads/{upload}/commit"), RequestBody::Empty)?;
     super::print_stored_version(&stored, &format!("{} read", units::format_bytes(total)), output);
     Ok(())
 }
@@ -133,7 +135,7 @@ fn chunk_file(
     path: &Path,
     chunks: &mut BTreeMap<String, ChunkLocation>,
     progress: &mut ProgressDisplay,
-) -> Result<Value, CliError> {
+) -> Result<AnnouncedFile, CliError> {
     let mut file = open_file(path)?;
     let mut whole = Sha256Hasher::new();
     let (mut size, mut list) = (0u64, Vec::new());
@@ -152,7 +154,7 @@ fn chunk_file(
     }
     let relative: Vec<String> =
         path.strip_prefix(root).unwrap_or(path).iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    Ok(json!({ "path": relative.join("/"), "size": size, "sha256": whole.finish().hex(), "chunks": list }))
+    Ok(AnnouncedFile { path: relative.join("/"), size, sha256: whole.finish().hex(), chunks: list })
 }
 
 fn send_missing_chunks(

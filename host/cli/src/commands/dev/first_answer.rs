@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use saggar_rest::predictions::ModelDescription;
+
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
 use crate::exit::{self, CliError};
 
@@ -29,13 +31,12 @@ pub(super) fn wait_for_first_answer(
     let began = Instant::now();
     let path = format!("/models/{}/predict", encode_path_segment(model));
     loop {
-        let last = match client.get(&path) {
+        let last = match client.get::<ModelDescription>(&path) {
             Err(failure) => failure,
-            Ok(info) => {
-                let serving = info["version"].as_u64();
-                let whence = format!("{model}@{}", serving.unwrap_or_default());
-                if version.is_none() || serving == version {
-                    match client.post_for_text(&path, RequestBody::Json(&info["example"])) {
+            Ok(described) => {
+                let whence = format!("{model}@{}", described.version);
+                if version.is_none_or(|version| described.version == version) {
+                    match client.post_for_text(&path, RequestBody::json(&described.example)) {
                         Ok(_) => {
                             return Ok(FirstAnswer {
                                 model_version: whence,

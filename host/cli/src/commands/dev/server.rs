@@ -10,6 +10,8 @@ use std::time::Duration;
 use saggar_project::PROJECT_FILE;
 
 use super::dev_shutdown::DevShutdown;
+use saggar_rest::server::{PROGRAM_NAME, VersionDocument};
+
 use crate::args::DevArgs;
 use crate::client::ApiClient;
 use crate::commands::run::layers::ConfigSource;
@@ -48,8 +50,8 @@ impl DevServer {
             address: ServerAddress { host: Some((url.clone(), ConfigSource::BuiltIn)), ..address.clone() },
         };
         // Another program that listens there may never answer.
-        match server.client()?.get_within("/version", ANSWER_TIME_MAX) {
-            Ok(version) if version["name"] == "saggar" => {
+        match server.client()?.get_within::<VersionDocument>("/version", ANSWER_TIME_MAX) {
+            Ok(version) if version.name == PROGRAM_NAME => {
                 output.print_note(&format!(
                     "a server runs at {url}: working with it; --addr 127.0.0.1:0 starts another one"
                 ));

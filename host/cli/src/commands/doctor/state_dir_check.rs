@@ -5,8 +5,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use saggar_rest::server::{PROGRAM_NAME, VersionDocument};
 use saggar_store::state_dir::{PRIVATE_DIRECTORY_MODE, RELOCATABLE_DIRECTORIES};
-use serde_json::Value;
 
 use super::{DoctorFinding, FindingState};
 use crate::exit;
@@ -154,8 +154,8 @@ fn saggar_version_at(address: &str) -> Option<String> {
     let agent =
         ureq::Agent::new_with_config(ureq::Agent::config_builder().timeout_global(Some(ANSWER_TIME_MAX)).build());
     let mut answer = agent.get(format!("http://{address}/version")).call().ok()?;
-    let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().ok()?).ok()?;
-    (answer["name"] == "saggar").then(|| answer["version"].as_str().unwrap_or("?").to_owned())
+    let answer: VersionDocument = serde_json::from_str(&answer.body_mut().read_to_string().ok()?).ok()?;
+    (answer.name == PROGRAM_NAME).then_some(answer.version)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The best and the newest checkpoint of a job, in one line of its summary.
 
-use serde_json::Value;
+use saggar_rest::checkpoints::{CheckpointDocument, CheckpointListDocument};
+use saggar_rest::jobs::JobDocument;
 
-use super::{job_path, text};
+use super::job_path;
 use crate::client::ApiClient;
 use crate::exit::CliError;
 
@@ -11,41 +12,43 @@ use crate::exit::CliError;
 ///
 /// # Errors
 /// Returns the errors of the request.
-pub(super) fn best_checkpoint_summary(job: &Value, client: &ApiClient) -> Result<String, CliError> {
-    let Some(metric) = job["spec"]["checkpoint_keep_best"]["metric"].as_str() else { return Ok(String::new()) };
-    let answer = client.get(&format!("{}/checkpoints", job_path(text(job, "name"))))?;
-    Ok(answer["checkpoints"].as_array().and_then(|listed| summarize(listed, metric)).unwrap_or_default())
+pub(super) fn best_checkpoint_summary(job: &JobDocument, client: &ApiClient) -> Result<String, CliError> {
+    let Some(metric) = job.spec["checkpoint_keep_best"]["metric"].as_str() else { return Ok(String::new()) };
+    let listed: CheckpointListDocument = client.get(&format!("{}/checkpoints", job_path(&job.name)))?;
+    Ok(summarize(&listed.checkpoints, metric).unwrap_or_default())
 }
 
 /// Summarizes checkpoints, which are sorted newest first.
-fn summarize(listed: &[Value], metric: &str) -> Option<String> {
-    let place = |of: &Value| {
-        let epoch = of["epoch"].as_u64().map_or_else(String::new, |epoch| format!(", epoch {epoch}"));
-        format!("step {}{epoch}", of["step"])
+fn summarize(listed: &[CheckpointDocument], metric: &str) -> Option<String> {
+    let place = |of: &CheckpointDocument| {
+        let epoch = of.epoch.map_or_else(String::new, |epoch| format!(", epoch {epoch}"));
+        format!("step {}{epoch}", of.step)
     };
-    let best = listed.iter().find(|it| it["best"] == true)?;
-    let value = best["metrics"][metric].as_f64()?;
+    let best = listed.iter().find(|it| it.best == Some(true))?;
+    let value = (*best.metrics.as_ref()?.get(metric)?)?;
     Some(format!("{} ({metric} {value:.4}), newest {}", place(best), place(listed.first()?)))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::collections::BTreeMap;
 
     use super::*;
 
     #[test]
     fn the_best_and_newest_checkpoints_are_summarized_by_step_and_epoch() {
-        let listed = |epoch: Value| {
-            [
-                json!({ "step": 900, "epoch": 9, "best": false, "metrics": { "loss": 0.117 } }),
-                json!({ "step": 200, "epoch": epoch, "best": true, "metrics": { "loss": 0.0666 } }),
-            ]
+        let checkpoint = |step, epoch, best, loss| CheckpointDocument {
+            step,
+            epoch,
+            best: Some(best),
+            metrics: Some(BTreeMap::from([("loss".to_owned(), Some(loss))])),
+            ..CheckpointDocument::default()
         };
+        let listed = |epoch| [checkpoint(900, Some(9), false, 0.117), checkpoint(200, epoch, true, 0.0666)];
         let expected = "step 200, epoch 2 (loss 0.0666), newest step 900, epoch 9";
-        assert_eq!(summarize(&listed(json!(2)), "loss").as_deref(), Some(expected));
+        assert_eq!(summarize(&listed(Some(2)), "loss").as_deref(), Some(expected));
         let expected = "step 200 (loss 0.0666), newest step 900, epoch 9";
-        assert_eq!(summarize(&listed(Value::Null), "loss").as_deref(), Some(expected));
+        assert_eq!(summarize(&listed(None), "loss").as_deref(), Some(expected));
         assert_eq!(summarize(&[], "loss"), None);
     }
 }

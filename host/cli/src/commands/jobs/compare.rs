@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use saggar_rest::jobs::JobDocument;
 use serde_json::{Value, json};
 
-use super::{job_path, text};
+use super::job_path;
 use crate::args::{CompareArgs, DiffArgs};
 use crate::client::ApiClient;
 use crate::exit::CliError;
@@ -42,8 +43,8 @@ fn format_value(value: Option<&Value>) -> String {
 }
 
 pub(crate) fn diff(args: &DiffArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let jobs = [client.get(&job_path(&args.first))?, client.get(&job_path(&args.second))?];
-    let fields = jobs.each_ref().map(|job| flatten_spec(&job["spec"]));
+    let jobs: [JobDocument; 2] = [client.get(&job_path(&args.first))?, client.get(&job_path(&args.second))?];
+    let fields = jobs.each_ref().map(|job| flatten_spec(&job.spec));
     let names = differing_fields(&fields);
     if output.json {
         let of = |name: &String| (name.clone(), json!([fields[0].get(name), fields[1].get(name)]));
@@ -52,7 +53,7 @@ pub(crate) fn diff(args: &DiffArgs, client: &ApiClient, output: CliOutput) -> Re
     }
     let row = |name: &String| vec![name.clone(), format_value(fields[0].get(name)), format_value(fields[1].get(name))];
     let rows: Vec<Vec<String>> = names.iter().map(row).collect();
-    output.print_table(&["FIELD", text(&jobs[0], "name"), text(&jobs[1], "name")], &rows);
+    output.print_table(&["FIELD", &jobs[0].name, &jobs[1].name], &rows);
     if rows.is_empty() {
         output.print_note("The specifications are the same.");
     }
@@ -60,34 +61,35 @@ pub(crate) fn diff(args: &DiffArgs, client: &ApiClient, output: CliOutput) -> Re
 }
 
 pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let jobs = args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<Vec<Value>, CliError>>()?;
-    let fields: Vec<BTreeMap<String, Value>> = jobs.iter().map(|job| flatten_spec(&job["spec"])).collect();
+    let jobs =
+        args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<Vec<JobDocument>, CliError>>()?;
+    let fields: Vec<BTreeMap<String, Value>> = jobs.iter().map(|job| flatten_spec(&job.spec)).collect();
     let names = differing_fields(&fields);
-    let metrics: BTreeSet<&String> =
-        jobs.iter().flat_map(|job| job["metrics"].as_object().into_iter().flatten().map(|(name, _)| name)).collect();
+    let metrics: BTreeSet<&String> = jobs.iter().flat_map(|job| job.metrics.keys()).collect();
     if output.json {
-        let of = |(job, fields): (&Value, &BTreeMap<String, Value>)| {
+        let of = |(job, fields): (&JobDocument, &BTreeMap<String, Value>)| {
             let differs: BTreeMap<&String, Option<&Value>> =
                 names.iter().map(|name| (name, fields.get(name))).collect();
             json!({
-                "name": job["name"], "state": job["state"], "differs": differs, "metrics": job["metrics"],
-                "wall_seconds": job["wall_seconds"], "gpu_seconds": job["gpu_seconds"],
+                "name": job.name, "state": job.state, "differs": differs, "metrics": job.metrics,
+                "wall_seconds": job.wall_seconds, "gpu_seconds": job.gpu_seconds,
             })
         };
-        output.print_json(&jobs.iter().zip(&fields).map(of).collect());
+        output.print_json(&jobs.iter().zip(&fields).map(of).collect::<Vec<Value>>());
         return Ok(());
     }
     let mut headers = vec!["JOB", "STATE"];
     headers.extend(names.iter().map(|name| name.strip_prefix("parameters.").unwrap_or(name)));
     headers.extend(metrics.iter().map(|name| name.as_str()));
     headers.push("GPU-SEC");
-    let row = |(job, fields): (&Value, &BTreeMap<String, Value>)| {
-        let mut row = vec![text(job, "name").to_owned(), output.format_state(text(job, "state"))];
+    let row = |(job, fields): (&JobDocument, &BTreeMap<String, Value>)| {
+        let mut row = vec![job.name.clone(), output.format_state(&job.state)];
         row.extend(names.iter().map(|name| format_value(fields.get(name))));
-        let metric =
-            |name: &&String| job["metrics"][name.as_str()].as_f64().map_or("-".to_owned(), |it| format!("{it:.4}"));
+        let metric = |name: &&String| {
+            job.metrics.get(*name).copied().flatten().map_or("-".to_owned(), |value| format!("{value:.4}"))
+        };
         row.extend(metrics.iter().map(metric));
-        row.push(super::device_seconds(job, 2).unwrap_or_else(|| "0.00".to_owned()));
+        row.push(super::device_seconds(job.gpu_seconds, job.gpu_seconds_estimated, 2));
         row
     };
     let rows: Vec<Vec<String>> = jobs.iter().zip(&fields).map(row).collect();

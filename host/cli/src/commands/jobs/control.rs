@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use saggar_rest::jobs::{JobDocument, RestartRequest};
 use saggar_store::JobState;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{POLL_INTERVAL, change_each, is_over, job_path, text};
+use super::{POLL_INTERVAL, change_each, is_over, job_path};
 use crate::args::{JobNamesArgs, RestartArgs, WaitArgs};
 use crate::client::{ApiClient, RequestBody};
 use crate::commands::run;
@@ -15,13 +16,14 @@ use crate::reconnect::ReconnectState;
 
 pub(crate) fn restart(args: &RestartArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     let resume = match (args.resume, args.from_scratch) {
-        (true, _) => json!(true),
-        (_, true) => json!(false),
-        (false, false) => Value::Null,
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        (false, false) => None,
     };
-    let body = json!({ "parameters": run::parse_parameters(&args.parameters)?, "overrides": parse_overrides(&args.set)?, "resume": resume });
-    let job = client.post(&format!("{}/restart", job_path(&args.job)), RequestBody::Json(&body))?;
-    let name = text(&job, "name").to_owned();
+    let (parameters, overrides) = (run::parse_parameters(&args.parameters)?, parse_overrides(&args.set)?);
+    let changes = RestartRequest { parameters, overrides, resume };
+    let job: JobDocument = client.post(&format!("{}/restart", job_path(&args.job)), RequestBody::json(&changes))?;
+    let name = job.name.clone();
     if args.follow || args.wait {
         return run::wait_and_report(client, output, &name, args.follow);
     }
@@ -30,7 +32,7 @@ pub(crate) fn restart(args: &RestartArgs, client: &ApiClient, output: CliOutput)
     } else {
         output.print_line(&name);
         let from =
-            job["spec"]["init_from"].as_str().map_or("from the beginning".to_owned(), |from| format!("from {from}"));
+            job.spec["init_from"].as_str().map_or("from the beginning".to_owned(), |from| format!("from {from}"));
         output.print_note(&format!("  starts {from}"));
         output.print_note(&format!("Next: saggar logs -f {name} | saggar diff {} {name}", args.job));
     }
@@ -44,15 +46,15 @@ fn parse_overrides(words: &[String]) -> Result<Map<String, Value>, CliError> {
             CliError::invalid(format!("--set {word}: expected a field and its value"))
                 .with_hint("for example --set device=cpu")
         })?;
-        Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| json!(value))))
+        Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
     };
     words.iter().map(field).collect()
 }
 
 pub(crate) fn preempt(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     change_each(&args.jobs, output, |name| {
-        let job = client.post(&format!("{}/preempt", job_path(name)), RequestBody::Empty)?;
-        Ok((format!("{} saves its state and is queued again", text(&job, "name")), job))
+        let job: JobDocument = client.post(&format!("{}/preempt", job_path(name)), RequestBody::Empty)?;
+        Ok((format!("{} saves its state and is queued again", job.name), job))
     })
 }
 
@@ -60,22 +62,22 @@ pub(crate) fn wait(args: &WaitArgs, client: &ApiClient, output: CliOutput) -> Re
     let wanted = args.state.as_deref().map(parse_job_state).transpose()?;
     let began = Instant::now();
     let mut reconnect = ReconnectState::new(output);
-    let mut job = client.get(&job_path(&args.job))?;
+    let mut job: JobDocument = client.get(&job_path(&args.job))?;
     loop {
-        let state = text(&job, "state");
+        let state = &job.state;
         // Reaching the requested state is a success, whatever the state.
-        let got = wanted.is_some_and(|wanted| wanted.name() == state);
+        let got = wanted.is_some_and(|wanted| wanted.name() == *state);
         if got || is_over(&job) {
             if output.json {
                 output.print_json(&job);
             } else {
-                output.print_line(&format!("{} {}", text(&job, "name"), output.format_state(state)));
+                output.print_line(&format!("{} {}", job.name, output.format_state(state)));
             }
-            return Ok(if got { 0 } else { exit::code_for_job(state, text(&job, "reason")) });
+            return Ok(if got { 0 } else { exit::code_for_job(state, &job.reason) });
         }
         let is_too_late = || args.timeout.is_some_and(|most| began.elapsed() >= most);
         let timed_out = || {
-            let message = format!("{} is still {state}", text(&job, "name"));
+            let message = format!("{} is still {state}", job.name);
             CliError::new(exit::COMMAND_TIMED_OUT, "timeout", message).with_hint("the job keeps running")
         };
         if is_too_late() {

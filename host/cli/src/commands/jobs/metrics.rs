@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesPoint};
 use serde_json::{Value, json};
 
-use super::{job_path, text};
+use super::job_path;
 use crate::args::MetricsArgs;
 use crate::client::{ApiClient, encode_path_segment};
 use crate::exit::CliError;
@@ -36,15 +37,18 @@ impl JobMetrics {
         let mut measured = JobMetrics { started_ms: 0, series: BTreeMap::new() };
         let mut from = Some(0);
         while let Some(step) = from {
-            let answer = client.get(&format!("{}/metrics?times=1&from={step}{only}", job_path(&args.job)))?;
-            measured.started_ms = answer["started_ms"].as_u64().unwrap_or(0);
-            for one in answer["series"].as_array().into_iter().flatten() {
-                let known = measured.series.entry(text(one, "name").to_owned()).or_default();
+            let page: JobMetricsDocument =
+                client.get(&format!("{}/metrics?times=1&from={step}{only}", job_path(&args.job)))?;
+            measured.started_ms = page.started_ms.unwrap_or(0);
+            for one in page.series {
+                let known = measured.series.entry(one.name).or_default();
                 // If a series was shorter than others, the next page repeats points of it, which are skipped.
                 let last = known.last().map(|point| point.step);
-                known.extend(parse_points(one).filter(|point| last.is_none_or(|last| point.step > last)));
+                known.extend(
+                    one.points.iter().map(read_point).filter(|point| last.is_none_or(|last| point.step > last)),
+                );
             }
-            from = answer["next"].as_u64();
+            from = page.next;
         }
         Ok(measured)
     }
@@ -77,12 +81,12 @@ fn csv_field(name: &str) -> String {
     }
 }
 
-fn parse_points(series: &Value) -> impl Iterator<Item = SeriesPoint> {
-    series["points"].as_array().into_iter().flatten().map(|point| SeriesPoint {
-        step: point[0].as_u64().unwrap_or(0),
-        value: point[1].as_f64().unwrap_or(f64::NAN),
-        at_ms: point[2].as_u64().unwrap_or(0),
-    })
+fn read_point(point: &MetricSeriesPoint) -> SeriesPoint {
+    let (step, value, at_ms) = match *point {
+        MetricSeriesPoint::Timed(step, value, at_ms) => (step, value, at_ms),
+        MetricSeriesPoint::Plain(step, value) => (step, value, 0),
+    };
+    SeriesPoint { step, value: value.unwrap_or(f64::NAN), at_ms }
 }
 
 pub(crate) fn metrics(args: &MetricsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
@@ -90,7 +94,7 @@ pub(crate) fn metrics(args: &MetricsArgs, client: &ApiClient, output: CliOutput)
     if output.json {
         let point = |point: &SeriesPoint| json!([point.step, point.value, point.at_ms]);
         let one = |(name, points): (&String, &Vec<SeriesPoint>)| json!({ "name": name, "points": points.iter().map(point).collect::<Vec<Value>>() });
-        output.print_json(&measured.series.iter().map(one).collect());
+        output.print_json(&measured.series.iter().map(one).collect::<Vec<Value>>());
         return Ok(());
     }
     if args.csv {

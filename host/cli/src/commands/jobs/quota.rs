@@ -1,8 +1,11 @@
 //! `saggar quota`, `cost` and `queues`.
 
-use serde_json::{Value, json};
+use saggar_rest::jobs::JobDocument;
+use saggar_rest::queues::{PoolDocument, QueueDocument, QueueListDocument};
+use saggar_rest::quota::{QuotaDocument, StorageDocument, UsageDocument};
+use serde_json::json;
 
-use super::{job_path, number, text};
+use super::job_path;
 use crate::args::CostArgs;
 use crate::client::ApiClient;
 use crate::exit::CliError;
@@ -10,36 +13,36 @@ use crate::output::CliOutput;
 use crate::units;
 
 pub(crate) fn quota(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let quota = client.get("/api/v1/quota")?;
+    let quota: QuotaDocument = client.get("/api/v1/quota")?;
     if output.json {
         output.print_json(&quota);
         return Ok(());
     }
-    let list = |key: &str| quota[key].as_array().cloned().unwrap_or_default();
-    let kind = |row: &Value| vec![text(row, "kind").to_owned(), units::format_bytes(number(row, "bytes"))];
-    let mut rows: Vec<Vec<String>> = list("storage").iter().map(kind).collect();
-    let most = quota["storage_quota_bytes"].as_u64();
+    let kind = |row: &StorageDocument| vec![row.kind.clone(), units::format_bytes(row.bytes)];
+    let mut rows: Vec<Vec<String>> = quota.storage.iter().map(kind).collect();
+    let most = quota.storage_quota_bytes;
     let most = most.map_or("no limit".to_owned(), |most| format!("of {}", units::format_bytes(most)));
-    let total = units::format_bytes(number(&quota, "storage_bytes"));
+    let total = units::format_bytes(quota.storage_bytes);
     rows.push(vec!["together, without cache".to_owned(), format!("{total} ({most})")]);
     output.print_table(&["STORED", "SIZE"], &rows);
-    for (key, label) in [("projects", "project"), ("keys", "key")] {
-        let row = |row: &Value| {
-            let limit = |key: &str| row[key].as_f64().map_or("no limit".to_owned(), |most| format!("of {most}"));
-            vec![
-                text(row, label).to_owned(),
-                format!("{:.2} ({})", row["gpu_seconds"].as_f64().unwrap_or(0.0), limit("gpu_seconds_quota")),
-                format!("{:.2}", row["wall_seconds"].as_f64().unwrap_or(0.0)),
-                format!("{} ({})", number(row, "running_jobs"), limit("max_running_jobs")),
-            ]
-        };
-        let rows: Vec<Vec<String>> = list(key).iter().map(row).collect();
+    for (label, usages) in [("PROJECT", &quota.projects), ("KEY", &quota.keys)] {
+        let rows: Vec<Vec<String>> = usages.iter().map(usage_row).collect();
         if !rows.is_empty() {
             output.print_line("");
-            output.print_table(&[&label.to_uppercase(), "GPU-SEC", "WALL-SEC", "RUNNING"], &rows);
+            output.print_table(&[label, "GPU-SEC", "WALL-SEC", "RUNNING"], &rows);
         }
     }
     Ok(())
+}
+
+fn usage_row(usage: &UsageDocument) -> Vec<String> {
+    let limit = |most: Option<String>| most.map_or("no limit".to_owned(), |most| format!("of {most}"));
+    vec![
+        usage.project.clone().or_else(|| usage.key.clone()).unwrap_or_default(),
+        format!("{:.2} ({})", usage.gpu_seconds, limit(usage.gpu_seconds_quota.map(|most| most.to_string()))),
+        format!("{:.2}", usage.wall_seconds),
+        format!("{} ({})", usage.running_jobs, limit(usage.max_running_jobs.map(|most| most.to_string()))),
+    ]
 }
 
 pub(crate) fn cost(args: &CostArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
@@ -47,19 +50,13 @@ pub(crate) fn cost(args: &CostArgs, client: &ApiClient, output: CliOutput) -> Re
     let (mut seconds_sum, mut cost_sum) = (0.0, 0.0);
     let mut list = Vec::new();
     for name in &args.jobs {
-        let job = client.get(&job_path(name))?;
-        let preemptible = job["preemptible"] == json!(true);
-        let rate = args.preemptible_rate.filter(|_| preemptible).unwrap_or(args.rate);
-        let seconds = job["wall_seconds"].as_f64().unwrap_or(0.0);
+        let job: JobDocument = client.get(&job_path(name))?;
+        let rate = args.preemptible_rate.filter(|_| job.preemptible).unwrap_or(args.rate);
+        let seconds = job.wall_seconds;
         let cost = seconds / 3600.0 * rate;
         (seconds_sum, cost_sum) = (seconds_sum + seconds, cost_sum + cost);
-        rows.push(vec![
-            text(&job, "name").to_owned(),
-            units::format_duration(seconds),
-            rate.to_string(),
-            format!("{cost:.4}"),
-        ]);
-        list.push(json!({ "name": job["name"], "wall_seconds": seconds, "rate_per_hour": rate, "cost": cost }));
+        rows.push(vec![job.name.clone(), units::format_duration(seconds), rate.to_string(), format!("{cost:.4}")]);
+        list.push(json!({ "name": job.name, "wall_seconds": seconds, "rate_per_hour": rate, "cost": cost }));
     }
     if output.json {
         output.print_json(&json!({ "jobs": list, "wall_seconds": seconds_sum, "cost": cost_sum }));
@@ -76,32 +73,32 @@ pub(crate) fn cost(args: &CostArgs, client: &ApiClient, output: CliOutput) -> Re
 }
 
 pub(crate) fn queues(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let answer = client.get("/api/v1/queues")?;
+    let listed: QueueListDocument = client.get("/api/v1/queues")?;
     if output.json {
-        output.print_json(&answer);
+        output.print_json(&listed);
         return Ok(());
     }
-    let words = |value: &Value| {
-        let words: Vec<&str> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        if words.is_empty() { "-".to_owned() } else { words.join(", ") }
+    let words = |words: &[String]| if words.is_empty() { "-".to_owned() } else { words.join(", ") };
+    let queue = |queue: &QueueDocument| {
+        vec![
+            queue.name.clone(),
+            words(&queue.pools),
+            if queue.spill { "yes" } else { "no" }.to_owned(),
+            queue.max_running_jobs.map_or("-".to_owned(), |most| most.to_string()),
+            queue.running.to_string(),
+            queue.waiting.to_string(),
+        ]
     };
-    let queue = |queue: &Value| {
-        let most = queue["max_running_jobs"].as_u64().map_or("-".to_owned(), |most| most.to_string());
-        let pools = words(&queue["pools"]);
-        let spill = if queue["spill"] == json!(true) { "yes" } else { "no" };
-        let count = |key: &str| number(queue, key).to_string();
-        vec![text(queue, "name").to_owned(), pools, spill.to_owned(), most, count("running"), count("waiting")]
-    };
-    let list = |key: &str| answer[key].as_array().cloned().unwrap_or_default();
-    let rows: Vec<Vec<String>> = list("queues").iter().map(queue).collect();
+    let rows: Vec<Vec<String>> = listed.queues.iter().map(queue).collect();
     output.print_table(&["QUEUE", "POOLS", "SPILL", "MOST", "RUNNING", "WAITING"], &rows);
     output.print_line("");
-    let pool = |pool: &Value| {
-        let device = pool["device"].as_str().unwrap_or("as the job asks");
-        let slots = format!("{} of {}", pool["used"], pool["slots"]);
-        vec![text(pool, "name").to_owned(), device.to_owned(), slots, words(&pool["jobs"])]
+    let pool = |pool: &PoolDocument| {
+        let device = pool.device.as_deref().unwrap_or("as the job asks");
+        // With a decimal point also for whole numbers, as in JSON.
+        let slots = format!("{:?} of {:?}", pool.used, pool.slots);
+        vec![pool.name.clone(), device.to_owned(), slots, words(&pool.jobs)]
     };
-    let rows: Vec<Vec<String>> = list("pools").iter().map(pool).collect();
+    let rows: Vec<Vec<String>> = listed.pools.iter().map(pool).collect();
     output.print_table(&["POOL", "DEVICE", "SLOTS", "JOBS"], &rows);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! `saggar rm` and `saggar gc`.
 
-use serde_json::{Value, json};
+use saggar_rest::jobs::{JobGcDocument, JobGcRequest, RemovedJobDocument, SweptJobDocument};
 
-use super::{job_path, number, text};
+use super::job_path;
 use crate::args::{GcArgs, RmArgs};
 use crate::client::{ApiClient, RequestBody};
 use crate::exit::CliError;
@@ -11,45 +11,46 @@ use crate::units;
 
 pub(crate) fn rm(args: &RmArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     if let Some(experiment) = &args.experiment {
-        return collect_garbage(json!({ "experiment": experiment }), args.yes, false, client, output);
+        let sweep = JobGcRequest { experiment: Some(experiment.clone()), ..JobGcRequest::default() };
+        return collect_garbage(sweep, args.yes, false, client, output);
     }
     confirm(args.yes, &format!("Remove {} with logs, outputs and checkpoints?", args.jobs.join(", ")))?;
     let mut removed = Vec::new();
     for job in &args.jobs {
-        let answer = client.delete(&job_path(job))?;
+        let answer: RemovedJobDocument = client.delete(&job_path(job))?;
         if !output.json {
-            let freed = units::format_bytes(number(&answer, "freed_bytes"));
-            output.print_line_ignoring_errors(&format!("{} removed, {freed} freed", text(&answer, "name")));
+            let freed = units::format_bytes(answer.freed_bytes);
+            output.print_line_ignoring_errors(&format!("{} removed, {freed} freed", answer.name));
         }
         removed.push(answer);
     }
     if output.json {
-        output.print_json(&Value::Array(removed));
+        output.print_json(&removed);
     }
     Ok(())
 }
 
 pub(crate) fn gc(args: &GcArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let what = json!({
-        "keep_last": args.keep_last,
-        "failed_older_than_seconds": args.failed_older_than.map(|time| time.as_secs_f64()),
-        "project": args.project,
-    });
-    collect_garbage(what, args.yes, args.dry_run, client, output)
+    let sweep = JobGcRequest {
+        keep_last: args.keep_last,
+        failed_older_than_seconds: args.failed_older_than.map(|time| time.as_secs_f64()),
+        project: args.project.clone(),
+        ..JobGcRequest::default()
+    };
+    collect_garbage(sweep, args.yes, args.dry_run, client, output)
 }
 
 /// Shows what would be removed, asks for confirmation, and removes it.
 fn collect_garbage(
-    mut what: Value,
+    sweep: JobGcRequest,
     yes: bool,
     dry_run: bool,
     client: &ApiClient,
     output: CliOutput,
 ) -> Result<(), CliError> {
-    what["dry_run"] = json!(true);
-    let would = client.post("/api/v1/jobs/gc", RequestBody::Json(&what))?;
-    let nothing = would["jobs"].as_array().is_none_or(Vec::is_empty);
-    if dry_run || nothing {
+    let preview = JobGcRequest { dry_run: true, ..sweep.clone() };
+    let would: JobGcDocument = client.post("/api/v1/jobs/gc", RequestBody::json(&preview))?;
+    if dry_run || would.jobs.is_empty() {
         print_removed(&would, output, "would be freed");
         return Ok(());
     }
@@ -60,31 +61,25 @@ fn collect_garbage(
         (false, false) => print_removed(&would, output, "would be freed"),
     }
     confirm(yes, "Remove them?")?;
-    what["dry_run"] = json!(false);
-    let done = client.post("/api/v1/jobs/gc", RequestBody::Json(&what))?;
+    let done: JobGcDocument = client.post("/api/v1/jobs/gc", RequestBody::json(&sweep))?;
     print_removed(&done, output, "freed");
     Ok(())
 }
 
-fn print_removed(answer: &Value, output: CliOutput, word: &str) {
+fn print_removed(answer: &JobGcDocument, output: CliOutput, word: &str) {
     if output.json {
         output.print_json(answer);
         return;
     }
     output.print_table(&REMOVED_HEADERS, &removed_rows(answer, output));
-    output.print_note(&format!("{} {word}", units::format_bytes(number(answer, "freed_bytes"))));
+    output.print_note(&format!("{} {word}", units::format_bytes(answer.freed_bytes)));
 }
 
 const REMOVED_HEADERS: [&str; 3] = ["JOB", "STATE", "SIZE"];
 
-fn removed_rows(answer: &Value, output: CliOutput) -> Vec<Vec<String>> {
-    let jobs = answer["jobs"].as_array().into_iter().flatten();
-    let row = |job: &Value| {
-        vec![
-            text(job, "name").to_owned(),
-            output.format_state(text(job, "state")),
-            units::format_bytes(number(job, "bytes")),
-        ]
+fn removed_rows(answer: &JobGcDocument, output: CliOutput) -> Vec<Vec<String>> {
+    let row = |job: &SweptJobDocument| {
+        vec![job.name.clone(), output.format_state(&job.state), units::format_bytes(job.bytes)]
     };
-    jobs.map(row).collect()
+    answer.jobs.iter().map(row).collect()
 }

@@ -3,9 +3,12 @@
 use std::io::Read;
 
 use saggar_project::{PROJECT_FILE, TaskSection};
-use serde_json::{Value, json};
+use saggar_rest::jobs::JobDocument;
+use saggar_rest::schedules::{RemovedScheduleDocument, ScheduleDocument, ScheduleListDocument, SetScheduleRequest};
+use saggar_rest::secrets::{SecretListDocument, SecretNameDocument, SetSecretRequest};
+use serde::Serialize;
 
-use super::{job_path, text};
+use super::job_path;
 use crate::args::{ScheduleCommand, SecretCommand};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
 use crate::commands::run;
@@ -17,30 +20,33 @@ use crate::units;
 pub(crate) fn schedules(args: &ScheduleCommand, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     match args {
         ScheduleCommand::Set { name, cron, like } => {
-            let spec = client.get(&job_path(like))?["spec"].clone();
-            let body = json!({ "name": name, "cron": cron, "spec": spec });
-            let set = client.post("/api/v1/schedules", RequestBody::Json(&body))?;
-            print_schedules(&[set], output);
+            let JobDocument { spec, .. } = client.get(&job_path(like))?;
+            let request = SetScheduleRequest { name: name.clone(), cron: cron.clone(), spec };
+            print_schedules(&[client.post("/api/v1/schedules", RequestBody::json(&request))?], output);
         }
         ScheduleCommand::Apply { tasks } => print_schedules(&apply_project_schedules(tasks, client, output)?, output),
         ScheduleCommand::Ls => {
-            let answer = client.get("/api/v1/schedules")?;
-            let schedules = answer["schedules"].as_array().cloned().unwrap_or_default();
+            let ScheduleListDocument { schedules } = client.get("/api/v1/schedules")?;
             print_schedules(&schedules, output);
             if schedules.is_empty() {
                 output.print_note("No schedules. `saggar schedule set nightly '15 23 * * *' --like JOB` creates one.");
             }
         }
         ScheduleCommand::Rm { name } => {
-            let gone = client.delete(&format!("/api/v1/schedules/{}", encode_path_segment(name)))?;
-            print_result(&gone, "removed", output);
+            let path = format!("/api/v1/schedules/{}", encode_path_segment(name));
+            let removed: RemovedScheduleDocument = client.delete(&path)?;
+            print_result(&removed, &removed.name, "removed", output);
         }
     }
     Ok(())
 }
 
 /// Sets the schedules of the project file, each named after its project and task.
-fn apply_project_schedules(named: &[String], client: &ApiClient, output: CliOutput) -> Result<Vec<Value>, CliError> {
+fn apply_project_schedules(
+    named: &[String],
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<Vec<ScheduleDocument>, CliError> {
     let project = ProjectContext::require()?;
     let all: Vec<(&str, &TaskSection)> = match named.is_empty() {
         true => project.manifest.tasks.iter().map(|(name, task)| (name.as_str(), task)).collect(),
@@ -58,21 +64,21 @@ fn apply_project_schedules(named: &[String], client: &ApiClient, output: CliOutp
         let component = run::build_plugin(&project, &plugin, output, None)?;
         let spec = run::task_spec(&project, &task, &run::upload_plugin(client, &component)?, &component)?;
         let name = format!("{}-{task}", spec.project);
-        let body = json!({ "name": name, "cron": cron.as_str(), "spec": spec });
-        set.push(client.post("/api/v1/schedules", RequestBody::Json(&body))?);
+        let request = SetScheduleRequest { name, cron: cron.as_str().to_owned(), spec };
+        set.push(client.post("/api/v1/schedules", RequestBody::json(&request))?);
     }
     Ok(set)
 }
 
-fn print_schedules(schedules: &[Value], output: CliOutput) {
+fn print_schedules(schedules: &[ScheduleDocument], output: CliOutput) {
     if output.json {
-        output.print_json(&json!(schedules));
+        output.print_json(&schedules);
         return;
     }
-    let row = |schedule: &Value| {
-        let next = schedule["next_ms"].as_u64().map_or("-".to_owned(), units::format_time);
-        let last = schedule["last_job"].as_str().unwrap_or("-");
-        vec![text(schedule, "name").to_owned(), text(schedule, "cron").to_owned(), next, last.to_owned()]
+    let row = |schedule: &ScheduleDocument| {
+        let next = schedule.next_ms.map_or("-".to_owned(), units::format_time);
+        let last = schedule.last_job.as_deref().unwrap_or("-");
+        vec![schedule.name.clone(), schedule.cron.clone(), next, last.to_owned()]
     };
     let rows: Vec<Vec<String>> = schedules.iter().map(row).collect();
     output.print_table(&["SCHEDULE", "CRON (UTC)", "NEXT", "LAST JOB"], &rows);
@@ -85,44 +91,42 @@ pub(crate) fn secret(args: &SecretCommand, client: &ApiClient, output: CliOutput
             let read = std::io::stdin().read_to_string(&mut value);
             read.map_err(|error| CliError::new(exit::UNEXPECTED, "read", format!("standard input: {error}")))?;
             let value = value.strip_suffix('\n').unwrap_or(&value);
-            let mut body = json!({ "value": value });
-            if !projects.is_empty() {
-                body["projects"] = json!(projects);
-            }
-            let set = client.put_json(&format!("/api/v1/secrets/{}", encode_path_segment(name)), &body)?;
-            print_result(&set, "kept", output);
+            let projects = (!projects.is_empty()).then(|| projects.clone());
+            let request = SetSecretRequest { value: value.to_owned(), projects };
+            let path = format!("/api/v1/secrets/{}", encode_path_segment(name));
+            let set: SecretNameDocument = client.put_json(&path, &request)?;
+            print_result(&set, &set.name, "kept", output);
         }
         SecretCommand::Ls => {
-            let answer = client.get("/api/v1/secrets")?;
+            let listed: SecretListDocument = client.get("/api/v1/secrets")?;
             if output.json {
-                output.print_json(&answer["secrets"]);
+                output.print_json(&listed.secrets);
                 return Ok(());
             }
-            let names = answer["secrets"].as_array().into_iter().flatten().filter_map(Value::as_str);
             if output.quiet {
-                names.for_each(|name| output.print_line(name));
+                listed.secrets.iter().for_each(|name| output.print_line(name));
                 return Ok(());
             }
-            let row = |name: &str| {
-                let projects = answer["projects"][name].as_array().into_iter().flatten().filter_map(Value::as_str);
-                let projects = projects.collect::<Vec<&str>>().join(",");
-                vec![name.to_owned(), if projects.is_empty() { "-".to_owned() } else { projects }]
+            let row = |name: &String| {
+                let projects = listed.projects.get(name).map_or_else(String::new, |projects| projects.join(","));
+                vec![name.clone(), if projects.is_empty() { "-".to_owned() } else { projects }]
             };
-            let rows: Vec<Vec<String>> = names.map(row).collect();
+            let rows: Vec<Vec<String>> = listed.secrets.iter().map(row).collect();
             output.print_table(&["SECRET", "PROJECTS"], &rows);
         }
         SecretCommand::Rm { name } => {
-            let gone = client.delete(&format!("/api/v1/secrets/{}", encode_path_segment(name)))?;
-            print_result(&gone, "removed", output);
+            let path = format!("/api/v1/secrets/{}", encode_path_segment(name));
+            let removed: SecretNameDocument = client.delete(&path)?;
+            print_result(&removed, &removed.name, "removed", output);
         }
     }
     Ok(())
 }
 
-fn print_result(answer: &Value, what: &str, output: CliOutput) {
+fn print_result(document: &impl Serialize, name: &str, what: &str, output: CliOutput) {
     if output.json {
-        output.print_json(answer);
+        output.print_json(document);
     } else {
-        output.print_line(&format!("{} {what}", text(answer, "name")));
+        output.print_line(&format!("{name} {what}"));
     }
 }

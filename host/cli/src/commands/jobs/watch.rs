@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::reconnect::ReconnectState;
@@ -16,10 +14,10 @@ const REDRAW_INTERVAL: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Returns the errors of `read`.
-pub(super) fn watch_listing(
+pub(super) fn watch_listing<T>(
     output: CliOutput,
-    read: impl Fn() -> Result<Vec<Value>, CliError>,
-    show: impl Fn(Vec<Value>),
+    read: impl Fn() -> Result<Vec<T>, CliError>,
+    show: impl Fn(Vec<T>),
 ) -> Result<(), CliError> {
     let mut reconnect = ReconnectState::new(output);
     let mut listed = read()?;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use saggar_rest::jobs::JobDocument;
+
 use super::job_path;
 use crate::args::OutputTailArgs;
 use crate::client::ApiClient;
@@ -26,7 +28,7 @@ pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput)
     let mut is_first = true;
     loop {
         // Checked before the file is read, so that content written in between is still read.
-        let over = client.get(&job_path(&args.job)).map(|job| job["finished_ms"].is_u64());
+        let over = client.get::<JobDocument>(&job_path(&args.job)).map(|job| job.finished_ms.is_some());
         let (over, text) = match over {
             Ok(over) => (over, read_output(args, client)),
             Err(failure) => (false, Err(failure)),

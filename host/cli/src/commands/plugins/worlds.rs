@@ -13,7 +13,7 @@ pub(super) fn list_worlds(output: CliOutput) -> Result<(), CliError> {
         let all = worlds.iter().map(|PluginWorld { name, version, about, exports, imports }| {
             json!({ "world": name, "version": version, "about": about, "exports": exports, "imports": imports })
         });
-        output.print_json(&all.collect());
+        output.print_json(&all.collect::<Vec<_>>());
         return Ok(());
     }
     if output.quiet {

@@ -2,7 +2,7 @@
 
 use saggar_jobs::{DataMount, DataSource, JobSpec, PredictionSpec};
 use saggar_project::MountSource;
-use serde_json::json;
+use saggar_rest::jobs::JobDocument;
 
 use crate::args::PredictArgs;
 use crate::client::{ApiClient, RequestBody};
@@ -17,16 +17,16 @@ pub(crate) fn submit_prediction_job(
     client: &ApiClient,
     output: CliOutput,
 ) -> Result<i32, CliError> {
-    let job = client.post("/api/v1/jobs", RequestBody::Json(&json!(prediction_spec(args, dataset)?)))?;
-    let name = job["name"].as_str().unwrap_or_default().to_owned();
+    let job: JobDocument = client.post("/api/v1/jobs", RequestBody::json(&prediction_spec(args, dataset)?))?;
     if args.wait {
-        return wait_and_report(client, output, &name, false);
+        return wait_and_report(client, output, &job.name, false);
     }
     if output.json {
         output.print_json(&job);
         return Ok(0);
     }
-    output.print_line(&name);
+    let name = &job.name;
+    output.print_line(name);
     output.print_note(&format!("Next: saggar logs -f {name} | saggar output get {name}"));
     Ok(0)
 }

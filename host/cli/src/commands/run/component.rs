@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use saggar_project::{PROJECT_FILE, PluginSection};
+use saggar_rest::plugins::PluginDocument;
 
 use super::world;
 use crate::client::{ApiClient, RequestBody};
@@ -140,7 +141,7 @@ fn search_path_with(program: &Path) -> Option<OsString> {
 pub(crate) fn upload_plugin(client: &ApiClient, component: &Path) -> Result<String, CliError> {
     let wasm = std::fs::read(component)
         .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
-    let plugin =
+    let plugin: PluginDocument =
         client.post("/api/v1/plugins", RequestBody::Bytes { content_type: "application/wasm", bytes: &wasm })?;
-    Ok(plugin["digest"].as_str().unwrap_or_default().to_owned())
+    Ok(plugin.digest)
 }

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use saggar_jobs::{ESTIMATE_FILE, JobSpec};
+use saggar_rest::jobs::{JobDocument, RemovedJobDocument};
+use saggar_store::JobState;
 use serde_json::{Value, json};
 
 use crate::client::{ApiClient, RequestBody};
@@ -23,8 +25,8 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// # Errors
 /// Fails if the measuring job fails as the training would; that job is kept with its log.
 pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: CliOutput) -> Result<Value, CliError> {
-    let job = client.post("/api/v1/jobs", RequestBody::Json(&json!(measuring_spec(spec))))?;
-    let name = job["name"].as_str().unwrap_or_default().to_owned();
+    let job: JobDocument = client.post("/api/v1/jobs", RequestBody::json(&measuring_spec(spec)))?;
+    let name = job.name;
     let (interrupted, measuring) = (client.clone(), name.clone());
     interrupt::set_interrupt_action(move || stop_and_remove(&interrupted, &measuring));
     output.print_note(&format!("measuring what the training would take, as {name}"));
@@ -45,13 +47,13 @@ pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: Cl
 /// Waits for the measuring job, removes it and returns its result.
 fn wait_for_estimate(client: &ApiClient, output: CliOutput, name: &str) -> Result<Value, CliError> {
     let job = jobs::wait_until_over(client, output, name)?;
-    if job["state"] != "SUCCEEDED" {
+    if job.state != JobState::Succeeded.name() {
         let code = super::exit_code(&job);
         let message = format!("nothing was started: {}", super::describe_end(&job, name, output));
         return Err(CliError::new(code, "not_measured", message).with_hint(format!("see `saggar logs {name}`")));
     }
     let estimate = client.get(&format!("/api/v1/jobs/{name}/output/{ESTIMATE_FILE}"))?;
-    if let Err(failure) = client.delete(&format!("/api/v1/jobs/{name}")) {
+    if let Err(failure) = client.delete::<RemovedJobDocument>(&format!("/api/v1/jobs/{name}")) {
         output.print_note(&format!("{name} stays: {failure}"));
     }
     Ok(estimate)
@@ -62,12 +64,12 @@ fn stop_and_remove(client: &ApiClient, name: &str) {
     print_to_stderr(&format!("\nnothing is started; {name}, which measures, is stopped and removed"));
     let path = format!("/api/v1/jobs/{name}");
     let ended = || {
-        client.post(&format!("{path}/stop"), RequestBody::Empty)?;
+        client.post::<JobDocument>(&format!("{path}/stop"), RequestBody::Empty)?;
         let began = Instant::now();
         while began.elapsed() < STOP_TIME_MAX && !jobs::is_over(&client.get(&path)?) {
             std::thread::sleep(STOP_POLL_INTERVAL);
         }
-        client.delete(&path)
+        client.delete::<RemovedJobDocument>(&path)
     };
     if let Err(failure) = ended() {
         print_to_stderr(&format!("{name} stays: {failure}; `saggar stop {name}` and `saggar rm {name}` remove it"));

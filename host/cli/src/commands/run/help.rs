@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
 use saggar_plugin::{ParameterDeclaration, PluginDeclarations};
+use saggar_rest::plugins::{ListedPluginDocument, PluginListDocument};
 use serde_json::{Value, json};
 
 use super::component;
@@ -113,22 +114,22 @@ fn declarations_at_path(path: &Path) -> Result<PluginDeclarations, CliError> {
 
 /// Returns the declarations of a plugin on the server, found by its name or the first digits of its digest.
 fn declarations_on_server(named: &str, client: &ApiClient) -> Result<PluginDeclarations, CliError> {
-    let answer = client.get("/api/v1/plugins")?;
-    let plugins = answer["plugins"].as_array().into_iter().flatten();
+    let PluginListDocument { plugins } = client.get("/api/v1/plugins")?;
     let is_digest = named.len() >= DIGEST_DIGITS_MIN;
-    let is_meant = |plugin: &&Value| {
-        let digest = plugin["digest"].as_str().unwrap_or_default();
-        plugin["declares"]["name"] == named || (is_digest && digest.starts_with(named))
+    let is_meant = |listed: &&ListedPluginDocument| {
+        listed.plugin.declared_name() == Some(named) || (is_digest && listed.plugin.digest.starts_with(named))
     };
-    let Some(found) = plugins.clone().find(is_meant) else {
+    let Some(found) = plugins.iter().find(is_meant) else {
         let message = format!("there is no plugin {named}, neither here nor on the server");
         return Err(
             CliError::new(exit::NOT_FOUND, "no_plugin", message).with_hint("`saggar plugins ls` lists the server's")
         );
     };
-    match &found["declares"] {
-        Value::Null => Ok(PluginDeclarations::default()),
-        declares => serde_json::from_value(declares.clone()).map_err(|error| CliError::invalid(error.to_string())),
+    match &found.plugin.declares {
+        None => Ok(PluginDeclarations::default()),
+        Some(declares) => {
+            serde_json::from_value(declares.clone()).map_err(|error| CliError::invalid(error.to_string()))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use saggar_rest::jobs::JobDocument;
 use serde_json::{Value, json};
 
 use super::{add_estimate, describe_end, exit_code, follow_or_wait};
@@ -49,10 +50,10 @@ pub(super) fn wait_and_print_url(
 /// Fails if the job published nothing, its versions were rejected or are not to serve, or none serves after `patience`.
 pub(crate) fn wait_until_served(
     client: &ApiClient,
-    job: &Value,
+    job: &JobDocument,
     patience: Duration,
 ) -> Result<(String, u64), CliError> {
-    let job_name = job["name"].as_str().unwrap_or_default();
+    let job_name = &job.name;
     let published = newest_published_versions(job);
     if published.is_empty() {
         let message = format!("{job_name} published nothing, so nothing serves");
@@ -91,7 +92,7 @@ fn not_served_error(model: &str, version: u64, standing: ServingStatus, patience
 
 /// Prints the serving status of the versions that a job published, once it is known. Errors of these requests are
 /// ignored, because the job has ended either way.
-pub(super) fn print_serving_status(client: &ApiClient, output: CliOutput, job: &Value) {
+pub(super) fn print_serving_status(client: &ApiClient, output: CliOutput, job: &JobDocument) {
     for (model, version) in newest_published_versions(job) {
         match wait_for_version(client, &model, version, SERVE_TIME_MAX) {
             Ok(ServingStatus::Serving) => output.print_note(&format!("{model}@{version} serves")),

@@ -78,7 +78,7 @@ async fn select_jobs(app: &AppState, sight: &ProjectScope, sweep: &JobGcRequest)
     let (project, experiment) = (sweep.project.clone(), sweep.experiment.clone());
     let mut filter = JobFilter { states, project, projects: sight.projects(), experiment, ..JobFilter::default() };
     let now_ms = app.now_ms();
-    let mut newer: HashMap<String, usize> = HashMap::new();
+    let mut newer: HashMap<String, u64> = HashMap::new();
     let mut chosen = Vec::new();
     loop {
         let jobs = app.jobs().list(filter.clone()).await?;
