@@ -10,6 +10,7 @@ pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod jobs;
+pub(crate) mod keys;
 pub(crate) mod logs;
 mod metric_values;
 pub(crate) mod model_commands;

@@ -90,8 +90,8 @@ impl SupervisorLink {
             return;
         }
         drop(writer);
-        let ended = self.has_ended.lock();
-        let _ = self.ended.wait_timeout_while(ended, CLOSE_TIME_MAX, |ended| !*ended);
+        let mut ended = self.has_ended.lock();
+        self.ended.wait_while_for(&mut ended, |ended| !*ended, CLOSE_TIME_MAX);
     }
 
     /// Handles the end of the commands. If the supervisor is gone, ends the process at once: the supervisor's successor

@@ -45,7 +45,7 @@ impl DeviceUsageAccount {
         let mut last = if wait {
             self.reported.lock()
         } else {
-            let Ok(last) = self.reported.try_lock() else { return };
+            let Some(last) = self.reported.try_lock() else { return };
             last
         };
         let meter = &self.meter;

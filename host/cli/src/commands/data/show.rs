@@ -24,23 +24,23 @@ pub(super) fn show(dataset: &str, client: &ApiClient, output: CliOutput) -> Resu
         output.print_line(&format!("  {name:<13}{value}"));
     }
     output.print_line("");
-    let rows: Vec<Vec<String>> = shown.fields.iter().map(field_row).collect();
+    let rows: Vec<Vec<String>> = newest.fields.iter().map(field_row).collect();
     output.print_table(&["FIELD", "TYPE", "SHAPE", "CLASSES"], &rows);
     Ok(())
 }
 
-fn version_facts(shown: &DatasetDocument, all: &[DatasetDocument]) -> [(&'static str, String); 8] {
-    let splits: Vec<String> = shown.splits.iter().map(|(name, items)| format!("{name} {items}")).collect();
+fn version_facts(newest: &DatasetDocument, all: &[DatasetDocument]) -> [(&'static str, String); 8] {
+    let splits: Vec<String> = newest.splits.iter().map(|(name, items)| format!("{name} {items}")).collect();
     let numbers: Vec<String> = all.iter().map(|it| it.version.to_string()).collect();
     [
-        ("items", shown.items.to_string()),
+        ("items", newest.items.to_string()),
         ("splits", splits.join(", ")),
-        ("size", units::format_bytes(shown.bytes)),
-        ("digest", shown.digest.clone()),
+        ("size", units::format_bytes(newest.bytes)),
+        ("digest", newest.digest.clone()),
         ("versions", if numbers.len() > 1 { numbers.join(", ") } else { String::new() }),
-        ("projects", shown.projects.join(", ")),
-        ("read by", shown.used_by.join(", ")),
-        ("was read by", shown.was_used_by.join(", ")),
+        ("projects", newest.projects.join(", ")),
+        ("read by", newest.used_by.join(", ")),
+        ("was read by", newest.was_used_by.join(", ")),
     ]
 }
 
@@ -72,11 +72,11 @@ mod tests {
         assert_eq!(field(label), ["label", "uint8", "[]", "no, yes"]);
         assert_eq!(class_names(&["a", "b", "c", "d", "e", "f"].map(str::to_owned)), "6 classes");
         let version = |document: Value| serde_json::from_value::<DatasetDocument>(document).unwrap();
-        let shown = version(json!({
+        let newest = version(json!({
             "items": 7, "bytes": 2048, "digest": "ab", "version": 2, "splits": { "test": 2, "train": 5 },
             "projects": ["digits"], "used_by": [], "was_used_by": ["digits-1", "digits-2"],
         }));
-        let facts = version_facts(&shown, &[version(json!({ "version": 1 })), shown.clone()]);
+        let facts = version_facts(&newest, &[version(json!({ "version": 1 })), newest.clone()]);
         let text: Vec<&str> = facts.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(text, ["7", "test 2, train 5", "2.0 KiB", "ab", "1, 2", "digits", "", "digits-1, digits-2"]);
     }
