@@ -16,6 +16,7 @@ mod metric_values;
 pub(crate) mod model_commands;
 pub(crate) mod model_removal;
 pub(crate) mod models;
+mod operations;
 pub(crate) mod outputs;
 pub(crate) mod plugins;
 pub(crate) mod projects;

@@ -15,6 +15,7 @@ use crate::app_parts::AppParts;
 use crate::audit::AuditLog;
 use crate::cog::predictions::CogPredictions;
 use crate::error::ApiError;
+use crate::openapi::operation::OperationArea;
 use crate::request_body::BodyReader;
 use crate::storage::StorageCounter;
 
@@ -26,7 +27,7 @@ pub struct AppState {
 
 struct AppStateInner {
     parts: AppParts,
-    route_paths: Vec<&'static str>,
+    index: InterfaceIndex,
     checkpoints: CheckpointStore,
     clock: Arc<dyn Clock>,
     body_reader: BodyReader,
@@ -36,6 +37,15 @@ struct AppStateInner {
     storage_counter: StorageCounter,
     reference_lock: RwLock<()>,
     shutdown: watch::Receiver<bool>,
+}
+
+/// What the server tells clients about its interface.
+#[derive(Debug)]
+pub(crate) struct InterfaceIndex {
+    /// The paths of all routes, in the order of the index.
+    pub(crate) route_paths: Vec<&'static str>,
+    /// The areas of the OpenAPI document.
+    pub(crate) areas: Vec<OperationArea>,
 }
 
 /// A reference to a server's state that does not keep it alive.
@@ -55,11 +65,11 @@ impl std::fmt::Debug for AppState {
 }
 
 impl AppState {
-    /// Creates the state of a server from `parts`, whose routes have these paths. Streaming responses end when
+    /// Creates the state of a server from `parts`. `index` describes its interface. Streaming responses end when
     /// `shutdown` is true.
     pub(crate) fn from_parts(
         parts: AppParts,
-        route_paths: Vec<&'static str>,
+        index: InterfaceIndex,
         clock: Arc<dyn Clock>,
         shutdown: watch::Receiver<bool>,
     ) -> AppState {
@@ -72,7 +82,7 @@ impl AppState {
         let references = RwLock::default();
         let shared = AppStateInner {
             parts,
-            route_paths,
+            index,
             checkpoints,
             clock,
             body_reader: bodies,
@@ -100,7 +110,12 @@ impl AppState {
 
     /// Returns the paths of all routes, in the order of the index.
     pub(crate) fn route_paths(&self) -> &[&'static str] {
-        &self.shared.route_paths
+        &self.shared.index.route_paths
+    }
+
+    /// Returns the areas of the OpenAPI document.
+    pub(crate) fn operation_areas(&self) -> &[OperationArea] {
+        &self.shared.index.areas
     }
 
     pub(crate) fn parts(&self) -> &AppParts {

@@ -11,6 +11,7 @@
 pub mod error;
 mod events;
 mod execution;
+mod operations;
 mod owner;
 mod prediction;
 pub(crate) mod predictions;

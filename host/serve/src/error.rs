@@ -4,6 +4,7 @@
 //! and not sent to clients.
 
 mod access;
+mod protocol_error;
 mod serving;
 mod status_map;
 mod success;
@@ -22,14 +23,9 @@ use saggar_store::keys::KeyError;
 use thiserror::Error;
 
 use crate::access::AccessError;
-use crate::cog::error::PredictionError;
-use crate::oip::InferError;
-use crate::predict::decode::DecodeError;
-use crate::predict::encode::EncodeError;
-use crate::predict::image::ImageError;
-use crate::tfs::error::TfsError;
 
 pub(crate) use access::plain_http_on_tls_response;
+pub use protocol_error::ProtocolError;
 pub(crate) use success::{accepted, created, json_text, no_content, not_modified, not_ready};
 
 /// Why a request failed.
@@ -42,18 +38,9 @@ pub enum ApiError {
     /// A key cannot be created or revoked.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The input does not fit the model.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// The image cannot be used.
-    #[error(transparent)]
-    Image(#[from] ImageError),
-    /// An invalid request of TensorFlow Serving's interface.
-    #[error(transparent)]
-    Tfs(#[from] TfsError),
-    /// A prediction cannot be created or found.
-    #[error(transparent)]
-    Prediction(#[from] PredictionError),
+    /// The request does not conform to its protocol, or the output cannot be encoded in it.
+    #[error("{0}")]
+    Protocol(Box<dyn ProtocolError>),
     /// A multipart form that is malformed or lacks a required field.
     #[error("form: {reason}")]
     Form {
@@ -118,9 +105,6 @@ pub enum ApiError {
         /// The value received.
         got: String,
     },
-    /// The inference request does not fit the model.
-    #[error(transparent)]
-    Infer(#[from] InferError),
     /// The route does not exist.
     #[error("no route {path}")]
     NoRoute {
@@ -162,9 +146,6 @@ pub enum ApiError {
     /// A file could not be imported as a model.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// The plugin's output does not match its signature.
-    #[error(transparent)]
-    Encode(#[from] EncodeError),
     /// A job operation failed.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -203,7 +184,8 @@ pub enum ApiError {
 }
 
 /// The HTTP representation of an error.
-struct ErrorMapping {
+#[derive(Debug)]
+pub struct ErrorMapping {
     status: StatusCode,
     code: ErrorCode,
     hint: String,
@@ -255,25 +237,7 @@ impl ApiError {
         let bad = |code, hint| of(StatusCode::BAD_REQUEST, code, hint);
         let missing = |hint| of(StatusCode::NOT_FOUND, ErrorCode::NotFound, hint);
         match self {
-            ApiError::Decode(_) => bad(ErrorCode::BadInput, "GET /api/v1/models/NAME shows what the model takes"),
-            ApiError::Image(ImageError::TooLarge { .. }) => {
-                of(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, "make the picture smaller")
-            }
-            ApiError::Image(ImageError::NotPicture { .. } | ImageError::NotImage { .. }) => {
-                of(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::UnsupportedMediaType, "send a PNG, a JPEG, or JSON")
-            }
-            ApiError::Image(ImageError::OneAtATime { .. }) => {
-                of(StatusCode::NOT_ACCEPTABLE, ErrorCode::NotAcceptable, "")
-            }
-            ApiError::Image(ImageError::Broken { .. }) => bad(ErrorCode::BadInput, "the file may have been cut off"),
-            ApiError::Tfs(TfsError::NoServable { .. } | TfsError::NoVersions { .. }) => {
-                of(StatusCode::NOT_FOUND, ErrorCode::UnknownModel, "GET /v1/models lists the models")
-            }
-            ApiError::Tfs(TfsError::Malformed { .. }) => {
-                bad(ErrorCode::MalformedRequest, "GET /openapi.json has every path")
-            }
-            ApiError::Tfs(_) => bad(ErrorCode::BadInput, "GET /v1/models/NAME/metadata shows what the model takes"),
-            ApiError::Prediction(error) => status_map::map_prediction_error(error),
+            ApiError::Protocol(error) => error.mapping(),
             ApiError::Form { .. } => bad(ErrorCode::BadForm, "send one field a model input: curl -F image=@digit.png"),
             ApiError::Json { example, .. } => bad(ErrorCode::BadJson, &format!("for example: {example}")),
             ApiError::Parameter { .. } => bad(ErrorCode::BadParameter, ""),
@@ -285,7 +249,6 @@ impl ApiError {
             ApiError::BodyPieces { .. } => bad(ErrorCode::TinyPieces, "send larger chunks"),
             ApiError::BodyQuiet { .. } => of(StatusCode::REQUEST_TIMEOUT, ErrorCode::BodyTimeout, ""),
             ApiError::BodyBroken { .. } => bad(ErrorCode::BadBody, ""),
-            ApiError::Infer(_) => bad(ErrorCode::BadInput, "GET /v2/models/NAME shows what the model takes"),
             ApiError::MediaType { .. } | ApiError::Coding { .. } => {
                 of(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::UnsupportedMediaType, "")
             }
@@ -298,9 +261,6 @@ impl ApiError {
             }
             ApiError::Import(error) => status_map::map_import_error(error),
             ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
-            ApiError::Encode(_) => {
-                of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::BadOutput, "this is a fault of the plugin")
-            }
             ApiError::Job(error) => status_map::map_job_error(error),
             ApiError::Dataset(error) => status_map::map_dataset_error(error),
             ApiError::Secret(error) => status_map::map_secret_error(error),
@@ -353,6 +313,12 @@ fn internal_mapping() -> ErrorMapping {
     ErrorMapping { status: StatusCode::INTERNAL_SERVER_ERROR, code: ErrorCode::Internal, hint }
 }
 
+impl<E: ProtocolError> From<E> for ApiError {
+    fn from(error: E) -> ApiError {
+        ApiError::Protocol(Box::new(error))
+    }
+}
+
 impl From<ReferenceError> for ApiError {
     fn from(error: ReferenceError) -> ApiError {
         ApiError::Serving(error.into())
@@ -363,7 +329,7 @@ impl PredictionFailure for ApiError {
     fn outcome(&self) -> PredictionOutcome {
         match self {
             ApiError::Serving(error) => error.outcome(),
-            ApiError::Encode(_) => PredictionOutcome::PluginError,
+            ApiError::Protocol(error) => error.outcome(),
             ApiError::Internal { .. } => PredictionOutcome::HostError,
             _ => PredictionOutcome::Rejected,
         }

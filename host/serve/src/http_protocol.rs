@@ -7,12 +7,15 @@ use axum::routing::{MethodRouter, any};
 
 use crate::access::route_scopes::RouteRequirement;
 use crate::app::AppState;
+use crate::openapi::operation::OperationArea;
 
 /// A protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpProtocol {
     /// Returns its routes, in the order of the index.
     pub(crate) routes: fn() -> Vec<HttpRoute>,
+    /// The areas of the OpenAPI document that describe the routes.
+    pub(crate) areas: &'static [OperationArea],
 }
 
 /// A path, with the handler of each method and what the method requires on a protected listener.

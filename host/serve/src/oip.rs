@@ -11,6 +11,7 @@ mod error;
 mod infer;
 mod metadata;
 mod model_config;
+mod operations;
 mod parameter;
 pub(crate) mod protocol;
 mod repository;

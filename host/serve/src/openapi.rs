@@ -1,20 +1,12 @@
 //! `GET /openapi.json`: describes every route in OpenAPI 3.1, and the inputs and outputs of serving models.
 //!
-//! Each area lists its operations in a module below. The schemas of their bodies are derived from the types of
+//! Each protocol lists its operations, in areas. The schemas of their bodies are derived from the types of
 //! `saggar_rest` that handlers parse and serialize, and their descriptions are the doc comments of these types. A test
 //! checks that the operations and the route table match.
 
-mod datasets;
-mod jobs;
-mod models;
-mod oip;
-mod operation;
-mod predict;
-mod predictions;
+pub(crate) mod operation;
 mod schema_catalog;
-mod server;
 mod signature;
-mod tfs;
 
 use std::sync::OnceLock;
 
@@ -25,21 +17,9 @@ use saggar_rest::errors::ErrorDocument;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use self::operation::Operation;
+use self::operation::OperationArea;
 use self::schema_catalog::SchemaCatalog;
 use crate::app::AppState;
-
-/// The areas, each with its tag and its operations.
-const AREAS: &[(&str, fn() -> Vec<Operation>)] = &[
-    ("predict", predict::operations),
-    ("predictions", predictions::operations),
-    ("tensorflow-serving", tfs::operations),
-    ("open-inference-protocol", oip::operations),
-    ("models", models::operations),
-    ("jobs", jobs::operations),
-    ("datasets", datasets::operations),
-    ("server", server::operations),
-];
 
 /// The part of the document that does not depend on models: built once, and only serialized for each request.
 struct RouteDocument {
@@ -86,7 +66,7 @@ pub(crate) async fn openapi(State(app): State<AppState>) -> Response {
         paths.extend(described.paths);
         schemas.extend([described.input, described.output]);
     }
-    let routes = route_document();
+    let routes = route_document(app.operation_areas());
     let document = OpenApiDocument {
         head: &routes.head,
         paths: DocumentMembers { of_routes: &routes.paths, of_models: paths },
@@ -98,11 +78,13 @@ pub(crate) async fn openapi(State(app): State<AppState>) -> Response {
     Json(document).into_response()
 }
 
-fn route_document() -> &'static RouteDocument {
+/// Returns the part of the document that does not depend on models. The areas are those of the program, so that it is
+/// built once.
+fn route_document(areas: &[OperationArea]) -> &'static RouteDocument {
     static ROUTES: OnceLock<RouteDocument> = OnceLock::new();
     ROUTES.get_or_init(|| {
         let (mut paths, mut catalog) = (Map::new(), SchemaCatalog::new());
-        for (tag, operations) in AREAS {
+        for OperationArea { tag, operations } in areas {
             operations().into_iter().for_each(|operation| operation.insert_into(&mut paths, tag, &mut catalog));
         }
         let error = json!({
@@ -121,7 +103,7 @@ fn route_document() -> &'static RouteDocument {
                 }),
             ),
             ("servers", json!([{ "url": "/" }])),
-            ("tags", AREAS.iter().map(|(tag, _)| json!({ "name": tag })).collect()),
+            ("tags", areas.iter().map(|area| json!({ "name": area.tag })).collect()),
         ];
         RouteDocument {
             head: head.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),

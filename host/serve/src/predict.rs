@@ -12,6 +12,7 @@ pub mod image;
 pub mod json_inputs;
 pub(crate) mod keep_alive;
 pub(crate) mod model_routes;
+mod operations;
 mod path_inputs;
 pub(crate) mod protocol;
 pub(crate) mod respond;

@@ -13,7 +13,7 @@ use crate::access::ListenPolicy;
 use crate::access::route_scopes::RouteScopes;
 use crate::api::jobs::submit;
 use crate::api::protocol::MANAGEMENT;
-use crate::app::AppState;
+use crate::app::{AppState, InterfaceIndex};
 use crate::app_parts::AppParts;
 use crate::cog::protocol::COG;
 use crate::error::ApiError;
@@ -26,8 +26,8 @@ use crate::predict::protocol::PREDICT;
 use crate::request_middleware::{AuthLayer, admit_and_observe};
 use crate::tfs::protocol::TENSORFLOW_SERVING;
 
-/// Every protocol, in the order of the index.
-pub(crate) const PROTOCOLS: [HttpProtocol; 6] = [PAGES, PREDICT, COG, TENSORFLOW_SERVING, MANAGEMENT, OPEN_INFERENCE];
+/// Every protocol, in the order of the index and of the OpenAPI document.
+pub(crate) const PROTOCOLS: [HttpProtocol; 6] = [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, MANAGEMENT];
 
 /// Returns the routes of all protocols. Two protocols can have methods of the same path.
 pub(crate) fn all_routes() -> impl Iterator<Item = HttpRoute> {
@@ -60,7 +60,8 @@ pub(crate) fn route_scopes() -> RouteScopes {
 impl AppState {
     /// Creates a server from `parts`. Streaming responses end when `shutdown` is true.
     pub fn new(parts: AppParts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> AppState {
-        let app = AppState::from_parts(parts, route_paths(), clock, shutdown);
+        let areas = PROTOCOLS.iter().flat_map(|protocol| protocol.areas).copied().collect();
+        let app = AppState::from_parts(parts, InterfaceIndex { route_paths: route_paths(), areas }, clock, shutdown);
         initial_series::create_initial_series(&app.metrics().families);
         app.jobs().set_spec_resolver(submit::scheduled_spec_resolver(&app));
         let audit = app.audit().clone();

@@ -7,6 +7,7 @@
 mod encode;
 pub mod error;
 mod examples;
+mod operations;
 mod path;
 pub(crate) mod protocol;
 mod request;

@@ -15,9 +15,9 @@ use super::{
 
 /// A model whose output is its input.
 #[derive(Debug)]
-struct EchoPredictor(ModelSignature);
+struct IdentityPredictor(ModelSignature);
 
-impl ModelPredictor for EchoPredictor {
+impl ModelPredictor for IdentityPredictor {
     fn signature(&self) -> &ModelSignature {
         &self.0
     }
@@ -50,7 +50,7 @@ fn echo_version(metrics: &MetricsRegistry) -> LiveVersion {
     };
     let batch = BatchPolicy { items_max: 32, delay_max: Duration::ZERO, slots: 2 };
     let policy = ServingPolicy { batch, capacity: 256, deadline: Duration::from_secs(30), cache_bytes: 0 };
-    let predictor = Arc::new(EchoPredictor(signature));
+    let predictor = Arc::new(IdentityPredictor(signature));
     LiveVersion::new("echo", 1, origin, "cpu".to_owned(), predictor, policy, metrics)
 }
 

@@ -4,14 +4,23 @@ use saggar_store::AccessAction;
 
 use super::{
     datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_commands, model_removal, models,
-    outputs, plugins, projects, queues, quota, schedules, secrets, versions,
+    operations, outputs, plugins, projects, queues, quota, schedules, secrets, versions,
 };
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::openapi;
+use crate::openapi::operation::OperationArea;
 
 /// The management interface.
-pub(crate) const MANAGEMENT: HttpProtocol = HttpProtocol { routes };
+pub(crate) const MANAGEMENT: HttpProtocol = HttpProtocol {
+    routes,
+    areas: &[
+        OperationArea { tag: "models", operations: operations::models::operations },
+        OperationArea { tag: "jobs", operations: operations::jobs::operations },
+        OperationArea { tag: "datasets", operations: operations::datasets::operations },
+        OperationArea { tag: "server", operations: operations::server::operations },
+    ],
+};
 
 fn routes() -> Vec<HttpRoute> {
     [server_routes(), job_routes(), dataset_routes(), model_routes()].into_iter().flatten().collect()

@@ -1,6 +1,9 @@
 //! Errors of requests to the predictions interface.
 
+use saggar_rest::errors::ErrorCode;
 use thiserror::Error;
+
+use crate::error::{ErrorMapping, ProtocolError};
 
 /// The reason for which a request to the predictions interface is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -41,4 +44,23 @@ pub enum PredictionError {
         /// The reason.
         reason: &'static str,
     },
+}
+
+impl ProtocolError for PredictionError {
+    fn mapping(&self) -> ErrorMapping {
+        match self {
+            PredictionError::Body { .. } => {
+                ErrorMapping::bad_request(ErrorCode::BadJson, "for example: {\"input\": {\"x\": [1, 2]}}")
+            }
+            PredictionError::Id { .. } => ErrorMapping::bad_request(ErrorCode::BadParameter, ""),
+            PredictionError::NotFound { .. } => {
+                ErrorMapping::not_found(ErrorCode::NotFound, "PUT /predictions/ID makes it")
+            }
+            PredictionError::Conflict { .. } => ErrorMapping::conflict("choose another identifier"),
+            PredictionError::TooMany { .. } => {
+                ErrorMapping::too_many_requests(ErrorCode::QueueFull, "try again a little later")
+            }
+            PredictionError::Webhook { .. } => ErrorMapping::unprocessable(ErrorCode::WebhookRefused, ""),
+        }
+    }
 }

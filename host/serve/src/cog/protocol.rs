@@ -2,11 +2,14 @@
 
 use saggar_store::AccessAction;
 
+use super::operations::operations;
 use super::{cancel, create, put, show};
 use crate::http_protocol::{HttpProtocol, HttpRoute};
+use crate::openapi::operation::OperationArea;
 
 /// Cog's interface.
-pub(crate) const COG: HttpProtocol = HttpProtocol { routes };
+pub(crate) const COG: HttpProtocol =
+    HttpProtocol { routes, areas: &[OperationArea { tag: "predictions", operations }] };
 
 fn routes() -> Vec<HttpRoute> {
     vec![

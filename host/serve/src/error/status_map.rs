@@ -9,7 +9,6 @@ use saggar_store::SecretError;
 use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
 
 use super::{ErrorMapping, internal_mapping, retryable};
-use crate::cog::error::PredictionError;
 
 /// Maps an import error.
 pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
@@ -136,25 +135,6 @@ pub(super) fn map_dataset_error(error: &DatasetError) -> ErrorMapping {
             of(StatusCode::BAD_REQUEST, ErrorCode::WrongContent)
         }
         _ => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadDataset),
-    }
-}
-
-/// Maps an error of the predictions interface.
-pub(super) fn map_prediction_error(error: &PredictionError) -> ErrorMapping {
-    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
-    match error {
-        PredictionError::Body { .. } => {
-            of(StatusCode::BAD_REQUEST, ErrorCode::BadJson, "for example: {\"input\": {\"x\": [1, 2]}}")
-        }
-        PredictionError::Id { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadParameter, ""),
-        PredictionError::NotFound { .. } => {
-            of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "PUT /predictions/ID makes it")
-        }
-        PredictionError::Conflict { .. } => of(StatusCode::CONFLICT, ErrorCode::Conflict, "choose another identifier"),
-        PredictionError::TooMany { .. } => {
-            of(StatusCode::TOO_MANY_REQUESTS, ErrorCode::QueueFull, "try again a little later")
-        }
-        PredictionError::Webhook { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::WebhookRefused, ""),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Errors of inference requests.
 
+use saggar_rest::errors::ErrorCode;
 use thiserror::Error;
 
+use crate::error::{ErrorMapping, ProtocolError};
 use crate::limits::{INFER_BYTES_MAX, JSON_DEPTH_MAX};
 use crate::predict::decode::DecodeError;
 
@@ -183,4 +185,10 @@ pub enum InferError {
     /// The inputs do not fit the model, or each other.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+}
+
+impl ProtocolError for InferError {
+    fn mapping(&self) -> ErrorMapping {
+        ErrorMapping::bad_request(ErrorCode::BadInput, "GET /v2/models/NAME shows what the model takes")
+    }
 }

@@ -2,12 +2,15 @@
 
 use saggar_store::AccessAction;
 
+use super::operations::operations;
 use super::{infer, metadata, model_config, repository, statistics};
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
+use crate::openapi::operation::OperationArea;
 
 /// The Open Inference Protocol, version 2.
-pub(crate) const OPEN_INFERENCE: HttpProtocol = HttpProtocol { routes };
+pub(crate) const OPEN_INFERENCE: HttpProtocol =
+    HttpProtocol { routes, areas: &[OperationArea { tag: "open-inference-protocol", operations }] };
 
 fn routes() -> Vec<HttpRoute> {
     vec![

@@ -8,8 +8,17 @@ use serde_json::{Map, Value, json};
 
 use super::schema_catalog::SchemaCatalog;
 
+/// A group of operations, under one tag of the document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperationArea {
+    /// The tag.
+    pub(crate) tag: &'static str,
+    /// Returns the operations.
+    pub(crate) operations: fn() -> Vec<Operation>,
+}
+
 /// A method of a path.
-pub(super) struct Operation {
+pub(crate) struct Operation {
     method: &'static str,
     path: Cow<'static, str>,
     summary: Cow<'static, str>,
@@ -29,7 +38,7 @@ struct OperationParameter {
 }
 
 /// The values of a parameter.
-pub(super) enum ParameterType {
+pub(crate) enum ParameterType {
     /// Any text.
     Text,
     /// Text with this description.
@@ -49,7 +58,7 @@ pub(super) enum ParameterType {
 type MediaContent = (&'static str, SchemaSource);
 
 /// The schema of a body.
-pub(super) enum SchemaSource {
+pub(crate) enum SchemaSource {
     /// Text.
     Text,
     /// Bytes.
@@ -78,35 +87,35 @@ impl Operation {
         }
     }
 
-    pub(super) fn get(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> Operation {
+    pub(crate) fn get(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> Operation {
         Operation::new("get", path.into(), summary.into())
     }
 
-    pub(super) fn post(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> Operation {
+    pub(crate) fn post(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> Operation {
         Operation::new("post", path.into(), summary.into())
     }
 
-    pub(super) fn put(path: &'static str, summary: &'static str) -> Operation {
+    pub(crate) fn put(path: &'static str, summary: &'static str) -> Operation {
         Operation::new("put", path.into(), summary.into())
     }
 
-    pub(super) fn delete(path: &'static str, summary: &'static str) -> Operation {
+    pub(crate) fn delete(path: &'static str, summary: &'static str) -> Operation {
         Operation::new("delete", path.into(), summary.into())
     }
 
     /// Adds a text that explains the operation further.
-    pub(super) fn with_description(mut self, description: &'static str) -> Operation {
+    pub(crate) fn with_description(mut self, description: &'static str) -> Operation {
         self.description = Some(description);
         self
     }
 
     /// Adds a parameter of the query.
-    pub(super) fn with_query(self, name: &'static str, schema: ParameterType) -> Operation {
+    pub(crate) fn with_query(self, name: &'static str, schema: ParameterType) -> Operation {
         self.with_parameter("query", name, schema)
     }
 
     /// Adds a header.
-    pub(super) fn with_header(self, name: &'static str, schema: ParameterType) -> Operation {
+    pub(crate) fn with_header(self, name: &'static str, schema: ParameterType) -> Operation {
         self.with_parameter("header", name, schema)
     }
 
@@ -116,27 +125,27 @@ impl Operation {
     }
 
     /// Adds the header that limits the time of a prediction.
-    pub(super) fn with_deadline(self) -> Operation {
+    pub(crate) fn with_deadline(self) -> Operation {
         self.with_header("X-Saggar-Deadline-Ms", ParameterType::Deadline)
     }
 
     /// Adds a JSON body of type `T`.
-    pub(super) fn with_body<T: JsonSchema>(self) -> Operation {
+    pub(crate) fn with_body<T: JsonSchema>(self) -> Operation {
         self.with_body_content(JSON, SchemaSource::Type(SchemaCatalog::request_schema::<T>))
     }
 
     /// Adds a form with the fields of `T`.
-    pub(super) fn with_form<T: JsonSchema>(self) -> Operation {
+    pub(crate) fn with_form<T: JsonSchema>(self) -> Operation {
         self.with_body_content("multipart/form-data", SchemaSource::Type(SchemaCatalog::request_schema::<T>))
     }
 
     /// Adds a body of bytes.
-    pub(super) fn with_binary_body(self) -> Operation {
+    pub(crate) fn with_binary_body(self) -> Operation {
         self.with_body_content("application/octet-stream", SchemaSource::Binary)
     }
 
     /// Adds the bodies that a prediction accepts.
-    pub(super) fn with_prediction_body(self) -> Operation {
+    pub(crate) fn with_prediction_body(self) -> Operation {
         let images = ["image/png", "image/jpeg"];
         let operation = self.with_body_content(JSON, SchemaSource::Anything);
         images
@@ -146,31 +155,31 @@ impl Operation {
     }
 
     /// Adds a body of another media type.
-    pub(super) fn with_body_content(mut self, media_type: &'static str, schema: SchemaSource) -> Operation {
+    pub(crate) fn with_body_content(mut self, media_type: &'static str, schema: SchemaSource) -> Operation {
         self.body.push((media_type, schema));
         self
     }
 
     /// Adds a JSON response of type `T`.
-    pub(super) fn with_response<T: JsonSchema>(self, status: u16) -> Operation {
+    pub(crate) fn with_response<T: JsonSchema>(self, status: u16) -> Operation {
         self.with_content(status, JSON, SchemaSource::Type(SchemaCatalog::response_schema::<T>))
     }
 
     /// Adds the responses of a prediction.
-    pub(super) fn with_prediction_response(self) -> Operation {
+    pub(crate) fn with_prediction_response(self) -> Operation {
         self.with_content(200, JSON, SchemaSource::AnyObject)
             .with_content(200, "text/event-stream", SchemaSource::Text)
             .with_content(200, "image/png", SchemaSource::Binary)
     }
 
     /// Adds a response of another media type.
-    pub(super) fn with_content(mut self, status: u16, media_type: &'static str, schema: SchemaSource) -> Operation {
+    pub(crate) fn with_content(mut self, status: u16, media_type: &'static str, schema: SchemaSource) -> Operation {
         self.content_of(status).push((media_type, schema));
         self
     }
 
     /// Adds a response without a body.
-    pub(super) fn with_empty_response(mut self, status: u16) -> Operation {
+    pub(crate) fn with_empty_response(mut self, status: u16) -> Operation {
         self.content_of(status);
         self
     }
@@ -184,13 +193,13 @@ impl Operation {
     }
 
     /// Sets the statuses of error responses. A response with one of these statuses that is described takes precedence.
-    pub(super) fn with_errors(mut self, errors: &'static [u16]) -> Operation {
+    pub(crate) fn with_errors(mut self, errors: &'static [u16]) -> Operation {
         self.errors = errors;
         self
     }
 
     /// Adds the operation, and the parameters of its path, to the paths of a document.
-    pub(super) fn insert_into(self, paths: &mut Map<String, Value>, tag: &str, catalog: &mut SchemaCatalog) {
+    pub(crate) fn insert_into(self, paths: &mut Map<String, Value>, tag: &str, catalog: &mut SchemaCatalog) {
         let item = paths.entry(self.path.as_ref()).or_insert_with(|| path_item(&self.path));
         item[self.method] = self.to_openapi(tag, catalog);
     }
@@ -225,7 +234,7 @@ impl Operation {
 }
 
 /// The media type of JSON.
-pub(super) const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 
 impl OperationParameter {
     fn to_openapi(&self) -> Value {

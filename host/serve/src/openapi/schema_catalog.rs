@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 ///
 /// A type's schema as a request differs from that as a response: a member with a default can be omitted in a request, and
 /// is always present in a response. No type is used in both.
-pub(super) struct SchemaCatalog {
+pub(crate) struct SchemaCatalog {
     requests: SchemaGenerator,
     responses: SchemaGenerator,
 }
 
 impl SchemaCatalog {
-    pub(super) fn new() -> SchemaCatalog {
+    pub(crate) fn new() -> SchemaCatalog {
         let settings =
             || SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = "/components/schemas".into());
         // Members of responses have no defaults: those of the types are for clients of older servers.
@@ -27,17 +27,17 @@ impl SchemaCatalog {
     }
 
     /// Returns a reference to the schema of `T` as a request, and adds it.
-    pub(super) fn request_schema<T: JsonSchema>(&mut self) -> Value {
+    pub(crate) fn request_schema<T: JsonSchema>(&mut self) -> Value {
         self.requests.subschema_for::<T>().into()
     }
 
     /// Returns a reference to the schema of `T` as a response, and adds it.
-    pub(super) fn response_schema<T: JsonSchema>(&mut self) -> Value {
+    pub(crate) fn response_schema<T: JsonSchema>(&mut self) -> Value {
         self.responses.subschema_for::<T>().into()
     }
 
     /// Returns all schemas, by name.
-    pub(super) fn into_schemas(mut self) -> Map<String, Value> {
+    pub(crate) fn into_schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.responses.take_definitions(true);
         schemas.extend(self.requests.take_definitions(true));
         schemas

@@ -5,7 +5,7 @@ use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 
 /// The pages for people.
-pub(crate) const PAGES: HttpProtocol = HttpProtocol { routes };
+pub(crate) const PAGES: HttpProtocol = HttpProtocol { routes, areas: &[] };
 
 fn routes() -> Vec<HttpRoute> {
     vec![

@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
+use saggar_rest::errors::ErrorCode;
+use saggar_serving::PredictionOutcome;
 use saggar_tensor::interp::float16;
 use saggar_tensor::{DType, Descriptor, Shape};
 use thiserror::Error;
 
 use super::text_codec;
+use crate::error::{ErrorMapping, ProtocolError};
 use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
 
 /// An output of a model that does not match its signature.
@@ -205,6 +208,16 @@ pub(crate) fn push_string(text: &mut String, string: &str) {
         text.push('"');
     } else {
         text.push_str(&serde_json::Value::from(string).to_string());
+    }
+}
+
+impl ProtocolError for EncodeError {
+    fn mapping(&self) -> ErrorMapping {
+        ErrorMapping::server_error(ErrorCode::BadOutput, "this is a fault of the plugin")
+    }
+
+    fn outcome(&self) -> PredictionOutcome {
+        PredictionOutcome::PluginError
     }
 }
 

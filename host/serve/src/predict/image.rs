@@ -5,10 +5,12 @@
 //! averaging over the area of each pixel, enlarged by linear interpolation between pixel centres.
 
 use png::{BitDepth, ColorType};
+use saggar_rest::errors::ErrorCode;
 use saggar_store::image_decoder::{self, DecodedImage, ImageDecodeError, ImageFormat};
 use saggar_tensor::DType;
 use thiserror::Error;
 
+use crate::error::{ErrorMapping, ProtocolError};
 use crate::limits::IMAGE_PIXELS_MAX;
 use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
 
@@ -266,6 +268,21 @@ fn resample_weights(from: usize, to: usize, at: usize) -> Vec<(usize, f32)> {
     let last = (end.ceil() as usize).min(from);
     let covered = |pixel: usize| (end.min((pixel + 1) as f64) - start.max(pixel as f64)).max(0.0);
     (start as usize..last).map(|pixel| (pixel, (covered(pixel) / scale) as f32)).collect()
+}
+
+impl ProtocolError for ImageError {
+    fn mapping(&self) -> ErrorMapping {
+        match self {
+            ImageError::TooLarge { .. } => ErrorMapping::too_large("make the picture smaller"),
+            ImageError::NotPicture { .. } | ImageError::NotImage { .. } => {
+                ErrorMapping::unsupported_media_type("send a PNG, a JPEG, or JSON")
+            }
+            ImageError::OneAtATime { .. } => ErrorMapping::not_acceptable(""),
+            ImageError::Broken { .. } => {
+                ErrorMapping::bad_request(ErrorCode::BadInput, "the file may have been cut off")
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use saggar_store::AccessAction;
 
+use super::operations::operations;
 use super::{describe, model_routes, predict_default, predict_named};
 use crate::http_protocol::{HttpProtocol, HttpRoute};
+use crate::openapi::operation::OperationArea;
 
 /// The native prediction protocol.
-pub(crate) const PREDICT: HttpProtocol = HttpProtocol { routes };
+pub(crate) const PREDICT: HttpProtocol =
+    HttpProtocol { routes, areas: &[OperationArea { tag: "predict", operations }] };
 
 fn routes() -> Vec<HttpRoute> {
     vec![

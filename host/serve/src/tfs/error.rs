@@ -1,8 +1,10 @@
 //! Errors of TensorFlow Serving's interface. The messages are those of TensorFlow Serving, which clients match on.
 
+use saggar_rest::errors::ErrorCode;
 use saggar_tensor::DType;
 use thiserror::Error;
 
+use crate::error::{ErrorMapping, ProtocolError};
 use crate::tensor_json::JsonSyntaxError;
 
 /// The maximum number of characters of a value that an error quotes.
@@ -260,5 +262,22 @@ fn tensorflow_type_name(dtype: DType) -> &'static str {
         DType::F32 => "float",
         DType::F16 => "half",
         DType::I64 | DType::U64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 => dtype.name(),
+    }
+}
+
+impl ProtocolError for TfsError {
+    fn mapping(&self) -> ErrorMapping {
+        match self {
+            TfsError::NoServable { .. } | TfsError::NoVersions { .. } => {
+                ErrorMapping::not_found(ErrorCode::UnknownModel, "GET /v1/models lists the models")
+            }
+            TfsError::Malformed { .. } => {
+                ErrorMapping::bad_request(ErrorCode::MalformedRequest, "GET /openapi.json has every path")
+            }
+            _ => {
+                let hint = "GET /v1/models/NAME/metadata shows what the model takes";
+                ErrorMapping::bad_request(ErrorCode::BadInput, hint)
+            }
+        }
     }
 }

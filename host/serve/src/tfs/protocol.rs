@@ -5,11 +5,14 @@ use axum::http::Method;
 use saggar_store::AccessAction;
 
 use super::handle;
+use super::operations::operations;
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
+use crate::openapi::operation::OperationArea;
 
 /// TensorFlow Serving's REST interface.
-pub(crate) const TENSORFLOW_SERVING: HttpProtocol = HttpProtocol { routes };
+pub(crate) const TENSORFLOW_SERVING: HttpProtocol =
+    HttpProtocol { routes, areas: &[OperationArea { tag: "tensorflow-serving", operations }] };
 
 fn routes() -> Vec<HttpRoute> {
     vec![

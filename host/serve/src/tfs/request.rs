@@ -166,19 +166,21 @@ fn read_named_row(
 
 /// Adds the element's index to an error.
 fn at_element(error: ApiError, element: usize, key: &str) -> ApiError {
-    let ApiError::Tfs(
-        error @ (TfsError::Type { .. }
+    let ApiError::Protocol(inner) = &error else { return error };
+    let inner: &dyn std::error::Error = &**inner;
+    let Some(
+        inner @ (TfsError::Type { .. }
         | TfsError::Nesting(_)
         | TfsError::Row { .. }
         | TfsError::Base64
         | TfsError::NoNamed { .. }),
-    ) = error
+    ) = inner.downcast_ref()
     else {
         return error;
     };
     let shorter: Cow<'_, str> = key.chars().take(80).collect();
     let key = if shorter.is_empty() { String::new() } else { format!(" key: {shorter}") };
-    TfsError::Element { element, key, error: Box::new(error) }.into()
+    TfsError::Element { element, key, error: Box::new(inner.clone()) }.into()
 }
 
 /// Joins rows to a batch.

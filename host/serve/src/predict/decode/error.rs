@@ -1,8 +1,10 @@
 //! Why a request's body is no input of a model.
 
+use saggar_rest::errors::ErrorCode;
 use saggar_tensor::{Descriptor, Shape};
 use thiserror::Error;
 
+use crate::error::{ErrorMapping, ProtocolError};
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 
 /// The reason for which a request's body does not match the model's inputs.
@@ -147,4 +149,10 @@ fn batch(item: &Shape) -> String {
 
 fn count(items: Option<usize>) -> String {
     items.map_or_else(|| "one item without a batch".to_owned(), |items| format!("a batch of {items}"))
+}
+
+impl ProtocolError for DecodeError {
+    fn mapping(&self) -> ErrorMapping {
+        ErrorMapping::bad_request(ErrorCode::BadInput, "GET /api/v1/models/NAME shows what the model takes")
+    }
 }

@@ -6,10 +6,10 @@ use saggar_rest::datasets::{
 };
 use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
 
-use super::operation::{Operation, SchemaSource};
+use crate::openapi::operation::{Operation, SchemaSource};
 
 /// Returns the operations.
-pub(super) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/api/v1/datasets", "Datasets")
             .with_description("The datasets that belong to no project, or to one that the key is for.")

@@ -9,13 +9,13 @@ use saggar_rest::models::{
 };
 use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
 
-use super::operation::{Operation, ParameterType};
+use crate::openapi::operation::{Operation, ParameterType};
 
 /// The statuses of commands that fail.
 const COMMAND_ERRORS: &[u16] = &[400, 404, 408, 409, 413, 422, 503];
 
 /// Returns the operations.
-pub(super) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<Operation> {
     [command_operations(), model_operations()].into_iter().flatten().collect()
 }
 

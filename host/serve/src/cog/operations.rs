@@ -2,10 +2,10 @@
 
 use saggar_rest::predictions::{PredictionDocument, PredictionRequest};
 
-use super::operation::{Operation, ParameterType, SchemaSource};
+use crate::openapi::operation::{Operation, ParameterType, SchemaSource};
 
 /// Returns the operations.
-pub(super) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<Operation> {
     vec![
         Operation::post("/predictions", "Creates a prediction that can be polled, waited for, streamed and canceled")
             .with_description(

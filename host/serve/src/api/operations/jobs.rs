@@ -15,10 +15,10 @@ use saggar_rest::quota::QuotaDocument;
 use saggar_rest::schedules::{RemovedScheduleDocument, ScheduleDocument, ScheduleListDocument, SetScheduleRequest};
 use saggar_rest::secrets::{SecretListDocument, SecretNameDocument, SetSecretRequest};
 
-use super::operation::{Operation, ParameterType, SchemaSource};
+use crate::openapi::operation::{Operation, ParameterType, SchemaSource};
 
 /// Returns the operations.
-pub(super) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<Operation> {
     [job_operations(), record_operations(), plugin_operations(), resource_operations()].into_iter().flatten().collect()
 }
 

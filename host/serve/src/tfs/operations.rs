@@ -5,13 +5,13 @@ use saggar_rest::tfs::{
     TfsRegressResponse, TfsStatusDocument,
 };
 
-use super::operation::Operation;
+use crate::openapi::operation::Operation;
 
 /// The statuses of predictions that fail.
 const PREDICTION_ERRORS: &[u16] = &[400, 404, 408, 413, 422, 429, 500, 503, 504];
 
 /// Returns the operations.
-pub(super) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<Operation> {
     [prediction_operations(), model_operations()].into_iter().flatten().collect()
 }
 

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use saggar_rest::predictions::ModelDescription;
 use saggar_rest::server::IndexDocument;
 
-use super::operation::{Operation, SchemaSource};
+use crate::openapi::operation::{Operation, SchemaSource};
 
 /// The statuses of predictions that fail.
 const PREDICTION_ERRORS: &[u16] = &[400, 404, 406, 408, 413, 415, 422, 429, 500, 503, 504];
 
 /// Returns the operations.
-pub(super) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/", "An index of this server: JSON for programs, a page for browsers")
             .with_response::<IndexDocument>(200)

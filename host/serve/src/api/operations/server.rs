@@ -3,10 +3,10 @@
 use saggar_rest::keys::{KeyDocument, KeyListDocument, KeyRequest};
 use saggar_rest::server::{ReadinessDocument, VersionDocument};
 
-use super::operation::{Operation, ParameterType, SchemaSource};
+use crate::openapi::operation::{Operation, ParameterType, SchemaSource};
 
 /// Returns the operations.
-pub(super) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/healthz", "Whether the process answers").with_content(200, "text/plain", SchemaSource::Text),
         Operation::get("/livez", "Whether the process answers").with_content(200, "text/plain", SchemaSource::Text),

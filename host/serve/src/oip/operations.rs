@@ -6,10 +6,10 @@ use saggar_rest::oip::{
     OipServerDocument, OipStatisticsDocument, OipUnloadedDocument,
 };
 
-use super::operation::{Operation, ParameterType, SchemaSource};
+use crate::openapi::operation::{Operation, ParameterType, SchemaSource};
 
 /// Returns the operations.
-pub(super) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<Operation> {
     [version_operations(), repository_operations(), model_operations()].into_iter().flatten().collect()
 }
 
