@@ -46,7 +46,7 @@ async fn the_document_describes_exactly_the_routes() {
     }
     let missing: Vec<_> = routes.difference(&described).collect();
     let untrue: Vec<_> = described.difference(&routes).collect();
-    assert!(missing.is_empty(), "not in the modules under openapi/: {missing:?}");
+    assert!(missing.is_empty(), "no protocol describes: {missing:?}");
     assert!(untrue.is_empty(), "described, but no routes: {untrue:?}");
 }
 
