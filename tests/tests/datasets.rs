@@ -12,7 +12,7 @@ use std::sync::mpsc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use saggar_store::{ColumnarDataset, Digest, StateDir};
+use saggar_store::{ColumnarDataset, Digest, JobFiles, LocalJobFiles, StateDir};
 use saggar_tests::{HttpPayload, ServerProcess, binary, lenet, root, worker_processes};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -159,7 +159,7 @@ fn a_job_output_is_pushed_as_a_dataset() {
     let (id, name) = (job["id"].as_str().unwrap(), job["name"].as_str().unwrap());
     let state = StateDir::open(home.path()).unwrap();
     // Written the way the host writes a plugin's output.
-    state.write_output(id, "predictions/test.txt", b"seven\nnine\n").unwrap();
+    LocalJobFiles::new(home.path()).write_output(id, "predictions/test.txt", b"seven\nnine\n").unwrap();
     let part = format!("{name}/predictions");
     assert_eq!(server.saggar_ok(&["data", "add", &part, "--as", "answers"]).trim(), "answers/1");
     assert_eq!(server.saggar_ok(&["data", "add", &part, "--as", "answers"]).trim(), "answers/1");
