@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use saggar_metrics::MetricsRegistry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::batching::batch_executor::BatchExecutor;
 use crate::batching::batch_queue::BatchQueue;
 use crate::metrics::statistics::VersionStatistics;
 use crate::metrics::version_metrics::VersionMetrics;
@@ -30,9 +31,9 @@ pub struct LiveVersion {
     policy: ServingPolicy,
     /// One permit for each prediction that is queued or computed.
     queue_permits: Arc<Semaphore>,
-    queue: BatchQueue,
+    queue: Arc<BatchQueue>,
     cache: Option<ResponseCache>,
-    metrics: VersionMetrics,
+    metrics: Arc<VersionMetrics>,
     statistics: Arc<VersionStatistics>,
     /// Wall-clock time in milliseconds since 1970, for display.
     last_used_ms: AtomicU64,
@@ -60,6 +61,20 @@ impl LiveVersion {
         terms: ServingPolicy,
         metrics: &MetricsRegistry,
     ) -> LiveVersion {
+        LiveVersion::with_statistics((model, version), origin, device, predictor, terms, metrics, Arc::default())
+    }
+
+    fn with_statistics(
+        (model, version): (&str, u64),
+        origin: VersionOrigin,
+        device: String,
+        predictor: Arc<dyn ModelPredictor>,
+        terms: ServingPolicy,
+        metrics: &MetricsRegistry,
+        statistics: Arc<VersionStatistics>,
+    ) -> LiveVersion {
+        let metrics = Arc::new(VersionMetrics::new(metrics, model, version, terms.cache_bytes > 0));
+        let executor = BatchExecutor::new(model, Arc::clone(&predictor), Arc::clone(&metrics), Arc::clone(&statistics));
         LiveVersion {
             model: model.to_owned(),
             version,
@@ -68,10 +83,10 @@ impl LiveVersion {
             predictor,
             policy: terms,
             queue_permits: Arc::new(Semaphore::new(terms.capacity)),
-            queue: BatchQueue::new(terms.batch),
+            queue: Arc::new(BatchQueue::new(terms.batch, executor)),
             cache: (terms.cache_bytes > 0).then(|| ResponseCache::new(terms.cache_bytes)),
-            metrics: VersionMetrics::new(metrics, model, version, terms.cache_bytes > 0),
-            statistics: Arc::default(),
+            metrics,
+            statistics,
             last_used_ms: AtomicU64::new(0),
             created: Instant::now(),
             last_used_after_ms: AtomicU64::new(0),
@@ -81,9 +96,9 @@ impl LiveVersion {
     /// Returns the same version with another policy, which applies to new requests.
     pub(crate) fn with_policy(&self, terms: ServingPolicy, metrics: &MetricsRegistry) -> LiveVersion {
         let LiveVersion { model, version, origin, device, predictor, .. } = self;
-        let new =
-            LiveVersion::new(model, *version, origin.clone(), device.clone(), Arc::clone(predictor), terms, metrics);
-        LiveVersion { statistics: Arc::clone(&self.statistics), ..new }
+        let (predictor, statistics) = (Arc::clone(predictor), Arc::clone(&self.statistics));
+        let named = (model.as_str(), *version);
+        LiveVersion::with_statistics(named, origin.clone(), device.clone(), predictor, terms, metrics, statistics)
     }
 
     /// Returns the model.
@@ -96,7 +111,7 @@ impl LiveVersion {
         self.policy
     }
 
-    pub(crate) fn queue(&self) -> &BatchQueue {
+    pub(crate) fn queue(&self) -> &Arc<BatchQueue> {
         &self.queue
     }
 

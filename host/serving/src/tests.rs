@@ -7,7 +7,7 @@ use saggar_plugin::{ModelPort, ModelSignature, NamedTensor, PluginError, Predict
 use saggar_store::digest::Digest;
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::batching::batch_queue::{self, PredictionRequest};
+use super::batching::queued_prediction::PredictionRequest;
 use super::serving_policy::{BatchPolicy, ServingPolicy};
 use super::{
     LiveVersion, ModelPredictor, ModelRouter, PredictionInputs, RequestMemoryBudget, ServingError, VersionOrigin,
@@ -59,15 +59,15 @@ fn echo_version(metrics: &MetricsRegistry) -> LiveVersion {
 async fn a_request_that_expires_before_its_batch_fails_with_deadline_queued() {
     let version = Arc::new(echo_version(&MetricsRegistry::new()));
     let tensor = NamedTensor { name: "x".to_owned(), descriptor: descriptor(&[1]), bytes: vec![7] };
-    let error = batch_queue::enqueue_and_wait(PredictionRequest {
+    let request = PredictionRequest {
         inputs: PredictionInputs { tensors: vec![tensor], items: None, warnings: Vec::new() },
         until: Instant::now(),
         limit: Duration::from_millis(5),
         sink: None,
         lease: Arc::new(version.try_lease().unwrap()),
         charge: RequestMemoryBudget::new(1 << 20).charge_for_client(None),
-    })
-    .await;
+    };
+    let error = version.queue().enqueue_and_wait(request).await;
     assert!(matches!(error, Err(ServingError::DeadlineQueued { .. })), "{error:?}");
 }
 
@@ -79,8 +79,8 @@ async fn a_request_that_cannot_meet_its_deadline_is_refused_at_once() {
     router.set_default_version("echo", Some(1), &BTreeSet::from([1]), None);
     let version = router.find_live(None).unwrap();
     for _ in 0..40 {
-        version.queue().latency.record(32, Duration::from_secs(1));
-        version.queue().latency.record(1, Duration::from_secs(1));
+        version.queue().latency().record(32, Duration::from_secs(1));
+        version.queue().latency().record(1, Duration::from_secs(1));
     }
     let before: Vec<_> = (0..100).map(|_| version.try_lease().unwrap()).collect();
     let lease = |seconds| router.lease(None, Instant::now() + Duration::from_secs(seconds));

@@ -51,7 +51,7 @@ pub(crate) async fn begin_call(
         keep.apply(app, &version.model).await?;
     }
     let decode_bytes = decode_bytes_max(version.predictor().signature(), &body.bytes);
-    Ok(app.prediction_service().begin(lease, deadline, body.new_charge(), decode_bytes).await?)
+    Ok(PredictionCall::begin(app.prediction_service(), lease, deadline, body.new_charge(), decode_bytes).await?)
 }
 
 /// Counts a request whose body was refused because of its size or the memory in use.

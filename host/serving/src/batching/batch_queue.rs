@@ -12,80 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use saggar_plugin::{NamedTensor, PieceSink, PluginError};
-use tokio::runtime::Handle;
+use saggar_plugin::PluginError;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
 
-use super::batch_executor;
+use super::batch_executor::BatchExecutor;
 use super::fair_queue::ClientFairQueue;
-use super::latency_estimator::LatencyEstimator;
+use super::queued_prediction::{ComputedPrediction, PredictionRequest, PredictionResult, QueuedPrediction};
 use crate::error::ServingError;
-use crate::guest_threads;
-use crate::live_version::{LiveVersion, VersionLease};
-use crate::metrics::version_metrics::{DispatchTrigger, GaugeGuard};
-use crate::prediction::prediction_inputs::PredictionInputs;
+use crate::metrics::version_metrics::DispatchTrigger;
 use crate::request_memory::MemoryCharge;
 use crate::serving_policy::BatchPolicy;
-
-/// A prediction to be computed.
-pub(crate) struct PredictionRequest {
-    pub(crate) inputs: PredictionInputs,
-    /// The client's deadline, and its duration from the start of the request.
-    pub(crate) until: Instant,
-    pub(crate) limit: Duration,
-    /// Receives chunks of the outputs. A request with a sink runs alone.
-    pub(crate) sink: Option<Arc<dyn PieceSink>>,
-    pub(crate) lease: Arc<VersionLease>,
-    /// The memory charge of its inputs and outputs.
-    pub(crate) charge: MemoryCharge,
-}
-
-/// The result of a request.
-#[derive(Debug)]
-pub(crate) struct ComputedPrediction {
-    /// The outputs in the signature's order.
-    pub(crate) tensors: Vec<NamedTensor>,
-    /// Time in the queue.
-    pub(crate) queue: Duration,
-    /// Duration of the batch.
-    pub(crate) compute: Duration,
-}
-
-/// The result of a request, with the memory charge that came with it.
-type PredictionResult = Result<(ComputedPrediction, MemoryCharge), PluginError>;
-
-/// A request in the queue or in a batch.
-pub(crate) struct QueuedPrediction {
-    pub(crate) request: PredictionRequest,
-    pub(crate) items: usize,
-    pub(crate) since: Instant,
-    /// Set when the client no longer waits for the result.
-    pub(crate) cancelled: Arc<AtomicBool>,
-    reply: oneshot::Sender<PredictionResult>,
-    ticket: u64,
-    /// Counts it as queued until it is taken into a batch.
-    queued: Option<GaugeGuard>,
-}
-
-impl QueuedPrediction {
-    /// Returns whether the request must not share a batch with others.
-    fn is_alone(&self) -> bool {
-        let signature = self.request.lease.live_version().predictor().signature();
-        self.request.sink.is_some() || signature.batch_sizes.is_empty()
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
-    }
-
-    /// Sends the result and releases the version.
-    pub(crate) fn reply(self, result: Result<ComputedPrediction, PluginError>) {
-        let QueuedPrediction { request, reply, .. } = self;
-        // The receiver is gone if the client no longer waits.
-        let _ = reply.send(result.map(|computed| (computed, request.charge)));
-    }
-}
 
 /// Queued requests and running batches.
 #[derive(Debug)]
@@ -96,8 +33,7 @@ pub(crate) struct BatchQueue {
     bulk_slots: usize,
     /// Wakes the leader when its reason to wait has ended.
     batch_window_closed: Notify,
-    pub(crate) latency: LatencyEstimator,
-    runtime: Handle,
+    executor: Arc<BatchExecutor>,
 }
 
 #[derive(Default)]
@@ -118,7 +54,7 @@ struct BatchQueueState {
 
 impl std::fmt::Debug for BatchQueueState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line")
+        f.debug_struct("BatchQueueState")
             .field("waiting", &self.waiting.len())
             .field("busy", &self.batches_running)
             .finish_non_exhaustive()
@@ -126,8 +62,8 @@ impl std::fmt::Debug for BatchQueueState {
 }
 
 impl BatchQueue {
-    /// Creates an empty queue. Call it within a runtime, which drives it.
-    pub(crate) fn new(rules: BatchPolicy) -> BatchQueue {
+    /// Creates an empty queue, whose batches `executor` computes.
+    pub(crate) fn new(rules: BatchPolicy, executor: BatchExecutor) -> BatchQueue {
         let rules = BatchPolicy { items_max: rules.items_max.max(1), slots: rules.slots.max(1), ..rules };
         let bulk_lanes = (rules.slots - 1).max(1);
         BatchQueue {
@@ -135,8 +71,7 @@ impl BatchQueue {
             state: Mutex::default(),
             bulk_slots: bulk_lanes,
             batch_window_closed: Notify::new(),
-            latency: LatencyEstimator::default(),
-            runtime: Handle::current(),
+            executor: Arc::new(executor),
         }
     }
 
@@ -150,13 +85,52 @@ impl BatchQueue {
     /// of recent batches. Returns `None` if it need not wait for any of them or nothing is known.
     pub(crate) fn estimate_completion(&self, before: usize) -> Option<Duration> {
         let rounds = u32::try_from(before / self.policy.slots).unwrap_or(u32::MAX);
-        let each = self.latency.best_time_per_item(self.policy.items_max).filter(|_| rounds > 0)?;
+        let each = self.executor.latency().best_time_per_item(self.policy.items_max).filter(|_| rounds > 0)?;
         Some(each.saturating_mul(rounds.saturating_add(1)))
     }
 
     // The state is consistent between any two statements that hold the lock.
     fn lock_state(&self) -> MutexGuard<'_, BatchQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a request and waits for its result. Dropping the future withdraws the request: immediately if it is queued,
+    /// at the next dispatch if it is computed alone.
+    ///
+    /// # Errors
+    /// Returns `DeadlineQueued` or `Plugin(Deadline)` if the deadline has passed, and the errors of the plugin.
+    pub(crate) async fn enqueue_and_wait(
+        self: &Arc<BatchQueue>,
+        request: PredictionRequest,
+    ) -> Result<(ComputedPrediction, MemoryCharge), ServingError> {
+        let (until, limit) = (request.until, request.limit);
+        let leaving = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let (answer, ticket, gathers) = self.enqueue(request, &leaving.0);
+        let withdrawing = WithdrawOnDrop { queue: self, ticket: Some(ticket) };
+        if gathers {
+            LeaderGuard::new(self).run_leader().await;
+        }
+        let answer = timeout_at(until.into(), answer).await;
+        match answer {
+            Ok(Ok(result)) => {
+                withdrawing.disarm();
+                result.map_err(ServingError::from)
+            }
+            // A batch drops expired requests, possibly a moment before this side's timer fires.
+            Ok(Err(_)) if Instant::now() >= until => Err(ServingError::DeadlineQueued { limit }),
+            Ok(Err(_)) => Err(ServingError::Internal { cause: "predicting panicked".to_owned() }),
+            Err(_) if self.withdraw(ticket) => Err(ServingError::DeadlineQueued { limit }),
+            Err(_) => {
+                let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                Err(PluginError::Deadline { during: "predict", limit_ms }.into())
+            }
+        }
+    }
+
+    /// Returns the estimates of batch durations.
+    #[cfg(test)]
+    pub(crate) fn latency(&self) -> &super::latency_estimator::LatencyEstimator {
+        self.executor.latency()
     }
 
     /// Queues a request. Returns the receiver of its result, its ticket, and whether its task must lead the next batch.
@@ -167,8 +141,9 @@ impl BatchQueue {
     ) -> (oneshot::Receiver<PredictionResult>, u64, bool) {
         let (reply, answer) = oneshot::channel();
         let items = request.inputs.items.unwrap_or(1);
-        let queued = Some(request.lease.live_version().metrics().track_queued());
+        let queued = Some(self.executor.metrics().track_queued());
         let gone = Arc::clone(gone);
+        let is_alone = request.sink.is_some() || !self.executor.has_batches();
         let client = request.charge.client();
         let mut line = self.lock_state();
         line.turns.add_request(client);
@@ -181,6 +156,7 @@ impl BatchQueue {
             items,
             since: Instant::now(),
             cancelled: gone,
+            is_alone,
             reply,
             ticket,
             queued,
@@ -276,12 +252,12 @@ impl BatchQueue {
         let mut items = first.items;
         let mut batch = vec![first];
         let mut full = items >= items_max;
-        if !batch[0].is_alone() {
-            while let Some(next) = self.pop_next(line, |next| !next.is_alone() && items + next.items <= items_max) {
+        if !batch[0].is_alone {
+            while let Some(next) = self.pop_next(line, |next| !next.is_alone && items + next.items <= items_max) {
                 items += next.items;
                 batch.push(next);
             }
-            full |= items >= items_max || line.waiting.front().is_some_and(|next| !next.is_alone());
+            full |= items >= items_max || line.waiting.front().is_some_and(|next| !next.is_alone);
         }
         batch.iter_mut().for_each(|waiting| waiting.queued = None);
         let release = match (full, line.batches_running, line.draining) {
@@ -297,25 +273,24 @@ impl BatchQueue {
 /// The duty to take the next batch. If it is dropped before that, for example because its request was cancelled,
 /// another task takes over.
 struct LeaderGuard {
-    serving: Option<Arc<LiveVersion>>,
+    queue: Option<Arc<BatchQueue>>,
     /// Whether a spawned task has the duty, which ends only with the runtime.
     handed_over: bool,
 }
 
 impl LeaderGuard {
-    fn new(serving: &Arc<LiveVersion>) -> LeaderGuard {
-        LeaderGuard { serving: Some(Arc::clone(serving)), handed_over: false }
+    fn new(queue: &Arc<BatchQueue>) -> LeaderGuard {
+        LeaderGuard { queue: Some(Arc::clone(queue)), handed_over: false }
     }
 
     /// Gathers a batch and starts it. Runs it in place, in this task, if it is known to be quick.
     async fn run_leader(mut self) {
         // Requests that are ready join first: the runtime polls them and their connections before this task continues.
         tokio::task::yield_now().await;
-        if let Some(serving) = &self.serving {
-            serving.queue().wait_for_batch_window().await;
+        if let Some(queue) = &self.queue {
+            queue.wait_for_batch_window().await;
         }
-        let Some(serving) = self.serving.take() else { return };
-        let queue = serving.queue();
+        let Some(queue) = self.queue.take() else { return };
         let mut line = queue.lock_state();
         line.has_leader = false;
         let Some((batch, release)) = queue.take_batch(&mut line) else { return };
@@ -326,17 +301,18 @@ impl LeaderGuard {
         line.has_leader |= more;
         drop(line);
         if more {
-            LeaderGuard::new(&serving).spawn_leader();
+            LeaderGuard::new(&queue).spawn_leader();
         }
-        serving.metrics().record_dispatch(release, batch.iter().map(|waiting| waiting.items).sum());
-        batch_executor::start_batch(BatchSlot { serving: Arc::clone(&serving), is_bulk }, batch);
+        queue.executor.metrics().record_dispatch(release, batch.iter().map(|waiting| waiting.items).sum());
+        let executor = Arc::clone(&queue.executor);
+        executor.start_batch(BatchSlot { queue, is_bulk }, batch);
     }
 
     /// Continues in a new task.
     fn spawn_leader(mut self) {
         self.handed_over = true;
-        if let Some(serving) = &self.serving {
-            let runtime = serving.queue().runtime.clone();
+        if let Some(queue) = &self.queue {
+            let runtime = queue.executor.runtime().clone();
             runtime.spawn(self.run_leader());
         }
     }
@@ -344,33 +320,21 @@ impl LeaderGuard {
 
 impl Drop for LeaderGuard {
     fn drop(&mut self) {
-        if let Some(serving) = self.serving.take().filter(|_| !self.handed_over) {
-            LeaderGuard::new(&serving).spawn_leader();
+        if let Some(queue) = self.queue.take().filter(|_| !self.handed_over) {
+            LeaderGuard::new(&queue).spawn_leader();
         }
     }
 }
 
 /// The slot of a running batch. Dropping it lets the next batch run.
-pub(crate) struct BatchSlot {
-    serving: Arc<LiveVersion>,
+struct BatchSlot {
+    queue: Arc<BatchQueue>,
     is_bulk: bool,
-}
-
-impl BatchSlot {
-    pub(crate) fn live_version(&self) -> &Arc<LiveVersion> {
-        &self.serving
-    }
-
-    /// Runs `work` on a blocking thread.
-    pub(crate) fn spawn_blocking(self, work: impl FnOnce(BatchSlot) + Send + 'static) {
-        let runtime = self.serving.queue().runtime.clone();
-        guest_threads::spawn(&runtime, move || work(self));
-    }
 }
 
 impl Drop for BatchSlot {
     fn drop(&mut self) {
-        let queue = self.serving.queue();
+        let queue = &self.queue;
         let mut line = queue.lock_state();
         line.batches_running -= 1;
         line.bulk_running -= usize::from(self.is_bulk);
@@ -382,7 +346,7 @@ impl Drop for BatchSlot {
             queue.batch_window_closed.notify_one();
         }
         if wanted {
-            LeaderGuard::new(&self.serving).spawn_leader();
+            LeaderGuard::new(queue).spawn_leader();
         }
     }
 }
@@ -396,42 +360,9 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Queues a request and waits for its result. Dropping the future withdraws the request: immediately if it is queued,
-/// at the next dispatch if it is computed alone.
-///
-/// # Errors
-/// Returns `DeadlineQueued` or `Plugin(Deadline)` if the deadline has passed, and the errors of the plugin.
-pub(crate) async fn enqueue_and_wait(
-    request: PredictionRequest,
-) -> Result<(ComputedPrediction, MemoryCharge), ServingError> {
-    let (until, limit) = (request.until, request.limit);
-    let serving = Arc::clone(request.lease.live_version());
-    let leaving = CancelOnDrop(Arc::new(AtomicBool::new(false)));
-    let (answer, ticket, gathers) = serving.queue().enqueue(request, &leaving.0);
-    let withdrawing = WithdrawOnDrop { serving: &serving, ticket: Some(ticket) };
-    if gathers {
-        LeaderGuard::new(&serving).run_leader().await;
-    }
-    let answer = timeout_at(until.into(), answer).await;
-    match answer {
-        Ok(Ok(result)) => {
-            withdrawing.disarm();
-            result.map_err(ServingError::from)
-        }
-        // A batch drops expired requests, possibly a moment before this side's timer fires.
-        Ok(Err(_)) if Instant::now() >= until => Err(ServingError::DeadlineQueued { limit }),
-        Ok(Err(_)) => Err(ServingError::Internal { cause: "predicting panicked".to_owned() }),
-        Err(_) if serving.queue().withdraw(ticket) => Err(ServingError::DeadlineQueued { limit }),
-        Err(_) => {
-            let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-            Err(PluginError::Deadline { during: "predict", limit_ms }.into())
-        }
-    }
-}
-
 /// Removes the request of a client that disconnected from the queue.
-struct WithdrawOnDrop<'s> {
-    serving: &'s Arc<LiveVersion>,
+struct WithdrawOnDrop<'q> {
+    queue: &'q BatchQueue,
     ticket: Option<u64>,
 }
 
@@ -444,7 +375,7 @@ impl WithdrawOnDrop<'_> {
 impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.serving.queue().withdraw(ticket);
+            self.queue.withdraw(ticket);
         }
     }
 }

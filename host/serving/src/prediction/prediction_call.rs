@@ -13,9 +13,9 @@ use super::prediction_inputs::PredictionInputs;
 use super::prediction_record::PredictionRecord;
 use super::prediction_service::PredictionService;
 use super::response_cache::ResponseCache;
-use crate::batching::batch_queue;
+use crate::batching::queued_prediction::PredictionRequest;
 use crate::error::ServingError;
-use crate::live_version::LiveVersion;
+use crate::live_version::{LiveVersion, VersionLease};
 use crate::metrics::prediction_outcome::{PredictionFailure, PredictionPhase};
 use crate::request_memory::MemoryCharge;
 
@@ -30,13 +30,22 @@ pub struct PredictionCall {
 }
 
 impl PredictionCall {
-    pub(super) fn new(
-        service: PredictionService,
-        record: PredictionRecord,
+    /// Begins a prediction with a leased version. Sets `charge` to `decode_bytes`, the memory for decoding the body.
+    ///
+    /// # Errors
+    /// Returns `MemoryFull` or `MemoryShare`.
+    pub async fn begin(
+        service: &PredictionService,
+        lease: VersionLease,
         deadline: PredictionDeadline,
-        charge: MemoryCharge,
-    ) -> PredictionCall {
-        PredictionCall { service, record, deadline, charge }
+        mut charge: MemoryCharge,
+        decode_bytes: u64,
+    ) -> Result<PredictionCall, ServingError> {
+        let deadline = deadline.or_default_limit(lease.live_version().policy().deadline);
+        let charged = charge.resize(decode_bytes, Some(deadline.until())).await;
+        charged.inspect_err(|error| service.count_rejection(error))?;
+        let (service, record) = (service.clone(), PredictionRecord::new(Arc::new(lease)));
+        Ok(PredictionCall { service, record, deadline, charge })
     }
 
     /// Returns the inputs and outputs of the version.
@@ -153,9 +162,8 @@ impl PredictionCall {
         let shadow = self.service.router().draw_shadow(self.live_version(), &inputs, &self.charge);
         // The charge moves with the inputs, which can outlive this call if its deadline passes.
         let charge = self.charge.take();
-        let (computed, charge) =
-            batch_queue::enqueue_and_wait(batch_queue::PredictionRequest { inputs, until, limit, sink, lease, charge })
-                .await?;
+        let request = PredictionRequest { inputs, until, limit, sink, lease, charge };
+        let (computed, charge) = self.live_version().queue().enqueue_and_wait(request).await?;
         self.charge = charge;
         let times = ComputeTimings { queue: computed.queue, compute: computed.compute };
         self.live_version().mark_used(self.service.now_ms());

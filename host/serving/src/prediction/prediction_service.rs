@@ -6,13 +6,10 @@ use saggar_metrics::MetricsRegistry;
 use saggar_store::clock::Clock;
 
 use super::deadline::PredictionDeadline;
-use super::prediction_call::PredictionCall;
-use super::prediction_record::PredictionRecord;
 use crate::error::ServingError;
 use crate::live_version::VersionLease;
 use crate::metrics::rejection::RejectionReason;
 use crate::model_reference::ModelReference;
-use crate::request_memory::MemoryCharge;
 use crate::router::ModelRouter;
 
 /// Answers predictions with the versions of a router. Clones share it.
@@ -49,23 +46,6 @@ impl PredictionService {
         deadline: PredictionDeadline,
     ) -> Result<VersionLease, ServingError> {
         self.router.lease(reference, deadline.until()).await.inspect_err(|error| self.count_rejection(error))
-    }
-
-    /// Begins a prediction with a leased version. Sets `charge` to `decode_bytes`, the memory for decoding the body.
-    ///
-    /// # Errors
-    /// Returns `MemoryFull` or `MemoryShare`.
-    pub async fn begin(
-        &self,
-        lease: VersionLease,
-        deadline: PredictionDeadline,
-        mut charge: MemoryCharge,
-        decode_bytes: u64,
-    ) -> Result<PredictionCall, ServingError> {
-        let deadline = deadline.or_default_limit(lease.live_version().policy().deadline);
-        let charged = charge.resize(decode_bytes, Some(deadline.until())).await;
-        charged.inspect_err(|error| self.count_rejection(error))?;
-        Ok(PredictionCall::new(self.clone(), PredictionRecord::new(Arc::new(lease)), deadline, charge))
     }
 
     pub(super) fn router(&self) -> &ModelRouter {

@@ -8,7 +8,7 @@ use saggar_plugin::NamedTensor;
 
 use super::memory_estimate::prediction_bytes_max;
 use super::prediction_inputs::PredictionInputs;
-use crate::batching::batch_queue::{self, PredictionRequest};
+use crate::batching::queued_prediction::PredictionRequest;
 use crate::live_version::{LiveVersion, VersionLease};
 use crate::metrics::version_metrics::SHADOW_RESULTS;
 use crate::request_memory::MemoryCharge;
@@ -57,8 +57,15 @@ impl ShadowPrediction {
         let ShadowPrediction { lease, inputs, charge, metrics } = self;
         let expected = expected.to_vec();
         tokio::spawn(async move {
-            let request = PredictionRequest { inputs, until, limit, sink: None, lease: Arc::clone(&lease), charge };
-            let result = match batch_queue::enqueue_and_wait(request).await {
+            let request = PredictionRequest {
+                inputs,
+                until,
+                limit,
+                sink: None,
+                lease: Arc::<VersionLease>::clone(&lease),
+                charge,
+            };
+            let result = match lease.live_version().queue().enqueue_and_wait(request).await {
                 Ok((computed, _)) if computed.tensors == expected => "same",
                 Ok(_) => "different",
                 Err(_) => "failed",
