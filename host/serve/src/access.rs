@@ -8,6 +8,7 @@
 
 mod access_error;
 mod actor;
+mod client_version;
 mod keyring;
 mod origin_check;
 mod rate_limiter;
@@ -15,6 +16,7 @@ mod reauthorize;
 pub(crate) mod resource_access;
 pub(crate) mod route_scopes;
 mod visibility;
+mod visible_job;
 
 use std::sync::Arc;
 
@@ -30,15 +32,15 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::ConnectionActivity;
 use crate::limits::{KEY_USAGE_SAVE_INTERVAL, KEYS_POLL};
-use crate::program_version;
 
 pub use access_error::AccessError;
 pub use actor::{Actor, Principal};
 pub(crate) use reauthorize::StreamAuthorization;
-pub(crate) use visibility::{ProjectScope, VisibleJob};
+pub(crate) use visibility::ProjectScope;
+pub(crate) use visible_job::VisibleJob;
 
 use keyring::{ActiveKey, Keyring};
-use route_scopes::{RouteRequirement, RouteScopes};
+use route_scopes::RouteRequirement;
 
 /// The clients that can reach a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,6 @@ impl ListenPolicy {
 #[derive(Debug)]
 pub struct AccessControl {
     keyring: Keyring,
-    route_scopes: RouteScopes,
     /// Additional host names by which local clients can address the server.
     hosts: Vec<String>,
     metrics: Arc<MetricsRegistry>,
@@ -86,12 +87,7 @@ impl AccessControl {
         clock: Arc<dyn Clock>,
         metrics: Arc<MetricsRegistry>,
     ) -> AccessControl {
-        AccessControl {
-            keyring: Keyring::new(file, usage, clock),
-            route_scopes: RouteScopes::new(),
-            hosts: Vec::new(),
-            metrics,
-        }
+        AccessControl { keyring: Keyring::new(file, usage, clock), hosts: Vec::new(), metrics }
     }
 
     /// Adds host names by which local clients can address the server, such as those that a reverse proxy passes on.
@@ -134,25 +130,31 @@ impl AccessControl {
     }
 
     /// Admits the request, with an [`Actor`] if it is not from a local client, or returns the reason for refusing it.
+    /// `requirement` returns what the route requires, and is called on protected listeners.
     pub(crate) fn admit(
         &self,
         door: ListenPolicy,
-        route: Option<&str>,
+        requirement: impl FnOnce(&Method) -> RouteRequirement,
         request: &mut Request,
     ) -> Result<(), AccessError> {
         if door.exposure == Exposure::InProcess {
             return Ok(());
         }
-        self.authorize(door, route, request).inspect_err(|error| self.count_refusal(error))
+        self.authorize(door, requirement, request).inspect_err(|error| self.count_refusal(error))
     }
 
-    fn authorize(&self, door: ListenPolicy, route: Option<&str>, request: &mut Request) -> Result<(), AccessError> {
+    fn authorize(
+        &self,
+        door: ListenPolicy,
+        requirement: impl FnOnce(&Method) -> RouteRequirement,
+        request: &mut Request,
+    ) -> Result<(), AccessError> {
         origin_check::check_head(request)?;
-        program_version::check_client_version(request.method(), request.headers())?;
+        client_version::check_client_version(request.method(), request.headers())?;
         if !door.requires_key {
             return self.admit_without_key(door, request);
         }
-        match self.route_scopes.requirement(route, request.method()) {
+        match requirement(request.method()) {
             RouteRequirement::Nothing => Ok(()),
             RouteRequirement::Page if wants_page(request.headers()) => Ok(()),
             RouteRequirement::Metrics if door.exposure != Exposure::Network => self.admit_without_key(door, request),
@@ -238,9 +240,4 @@ impl AccessControl {
 fn wants_page(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
-}
-
-/// Returns whether requests of this method change nothing.
-pub(crate) fn is_safe(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }

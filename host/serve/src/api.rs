@@ -1,9 +1,7 @@
 //! HTTP handlers: the management interface under `/api/v1`, health, metrics, and the index.
 
-pub mod devices;
-pub mod plugins;
-
 pub(crate) mod datasets;
+pub(crate) mod devices;
 pub(crate) mod event_streams;
 pub(crate) mod events;
 pub(crate) mod exports;
@@ -18,7 +16,9 @@ pub(crate) mod model_commands;
 pub(crate) mod model_removal;
 pub(crate) mod models;
 pub(crate) mod outputs;
+pub(crate) mod plugins;
 pub(crate) mod projects;
+pub(crate) mod protocol;
 mod query;
 pub(crate) mod queues;
 pub(crate) mod quota;

@@ -13,6 +13,8 @@ mod events;
 mod execution;
 mod owner;
 mod prediction;
+pub(crate) mod predictions;
+pub(crate) mod protocol;
 mod request;
 mod store;
 pub mod webhook;
@@ -41,31 +43,9 @@ use crate::request_body::BufferedBody;
 use error::PredictionError;
 use execution::CancelPredictionOnDrop;
 use owner::PredictionOwner;
-use prediction::{CogPrediction, CogPredictionOutcome};
+use prediction::CogPrediction;
+use predictions::CogPredictions;
 use request::{CogPredictionRequest, WaitPreference};
-use store::CogPredictionStore;
-use webhook::{WebhookClient, WebhookPrefix};
-
-/// All predictions that are running or finished recently.
-#[derive(Debug)]
-pub(crate) struct CogPredictions {
-    store: CogPredictionStore,
-    webhooks: WebhookClient,
-}
-
-impl CogPredictions {
-    /// Creates an empty store. Events can be sent to URLs that match one of the prefixes in `webhooks`.
-    pub(crate) fn new(webhooks: Vec<WebhookPrefix>) -> CogPredictions {
-        CogPredictions { store: CogPredictionStore::default(), webhooks: WebhookClient::new(webhooks) }
-    }
-
-    /// Cancels a prediction unless it has finished, and stops its computation.
-    fn cancel_prediction(prediction: &CogPrediction, now_ms: u64) {
-        if prediction.finish(CogPredictionOutcome::Canceled, now_ms) {
-            tracing::debug!(prediction = prediction.id, "canceled");
-        }
-    }
-}
 
 /// `POST /predictions`.
 pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {

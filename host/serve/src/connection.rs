@@ -10,6 +10,7 @@ mod http;
 pub(crate) mod listener;
 mod peekable_stream;
 mod response_tracking;
+mod timeouts;
 pub(crate) mod tls;
 
 use std::io;
@@ -17,43 +18,19 @@ use std::time::Duration;
 
 use axum::Router;
 use saggar_serving::shutdown::wait_for_shutdown;
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::limits::{ANSWER_IDLE_MAX, DRAIN_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_TIME_MAX};
 pub(crate) use activity::{ConnectionActivity, PeerAddress};
 use admission::{ConnectionAdmission, ListenerAdmission};
 use file_descriptors::ConnectionCapacity;
 use http::HttpSession;
 use listener::{AcceptedConnection, ServerListener};
 use peekable_stream::PeekableStream;
+use peekable_stream::set_no_delay;
+pub(crate) use timeouts::ConnectionTimeouts;
 use tls::TlsCertificates;
-
-/// How long the server waits for clients.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnectionTimeouts {
-    /// The time for a request's head, and between requests.
-    pub(crate) head: Duration,
-    /// The time for a TLS handshake.
-    pub(crate) handshake: Duration,
-    /// The time a client may block a response, in addition to the time that the bytes it takes allow.
-    pub(crate) response: Duration,
-    /// The time for requests in flight once the server stops.
-    pub(crate) drain: Duration,
-}
-
-impl Default for ConnectionTimeouts {
-    fn default() -> ConnectionTimeouts {
-        ConnectionTimeouts {
-            head: HEAD_TIME_MAX,
-            handshake: HANDSHAKE_TIME_MAX,
-            response: ANSWER_IDLE_MAX,
-            drain: DRAIN_TIME_MAX,
-        }
-    }
-}
 
 /// Serves each router to the connections of its listener until `shutdown` is true. Then accepts no more connections,
 /// lets requests in flight finish, and returns.
@@ -147,9 +124,4 @@ async fn serve_connection(
             http::serve(PeekableStream::new(stream, patience.response), session).await
         }
     }
-}
-
-/// Disables Nagle's algorithm: responses are written whole, and waiting to fill a packet would only delay them.
-fn set_no_delay(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)
 }

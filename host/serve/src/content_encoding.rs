@@ -9,9 +9,9 @@ use flate2::Compression;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
+use crate::buffer_growth::grown_capacity;
 use crate::error::ApiError;
 use crate::limits::{COMPRESS_BYTES_MIN, INLINE_BYTES_MAX};
-use crate::request_body::grown_capacity;
 
 /// A compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod infer;
 mod metadata;
 mod model_config;
 mod parameter;
+pub(crate) mod protocol;
 mod repository;
 mod request;
 mod request_parser;
@@ -22,7 +23,6 @@ mod tensor_data;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::routing::{MethodRouter, get, post};
 use saggar_plugin::ModelSignature;
 use saggar_serving::limits::DEADLINE_DEFAULT;
 use saggar_serving::{
@@ -33,30 +33,6 @@ use crate::app::AppState;
 use crate::error::ApiError;
 
 pub use error::InferError;
-
-/// Returns the routes below `/v2`.
-pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
-    vec![
-        ("/v2", get(metadata::server_metadata)),
-        ("/v2/", get(metadata::server_metadata)),
-        ("/v2/health/live", get(metadata::server_live)),
-        ("/v2/health/ready", get(metadata::server_ready)),
-        ("/v2/models/{model}", get(metadata::model_metadata)),
-        ("/v2/models/{model}/ready", get(metadata::model_ready)),
-        ("/v2/models/{model}/config", get(model_config::by_name)),
-        ("/v2/models/{model}/infer", post(infer::infer_default_version)),
-        ("/v2/models/{model}/stats", get(statistics::model_statistics)),
-        ("/v2/models/{model}/versions/{version}", get(metadata::version_metadata)),
-        ("/v2/models/{model}/versions/{version}/ready", get(metadata::version_ready)),
-        ("/v2/models/{model}/versions/{version}/config", get(model_config::by_version)),
-        ("/v2/models/{model}/versions/{version}/infer", post(infer::infer_version)),
-        ("/v2/models/{model}/versions/{version}/stats", get(statistics::version_statistics)),
-        ("/v2/models/stats", get(statistics::all_statistics)),
-        ("/v2/repository/index", post(repository::index)),
-        ("/v2/repository/models/{model}/load", post(repository::load)),
-        ("/v2/repository/models/{model}/unload", post(repository::unload)),
-    ]
-}
 
 /// Decodes the body of an inference request that is all JSON.
 ///

@@ -12,25 +12,29 @@ pub mod image;
 pub mod json_inputs;
 pub(crate) mod keep_alive;
 pub(crate) mod model_routes;
+mod path_inputs;
+pub(crate) mod protocol;
 pub(crate) mod respond;
+pub(crate) mod response_format;
 pub(crate) mod text_codec;
 
 use std::time::Instant;
 
 use axum::extract::{Path, Request, State};
+use axum::http::Method;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
 use axum::response::Response;
 
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
 use crate::request_body::BufferedBody;
-use crate::request_middleware::RequestId;
+use crate::request_id::RequestId;
 use begin_call::{begin_call, count_body_rejection, read_deadline};
 use keep_alive::KeepAliveOverride;
-use model_routes::PathInputs;
+use path_inputs::PathInputs;
 use respond::respond;
+use response_format::ResponseFormat;
 use saggar_serving::{LiveVersion, ModelReference, PredictionInputs};
 
 /// `POST /`, `POST /predict`: predicts with the default model.
@@ -111,34 +115,4 @@ async fn decode_with_path_inputs(
         body_decoder::decode_body(&routed.rest, &parts.headers, body).await?
     };
     Ok(decode::add_given_inputs(inputs, serving.predictor().signature(), &routed.given)?)
-}
-
-/// Returns whether the client prefers server-sent events.
-pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
-    ResponseFormat::from_accept(headers) == ResponseFormat::Events
-}
-
-/// The response format that the client prefers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ResponseFormat {
-    Json,
-    /// Server-sent events with chunks of the outputs as they are computed.
-    Events,
-    /// A PNG, if the model outputs images.
-    Png,
-}
-
-impl ResponseFormat {
-    /// Returns the first accepted type that is supported, else JSON.
-    fn from_accept(headers: &HeaderMap) -> ResponseFormat {
-        let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-        let kind = |range: &str| match range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str()
-        {
-            "text/event-stream" => Some(ResponseFormat::Events),
-            "image/png" | "image/*" => Some(ResponseFormat::Png),
-            "application/json" => Some(ResponseFormat::Json),
-            _ => None,
-        };
-        accept.split(',').find_map(kind).unwrap_or(ResponseFormat::Json)
-    }
 }

@@ -15,12 +15,12 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
+use crate::buffer_growth::grown_capacity;
 use crate::content_encoding::ContentEncoding;
 use crate::error::ApiError;
 use crate::json_body::{self, JsonBody};
 use crate::limits::{
-    BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_GROWTH_BYTES, BODY_IDLE_MAX, JSON_PARSED_RATIO, PIECE_BYTES_MIN,
-    SMALL_PIECES_MAX,
+    BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_IDLE_MAX, JSON_PARSED_RATIO, PIECE_BYTES_MIN, SMALL_PIECES_MAX,
 };
 use crate::request_memory::charge_for_request;
 
@@ -139,13 +139,6 @@ impl BodyReader {
     pub(crate) async fn read_json_or_default<T: JsonBody + Default>(&self, request: Request) -> Result<T, ApiError> {
         if request.body().is_end_stream() { Ok(T::default()) } else { self.read_json(request).await }
     }
-}
-
-/// Returns the next capacity of a buffer that must hold `length` bytes and at most `length_max`.
-pub(crate) fn grown_capacity(capacity: usize, length: usize, length_max: usize) -> usize {
-    // Doubles while the buffer is small, to copy rarely. Then grows by a fraction, to charge little unused memory.
-    let step = capacity.clamp(4 << 10, BODY_GROWTH_BYTES.max(capacity / 4));
-    (capacity + step).min(length_max).max(length)
 }
 
 /// Enforces the minimum rate of a body: some byte within each idle timeout, and on average

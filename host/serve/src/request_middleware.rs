@@ -17,11 +17,13 @@ use saggar_metrics::MetricsRegistry;
 use saggar_serving::RequestMemoryBudget;
 use tracing::Instrument;
 
+use crate::access::route_scopes::RouteScopes;
 use crate::access::{AccessControl, ListenPolicy, Principal};
 use crate::error::{ApiError, ErrorBody};
 use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX};
 use crate::program_version::{OWN_VERSION, VERSION_HEADER};
 use crate::request_body::drain;
+use crate::request_id::RequestId;
 use crate::request_memory::{charge_for_client, charge_response};
 
 /// The header with the request ID.
@@ -30,15 +32,13 @@ pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 /// The route label of requests that match no route.
 const UNMATCHED_ROUTE: &str = "unmatched";
 
-/// A request's ID, for handlers that write it themselves.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RequestId(pub(crate) String);
-
-/// The state of the outermost layer: the listener's policy, access control, metrics and memory budget.
+/// The state of the outermost layer: the listener's policy, access control, the routes' requirements, metrics and memory
+/// budget.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthLayer {
     pub(crate) policy: ListenPolicy,
     pub(crate) access: Arc<AccessControl>,
+    pub(crate) scopes: Arc<RouteScopes>,
     pub(crate) metrics: Arc<MetricsRegistry>,
     pub(crate) memory: RequestMemoryBudget,
 }
@@ -46,13 +46,14 @@ pub(crate) struct AuthLayer {
 /// Admits the request, answers it, and records metrics. A request whose client disconnects before the response counts
 /// with code 499.
 pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut request: Request, next: Next) -> Response {
-    let AuthLayer { policy: door, access, metrics, memory } = entrance;
+    let AuthLayer { policy: door, access, scopes, metrics, memory } = entrance;
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().map_or(UNMATCHED_ROUTE, MatchedPath::as_str).to_owned();
     let method = method_label(request.method());
     let span = tracing::info_span!("request", request_id = %id, method, route);
-    let admitted = access.admit(door, (route != UNMATCHED_ROUTE).then_some(&route), &mut request);
+    let known = (route != UNMATCHED_ROUTE).then_some(&*route);
+    let admitted = access.admit(door, |method| scopes.requirement(known, method), &mut request);
     let who = request.extensions().get::<Principal>().cloned();
     let mut count = RequestMetricsGuard { metrics, route, method, began: Instant::now(), code: None };
     let answer = match admitted {

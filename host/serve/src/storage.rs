@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use saggar_store::StoreError;
 use saggar_store::storage_usage::StorageUsage;
 
-use crate::app::AppParts;
+use crate::app_parts::AppParts;
 
 /// The maximum age of a count for the metrics page. Counting walks every directory.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(15);

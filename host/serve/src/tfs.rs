@@ -8,6 +8,7 @@ mod encode;
 pub mod error;
 mod examples;
 mod path;
+pub(crate) mod protocol;
 mod request;
 mod status;
 mod tensor;

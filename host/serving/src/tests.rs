@@ -64,7 +64,7 @@ async fn a_request_that_expires_before_its_batch_fails_with_deadline_queued() {
         until: Instant::now(),
         limit: Duration::from_millis(5),
         sink: None,
-        lease: Arc::new(version.try_lease().unwrap()),
+        _lease: Arc::new(version.try_lease().unwrap()),
         charge: RequestMemoryBudget::new(1 << 20).charge_for_client(None),
     };
     let error = version.queue().enqueue_and_wait(request).await;

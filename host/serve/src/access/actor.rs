@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use saggar_store::AccessRights;
 
 use super::visibility::ProjectScope;
-use crate::request_middleware::RequestId;
+use crate::request_id::RequestId;
 
 /// The originator of a request. A request without this extension came from this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

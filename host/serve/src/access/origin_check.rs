@@ -9,9 +9,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 
-use super::{AccessError, is_safe};
+use super::access_error::AccessError;
 use crate::limits::HOST_BYTES_MAX;
 
 /// The header in which browsers describe the page that sends a request.
@@ -145,6 +145,11 @@ fn is_own_origin(origin: &[u8], host: Option<RequestHost<'_>>) -> bool {
     let Some(page) = RequestHost::parse(rest) else { return false };
     let port = |host: &RequestHost<'_>| host.port.parse::<u16>().ok().or_else(|| default.parse().ok());
     page.is_local() || host.is_some_and(|host| page.name.eq_ignore_ascii_case(host.name) && port(&page) == port(&host))
+}
+
+/// Returns whether requests of this method change nothing.
+pub(crate) fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
 #[cfg(test)]

@@ -2,18 +2,17 @@
 //!
 //! A key can be limited to projects. For its requests, [`ProjectScope::find_job`] returns the same error for a job of
 //! another project as for a missing job, and lists are filtered with [`ProjectScope::contains_project`] or
-//! [`ProjectScope::projects`]. Handlers extract a route's `{job}` as a [`VisibleJob`] and look up names in bodies with
+//! [`ProjectScope::projects`]. Handlers extract a route's `{job}` as a [`VisibleJob`](super::VisibleJob) and look up names in bodies with
 //! [`ProjectScope::find_job`]. One test covers every route, and another prevents handlers from reading the records
 //! directly.
 //!
 //! Models, datasets and secrets have lists of projects, which `resource_access` checks. Plugins and devices are shared
 //! by all projects.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use saggar_jobs::{JobError, JobService};
@@ -21,9 +20,7 @@ use saggar_store::AccessRights;
 use saggar_store::keys::KeyRecord;
 use saggar_store::records::JobRecord;
 
-use super::AccessError;
-use crate::app::AppState;
-use crate::error::ApiError;
+use super::access_error::AccessError;
 
 /// The scope of a request. A request without this extension can see and do everything.
 #[derive(Clone, Debug, Default)]
@@ -114,26 +111,6 @@ impl<S: Sync> FromRequestParts<S> for ProjectScope {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<ProjectScope, Infallible> {
         Ok(ProjectScope::from_extensions(&parts.extensions))
-    }
-}
-
-/// The job that a route's `{job}` names, if it is visible to the request. It is looked up before the body is read, so
-/// that a request cannot distinguish a hidden job from a missing one.
-#[derive(Debug)]
-pub(crate) struct VisibleJob(pub(crate) JobRecord);
-
-impl FromRequestParts<AppState> for VisibleJob {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<VisibleJob, ApiError> {
-        let named = Path::<HashMap<String, String>>::from_request_parts(parts, app).await;
-        let Path(named) = named.map_err(|error| ApiError::Parameter {
-            name: "job",
-            expected: "a job's name or identifier",
-            got: error.body_text().chars().take(80).collect(),
-        })?;
-        let name = named.get("job").map(String::as_str).unwrap_or_default();
-        Ok(VisibleJob(ProjectScope::from_extensions(&parts.extensions).find_job(app.jobs(), name).await?))
     }
 }
 

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::app::AppState;
-use crate::console;
+use crate::pages::console;
 
 /// Handles `GET /`. A client that accepts HTML gets the console, any other the JSON.
 pub(crate) async fn index(State(app): State<AppState>, headers: HeaderMap) -> Response {
@@ -18,6 +18,6 @@ pub(crate) async fn index(State(app): State<AppState>, headers: HeaderMap) -> Re
     let models: Vec<_> = app.models().list().iter().map(super::models::model_summary_json).collect();
     let version = env!("CARGO_PKG_VERSION");
     // KServe's client of protocol V1 expects this `status`.
-    let index = json!({ "name": "saggar", "status": "alive", "version": version, "routes": AppState::route_paths(), "models": models });
+    let index = json!({ "name": "saggar", "status": "alive", "version": version, "routes": app.route_paths(), "models": models });
     ([(header::VARY, HeaderValue::from_static("accept"))], Json(index)).into_response()
 }

@@ -23,7 +23,7 @@ use crate::access::{StreamAuthorization, VisibleJob};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAM_HEARTBEAT, EVENT_STREAM_POLL, LOG_PIECE_BYTES, LOG_TAIL_MAX};
-use crate::predict;
+use crate::predict::response_format::wants_events;
 
 /// The values that `since` accepts.
 const SINCE_EXPECTED: &str =
@@ -44,7 +44,7 @@ pub(crate) async fn logs(
     }
     let tail = parameters.parse::<usize>("tail", "a number of lines")?.map(|lines| lines.min(LOG_TAIL_MAX));
     let since = parameters.parse::<LogSince>("since", SINCE_EXPECTED)?.map(|since| since.min_timestamp(app.now_ms()));
-    let (as_events, follow) = (predict::wants_events(&headers), parameters.flag("follow"));
+    let (as_events, follow) = (wants_events(&headers), parameters.flag("follow"));
     let place = (as_events || follow).then(|| app.event_streams().open(holder)).transpose()?;
     let mut reader = JobLogReader {
         pass,

@@ -3,7 +3,6 @@
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::routing::{MethodRouter, put};
 use saggar_store::ProjectAssignments;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,11 +13,6 @@ use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
-/// Returns the routes of this module.
-pub(crate) fn routes() -> [(&'static str, MethodRouter<AppState>); 2] {
-    [("/api/v1/models/{model}/projects", put(assign_model)), ("/api/v1/datasets/{name}/projects", put(assign_dataset))]
-}
-
 /// `{"projects": ["digits"]}`; an empty list removes it from all projects.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,7 +21,7 @@ struct AssignProjectsRequest {
 }
 
 /// Handles `PUT /api/v1/models/{model}/projects`.
-async fn assign_model(
+pub(crate) async fn assign_model(
     State(app): State<AppState>,
     Path(name): Path<String>,
     request: Request,
@@ -40,7 +34,7 @@ impl JsonBody for AssignProjectsRequest {
 }
 
 /// Handles `PUT /api/v1/datasets/{name}/projects`.
-async fn assign_dataset(
+pub(crate) async fn assign_dataset(
     State(app): State<AppState>,
     Path(name): Path<String>,
     request: Request,

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use saggar_serving::{PredictionCall, PredictionInputs};
 
-use super::CogPredictions;
 use super::prediction::{CogPrediction, CogPredictionOutcome};
+use super::predictions::CogPredictions;
 use super::webhook::PredictionWebhook;
 use crate::app::AppState;
 use crate::error::ApiError;

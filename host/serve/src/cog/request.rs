@@ -106,7 +106,7 @@ impl WaitPreference {
     /// `Prefer: respond-async` and `Prefer: wait=SECONDS`. Source: RFC 7240, and WHATWG HTML for events.
     pub(super) fn from_headers(headers: &HeaderMap) -> WaitPreference {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
-        if crate::predict::wants_events(headers) {
+        if crate::predict::response_format::wants_events(headers) {
             return WaitPreference::Events(text("last-event-id").parse().unwrap_or(0));
         }
         let preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());

@@ -18,10 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ConnectionTimeouts;
 use super::activity::ConnectionActivity;
 use super::peekable_stream::PeekableStream;
 use super::response_tracking::{ConnectionResponses, StreamExecutor, TrackedBody, TrackedResponse};
+use super::timeouts::ConnectionTimeouts;
 use crate::limits::{
     ANSWER_POLL, EVICTED_CONNECTION_TIME_MAX, HEAD_BYTES_MAX, HTTP2_CONNECTION_WINDOW, HTTP2_ERRORS_MAX,
     HTTP2_GOAWAY_TIME_MAX, HTTP2_PING_INTERVAL, HTTP2_PING_TIME_MAX, HTTP2_RESETS_MAX, HTTP2_SEND_BYTES_MAX,

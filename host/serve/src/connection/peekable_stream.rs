@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::response_tracking::time_allowance;
@@ -132,6 +133,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PeekableStream<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(context)
     }
+}
+
+/// Disables Nagle's algorithm: responses are written whole, and waiting to fill a packet would only delay them.
+pub(super) fn set_no_delay(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)
 }
 
 #[cfg(test)]

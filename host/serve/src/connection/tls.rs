@@ -24,8 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::http::HttpVersion;
-use super::peekable_stream::PeekableStream;
-use super::set_no_delay;
+use super::peekable_stream::{PeekableStream, set_no_delay};
 use crate::error::plain_http_on_tls_response;
 use crate::limits::{CERTIFICATE_BYTES_MAX, CERTIFICATE_POLL, HEAD_BYTES_MAX};
 

@@ -28,8 +28,8 @@ use super::respond::{add_version_headers, add_warnings};
 use super::text_codec::Utf8StreamDecoder;
 use crate::error::ApiError;
 use crate::limits::PIECES_WAITING_MAX;
+use crate::request_id::RequestId;
 use crate::request_memory::ResponseCharge;
-use crate::request_middleware::RequestId;
 
 const EVENT_STREAM_TYPE: &str = "text/event-stream";
 

@@ -8,9 +8,9 @@ use saggar_store::keys::{KeyScope, NewKey};
 use tower::ServiceExt;
 
 use super::fixture::{ServerFixture, TestResponse, image_json};
-use crate::access::route_scopes::{RouteRequirement, RouteScopes};
+use crate::access::route_scopes::RouteRequirement;
 use crate::access::{Exposure, ListenPolicy};
-use crate::app::AppState;
+use crate::server;
 
 const GUARDED_POLICY: ListenPolicy = ListenPolicy { exposure: Exposure::Network, requires_key: true };
 
@@ -51,8 +51,8 @@ const ANY_METHOD_ROUTES: [&str; 3] = ["/v1/", "/v1/{*path}", "/V1/{*path}"];
 /// Returns the methods of a route, from the response to an unsupported method.
 async fn allowed_methods(router: &Router, path: &str) -> Vec<Method> {
     if ANY_METHOD_ROUTES.contains(&path) {
-        let of = RouteScopes::all_routes().filter(|(route, _)| *route == path);
-        return of.map(|(_, method)| method.clone()).collect();
+        let of = server::route_methods().filter(|(route, _)| *route == path);
+        return of.map(|(_, method)| method).collect();
     }
     let path = path.replace("{*path}", "x").replace(['{', '}'], "");
     let request = Request::builder().method("BREW").uri(&path).body(Body::empty()).unwrap();
@@ -67,10 +67,10 @@ async fn allowed_methods(router: &Router, path: &str) -> Vec<Method> {
 #[tokio::test]
 async fn every_route_has_a_required_scope() {
     let fixture = ServerFixture::new();
-    let needs = RouteScopes::new();
+    let needs = server::route_scopes();
     let mut found = 0;
     let mut missing = Vec::new();
-    for path in AppState::route_paths() {
+    for path in server::route_paths() {
         for method in allowed_methods(&fixture.router, path).await {
             match needs.find(path, &method) {
                 None => missing.push(format!("{method} {path}")),
@@ -79,8 +79,8 @@ async fn every_route_has_a_required_scope() {
             }
         }
     }
-    assert!(missing.is_empty(), "host/serve/src/access/route_scopes.rs has no requirement for {missing:?}");
-    let listed: Vec<String> = RouteScopes::all_routes().map(|(path, method)| format!("{method} {path}")).collect();
+    assert!(missing.is_empty(), "no protocol gives a requirement for {missing:?}");
+    let listed: Vec<String> = server::route_methods().map(|(path, method)| format!("{method} {path}")).collect();
     assert_eq!(found, listed.len(), "a route of the table does not exist, or is listed twice: {listed:#?}");
     assert_eq!(
         needs.requirement(Some("/no/such/route"), &Method::GET),
@@ -104,8 +104,8 @@ async fn without_a_key_only_probes_and_the_console_page_answer() {
     for path in ["/healthz", "/livez", "/readyz", "/version", "/v2/health/live", "/v2/health/ready"] {
         assert_eq!(ask(&router, "GET", path, &[]).await.status, 200, "{path}");
     }
-    let needs = RouteScopes::new();
-    for path in AppState::route_paths() {
+    let needs = server::route_scopes();
+    for path in server::route_paths() {
         for method in allowed_methods(&fixture.router, path).await {
             if needs.requirement(Some(path), &method) == RouteRequirement::Nothing || method == Method::HEAD {
                 continue;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::fixture::{ServerFixture, TestResponse, image_json};
 use crate::access::ListenPolicy;
 use crate::request_middleware::{AuthLayer, admit_and_observe};
+use crate::server;
 
 #[tokio::test]
 async fn every_response_has_a_request_id() {
@@ -65,7 +66,8 @@ async fn a_panicking_handler_returns_an_error_response() {
         panic!("with a secret")
     }
     let memory = RequestMemoryBudget::new(REQUEST_MEMORY_BYTES_DEFAULT);
-    let entrance = AuthLayer { policy: ListenPolicy::IN_PROCESS, access, metrics: Arc::clone(&metrics), memory };
+    let (policy, scopes) = (ListenPolicy::IN_PROCESS, Arc::new(server::route_scopes()));
+    let entrance = AuthLayer { policy, access, scopes, metrics: Arc::clone(&metrics), memory };
     let layer = middleware::from_fn_with_state(entrance, admit_and_observe);
     let router = Router::new().route("/", get(panicking_handler)).layer(layer);
     let request = Request::get("/").body(Body::empty()).unwrap();

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::fixture::{BLOCK, ServerFixture, TestResponse, image_json};
 use super::key_client::KeyClient;
-use crate::access::route_scopes::{RouteRequirement, RouteScopes};
+use crate::access::route_scopes::RouteRequirement;
+use crate::server;
 
 /// Pushes a dataset. Returns the response to the announcement if that is refused.
 async fn push_dataset(client: &KeyClient, name: &str, text: &str) -> TestResponse {
@@ -63,10 +64,10 @@ fn every_route_of_a_resource_declares_an_effect_on_it() {
         ("/api/v1/jobs/{job}", ResourceKind::Job),
         ("/api/v1/schedules/", ResourceKind::Schedule),
     ];
-    let needs = RouteScopes::new();
+    let needs = server::route_scopes();
     let mut named = BTreeSet::new();
-    for (path, method) in RouteScopes::all_routes() {
-        let need = needs.find(path, method).unwrap();
+    for (path, method) in server::route_methods() {
+        let need = needs.find(path, &method).unwrap();
         let Some((_, kind)) = kinds.iter().find(|(prefix, _)| path.starts_with(prefix)) else { continue };
         match need {
             RouteRequirement::Effect(
@@ -77,7 +78,7 @@ fn every_route_of_a_resource_declares_an_effect_on_it() {
                 named.insert(effect.name());
             }
             // Every key can read a model's name and how it is served.
-            RouteRequirement::Key if *method == "GET" && *kind == ResourceKind::Model => {}
+            RouteRequirement::Key if method == "GET" && *kind == ResourceKind::Model => {}
             need => panic!("{method} {path} asks for {need:?}"),
         }
     }
@@ -97,7 +98,7 @@ async fn a_hidden_dataset_looks_missing_on_every_route() {
     assert_eq!(push_dataset(&all, "shared", "that is the question").await.status, 200);
     // Visits every route with a dataset and a version in its path.
     let mut walked = 0;
-    for (path, method) in RouteScopes::all_routes().filter(|(path, _)| path.contains("{name}/{version}")) {
+    for (path, method) in server::route_methods().filter(|(path, _)| path.contains("{name}/{version}")) {
         walked += 1;
         let filled = |name: &str| path.replace("{name}", name).replace("{version}", "1");
         let hidden = a.error_without_name(method.as_str(), &filled("theirs"), &Value::Null, "theirs").await;
@@ -260,8 +261,8 @@ async fn a_key_cannot_change_a_model_of_another_project() {
     };
     job_spec(&limited, "digits").await;
     let mut walked = 0;
-    for (path, method) in RouteScopes::all_routes() {
-        let need = RouteScopes::new().find(path, method).unwrap();
+    for (path, method) in server::route_methods() {
+        let need = server::route_scopes().find(path, &method).unwrap();
         let RouteRequirement::Effect(effect) = need else { continue };
         if effect.kind() != ResourceKind::Model || effect == AccessAction::Predict {
             continue;
@@ -361,7 +362,7 @@ async fn a_prediction_is_visible_only_to_its_key() {
     // Visits every route with a prediction in its path, except the one that creates it.
     let mut walked = 0;
     for (path, method) in
-        RouteScopes::all_routes().filter(|(path, method)| path.contains("/predictions/{id}") && *method != "PUT")
+        server::route_methods().filter(|(path, method)| path.contains("/predictions/{id}") && *method != "PUT")
     {
         walked += 1;
         for client in [&b, &admin] {

@@ -20,7 +20,7 @@ pub(crate) struct PredictionRequest {
     /// Receives chunks of the outputs. A request with a sink runs alone.
     pub(crate) sink: Option<Arc<dyn PieceSink>>,
     /// Keeps the version loaded until the request is answered.
-    pub(crate) lease: Arc<dyn Send + Sync>,
+    pub(crate) _lease: Arc<dyn Send + Sync>,
     /// The memory charge of its inputs and outputs.
     pub(crate) charge: MemoryCharge,
 }

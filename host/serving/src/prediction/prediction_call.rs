@@ -162,7 +162,7 @@ impl PredictionCall {
         let shadow = self.service.router().draw_shadow(self.live_version(), &inputs, &self.charge);
         // The charge moves with the inputs, which can outlive this call if its deadline passes.
         let charge = self.charge.take();
-        let request = PredictionRequest { inputs, until, limit, sink, lease, charge };
+        let request = PredictionRequest { inputs, until, limit, sink, _lease: lease, charge };
         let (computed, charge) = self.live_version().queue().enqueue_and_wait(request).await?;
         self.charge = charge;
         let times = ComputeTimings { queue: computed.queue, compute: computed.compute };

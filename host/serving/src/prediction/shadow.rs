@@ -62,7 +62,7 @@ impl ShadowPrediction {
                 until,
                 limit,
                 sink: None,
-                lease: Arc::<VersionLease>::clone(&lease),
+                _lease: Arc::<VersionLease>::clone(&lease),
                 charge,
             };
             let result = match lease.live_version().queue().enqueue_and_wait(request).await {

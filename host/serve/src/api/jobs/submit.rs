@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use saggar_jobs::{
-    CheckpointSelector, DataMount, DataSource, InitFrom, JobError, JobSpec, JobSubmission, restart_spec,
+    CheckpointSelector, DataMount, DataSource, InitFrom, JobError, JobSpec, JobSubmission, SpecResolver, restart_spec,
 };
 use saggar_plugin::PluginDeclarations;
 use saggar_store::dataset::DatasetInfo;
@@ -18,11 +18,11 @@ use serde_json::{Map, Value};
 
 use super::{requirements, views};
 use crate::access::{Actor, Principal, ProjectScope, VisibleJob, resource_access};
-use crate::api::plugins::PluginFacts;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
+use crate::plugin_inspector::PluginFacts;
 
 /// The header that makes repeated submissions create only one job.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -121,16 +121,25 @@ impl JobSubmitter {
     }
 }
 
+/// Returns the function that resolves the references in job specs of schedules. It holds a weak reference, because the
+/// jobs belong to this server and must not keep it alive.
+pub(crate) fn scheduled_spec_resolver(app: &AppState) -> SpecResolver {
+    let app = app.downgrade();
+    Box::new(move |spec, rights| {
+        let app = app.upgrade();
+        Box::pin(async move {
+            let app = app.ok_or_else(|| std::io::Error::other("the server is stopping"))?;
+            resolve_scheduled_spec(&app, spec, rights).await
+        })
+    })
+}
+
 /// Resolves the references of a scheduled job when it is due, with the current rights of the key that set the schedule.
 ///
 /// # Errors
 /// Returns `Unresolved` if the rights are no longer sufficient or a reference cannot be resolved, and the error of
 /// [`pin_spec`] if it is a job or storage error.
-pub(crate) async fn resolve_scheduled_spec(
-    app: &AppState,
-    mut spec: JobSpec,
-    rights: AccessRights,
-) -> Result<JobSpec, JobError> {
+async fn resolve_scheduled_spec(app: &AppState, mut spec: JobSpec, rights: AccessRights) -> Result<JobSpec, JobError> {
     let (keys, now_ms, project) = (app.access().key_file().clone(), app.now_ms(), spec.project.clone());
     let look = move || rights.refresh(&keys, now_ms, AccessAction::SubmitJob, &project);
     let now = tokio::task::spawn_blocking(look).await.map_err(std::io::Error::other)?;

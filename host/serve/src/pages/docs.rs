@@ -15,13 +15,13 @@ use include_dir::{Dir, include_dir};
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 use saggar_store::digest::Sha256Hasher;
 
+use super::static_content::{StaticContent, cacheable_response};
 use crate::error::ApiError;
-use crate::static_content::{StaticContent, cacheable_response};
 
 /// The Markdown pages and their images.
 static SOURCES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../docs");
-const STYLE: &str = include_str!("../docs/style.css");
-const PAGE_TEMPLATE: &str = include_str!("../docs/page.html");
+const STYLE: &str = include_str!("../../docs/style.css");
+const PAGE_TEMPLATE: &str = include_str!("../../docs/page.html");
 
 /// The page that lists the others.
 const SUMMARY: &str = "SUMMARY.md";

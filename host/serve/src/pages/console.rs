@@ -14,8 +14,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use saggar_store::digest::Sha256Hasher;
 
+use super::static_content::{StaticContent, cacheable_response};
 use crate::error::ApiError;
-use crate::static_content::{StaticContent, cacheable_response};
 
 /// The placeholder for the digest in the page.
 const VERSION_PLACEHOLDER: &str = "/console/VERSION/";
@@ -30,11 +30,11 @@ struct ConsoleAsset {
 
 macro_rules! assets {
     ($($name:literal),* $(,)?) => {
-        &[$(ConsoleAsset { name: $name, text: include_str!(concat!("../console/", $name)) }),*]
+        &[$(ConsoleAsset { name: $name, text: include_str!(concat!("../../console/", $name)) }),*]
     };
 }
 
-const PAGE_TEMPLATE: &str = include_str!("../console/index.html");
+const PAGE_TEMPLATE: &str = include_str!("../../console/index.html");
 const ASSETS: &[ConsoleAsset] = assets![
     "actions.js",
     "answer.js",

@@ -1,0 +1,71 @@
+//! The components of a server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use saggar_jobs::JobService;
+use saggar_metrics::MetricsRegistry;
+use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, RequestMemoryBudget};
+use saggar_store::dataset::DatasetStore;
+use saggar_store::dataset::upload::UploadStore;
+use saggar_store::objects::ObjectStorage;
+use saggar_store::projects::ProjectAssignments;
+use saggar_store::state_dir::StateDir;
+use saggar_store::storage_usage::StorageQuota;
+
+use crate::access::AccessControl;
+use crate::audit::AuditLog;
+use crate::cog::webhook::WebhookPrefix;
+use crate::device_inventory::DeviceInventory;
+use crate::plugin_inspector::PluginInspector;
+
+/// The components of a server.
+#[derive(Debug)]
+pub struct AppParts {
+    /// The models that answer predictions.
+    pub models: Arc<ModelRouter>,
+    /// Decides which models and versions are loaded.
+    pub lifecycle: Arc<ModelLifecycle>,
+    /// Training jobs.
+    pub jobs: JobService,
+    /// Every metric.
+    pub metrics: Arc<MetricsRegistry>,
+    /// The state directory.
+    pub home: StateDir,
+    /// The directory of model versions.
+    pub models_dir: PathBuf,
+    /// The limit for stored bytes, or `None` if there is no limit.
+    pub storage_quota: Option<StorageQuota>,
+    /// Plugins and checkpoints.
+    pub objects: ObjectStorage,
+    /// Datasets.
+    pub datasets: DatasetStore,
+    /// Datasets that are being uploaded.
+    pub uploads: UploadStore,
+    /// Imports models from files.
+    pub importer: Arc<dyn ModelImporter>,
+    /// Inspects uploaded plugins.
+    pub inspector: Arc<dyn PluginInspector>,
+    /// The devices of this machine.
+    pub devices: Arc<DeviceInventory>,
+    /// URL prefixes that events of predictions can be sent to. Empty disables webhooks.
+    pub webhooks: Vec<WebhookPrefix>,
+    /// The keys of clients, and who can do what.
+    pub access: Arc<AccessControl>,
+    /// The audit log.
+    pub audit: AuditLog,
+    /// The memory budget of requests.
+    pub memory: RequestMemoryBudget,
+}
+
+impl AppParts {
+    /// Returns the assignments of models to projects.
+    pub(crate) fn model_projects(&self) -> ProjectAssignments {
+        ProjectAssignments::of_models(&self.models_dir)
+    }
+
+    /// Returns the assignments of datasets to projects.
+    pub(crate) fn dataset_projects(&self) -> ProjectAssignments {
+        ProjectAssignments::of_datasets(self.home.datasets())
+    }
+}
