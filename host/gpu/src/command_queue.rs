@@ -133,7 +133,7 @@ impl GpuContext {
     /// Returns whether encoded or submitted work is unfinished.
     fn is_busy(&self) -> bool {
         self.in_flight.unfinished_count() > 0
-            || self.pending_commands.try_lock().map_or(true, |line| line.encoder.is_some())
+            || self.pending_commands.try_lock().is_none_or(|line| line.encoder.is_some())
     }
 
     /// Submits pending commands and polls the driver without waiting. Returns whether work remains.
