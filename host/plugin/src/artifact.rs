@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use crate::compiler::AnswerPayload;
+use crate::compiler::frame::AnswerPayload;
 use crate::error::PluginError;
 use crate::limits::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX};
 

@@ -18,14 +18,14 @@ wasmtime::component::bindgen!({
     imports: { default: trappable },
     trappable_error_type: { "saggar:plugin/tensors.error" => crate::host_error::HostError },
     with: {
-        "saggar:plugin/tensors.tensor": crate::tensors::DeviceTensor,
-        "saggar:plugin/variables.variable": crate::variables::DeviceVariable,
-        "saggar:plugin/variables.variables": crate::variables::VariableNamespace,
-        "saggar:plugin/graphs.operand": crate::graphs::GraphOperand,
-        "saggar:plugin/graphs.graph-builder": crate::graphs::BuilderHandle,
-        "saggar:plugin/graphs.graph": crate::graphs::program::CompiledGraph,
-        "saggar:plugin/datasets.dataset": crate::datasets::MountedDataset,
-        "saggar:plugin/datasets.batches": crate::datasets::BatchIterator,
+        "saggar:plugin/tensors.tensor": crate::tensors::device_tensor::DeviceTensor,
+        "saggar:plugin/variables.variable": crate::variables::device_variable::DeviceVariable,
+        "saggar:plugin/variables.variables": crate::variables::namespace::VariableNamespace,
+        "saggar:plugin/graphs.operand": crate::graphs::pending_graph::GraphOperand,
+        "saggar:plugin/graphs.graph-builder": crate::graphs::pending_graph::BuilderHandle,
+        "saggar:plugin/graphs.graph": crate::graphs::compiled_graph::CompiledGraph,
+        "saggar:plugin/datasets.dataset": crate::datasets::batch_iterator::MountedDataset,
+        "saggar:plugin/datasets.batches": crate::datasets::batch_iterator::BatchIterator,
     },
 });
 

@@ -9,8 +9,9 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 use crate::bindings::tensors::{DataType, ErrorCode};
 use crate::bindings::{logging, tensors, variables};
-use crate::host_error::HostError;
-use crate::train::LogLevel;
+use crate::host_error::{HostError, HostErrorCode, ReturnedError};
+use crate::initializers::VariableInitializer;
+use crate::job_context::LogLevel;
 
 /// Returns the host's data type.
 pub(crate) fn dtype(data_type: DataType) -> DType {
@@ -95,26 +96,41 @@ pub(crate) fn log_level(level: logging::Level) -> LogLevel {
     }
 }
 
-/// Every name that [`code_name`] returns.
-pub(crate) const CODE_NAMES: [&str; 7] = [
-    code_name(ErrorCode::InvalidArgument),
-    code_name(ErrorCode::Unsupported),
-    code_name(ErrorCode::OutOfMemory),
-    code_name(ErrorCode::DeviceLost),
-    code_name(ErrorCode::Cancelled),
-    code_name(ErrorCode::NotFound),
-    code_name(ErrorCode::Internal),
-];
+/// Returns an error for the plugin.
+pub(crate) fn wit_error(error: ReturnedError) -> tensors::Error {
+    let code = match error.code {
+        HostErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
+        HostErrorCode::Unsupported => ErrorCode::Unsupported,
+        HostErrorCode::OutOfMemory => ErrorCode::OutOfMemory,
+        HostErrorCode::DeviceLost => ErrorCode::DeviceLost,
+        HostErrorCode::Cancelled => ErrorCode::Cancelled,
+        HostErrorCode::NotFound => ErrorCode::NotFound,
+        HostErrorCode::Internal => ErrorCode::Internal,
+    };
+    tensors::Error { code, message: error.message, place: error.place }
+}
 
-/// Returns the WIT name of an error code.
-pub(crate) const fn code_name(code: ErrorCode) -> &'static str {
-    match code {
-        ErrorCode::InvalidArgument => "invalid-argument",
-        ErrorCode::Unsupported => "unsupported",
-        ErrorCode::OutOfMemory => "out-of-memory",
-        ErrorCode::DeviceLost => "device-lost",
-        ErrorCode::Cancelled => "cancelled",
-        ErrorCode::NotFound => "not-found",
-        ErrorCode::Internal => "internal",
+/// Returns an error that a plugin returned.
+pub(crate) fn returned_error(error: tensors::Error) -> ReturnedError {
+    let code = match error.code {
+        ErrorCode::InvalidArgument => HostErrorCode::InvalidArgument,
+        ErrorCode::Unsupported => HostErrorCode::Unsupported,
+        ErrorCode::OutOfMemory => HostErrorCode::OutOfMemory,
+        ErrorCode::DeviceLost => HostErrorCode::DeviceLost,
+        ErrorCode::Cancelled => HostErrorCode::Cancelled,
+        ErrorCode::NotFound => HostErrorCode::NotFound,
+        ErrorCode::Internal => HostErrorCode::Internal,
+    };
+    ReturnedError { code, message: error.message, place: error.place }
+}
+
+/// Returns the host's initializer of a variable.
+pub(crate) fn initializer(initializer: variables::Initializer) -> VariableInitializer {
+    match initializer {
+        variables::Initializer::Zeros => VariableInitializer::Zeros,
+        variables::Initializer::Constant(value) => VariableInitializer::Constant(value),
+        variables::Initializer::Uniform((low, high)) => VariableInitializer::Uniform { low, high },
+        variables::Initializer::Normal((mean, deviation)) => VariableInitializer::Normal { mean, deviation },
+        variables::Initializer::Bytes(bytes) => VariableInitializer::Bytes(bytes),
     }
 }

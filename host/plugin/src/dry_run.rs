@@ -12,8 +12,9 @@ use saggar_store::dataset::ColumnarDataset;
 
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
+use crate::job_context::{InitialState, JobContext, LogLevel, OpenedModel};
 use crate::shards::BatchShards;
-use crate::train::{InitialState, JobContext, LogLevel, OpenedModel, TrainLimits, train};
+use crate::train::{TrainLimits, train};
 
 /// A model that a plugin published in a dry run.
 #[derive(Clone, Debug)]

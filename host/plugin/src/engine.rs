@@ -10,11 +10,12 @@ use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConf
 
 use crate::artifact::{ArtifactCache, CompiledComponent};
 use crate::bindings::{AnyPlugin, importer, predictor, trainer};
-use crate::compiler::{CompilePurpose, CompilerMode};
+use crate::call_limits::CallClock;
+use crate::compiler::children::{CompilePurpose, CompilerMode};
 use crate::complexity;
 use crate::error::PluginError;
 use crate::inspect::{ComponentInterface, check_interface, check_preamble};
-use crate::instance_state::{CallClock, InstanceState};
+use crate::instance_state::InstanceState;
 use crate::limits::{
     COMPILE_TIME_MAX, CORE_INSTANCES_MAX, EPOCH_TICK, MEMORIES_PER_MODULE_MAX, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX,
     STACK_BYTES_MAX, TABLE_ELEMENTS_MAX, TABLE_KEEP_RESIDENT_BYTES, TABLES_PER_MODULE_MAX,

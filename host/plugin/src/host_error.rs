@@ -6,15 +6,61 @@ use saggar_store::DatasetError;
 use saggar_tensor::{GraphError, MicroBatchError};
 use wasmtime::component::ResourceTableError;
 
-use crate::bindings::tensors::{Error, ErrorCode};
 use crate::error::PluginError;
+
+/// The kind of an error that a plugin gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostErrorCode {
+    InvalidArgument,
+    Unsupported,
+    OutOfMemory,
+    DeviceLost,
+    Cancelled,
+    NotFound,
+    Internal,
+}
+
+impl HostErrorCode {
+    /// Every name that [`HostErrorCode::name`] returns.
+    pub(crate) const NAMES: [&str; 7] = [
+        HostErrorCode::InvalidArgument.name(),
+        HostErrorCode::Unsupported.name(),
+        HostErrorCode::OutOfMemory.name(),
+        HostErrorCode::DeviceLost.name(),
+        HostErrorCode::Cancelled.name(),
+        HostErrorCode::NotFound.name(),
+        HostErrorCode::Internal.name(),
+    ];
+
+    /// Returns the name in the WIT package.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            HostErrorCode::InvalidArgument => "invalid-argument",
+            HostErrorCode::Unsupported => "unsupported",
+            HostErrorCode::OutOfMemory => "out-of-memory",
+            HostErrorCode::DeviceLost => "device-lost",
+            HostErrorCode::Cancelled => "cancelled",
+            HostErrorCode::NotFound => "not-found",
+            HostErrorCode::Internal => "internal",
+        }
+    }
+}
+
+/// An error as a plugin gets it.
+#[derive(Clone, Debug)]
+pub(crate) struct ReturnedError {
+    pub(crate) code: HostErrorCode,
+    pub(crate) message: String,
+    /// The name of the file, field, variable, port or node at fault.
+    pub(crate) place: Option<String>,
+}
 
 /// The reason why a host function failed.
 #[derive(Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub enum HostError {
     /// An error that is returned to the plugin.
-    Answer(Error),
+    Answer(ReturnedError),
     /// The device failed: returned to the plugin and recorded by the host.
     Device(DeviceError),
     /// The job around the training failed: returned to the plugin and recorded by the host.
@@ -26,40 +72,46 @@ pub enum HostError {
 }
 
 impl HostError {
-    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> HostError {
-        HostError::Answer(Error { code, message: message.into(), place: None })
+    pub(crate) fn new(code: HostErrorCode, message: impl Into<String>) -> HostError {
+        HostError::Answer(ReturnedError { code, message: message.into(), place: None })
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> HostError {
-        HostError::new(ErrorCode::InvalidArgument, message)
+        HostError::new(HostErrorCode::InvalidArgument, message)
     }
 
     /// Returns an invalid argument with the name of the file, field, variable or port at fault.
     pub(crate) fn invalid_at(place: impl Into<String>, message: impl Into<String>) -> HostError {
-        HostError::Answer(Error {
-            code: ErrorCode::InvalidArgument,
+        HostError::Answer(ReturnedError {
+            code: HostErrorCode::InvalidArgument,
             message: message.into(),
             place: Some(place.into()),
         })
     }
 
     pub(crate) fn not_found(place: impl Into<String>, message: impl Into<String>) -> HostError {
-        HostError::Answer(Error { code: ErrorCode::NotFound, message: message.into(), place: Some(place.into()) })
+        HostError::Answer(ReturnedError {
+            code: HostErrorCode::NotFound,
+            message: message.into(),
+            place: Some(place.into()),
+        })
     }
 
     pub(crate) fn unsupported(message: impl Into<String>) -> HostError {
-        HostError::new(ErrorCode::Unsupported, message)
+        HostError::new(HostErrorCode::Unsupported, message)
     }
 
     /// Returns the error for a call whose result is no longer needed.
     pub(crate) fn cancelled() -> HostError {
-        HostError::new(ErrorCode::Cancelled, "the result of this prediction is no longer needed")
+        HostError::new(HostErrorCode::Cancelled, "the result of this prediction is no longer needed")
     }
 
     /// Returns the error with a message that also names the operands of the refused operator.
     pub(crate) fn with_operands(self, operands: &[String]) -> HostError {
         match self {
-            HostError::Answer(Error { code: ErrorCode::InvalidArgument, message, .. }) if !operands.is_empty() => {
+            HostError::Answer(ReturnedError { code: HostErrorCode::InvalidArgument, message, .. })
+                if !operands.is_empty() =>
+            {
                 let noun = if operands.len() == 1 { "operand" } else { "operands" };
                 HostError::invalid(format!("{message}; {noun}: {}", operands.join(", ")))
             }
@@ -68,7 +120,7 @@ impl HostError {
     }
 
     pub(crate) fn out_of_memory(message: impl Into<String>) -> HostError {
-        HostError::new(ErrorCode::OutOfMemory, message)
+        HostError::new(HostErrorCode::OutOfMemory, message)
     }
 }
 
@@ -84,9 +136,9 @@ impl From<GraphError> for HostError {
                 | GraphError::TooManyConstantBytes { .. }
                 | GraphError::TooManyOutputs
         );
-        let code = if limits { ErrorCode::OutOfMemory } else { ErrorCode::InvalidArgument };
+        let code = if limits { HostErrorCode::OutOfMemory } else { HostErrorCode::InvalidArgument };
         let place = error.place().map(str::to_owned);
-        HostError::Answer(Error { code, message: error.kind().to_string(), place })
+        HostError::Answer(ReturnedError { code, message: error.kind().to_string(), place })
     }
 }
 
@@ -96,7 +148,7 @@ impl From<MicroBatchError> for HostError {
             MicroBatchError::Graph(error) => error.into(),
             other => {
                 let (message, place) = (other.to_string(), other.place().map(str::to_owned));
-                HostError::Answer(Error { code: ErrorCode::Unsupported, message, place })
+                HostError::Answer(ReturnedError { code: HostErrorCode::Unsupported, message, place })
             }
         }
     }
@@ -107,15 +159,15 @@ impl From<CompileError> for HostError {
         let message = error.to_string();
         let (code, place) = match error {
             CompileError::Interrupted(_) => return DeviceError::Cancelled.into(),
-            CompileError::ValueTooLarge { label, .. } => (ErrorCode::OutOfMemory, Some(label)),
-            CompileError::ProgramTooLarge { .. } => (ErrorCode::OutOfMemory, None),
+            CompileError::ValueTooLarge { label, .. } => (HostErrorCode::OutOfMemory, Some(label)),
+            CompileError::ProgramTooLarge { .. } => (HostErrorCode::OutOfMemory, None),
             CompileError::Internal { place, .. } => {
                 tracing::error!(error = %message, "a graph could not be compiled");
-                (ErrorCode::Internal, Some(place))
+                (HostErrorCode::Internal, Some(place))
             }
-            _ => (ErrorCode::Unsupported, None),
+            _ => (HostErrorCode::Unsupported, None),
         };
-        HostError::Answer(Error { code, message, place })
+        HostError::Answer(ReturnedError { code, message, place })
     }
 }
 
@@ -129,7 +181,7 @@ impl From<DatasetError> for HostError {
     fn from(error: DatasetError) -> HostError {
         match error {
             DatasetError::NotFound { .. } | DatasetError::Unknown { .. } => {
-                HostError::new(ErrorCode::NotFound, error.to_string())
+                HostError::new(HostErrorCode::NotFound, error.to_string())
             }
             // These errors describe arguments of the plugin.
             DatasetError::Description { reason } => HostError::invalid(reason),
@@ -137,7 +189,7 @@ impl From<DatasetError> for HostError {
             // Other errors contain paths of host files.
             other => {
                 tracing::error!(error = %other, "a dataset could not be read");
-                HostError::new(ErrorCode::Internal, "the dataset could not be read; the host's log says why")
+                HostError::new(HostErrorCode::Internal, "the dataset could not be read; the host's log says why")
             }
         }
     }
@@ -159,15 +211,15 @@ impl From<wasmtime::Error> for HostError {
 }
 
 /// Returns the error that the plugin gets for a device error.
-pub(crate) fn wit_device_error(error: &DeviceError) -> Error {
+pub(crate) fn device_error(error: &DeviceError) -> ReturnedError {
     let (code, place) = match error {
-        DeviceError::OutOfMemory { .. } => (ErrorCode::OutOfMemory, None),
-        DeviceError::InsufficientMemory { what, .. } => (ErrorCode::OutOfMemory, Some(what.clone())),
-        DeviceError::Unsupported { kernel, .. } => (ErrorCode::Unsupported, Some(kernel.clone())),
-        DeviceError::NotFound { .. } => (ErrorCode::NotFound, None),
-        DeviceError::Lost { .. } => (ErrorCode::DeviceLost, None),
-        DeviceError::Mismatch { port, .. } => (ErrorCode::InvalidArgument, Some(port.clone())),
-        _ => (ErrorCode::Internal, None),
+        DeviceError::OutOfMemory { .. } => (HostErrorCode::OutOfMemory, None),
+        DeviceError::InsufficientMemory { what, .. } => (HostErrorCode::OutOfMemory, Some(what.clone())),
+        DeviceError::Unsupported { kernel, .. } => (HostErrorCode::Unsupported, Some(kernel.clone())),
+        DeviceError::NotFound { .. } => (HostErrorCode::NotFound, None),
+        DeviceError::Lost { .. } => (HostErrorCode::DeviceLost, None),
+        DeviceError::Mismatch { port, .. } => (HostErrorCode::InvalidArgument, Some(port.clone())),
+        _ => (HostErrorCode::Internal, None),
     };
-    Error { code, message: error.to_string(), place }
+    ReturnedError { code, message: error.to_string(), place }
 }

@@ -5,25 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_device::{Backend, CancelToken, Meter};
-use saggar_store::checkpoint::{SavedVariable, VariableKind};
+use saggar_store::checkpoint::VariableKind;
 use wasmtime::component::Resource;
 
-use crate::compiler::{CompilePurpose, CompilerMode};
+use crate::call_limits::CallClock;
+use crate::compiler::children::{CompilePurpose, CompilerMode};
 use crate::engine::{CompiledPlugin, PluginEngine, incompatible_error};
 use crate::error::PluginError;
-use crate::instance_state::{CallClock, InstanceRole, InstanceState};
+use crate::imported_model::ImportedModel;
+use crate::instance_state::{InstanceRole, InstanceState};
 use crate::limits::{CONFIG_BYTES_MAX, MEMORY_BYTES_MAX};
-use crate::model::ModelLimits;
-use crate::variables::VariableNamespace;
-
-/// The result of an import: the content of a model version, except its plugin.
-#[derive(Clone, Debug)]
-pub struct ImportedModel {
-    /// The weights.
-    pub variables: Vec<SavedVariable>,
-    /// The configuration for the plugin's `predictor.load`.
-    pub config: String,
-}
+use crate::model::model_limits::ModelLimits;
+use crate::variables::namespace::VariableNamespace;
 
 /// A file to import.
 #[derive(Clone, Copy, Debug)]

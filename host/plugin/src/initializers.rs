@@ -8,8 +8,24 @@ use saggar_tensor::interp::{float16, philox4x32_10};
 use saggar_tensor::{DType, Descriptor};
 use sha2::{Digest, Sha256};
 
-use crate::bindings::variables::Initializer;
 use crate::host_error::HostError;
+
+/// How a variable gets its initial elements.
+#[derive(Clone, Debug)]
+pub(crate) enum VariableInitializer {
+    Zeros,
+    Constant(f32),
+    Uniform {
+        low: f32,
+        high: f32,
+    },
+    Normal {
+        mean: f32,
+        deviation: f32,
+    },
+    /// These elements, little-endian and row-major.
+    Bytes(Vec<u8>),
+}
 
 /// Blocks of four random words between two checks for cancellation: a few milliseconds of work.
 const BLOCKS_BETWEEN_CHECKS: usize = 1 << 16;
@@ -25,7 +41,7 @@ pub(crate) fn initial_elements(
     seed: u64,
     name: &str,
     descriptor: &Descriptor,
-    initializer: Initializer,
+    initializer: VariableInitializer,
     cancel: &CancelToken,
 ) -> Result<Vec<u8>, HostError> {
     let made = generate_elements(seed, name, descriptor, initializer, cancel)?;
@@ -37,25 +53,25 @@ fn generate_elements(
     seed: u64,
     name: &str,
     descriptor: &Descriptor,
-    initializer: Initializer,
+    initializer: VariableInitializer,
     cancel: &CancelToken,
 ) -> Result<Vec<u8>, HostError> {
     let elements = descriptor.shape.elements();
     match initializer {
-        Initializer::Zeros => Ok(vec![0; descriptor.bytes()]),
-        Initializer::Constant(value) => {
+        VariableInitializer::Zeros => Ok(vec![0; descriptor.bytes()]),
+        VariableInitializer::Constant(value) => {
             let element = encode_element(descriptor.dtype, value.into())
                 .ok_or_else(|| HostError::invalid_at(name, format!("{} does not hold {value}", descriptor.dtype)))?;
             Ok(element.repeat(elements))
         }
-        Initializer::Uniform((low, high)) => {
+        VariableInitializer::Uniform { low, high } => {
             require_float32(name, descriptor)?;
             if !(low.is_finite() && high.is_finite() && low < high) {
                 return Err(HostError::invalid_at(name, format!("[{low}, {high}) is not a range of numbers")));
             }
             Ok(uniform(random_words(seed, name, elements, cancel), low, high))
         }
-        Initializer::Normal((mean, deviation)) => {
+        VariableInitializer::Normal { mean, deviation } => {
             require_float32(name, descriptor)?;
             if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
                 let message = format!("mean {mean} and deviation {deviation} are no normal distribution");
@@ -64,8 +80,8 @@ fn generate_elements(
             let words = random_words(seed, name, elements.next_multiple_of(2), cancel);
             Ok(normal(words, elements, mean, deviation))
         }
-        Initializer::Bytes(bytes) if bytes.len() == descriptor.bytes() => Ok(bytes),
-        Initializer::Bytes(bytes) => {
+        VariableInitializer::Bytes(bytes) if bytes.len() == descriptor.bytes() => Ok(bytes),
+        VariableInitializer::Bytes(bytes) => {
             let message = format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), bytes.len());
             Err(HostError::invalid_at(name, message))
         }

@@ -1,62 +1,25 @@
 //! The job interface of a plugin: parameters, metrics, checkpoints and publication. It is implemented with
-//! [`JobContext`].
+//! [`crate::JobContext`].
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+pub(crate) mod train_role;
 
 use saggar_store::checkpoint::{Checkpoint, VariableKind};
-use saggar_store::dataset::ColumnarDataset;
 use saggar_store::is_output_path;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use wasmtime::component::Resource;
 
 use crate::bindings::job::{Host, OpenedModel as WitOpenedModel};
-use crate::datasets::BatchIterator;
+use crate::call_limits::CallInterrupted;
+use crate::datasets::batch_iterator::BatchIterator;
 use crate::host_error::HostError;
-use crate::instance_state::{CallInterrupted, InstanceRole, InstanceState};
+use crate::instance_state::{InstanceRole, InstanceState};
+use crate::job_context::{InitialState, LogLevel};
 use crate::limits::{
     CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, PHASES_MAX, STATE_BYTES_MAX, STOP_GRACE,
 };
-use crate::loss_scale::{self, LossScaleState};
-use crate::train::{InitialState, JobContext, LogLevel};
-use crate::variables::VariableNamespace;
-
-/// The additional state of a training instance.
-pub(crate) struct TrainRole {
-    pub(crate) context: Box<dyn JobContext>,
-    pub(crate) datasets: BTreeMap<String, Arc<ColumnarDataset>>,
-    /// Digest of the plugin's component.
-    pub(crate) plugin_digest: String,
-    /// Names of the metrics written so far.
-    series: BTreeSet<String>,
-    /// Number of phases started so far.
-    phases: usize,
-    /// Bytes of each file written so far, by path.
-    outputs: BTreeMap<String, usize>,
-    /// Whether the plugin was asked to return.
-    pub(crate) stopped: bool,
-    /// The loss scale of a training in mixed precision.
-    pub(crate) loss_scale_state: LossScaleState,
-}
-
-impl TrainRole {
-    pub(crate) fn new(
-        context: Box<dyn JobContext>,
-        datasets: BTreeMap<String, Arc<ColumnarDataset>>,
-        plugin_digest: String,
-    ) -> TrainRole {
-        TrainRole {
-            context,
-            datasets,
-            plugin_digest,
-            series: BTreeSet::new(),
-            phases: 0,
-            outputs: BTreeMap::new(),
-            stopped: false,
-            loss_scale_state: LossScaleState::default(),
-        }
-    }
-}
+use crate::loss_scale::loss_scale_state::is_host_variable;
+use crate::variables::namespace::VariableNamespace;
+use train_role::TrainRole;
 
 fn no_job_error() -> HostError {
     HostError::unsupported("only a training has a job, not a predictor or an importer")
@@ -169,8 +132,7 @@ impl Host for InstanceState {
             let (saved, here) = (checkpoint.positions.len(), batches.len());
             return Err(HostError::invalid(format!("the checkpoint has {saved} streams of batches, not {here}")));
         }
-        let (own, variables): (Vec<_>, Vec<_>) =
-            checkpoint.variables.into_iter().partition(loss_scale::is_host_variable);
+        let (own, variables): (Vec<_>, Vec<_>) = checkpoint.variables.into_iter().partition(is_host_variable);
         self.table.get(&namespace)?.restore(&variables, &*self.backend)?;
         self.restore_loss_scale(&own)?;
         for (batches, position) in batches.iter().zip(&checkpoint.positions) {

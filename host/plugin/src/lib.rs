@@ -8,6 +8,7 @@
 
 mod artifact;
 mod bindings;
+mod call_limits;
 pub mod compiler;
 mod complexity;
 mod convert;
@@ -19,10 +20,12 @@ pub mod error;
 mod graphs;
 mod host_error;
 mod import;
+mod imported_model;
 mod initializers;
 mod inspect;
 mod instance_state;
 mod job;
+mod job_context;
 pub mod limits;
 mod logging;
 mod loss_scale;
@@ -35,19 +38,21 @@ pub mod train;
 mod variables;
 mod worlds;
 
-pub use compiler::{CompileChildren, CompilePurpose, CompilerMode};
+pub use compiler::children::{CompileChildren, CompilePurpose, CompilerMode};
 pub use declarations::{ParameterDeclaration, ParameterType, PluginDeclarations};
 pub use dry_run::{DryRunModel, dry_run};
 pub use engine::{CompiledPlugin, PluginEngine, PluginEngineConfig};
 pub use error::PluginError;
-pub use import::{ImportRequest, ImportedModel, import};
+pub use import::{ImportRequest, import};
+pub use imported_model::ImportedModel;
 pub use inspect::check_component;
+pub use job_context::{InitialState, JobContext, LogLevel, OpenedModel};
 pub use model::{
     InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelPort, ModelRoute, ModelSignature, NamedTensor,
     PredictionOptions, RouteSegment,
 };
 pub use saggar_device::CancelToken;
 pub use shards::{BatchShards, ShardMean};
-pub use streaming::{OutputPiece, PieceSink, SendPieceError};
-pub use train::{InitialState, JobContext, LogLevel, OpenedModel, TrainLimits, TrainOutcome, train};
+pub use streaming::reply::{OutputPiece, PieceSink, SendPieceError};
+pub use train::{TrainLimits, TrainOutcome, train};
 pub use worlds::{PluginWorld, WIT_FILES, component_exports, plugin_worlds};

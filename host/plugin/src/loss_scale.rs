@@ -1,52 +1,21 @@
 //! The loss scale of a training in mixed precision, in variables that belong to the host. Plugins do not see them and
 //! model versions do not contain them. Every checkpoint of such a training does, so that it resumes bit-identically.
 
+pub(crate) mod loss_scale_state;
+
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_tensor::mixed_precision::{LOSS_SCALE_INITIAL, LOSS_SCALE_MIN};
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use crate::bindings::variables::Initializer;
 use crate::host_error::HostError;
+use crate::initializers::VariableInitializer;
 use crate::instance_state::{InstanceRole, InstanceState};
-use crate::train::LogLevel;
-use crate::variables::DeviceVariable;
-
-/// Prefix of the names of the host's own variables.
-pub(crate) const RESERVED_PREFIX: &str = "saggar/";
-const SCALE_NAME: &str = "saggar/loss-scale";
-const FINITE_STEPS_NAME: &str = "saggar/sound-steps";
-const SKIPPED_STEPS_NAME: &str = "saggar/steps-left-out";
+use crate::job_context::LogLevel;
+use crate::variables::device_variable::DeviceVariable;
+use loss_scale_state::{FINITE_STEPS_NAME, LossScaleVariables, SCALE_NAME, SKIPPED_STEPS_NAME};
 
 /// Maximum number of log lines about skipped steps in one training.
 const SKIPPED_STEPS_LOG_LINES_MAX: u32 = 20;
-
-/// The loss scale of a training, on its device. Clones refer to the same variables.
-#[derive(Clone, Debug)]
-pub(crate) struct LossScaleVariables {
-    pub(crate) scale: DeviceVariable,
-    pub(crate) finite_steps: DeviceVariable,
-    pub(crate) skipped_steps: DeviceVariable,
-}
-
-/// The loss scale of a training once it exists, and what was logged about it.
-#[derive(Debug, Default)]
-pub(crate) struct LossScaleState {
-    scale: Option<LossScaleVariables>,
-    /// Number of skipped steps that were logged.
-    skipped_steps_logged: i32,
-    lines_logged: u32,
-}
-
-/// Returns whether a saved variable belongs to the host instead of the plugin.
-pub(crate) fn is_host_variable(saved: &SavedVariable) -> bool {
-    [SCALE_NAME, FINITE_STEPS_NAME, SKIPPED_STEPS_NAME].contains(&saved.name.as_str())
-}
-
-impl LossScaleVariables {
-    fn variables(&self) -> [&DeviceVariable; 3] {
-        [&self.scale, &self.finite_steps, &self.skipped_steps]
-    }
-}
 
 impl InstanceState {
     /// Returns the training's loss scale, which is created at the first call. Returns `None` if the training is not in
@@ -64,9 +33,9 @@ impl InstanceState {
             self.create_variable(0, name, &descriptor, first, VariableKind::Training)
         };
         let made = LossScaleVariables {
-            scale: make(SCALE_NAME, DType::F32, Initializer::Constant(LOSS_SCALE_INITIAL as f32))?,
-            finite_steps: make(FINITE_STEPS_NAME, DType::I32, Initializer::Zeros)?,
-            skipped_steps: make(SKIPPED_STEPS_NAME, DType::I32, Initializer::Zeros)?,
+            scale: make(SCALE_NAME, DType::F32, VariableInitializer::Constant(LOSS_SCALE_INITIAL as f32))?,
+            finite_steps: make(FINITE_STEPS_NAME, DType::I32, VariableInitializer::Zeros)?,
+            skipped_steps: make(SKIPPED_STEPS_NAME, DType::I32, VariableInitializer::Zeros)?,
         };
         if let InstanceRole::Train(train) = &mut self.role {
             train.loss_scale_state.scale = Some(made.clone());

@@ -8,10 +8,12 @@
 mod batch;
 mod batch_sizes;
 mod instance_pool;
+pub(crate) mod model_limits;
+pub(crate) mod model_port;
 mod named_tensor;
-mod prediction_options;
-mod route;
-mod signature;
+pub(crate) mod prediction_options;
+pub(crate) mod route;
+pub(crate) mod signature;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,67 +23,20 @@ use saggar_store::checkpoint::SavedVariable;
 
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
-use crate::graphs::ExecutableCache;
-use crate::limits::{
-    BATCH_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT, RESIDUAL_BYTES_DEFAULT,
-};
-use crate::streaming::StreamingReply;
-use crate::variables::{DeviceWeights, VariableNamespace};
+use crate::graphs::compiled_graph::ExecutableCache;
+
+use crate::streaming::reply::StreamingReply;
+use crate::variables::device_weights::DeviceWeights;
+use crate::variables::namespace::VariableNamespace;
 
 use instance_pool::{InstanceFactory, InstanceLease, InstancePool, InstanceWait};
+pub use model_limits::{InstanceStartHook, ModelLimits};
+pub use model_port::ModelPort;
 pub use named_tensor::NamedTensor;
 pub use prediction_options::PredictionOptions;
+use prediction_options::millis;
 pub use route::{ModelRoute, RouteSegment};
-pub use signature::{ModelPort, ModelSignature};
-
-/// Limits of one model version.
-#[derive(Clone, Copy, Debug)]
-pub struct ModelLimits {
-    /// Linear memory of each instance, in bytes.
-    pub memory_bytes: u64,
-    /// Maximum number of warm instances, and therefore of concurrent calls.
-    pub instances_max: usize,
-    /// Time limit for loading and warming an instance.
-    pub load_time: Duration,
-    /// Device bytes that calls can leave allocated beyond what the version held when it was warm. Past this limit,
-    /// instances are dropped with everything they hold, and the next call creates another one.
-    pub residual_bytes_max: u64,
-    /// Device bytes of programs up to which larger batch sizes are built.
-    pub batch_bytes_max: u64,
-}
-
-impl Default for ModelLimits {
-    fn default() -> ModelLimits {
-        ModelLimits {
-            memory_bytes: MEMORY_BYTES_DEFAULT,
-            instances_max: MODEL_INSTANCES_DEFAULT,
-            load_time: LOAD_TIME_DEFAULT,
-            residual_bytes_max: RESIDUAL_BYTES_DEFAULT,
-            batch_bytes_max: BATCH_BYTES_DEFAULT,
-        }
-    }
-}
-
-/// A callback that gets the time each instance took to instantiate, before its code was first called.
-#[derive(Clone)]
-pub struct InstanceStartHook(Arc<dyn Fn(Duration) + Send + Sync>);
-
-impl InstanceStartHook {
-    /// Returns a hook that calls `tell` for each instance.
-    pub fn new(tell: impl Fn(Duration) + Send + Sync + 'static) -> InstanceStartHook {
-        InstanceStartHook(Arc::new(tell))
-    }
-
-    fn notify(&self, time: Duration) {
-        (self.0)(time);
-    }
-}
-
-impl std::fmt::Debug for InstanceStartHook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Started")
-    }
-}
+pub use signature::ModelSignature;
 
 /// The parts that [`LoadedModel::load`] builds a model version from.
 #[derive(Debug)]
@@ -443,10 +398,6 @@ impl LoadedModel {
     pub fn instance_count(&self) -> usize {
         self.instances.instance_count()
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The items of a request that one call computes: `count` items from `start`, padded to `size`.

@@ -1,5 +1,7 @@
 //! Handles of device tensors for plugins.
 
+pub(crate) mod device_tensor;
+
 use saggar_device::DeviceBuffer;
 use wasmtime::component::Resource;
 
@@ -7,13 +9,7 @@ use crate::bindings::tensors::{Descriptor, Error, Host, HostTensor};
 use crate::convert;
 use crate::host_error::HostError;
 use crate::instance_state::InstanceState;
-
-/// A dense tensor on the device.
-#[derive(Debug)]
-#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct DeviceTensor {
-    pub(crate) buffer: DeviceBuffer,
-}
+use device_tensor::DeviceTensor;
 
 impl InstanceState {
     /// Uploads `data` to a new device tensor, charged to the instance's meter.

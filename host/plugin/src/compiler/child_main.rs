@@ -3,56 +3,27 @@
 
 use std::fmt::Display;
 use std::io::{BufWriter, Write as _};
-use std::path::PathBuf;
-use std::time::Duration;
 
 use saggar_device::Meter;
-use saggar_store::checkpoint::{SavedVariable, VariableKind};
-use saggar_tensor::Descriptor;
-use serde::{Deserialize, Serialize};
+use saggar_store::checkpoint::SavedVariable;
 use wasmtime::Engine;
 
 use super::frame::{AnswerStatus, read_request, write_answer};
 use super::graph;
+use super::protocol::{
+    COMPONENT, ChildOptions, GRAPH, IMPORT, ImportAnswerHeader, ImportRequestHeader, VariableHeader,
+};
 use super::refusal::ChildRefusal;
 use super::resource_limits::{exit_when_stdin_closes, limit_memory, limit_processor};
 use crate::engine::{PluginEngine, PluginEngineConfig, new_engine};
 use crate::error::PluginError;
 use crate::import::import;
-use crate::model::ModelLimits;
-
-/// The hidden subcommand that starts a child; its argument is one of [`KINDS`].
-pub const SUBCOMMAND: &str = "compile-child";
-/// The option for the number of bytes that the child can allocate.
-pub const MEMORY_FLAG: &str = "--memory-bytes";
-/// The option for the processor time of all its threads together, in seconds.
-pub const CPU_FLAG: &str = "--cpu-seconds";
-/// The option for the directory of compiled components.
-pub const CACHE_FLAG: &str = "--cache";
-/// The kinds of request that a child accepts.
-pub const KINDS: [&str; 3] = [COMPONENT, IMPORT, GRAPH];
-
-pub(super) const COMPONENT: &str = "component";
-pub(super) const IMPORT: &str = "import";
-pub(super) const GRAPH: &str = "graph";
+use crate::model::model_limits::ModelLimits;
 
 /// Instances of an engine in a child: an import creates one.
 const INSTANCES_MAX: u32 = 1;
 /// Device threads in a child: an import writes weights to a device.
 const DEVICE_THREADS: usize = 1;
-
-/// The options that a compile child is started with.
-#[derive(Clone, Debug)]
-pub struct ChildOptions {
-    /// One of [`KINDS`].
-    pub kind: String,
-    /// Bytes that it can allocate in addition to what it starts with.
-    pub memory_bytes: u64,
-    /// Processor time of all its threads together, in seconds.
-    pub cpu_seconds: u64,
-    /// Directory of the cache of compiled components.
-    pub cache_dir: Option<PathBuf>,
-}
 
 /// Runs the request on standard input and writes the answer to standard output. Returns the process's exit code. Only a
 /// compile child calls this, as its whole work: it limits the process and ends it when standard input is closed.
@@ -87,7 +58,7 @@ pub fn run_child(options: &ChildOptions) -> i32 {
 type AnswerChunks = Vec<bytes::Bytes>;
 
 /// Reasons why there is no result.
-pub(super) enum ChildTaskError {
+enum ChildTaskError {
     Refused(ChildRefusal),
     OutOfMemory,
 }
@@ -149,7 +120,7 @@ impl ChildTask {
                 Ok(vec![code.into()])
             }
             ChildTask::Import(host) => import_file(&host, expect_parts(parts)?),
-            ChildTask::Graph => graph::compile_request(parts),
+            ChildTask::Graph => graph::compile_request(parts).map_err(ChildTaskError::Refused),
         }
     }
 }
@@ -158,29 +129,6 @@ fn expect_parts<const N: usize>(parts: Vec<Vec<u8>>) -> Result<[Vec<u8>; N], Chi
     parts
         .try_into()
         .map_err(|_| ChildTaskError::Refused(ChildRefusal::other("unexpected number of parts in the request")))
-}
-
-/// The first part of an import request; the component and the file follow.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ImportRequestHeader {
-    pub(super) options: String,
-    pub(super) time: Duration,
-}
-
-/// The first part of an import answer, after its length; the variables' elements follow in order.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ImportAnswerHeader {
-    pub(super) config: String,
-    pub(super) variables: Vec<VariableHeader>,
-}
-
-/// A variable without its elements.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct VariableHeader {
-    pub(super) name: String,
-    pub(super) kind: VariableKind,
-    pub(super) descriptor: Descriptor,
-    pub(super) bytes: u64,
 }
 
 fn import_file(host: &PluginEngine, [header, component, file]: [Vec<u8>; 3]) -> Result<AnswerChunks, ChildTaskError> {

@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::child_main::{CPU_FLAG, MEMORY_FLAG, SUBCOMMAND};
 use super::frame::{AnswerPayload, AnswerStatus, ReadAnswerError, read_answer, write_request};
+use super::protocol::{CPU_FLAG, MEMORY_FLAG, SUBCOMMAND};
 use crate::limits::COMPILE_THREADS_MAX;
 
 /// Interval at which the caller of a running child checks for cancellation.

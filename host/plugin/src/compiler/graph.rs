@@ -8,10 +8,8 @@ use saggar_compile::{CompileTarget, Program};
 use saggar_tensor::{Descriptor, Graph, VerifiedGraph, verify};
 use serde::{Deserialize, Serialize};
 
-use super::child_main::ChildTaskError;
 use super::refusal::ChildRefusal;
-use crate::bindings::tensors::ErrorCode;
-use crate::host_error::HostError;
+use crate::host_error::{HostError, HostErrorCode};
 
 /// A constant of a program.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,15 +40,14 @@ pub(super) fn request_header(graph: &VerifiedGraph, target: &CompileTarget) -> R
 }
 
 /// Compiles the graph of a request.
-pub(super) fn compile_request(parts: Vec<Vec<u8>>) -> Result<Vec<bytes::Bytes>, ChildTaskError> {
-    let other = |error: postcard::Error| ChildTaskError::Refused(ChildRefusal::other(error));
+pub(super) fn compile_request(parts: Vec<Vec<u8>>) -> Result<Vec<bytes::Bytes>, ChildRefusal> {
+    let other = |error: postcard::Error| ChildRefusal::other(error);
     let mut parts = parts.into_iter();
     let header = parts.next().unwrap_or_default();
     let (mut graph, target): (Graph, CompileTarget) = postcard::from_bytes(&header).map_err(other)?;
     graph.constants = parts.map(Arc::from).collect();
-    let verified = verify(graph).map_err(|error| ChildTaskError::Refused(ChildRefusal::other(error)))?;
-    let mut program =
-        saggar_compile::compile(&verified, &target).map_err(|error| ChildTaskError::Refused(graph_refusal(error)))?;
+    let verified = verify(graph).map_err(ChildRefusal::other)?;
+    let mut program = saggar_compile::compile(&verified, &target).map_err(graph_refusal)?;
     let given: HashMap<usize, u32> = verified.constants.iter().map(constant_address).zip(0..).collect();
     let constants = std::mem::take(&mut program.constants).into_iter().map(|(descriptor, bytes)| {
         let given = given.get(&constant_address(&bytes)).copied();
@@ -68,7 +65,7 @@ fn constant_address(constant: &Arc<[u8]>) -> usize {
 fn graph_refusal(error: saggar_compile::CompileError) -> ChildRefusal {
     match HostError::from(error) {
         HostError::Answer(error) => ChildRefusal::Graph {
-            out_of_memory: error.code == ErrorCode::OutOfMemory,
+            out_of_memory: error.code == HostErrorCode::OutOfMemory,
             message: error.message,
             place: error.place,
         },

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::convert::CODE_NAMES;
 use crate::error::PluginError;
+use crate::host_error::HostErrorCode;
 use crate::limits::{STACK_BYTES_MAX, TABLE_ELEMENTS_MAX};
 
 /// A [`PluginError`] of a child, or an error of the graph compiler.
@@ -126,9 +126,12 @@ impl From<ChildRefusal> for PluginError {
             ChildRefusal::HandleLimit { during, limit, reason } => {
                 PluginError::HandleLimit { during: call(during), limit, reason }
             }
-            ChildRefusal::Guest { during, code, message, place } => {
-                PluginError::Guest { during: call(during), code: intern_known(&code, &CODE_NAMES), message, place }
-            }
+            ChildRefusal::Guest { during, code, message, place } => PluginError::Guest {
+                during: call(during),
+                code: intern_known(&code, &HostErrorCode::NAMES),
+                message,
+                place,
+            },
             ChildRefusal::BadOutput { name, expected, given } => PluginError::BadOutput { name, expected, given },
             ChildRefusal::Graph { message: reason, .. } | ChildRefusal::Other { reason } => PluginError::engine(reason),
         }

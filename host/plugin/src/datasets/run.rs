@@ -10,9 +10,10 @@ use std::time::Instant;
 use saggar_device::DeviceBuffer;
 use saggar_tensor::{DType, Descriptor, GraphPort};
 
-use super::BatchIterator;
+use super::batch_iterator::BatchIterator;
+use super::device_dataset::batch_descriptor;
 use crate::bindings::datasets::RunResult;
-use crate::graphs::CompiledGraph;
+use crate::graphs::compiled_graph::CompiledGraph;
 use crate::host_error::HostError;
 use crate::instance_state::InstanceState;
 use crate::limits::RUN_OUTPUTS_PENDING_MAX;
@@ -86,7 +87,7 @@ impl InstanceState {
             let drawn = began.elapsed();
             let step = ready.and_then(|inputs| {
                 let ordered: Vec<DeviceBuffer> = places.iter().map(|&place| inputs[place].clone()).collect();
-                graph.dispatch(&ordered, self.weights.as_deref(), self.cancel_token())
+                graph.dispatch(&ordered, self.weights.current(), self.cancel_token())
             });
             match step {
                 Ok(outputs) => means.add(outputs),
@@ -136,7 +137,7 @@ fn match_fields_to_inputs(batches: &BatchIterator, ports: &[GraphPort], size: u3
         let place = batches.fields.iter().position(|field| field.name == port.name);
         let place =
             place.ok_or_else(|| HostError::invalid_at(&port.name, "the batches have no field of this input's name"))?;
-        let given = BatchIterator::descriptor(&batches.fields[place], size as usize)?;
+        let given = batch_descriptor(&batches.fields[place], size as usize)?;
         if given != port.descriptor {
             let whole = batches.size;
             let because = if size == whole { String::new() } else { format!(", a shard of a batch of {whole}") };

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use saggar_device::DeviceBuffer;
 use saggar_tensor::{GraphPort, micro_batches};
 
-use super::BatchIterator;
+use super::batch_iterator::BatchIterator;
 use super::run::OutputMeans;
-use crate::graphs::CompiledGraph;
-use crate::graphs::shards::UpdateProgram;
+use crate::graphs::compiled_graph::{CompiledGraph, UpdateProgram};
 use crate::host_error::HostError;
 use crate::instance_state::{InstanceRole, InstanceState};
 use crate::shards::{BatchShards, ShardMean, decode_numbers};
@@ -75,7 +74,7 @@ impl InstanceState {
         items: &[u64],
         drawn: &mut Duration,
     ) -> Result<Vec<Vec<f64>>, HostError> {
-        let variables = step.graph.variable_buffers(self.weights.as_deref())?;
+        let variables = step.graph.variable_buffers(self.weights.current())?;
         let size = items.len() / step.shards.count as usize;
         let mut parts = Vec::with_capacity(step.shards.own.len());
         for shard in step.shards.own.clone() {

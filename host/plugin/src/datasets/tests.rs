@@ -2,8 +2,12 @@ use std::fs;
 
 use saggar_device::{CancelToken, Meter};
 use saggar_store::DatasetStore;
+use saggar_store::checkpoint::DatasetPosition;
 
+use super::batch_iterator::BatchIterator;
+use super::device_dataset::DeviceDataset;
 use super::*;
+use crate::limits::BATCH_ITEMS_MAX;
 
 /// Returns a dataset of ten items, whose only field is the item's index.
 fn dataset() -> (tempfile::TempDir, Arc<ColumnarDataset>) {
@@ -27,7 +31,8 @@ fn options(size: u32, shuffle_seed: Option<u64>, drop_last: bool) -> BatchOption
 
 fn batches(dataset: &Arc<ColumnarDataset>, options: &BatchOptions) -> BatchIterator {
     let fields = dataset.fields().to_vec();
-    BatchIterator::new(Arc::clone(dataset), fields, 0..10, options).unwrap()
+    let shape = (options.size, options.drop_last);
+    BatchIterator::new(Arc::clone(dataset), fields, 0..10, shape, options.shuffle_seed).unwrap()
 }
 
 /// Returns the sizes of the batches up to the end of the epoch.
@@ -122,8 +127,7 @@ fn a_position_of_another_batch_iterator_is_refused() {
 #[test]
 fn batch_sizes_have_limits() {
     let (_home, dataset) = dataset();
-    let refused =
-        |size| BatchIterator::new(Arc::clone(&dataset), Vec::new(), 0..10, &options(size, None, false)).is_err();
+    let refused = |size| BatchIterator::new(Arc::clone(&dataset), Vec::new(), 0..10, (size, false), None).is_err();
     assert!(refused(0));
     assert!(refused(BATCH_ITEMS_MAX + 1));
     assert!(!refused(BATCH_ITEMS_MAX));

@@ -2,7 +2,7 @@
 
 use wasmtime::component::Resource;
 
-use super::{BuilderHandle, GraphOperand};
+use super::pending_graph::{BuilderHandle, GraphOperand};
 use crate::host_error::HostError;
 
 pub(super) type Builder = Resource<BuilderHandle>;

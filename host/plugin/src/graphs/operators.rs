@@ -4,8 +4,10 @@ use saggar_tensor::nn;
 use saggar_tensor::op::RandomDistribution;
 use wasmtime::component::Resource;
 
+use super::compiled_graph::CompiledGraph;
 use super::operator_macros::{Builder, NewOperand, Operand, binary, reduce, unary, unary_with};
-use super::{BuilderHandle, CompiledGraph, PluginGraphBuilder, options};
+use super::options;
+use super::pending_graph::BuilderHandle;
 use crate::bindings::graphs::{
     Conv2dOptions, ConvTranspose2dOptions, GemmOptions, GruOptions, HostGraphBuilder, InputOperandLayout, LstmOptions,
     PaddingMode, Pool2dOptions, ReduceOptions, Resample2dOptions, ScatterReduction,
@@ -14,16 +16,16 @@ use crate::bindings::tensors::{DataType, Descriptor as WitDescriptor};
 use crate::convert::{self, to_usizes};
 use crate::host_error::HostError;
 use crate::instance_state::InstanceState;
-use crate::variables::{DeviceVariable, sealed_error};
+use crate::variables::device_variable::DeviceVariable;
+use crate::variables::sealed_error;
 use saggar_tensor::GraphBuilder as G;
 
 impl HostGraphBuilder for InstanceState {
     fn new(&mut self) -> wasmtime::Result<Builder> {
-        let number = self.builders_made;
-        self.builders_made += 1;
+        let number = self.graphs.next_id();
         match self.push(BuilderHandle(number)) {
             Ok(handle) => {
-                self.builders.insert(number, PluginGraphBuilder::default());
+                self.graphs.begin(number);
                 Ok(handle)
             }
             // A constructor cannot return an error: past the limit of handles it traps.
@@ -457,7 +459,7 @@ impl HostGraphBuilder for InstanceState {
 
     fn drop(&mut self, graph: Builder) -> wasmtime::Result<()> {
         let BuilderHandle(number) = self.table.delete(graph)?;
-        self.builders.remove(&number);
+        self.graphs.discard(number);
         Ok(())
     }
 }

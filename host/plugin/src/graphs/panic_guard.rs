@@ -6,8 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use saggar_compile::{CompileError, Program};
 use saggar_tensor::Graph;
 
-use crate::bindings::tensors::ErrorCode;
-use crate::host_error::HostError;
+use crate::host_error::{HostError, HostErrorCode};
 
 /// Maximum number of labels in the message.
 const LABELS_MAX: usize = 8;
@@ -30,7 +29,7 @@ pub(super) fn catch_compiler_panic(
         if labels.is_empty() { "without labels".to_owned() } else { format!("labelled {}", labels.join(", ")) };
     tracing::error!(nodes, labels, "the compiler panicked");
     let message = format!("the compiler panicked on a graph of {nodes} nodes, {labels}; the host's log says where");
-    Err(HostError::new(ErrorCode::Internal, message))
+    Err(HostError::new(HostErrorCode::Internal, message))
 }
 
 #[cfg(test)]
@@ -47,7 +46,7 @@ mod tests {
         let graph = builder.finish();
         let fault = catch_compiler_panic(&graph, || panic!("a broken promise")).unwrap_err();
         let HostError::Answer(error) = fault else { panic!("{fault:?}") };
-        assert_eq!(error.code, ErrorCode::Internal);
+        assert_eq!(error.code, HostErrorCode::Internal);
         assert!(error.message.contains("1 nodes, labelled pixels"), "{}", error.message);
     }
 }

@@ -2,153 +2,22 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use saggar_compile::Program;
+use saggar_device::DeviceBuffer;
 use saggar_device::meter::MeterCharge;
-use saggar_device::{CancelToken, DeviceBuffer, DeviceError, Executable};
 use saggar_store::checkpoint::VariableKind;
 use saggar_tensor::{Graph, GraphPort, InterruptCheck, NodeId, VerifiedGraph, verify_interruptible};
 use wasmtime::component::Resource;
 
+use super::compiled_graph::{CompiledGraph, LoadedProgram};
 use super::panic_guard::catch_compiler_panic;
-use super::shards::UpdateProgram;
-use super::{BuilderHandle, PluginGraphBuilder, missing_builder_error};
+use super::pending_graph::{BuilderHandle, PluginGraphBuilder};
 use crate::bindings::graphs::HostGraph;
 use crate::bindings::tensors::NamedTensor;
-use crate::compiler::CompilerMode;
+use crate::compiler::children::CompilerMode;
 use crate::host_error::HostError;
 use crate::instance_state::{InstanceRole, InstanceState};
-use crate::tensors::DeviceTensor;
-use crate::variables::{DeviceVariable, DeviceWeights};
-
-/// A cache of programs by graph, shared by the instances of one model version, which all build the same graphs.
-#[derive(Debug, Default)]
-pub(crate) struct ExecutableCache(Mutex<Vec<Arc<LoadedProgram>>>);
-
-/// Maximum number of cached programs. It also bounds a plugin that builds a new graph in every call.
-const CACHED_EXECUTABLES_MAX: usize = 64;
-
-#[derive(Debug)]
-pub(super) struct LoadedProgram {
-    graph: Graph,
-    executable: Arc<dyn Executable>,
-    /// Charges for host memory: the program shares the graph's constants.
-    _charges: Vec<MeterCharge>,
-}
-
-impl LoadedProgram {
-    pub(super) fn program(&self) -> &Program {
-        self.executable.program()
-    }
-
-    pub(super) fn dispatch(
-        &self,
-        inputs: &[DeviceBuffer],
-        variables: &[DeviceBuffer],
-        cancel: &CancelToken,
-    ) -> Result<Vec<DeviceBuffer>, DeviceError> {
-        self.executable.dispatch_cancellable(inputs, variables, cancel)
-    }
-}
-
-impl ExecutableCache {
-    fn find(&self, graph: &Graph) -> Option<Arc<LoadedProgram>> {
-        let entries = self.0.lock();
-        entries.iter().find(|entry| entry.graph == *graph).cloned()
-    }
-
-    /// Drops all entries. Instances keep the programs that they use.
-    pub(crate) fn clear(&self) {
-        let entries = std::mem::take(&mut *self.0.lock());
-        // Freeing their memory takes a while, so do it after unlocking.
-        drop(entries);
-    }
-
-    fn insert(&self, compiled: &Arc<LoadedProgram>) {
-        let mut entries = self.0.lock();
-        if entries.len() < CACHED_EXECUTABLES_MAX {
-            entries.push(Arc::clone(compiled));
-        }
-    }
-}
-
-/// A program with the variables that it reads and writes.
-#[derive(Clone, Debug)]
-#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct CompiledGraph {
-    pub(super) compiled: Arc<LoadedProgram>,
-    /// Kept alive even if the plugin drops its handles.
-    pub(super) variables: Arc<[DeviceVariable]>,
-    /// The update program of a step in shards; `compiled` then runs once per shard.
-    pub(super) update: Option<Arc<UpdateProgram>>,
-}
-
-impl CompiledGraph {
-    /// Returns the inputs of a dispatch; of a step in shards, those of one shard.
-    pub(crate) fn inputs(&self) -> &[GraphPort] {
-        let inputs = self.program_inputs();
-        let numbered = self.update.as_ref().is_some_and(|update| update.takes_shard_index);
-        &inputs[..inputs.len() - usize::from(numbered)]
-    }
-
-    /// Returns the inputs of the program, including the shard index if it takes one.
-    pub(crate) fn program_inputs(&self) -> &[GraphPort] {
-        &self.compiled.program().inputs
-    }
-
-    /// Returns the outputs of a dispatch.
-    pub(crate) fn outputs(&self) -> &[GraphPort] {
-        match &self.update {
-            Some(update) => &update.ports,
-            None => self.program_outputs(),
-        }
-    }
-
-    /// Returns the outputs of the program; of a step in shards, those of one shard.
-    pub(crate) fn program_outputs(&self) -> &[GraphPort] {
-        &self.compiled.program().outputs
-    }
-
-    /// Returns the program that runs after all shards, or `None` if batches are not sharded.
-    pub(crate) fn update(&self) -> Option<&Arc<UpdateProgram>> {
-        self.update.as_ref()
-    }
-
-    /// Runs the graph once. Variables that are weights are taken from `weights`.
-    ///
-    /// # Errors
-    /// The device's errors; `Cancelled`.
-    pub(crate) fn dispatch(
-        &self,
-        inputs: &[DeviceBuffer],
-        weights: Option<&DeviceWeights>,
-        cancel: &CancelToken,
-    ) -> Result<Vec<DeviceBuffer>, HostError> {
-        self.dispatch_with(inputs, &self.variable_buffers(weights)?, cancel)
-    }
-
-    /// Runs the program once; of a step in shards, for one shard.
-    ///
-    /// # Errors
-    /// The device's errors; `Cancelled`.
-    pub(crate) fn dispatch_with(
-        &self,
-        inputs: &[DeviceBuffer],
-        variables: &[DeviceBuffer],
-        cancel: &CancelToken,
-    ) -> Result<Vec<DeviceBuffer>, HostError> {
-        Ok(self.compiled.dispatch(inputs, variables, cancel)?)
-    }
-
-    /// Returns the buffers of its variables.
-    pub(crate) fn variable_buffers(&self, weights: Option<&DeviceWeights>) -> Result<Vec<DeviceBuffer>, HostError> {
-        self.variables.iter().map(|variable| variable.buffer(weights).cloned()).collect()
-    }
-
-    fn has_weights(&self) -> bool {
-        self.variables.iter().any(DeviceVariable::is_weight)
-    }
-}
+use crate::tensors::device_tensor::DeviceTensor;
 
 impl InstanceState {
     /// Returns whether the job skips updates that are not finite.
@@ -168,7 +37,7 @@ impl InstanceState {
         self.check_deadline()?;
         let BuilderHandle(number) = self.table.delete(handle)?;
         let PluginGraphBuilder { mut graph, variables, charges, mut means, mixed_precision: scaled, .. } =
-            self.builders.remove(&number).ok_or_else(missing_builder_error)?;
+            self.graphs.remove(number)?;
         for (name, node) in outputs {
             graph.output(&name, node)?;
         }
@@ -190,7 +59,7 @@ impl InstanceState {
             let compiled = self.compile_sharded(graph, &means, variables, charges)?;
             return self.push(compiled);
         }
-        let known = self.executables.as_ref().and_then(|known| known.find(&graph));
+        let known = self.graphs.executables.as_ref().and_then(|known| known.find(&graph));
         let compiled = match known {
             Some(compiled) => compiled,
             None => self.load_program(graph, charges)?,
@@ -214,7 +83,7 @@ impl InstanceState {
         let program = self.compile_program(&verified, &interrupt)?;
         let executable = self.backend.load_cancellable(Arc::new(program), &self.meter, cancel)?;
         let compiled = Arc::new(LoadedProgram { graph: verified.into_graph(), executable, _charges: charges });
-        if let Some(known) = &self.executables {
+        if let Some(known) = &self.graphs.executables {
             known.insert(&compiled);
         }
         Ok(compiled)
@@ -222,7 +91,7 @@ impl InstanceState {
 
     /// Compiles in this process, or in a child if the graph is large and children compile.
     fn compile_program(&self, graph: &VerifiedGraph, interrupt: &InterruptCheck<'_>) -> Result<Program, HostError> {
-        let children = match &self.compiler {
+        let children = match &self.graphs.compiler {
             CompilerMode::Children(children) if children.should_offload(graph) => children,
             CompilerMode::Children(_) | CompilerMode::InProcess => {
                 return catch_compiler_panic(graph, || self.backend.compile(graph, interrupt));
@@ -289,9 +158,9 @@ impl HostGraph for InstanceState {
         }
         // The result of a dispatch outside of a prediction outlives the weights it was computed with.
         if !self.is_predicting() && graph.has_weights() {
-            self.weights_read = true;
+            self.weights.record_read();
         }
-        let outputs = graph.dispatch(&inputs, self.weights.as_deref(), self.cancel_token())?;
+        let outputs = graph.dispatch(&inputs, self.weights.current(), self.cancel_token())?;
         let names: Vec<String> = graph.outputs().iter().map(|port| port.name.clone()).collect();
         self.push_named_tensors(names.into_iter(), outputs)
     }

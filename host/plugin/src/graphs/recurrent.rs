@@ -3,7 +3,8 @@
 use saggar_tensor::{GraphBuilder, NodeId, nn};
 use wasmtime::component::Resource;
 
-use super::{BuilderHandle, GraphOperand, options};
+use super::options;
+use super::pending_graph::{BuilderHandle, GraphOperand};
 use crate::bindings::graphs::{GruOptions, LstmOptions};
 use crate::host_error::HostError;
 use crate::instance_state::InstanceState;

@@ -4,7 +4,9 @@
 use saggar_device::DeviceBuffer;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 
-use super::{ModelPort, ModelSignature, NamedTensor};
+use super::model_port::ModelPort;
+use super::named_tensor::NamedTensor;
+use super::signature::ModelSignature;
 use crate::error::PluginError;
 
 /// Returns the number of items of a batch after checking every input against the signature.

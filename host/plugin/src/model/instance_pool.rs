@@ -11,18 +11,21 @@ use wasmtime::Store;
 use wasmtime::component::ResourceAny;
 
 use super::batch_sizes::BatchSizes;
-use super::{InstanceStartHook, ModelLimits, ModelSignature};
+use super::model_limits::{InstanceStartHook, ModelLimits};
+use super::signature::ModelSignature;
 use crate::bindings::predictor;
 use crate::bindings::tensors::NamedTensor;
+use crate::call_limits::CallClock;
 use crate::engine::{CompiledPlugin, PluginEngine, incompatible_error};
 use crate::error::PluginError;
-use crate::graphs::ExecutableCache;
+use crate::graphs::compiled_graph::ExecutableCache;
 use crate::host_error::HostError;
-use crate::instance_state::{CallClock, InstanceRole, InstanceState};
+use crate::instance_state::{InstanceRole, InstanceState};
 use crate::limits::MEMORY_BYTES_MAX;
-use crate::streaming::StreamingReply;
-use crate::tensors::DeviceTensor;
-use crate::variables::{DeviceWeights, VariableNamespace};
+use crate::streaming::reply::StreamingReply;
+use crate::tensors::device_tensor::DeviceTensor;
+use crate::variables::device_weights::DeviceWeights;
+use crate::variables::namespace::VariableNamespace;
 
 /// The plugin, configuration and device that instances are created from.
 #[derive(Debug)]
@@ -83,9 +86,9 @@ impl InstanceFactory {
         let role = InstanceRole::Predict { plugin: Arc::clone(&self.name), reply: None };
         let memory_bytes_max = self.limits.memory_bytes.min(MEMORY_BYTES_MAX);
         let mut state = InstanceState::new(Arc::clone(&self.backend), self.meter.clone(), memory_bytes_max, role);
-        state.compiler = self.host.compiler().clone();
-        state.executables = Some(Arc::clone(&self.executables));
-        state.weights = Some(Arc::clone(weights));
+        state.graphs.compiler = self.host.compiler().clone();
+        state.graphs.executables = Some(Arc::clone(&self.executables));
+        state.weights.set(Some(Arc::clone(weights)));
         let began = Instant::now();
         let mut store = state.into_store(self.host.engine());
         let instance = self.plugin.instantiate(&mut store, clock)?;
@@ -99,7 +102,7 @@ impl InstanceFactory {
         let loaded = guest.model().call_load(&mut store, variables, &self.config);
         let loaded = loaded.map_err(|error| store.data_mut().trap_error("load", &error))?;
         let model = loaded.map_err(|error| store.data_mut().guest_error("load", error))?;
-        store.data_mut().weights = None;
+        store.data_mut().weights.set(None);
         Ok(PluginInstance { store, guest, model })
     }
 }
@@ -122,7 +125,7 @@ impl PluginInstance {
     /// Returns whether the plugin has read the weights that it was loaded or called with, so that its state can depend
     /// on them.
     fn weights_read(&self) -> bool {
-        self.store.data().weights_read
+        self.store.data().weights.were_read()
     }
 
     /// Predicts one batch, of a size that the plugin has a graph for. The plugin can send output pieces through the
@@ -139,7 +142,7 @@ impl PluginInstance {
         let state = self.store.data_mut();
         state.begin_call(CallClock::new(Some(left), None));
         state.set_cancel_token(cancel);
-        state.weights = Some(weights);
+        state.weights.set(Some(weights));
         let inputs = self.push_inputs(inputs).map_err(|fault| to_plugin_error(&mut self.store, fault))?;
         self.store.data_mut().set_reply(Some(reply));
         let answer = self.guest.model().call_predict(&mut self.store, self.model, &inputs);
@@ -147,7 +150,7 @@ impl PluginInstance {
         let state = self.store.data_mut();
         state.set_reply(None);
         state.set_cancel_token(None);
-        state.weights = None;
+        state.weights.set(None);
         let answer = answer.map_err(|error| match self.store.data_mut().trap_error("predict", &error) {
             // Report the whole deadline of the caller, not what other parts of the batch left of it.
             PluginError::Deadline { during, .. } => {

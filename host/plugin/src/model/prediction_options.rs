@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use saggar_device::{CancelToken, DeviceError};
 
-use super::millis;
+use crate::call_limits::CallClock;
 use crate::error::PluginError;
-use crate::instance_state::CallClock;
-use crate::streaming::PieceSink;
+use crate::streaming::reply::PieceSink;
 
 /// Options of one prediction.
 #[derive(Clone, Debug)]
@@ -47,4 +46,9 @@ impl PredictionOptions {
             error => error.into(),
         }
     }
+}
+
+/// Returns a duration in whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ModelPort;
-use super::signature::encode_in_range;
+use super::model_port::{ModelPort, encode_in_range};
 use crate::bindings::predictor;
 use crate::error::PluginError;
 use crate::limits::{ROUTE_BYTES_MAX, ROUTES_MAX};

@@ -1,5 +1,7 @@
 //! Saved variables on a device: the weights of a model version.
 
+use std::sync::Arc;
+
 use saggar_device::{Backend, DeviceBuffer, DeviceError, Meter};
 use saggar_store::checkpoint::SavedVariable;
 
@@ -25,6 +27,37 @@ impl DeviceWeights {
             .map(|saved| upload_variable(saved, backend, meter))
             .collect::<Result<_, _>>()
             .map(DeviceWeights)
+    }
+}
+
+/// The weights of an instance's current call, if its variables take their elements from the call.
+#[derive(Debug, Default)]
+pub(crate) struct CallWeights {
+    current: Option<Arc<DeviceWeights>>,
+    /// Whether state that outlives a call depends on its weights: the plugin has read some, or computed with them while
+    /// it loaded. Such an instance cannot be used with other weights.
+    were_read: bool,
+}
+
+impl CallWeights {
+    /// Sets the weights of the next call, or `None` after a call.
+    pub(crate) fn set(&mut self, weights: Option<Arc<DeviceWeights>>) {
+        self.current = weights;
+    }
+
+    /// Returns the weights of the current call.
+    pub(crate) fn current(&self) -> Option<&DeviceWeights> {
+        self.current.as_deref()
+    }
+
+    /// Records that state of the instance depends on the weights.
+    pub(crate) fn record_read(&mut self) {
+        self.were_read = true;
+    }
+
+    /// Returns whether state of the instance depends on the weights of a call.
+    pub(crate) fn were_read(&self) -> bool {
+        self.were_read
     }
 }
 
