@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use saggar_jobs::{DataSource, JobSpec};
 use saggar_project::{PROJECT_FILE, TaskSection};
 use saggar_rest::datasets::DatasetListDocument;
+use saggar_rest::errors::ErrorCode;
 use saggar_rest::jobs::JobDocument;
 use saggar_rest::model_commands::PublishVersionRequest;
 use saggar_rest::models::{ModelDocument, ModelListDocument, PublishedVersionDocument};
@@ -218,7 +220,7 @@ impl DevSession<'_> {
         self.output.print_note(&format!("no version is there yet: running task {}", self.name));
         let submitted = self.client.post("/api/v1/jobs", RequestBody::json(&spec));
         let JobDocument { name, .. } = submitted.map_err(|failure| {
-            let lacks_data = failure.exit_code == exit::NOT_FOUND && failure.message.contains("dataset");
+            let lacks_data = failure.is(ErrorCode::NotFound) && self.lacks_dataset(&spec);
             let push = self.command_line("data push FOLDER --name NAME");
             if lacks_data {
                 failure.with_hint(format!("`{push}` stores one, and the training then starts automatically"))
@@ -233,6 +235,17 @@ impl DevSession<'_> {
             return Err(CliError::invalid(format!("job {name} is {state}: {why}")).with_hint("fix it and save"));
         }
         run::wait_until_served(self.client, &ended, SERVE_TIME_MAX).map(|(model, _)| model)
+    }
+
+    /// Returns whether the job mounts a dataset version that the server does not have.
+    fn lacks_dataset(&self, spec: &JobSpec) -> bool {
+        let Some(known) = self.dataset_versions() else { return false };
+        spec.data.iter().any(|mount| match &mount.source {
+            DataSource::Dataset { name, version } => {
+                !known.iter().any(|(known, number)| known == name && version.is_none_or(|version| version == *number))
+            }
+            DataSource::Output { .. } => false,
+        })
     }
 
     /// Requests a prediction, and prints which version answers and how long the edit took.
