@@ -2,7 +2,11 @@
 
 use std::fmt;
 
+use saggar_jobs::RetryCause;
+use saggar_jobs::outcome::RETRIES_EXHAUSTED;
+use saggar_plugin::FailureReason;
 use saggar_rest::errors::ErrorCode;
+use saggar_store::JobState;
 
 /// An unexpected error.
 pub(crate) const UNEXPECTED: i32 = 1;
@@ -78,12 +82,39 @@ impl std::error::Error for CliError {}
 
 /// Returns the exit code for a finished job.
 pub(crate) fn code_for_job(state: &str, reason: &str) -> i32 {
-    match (state, reason) {
-        ("SUCCEEDED", _) => 0,
-        ("CANCELLED", _) => JOB_CANCELLED,
-        ("TIMED_OUT", _) => JOB_TIMED_OUT,
-        (_, "RETRIES_EXHAUSTED" | "PREEMPTED" | "DEVICE_LOST") => JOB_RETRIES_EXHAUSTED,
-        (_, "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "TABLE_LIMIT" | "HANDLE_LIMIT" | "QUOTA") => JOB_OUT_OF_MEMORY,
+    let was_interrupted = reason == RETRIES_EXHAUSTED
+        || matches!(RetryCause::from_code(reason), Some(RetryCause::Preempted | RetryCause::DeviceLost));
+    match state.parse() {
+        Ok(JobState::Succeeded) => 0,
+        Ok(JobState::Cancelled) => JOB_CANCELLED,
+        Ok(JobState::TimedOut) => JOB_TIMED_OUT,
+        _ if was_interrupted => JOB_RETRIES_EXHAUSTED,
+        _ if FailureReason::from_name(reason).is_some_and(FailureReason::is_memory_limit) => JOB_OUT_OF_MEMORY,
         _ => JOB_FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_of_a_job_follows_from_its_state_and_reason() {
+        for (state, reason, code) in [
+            ("SUCCEEDED", "", 0),
+            ("CANCELLED", "OUT_OF_MEMORY", JOB_CANCELLED),
+            ("TIMED_OUT", "MAX_RUNTIME", JOB_TIMED_OUT),
+            ("FAILED", "RETRIES_EXHAUSTED", JOB_RETRIES_EXHAUSTED),
+            ("FAILED", "PREEMPTED", JOB_RETRIES_EXHAUSTED),
+            ("FAILED", "DEVICE_LOST", JOB_RETRIES_EXHAUSTED),
+            ("FAILED", "WORKER_LOST", JOB_FAILED),
+            ("FAILED", "OUT_OF_MEMORY", JOB_OUT_OF_MEMORY),
+            ("FAILED", "MEMORY_LIMIT", JOB_OUT_OF_MEMORY),
+            ("FAILED", "TABLE_LIMIT", JOB_OUT_OF_MEMORY),
+            ("FAILED", "HANDLE_LIMIT", JOB_OUT_OF_MEMORY),
+            ("FAILED", "A_REASON_OF_ANOTHER_VERSION", JOB_FAILED),
+        ] {
+            assert_eq!(code_for_job(state, reason), code, "{state} {reason}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::outcome::RetryDecision;
 use crate::phases;
 use crate::protocol::{self, WorkerEvent};
 use crate::shared::SharedState;
-use crate::spec::{PREEMPTED, RetryCause};
+use crate::spec::RetryCause;
 
 /// Maximum number of buffered series points.
 const POINTS_BUFFERED_MAX: usize = 512;
@@ -448,7 +448,7 @@ impl AttemptRecorder {
         let job = [self.project.as_str(), &self.task];
         let code = if reason.code.is_empty() { state.name() } else { &reason.code };
         families.job_attempts.with_label_values(&[job[0], job[1], code]).inc();
-        if again && reason.code == PREEMPTED {
+        if again && RetryCause::from_code(&reason.code) == Some(RetryCause::Preempted) {
             families.job_preemptions.with_label_values(&job).inc();
         }
         if !again {

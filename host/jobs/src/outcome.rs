@@ -8,6 +8,9 @@ use crate::limits::BACKOFF_MAX;
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY};
 use crate::spec::{HOST_SHUTDOWN, RetryCause, WORKER_LOST};
 
+/// The reason code of a job that was interrupted more often than its retries allow.
+pub const RETRIES_EXHAUSTED: &str = "RETRIES_EXHAUSTED";
+
 /// How an attempt ended, as far as its supervisor can know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttemptOutcome {
@@ -163,7 +166,7 @@ pub fn retry_or_fail(reason: StateReason, situation: &OutcomeContext<'_>) -> Ret
             return RetryDecision::Finish(JobState::Failed, reason);
         }
         let sentence = format!("{interruptions} attempts were interrupted, the last one: {}", reason.sentence);
-        return RetryDecision::Finish(JobState::Failed, StateReason::new("RETRIES_EXHAUSTED", sentence));
+        return RetryDecision::Finish(JobState::Failed, StateReason::new(RETRIES_EXHAUSTED, sentence));
     }
     let after = match cause {
         // A recent failure would repeat at once: the retry waits 1, 2, 4, ... seconds.

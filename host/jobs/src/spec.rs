@@ -20,10 +20,7 @@ pub use init_from::{CheckpointSelector, CheckpointSelectorParseError, InitFrom, 
 pub use mount::{DataMount, DataSource};
 pub use precision::Precision;
 pub use prediction::PredictionSpec;
-pub use retry_cause::{
-    DEVICE_LOST, HOST_RESTART, HOST_SHUTDOWN, IDLE, NON_FINITE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause,
-    WORKER_LOST,
-};
+pub use retry_cause::{HOST_RESTART, HOST_SHUTDOWN, IDLE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause, WORKER_LOST};
 
 /// The output file of a measuring job.
 pub const ESTIMATE_FILE: &str = "estimate.json";

@@ -24,15 +24,17 @@ use bytes::Bytes;
 use saggar_device::{Backend, DeviceInfo, Meter, TuningRecords};
 use saggar_devices::{self, DeviceUsage};
 use saggar_plugin::{
-    CompiledPlugin, JobContext, PluginEngine, PluginEngineConfig, PluginError, TrainLimits, TrainOutcome, train,
+    CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, TrainLimits,
+    TrainOutcome, train,
 };
 use saggar_store::{CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir};
+use thiserror::Error;
 
 use crate::limits::WORKER_OOM_SCORE_ADJUSTMENT;
 use crate::protocol::{
     AttemptConfig, EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, WorkerEvent,
 };
-use crate::spec::{DEVICE_LOST, DataSource, PredictionSpec, WORKER_LOST};
+use crate::spec::{DataSource, PredictionSpec, RetryCause};
 use crate::storage_guard::StorageGuard;
 use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
@@ -70,40 +72,58 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
             channel.close();
             EXIT_DONE
         }
-        Err(AttemptFailure { reason, message, code }) => {
-            channel.send(&WorkerEvent::Failed { reason: reason.to_owned(), message });
+        Err(failure) => {
+            channel.send(&WorkerEvent::Failed { reason: failure.reason().to_owned(), message: failure.to_string() });
             channel.close();
-            if reason == DEVICE_LOST {
+            if failure.is_device_loss() {
                 kill_own_process();
             }
-            code
+            failure.exit_code()
         }
     }
 }
 
-/// The failure of an attempt, as its supervisor records it.
-#[derive(Debug)]
-struct AttemptFailure {
-    reason: &'static str,
-    message: String,
-    code: i32,
+/// The failure of an attempt.
+#[derive(Debug, Error)]
+enum AttemptFailure {
+    /// The plugin failed.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// Every attempt would fail in this way.
+    #[error("{message}")]
+    Permanent { reason: &'static str, message: String },
 }
 
 impl AttemptFailure {
     /// Returns a failure that every attempt would have.
     fn permanent(reason: &'static str, error: impl std::fmt::Display) -> AttemptFailure {
-        AttemptFailure { reason, message: error.to_string(), code: EXIT_BROKEN }
+        AttemptFailure::Permanent { reason, message: error.to_string() }
     }
-}
 
-impl From<PluginError> for AttemptFailure {
-    fn from(error: PluginError) -> AttemptFailure {
-        let code = match error.reason() {
-            DEVICE_LOST | WORKER_LOST => EXIT_TRY_AGAIN,
-            "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "TABLE_LIMIT" | "HANDLE_LIMIT" => EXIT_OUT_OF_MEMORY,
-            _ => EXIT_FAILED,
-        };
-        AttemptFailure { reason: error.reason(), message: error.to_string(), code }
+    /// Returns the reason code, as the supervisor records it.
+    fn reason(&self) -> &'static str {
+        match self {
+            AttemptFailure::Plugin(error) => error.reason().as_str(),
+            AttemptFailure::Permanent { reason, .. } => reason,
+        }
+    }
+
+    fn is_device_loss(&self) -> bool {
+        matches!(self, AttemptFailure::Plugin(error) if error.reason() == FailureReason::DeviceLost)
+    }
+
+    /// Returns the exit code of the worker.
+    fn exit_code(&self) -> i32 {
+        match self {
+            AttemptFailure::Permanent { .. } => EXIT_BROKEN,
+            AttemptFailure::Plugin(error) if error.reason().is_memory_limit() => EXIT_OUT_OF_MEMORY,
+            AttemptFailure::Plugin(error) => match RetryCause::from(error.reason()) {
+                RetryCause::Preempted | RetryCause::DeviceLost | RetryCause::WorkerLost | RetryCause::HostRestart => {
+                    EXIT_TRY_AGAIN
+                }
+                RetryCause::NonFinite | RetryCause::Error => EXIT_FAILED,
+            },
+        }
     }
 }
 
@@ -263,7 +283,8 @@ impl WorkerAttempt<'_> {
             self.start.spec.plugin.parse().map_err(|error| AttemptFailure::permanent("NO_PLUGIN", error))?;
         let wasm = self.runtime.block_on(objects.get_blob(&digest));
         let wasm = wasm.map_err(|error| AttemptFailure::permanent("NO_PLUGIN", error))?;
-        let plugin = host.compile(&wasm).map_err(|error| AttemptFailure::permanent("BAD_PLUGIN", error))?;
+        let plugin =
+            host.compile(&wasm).map_err(|error| AttemptFailure::permanent(FailureReason::BadPlugin.as_str(), error))?;
         Ok((plugin, wasm))
     }
 

@@ -8,7 +8,8 @@ use thiserror::Error;
 use wasmtime::{PoolConcurrencyLimitError, ResourceLimiter, Trap, WasmBacktrace};
 
 use crate::error::PluginError;
-use crate::host_error::{HostError, HostErrorCode, ReturnedError, device_error};
+use crate::guest_error_code::GuestErrorCode;
+use crate::host_error::{HostError, ReturnedError, device_error};
 use crate::limits::{
     COMPONENT_HANDLES_MAX, CORE_INSTANCES_MAX, ERROR_TEXT_BYTES_MAX, HANDLES_MAX, STACK_BYTES_MAX, TABLE_ELEMENTS_MAX,
 };
@@ -102,7 +103,7 @@ impl InstanceLimiter {
                 Ok(answer)
             }
             HostError::Job(error) => {
-                let answer = ReturnedError { code: HostErrorCode::Internal, message: error.to_string(), place: None };
+                let answer = ReturnedError { code: GuestErrorCode::Internal, message: error.to_string(), place: None };
                 self.job_error = Some(error);
                 Ok(answer)
             }
@@ -111,7 +112,7 @@ impl InstanceLimiter {
                 let message = format!(
                     "the plugin holds {HANDLES_MAX} handles, which is the limit; drop some before creating more"
                 );
-                Ok(ReturnedError { code: HostErrorCode::OutOfMemory, message, place: None })
+                Ok(ReturnedError { code: GuestErrorCode::OutOfMemory, message, place: None })
             }
             HostError::Trap(error) => Err(error),
         }
@@ -129,10 +130,10 @@ impl InstanceLimiter {
         for text in [Some(&mut error.message), error.place.as_mut()].into_iter().flatten() {
             text.truncate(text.floor_char_boundary(ERROR_TEXT_BYTES_MAX));
         }
-        let reason = format!("{} ({})", error.message, error.code.name());
-        self.limit_error(during, reason).unwrap_or_else(|| PluginError::Guest {
+        let reason = format!("{} ({})", error.message, error.code);
+        self.limit_error(during, reason).unwrap_or(PluginError::Guest {
             during,
-            code: error.code.name(),
+            code: error.code,
             message: error.message,
             place: error.place,
         })

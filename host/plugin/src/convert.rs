@@ -9,7 +9,8 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 use crate::bindings::tensors::{DataType, ErrorCode};
 use crate::bindings::{logging, tensors, variables};
-use crate::host_error::{HostError, HostErrorCode, ReturnedError};
+use crate::guest_error_code::GuestErrorCode;
+use crate::host_error::{HostError, ReturnedError};
 use crate::initializers::VariableInitializer;
 use crate::job_context::LogLevel;
 
@@ -99,13 +100,13 @@ pub(crate) fn log_level(level: logging::Level) -> LogLevel {
 /// Returns an error for the plugin.
 pub(crate) fn wit_error(error: ReturnedError) -> tensors::Error {
     let code = match error.code {
-        HostErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
-        HostErrorCode::Unsupported => ErrorCode::Unsupported,
-        HostErrorCode::OutOfMemory => ErrorCode::OutOfMemory,
-        HostErrorCode::DeviceLost => ErrorCode::DeviceLost,
-        HostErrorCode::Cancelled => ErrorCode::Cancelled,
-        HostErrorCode::NotFound => ErrorCode::NotFound,
-        HostErrorCode::Internal => ErrorCode::Internal,
+        GuestErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
+        GuestErrorCode::Unsupported => ErrorCode::Unsupported,
+        GuestErrorCode::OutOfMemory => ErrorCode::OutOfMemory,
+        GuestErrorCode::DeviceLost => ErrorCode::DeviceLost,
+        GuestErrorCode::Cancelled => ErrorCode::Cancelled,
+        GuestErrorCode::NotFound => ErrorCode::NotFound,
+        GuestErrorCode::Internal => ErrorCode::Internal,
     };
     tensors::Error { code, message: error.message, place: error.place }
 }
@@ -113,13 +114,13 @@ pub(crate) fn wit_error(error: ReturnedError) -> tensors::Error {
 /// Returns an error that a plugin returned.
 pub(crate) fn returned_error(error: tensors::Error) -> ReturnedError {
     let code = match error.code {
-        ErrorCode::InvalidArgument => HostErrorCode::InvalidArgument,
-        ErrorCode::Unsupported => HostErrorCode::Unsupported,
-        ErrorCode::OutOfMemory => HostErrorCode::OutOfMemory,
-        ErrorCode::DeviceLost => HostErrorCode::DeviceLost,
-        ErrorCode::Cancelled => HostErrorCode::Cancelled,
-        ErrorCode::NotFound => HostErrorCode::NotFound,
-        ErrorCode::Internal => HostErrorCode::Internal,
+        ErrorCode::InvalidArgument => GuestErrorCode::InvalidArgument,
+        ErrorCode::Unsupported => GuestErrorCode::Unsupported,
+        ErrorCode::OutOfMemory => GuestErrorCode::OutOfMemory,
+        ErrorCode::DeviceLost => GuestErrorCode::DeviceLost,
+        ErrorCode::Cancelled => GuestErrorCode::Cancelled,
+        ErrorCode::NotFound => GuestErrorCode::NotFound,
+        ErrorCode::Internal => GuestErrorCode::Internal,
     };
     ReturnedError { code, message: error.message, place: error.place }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use saggar_device::DeviceError;
 use thiserror::Error;
 
+use crate::failure_reason::FailureReason;
+use crate::guest_error_code::GuestErrorCode;
+
 /// The version of the WIT package that this host implements.
 pub const WIT_VERSION: &str = "0.1.0";
 
@@ -195,8 +198,8 @@ pub enum PluginError {
     Guest {
         /// The call.
         during: &'static str,
-        /// WIT name of the error code.
-        code: &'static str,
+        /// The error code.
+        code: GuestErrorCode,
         /// The error message.
         message: String,
         /// The label, file or field at fault.
@@ -254,8 +257,8 @@ pub enum PluginError {
     /// One of the processes of a data-parallel training has ended or is out of step.
     #[error("{message}")]
     Ranks {
-        /// The kind of failure, from a closed set of the job's.
-        reason: &'static str,
+        /// The kind of failure.
+        reason: FailureReason,
         /// Which process, and what happened to it.
         message: String,
     },
@@ -287,8 +290,8 @@ impl PluginError {
         PluginError::BadSignature { reason: reason.into() }
     }
 
-    /// Returns the kind of failure, from a closed set, for job records, metrics and public messages.
-    pub fn reason(&self) -> &'static str {
+    /// Returns the kind of failure, for job records, metrics and public messages.
+    pub fn reason(&self) -> FailureReason {
         match self {
             PluginError::NotComponent { .. }
             | PluginError::TooLarge { .. }
@@ -299,35 +302,39 @@ impl PluginError {
             | PluginError::NotGranted { .. }
             | PluginError::NoExports { .. }
             | PluginError::MissingExport { .. }
-            | PluginError::Incompatible { .. } => "BAD_PLUGIN",
-            PluginError::CompileLimit { .. } | PluginError::CompilerCrashed { .. } => "COMPILE_LIMIT",
-            PluginError::CompilerBusy { .. } | PluginError::CompilerStopped => "BUSY",
-            PluginError::Trap { .. } => "TRAP",
-            PluginError::StackOverflow { .. } => "STACK_OVERFLOW",
-            PluginError::Deadline { .. } => "DEADLINE",
-            PluginError::Cancelled { .. } => "CANCELLED",
-            PluginError::Hung { .. } => "HUNG",
-            PluginError::MemoryLimit { .. } => "MEMORY_LIMIT",
-            PluginError::TableLimit { .. } => "TABLE_LIMIT",
-            PluginError::HandleLimit { .. } => "HANDLE_LIMIT",
-            PluginError::Guest { code, .. } => match *code {
-                "device-lost" => "DEVICE_LOST",
-                "out-of-memory" => "OUT_OF_MEMORY",
-                _ => "PLUGIN_ERROR",
+            | PluginError::Incompatible { .. } => FailureReason::BadPlugin,
+            PluginError::CompileLimit { .. } | PluginError::CompilerCrashed { .. } => FailureReason::CompileLimit,
+            PluginError::CompilerBusy { .. } | PluginError::CompilerStopped => FailureReason::Busy,
+            PluginError::Trap { .. } => FailureReason::Trap,
+            PluginError::StackOverflow { .. } => FailureReason::StackOverflow,
+            PluginError::Deadline { .. } => FailureReason::Deadline,
+            PluginError::Cancelled { .. } => FailureReason::Cancelled,
+            PluginError::Hung { .. } => FailureReason::Hung,
+            PluginError::MemoryLimit { .. } => FailureReason::MemoryLimit,
+            PluginError::TableLimit { .. } => FailureReason::TableLimit,
+            PluginError::HandleLimit { .. } => FailureReason::HandleLimit,
+            PluginError::Guest { code, .. } => match code {
+                GuestErrorCode::DeviceLost => FailureReason::DeviceLost,
+                GuestErrorCode::OutOfMemory => FailureReason::OutOfMemory,
+                GuestErrorCode::InvalidArgument
+                | GuestErrorCode::Unsupported
+                | GuestErrorCode::Cancelled
+                | GuestErrorCode::NotFound
+                | GuestErrorCode::Internal => FailureReason::PluginError,
             },
-            PluginError::BadSignature { .. } => "BAD_SIGNATURE",
-            PluginError::BadOutput { .. } => "BAD_OUTPUT",
-            PluginError::BadInput { .. } => "BAD_INPUT",
-            PluginError::Busy { .. } => "BUSY",
-            PluginError::Device(DeviceError::Lost { .. }) => "DEVICE_LOST",
+            PluginError::BadSignature { .. } => FailureReason::BadSignature,
+            PluginError::BadOutput { .. } => FailureReason::BadOutput,
+            PluginError::BadInput { .. } => FailureReason::BadInput,
+            PluginError::Busy { .. } => FailureReason::Busy,
+            PluginError::Device(DeviceError::Lost { .. }) => FailureReason::DeviceLost,
             PluginError::Device(DeviceError::OutOfMemory { .. } | DeviceError::InsufficientMemory { .. }) => {
-                "OUT_OF_MEMORY"
+                FailureReason::OutOfMemory
             }
-            PluginError::Device(_) => "DEVICE",
-            PluginError::Job { .. } => "JOB",
-            PluginError::NonFinite { .. } => "NON_FINITE",
-            PluginError::Ranks { reason, .. } => reason,
-            PluginError::Engine { .. } => "ENGINE",
+            PluginError::Device(_) => FailureReason::Device,
+            PluginError::Job { .. } => FailureReason::Job,
+            PluginError::NonFinite { .. } => FailureReason::NonFinite,
+            PluginError::Ranks { reason, .. } => *reason,
+            PluginError::Engine { .. } => FailureReason::Engine,
         }
     }
 }

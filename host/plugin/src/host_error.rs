@@ -7,49 +7,12 @@ use saggar_tensor::{GraphError, MicroBatchError};
 use wasmtime::component::ResourceTableError;
 
 use crate::error::PluginError;
-
-/// The kind of an error that a plugin gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostErrorCode {
-    InvalidArgument,
-    Unsupported,
-    OutOfMemory,
-    DeviceLost,
-    Cancelled,
-    NotFound,
-    Internal,
-}
-
-impl HostErrorCode {
-    /// Every name that [`HostErrorCode::name`] returns.
-    pub(crate) const NAMES: [&str; 7] = [
-        HostErrorCode::InvalidArgument.name(),
-        HostErrorCode::Unsupported.name(),
-        HostErrorCode::OutOfMemory.name(),
-        HostErrorCode::DeviceLost.name(),
-        HostErrorCode::Cancelled.name(),
-        HostErrorCode::NotFound.name(),
-        HostErrorCode::Internal.name(),
-    ];
-
-    /// Returns the name in the WIT package.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            HostErrorCode::InvalidArgument => "invalid-argument",
-            HostErrorCode::Unsupported => "unsupported",
-            HostErrorCode::OutOfMemory => "out-of-memory",
-            HostErrorCode::DeviceLost => "device-lost",
-            HostErrorCode::Cancelled => "cancelled",
-            HostErrorCode::NotFound => "not-found",
-            HostErrorCode::Internal => "internal",
-        }
-    }
-}
+use crate::guest_error_code::GuestErrorCode;
 
 /// An error as a plugin gets it.
 #[derive(Clone, Debug)]
 pub(crate) struct ReturnedError {
-    pub(crate) code: HostErrorCode,
+    pub(crate) code: GuestErrorCode,
     pub(crate) message: String,
     /// The name of the file, field, variable, port or node at fault.
     pub(crate) place: Option<String>,
@@ -72,18 +35,18 @@ pub enum HostError {
 }
 
 impl HostError {
-    pub(crate) fn new(code: HostErrorCode, message: impl Into<String>) -> HostError {
+    pub(crate) fn new(code: GuestErrorCode, message: impl Into<String>) -> HostError {
         HostError::Answer(ReturnedError { code, message: message.into(), place: None })
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> HostError {
-        HostError::new(HostErrorCode::InvalidArgument, message)
+        HostError::new(GuestErrorCode::InvalidArgument, message)
     }
 
     /// Returns an invalid argument with the name of the file, field, variable or port at fault.
     pub(crate) fn invalid_at(place: impl Into<String>, message: impl Into<String>) -> HostError {
         HostError::Answer(ReturnedError {
-            code: HostErrorCode::InvalidArgument,
+            code: GuestErrorCode::InvalidArgument,
             message: message.into(),
             place: Some(place.into()),
         })
@@ -91,25 +54,25 @@ impl HostError {
 
     pub(crate) fn not_found(place: impl Into<String>, message: impl Into<String>) -> HostError {
         HostError::Answer(ReturnedError {
-            code: HostErrorCode::NotFound,
+            code: GuestErrorCode::NotFound,
             message: message.into(),
             place: Some(place.into()),
         })
     }
 
     pub(crate) fn unsupported(message: impl Into<String>) -> HostError {
-        HostError::new(HostErrorCode::Unsupported, message)
+        HostError::new(GuestErrorCode::Unsupported, message)
     }
 
     /// Returns the error for a call whose result is no longer needed.
     pub(crate) fn cancelled() -> HostError {
-        HostError::new(HostErrorCode::Cancelled, "the result of this prediction is no longer needed")
+        HostError::new(GuestErrorCode::Cancelled, "the result of this prediction is no longer needed")
     }
 
     /// Returns the error with a message that also names the operands of the refused operator.
     pub(crate) fn with_operands(self, operands: &[String]) -> HostError {
         match self {
-            HostError::Answer(ReturnedError { code: HostErrorCode::InvalidArgument, message, .. })
+            HostError::Answer(ReturnedError { code: GuestErrorCode::InvalidArgument, message, .. })
                 if !operands.is_empty() =>
             {
                 let noun = if operands.len() == 1 { "operand" } else { "operands" };
@@ -120,7 +83,7 @@ impl HostError {
     }
 
     pub(crate) fn out_of_memory(message: impl Into<String>) -> HostError {
-        HostError::new(HostErrorCode::OutOfMemory, message)
+        HostError::new(GuestErrorCode::OutOfMemory, message)
     }
 }
 
@@ -136,7 +99,7 @@ impl From<GraphError> for HostError {
                 | GraphError::TooManyConstantBytes { .. }
                 | GraphError::TooManyOutputs
         );
-        let code = if limits { HostErrorCode::OutOfMemory } else { HostErrorCode::InvalidArgument };
+        let code = if limits { GuestErrorCode::OutOfMemory } else { GuestErrorCode::InvalidArgument };
         let place = error.place().map(str::to_owned);
         HostError::Answer(ReturnedError { code, message: error.kind().to_string(), place })
     }
@@ -148,7 +111,7 @@ impl From<MicroBatchError> for HostError {
             MicroBatchError::Graph(error) => error.into(),
             other => {
                 let (message, place) = (other.to_string(), other.place().map(str::to_owned));
-                HostError::Answer(ReturnedError { code: HostErrorCode::Unsupported, message, place })
+                HostError::Answer(ReturnedError { code: GuestErrorCode::Unsupported, message, place })
             }
         }
     }
@@ -159,13 +122,13 @@ impl From<CompileError> for HostError {
         let message = error.to_string();
         let (code, place) = match error {
             CompileError::Interrupted(_) => return DeviceError::Cancelled.into(),
-            CompileError::ValueTooLarge { label, .. } => (HostErrorCode::OutOfMemory, Some(label)),
-            CompileError::ProgramTooLarge { .. } => (HostErrorCode::OutOfMemory, None),
+            CompileError::ValueTooLarge { label, .. } => (GuestErrorCode::OutOfMemory, Some(label)),
+            CompileError::ProgramTooLarge { .. } => (GuestErrorCode::OutOfMemory, None),
             CompileError::Internal { place, .. } => {
                 tracing::error!(error = %message, "a graph could not be compiled");
-                (HostErrorCode::Internal, Some(place))
+                (GuestErrorCode::Internal, Some(place))
             }
-            _ => (HostErrorCode::Unsupported, None),
+            _ => (GuestErrorCode::Unsupported, None),
         };
         HostError::Answer(ReturnedError { code, message, place })
     }
@@ -181,7 +144,7 @@ impl From<DatasetError> for HostError {
     fn from(error: DatasetError) -> HostError {
         match error {
             DatasetError::NotFound { .. } | DatasetError::Unknown { .. } => {
-                HostError::new(HostErrorCode::NotFound, error.to_string())
+                HostError::new(GuestErrorCode::NotFound, error.to_string())
             }
             // These errors describe arguments of the plugin.
             DatasetError::Description { reason } => HostError::invalid(reason),
@@ -189,7 +152,7 @@ impl From<DatasetError> for HostError {
             // Other errors contain paths of host files.
             other => {
                 tracing::error!(error = %other, "a dataset could not be read");
-                HostError::new(HostErrorCode::Internal, "the dataset could not be read; the host's log says why")
+                HostError::new(GuestErrorCode::Internal, "the dataset could not be read; the host's log says why")
             }
         }
     }
@@ -213,13 +176,13 @@ impl From<wasmtime::Error> for HostError {
 /// Returns the error that the plugin gets for a device error.
 pub(crate) fn device_error(error: &DeviceError) -> ReturnedError {
     let (code, place) = match error {
-        DeviceError::OutOfMemory { .. } => (HostErrorCode::OutOfMemory, None),
-        DeviceError::InsufficientMemory { what, .. } => (HostErrorCode::OutOfMemory, Some(what.clone())),
-        DeviceError::Unsupported { kernel, .. } => (HostErrorCode::Unsupported, Some(kernel.clone())),
-        DeviceError::NotFound { .. } => (HostErrorCode::NotFound, None),
-        DeviceError::Lost { .. } => (HostErrorCode::DeviceLost, None),
-        DeviceError::Mismatch { port, .. } => (HostErrorCode::InvalidArgument, Some(port.clone())),
-        _ => (HostErrorCode::Internal, None),
+        DeviceError::OutOfMemory { .. } => (GuestErrorCode::OutOfMemory, None),
+        DeviceError::InsufficientMemory { what, .. } => (GuestErrorCode::OutOfMemory, Some(what.clone())),
+        DeviceError::Unsupported { kernel, .. } => (GuestErrorCode::Unsupported, Some(kernel.clone())),
+        DeviceError::NotFound { .. } => (GuestErrorCode::NotFound, None),
+        DeviceError::Lost { .. } => (GuestErrorCode::DeviceLost, None),
+        DeviceError::Mismatch { port, .. } => (GuestErrorCode::InvalidArgument, Some(port.clone())),
+        _ => (GuestErrorCode::Internal, None),
     };
     ReturnedError { code, message: error.to_string(), place }
 }

@@ -24,7 +24,7 @@ use saggar_store::checkpoint::SavedVariable;
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
 use crate::graphs::compiled_graph::ExecutableCache;
-
+use crate::guest_error_code::GuestErrorCode;
 use crate::streaming::reply::StreamingReply;
 use crate::variables::device_weights::DeviceWeights;
 use crate::variables::namespace::VariableNamespace;
@@ -328,7 +328,7 @@ impl LoadedModel {
         // An error or a wrong output is a normal answer of the plugin: its instance can be reused.
         lease.set_reusable(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
         checked.map_err(|error| match error {
-            PluginError::Guest { during, code: "cancelled", .. }
+            PluginError::Guest { during, code: GuestErrorCode::Cancelled, .. }
                 if terms.sink.as_ref().is_some_and(|it| it.is_gone()) =>
             {
                 PluginError::Cancelled { during }

@@ -37,7 +37,7 @@ fn run(host: &PluginEngine, wasm: &[u8], limits: TrainLimits) -> Result<TrainOut
 
 fn refusal(host: &PluginEngine, wasm: &[u8]) -> String {
     let error = host.compile(wasm).unwrap_err();
-    assert_eq!(error.reason(), "BAD_PLUGIN", "{error}");
+    assert_eq!(error.reason().as_str(), "BAD_PLUGIN", "{error}");
     error.to_string()
 }
 
@@ -152,7 +152,7 @@ fn each_kind_of_guest_failure_has_its_own_reason() {
     let limits = TrainLimits { time: Some(Duration::from_millis(100)), ..TrainLimits::default() };
     let check = |body: &str, limits: TrainLimits, reason: &str| {
         let error = run(&host, &trainer_component("", "0.1.0", body), limits).unwrap_err();
-        assert_eq!(error.reason(), reason, "{error}");
+        assert_eq!(error.reason().as_str(), reason, "{error}");
         error.to_string()
     };
     check("unreachable", TrainLimits::default(), "TRAP");

@@ -101,10 +101,10 @@ fn each_misbehaving_training_fails_with_its_own_reason() {
         let time = if damage == "loop" { Duration::from_millis(200) } else { CALL_TIMEOUT };
         let limits = TrainLimits { time: Some(time), ..TrainLimits::default() };
         let error = bench.train(damage, limits, RecordingJobContext::default()).unwrap_err();
-        assert!(reasons.contains(&error.reason()), "{damage}: {} {error}", error.reason());
+        assert!(reasons.contains(&error.reason().as_str()), "{damage}: {} {error}", error.reason().as_str());
     }
     let refused = |behaviour| {
-        bench.train(behaviour, TrainLimits::default(), RecordingJobContext::default()).unwrap_err().reason()
+        bench.train(behaviour, TrainLimits::default(), RecordingJobContext::default()).unwrap_err().reason().as_str()
     };
     assert_eq!(refused("error"), "PLUGIN_ERROR");
     assert_eq!(refused("huge-state"), "OUT_OF_MEMORY");
@@ -133,7 +133,7 @@ fn a_missing_gradient_error_names_the_operator_and_its_label() {
     let Some(bench) = HostilePluginFixture::new() else { return };
     match bench.train("choice", TrainLimits::default(), RecordingJobContext::default()).unwrap_err() {
         PluginError::Guest { code, message, place, .. } => {
-            assert_eq!(code, "invalid-argument");
+            assert_eq!(code.as_str(), "invalid-argument");
             assert!(message.starts_with("arg-max: has no gradient, and input scores reaches the loss"), "{message}");
             let place = place.unwrap();
             assert!(place.starts_with("node 1, before guess, hostile/src/damage.rs:"), "{place}");
@@ -150,7 +150,7 @@ fn floods_of_log_lines_and_metrics_are_truncated() {
     let flood = |behaviour| {
         let record = JobRecording::default();
         let job = RecordingJobContext { record: record.clone(), ..RecordingJobContext::default() };
-        assert_eq!(bench.train(behaviour, limits, job).unwrap_err().reason(), "HUNG");
+        assert_eq!(bench.train(behaviour, limits, job).unwrap_err().reason().as_str(), "HUNG");
         record
     };
     let lines = flood("log").with(|kept| kept.lines.len() as u64);
@@ -175,14 +175,14 @@ fn each_model_load_failure_has_its_own_reason() {
     for (damage, reasons) in TRAINING_FAULTS {
         let load_time = if damage == "loop" { Duration::from_millis(200) } else { limits.load_time };
         let error = bench.load(damage, "well", ModelLimits { load_time, ..limits }).unwrap_err();
-        assert!(reasons.contains(&error.reason()), "{damage}: {} {error}", error.reason());
+        assert!(reasons.contains(&error.reason().as_str()), "{damage}: {} {error}", error.reason().as_str());
     }
-    let refused = |load| bench.load(load, "well", limits).unwrap_err().reason();
+    let refused = |load| bench.load(load, "well", limits).unwrap_err().reason().as_str();
     assert_eq!(refused("error"), "PLUGIN_ERROR");
     assert_eq!(refused("falling-batch-sizes"), "BAD_SIGNATURE");
     assert_eq!(refused("huge-signature"), "BAD_SIGNATURE");
     let error = bench.load("million-outputs", "well", limits).unwrap_err();
-    assert_eq!(error.reason(), "BAD_SIGNATURE", "{error}");
+    assert_eq!(error.reason().as_str(), "BAD_SIGNATURE", "{error}");
     assert!(error.to_string().contains("it has 1000000 outputs, not 1 to 256"), "{error}");
     let error = bench.load("emit", "well", limits).unwrap_err().to_string();
     assert!(error.contains("pieces are sent during `predict` alone"), "{error}");
@@ -200,7 +200,7 @@ fn a_model_without_batch_sizes_is_called_once_per_item() {
     }
     let model = bench.load("no-batch-sizes", "wrong-shape", ModelLimits::default()).unwrap();
     assert_eq!(
-        model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason(),
+        model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason().as_str(),
         "BAD_OUTPUT"
     );
 }
@@ -214,7 +214,7 @@ fn a_failing_call_drops_only_its_instance() {
         let time = if damage == "loop" { Duration::from_millis(200) } else { CALL_TIMEOUT };
         for _ in 0..3 {
             let error = model.predict(x(1), &PredictionOptions::with_deadline(time)).unwrap_err();
-            assert!(reasons.contains(&error.reason()), "{damage}: {} {error}", error.reason());
+            assert!(reasons.contains(&error.reason().as_str()), "{damage}: {} {error}", error.reason().as_str());
             assert!(model.instance_count() <= 1, "{damage}");
         }
     }
@@ -273,13 +273,13 @@ fn host_work_for_a_plugin_stops_at_the_call_deadline() {
         let began = Instant::now();
         let limits = ModelLimits { load_time: Duration::from_secs(1), ..ModelLimits::default() };
         let error = bench.load(slow, "well", limits).unwrap_err();
-        assert_eq!(error.reason(), "DEADLINE", "{slow}: {error}");
+        assert_eq!(error.reason().as_str(), "DEADLINE", "{slow}: {error}");
         assert!(began.elapsed() < late, "{slow}: loading ended after {:?}", began.elapsed());
 
         let model = bench.load("well", slow, ModelLimits::default()).unwrap();
         let began = Instant::now();
         let error = model.predict(x(1), &PredictionOptions::with_deadline(Duration::from_secs(1))).unwrap_err();
-        assert_eq!(error.reason(), "DEADLINE", "{slow}: {error}");
+        assert_eq!(error.reason().as_str(), "DEADLINE", "{slow}: {error}");
         assert!(began.elapsed() < late, "{slow}: predicting ended after {:?}", began.elapsed());
 
         let began = Instant::now();
@@ -287,13 +287,13 @@ fn host_work_for_a_plugin_stops_at_the_call_deadline() {
         let terms = PredictionOptions { cancel: Some(cancel), ..PredictionOptions::with_deadline(CALL_TIMEOUT) };
         let error = model.predict(x(1), &terms).unwrap_err();
         // Between two dispatches the plugin gets the error `cancelled` and returns.
-        assert!(matches!(error.reason(), "CANCELLED" | "PLUGIN_ERROR"), "{slow}: {error}");
+        assert!(matches!(error.reason().as_str(), "CANCELLED" | "PLUGIN_ERROR"), "{slow}: {error}");
         assert!(began.elapsed() < late, "{slow}: a cancelled prediction ended after {:?}", began.elapsed());
 
         let began = Instant::now();
         let limits = TrainLimits { time: Some(Duration::from_secs(1)), ..TrainLimits::default() };
         let error = bench.train(slow, limits, RecordingJobContext::default()).unwrap_err();
-        assert_eq!(error.reason(), "DEADLINE", "{slow}: {error}");
+        assert_eq!(error.reason().as_str(), "DEADLINE", "{slow}: {error}");
         assert!(began.elapsed() < late, "{slow}: a training ended after {:?}", began.elapsed());
     }
 }
@@ -306,8 +306,12 @@ fn a_prediction_that_requires_an_idle_instance_does_not_wait() {
     assert!(model.predict(x(1), &prompt).is_ok(), "the first instance is loaded");
     let mut broken = x(1);
     broken[0].bytes = [-1.0f32, 0.0, 0.0, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
-    assert_eq!(model.predict(broken, &prompt).unwrap_err().reason(), "TRAP");
-    assert_eq!(model.predict(x(1), &prompt).unwrap_err().reason(), "DEADLINE", "another one would have to be loaded");
+    assert_eq!(model.predict(broken, &prompt).unwrap_err().reason().as_str(), "TRAP");
+    assert_eq!(
+        model.predict(x(1), &prompt).unwrap_err().reason().as_str(),
+        "DEADLINE",
+        "another one would have to be loaded"
+    );
     assert!(model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).is_ok());
 }
 
@@ -317,13 +321,13 @@ fn outputs_that_break_the_signature_are_refused() {
     for behaviour in ["wrong-shape", "wrong-type", "wrong-batch", "missing", "twice"] {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
         let error = model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err();
-        assert_eq!(error.reason(), "BAD_OUTPUT", "{behaviour}: {error}");
+        assert_eq!(error.reason().as_str(), "BAD_OUTPUT", "{behaviour}: {error}");
         assert_eq!(model.instance_count(), 1, "the instance can be reused");
     }
     let predict = |behaviour| {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
         let error = model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err();
-        (error.reason(), error.to_string(), model.instance_count())
+        (error.reason().as_str(), error.to_string(), model.instance_count())
     };
     let (reason, says, instances) = predict("many-outputs");
     assert_eq!((reason, instances), ("BAD_OUTPUT", 1), "{says}");
@@ -400,5 +404,5 @@ fn invalid_output_pieces_are_refused_and_valid_ones_are_counted() {
     assert!(matches!(error, PluginError::Cancelled { .. }), "{error}");
     assert_eq!((taken, kept), (11, 1), "after one error it returned, and its instance can be reused");
     let (error, _, taken, _) = send("emit-million", 10, SendPieceError::Late);
-    assert_eq!((error.reason(), taken), ("DEADLINE", 11));
+    assert_eq!((error.reason().as_str(), taken), ("DEADLINE", 11));
 }

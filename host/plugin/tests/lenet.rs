@@ -197,16 +197,16 @@ fn requests_that_break_the_signature_are_refused_before_the_plugin_runs() {
     let mut wrong = images(4, &pixels);
     wrong[0].descriptor = Descriptor::new(DType::I8, wrong[0].descriptor.shape.clone());
     assert_eq!(
-        model.predict(wrong, &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason(),
+        model.predict(wrong, &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason().as_str(),
         "BAD_INPUT"
     );
     assert_eq!(
-        model.predict(Vec::new(), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason(),
+        model.predict(Vec::new(), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason().as_str(),
         "BAD_INPUT"
     );
     // A request whose deadline has passed before the call begins uses no instance.
     let late = model.predict(images(4, &pixels), &PredictionOptions::with_deadline(Duration::ZERO)).unwrap_err();
-    assert_eq!(late.reason(), "DEADLINE", "{late}");
+    assert_eq!(late.reason().as_str(), "DEADLINE", "{late}");
     assert_eq!(model.instance_count(), 1);
     assert!(model.predict(images(4, &pixels), &PredictionOptions::with_deadline(CALL_TIMEOUT)).is_ok());
 }

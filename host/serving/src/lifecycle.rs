@@ -4,8 +4,7 @@
 //!
 //! Serving versions continue to serve whatever happens to other versions. An incomplete version is waited for. A
 //! refused version is retried when its files change. If a version's directory is removed, the previous version takes
-//! its place. Commands of users are in [`commands`](commands), sleeping and waking in
-//! [`residency`](residency).
+//! its place. Commands of users are in [`commands`], sleeping and waking in [`residency`].
 
 mod commands;
 pub mod device_recovery;
@@ -27,6 +26,7 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use saggar_metrics::MetricsRegistry;
+use saggar_plugin::FailureReason;
 use saggar_store::clock::Clock;
 use saggar_store::error::ModelError;
 use saggar_store::models::{ModelRegistry, VersionCompleteness};
@@ -206,7 +206,7 @@ impl ModelLifecycle {
             |version: &u64, then: &VersionFingerprint| versions.get(version).is_some_and(|v| v.fingerprint == *then);
         let refused: BTreeMap<u64, String> = match entry.try_lock() {
             Ok(mut memory) => {
-                memory.refused.retain(|version, (then, _)| same(version, then));
+                memory.refused.retain(|version, refused| same(version, &refused.failure.fingerprint));
                 memory.persisted_failures.retain(|version, failure| same(version, &failure.fingerprint));
                 memory.failures().into_iter().map(|(version, failure)| (version, failure.reason)).collect()
             }
@@ -400,8 +400,7 @@ impl ModelLifecycle {
     }
 
     fn can_load(&self, version: u64, on_disk: &FingerprintedVersion, memory: &ModelRecord) -> bool {
-        let refused = memory.refused.get(&version).is_some_and(|(then, _)| *then == on_disk.fingerprint);
-        !refused && on_disk.found.state == VersionCompleteness::Complete
+        !memory.has_refused(version, &on_disk.fingerprint) && on_disk.found.state == VersionCompleteness::Complete
     }
 
     /// Ensures that a version is loaded with its current files. Returns `None` if it cannot be loaded, and the kind of
@@ -450,7 +449,7 @@ impl ModelLifecycle {
             self.router.set_loading(name, Some(version));
             tracing::info!(model = name, version, "loading");
             let mut result = load_and_warm(bring_up.clone()).await;
-            while matches!(&result, Err(error) if error.reason() == "OUT_OF_MEMORY")
+            while matches!(&result, Err(error) if error.failure_reason() == Some(FailureReason::OutOfMemory))
                 && self.evict_one(name, memory).await
             {
                 result = load_and_warm(bring_up.clone()).await;
@@ -495,7 +494,7 @@ impl ModelLifecycle {
         let result = if error.is_rejection() { "rejected" } else { "failed" };
         self.router.count_reload(name, ["full", result, error.reason()]);
         tracing::warn!(model = name, version, reason, "version refused; the previous version continues to serve");
-        memory.refused.insert(version, (on_disk.fingerprint, reason.clone()));
+        memory.refuse(version, on_disk.fingerprint, &reason, error.failure_reason());
         self.router.set_load_failed(name, version, reason);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_plugin::{LoadedModel, ModelSignature, NamedTensor, PluginError, PredictionOptions};
+use saggar_plugin::{FailureReason, LoadedModel, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
@@ -185,9 +185,17 @@ impl LoadError {
         match self {
             LoadError::Files(ModelError::Incomplete { .. }) => "DAMAGED",
             LoadError::Files(_) => "UNREADABLE",
-            LoadError::Plugin(error) | LoadError::TimedOut { error } => error.reason(),
+            LoadError::Plugin(error) | LoadError::TimedOut { error } => error.reason().as_str(),
             LoadError::Warmup { .. } => "WARMUP",
             LoadError::Panicked => "PANICKED",
+        }
+    }
+
+    /// Returns how the plugin failed, or `None` if something else did.
+    pub fn failure_reason(&self) -> Option<FailureReason> {
+        match self {
+            LoadError::Plugin(error) | LoadError::TimedOut { error } => Some(error.reason()),
+            LoadError::Files(_) | LoadError::Warmup { .. } | LoadError::Panicked => None,
         }
     }
 
@@ -195,9 +203,31 @@ impl LoadError {
     pub fn is_rejection(&self) -> bool {
         match self {
             LoadError::Files(_) | LoadError::Warmup { .. } => true,
-            LoadError::Plugin(error) | LoadError::TimedOut { error } => {
-                !matches!(error.reason(), "DEVICE_LOST" | "OUT_OF_MEMORY" | "DEVICE" | "ENGINE" | "BUSY")
-            }
+            LoadError::Plugin(error) | LoadError::TimedOut { error } => match error.reason() {
+                FailureReason::Busy
+                | FailureReason::DeviceLost
+                | FailureReason::OutOfMemory
+                | FailureReason::Device
+                | FailureReason::Engine => false,
+                FailureReason::BadPlugin
+                | FailureReason::CompileLimit
+                | FailureReason::Trap
+                | FailureReason::StackOverflow
+                | FailureReason::Deadline
+                | FailureReason::Cancelled
+                | FailureReason::Hung
+                | FailureReason::MemoryLimit
+                | FailureReason::TableLimit
+                | FailureReason::HandleLimit
+                | FailureReason::PluginError
+                | FailureReason::BadSignature
+                | FailureReason::BadOutput
+                | FailureReason::BadInput
+                | FailureReason::Job
+                | FailureReason::NonFinite
+                | FailureReason::RanksDiffer
+                | FailureReason::WorkerLost => true,
+            },
             LoadError::Panicked => false,
         }
     }

@@ -1,5 +1,6 @@
 //! The causes of an attempt's end that can be retried.
 
+use saggar_plugin::FailureReason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,12 +51,12 @@ impl RetryCause {
 
     /// Returns the cause of a recorded reason code, or `None` if the attempt ended for another reason.
     pub fn from_code(code: &str) -> Option<RetryCause> {
+        if let Some(failure) = FailureReason::from_name(code) {
+            return Some(RetryCause::from(failure));
+        }
         match code {
             PREEMPTED => Some(RetryCause::Preempted),
-            DEVICE_LOST => Some(RetryCause::DeviceLost),
-            WORKER_LOST => Some(RetryCause::WorkerLost),
             HOST_SHUTDOWN | HOST_RESTART => Some(RetryCause::HostRestart),
-            NON_FINITE => Some(RetryCause::NonFinite),
             RECYCLED | OVER_BUDGET | "" => None,
             _ => Some(RetryCause::Error),
         }
@@ -74,18 +75,44 @@ impl RetryCause {
     }
 }
 
+impl From<FailureReason> for RetryCause {
+    fn from(failure: FailureReason) -> RetryCause {
+        match failure {
+            FailureReason::DeviceLost => RetryCause::DeviceLost,
+            FailureReason::WorkerLost => RetryCause::WorkerLost,
+            FailureReason::NonFinite => RetryCause::NonFinite,
+            FailureReason::BadPlugin
+            | FailureReason::CompileLimit
+            | FailureReason::Busy
+            | FailureReason::Trap
+            | FailureReason::StackOverflow
+            | FailureReason::Deadline
+            | FailureReason::Cancelled
+            | FailureReason::Hung
+            | FailureReason::MemoryLimit
+            | FailureReason::TableLimit
+            | FailureReason::HandleLimit
+            | FailureReason::OutOfMemory
+            | FailureReason::PluginError
+            | FailureReason::BadSignature
+            | FailureReason::BadOutput
+            | FailureReason::BadInput
+            | FailureReason::Device
+            | FailureReason::Job
+            | FailureReason::RanksDiffer
+            | FailureReason::Engine => RetryCause::Error,
+        }
+    }
+}
+
 /// The reason code if another job or a user preempted the attempt.
 pub const PREEMPTED: &str = "PREEMPTED";
-/// The reason code if the driver gave up the device.
-pub const DEVICE_LOST: &str = "DEVICE_LOST";
 /// The reason code if the worker ended without a final event.
-pub const WORKER_LOST: &str = "WORKER_LOST";
+pub const WORKER_LOST: &str = FailureReason::WorkerLost.as_str();
 /// The reason code if the server shut down gracefully.
 pub const HOST_SHUTDOWN: &str = "HOST_SHUTDOWN";
 /// The reason code if the server was killed and another one took over.
 pub const HOST_RESTART: &str = "HOST_RESTART";
-/// The reason code if a number was infinite or not a number.
-pub const NON_FINITE: &str = "NON_FINITE";
 /// The reason code if the attempt left its device idle for too long.
 pub const IDLE: &str = "IDLE";
 /// The reason code if the attempt reached its own maximum running time; the job continues in another attempt.

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
 use saggar_device::{Backend, DeviceError};
+use saggar_plugin::FailureReason;
 
 use super::channel::EventChannel;
 use crate::limits::LOST_DEVICE_GRACE;
 use crate::protocol::WorkerEvent;
-use crate::spec::DEVICE_LOST;
 
 /// How often the device is polled.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,7 +30,10 @@ impl DeviceWatch {
         let (stop, stopped) = mpsc::channel::<()>();
         let watch = move || {
             if let Some(error) = wait_for_loss(&*device, &stopped) {
-                channel.send(&WorkerEvent::Failed { reason: DEVICE_LOST.to_owned(), message: error.to_string() });
+                channel.send(&WorkerEvent::Failed {
+                    reason: FailureReason::DeviceLost.as_str().to_owned(),
+                    message: error.to_string(),
+                });
                 channel.close();
                 kill_own_process();
             }

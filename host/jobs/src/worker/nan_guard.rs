@@ -152,7 +152,7 @@ mod tests {
         ] {
             let mut finite = NanGuard::new(NonFinite::Stop);
             let error = finite.check_variables(Some(7), &[fine.clone(), bad.clone()]).unwrap_err();
-            assert_eq!(error.reason(), "NON_FINITE");
+            assert_eq!(error.reason().as_str(), "NON_FINITE");
             assert!(error.to_string().contains(says), "{error}");
             // A failure is permanent.
             finite.check_variables(Some(8), std::slice::from_ref(&fine)).unwrap_err();

@@ -11,8 +11,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use saggar_device::{Backend, Meter};
 use saggar_plugin::{
-    LoadedModel, ModelLimits, ModelParts, ModelPort, NamedTensor, PluginEngine, PluginError, PredictionOptions,
-    TrainOutcome,
+    FailureReason, LoadedModel, ModelLimits, ModelParts, ModelPort, NamedTensor, PluginEngine, PluginError,
+    PredictionOptions, TrainOutcome,
 };
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::models::{encode_weights, read_weights};
@@ -263,6 +263,6 @@ impl PredictionOutputs {
             Ok(SavedVariable { name: name.clone(), kind: VariableKind::Parameter, descriptor, bytes })
         };
         let arrays = self.outputs.iter().map(array).collect::<Result<Vec<_>, AttemptFailure>>()?;
-        encode_weights(&arrays).map_err(|error| AttemptFailure::permanent("BAD_OUTPUT", error))
+        encode_weights(&arrays).map_err(|error| AttemptFailure::permanent(FailureReason::BadOutput.as_str(), error))
     }
 }

@@ -22,15 +22,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use parking_lot::Mutex;
-use saggar_plugin::PluginError;
+use saggar_plugin::{FailureReason, PluginError};
 
 use crate::credentials::{CREDENTIALS_FILE_VARIABLE, CREDENTIALS_VARIABLE};
 use crate::protocol::{AttemptConfig, WorkerCommand as Order, WorkerEvent, WorkerUsage};
-use crate::spec::WORKER_LOST;
 use rank_link::{RankLink, RankLinkError, RankMessageKind};
-
-/// The reason code of an attempt whose processes disagree.
-pub(super) const RANKS_DIFFER: &str = "RANKS_DIFFER";
 
 /// The ranks that rank 0 started. They end with it.
 #[derive(Debug)]
@@ -154,7 +150,9 @@ impl RankPeer {
                 };
                 worker_lost_error(format!("worker process {rank} {how}"))
             }
-            RankLinkError::Event(WorkerEvent::Failed { reason, message }) if reason == RANKS_DIFFER => {
+            RankLinkError::Event(WorkerEvent::Failed { reason, message })
+                if FailureReason::from_name(&reason) == Some(FailureReason::RanksDiffer) =>
+            {
                 ranks_differ_error(message)
             }
             RankLinkError::Event(WorkerEvent::Failed { message, .. }) => {
@@ -183,11 +181,11 @@ pub(super) fn link_to_leader() -> std::io::Result<RankLink> {
 }
 
 fn worker_lost_error(message: String) -> PluginError {
-    PluginError::Ranks { reason: WORKER_LOST, message }
+    PluginError::Ranks { reason: FailureReason::WorkerLost, message }
 }
 
 fn ranks_differ_error(message: String) -> PluginError {
-    PluginError::Ranks { reason: RANKS_DIFFER, message }
+    PluginError::Ranks { reason: FailureReason::RanksDiffer, message }
 }
 
 /// Returns the number of shards of each of the job's batches.

@@ -17,7 +17,8 @@ use super::protocol::{CACHE_FLAG, COMPONENT, GRAPH, IMPORT, ImportAnswerHeader, 
 use super::refusal::ChildRefusal;
 use super::slots::{AcquireSlotError, CompileSlots};
 use crate::error::PluginError;
-use crate::host_error::{HostError, HostErrorCode, ReturnedError};
+use crate::guest_error_code::GuestErrorCode;
+use crate::host_error::{HostError, ReturnedError};
 use crate::imported_model::ImportedModel;
 use crate::limits::{
     ARTIFACT_BYTES_BASE, ARTIFACT_BYTES_MAX, ARTIFACT_BYTES_PER_BYTE, COMPILE_MEMORY_MAX, COMPILE_MEMORY_MIN,
@@ -261,13 +262,13 @@ fn child_memory_bytes(input_bytes: u64) -> u64 {
 }
 
 fn internal_error(error: impl ToString) -> HostError {
-    HostError::new(HostErrorCode::Internal, error.to_string())
+    HostError::new(GuestErrorCode::Internal, error.to_string())
 }
 
 fn graph_refusal_error(refusal: &AnswerPayload) -> HostError {
     match serde_json::from_slice(refusal.bytes()) {
         Ok(ChildRefusal::Graph { out_of_memory, message, place }) => {
-            let code = if out_of_memory { HostErrorCode::OutOfMemory } else { HostErrorCode::Unsupported };
+            let code = if out_of_memory { GuestErrorCode::OutOfMemory } else { GuestErrorCode::Unsupported };
             HostError::Answer(ReturnedError { code, message, place })
         }
         Ok(refusal) => internal_error(PluginError::from(refusal)),

@@ -9,7 +9,8 @@ use saggar_tensor::{Descriptor, Graph, VerifiedGraph, verify};
 use serde::{Deserialize, Serialize};
 
 use super::refusal::ChildRefusal;
-use crate::host_error::{HostError, HostErrorCode};
+use crate::guest_error_code::GuestErrorCode;
+use crate::host_error::HostError;
 
 /// A constant of a program.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,7 +66,7 @@ fn constant_address(constant: &Arc<[u8]>) -> usize {
 fn graph_refusal(error: saggar_compile::CompileError) -> ChildRefusal {
     match HostError::from(error) {
         HostError::Answer(error) => ChildRefusal::Graph {
-            out_of_memory: error.code == HostErrorCode::OutOfMemory,
+            out_of_memory: error.code == GuestErrorCode::OutOfMemory,
             message: error.message,
             place: error.place,
         },

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::PluginError;
-use crate::host_error::HostErrorCode;
+use crate::guest_error_code::GuestErrorCode;
 use crate::limits::{STACK_BYTES_MAX, TABLE_ELEMENTS_MAX};
 
 /// A [`PluginError`] of a child, or an error of the graph compiler.
@@ -95,7 +95,7 @@ impl From<PluginError> for ChildRefusal {
                 ChildRefusal::HandleLimit { during: text(during), limit, reason }
             }
             PluginError::Guest { during, code, message, place } => {
-                ChildRefusal::Guest { during: text(during), code: text(code), message, place }
+                ChildRefusal::Guest { during: text(during), code: text(code.as_str()), message, place }
             }
             PluginError::BadOutput { name, expected, given } => ChildRefusal::BadOutput { name, expected, given },
             other => ChildRefusal::other(other),
@@ -128,7 +128,7 @@ impl From<ChildRefusal> for PluginError {
             }
             ChildRefusal::Guest { during, code, message, place } => PluginError::Guest {
                 during: call(during),
-                code: intern_known(&code, &HostErrorCode::NAMES),
+                code: GuestErrorCode::from_name(&code).unwrap_or(GuestErrorCode::Internal),
                 message,
                 place,
             },
@@ -155,7 +155,12 @@ mod tests {
             PluginError::MemoryLimit { during: "import", limit_bytes: 8, reason: text() },
             PluginError::TableLimit { during: "import", limit: TABLE_ELEMENTS_MAX, reason: text() },
             PluginError::HandleLimit { during: "import", limit: 9, reason: text() },
-            PluginError::Guest { during: "import", code: "unsupported", message: text(), place: Some(text()) },
+            PluginError::Guest {
+                during: "import",
+                code: GuestErrorCode::Unsupported,
+                message: text(),
+                place: Some(text()),
+            },
             PluginError::BadOutput { name: text(), expected: text(), given: text() },
         ];
         for error in errors {

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use saggar_compile::{CompileError, Program};
 use saggar_tensor::Graph;
 
-use crate::host_error::{HostError, HostErrorCode};
+use crate::guest_error_code::GuestErrorCode;
+use crate::host_error::HostError;
 
 /// Maximum number of labels in the message.
 const LABELS_MAX: usize = 8;
@@ -29,7 +30,7 @@ pub(super) fn catch_compiler_panic(
         if labels.is_empty() { "without labels".to_owned() } else { format!("labelled {}", labels.join(", ")) };
     tracing::error!(nodes, labels, "the compiler panicked");
     let message = format!("the compiler panicked on a graph of {nodes} nodes, {labels}; the host's log says where");
-    Err(HostError::new(HostErrorCode::Internal, message))
+    Err(HostError::new(GuestErrorCode::Internal, message))
 }
 
 #[cfg(test)]
@@ -46,7 +47,7 @@ mod tests {
         let graph = builder.finish();
         let fault = catch_compiler_panic(&graph, || panic!("a broken promise")).unwrap_err();
         let HostError::Answer(error) = fault else { panic!("{fault:?}") };
-        assert_eq!(error.code, HostErrorCode::Internal);
+        assert_eq!(error.code, GuestErrorCode::Internal);
         assert!(error.message.contains("1 nodes, labelled pixels"), "{}", error.message);
     }
 }

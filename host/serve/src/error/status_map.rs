@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use saggar_jobs::JobError;
-use saggar_plugin::PluginError;
+use saggar_plugin::{FailureReason, GuestErrorCode, PluginError};
 use saggar_rest::errors::ErrorCode;
 use saggar_serving::ImportError;
 use saggar_store::SecretError;
@@ -58,18 +58,39 @@ pub(super) fn map_plugin_error(error: &PluginError) -> ErrorMapping {
     let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     match error {
         PluginError::BadInput { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadInput, ""),
-        PluginError::Guest { code: "invalid-argument" | "unsupported" | "not-found", .. } => {
-            of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::PluginRejected, "")
-        }
+        PluginError::Guest {
+            code: GuestErrorCode::InvalidArgument | GuestErrorCode::Unsupported | GuestErrorCode::NotFound,
+            ..
+        } => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::PluginRejected, ""),
         PluginError::Deadline { .. } => {
             of(StatusCode::GATEWAY_TIMEOUT, ErrorCode::Deadline, "give it more time with X-Saggar-Deadline-Ms")
         }
         PluginError::Busy { .. } => of(StatusCode::REQUEST_TIMEOUT, ErrorCode::DeadlineQueued, "give it more time"),
         error => match error.reason() {
-            "TRAP" | "STACK_OVERFLOW" => of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginTrap, ""),
-            "DEVICE_LOST" => retryable(ErrorCode::DeviceLost),
-            "OUT_OF_MEMORY" => retryable(ErrorCode::OutOfMemory),
-            _ => of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginError, ""),
+            FailureReason::Trap | FailureReason::StackOverflow => {
+                of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginTrap, "")
+            }
+            FailureReason::DeviceLost => retryable(ErrorCode::DeviceLost),
+            FailureReason::OutOfMemory => retryable(ErrorCode::OutOfMemory),
+            FailureReason::BadPlugin
+            | FailureReason::CompileLimit
+            | FailureReason::Busy
+            | FailureReason::Deadline
+            | FailureReason::Cancelled
+            | FailureReason::Hung
+            | FailureReason::MemoryLimit
+            | FailureReason::TableLimit
+            | FailureReason::HandleLimit
+            | FailureReason::PluginError
+            | FailureReason::BadSignature
+            | FailureReason::BadOutput
+            | FailureReason::BadInput
+            | FailureReason::Device
+            | FailureReason::Job
+            | FailureReason::NonFinite
+            | FailureReason::RanksDiffer
+            | FailureReason::WorkerLost
+            | FailureReason::Engine => of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginError, ""),
         },
     }
 }

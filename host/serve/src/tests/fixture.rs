@@ -16,7 +16,7 @@ use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, JobService, LaunchRequest, SchedulerConfig, WorkerHandle, WorkerLauncher};
 use saggar_metrics::MetricsRegistry;
-use saggar_plugin::{ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
+use saggar_plugin::{GuestErrorCode, ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_serving::{
     DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
     ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget, VersionCandidate,
@@ -462,7 +462,7 @@ impl ModelPredictor for EchoPredictor {
             TRAP => return Err(PluginError::Trap { during, reason: "unreachable at /secret/path".to_owned() }),
             REJECT => {
                 let message = "the picture is blank".to_owned();
-                return Err(PluginError::Guest { during, code: "invalid-argument", message, place: None });
+                return Err(PluginError::Guest { during, code: GuestErrorCode::InvalidArgument, message, place: None });
             }
             BLOCK => self.gate.wait(),
             SLOW => return Err(PluginError::Deadline { during, limit_ms: limit.as_millis() as u64 }),

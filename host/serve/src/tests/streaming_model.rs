@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use saggar_plugin::{
-    ModelPort, ModelSignature, NamedTensor, OutputPiece, PluginError, PredictionOptions, SendPieceError,
+    GuestErrorCode, ModelPort, ModelSignature, NamedTensor, OutputPiece, PluginError, PredictionOptions, SendPieceError,
 };
 use saggar_serving::ModelPredictor;
 use saggar_tensor::{DType, Descriptor, Shape};
@@ -70,7 +70,7 @@ impl StreamingPredictor {
                 tell(b"a")?;
                 return Err(PluginError::Trap { during, reason: "as the test requested".to_owned() });
             }
-            b"refuse" => return Err(refused("invalid-argument")),
+            b"refuse" => return Err(refused(GuestErrorCode::InvalidArgument)),
             b"flood" => loop {
                 tell(b"and so on ")?;
             },

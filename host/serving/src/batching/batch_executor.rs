@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use saggar_plugin::{CancelToken, NamedTensor, PluginError, PredictionOptions};
+use saggar_plugin::{CancelToken, FailureReason, NamedTensor, PluginError, PredictionOptions};
 use saggar_tensor::{Descriptor, Shape};
 use tokio::runtime::Handle;
 
@@ -126,7 +126,7 @@ impl BatchExecutor {
                 Vec::new()
             }
             // A device error is not caused by a request, and a retry would fail again.
-            Err(error @ PluginError::Device(_)) if error.reason() != "OUT_OF_MEMORY" => {
+            Err(error @ PluginError::Device(_)) if error.reason() != FailureReason::OutOfMemory => {
                 fail_all(batch, &error);
                 Vec::new()
             }

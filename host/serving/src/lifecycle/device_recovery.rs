@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use saggar_plugin::FailureReason;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -74,7 +75,7 @@ impl ModelLifecycle {
                 let entry = lifecycle.model_record(&name);
                 let mut memory = entry.lock().await;
                 // Versions that were refused because of the lost device are not at fault.
-                memory.refused.retain(|_, (_, reason)| !reason.starts_with("DEVICE_LOST"));
+                memory.refused.retain(|_, refused| refused.plugin_failure != Some(FailureReason::DeviceLost));
                 if lifecycle.router.status(&name).is_ok_and(|status| status.residency == Residency::Awake) {
                     lifecycle.take_out_of_service(&name, &mut memory, Residency::Asleep("DEVICE"), "DEVICE");
                     lifecycle

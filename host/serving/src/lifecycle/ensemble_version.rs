@@ -30,8 +30,8 @@ impl ModelLifecycle {
             Ok(model) => model,
             Err(error) => {
                 let reason = error.to_string();
-                let known = memory.refused.insert(ENSEMBLE_VERSION, (Digest::of(b""), reason.clone()));
-                if known.is_none_or(|(_, before)| before != reason) {
+                let known = memory.refuse(ENSEMBLE_VERSION, Digest::of(b""), &reason, None);
+                if known.is_none_or(|before| before.failure.reason != reason) {
                     tracing::warn!(model = name, reason, "the ensemble is not ready");
                 }
                 return self.router.update_model(name, |model| {

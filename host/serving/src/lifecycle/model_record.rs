@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use saggar_plugin::FailureReason;
 use serde::{Deserialize, Serialize};
 
 use super::version_scan::VersionFingerprint;
@@ -19,8 +20,8 @@ pub(crate) struct ModelRecord {
     pub(crate) desired_read: bool,
     /// Loaded versions, with the fingerprints of their files at load time.
     pub(crate) loaded: BTreeMap<u64, VersionFingerprint>,
-    /// Refused versions: the fingerprint of their files then, and the reason.
-    pub(crate) refused: BTreeMap<u64, (VersionFingerprint, String)>,
+    /// Versions that this process could not load.
+    pub(crate) refused: BTreeMap<u64, RefusedVersion>,
     /// Versions that an earlier server process could not load and this one has not tried yet.
     pub(crate) persisted_failures: BTreeMap<u64, LoadFailure>,
     /// The failures that were last saved.
@@ -34,18 +35,41 @@ pub(crate) struct ModelRecord {
 }
 
 impl ModelRecord {
+    /// Records that this process could not load a version: the fingerprint of its files, the reason, and how its plugin
+    /// failed. Returns the previous record of the version.
+    pub(crate) fn refuse(
+        &mut self,
+        version: u64,
+        fingerprint: VersionFingerprint,
+        reason: &str,
+        plugin_failure: Option<FailureReason>,
+    ) -> Option<RefusedVersion> {
+        let failure = LoadFailure { fingerprint, reason: reason.to_owned() };
+        self.refused.insert(version, RefusedVersion { failure, plugin_failure })
+    }
+
+    /// Returns whether this process could not load the version with these files.
+    pub(crate) fn has_refused(&self, version: u64, fingerprint: &VersionFingerprint) -> bool {
+        self.refused.get(&version).is_some_and(|refused| refused.failure.fingerprint == *fingerprint)
+    }
+
     /// Returns every version that could not be loaded.
     pub(crate) fn failures(&self) -> BTreeMap<u64, LoadFailure> {
-        let failure = |(version, (fingerprint, reason)): (&u64, &(VersionFingerprint, String))| {
-            (*version, LoadFailure { fingerprint: *fingerprint, reason: reason.clone() })
-        };
         let mut failures = self.persisted_failures.clone();
-        failures.extend(self.refused.iter().map(failure));
+        failures.extend(self.refused.iter().map(|(version, refused)| (*version, refused.failure.clone())));
         failures
     }
 }
 
-/// A version that could not be loaded.
+/// A version that this process could not load.
+#[derive(Debug)]
+pub(crate) struct RefusedVersion {
+    pub(crate) failure: LoadFailure,
+    /// How its plugin failed, or `None` if something else did.
+    pub(crate) plugin_failure: Option<FailureReason>,
+}
+
+/// The failure to load a version, by this process or an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LoadFailure {
     /// The fingerprint of its files at the time.

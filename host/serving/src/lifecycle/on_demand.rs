@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use saggar_plugin::FailureReason;
+
 use super::model_record::{ModelRecord, ReconcileCause};
 use crate::lifecycle::ModelLifecycle;
 use crate::limits::{ON_DEMAND_IDLE_MAX, ON_DEMAND_VERSIONS_MAX};
@@ -100,10 +102,12 @@ impl ModelLifecycle {
     pub(crate) fn refuse_last_on_demand(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) {
         let Some(version) = memory.on_demand.last().copied() else { return };
         let Some(on_disk) = self.scanned_versions(name).remove(&version) else { return };
-        let reason =
-            "OUT_OF_MEMORY: it does not fit beside the versions that serve; see `saggar serve --model-memory-limit`";
-        memory.refused.insert(version, (on_disk.fingerprint, reason.to_owned()));
-        self.router.set_load_failed(name, version, reason.to_owned());
+        let reason = format!(
+            "{}: it does not fit beside the versions that serve; see `saggar serve --model-memory-limit`",
+            FailureReason::OutOfMemory
+        );
+        memory.refuse(version, on_disk.fingerprint, &reason, Some(FailureReason::OutOfMemory));
+        self.router.set_load_failed(name, version, reason);
         while self.retire_one_on_demand(name, memory, true) {}
     }
 }

@@ -1,6 +1,6 @@
 //! The outcomes of predictions and the phases that are timed, as metric labels.
 
-use saggar_plugin::PluginError;
+use saggar_plugin::{GuestErrorCode, PluginError};
 
 use crate::error::ServingError;
 
@@ -75,7 +75,7 @@ impl PredictionFailure for ServingError {
             ServingError::Plugin(PluginError::Device(_) | PluginError::Engine { .. })
             | ServingError::Internal { .. } => PredictionOutcome::HostError,
             ServingError::Plugin(
-                PluginError::BadInput { .. } | PluginError::Guest { code: "invalid-argument", .. },
+                PluginError::BadInput { .. } | PluginError::Guest { code: GuestErrorCode::InvalidArgument, .. },
             ) => PredictionOutcome::Rejected,
             ServingError::Plugin(_) => PredictionOutcome::PluginError,
             _ => PredictionOutcome::Rejected,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_metrics::MetricsRegistry;
-use saggar_plugin::PluginError;
+use saggar_plugin::{FailureReason, PluginError};
 
 use crate::live_version::{LiveVersion, VersionLease};
 use crate::metrics::prediction_outcome::{PredictionFailure, PredictionOutcome, PredictionPhase};
@@ -80,14 +80,29 @@ impl PredictionRecord {
 fn count_plugin_fault(metrics: &MetricsRegistry, plugin: &str, error: &PluginError) {
     let families = &metrics.families;
     let (family, kind) = match error.reason() {
-        "TRAP" => (&families.plugin_traps, "trap"),
-        "STACK_OVERFLOW" => (&families.plugin_traps, "stack_overflow"),
-        "MEMORY_LIMIT" => (&families.plugin_limit_hits, "memory"),
-        "OUT_OF_MEMORY" => (&families.plugin_limit_hits, "gpu_memory"),
-        "DEADLINE" => (&families.plugin_limit_hits, "deadline"),
-        "TABLE_LIMIT" => (&families.plugin_limit_hits, "tables"),
-        "HANDLE_LIMIT" => (&families.plugin_limit_hits, "handles"),
-        _ => return,
+        FailureReason::Trap => (&families.plugin_traps, "trap"),
+        FailureReason::StackOverflow => (&families.plugin_traps, "stack_overflow"),
+        FailureReason::MemoryLimit => (&families.plugin_limit_hits, "memory"),
+        FailureReason::OutOfMemory => (&families.plugin_limit_hits, "gpu_memory"),
+        FailureReason::Deadline => (&families.plugin_limit_hits, "deadline"),
+        FailureReason::TableLimit => (&families.plugin_limit_hits, "tables"),
+        FailureReason::HandleLimit => (&families.plugin_limit_hits, "handles"),
+        FailureReason::BadPlugin
+        | FailureReason::CompileLimit
+        | FailureReason::Busy
+        | FailureReason::Cancelled
+        | FailureReason::Hung
+        | FailureReason::DeviceLost
+        | FailureReason::PluginError
+        | FailureReason::BadSignature
+        | FailureReason::BadOutput
+        | FailureReason::BadInput
+        | FailureReason::Device
+        | FailureReason::Job
+        | FailureReason::NonFinite
+        | FailureReason::RanksDiffer
+        | FailureReason::WorkerLost
+        | FailureReason::Engine => return,
     };
     family.with_label_values(&[plugin, kind]).inc();
 }

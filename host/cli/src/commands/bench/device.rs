@@ -2,6 +2,7 @@
 
 use saggar_device::{Backend, DeviceInfo};
 use saggar_plugin::PluginError;
+use saggar_store::JobState;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -80,7 +81,8 @@ pub(super) fn error_json(failure: &CliError) -> Value {
 
 /// Converts a plugin's failure to an error of the command.
 pub(super) fn plugin_error(error: &PluginError) -> CliError {
-    CliError::new(exit::code_for_job("FAILED", error.reason()), &error.reason().to_lowercase(), error.to_string())
+    let reason = error.reason().as_str();
+    CliError::new(exit::code_for_job(JobState::Failed.name(), reason), &reason.to_lowercase(), error.to_string())
 }
 
 /// Formats a time with its unit: `840 us`, `12.3 ms`, `2.41 s`, `2m 06s`.

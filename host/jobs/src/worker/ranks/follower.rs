@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean};
+use saggar_plugin::{
+    BatchShards, FailureReason, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean,
+};
 use saggar_store::digest::Sha256Hasher;
 use saggar_store::{Checkpoint, SavedVariable, digest_of_variables};
 use serde::de::DeserializeOwned;
 
 use super::rank_link::{RankLink, RankLinkError, RankMessageKind};
-use super::{RANKS_DIFFER, ranks_differ_error, state_transfer, worker_lost_error};
+use super::{ranks_differ_error, state_transfer, worker_lost_error};
 use crate::protocol::{AttemptConfig, EXIT_FAILED, EXIT_TRY_AGAIN, WorkerEvent};
 use crate::worker::job_context::WorkerJobContext;
 
@@ -46,9 +48,9 @@ impl FollowerContext {
     fn receive_flag(&self, kind: RankMessageKind) -> bool {
         match self.receive_payload(self.next_turn(), kind) {
             Ok(said) => said == [1],
-            Err(error) if error.reason() == RANKS_DIFFER => {
+            Err(error) if error.reason() == FailureReason::RanksDiffer => {
                 let _ = self.link.forward_event(&WorkerEvent::Failed {
-                    reason: RANKS_DIFFER.to_owned(),
+                    reason: FailureReason::RanksDiffer.as_str().to_owned(),
                     message: error.to_string(),
                 });
                 std::process::exit(EXIT_FAILED)

@@ -102,6 +102,6 @@ fn outputs_that_do_not_match_the_signature_are_named() {
     ] {
         let error = check_outputs(&signature(), given, 2).unwrap_err();
         assert_eq!(error.to_string(), expected);
-        assert_eq!(error.reason(), "BAD_OUTPUT");
+        assert_eq!(error.reason().as_str(), "BAD_OUTPUT");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use saggar_jobs::spec::PREEMPTED;
 use saggar_jobs::{JobPhase, QueueWait, RetryCause};
 use saggar_rest::events::JobEventDocument;
 use saggar_rest::jobs::{AttemptDocument, JobDocument, JobPublicationDocument, JobTimeDocument, PhaseDocument};
@@ -186,10 +185,11 @@ pub(in crate::api) fn published_versions(events: &[JobEvent]) -> Vec<JobPublicat
 }
 
 pub(super) fn attempt_document(attempt: &JobAttempt) -> AttemptDocument {
-    let state = match (attempt.state, attempt.reason.code.as_str()) {
-        (JobState::Queued, PREEMPTED) => "PREEMPTED",
-        (JobState::Queued, _) => "INTERRUPTED",
-        (state, _) => state.name(),
+    let was_preempted = RetryCause::from_code(&attempt.reason.code) == Some(RetryCause::Preempted);
+    let state = match attempt.state {
+        JobState::Queued if was_preempted => "PREEMPTED",
+        JobState::Queued => "INTERRUPTED",
+        state => state.name(),
     };
     AttemptDocument {
         number: attempt.number,
