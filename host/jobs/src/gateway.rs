@@ -28,8 +28,8 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 pub(crate) enum HelloError {
     /// The worker is of another build.
     #[error(
-        "the worker uses version {found} of the protocol, and this server version {PROTOCOL_VERSION}: run the same build \
-         of saggar on both"
+        "the worker uses version {found} of the protocol, and this server version {PROTOCOL_VERSION}: both must be the \
+         same build, as `saggar version` shows"
     )]
     OtherVersion {
         /// The worker's version.

@@ -143,7 +143,6 @@ fn schema_and_parser_agree_on_examples_and_errors() {
         ("slots = 2", "slots = 0"),
         ("spill = true", "spill = \"yes\""),
         ("mode = \"max\"", "mode = \"best\""),
-        ("name = \"copydata\"\n", ""),
         ("{ from = \"mnist/1\", to", "{ form = \"mnist/1\", to"),
     ] {
         let text = FULL_EXAMPLE.replacen(from, to, 1);
