@@ -63,6 +63,8 @@ impl BatchExecutor {
     /// serves this thread's connections. Otherwise runs it on a blocking thread. `slot` is dropped when the batch is
     /// done.
     pub(super) fn start_batch(self: &Arc<BatchExecutor>, slot: impl Send + 'static, batch: Vec<QueuedPrediction>) {
+        // Dropped here, before the waiting side's timer fires, so that it knows that they were not computed.
+        let batch = without_expired(batch);
         let items = batch.iter().map(|waiting| waiting.items).sum();
         let quick = self.latency.is_quick(items)
             && batch.iter().all(|it| it.request.sink.is_none())
@@ -98,9 +100,7 @@ impl BatchExecutor {
     /// this thread can be occupied, or `None` if it can block.
     fn run_together(&self, batch: Vec<QueuedPrediction>, limit: Option<Duration>) -> Vec<QueuedPrediction> {
         let now = Instant::now();
-        // Requests past their deadline are answered by the waiting side.
-        let batch: Vec<QueuedPrediction> =
-            batch.into_iter().filter(|it| !it.is_cancelled() && it.request.until > now).collect();
+        let batch = without_expired(batch);
         if batch.is_empty() || (batch.len() == 1 && limit.is_none()) {
             return batch;
         }
@@ -211,6 +211,13 @@ fn fail_all(batch: Vec<QueuedPrediction>, error: &PluginError) {
     for waiting in batch {
         waiting.reply(Err(error.clone()));
     }
+}
+
+/// Drops the requests that are cancelled or past their deadline. The waiting side answers them.
+fn without_expired(mut batch: Vec<QueuedPrediction>) -> Vec<QueuedPrediction> {
+    let now = Instant::now();
+    batch.retain(|waiting| !waiting.is_cancelled() && waiting.request.until > now);
+    batch
 }
 
 /// Splits the outputs of one batch into those of its requests.
