@@ -17,7 +17,7 @@ macro_rules! named_enum {
                 }
             }
 
-            /// Returns the value with this name, or `None` if there is none.
+            /// Returns the value with this name, or `None` if no value has it.
             pub fn from_name(name: &str) -> Option<$kind> {
                 match name {
                     $($name => Some($kind::$variant),)+

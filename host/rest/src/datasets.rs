@@ -36,7 +36,7 @@ pub struct DatasetDocument {
     pub splits: IndexMap<String, u64>,
     /// When it was created, in Unix milliseconds.
     pub created_ms: u64,
-    /// The projects that it belongs to. If there are none, every key can read it.
+    /// The projects that it belongs to. If the list is empty, every key can read it.
     pub projects: Vec<String>,
     /// The unfinished jobs that mount it.
     pub used_by: Vec<String>,

@@ -17,7 +17,7 @@ use crate::outputs::OutputFileDocument;
 pub struct JobListDocument {
     /// The jobs.
     pub jobs: Vec<JobDocument>,
-    /// The value of the parameter `cursor` that requests older jobs; null if there are none.
+    /// The value of the parameter `cursor` that requests older jobs; null if there are no older jobs.
     pub cursor: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct JobDocument {
     /// Its state.
     #[schemars(extend("enum" = JOB_STATES))]
     pub state: String,
-    /// The code of the reason of its state; empty if there is none.
+    /// The code of the reason of its state; empty if the state has no reason.
     pub reason: String,
     /// The reason as text.
     pub message: String,

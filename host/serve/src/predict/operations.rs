@@ -53,7 +53,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation::post("/models/{model}/{path}", "A prediction by a path that the model declares")
             .with_description(
                 "Segments of the path are inputs if the plugin declares them; the body contains the \
-                 others, and can be empty if there are none.",
+                 others, and can be an empty object.",
             )
             .with_deadline()
             .with_prediction_body()
