@@ -138,14 +138,16 @@ fn a_bad_version_is_rejected_with_a_reason_and_the_old_one_serves() {
     let serving = || server.get("/api/v1/models/digits")["serving"].clone();
     server.wait_for_version("digits", 2);
 
-    // Damaged: one bit flipped.
-    std::fs::create_dir(models.join("3")).unwrap();
+    // Damaged: one bit flipped. Renamed in one step, because a scan in between would find the version incomplete.
+    let staged = home.path().join("staged");
+    std::fs::create_dir(&staged).unwrap();
     let mut damaged = whole.clone();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
-    std::fs::write(models.join("3/weights.safetensors"), &damaged).unwrap();
-    std::fs::copy(models.join("1/plugin.wasm"), models.join("3/plugin.wasm")).unwrap();
-    std::fs::copy(models.join("1/manifest.json"), models.join("3/manifest.json")).unwrap();
+    std::fs::write(staged.join("weights.safetensors"), &damaged).unwrap();
+    std::fs::copy(models.join("1/plugin.wasm"), staged.join("plugin.wasm")).unwrap();
+    std::fs::copy(models.join("1/manifest.json"), staged.join("manifest.json")).unwrap();
+    std::fs::rename(&staged, models.join("3")).unwrap();
     let bad = states(&server, 3);
     assert!(bad["reason"].as_str().unwrap().contains("weights.safetensors"), "{bad}");
     assert_eq!(serving(), 2);
