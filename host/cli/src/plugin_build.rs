@@ -18,7 +18,7 @@ use serde::Deserialize;
 use wit_component::ComponentEncoder;
 
 use error::BuildError;
-use toolchain::{Toolchain, ToolchainChoice};
+use toolchain::{ToolchainChoice, WasmToolchain};
 
 /// The target that plugins are compiled for. It has no operating system, so a plugin imports only our interfaces.
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -49,7 +49,7 @@ pub(crate) fn build_plugin(manifest_dir: &Path, quiet: bool) -> Result<PathBuf, 
     build_package(package, &metadata.target_directory, &toolchain, quiet)
 }
 
-fn resolve_build(manifest_dir: &Path) -> Result<(Toolchain, CargoMetadata, PathBuf), BuildError> {
+fn resolve_build(manifest_dir: &Path) -> Result<(WasmToolchain, CargoMetadata, PathBuf), BuildError> {
     let manifest = manifest_dir.join("Cargo.toml");
     let manifest = manifest.canonicalize().map_err(|_| BuildError::NotACrate { path: manifest_dir.to_owned() })?;
     let toolchain = toolchain::find_toolchain_in(ToolchainChoice::from_environment()?, manifest_dir)?;
@@ -60,7 +60,7 @@ fn resolve_build(manifest_dir: &Path) -> Result<(Toolchain, CargoMetadata, PathB
 fn build_package(
     package: &CargoPackage,
     target_directory: &Path,
-    toolchain: &Toolchain,
+    toolchain: &WasmToolchain,
     quiet: bool,
 ) -> Result<PathBuf, BuildError> {
     let declarations = PluginDeclarations::from_package(&package.name, &package.metadata)
@@ -91,7 +91,7 @@ pub(crate) fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclaration
 ///
 /// # Errors
 /// `NoToolchain`, with what to install; `UnknownToolchain`.
-pub(crate) fn find_toolchain() -> Result<Toolchain, BuildError> {
+pub(crate) fn find_toolchain() -> Result<WasmToolchain, BuildError> {
     toolchain::find_toolchain_in(ToolchainChoice::from_environment()?, Path::new("."))
 }
 
@@ -129,7 +129,7 @@ struct CargoPackage {
     metadata: serde_json::Value,
 }
 
-fn cargo_metadata(manifest: &Path, toolchain: &Toolchain) -> Result<CargoMetadata, BuildError> {
+fn cargo_metadata(manifest: &Path, toolchain: &WasmToolchain) -> Result<CargoMetadata, BuildError> {
     let mut cargo = cargo_command(toolchain, manifest);
     cargo.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
     let output = command::run_to_completion(&mut cargo)?;
@@ -148,7 +148,7 @@ struct CargoMessage {
 }
 
 /// Compiles the package and returns the path of its core module.
-fn compile_module(package: &CargoPackage, toolchain: &Toolchain, quiet: bool) -> Result<PathBuf, BuildError> {
+fn compile_module(package: &CargoPackage, toolchain: &WasmToolchain, quiet: bool) -> Result<PathBuf, BuildError> {
     let manifest = package.manifest_path.as_path();
     let mut cargo = cargo_command(toolchain, manifest);
     // `rustc --crate-type` instead of `build`: a plugin's crate can also be an ordinary library, for its tests.
@@ -176,7 +176,7 @@ fn compile_module(package: &CargoPackage, toolchain: &Toolchain, quiet: bool) ->
 
 /// Returns a cargo command for the plugin: in its directory, and without the environment variables of a cargo process
 /// around this one.
-fn cargo_command(toolchain: &Toolchain, manifest: &Path) -> Command {
+fn cargo_command(toolchain: &WasmToolchain, manifest: &Path) -> Command {
     let mut cargo = Command::new(toolchain.cargo());
     if let Some(directory) = manifest.parent() {
         cargo.current_dir(directory);

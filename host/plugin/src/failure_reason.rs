@@ -57,30 +57,12 @@ named_enum! {
 impl FailureReason {
     /// Returns whether the plugin exceeded a limit of memory, the device's included.
     pub const fn is_memory_limit(self) -> bool {
-        match self {
+        matches!(
+            self,
             FailureReason::MemoryLimit
-            | FailureReason::TableLimit
-            | FailureReason::HandleLimit
-            | FailureReason::OutOfMemory => true,
-            FailureReason::BadPlugin
-            | FailureReason::CompileLimit
-            | FailureReason::Busy
-            | FailureReason::Trap
-            | FailureReason::StackOverflow
-            | FailureReason::Deadline
-            | FailureReason::Cancelled
-            | FailureReason::Hung
-            | FailureReason::DeviceLost
-            | FailureReason::PluginError
-            | FailureReason::BadSignature
-            | FailureReason::BadOutput
-            | FailureReason::BadInput
-            | FailureReason::Device
-            | FailureReason::Job
-            | FailureReason::NonFinite
-            | FailureReason::RanksDiffer
-            | FailureReason::WorkerLost
-            | FailureReason::Engine => false,
-        }
+                | FailureReason::TableLimit
+                | FailureReason::HandleLimit
+                | FailureReason::OutOfMemory
+        )
     }
 }

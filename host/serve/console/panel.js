@@ -4,10 +4,10 @@ import { h } from './dom.js';
 import { ago, bytes, duration, moment, words } from './format.js';
 import { editor, split } from './traffic.js';
 
-/** So many versions are shown; of those that are unloaded and have no alias, the newest. */
+/** Most versions that are shown. Unloaded versions without an alias are left out first, the oldest before others. */
 const VERSIONS_SHOWN = 8;
 
-/** A state with a mark of its own shape, so that it differs by more than colour. */
+/** Returns the badge of a state. Each state has a different icon, because not everyone can distinguish the colours. */
 export function chip(state) {
   return h('span', { class: `state ${state.toLowerCase()}` }, h('i', { 'aria-hidden': 'true' }), state);
 }

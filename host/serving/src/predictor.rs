@@ -203,31 +203,14 @@ impl LoadError {
     pub fn is_rejection(&self) -> bool {
         match self {
             LoadError::Files(_) | LoadError::Warmup { .. } => true,
-            LoadError::Plugin(error) | LoadError::TimedOut { error } => match error.reason() {
+            LoadError::Plugin(error) | LoadError::TimedOut { error } => !matches!(
+                error.reason(),
                 FailureReason::Busy
-                | FailureReason::DeviceLost
-                | FailureReason::OutOfMemory
-                | FailureReason::Device
-                | FailureReason::Engine => false,
-                FailureReason::BadPlugin
-                | FailureReason::CompileLimit
-                | FailureReason::Trap
-                | FailureReason::StackOverflow
-                | FailureReason::Deadline
-                | FailureReason::Cancelled
-                | FailureReason::Hung
-                | FailureReason::MemoryLimit
-                | FailureReason::TableLimit
-                | FailureReason::HandleLimit
-                | FailureReason::PluginError
-                | FailureReason::BadSignature
-                | FailureReason::BadOutput
-                | FailureReason::BadInput
-                | FailureReason::Job
-                | FailureReason::NonFinite
-                | FailureReason::RanksDiffer
-                | FailureReason::WorkerLost => true,
-            },
+                    | FailureReason::DeviceLost
+                    | FailureReason::OutOfMemory
+                    | FailureReason::Device
+                    | FailureReason::Engine
+            ),
             LoadError::Panicked => false,
         }
     }

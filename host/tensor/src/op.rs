@@ -22,7 +22,7 @@ pub use binary::BinaryOp;
 pub(crate) use binary::binary_table;
 pub use contract::ContractOp;
 pub use convolution::{Conv2d, ConvolutionOp, Pool2d, PoolKind};
-pub use facts::{BinaryFacts, NeutralOperand, OperandTypes, RealDomain, Smoothness, UnaryFacts};
+pub use facts::{BinaryFacts, NeutralOperand, OperandTypes, OperatorSmoothness, RealDomain, UnaryFacts};
 pub use index::{IndexOp, ScatterCombine};
 pub use movement::MovementOp;
 pub use reduce::{ReduceKind, ReduceOp};

@@ -32,6 +32,19 @@ pub struct AttentionConfig {
     pub gradients: bool,
 }
 
+/// Sizes that no tile divides, without a mask.
+pub const ATTENTION_SIZES: AttentionConfig = AttentionConfig {
+    batch: 2,
+    heads: 2,
+    queries: 18,
+    keys: 20,
+    width: 4,
+    value_width: 5,
+    mask: MaskKind::None,
+    transposed: false,
+    gradients: false,
+};
+
 /// The keys that a query does not attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskKind {

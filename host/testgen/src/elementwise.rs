@@ -4,7 +4,7 @@ use super::case_builder::single_op_case;
 use super::values::{CaseRng, ValueDistribution};
 use super::{CaseBuilder, GraphCase};
 use saggar_tensor::interp::InterpTensor;
-use saggar_tensor::op::{BinaryOp, NeutralOperand, Op, OperandTypes, RealDomain, Smoothness, UnaryOp};
+use saggar_tensor::op::{BinaryOp, NeutralOperand, Op, OperandTypes, OperatorSmoothness, RealDomain, UnaryOp};
 use saggar_tensor::{DType, Shape};
 
 pub(super) fn cases(random: &mut CaseRng, cases: &mut Vec<GraphCase>) {
@@ -35,10 +35,10 @@ fn unary_cases(random: &mut CaseRng, op: UnaryOp, cases: &mut Vec<GraphCase>) {
     let facts = op.facts();
     let values = match (facts.operands, facts.smoothness) {
         (OperandTypes::Boolean, _) => ValueDistribution::Boolean,
-        (_, Smoothness::Smooth) => domain_values(facts.domain),
-        (_, Smoothness::Kinked) => ValueDistribution::NonZero,
+        (_, OperatorSmoothness::Smooth) => domain_values(facts.domain),
+        (_, OperatorSmoothness::Kinked) => ValueDistribution::NonZero,
         // Steps are at integers and halves.
-        (_, Smoothness::Stepped) => ValueDistribution::Distinct,
+        (_, OperatorSmoothness::Stepped) => ValueDistribution::Distinct,
     };
     // The identity as a function, but a constant for gradients.
     let is_smooth = op != UnaryOp::StopGradient;
@@ -59,7 +59,7 @@ fn unary_cases(random: &mut CaseRng, op: UnaryOp, cases: &mut Vec<GraphCase>) {
             ));
         }
     }
-    if facts.smoothness != Smoothness::Smooth && facts.operands.contains(DType::F32) {
+    if facts.smoothness != OperatorSmoothness::Smooth && facts.operands.contains(DType::F32) {
         let name = format!("{} at kinks", op.name());
         cases.push(single_op_case(
             random,
@@ -99,10 +99,12 @@ fn binary_cases(random: &mut CaseRng, op: BinaryOp, cases: &mut Vec<GraphCase>) 
     let facts = op.facts();
     let [a, b] = match (facts.operands, facts.smoothness) {
         (OperandTypes::Boolean, _) => [ValueDistribution::Boolean; 2],
-        (_, Smoothness::Smooth) => facts.domains.map(domain_values),
+        (_, OperatorSmoothness::Smooth) => facts.domains.map(domain_values),
         // `Distinct` is below 1 for few elements and `Positive` is drawn freely, so these values need not contain equal
         // pairs. The cases at kinks cover equal operands.
-        (_, Smoothness::Kinked | Smoothness::Stepped) => [ValueDistribution::Coarse, ValueDistribution::Distinct],
+        (_, OperatorSmoothness::Kinked | OperatorSmoothness::Stepped) => {
+            [ValueDistribution::Coarse, ValueDistribution::Distinct]
+        }
     };
     for dtype in facts.operands.dtypes() {
         let rank = random.below(5);
@@ -123,7 +125,7 @@ fn binary_cases(random: &mut CaseRng, op: BinaryOp, cases: &mut Vec<GraphCase>) 
             ));
         }
     }
-    if facts.smoothness != Smoothness::Smooth && facts.operands.contains(DType::F32) {
+    if facts.smoothness != OperatorSmoothness::Smooth && facts.operands.contains(DType::F32) {
         let operands = [
             (DType::F32, &[5, 7][..], ValueDistribution::Coarse),
             (DType::F32, &[5, 7][..], ValueDistribution::Coarse),

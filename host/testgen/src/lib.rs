@@ -29,7 +29,7 @@ use saggar_tensor::graph::NodeId;
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{GraphBuilder, VerifiedGraph, verify};
 
-pub use attention::{AttentionConfig, MASKS, MaskKind, attention_case};
+pub use attention::{ATTENTION_SIZES, AttentionConfig, MASKS, MaskKind, attention_case};
 use case_builder::CaseBuilder;
 pub use high_fan_in::high_fan_in_graph;
 pub use random_graph::random_graph;

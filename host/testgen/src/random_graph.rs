@@ -5,8 +5,8 @@ use super::values::{CaseRng, ValueDistribution, random_value};
 use super::{CaseBuilder, GraphCase};
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{
-    BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, OperandTypes, Pool2d, PoolKind,
-    RandomDistribution, RealDomain, ReduceKind, ReduceOp, Scalar, ScatterCombine, Smoothness, UnaryOp,
+    BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, OperandTypes, OperatorSmoothness, Pool2d,
+    PoolKind, RandomDistribution, RealDomain, ReduceKind, ReduceOp, Scalar, ScatterCombine, UnaryOp,
 };
 use saggar_tensor::{DType, NodeId, Shape};
 
@@ -109,7 +109,7 @@ impl RandomGraph {
             let is_chosen = |op: &&UnaryOp| {
                 let facts = op.facts();
                 facts.operands.contains(DType::F32)
-                    && facts.smoothness != Smoothness::Stepped
+                    && facts.smoothness != OperatorSmoothness::Stepped
                     && facts.is_exponential == is_exponential
                     && domain(facts.domain)
             };
@@ -310,7 +310,7 @@ impl RandomGraph {
         match self.random.below(4) {
             0 => {
                 let is_stepped = |op: &&UnaryOp| {
-                    op.facts().operands.contains(DType::F32) && op.facts().smoothness == Smoothness::Stepped
+                    op.facts().operands.contains(DType::F32) && op.facts().smoothness == OperatorSmoothness::Stepped
                 };
                 let ops: Vec<UnaryOp> = UnaryOp::WITHOUT_ATTRIBUTES.iter().filter(is_stepped).copied().collect();
                 let op = self.random.pick(&ops);

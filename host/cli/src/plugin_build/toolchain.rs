@@ -65,7 +65,7 @@ impl FromStr for ToolchainChoice {
 
 /// A toolchain that compiles to WebAssembly.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Toolchain {
+pub(crate) enum WasmToolchain {
     /// Plain cargo: the target's standard library is installed.
     Installed,
     /// Debian's compiler, which builds the standard library from the sources in `library`.
@@ -75,7 +75,7 @@ pub(crate) enum Toolchain {
     },
 }
 
-impl fmt::Display for Toolchain {
+impl fmt::Display for WasmToolchain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Installed => f.write_str("cargo, with the target wasm32-unknown-unknown"),
@@ -84,7 +84,7 @@ impl fmt::Display for Toolchain {
     }
 }
 
-impl Toolchain {
+impl WasmToolchain {
     /// Returns the cargo program to run.
     pub(super) fn cargo(&self) -> &str {
         match self {
@@ -108,7 +108,7 @@ impl Toolchain {
 }
 
 /// Finds a toolchain for the plugin in `directory`, whose own toolchain file is honoured.
-pub(super) fn find_toolchain_in(choice: ToolchainChoice, directory: &Path) -> Result<Toolchain, BuildError> {
+pub(super) fn find_toolchain_in(choice: ToolchainChoice, directory: &Path) -> Result<WasmToolchain, BuildError> {
     let found = match choice {
         ToolchainChoice::Rustup => find_installed(directory).map_err(|reason| vec![reason]),
         ToolchainChoice::Debian => find_debian().map_err(|reason| vec![reason]),
@@ -119,16 +119,16 @@ pub(super) fn find_toolchain_in(choice: ToolchainChoice, directory: &Path) -> Re
     found.map_err(|reasons| BuildError::NoToolchain { reasons })
 }
 
-fn find_installed(directory: &Path) -> Result<Toolchain, String> {
+fn find_installed(directory: &Path) -> Result<WasmToolchain, String> {
     if has_target(directory) {
-        return Ok(Toolchain::Installed);
+        return Ok(WasmToolchain::Installed);
     }
     tracing::info!(target = WASM_TARGET, "adding the target with rustup");
     let mut add = Command::new("rustup");
     add.args(["target", "add", WASM_TARGET]).current_dir(directory);
     let added = command::run_with_timeout(&mut add, Duration::from_secs(DOWNLOAD_SECONDS_MAX)).is_some();
     if added && has_target(directory) {
-        return Ok(Toolchain::Installed);
+        return Ok(WasmToolchain::Installed);
     }
     Err(format!("the target {WASM_TARGET} is not installed and rustup did not add it"))
 }
@@ -142,7 +142,7 @@ fn has_target(directory: &Path) -> bool {
     entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
 }
 
-fn find_debian() -> Result<Toolchain, String> {
+fn find_debian() -> Result<WasmToolchain, String> {
     let answer = Duration::from_secs(QUERY_SECONDS_MAX);
     let owner = command::run_with_timeout(Command::new("dpkg-query").args(["--search", DEBIAN_RUSTC]), answer);
     if owner.is_none() {
@@ -158,7 +158,7 @@ fn find_debian() -> Result<Toolchain, String> {
     let library = manifest.and_then(|manifest| Path::new(manifest).ancestors().nth(2));
     let library = library.ok_or_else(|| format!("the package {DEBIAN_SOURCE_PACKAGE} has no library/std"))?;
     matches_compiler(library)?;
-    Ok(Toolchain::Debian { library: library.to_owned() })
+    Ok(WasmToolchain::Debian { library: library.to_owned() })
 }
 
 /// Checks that the sources have the compiler's version: a standard library only compiles with its own compiler.

@@ -4,23 +4,11 @@
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{ContractOp, Op};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphPort, NodeId, Shape, nn, verify};
-use saggar_testgen::{AttentionConfig, CaseRng, GraphCase, MASKS, MaskKind, attention_case};
+use saggar_testgen::{ATTENTION_SIZES, AttentionConfig, CaseRng, GraphCase, MASKS, MaskKind, attention_case};
 
 use crate::equivalence::{WORD_TARGET, check_matches_interpreter};
 use saggar_compile::program::{FusedConsumer, KernelBody, Program};
 use saggar_compile::{CompileTarget, compile};
-
-const ATTENTION_SIZES: AttentionConfig = AttentionConfig {
-    batch: 2,
-    heads: 2,
-    queries: 18,
-    keys: 20,
-    width: 4,
-    value_width: 5,
-    mask: MaskKind::None,
-    transposed: false,
-    gradients: false,
-};
 
 /// Compiles a case, and checks that the program's results equal the interpreter's.
 fn compile_and_check(case: &GraphCase, target: &CompileTarget) -> Program {

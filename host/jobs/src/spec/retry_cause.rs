@@ -81,26 +81,7 @@ impl From<FailureReason> for RetryCause {
             FailureReason::DeviceLost => RetryCause::DeviceLost,
             FailureReason::WorkerLost => RetryCause::WorkerLost,
             FailureReason::NonFinite => RetryCause::NonFinite,
-            FailureReason::BadPlugin
-            | FailureReason::CompileLimit
-            | FailureReason::Busy
-            | FailureReason::Trap
-            | FailureReason::StackOverflow
-            | FailureReason::Deadline
-            | FailureReason::Cancelled
-            | FailureReason::Hung
-            | FailureReason::MemoryLimit
-            | FailureReason::TableLimit
-            | FailureReason::HandleLimit
-            | FailureReason::OutOfMemory
-            | FailureReason::PluginError
-            | FailureReason::BadSignature
-            | FailureReason::BadOutput
-            | FailureReason::BadInput
-            | FailureReason::Device
-            | FailureReason::Job
-            | FailureReason::RanksDiffer
-            | FailureReason::Engine => RetryCause::Error,
+            _ => RetryCause::Error,
         }
     }
 }

@@ -72,25 +72,7 @@ pub(super) fn map_plugin_error(error: &PluginError) -> ErrorMapping {
             }
             FailureReason::DeviceLost => retryable(ErrorCode::DeviceLost),
             FailureReason::OutOfMemory => retryable(ErrorCode::OutOfMemory),
-            FailureReason::BadPlugin
-            | FailureReason::CompileLimit
-            | FailureReason::Busy
-            | FailureReason::Deadline
-            | FailureReason::Cancelled
-            | FailureReason::Hung
-            | FailureReason::MemoryLimit
-            | FailureReason::TableLimit
-            | FailureReason::HandleLimit
-            | FailureReason::PluginError
-            | FailureReason::BadSignature
-            | FailureReason::BadOutput
-            | FailureReason::BadInput
-            | FailureReason::Device
-            | FailureReason::Job
-            | FailureReason::NonFinite
-            | FailureReason::RanksDiffer
-            | FailureReason::WorkerLost
-            | FailureReason::Engine => of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginError, ""),
+            _ => of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginError, ""),
         },
     }
 }

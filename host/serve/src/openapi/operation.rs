@@ -14,11 +14,11 @@ pub(crate) struct OperationArea {
     /// The tag.
     pub(crate) tag: &'static str,
     /// Returns the operations.
-    pub(crate) operations: fn() -> Vec<Operation>,
+    pub(crate) operations: fn() -> Vec<OpenApiOperation>,
 }
 
 /// A method of a path.
-pub(crate) struct Operation {
+pub(crate) struct OpenApiOperation {
     method: &'static str,
     path: Cow<'static, str>,
     summary: Cow<'static, str>,
@@ -73,9 +73,9 @@ pub(crate) enum SchemaSource {
     Model(String),
 }
 
-impl Operation {
-    fn new(method: &'static str, path: Cow<'static, str>, summary: Cow<'static, str>) -> Operation {
-        Operation {
+impl OpenApiOperation {
+    fn new(method: &'static str, path: Cow<'static, str>, summary: Cow<'static, str>) -> OpenApiOperation {
+        OpenApiOperation {
             method,
             path,
             summary,
@@ -87,65 +87,65 @@ impl Operation {
         }
     }
 
-    pub(crate) fn get(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> Operation {
-        Operation::new("get", path.into(), summary.into())
+    pub(crate) fn get(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> OpenApiOperation {
+        OpenApiOperation::new("get", path.into(), summary.into())
     }
 
-    pub(crate) fn post(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> Operation {
-        Operation::new("post", path.into(), summary.into())
+    pub(crate) fn post(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> OpenApiOperation {
+        OpenApiOperation::new("post", path.into(), summary.into())
     }
 
-    pub(crate) fn put(path: &'static str, summary: &'static str) -> Operation {
-        Operation::new("put", path.into(), summary.into())
+    pub(crate) fn put(path: &'static str, summary: &'static str) -> OpenApiOperation {
+        OpenApiOperation::new("put", path.into(), summary.into())
     }
 
-    pub(crate) fn delete(path: &'static str, summary: &'static str) -> Operation {
-        Operation::new("delete", path.into(), summary.into())
+    pub(crate) fn delete(path: &'static str, summary: &'static str) -> OpenApiOperation {
+        OpenApiOperation::new("delete", path.into(), summary.into())
     }
 
     /// Adds a text that explains the operation further.
-    pub(crate) fn with_description(mut self, description: &'static str) -> Operation {
+    pub(crate) fn with_description(mut self, description: &'static str) -> OpenApiOperation {
         self.description = Some(description);
         self
     }
 
     /// Adds a parameter of the query.
-    pub(crate) fn with_query(self, name: &'static str, schema: ParameterType) -> Operation {
+    pub(crate) fn with_query(self, name: &'static str, schema: ParameterType) -> OpenApiOperation {
         self.with_parameter("query", name, schema)
     }
 
     /// Adds a header.
-    pub(crate) fn with_header(self, name: &'static str, schema: ParameterType) -> Operation {
+    pub(crate) fn with_header(self, name: &'static str, schema: ParameterType) -> OpenApiOperation {
         self.with_parameter("header", name, schema)
     }
 
-    fn with_parameter(mut self, location: &'static str, name: &'static str, schema: ParameterType) -> Operation {
+    fn with_parameter(mut self, location: &'static str, name: &'static str, schema: ParameterType) -> OpenApiOperation {
         self.parameters.push(OperationParameter { location, name, schema });
         self
     }
 
     /// Adds the header that limits the time of a prediction.
-    pub(crate) fn with_deadline(self) -> Operation {
+    pub(crate) fn with_deadline(self) -> OpenApiOperation {
         self.with_header("X-Saggar-Deadline-Ms", ParameterType::Deadline)
     }
 
     /// Adds a JSON body of type `T`.
-    pub(crate) fn with_body<T: JsonSchema>(self) -> Operation {
+    pub(crate) fn with_body<T: JsonSchema>(self) -> OpenApiOperation {
         self.with_body_content(JSON, SchemaSource::Type(SchemaCatalog::request_schema::<T>))
     }
 
     /// Adds a form with the fields of `T`.
-    pub(crate) fn with_form<T: JsonSchema>(self) -> Operation {
+    pub(crate) fn with_form<T: JsonSchema>(self) -> OpenApiOperation {
         self.with_body_content("multipart/form-data", SchemaSource::Type(SchemaCatalog::request_schema::<T>))
     }
 
     /// Adds a body of bytes.
-    pub(crate) fn with_binary_body(self) -> Operation {
+    pub(crate) fn with_binary_body(self) -> OpenApiOperation {
         self.with_body_content("application/octet-stream", SchemaSource::Binary)
     }
 
     /// Adds the bodies that a prediction accepts.
-    pub(crate) fn with_prediction_body(self) -> Operation {
+    pub(crate) fn with_prediction_body(self) -> OpenApiOperation {
         let images = ["image/png", "image/jpeg"];
         let operation = self.with_body_content(JSON, SchemaSource::Anything);
         images
@@ -155,31 +155,36 @@ impl Operation {
     }
 
     /// Adds a body of another media type.
-    pub(crate) fn with_body_content(mut self, media_type: &'static str, schema: SchemaSource) -> Operation {
+    pub(crate) fn with_body_content(mut self, media_type: &'static str, schema: SchemaSource) -> OpenApiOperation {
         self.body.push((media_type, schema));
         self
     }
 
     /// Adds a JSON response of type `T`.
-    pub(crate) fn with_response<T: JsonSchema>(self, status: u16) -> Operation {
+    pub(crate) fn with_response<T: JsonSchema>(self, status: u16) -> OpenApiOperation {
         self.with_content(status, JSON, SchemaSource::Type(SchemaCatalog::response_schema::<T>))
     }
 
     /// Adds the responses of a prediction.
-    pub(crate) fn with_prediction_response(self) -> Operation {
+    pub(crate) fn with_prediction_response(self) -> OpenApiOperation {
         self.with_content(200, JSON, SchemaSource::AnyObject)
             .with_content(200, "text/event-stream", SchemaSource::Text)
             .with_content(200, "image/png", SchemaSource::Binary)
     }
 
     /// Adds a response of another media type.
-    pub(crate) fn with_content(mut self, status: u16, media_type: &'static str, schema: SchemaSource) -> Operation {
+    pub(crate) fn with_content(
+        mut self,
+        status: u16,
+        media_type: &'static str,
+        schema: SchemaSource,
+    ) -> OpenApiOperation {
         self.content_of(status).push((media_type, schema));
         self
     }
 
     /// Adds a response without a body.
-    pub(crate) fn with_empty_response(mut self, status: u16) -> Operation {
+    pub(crate) fn with_empty_response(mut self, status: u16) -> OpenApiOperation {
         self.content_of(status);
         self
     }
@@ -193,7 +198,7 @@ impl Operation {
     }
 
     /// Sets the statuses of error responses. A response with one of these statuses that is described takes precedence.
-    pub(crate) fn with_errors(mut self, errors: &'static [u16]) -> Operation {
+    pub(crate) fn with_errors(mut self, errors: &'static [u16]) -> OpenApiOperation {
         self.errors = errors;
         self
     }

@@ -5,7 +5,7 @@ use saggar_rest::predictions::ModelDescription;
 use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
-use super::operation::{JSON, Operation, SchemaSource};
+use super::operation::{JSON, OpenApiOperation, SchemaSource};
 use super::schema_catalog::SchemaCatalog;
 
 /// A model's part of the document: its schemas by name, and its path, whose other schemas every document has.
@@ -20,10 +20,10 @@ pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOp
     let (input, output) = (format!("model.{model}.input"), format!("model.{model}.output"));
     let path = format!("/models/{model}/predict");
     let operations = [
-        Operation::get(path.clone(), format!("The inputs and outputs of {model}, and an example body"))
+        OpenApiOperation::get(path.clone(), format!("The inputs and outputs of {model}, and an example body"))
             .with_response::<ModelDescription>(200)
             .with_errors(&[400, 404, 503]),
-        Operation::post(path, format!("A prediction by {model}"))
+        OpenApiOperation::post(path, format!("A prediction by {model}"))
             .with_deadline()
             .with_body_content(JSON, SchemaSource::Model(input.clone()))
             .with_content(200, JSON, SchemaSource::Model(output.clone()))

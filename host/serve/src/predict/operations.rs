@@ -5,37 +5,37 @@ use std::collections::BTreeMap;
 use saggar_rest::predictions::ModelDescription;
 use saggar_rest::server::IndexDocument;
 
-use crate::openapi::operation::{Operation, SchemaSource};
+use crate::openapi::operation::{OpenApiOperation, SchemaSource};
 
 /// The statuses of predictions that fail.
 const PREDICTION_ERRORS: &[u16] = &[400, 404, 406, 408, 413, 415, 422, 429, 500, 503, 504];
 
 /// Returns the operations.
-pub(crate) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/", "An index of this server: JSON for programs, a page for browsers")
+        OpenApiOperation::get("/", "An index of this server: JSON for programs, a page for browsers")
             .with_response::<IndexDocument>(200)
             .with_content(200, "text/html", SchemaSource::Text),
-        Operation::post("/", "A prediction by the default model")
+        OpenApiOperation::post("/", "A prediction by the default model")
             .with_deadline()
             .with_prediction_body()
             .with_prediction_response()
             .with_errors(PREDICTION_ERRORS),
-        Operation::get("/predict", "The default model: its inputs and outputs, and an example body")
+        OpenApiOperation::get("/predict", "The default model: its inputs and outputs, and an example body")
             .with_response::<ModelDescription>(200)
             .with_errors(&[503]),
-        Operation::post("/predict", "A prediction by the default model")
+        OpenApiOperation::post("/predict", "A prediction by the default model")
             .with_deadline()
             .with_prediction_body()
             .with_prediction_response()
             .with_errors(PREDICTION_ERRORS),
-        Operation::get(
+        OpenApiOperation::get(
             "/models/{model}/predict",
             "A model by NAME, NAME@VERSION or NAME@ALIAS: its inputs and outputs, and an example body",
         )
         .with_response::<ModelDescription>(200)
         .with_errors(&[400, 404, 503]),
-        Operation::post("/models/{model}/predict", "A prediction by NAME, NAME@VERSION or NAME@ALIAS")
+        OpenApiOperation::post("/models/{model}/predict", "A prediction by NAME, NAME@VERSION or NAME@ALIAS")
             .with_description(
                 "Inputs by name, each an item or all a batch, or the bare value if only one input is \
                  needed. Serving models have their own paths in this document, with their inputs.",
@@ -45,12 +45,12 @@ pub(crate) fn operations() -> Vec<Operation> {
             .with_form::<BTreeMap<String, String>>()
             .with_prediction_response()
             .with_errors(PREDICTION_ERRORS),
-        Operation::get("/models/{model}/{path}", "A prediction by a path that the model declares")
+        OpenApiOperation::get("/models/{model}/{path}", "A prediction by a path that the model declares")
             .with_description("Like POST, if the path and defaults provide every input.")
             .with_deadline()
             .with_prediction_response()
             .with_errors(PREDICTION_ERRORS),
-        Operation::post("/models/{model}/{path}", "A prediction by a path that the model declares")
+        OpenApiOperation::post("/models/{model}/{path}", "A prediction by a path that the model declares")
             .with_description(
                 "Segments of the path are inputs if the plugin declares them; the body contains the \
                  others, and can be an empty object.",

@@ -5,35 +5,38 @@ use saggar_rest::tfs::{
     TfsRegressResponse, TfsStatusDocument,
 };
 
-use crate::openapi::operation::Operation;
+use crate::openapi::operation::OpenApiOperation;
 
 /// The statuses of predictions that fail.
 const PREDICTION_ERRORS: &[u16] = &[400, 404, 408, 413, 422, 429, 500, 503, 504];
 
 /// Returns the operations.
-pub(crate) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<OpenApiOperation> {
     [prediction_operations(), model_operations()].into_iter().flatten().collect()
 }
 
 /// Returns the operations that predict.
-fn prediction_operations() -> Vec<Operation> {
+fn prediction_operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::post("/v1/models/{model}:predict", "A prediction by rows (`instances`) or by columns (`inputs`)")
-            .with_deadline()
-            .with_body::<TfsPredictRequest>()
-            .with_response::<TfsPredictResponse>(200)
-            .with_errors(PREDICTION_ERRORS),
-        Operation::post("/v1/models/{model}:classify", "Classes with their scores for each example")
+        OpenApiOperation::post(
+            "/v1/models/{model}:predict",
+            "A prediction by rows (`instances`) or by columns (`inputs`)",
+        )
+        .with_deadline()
+        .with_body::<TfsPredictRequest>()
+        .with_response::<TfsPredictResponse>(200)
+        .with_errors(PREDICTION_ERRORS),
+        OpenApiOperation::post("/v1/models/{model}:classify", "Classes with their scores for each example")
             .with_deadline()
             .with_body::<TfsExamplesRequest>()
             .with_response::<TfsClassifyResponse>(200)
             .with_errors(PREDICTION_ERRORS),
-        Operation::post("/v1/models/{model}:regress", "One number for each example")
+        OpenApiOperation::post("/v1/models/{model}:regress", "One number for each example")
             .with_deadline()
             .with_body::<TfsExamplesRequest>()
             .with_response::<TfsRegressResponse>(200)
             .with_errors(PREDICTION_ERRORS),
-        Operation::post(
+        OpenApiOperation::post(
             "/v1/models/{model}/versions/{version}:predict",
             "A prediction by rows (`instances`) or by columns (`inputs`) with one version",
         )
@@ -41,7 +44,7 @@ fn prediction_operations() -> Vec<Operation> {
         .with_body::<TfsPredictRequest>()
         .with_response::<TfsPredictResponse>(200)
         .with_errors(PREDICTION_ERRORS),
-        Operation::post(
+        OpenApiOperation::post(
             "/v1/models/{model}/versions/{version}:classify",
             "Classes with their scores for each example, with one version",
         )
@@ -49,7 +52,7 @@ fn prediction_operations() -> Vec<Operation> {
         .with_body::<TfsExamplesRequest>()
         .with_response::<TfsClassifyResponse>(200)
         .with_errors(PREDICTION_ERRORS),
-        Operation::post(
+        OpenApiOperation::post(
             "/v1/models/{model}/versions/{version}:regress",
             "One number for each example, with one version",
         )
@@ -57,7 +60,7 @@ fn prediction_operations() -> Vec<Operation> {
         .with_body::<TfsExamplesRequest>()
         .with_response::<TfsRegressResponse>(200)
         .with_errors(PREDICTION_ERRORS),
-        Operation::post(
+        OpenApiOperation::post(
             "/v1/models/{model}/labels/{label}:predict",
             "A prediction by rows (`instances`) or by columns (`inputs`) with the version that an \
              alias points to",
@@ -66,7 +69,7 @@ fn prediction_operations() -> Vec<Operation> {
         .with_body::<TfsPredictRequest>()
         .with_response::<TfsPredictResponse>(200)
         .with_errors(PREDICTION_ERRORS),
-        Operation::post(
+        OpenApiOperation::post(
             "/v1/models/{model}/labels/{label}:classify",
             "Classes with their scores for each example, with the version that an alias points to",
         )
@@ -74,7 +77,7 @@ fn prediction_operations() -> Vec<Operation> {
         .with_body::<TfsExamplesRequest>()
         .with_response::<TfsClassifyResponse>(200)
         .with_errors(PREDICTION_ERRORS),
-        Operation::post(
+        OpenApiOperation::post(
             "/v1/models/{model}/labels/{label}:regress",
             "One number for each example, with the version that an alias points to",
         )
@@ -86,26 +89,29 @@ fn prediction_operations() -> Vec<Operation> {
 }
 
 /// Returns the operations that describe models.
-fn model_operations() -> Vec<Operation> {
+fn model_operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/v1/models", "The names of all models, as KServe V1 lists them")
+        OpenApiOperation::get("/v1/models", "The names of all models, as KServe V1 lists them")
             .with_response::<TfsModelList>(200),
-        Operation::get("/v1/models/{model}", "The states of all versions")
+        OpenApiOperation::get("/v1/models/{model}", "The states of all versions")
             .with_response::<TfsStatusDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get("/v1/models/{model}/metadata", "A model's inputs and outputs")
+        OpenApiOperation::get("/v1/models/{model}/metadata", "A model's inputs and outputs")
             .with_response::<TfsMetadataDocument>(200)
             .with_errors(&[400, 404, 503]),
-        Operation::get("/v1/models/{model}/versions/{version}", "The state of one version")
+        OpenApiOperation::get("/v1/models/{model}/versions/{version}", "The state of one version")
             .with_response::<TfsStatusDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get("/v1/models/{model}/versions/{version}/metadata", "The inputs and outputs of one version")
-            .with_response::<TfsMetadataDocument>(200)
-            .with_errors(&[400, 404, 503]),
-        Operation::get("/v1/models/{model}/labels/{label}", "The state of the version that an alias points to")
+        OpenApiOperation::get(
+            "/v1/models/{model}/versions/{version}/metadata",
+            "The inputs and outputs of one version",
+        )
+        .with_response::<TfsMetadataDocument>(200)
+        .with_errors(&[400, 404, 503]),
+        OpenApiOperation::get("/v1/models/{model}/labels/{label}", "The state of the version that an alias points to")
             .with_response::<TfsStatusDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get(
+        OpenApiOperation::get(
             "/v1/models/{model}/labels/{label}/metadata",
             "The inputs and outputs of the version that an alias points to",
         )

@@ -87,22 +87,7 @@ fn count_plugin_fault(metrics: &MetricsRegistry, plugin: &str, error: &PluginErr
         FailureReason::Deadline => (&families.plugin_limit_hits, "deadline"),
         FailureReason::TableLimit => (&families.plugin_limit_hits, "tables"),
         FailureReason::HandleLimit => (&families.plugin_limit_hits, "handles"),
-        FailureReason::BadPlugin
-        | FailureReason::CompileLimit
-        | FailureReason::Busy
-        | FailureReason::Cancelled
-        | FailureReason::Hung
-        | FailureReason::DeviceLost
-        | FailureReason::PluginError
-        | FailureReason::BadSignature
-        | FailureReason::BadOutput
-        | FailureReason::BadInput
-        | FailureReason::Device
-        | FailureReason::Job
-        | FailureReason::NonFinite
-        | FailureReason::RanksDiffer
-        | FailureReason::WorkerLost
-        | FailureReason::Engine => return,
+        _ => return,
     };
     family.with_label_values(&[plugin, kind]).inc();
 }

@@ -2,23 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::{BinaryFacts, NeutralOperand, OperandTypes, RealDomain, Smoothness};
+use super::facts::{BinaryFacts, NeutralOperand, OperandTypes, OperatorSmoothness, RealDomain};
 
 /// Smooth arithmetic with one rounding. Other rows say how they differ.
 const ARITHMETIC: BinaryFacts = BinaryFacts {
     operands: OperandTypes::Any,
     is_boolean: false,
     domains: [RealDomain::All, RealDomain::All],
-    smoothness: Smoothness::Smooth,
+    smoothness: OperatorSmoothness::Smooth,
     neutral: NeutralOperand::Absent,
     cost: 1,
     error_units: 1.0,
 };
 
 /// One of both operands.
-const EXTREME: BinaryFacts = BinaryFacts { smoothness: Smoothness::Kinked, error_units: 0.0, ..ARITHMETIC };
+const EXTREME: BinaryFacts = BinaryFacts { smoothness: OperatorSmoothness::Kinked, error_units: 0.0, ..ARITHMETIC };
 
-const COMPARISON: BinaryFacts = BinaryFacts { is_boolean: true, smoothness: Smoothness::Stepped, ..EXTREME };
+const COMPARISON: BinaryFacts = BinaryFacts { is_boolean: true, smoothness: OperatorSmoothness::Stepped, ..EXTREME };
 
 const LOGICAL: BinaryFacts = BinaryFacts { operands: OperandTypes::Boolean, ..COMPARISON };
 

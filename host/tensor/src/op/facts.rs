@@ -58,7 +58,7 @@ pub enum RealDomain {
 
 /// How a float operator depends on its operands, within its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Smoothness {
+pub enum OperatorSmoothness {
     /// Differentiable everywhere.
     Smooth,
     /// Continuous, with kinks: at 0, or if two operands are equal.
@@ -96,7 +96,7 @@ pub struct UnaryFacts {
     /// The floats with a finite result.
     pub domain: RealDomain,
     /// How the result depends on a float operand.
-    pub smoothness: Smoothness,
+    pub smoothness: OperatorSmoothness,
     /// Whether the result grows as fast as `e^|x|`. Else its magnitude is at most that of the operand or 1, whichever is
     /// larger, if the domain is [`RealDomain::All`].
     pub is_exponential: bool,
@@ -116,7 +116,7 @@ pub struct BinaryFacts {
     /// The floats with a finite result, for each operand.
     pub domains: [RealDomain; 2],
     /// How the result depends on float operands.
-    pub smoothness: Smoothness,
+    pub smoothness: OperatorSmoothness,
     /// The operand that changes nothing.
     pub neutral: NeutralOperand,
     /// Work for each element, in additions.

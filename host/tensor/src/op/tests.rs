@@ -5,8 +5,9 @@ use serde::de::{Deserializer, Error as _, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use super::{
-    BinaryFacts, BinaryOp, ContractOp, ConvolutionOp, IndexOp, MovementOp, NeutralOperand, Op, OperandTypes, PoolKind,
-    RandomDistribution, ReduceKind, ReduceOp, ScatterCombine, Smoothness, SourceOp, UnaryFacts, UnaryOp,
+    BinaryFacts, BinaryOp, ContractOp, ConvolutionOp, IndexOp, MovementOp, NeutralOperand, Op, OperandTypes,
+    OperatorSmoothness, PoolKind, RandomDistribution, ReduceKind, ReduceOp, ScatterCombine, SourceOp, UnaryFacts,
+    UnaryOp,
 };
 use crate::DType;
 
@@ -94,11 +95,11 @@ fn only_results_of_the_operand_type_have_a_neutral_operand() {
 }
 
 /// Returns the text for where a float operator has a derivative.
-fn derivative(smoothness: Smoothness) -> &'static str {
+fn derivative(smoothness: OperatorSmoothness) -> &'static str {
     match smoothness {
-        Smoothness::Smooth => "everywhere",
-        Smoothness::Kinked => "except at kinks",
-        Smoothness::Stepped => "0",
+        OperatorSmoothness::Smooth => "everywhere",
+        OperatorSmoothness::Kinked => "except at kinks",
+        OperatorSmoothness::Stepped => "0",
     }
 }
 

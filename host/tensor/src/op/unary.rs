@@ -3,14 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::{OperandTypes, RealDomain, Smoothness, UnaryFacts};
+use super::facts::{OperandTypes, OperatorSmoothness, RealDomain, UnaryFacts};
 use crate::DType;
 
 /// Exact, smooth arithmetic of signed numbers. Other rows say how they differ.
 const SIGNED: UnaryFacts = UnaryFacts {
     operands: OperandTypes::Signed,
     domain: RealDomain::All,
-    smoothness: Smoothness::Smooth,
+    smoothness: OperatorSmoothness::Smooth,
     is_exponential: false,
     cost: 1,
     error_units: 0.0,
@@ -23,7 +23,8 @@ const ROUNDED: UnaryFacts = UnaryFacts { operands: OperandTypes::Float, cost: 2,
 const APPROXIMATE: UnaryFacts = UnaryFacts { cost: 4, error_units: 4.0, ..ROUNDED };
 
 /// Rounding to an integer.
-const TO_INTEGER: UnaryFacts = UnaryFacts { operands: OperandTypes::Float, smoothness: Smoothness::Stepped, ..SIGNED };
+const TO_INTEGER: UnaryFacts =
+    UnaryFacts { operands: OperandTypes::Float, smoothness: OperatorSmoothness::Stepped, ..SIGNED };
 
 const CAST: UnaryFacts = UnaryFacts { operands: OperandTypes::Any, error_units: 1.0, ..SIGNED };
 
@@ -35,9 +36,9 @@ macro_rules! unary_table {
             /// `-x`; signed integers wrap. Float or signed integer.
             Neg: neg, "neg", SIGNED;
             /// `|x|`; signed integers wrap. Float or signed integer.
-            Abs: abs, "abs", UnaryFacts { smoothness: Smoothness::Kinked, ..SIGNED };
+            Abs: abs, "abs", UnaryFacts { smoothness: OperatorSmoothness::Kinked, ..SIGNED };
             /// -1, 0 or 1; NaN stays NaN. Float or signed integer.
-            Sign: sign, "sign", UnaryFacts { smoothness: Smoothness::Stepped, ..SIGNED };
+            Sign: sign, "sign", UnaryFacts { smoothness: OperatorSmoothness::Stepped, ..SIGNED };
             /// `e^x`. Float.
             Exp: exp, "exp", UnaryFacts { is_exponential: true, ..APPROXIMATE };
             /// Natural logarithm; NaN below 0, -inf at 0. Float.
@@ -62,7 +63,7 @@ macro_rules! unary_table {
             RoundEven: round_even, "round-even", TO_INTEGER;
             /// 1 if the operand is 0, else 0. `uint8`.
             LogicalNot: logical_not, "logical-not",
-                UnaryFacts { operands: OperandTypes::Boolean, smoothness: Smoothness::Stepped, ..SIGNED };
+                UnaryFacts { operands: OperandTypes::Boolean, smoothness: OperatorSmoothness::Stepped, ..SIGNED };
             /// The operand unchanged; its gradient is zero. Any type.
             StopGradient: stop_gradient, "stop-gradient",
                 UnaryFacts { operands: OperandTypes::Any, cost: 0, ..SIGNED };
@@ -114,7 +115,7 @@ impl UnaryOp {
 
     /// Returns whether the derivative of the result is 0 wherever it exists, or is defined as 0.
     pub fn has_zero_slope(self) -> bool {
-        self == UnaryOp::StopGradient || self.facts().smoothness == Smoothness::Stepped
+        self == UnaryOp::StopGradient || self.facts().smoothness == OperatorSmoothness::Stepped
     }
 
     pub(super) fn prototypes() -> impl Iterator<Item = UnaryOp> {

@@ -4,22 +4,10 @@
 use saggar_compile::compile;
 use saggar_compile::target::CompileTarget;
 use saggar_tensor::NodeId;
-use saggar_testgen::{AttentionConfig, GraphCase, MASKS, MaskKind, attention_case};
+use saggar_testgen::{ATTENTION_SIZES, AttentionConfig, GraphCase, MASKS, MaskKind, attention_case};
 
 use super::*;
 use crate::wgsl::FUSED_MATMUL_BINDINGS;
-
-const ATTENTION_SIZES: AttentionConfig = AttentionConfig {
-    batch: 2,
-    heads: 2,
-    queries: 18,
-    keys: 20,
-    width: 4,
-    value_width: 5,
-    mask: MaskKind::None,
-    transposed: false,
-    gradients: false,
-};
 
 /// Fuses products however few rows they have.
 const TARGET: CompileTarget = CompileTarget { chain_rows_min: 0, ..CompileTarget::gpu() };

@@ -6,26 +6,29 @@ use saggar_rest::datasets::{
 };
 use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
 
-use crate::openapi::operation::{Operation, SchemaSource};
+use crate::openapi::operation::{OpenApiOperation, SchemaSource};
 
 /// Returns the operations.
-pub(crate) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/api/v1/datasets", "Datasets")
+        OpenApiOperation::get("/api/v1/datasets", "Datasets")
             .with_description("The datasets that belong to no project, or to one that the key is for.")
             .with_response::<DatasetListDocument>(200),
-        Operation::post("/api/v1/datasets", "Announces an upload and returns which chunks are missing")
+        OpenApiOperation::post("/api/v1/datasets", "Announces an upload and returns which chunks are missing")
             .with_body::<DatasetAnnouncement>()
             .with_response::<DatasetUploadDocument>(200)
             .with_errors(&[400, 404, 408, 409, 413, 422, 507]),
-        Operation::put("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", "Uploads a chunk")
+        OpenApiOperation::put("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", "Uploads a chunk")
             .with_binary_body()
             .with_empty_response(204)
             .with_errors(&[400, 404, 408, 409, 413, 422, 507]),
-        Operation::post("/api/v1/datasets/{name}/uploads/{id}/commit", "Creates a version from a complete upload")
-            .with_response::<DatasetDocument>(200)
-            .with_errors(&[400, 404, 409, 413, 422, 507]),
-        Operation::put("/api/v1/datasets/{name}/projects", "Sets the projects that the dataset belongs to")
+        OpenApiOperation::post(
+            "/api/v1/datasets/{name}/uploads/{id}/commit",
+            "Creates a version from a complete upload",
+        )
+        .with_response::<DatasetDocument>(200)
+        .with_errors(&[400, 404, 409, 413, 422, 507]),
+        OpenApiOperation::put("/api/v1/datasets/{name}/projects", "Sets the projects that the dataset belongs to")
             .with_description(
                 "An empty list removes it from all projects. A key that is limited to projects can \
                  change only what belongs to one of them.",
@@ -33,16 +36,19 @@ pub(crate) fn operations() -> Vec<Operation> {
             .with_body::<AssignProjectsRequest>()
             .with_response::<AssignedProjectsDocument>(200)
             .with_errors(&[400, 404, 408, 413]),
-        Operation::delete("/api/v1/datasets/{name}/{version}", "Removes a version that no unfinished job mounts")
-            .with_response::<RemovedDatasetDocument>(200)
-            .with_errors(&[400, 404, 409]),
-        Operation::get(
+        OpenApiOperation::delete(
+            "/api/v1/datasets/{name}/{version}",
+            "Removes a version that no unfinished job mounts",
+        )
+        .with_response::<RemovedDatasetDocument>(200)
+        .with_errors(&[400, 404, 409]),
+        OpenApiOperation::get(
             "/api/v1/datasets/{name}/{version}/export",
             "A version as a tar archive of .npy files and dataset.json, which can be pushed again",
         )
         .with_content(200, "application/x-tar", SchemaSource::Binary)
         .with_errors(&[400, 404]),
-        Operation::post("/api/v1/datasets/{name}/from-job", "Creates a version from a job's output")
+        OpenApiOperation::post("/api/v1/datasets/{name}/from-job", "Creates a version from a job's output")
             .with_body::<DatasetFromJobRequest>()
             .with_response::<DatasetDocument>(201)
             .with_errors(&[400, 404, 408, 409, 413, 422, 507]),

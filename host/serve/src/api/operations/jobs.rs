@@ -15,17 +15,17 @@ use saggar_rest::quota::QuotaDocument;
 use saggar_rest::schedules::{RemovedScheduleDocument, ScheduleDocument, ScheduleListDocument, SetScheduleRequest};
 use saggar_rest::secrets::{SecretListDocument, SecretNameDocument, SetSecretRequest};
 
-use crate::openapi::operation::{Operation, ParameterType, SchemaSource};
+use crate::openapi::operation::{OpenApiOperation, ParameterType, SchemaSource};
 
 /// Returns the operations.
-pub(crate) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<OpenApiOperation> {
     [job_operations(), record_operations(), plugin_operations(), resource_operations()].into_iter().flatten().collect()
 }
 
 /// Returns the operations on jobs.
-fn job_operations() -> Vec<Operation> {
+fn job_operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/api/v1/jobs", "Jobs, newest first")
+        OpenApiOperation::get("/api/v1/jobs", "Jobs, newest first")
             .with_description(
                 "A key that is limited to projects sees only the jobs of its projects, here and \
                  everywhere.",
@@ -37,42 +37,51 @@ fn job_operations() -> Vec<Operation> {
             .with_query("experiment", ParameterType::Text)
             .with_response::<JobListDocument>(200)
             .with_errors(&[400]),
-        Operation::post("/api/v1/jobs", "Submits a job")
+        OpenApiOperation::post("/api/v1/jobs", "Submits a job")
             .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
             .with_body::<JobSpec>()
             .with_response::<JobDocument>(201)
             .with_errors(&[400, 403, 404, 408, 409, 413, 422, 429]),
-        Operation::get("/api/v1/jobs/{job}", "A job, by name or identifier")
+        OpenApiOperation::get("/api/v1/jobs/{job}", "A job, by name or identifier")
             .with_response::<JobDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::delete("/api/v1/jobs/{job}", "Removes a finished job, with its logs, outputs and checkpoints")
-            .with_response::<RemovedJobDocument>(200)
-            .with_errors(&[400, 404, 409]),
-        Operation::post("/api/v1/jobs/{job}/stop", "Stops a job after it has saved its state")
+        OpenApiOperation::delete(
+            "/api/v1/jobs/{job}",
+            "Removes a finished job, with its logs, outputs and checkpoints",
+        )
+        .with_response::<RemovedJobDocument>(200)
+        .with_errors(&[400, 404, 409]),
+        OpenApiOperation::post("/api/v1/jobs/{job}/stop", "Stops a job after it has saved its state")
             .with_response::<JobDocument>(200)
             .with_errors(&[400, 404, 409]),
-        Operation::post("/api/v1/jobs/{job}/checkpoint", "Makes a running job save a checkpoint")
+        OpenApiOperation::post("/api/v1/jobs/{job}/checkpoint", "Makes a running job save a checkpoint")
             .with_response::<JobDocument>(200)
             .with_errors(&[400, 404, 409]),
-        Operation::post("/api/v1/jobs/{job}/preempt", "Preempts a running job: it saves its state and is queued again")
-            .with_response::<JobDocument>(200)
-            .with_errors(&[400, 404, 409]),
-        Operation::post("/api/v1/jobs/{job}/restart", "Submits a job that repeats another one, with changes")
+        OpenApiOperation::post(
+            "/api/v1/jobs/{job}/preempt",
+            "Preempts a running job: it saves its state and is queued again",
+        )
+        .with_response::<JobDocument>(200)
+        .with_errors(&[400, 404, 409]),
+        OpenApiOperation::post("/api/v1/jobs/{job}/restart", "Submits a job that repeats another one, with changes")
             .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
             .with_body::<RestartRequest>()
             .with_response::<JobDocument>(201)
             .with_errors(&[400, 403, 404, 408, 409, 413, 422, 429]),
-        Operation::post("/api/v1/jobs/gc", "Removes jobs that match criteria, or lists those that would be removed")
-            .with_body::<JobGcRequest>()
-            .with_response::<JobGcDocument>(200)
-            .with_errors(&[400, 408, 413]),
+        OpenApiOperation::post(
+            "/api/v1/jobs/gc",
+            "Removes jobs that match criteria, or lists those that would be removed",
+        )
+        .with_body::<JobGcRequest>()
+        .with_response::<JobGcDocument>(200)
+        .with_errors(&[400, 408, 413]),
     ]
 }
 
 /// Returns the operations that read the records and files of a job.
-fn record_operations() -> Vec<Operation> {
+fn record_operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/api/v1/jobs/{job}/logs", "A job's log")
+        OpenApiOperation::get("/api/v1/jobs/{job}/logs", "A job's log")
             .with_description(
                 "With `Accept: text/event-stream` each line is an event `line`, with the attempt and \
                  offset as its id, and the last event is `end`.",
@@ -93,40 +102,40 @@ fn record_operations() -> Vec<Operation> {
             .with_content(200, "text/plain", SchemaSource::Text)
             .with_content(200, "text/event-stream", SchemaSource::Text)
             .with_errors(&[400, 404, 429]),
-        Operation::get("/api/v1/jobs/{job}/metrics", "A job's metric series")
+        OpenApiOperation::get("/api/v1/jobs/{job}/metrics", "A job's metric series")
             .with_query("series", ParameterType::Text)
             .with_query("from", ParameterType::Integer { min: 0 })
             .with_query("times", ParameterType::Text)
             .with_response::<JobMetricsDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get("/api/v1/jobs/{job}/attempts", "A job's attempts")
+        OpenApiOperation::get("/api/v1/jobs/{job}/attempts", "A job's attempts")
             .with_response::<AttemptListDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get("/api/v1/jobs/{job}/events", "A job's events")
+        OpenApiOperation::get("/api/v1/jobs/{job}/events", "A job's events")
             .with_query("after", ParameterType::Integer { min: 0 })
             .with_response::<JobEventListDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get("/api/v1/jobs/{job}/checkpoints", "A job's checkpoints")
+        OpenApiOperation::get("/api/v1/jobs/{job}/checkpoints", "A job's checkpoints")
             .with_query("verify", ParameterType::Text)
             .with_response::<CheckpointListDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get(
+        OpenApiOperation::get(
             "/api/v1/jobs/{job}/checkpoints/{which}",
             "A checkpoint as a safetensors file: of a step, `latest` or `best`",
         )
         .with_content(200, "application/octet-stream", SchemaSource::Binary)
         .with_errors(&[400, 404]),
-        Operation::get("/api/v1/jobs/{job}/output", "The files that a job wrote")
+        OpenApiOperation::get("/api/v1/jobs/{job}/output", "The files that a job wrote")
             .with_response::<OutputListDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get("/api/v1/jobs/{job}/output/{path}", "A file that a job wrote")
+        OpenApiOperation::get("/api/v1/jobs/{job}/output/{path}", "A file that a job wrote")
             .with_content(200, "application/octet-stream", SchemaSource::Binary)
             .with_content(200, "image/png", SchemaSource::Binary)
             .with_content(200, "text/plain", SchemaSource::Text)
             .with_content(200, "text/csv", SchemaSource::Text)
             .with_content(200, "application/json", SchemaSource::Anything)
             .with_errors(&[400, 404]),
-        Operation::get("/api/v1/events", "Job changes as server-sent events")
+        OpenApiOperation::get("/api/v1/events", "Job changes as server-sent events")
             .with_description(
                 "`job` for each followed job, at first and whenever it changes; `ready` after the \
                  first ones; `gone` for a deleted job; and `note`, numbered, for each job event. \
@@ -142,14 +151,14 @@ fn record_operations() -> Vec<Operation> {
 }
 
 /// Returns the operations on plugins.
-fn plugin_operations() -> Vec<Operation> {
+fn plugin_operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/api/v1/plugins", "Uploaded plugins").with_response::<PluginListDocument>(200),
-        Operation::post("/api/v1/plugins", "Uploads a plugin, which is checked and addressed by its content")
+        OpenApiOperation::get("/api/v1/plugins", "Uploaded plugins").with_response::<PluginListDocument>(200),
+        OpenApiOperation::post("/api/v1/plugins", "Uploads a plugin, which is checked and addressed by its content")
             .with_binary_body()
             .with_response::<PluginDocument>(200)
             .with_errors(&[400, 408, 413, 422, 503, 507]),
-        Operation::post(
+        OpenApiOperation::post(
             "/api/v1/plugins/{digest}/resume-test",
             "Marks a plugin as resumable, given two of its jobs with the same result, one of them \
              interrupted",
@@ -161,31 +170,31 @@ fn plugin_operations() -> Vec<Operation> {
 }
 
 /// Returns the operations on queues, devices, quotas, schedules and secrets.
-fn resource_operations() -> Vec<Operation> {
+fn resource_operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/api/v1/queues", "Pools with the jobs that hold their slots, and the queued jobs")
+        OpenApiOperation::get("/api/v1/queues", "Pools with the jobs that hold their slots, and the queued jobs")
             .with_response::<QueueListDocument>(200),
-        Operation::get("/api/v1/devices", "The compute devices of this machine")
+        OpenApiOperation::get("/api/v1/devices", "The compute devices of this machine")
             .with_response::<DeviceListDocument>(200),
-        Operation::get("/api/v1/quota", "Storage by kind, and the usage and limits of jobs")
+        OpenApiOperation::get("/api/v1/quota", "Storage by kind, and the usage and limits of jobs")
             .with_response::<QuotaDocument>(200),
-        Operation::get("/api/v1/schedules", "Schedules, which submit jobs at the times of a cron expression")
+        OpenApiOperation::get("/api/v1/schedules", "Schedules, which submit jobs at the times of a cron expression")
             .with_response::<ScheduleListDocument>(200),
-        Operation::post("/api/v1/schedules", "Creates or replaces a schedule")
+        OpenApiOperation::post("/api/v1/schedules", "Creates or replaces a schedule")
             .with_body::<SetScheduleRequest<JobSpec>>()
             .with_response::<ScheduleDocument>(201)
             .with_errors(&[400, 403, 404, 408, 409, 413, 422]),
-        Operation::delete("/api/v1/schedules/{name}", "Removes a schedule; its jobs stay")
+        OpenApiOperation::delete("/api/v1/schedules/{name}", "Removes a schedule; its jobs stay")
             .with_response::<RemovedScheduleDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::get("/api/v1/secrets", "Names of the secrets that jobs can be granted")
+        OpenApiOperation::get("/api/v1/secrets", "Names of the secrets that jobs can be granted")
             .with_description("A key that is limited to projects sees only secrets that list one of them.")
             .with_response::<SecretListDocument>(200),
-        Operation::put("/api/v1/secrets/{name}", "Stores a secret")
+        OpenApiOperation::put("/api/v1/secrets/{name}", "Stores a secret")
             .with_body::<SetSecretRequest>()
             .with_response::<SecretNameDocument>(200)
             .with_errors(&[400, 408, 409, 413]),
-        Operation::delete("/api/v1/secrets/{name}", "Removes a secret")
+        OpenApiOperation::delete("/api/v1/secrets/{name}", "Removes a secret")
             .with_response::<SecretNameDocument>(200)
             .with_errors(&[400, 404]),
     ]

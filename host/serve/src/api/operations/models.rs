@@ -9,54 +9,54 @@ use saggar_rest::models::{
 };
 use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
 
-use crate::openapi::operation::{Operation, ParameterType};
+use crate::openapi::operation::{OpenApiOperation, ParameterType};
 
 /// The statuses of commands that fail.
 const COMMAND_ERRORS: &[u16] = &[400, 404, 408, 409, 413, 422, 503];
 
 /// Returns the operations.
-pub(crate) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<OpenApiOperation> {
     [command_operations(), model_operations()].into_iter().flatten().collect()
 }
 
 /// Returns the operations that change how a model is served.
-fn command_operations() -> Vec<Operation> {
+fn command_operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::post(
+        OpenApiOperation::post(
             "/api/v1/models/{model}/load",
             "Loads a version, or all that are needed, and responds once they serve",
         )
         .with_body::<OptionalVersionRequest>()
         .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
-        Operation::post(
+        OpenApiOperation::post(
             "/api/v1/models/{model}/unload",
             "Unloads a version, or all; they stay unloaded until they are loaded again",
         )
         .with_body::<OptionalVersionRequest>()
         .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
-        Operation::post("/api/v1/models/{model}/warm", "Loads a model that sleeps")
+        OpenApiOperation::post("/api/v1/models/{model}/warm", "Loads a model that sleeps")
             .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
-        Operation::post(
+        OpenApiOperation::post(
             "/api/v1/models/{model}/promote",
             "Makes a version the default, or makes the default follow the newest",
         )
         .with_body::<PromoteRequest>()
         .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
-        Operation::post("/api/v1/models/{model}/rollback", "Restores the previous default version")
+        OpenApiOperation::post("/api/v1/models/{model}/rollback", "Restores the previous default version")
             .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
-        Operation::put("/api/v1/models/{model}/aliases/{alias}", "Points an alias to a version that is ready")
+        OpenApiOperation::put("/api/v1/models/{model}/aliases/{alias}", "Points an alias to a version that is ready")
             .with_body::<SetAliasRequest>()
             .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
-        Operation::delete("/api/v1/models/{model}/aliases/{alias}", "Removes an alias")
+        OpenApiOperation::delete("/api/v1/models/{model}/aliases/{alias}", "Removes an alias")
             .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
-        Operation::put(
+        OpenApiOperation::put(
             "/api/v1/models/{model}/traffic",
             "Sets the shares of default requests in percent, by alias or version; an empty object \
              sends all to the default",
@@ -64,7 +64,7 @@ fn command_operations() -> Vec<Operation> {
         .with_body::<TrafficRequest>()
         .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
-        Operation::put(
+        OpenApiOperation::put(
             "/api/v1/models/{model}/shadow",
             "Makes a version a shadow: it repeats a share of the requests, and its responses are \
              discarded",
@@ -72,13 +72,13 @@ fn command_operations() -> Vec<Operation> {
         .with_body::<SetShadowRequest>()
         .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
-        Operation::delete("/api/v1/models/{model}/shadow", "Ends the shadow")
+        OpenApiOperation::delete("/api/v1/models/{model}/shadow", "Ends the shadow")
             .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
-        Operation::get("/api/v1/models/{model}/config", "How the model is served")
+        OpenApiOperation::get("/api/v1/models/{model}/config", "How the model is served")
             .with_response::<ModelConfigDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::put("/api/v1/models/{model}/config", "Sets how the model is served")
+        OpenApiOperation::put("/api/v1/models/{model}/config", "Sets how the model is served")
             .with_body::<ModelConfigDocument>()
             .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
@@ -86,20 +86,24 @@ fn command_operations() -> Vec<Operation> {
 }
 
 /// Returns the operations on models and their versions.
-fn model_operations() -> Vec<Operation> {
+fn model_operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/api/v1/models", "Every model with its versions").with_response::<ModelListDocument>(200),
-        Operation::get("/api/v1/models/{model}", "A model, its versions, and its inputs and outputs")
+        OpenApiOperation::get("/api/v1/models", "Every model with its versions")
+            .with_response::<ModelListDocument>(200),
+        OpenApiOperation::get("/api/v1/models/{model}", "A model, its versions, and its inputs and outputs")
             .with_response::<ModelDocument>(200)
             .with_errors(&[400, 404]),
-        Operation::delete("/api/v1/models/{model}", "Removes the model with all of its versions and its settings")
-            .with_description(
-                "Refused while an unfinished job reads one of its versions, or an ensemble has it as \
+        OpenApiOperation::delete(
+            "/api/v1/models/{model}",
+            "Removes the model with all of its versions and its settings",
+        )
+        .with_description(
+            "Refused while an unfinished job reads one of its versions, or an ensemble has it as \
                  a step.",
-            )
-            .with_response::<RemovedVersionsDocument>(200)
-            .with_errors(&[404, 409]),
-        Operation::post(
+        )
+        .with_response::<RemovedVersionsDocument>(200)
+        .with_errors(&[404, 409]),
+        OpenApiOperation::post(
             "/api/v1/models/{model}/import",
             "Creates a version from an ONNX file and its external data files",
         )
@@ -108,7 +112,7 @@ fn model_operations() -> Vec<Operation> {
         .with_form::<ModelImportForm>()
         .with_response::<ImportedVersionDocument>(200)
         .with_errors(&[400, 408, 413, 422, 503, 507]),
-        Operation::post(
+        OpenApiOperation::post(
             "/api/v1/models/{model}/versions",
             "Creates a version from a plugin and the weights of an existing version, or from a \
              job's checkpoint, and responds once it serves or was refused",
@@ -116,14 +120,14 @@ fn model_operations() -> Vec<Operation> {
         .with_body::<PublishVersionRequest>()
         .with_response::<PublishedVersionDocument>(201)
         .with_errors(&[400, 404, 408, 413, 503]),
-        Operation::delete("/api/v1/models/{model}/versions/{version}", "Removes a version")
+        OpenApiOperation::delete("/api/v1/models/{model}/versions/{version}", "Removes a version")
             .with_description(
                 "Refused while default requests, an alias, a share or a shadow needs it, or an \
                  unfinished job reads it.",
             )
             .with_response::<RemovedVersionsDocument>(200)
             .with_errors(&[400, 404, 409]),
-        Operation::put("/api/v1/models/{model}/projects", "Sets the projects that the model belongs to")
+        OpenApiOperation::put("/api/v1/models/{model}/projects", "Sets the projects that the model belongs to")
             .with_description(
                 "An empty list removes it from all projects. A key that is limited to projects can \
                  change only what belongs to one of them.",

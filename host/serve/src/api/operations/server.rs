@@ -3,50 +3,65 @@
 use saggar_rest::keys::{KeyDocument, KeyListDocument, KeyRequest};
 use saggar_rest::server::{ReadinessDocument, VersionDocument};
 
-use crate::openapi::operation::{Operation, ParameterType, SchemaSource};
+use crate::openapi::operation::{OpenApiOperation, ParameterType, SchemaSource};
 
 /// Returns the operations.
-pub(crate) fn operations() -> Vec<Operation> {
+pub(crate) fn operations() -> Vec<OpenApiOperation> {
     vec![
-        Operation::get("/healthz", "Whether the process answers").with_content(200, "text/plain", SchemaSource::Text),
-        Operation::get("/livez", "Whether the process answers").with_content(200, "text/plain", SchemaSource::Text),
-        Operation::get("/readyz", "Whether every model has a version that serves")
+        OpenApiOperation::get("/healthz", "Whether the process answers").with_content(
+            200,
+            "text/plain",
+            SchemaSource::Text,
+        ),
+        OpenApiOperation::get("/livez", "Whether the process answers").with_content(
+            200,
+            "text/plain",
+            SchemaSource::Text,
+        ),
+        OpenApiOperation::get("/readyz", "Whether every model has a version that serves")
             .with_query("verbose", ParameterType::Text)
             .with_response::<ReadinessDocument>(200)
             .with_response::<ReadinessDocument>(503)
             .with_errors(&[400]),
-        Operation::get("/version", "The server's version").with_response::<VersionDocument>(200),
-        Operation::get("/metrics", "Metrics in Prometheus' text format, or in OpenMetrics 1.0 if Accept requests it")
-            .with_description(
-                "The response is compressed if Accept-Encoding names gzip or deflate. Jobs of all \
+        OpenApiOperation::get("/version", "The server's version").with_response::<VersionDocument>(200),
+        OpenApiOperation::get(
+            "/metrics",
+            "Metrics in Prometheus' text format, or in OpenMetrics 1.0 if Accept requests it",
+        )
+        .with_description(
+            "The response is compressed if Accept-Encoding names gzip or deflate. Jobs of all \
                  projects are labels here: every client that can read the page sees their names, \
                  whatever projects its key is limited to.",
-            )
-            .with_content(200, "text/plain", SchemaSource::Text)
-            .with_content(200, "application/openmetrics-text", SchemaSource::Text),
-        Operation::get("/openapi.json", "This document").with_content(200, "application/json", SchemaSource::AnyObject),
-        Operation::get("/console/{fingerprint}/{name}", "A file of the console")
+        )
+        .with_content(200, "text/plain", SchemaSource::Text)
+        .with_content(200, "application/openmetrics-text", SchemaSource::Text),
+        OpenApiOperation::get("/openapi.json", "This document").with_content(
+            200,
+            "application/json",
+            SchemaSource::AnyObject,
+        ),
+        OpenApiOperation::get("/console/{fingerprint}/{name}", "A file of the console")
             .with_content(200, "text/javascript", SchemaSource::Text)
             .with_content(200, "text/css", SchemaSource::Text)
             .with_content(200, "image/svg+xml", SchemaSource::Text)
             .with_content(200, "text/plain", SchemaSource::Text)
             .with_empty_response(304)
             .with_errors(&[400, 404]),
-        Operation::get("/docs", "The first page of the documentation")
+        OpenApiOperation::get("/docs", "The first page of the documentation")
             .with_content(200, "text/html", SchemaSource::Text)
             .with_empty_response(304),
-        Operation::get("/docs/{path}", "A page of the documentation, its style sheet or an image")
+        OpenApiOperation::get("/docs/{path}", "A page of the documentation, its style sheet or an image")
             .with_content(200, "text/html", SchemaSource::Text)
             .with_content(200, "text/css", SchemaSource::Text)
             .with_content(200, "image/svg+xml", SchemaSource::Text)
             .with_empty_response(304)
             .with_errors(&[400, 404]),
-        Operation::get("/api/v1/keys", "The keys of clients, without their secrets")
+        OpenApiOperation::get("/api/v1/keys", "The keys of clients, without their secrets")
             .with_response::<KeyListDocument>(200),
-        Operation::post("/api/v1/keys", "Creates a key; its text is only in this response")
+        OpenApiOperation::post("/api/v1/keys", "Creates a key; its text is only in this response")
             .with_body::<KeyRequest>()
             .with_response::<KeyDocument>(201)
             .with_errors(&[400, 408, 409, 413]),
-        Operation::delete("/api/v1/keys/{name}", "Revokes a key").with_empty_response(204).with_errors(&[404]),
+        OpenApiOperation::delete("/api/v1/keys/{name}", "Revokes a key").with_empty_response(204).with_errors(&[404]),
     ]
 }
