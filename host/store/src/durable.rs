@@ -14,6 +14,7 @@ pub(crate) mod crash_test;
 pub(crate) mod disk;
 #[cfg(test)]
 pub(crate) mod fault_injection;
+mod file_operation;
 #[cfg(test)]
 mod tests;
 

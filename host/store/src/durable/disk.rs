@@ -10,24 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::file_operation::FileOperation;
 use crate::regular_file;
-
-/// An operation that is about to run.
-#[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "tests read what an operation is of"))]
-pub(crate) enum FileOperation<'a> {
-    MakeDirectory(&'a Path),
-    CreateFile(&'a Path),
-    Write(&'a Path, &'a [u8]),
-    Sync(&'a Path),
-    SyncDirectory(&'a Path),
-    Rename(&'a Path, &'a Path),
-    Link(&'a Path, &'a Path),
-    RemoveFile(&'a Path),
-    RemoveDirectory(&'a Path),
-    List(&'a Path),
-    Read(&'a Path),
-}
 
 /// Runs an operation, unless a test makes it fail.
 fn perform<T>(step: &FileOperation<'_>, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::disk::FileOperation;
+use super::file_operation::FileOperation;
 
 /// An operation that was run or tried.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,24 +163,6 @@ pub(crate) fn cut_write(step: &FileOperation<'_>) -> Option<(usize, io::Error)> 
     let operation = LoggedOperation::Write(path.to_path_buf(), bytes[..half].to_vec());
     state.records.push(OperationRecord { operation, done: true, reported_success: false });
     Some((half, plan.error.into()))
-}
-
-impl FileOperation<'_> {
-    fn path(&self) -> &Path {
-        match self {
-            FileOperation::MakeDirectory(path)
-            | FileOperation::CreateFile(path)
-            | FileOperation::Write(path, _)
-            | FileOperation::Sync(path)
-            | FileOperation::SyncDirectory(path)
-            | FileOperation::Rename(path, _)
-            | FileOperation::Link(path, _)
-            | FileOperation::RemoveFile(path)
-            | FileOperation::RemoveDirectory(path)
-            | FileOperation::List(path)
-            | FileOperation::Read(path) => path,
-        }
-    }
 }
 
 impl From<&FileOperation<'_>> for LoggedOperation {
