@@ -29,6 +29,7 @@ pub mod storage_usage;
 pub mod zip_directory;
 
 mod durable;
+mod safetensors_header;
 mod tensor_text;
 mod versions;
 

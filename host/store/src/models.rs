@@ -31,10 +31,9 @@ mod notes;
 mod removal;
 #[cfg(test)]
 mod tests;
-pub(crate) mod weights;
+mod weights;
 
 pub use notes::NOTE_BYTES_MAX;
-pub(crate) use weights::safetensors_dtype;
 
 /// The plugin's file name in a version.
 pub const PLUGIN_FILE: &str = "plugin.wasm";

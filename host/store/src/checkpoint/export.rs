@@ -22,9 +22,9 @@ use super::save::{checkpoint_folder, part_object_name};
 use super::{CheckpointInfo, CheckpointStore};
 use crate::error::CheckpointError;
 use crate::limits::{EXPORT_PIECE_BYTES_MIN, WEIGHTS_HEADER_BYTES_MAX};
-use crate::models::safetensors_dtype;
 use crate::objects::ObjectStorage;
 use crate::objects::files::ObjectPin;
+use crate::safetensors_header::{METADATA, safetensors_dtype};
 
 /// Selects a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,9 +167,6 @@ impl Serialize for ExportHeader<'_> {
         map.end()
     }
 }
-
-/// The one entry that is not a tensor.
-const METADATA: &str = "__metadata__";
 
 /// Returns the header, preceded by its length, or why it cannot be encoded.
 fn encode_header(manifest: &CheckpointManifest, info: &CheckpointInfo) -> Result<Bytes, String> {

@@ -13,7 +13,7 @@ use super::source::{SourceReader, list_files};
 use super::staging::StagingArea;
 use crate::error::DatasetError;
 use crate::limits::DATASET_HEADER_BYTES_MAX;
-use crate::models::weights::header;
+use crate::safetensors_header as header;
 
 /// Returns whether the folder contains such files.
 pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {

@@ -4,13 +4,12 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use safetensors::serialize;
-use safetensors::tensor::{Dtype, TensorView};
-use saggar_tensor::DType;
+use safetensors::tensor::TensorView;
 
 use crate::checkpoint::{SavedVariable, VariableKind};
 use crate::error::ModelError;
+use crate::safetensors_header::{self, METADATA, safetensors_dtype};
 
-pub(crate) mod header;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +21,7 @@ pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError
     }
     let mut views = Vec::with_capacity(variables.len());
     for variable in variables {
-        if variable.name == "__metadata__" {
+        if variable.name == METADATA {
             return Err(refuse(&variable.name, "the format reserves this name".to_owned()));
         }
         let dims = variable.descriptor.shape.dims().to_vec();
@@ -35,9 +34,9 @@ pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError
 
 /// Decodes the variables of a file, sorted by name and sharing its bytes, or returns the error.
 pub(super) fn decode(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVariable>, String> {
-    let entries = header::read_tensors(file)?;
+    let entries = safetensors_header::read_tensors(file)?;
     let statistics: HashSet<&str> = statistics.iter().map(String::as_str).collect();
-    let variable = |entry: header::TensorEntry| {
+    let variable = |entry: safetensors_header::TensorEntry| {
         let is_statistic = statistics.contains(entry.name.as_str());
         SavedVariable {
             name: entry.name,
@@ -49,18 +48,4 @@ pub(super) fn decode(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVar
     let mut variables: Vec<SavedVariable> = entries.into_iter().map(variable).collect();
     variables.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(variables)
-}
-
-/// Returns the format's name of a data type.
-pub(crate) fn safetensors_dtype(dtype: DType) -> Dtype {
-    match dtype {
-        DType::F32 => Dtype::F32,
-        DType::F16 => Dtype::F16,
-        DType::I64 => Dtype::I64,
-        DType::U64 => Dtype::U64,
-        DType::I32 => Dtype::I32,
-        DType::U32 => Dtype::U32,
-        DType::I8 => Dtype::I8,
-        DType::U8 => Dtype::U8,
-    }
 }

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use saggar_tensor::{Descriptor, Shape};
+use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::*;
 

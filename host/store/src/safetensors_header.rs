@@ -1,4 +1,5 @@
-//! Strict parser of safetensors headers. The file is untrusted, and errors name the tensor.
+//! Strict parser of the headers of safetensors files: weights of models, and datasets. The file is untrusted, and errors
+//! name the tensor.
 //!
 //! The file begins with the header's length in eight bytes. The header is a JSON object with an entry for each tensor,
 //! and the tensors' bytes follow without holes. Source: the format's description,
@@ -8,6 +9,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
+use safetensors::tensor::Dtype;
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -17,7 +19,7 @@ use crate::limits::WEIGHTS_HEADER_BYTES_MAX;
 /// Bytes of the header's length.
 pub(crate) const LENGTH_BYTES: usize = 8;
 /// The one entry that is not a tensor.
-const METADATA: &str = "__metadata__";
+pub(crate) const METADATA: &str = "__metadata__";
 /// Maximum characters of a name in messages.
 const NAME_SHOWN_MAX: usize = 80;
 
@@ -123,9 +125,23 @@ fn check_tensor(tensor: &TensorHeader, begin: usize, data: usize) -> Result<(Des
     Ok((descriptor, start..end))
 }
 
+/// Returns the format's name of a data type.
+pub(crate) fn safetensors_dtype(dtype: DType) -> Dtype {
+    match dtype {
+        DType::F32 => Dtype::F32,
+        DType::F16 => Dtype::F16,
+        DType::I64 => Dtype::I64,
+        DType::U64 => Dtype::U64,
+        DType::I32 => Dtype::I32,
+        DType::U32 => Dtype::U32,
+        DType::I8 => Dtype::I8,
+        DType::U8 => Dtype::U8,
+    }
+}
+
 /// Parses the format's name of a data type.
 fn parse_dtype(name: &str) -> Option<DType> {
-    DType::ALL.into_iter().find(|ours| format!("{:?}", super::safetensors_dtype(*ours)) == name)
+    DType::ALL.into_iter().find(|ours| format!("{:?}", safetensors_dtype(*ours)) == name)
 }
 
 /// Returns a name in quotation marks, truncated if it is long.
