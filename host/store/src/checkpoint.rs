@@ -22,6 +22,7 @@ use crate::error::CheckpointError;
 use crate::objects::ObjectStorage;
 
 mod export;
+mod listing;
 mod load;
 mod manifest;
 mod pack;

@@ -14,11 +14,11 @@ use futures::Stream;
 use safetensors::tensor::TensorInfo;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::load::{self, ManifestEntry};
+use super::listing::{ManifestEntry, checkpoint_folder, list_entries, part_object_name};
+use super::load;
 use super::manifest::{CheckpointManifest, CheckpointPart, CheckpointVariable};
 use super::pack::PartRange;
-use super::retention::BestMetric;
-use super::save::{checkpoint_folder, part_object_name};
+use super::retention::{self, BestMetric};
 use super::{CheckpointInfo, CheckpointStore};
 use crate::error::CheckpointError;
 use crate::limits::{EXPORT_PIECE_BYTES_MIN, WEIGHTS_HEADER_BYTES_MAX};
@@ -71,7 +71,7 @@ pub(super) async fn export(
     wanted: &CheckpointQuery,
 ) -> Result<CheckpointExport, CheckpointError> {
     let folder = checkpoint_folder(job)?;
-    let entry = load::select(checkpoints, &folder, job, wanted).await?;
+    let entry = select(checkpoints, &folder, job, wanted).await?;
     let pin = load::pin(checkpoints, job, &entry)?;
     let (mut manifest, digest) = load::read_own_manifest(checkpoints, job, &entry)
         .await
@@ -86,6 +86,28 @@ pub(super) async fn export(
     let (parts, header) = (manifest.parts, Some(header));
     let reading = CheckpointExportReader { objects, folder, entry, parts, header, pieces, shared: None, _pin: pin };
     Ok(CheckpointExport { info, bytes, reading })
+}
+
+/// Returns the selected checkpoint according to the manifests.
+async fn select(
+    checkpoints: &CheckpointStore,
+    folder: &str,
+    job: &str,
+    wanted: &CheckpointQuery,
+) -> Result<ManifestEntry, CheckpointError> {
+    match wanted {
+        CheckpointQuery::Step(step) => load::find(checkpoints, folder, job, *step).await,
+        CheckpointQuery::Latest => {
+            let newest = retention::newest_complete(checkpoints, folder).await?;
+            newest.ok_or_else(|| load::not_found_error(job, String::new()))
+        }
+        CheckpointQuery::Best(by) => {
+            let best = retention::best(checkpoints, job, by).await?.map(|best| best.file);
+            let found =
+                list_entries(checkpoints, folder).await?.into_iter().find(|entry| Some(&entry.file) == best.as_ref());
+            found.ok_or_else(|| load::not_found_error(job, format!(" with the metric `{}`", by.metric)))
+        }
+    }
 }
 
 fn damaged_error(entry: &ManifestEntry, reason: String) -> CheckpointError {

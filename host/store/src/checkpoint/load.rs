@@ -4,67 +4,18 @@ use std::collections::{HashMap, hash_map};
 
 use bytes::Bytes;
 
-use super::export::CheckpointQuery;
+use super::listing::{ManifestEntry, checkpoint_folder, list_entries, part_object_name};
 use super::manifest::{CheckpointManifest, FORMAT, ManifestDecodeError};
 use super::pack;
-use super::retention;
-use super::save::{checkpoint_folder, part_object_name};
 use super::{
     Checkpoint, CheckpointInfo, CheckpointStore, CheckpointVerification, LatestCheckpoint, SavedVariable,
     SkippedCheckpoint,
 };
-use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::{CheckpointError, StoreError};
 use crate::limits::MANIFEST_BYTES_MAX;
 use crate::objects::ObjectStorage;
 use crate::objects::files::ObjectPin;
-
-/// The parsed name of a manifest. Orders by epoch, then by step.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ManifestEntry {
-    pub(super) epoch: u64,
-    pub(super) step: u64,
-    pub(super) file: String,
-    pub(super) size: u64,
-    pub(super) written_ms: UnixMillis,
-}
-
-impl ManifestEntry {
-    /// Returns the object name of a manifest.
-    pub(super) fn object_name(folder: &str, step: u64, epoch: u64) -> String {
-        format!("{folder}/{step:020}-{epoch}.json")
-    }
-
-    /// Returns the entry for a listing.
-    pub(super) fn info(&self, manifest: &CheckpointManifest, digest: Digest) -> CheckpointInfo {
-        CheckpointInfo { written_ms: self.written_ms, ..manifest.info(digest, self.file.clone()) }
-    }
-}
-
-/// Returns the job's manifests, newest first.
-pub(super) async fn list_entries(
-    checkpoints: &CheckpointStore,
-    folder: &str,
-) -> Result<Vec<ManifestEntry>, CheckpointError> {
-    let prefix = format!("{folder}/");
-    let entry = |info: crate::objects::ObjectInfo| {
-        let (step, epoch) = info.name.strip_prefix(&prefix)?.strip_suffix(".json")?.split_once('-')?;
-        let (step, epoch) = (step.parse().ok()?, epoch.parse().ok()?);
-        let (size, written_ms) = (info.size, info.written_ms);
-        (ManifestEntry::object_name(folder, step, epoch) == info.name).then_some(ManifestEntry {
-            epoch,
-            step,
-            file: info.name,
-            size,
-            written_ms,
-        })
-    };
-    let listed = checkpoints.objects.list_flat(folder).await?;
-    let mut entries: Vec<_> = listed.into_iter().filter_map(entry).collect();
-    entries.sort_by(|a, b| b.cmp(a));
-    Ok(entries)
-}
 
 /// The reason why a checkpoint cannot be loaded.
 pub(super) enum CheckpointLoadError {
@@ -119,30 +70,9 @@ pub(super) async fn find(
     found.ok_or_else(|| not_found_error(job, format!(" of step {step}")))
 }
 
-fn not_found_error(job: &str, which: String) -> CheckpointError {
+/// Returns the error for a job without this checkpoint. `which` describes it, such as ` of step 3`; empty for any.
+pub(super) fn not_found_error(job: &str, which: String) -> CheckpointError {
     CheckpointError::NotFound { job: job.to_owned(), which }
-}
-
-/// Returns the selected checkpoint according to the manifests.
-pub(super) async fn select(
-    checkpoints: &CheckpointStore,
-    folder: &str,
-    job: &str,
-    wanted: &CheckpointQuery,
-) -> Result<ManifestEntry, CheckpointError> {
-    match wanted {
-        CheckpointQuery::Step(step) => find(checkpoints, folder, job, *step).await,
-        CheckpointQuery::Latest => {
-            let newest = retention::newest_complete(checkpoints, folder).await?;
-            newest.ok_or_else(|| not_found_error(job, String::new()))
-        }
-        CheckpointQuery::Best(by) => {
-            let best = retention::best(checkpoints, job, by).await?.map(|best| best.file);
-            let found =
-                list_entries(checkpoints, folder).await?.into_iter().find(|entry| Some(&entry.file) == best.as_ref());
-            found.ok_or_else(|| not_found_error(job, format!(" with the metric `{}`", by.metric)))
-        }
-    }
 }
 
 /// Keeps a checkpoint from being pruned while it is read.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
-use super::load::{self, ManifestEntry};
+use super::listing::{ManifestEntry, checkpoint_folder, list_entries, part_object_name};
 use super::manifest::{CheckpointManifest, CheckpointPart};
-use super::save::{checkpoint_folder, lock_durable_parts, part_object_name};
 use super::{CheckpointInfo, CheckpointStore};
 use crate::error::{CheckpointError, StoreError};
 use crate::limits::CHECKPOINT_CACHE_ENTRIES_MAX;
@@ -189,7 +188,7 @@ pub(super) async fn newest_complete(
     folder: &str,
 ) -> Result<Option<ManifestEntry>, CheckpointError> {
     let parts = StoredParts::list(checkpoints, folder).await?;
-    for entry in load::list_entries(checkpoints, folder).await? {
+    for entry in list_entries(checkpoints, folder).await? {
         if read_manifest_summary(checkpoints, &entry)
             .await?
             .is_some_and(|manifest| parts.contains_parts_of(folder, &manifest))
@@ -208,7 +207,7 @@ pub(super) async fn best(
     let folder = checkpoint_folder(job)?;
     let parts = StoredParts::list(checkpoints, &folder).await?;
     let mut whole = Vec::new();
-    for entry in load::list_entries(checkpoints, &folder).await? {
+    for entry in list_entries(checkpoints, &folder).await? {
         let manifest = read_manifest_summary(checkpoints, &entry).await?;
         whole.extend(
             manifest.filter(|manifest| parts.contains_parts_of(&folder, manifest)).map(|manifest| manifest.info),
@@ -241,7 +240,7 @@ pub(super) async fn prune(
     let folder = checkpoint_folder(job)?;
     let objects = &checkpoints.objects;
     let parts = StoredParts::list(checkpoints, &folder).await?;
-    let entries = load::list_entries(checkpoints, &folder).await?;
+    let entries = list_entries(checkpoints, &folder).await?;
     let best = match &retention.keep_best {
         Some(by) => best_manifest_name(checkpoints, &folder, &parts, &entries, by).await?,
         None => None,
@@ -270,7 +269,7 @@ pub(super) async fn prune(
         objects.sync_folder(&folder)?;
     }
     for part in parts.0.keys().filter(|part| !used.contains(*part)) {
-        lock_durable_parts(checkpoints).remove(part);
+        checkpoints.durable_parts.lock().remove(part);
         objects.delete(part).await?;
     }
     Ok(deleted)
@@ -285,11 +284,11 @@ pub(super) async fn remove_all(checkpoints: &CheckpointStore, job: &str) -> Resu
     let folder = checkpoint_folder(job)?;
     let freed = stored_bytes(checkpoints, job).await?;
     // Deleting the manifests first makes a half-deleted checkpoint invisible.
-    for entry in load::list_entries(checkpoints, &folder).await? {
+    for entry in list_entries(checkpoints, &folder).await? {
         checkpoints.objects.delete(&entry.file).await?;
     }
     let prefix = format!("{folder}/");
-    lock_durable_parts(checkpoints).retain(|part| !part.starts_with(&prefix));
+    checkpoints.durable_parts.lock().retain(|part| !part.starts_with(&prefix));
     lock_manifest_cache(checkpoints).retain_in_folder(&folder, &HashSet::new());
     checkpoints.objects.delete_folder(&folder).await?;
     Ok(freed)

@@ -1,12 +1,12 @@
 //! Saves checkpoints: parts first, the manifest last.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use object_store::PutPayload;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 
-use super::load::{self, ManifestEntry};
+use super::listing::{ManifestEntry, checkpoint_folder, list_entries, part_object_name};
 use super::manifest::{CheckpointManifest, CheckpointPart, CheckpointVariable};
 use super::pack::PartPacker;
 use super::{Checkpoint, CheckpointInfo, CheckpointStore, SavedVariable};
@@ -14,20 +14,6 @@ use crate::digest::{Digest, Sha256Hasher};
 use crate::error::{CheckpointError, StoreError};
 use crate::limits::CHECKPOINT_METRICS_MAX;
 use crate::objects::PutOutcome;
-
-/// Returns the folder of a job's checkpoints.
-pub(super) fn checkpoint_folder(job: &str) -> Result<String, CheckpointError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if job.is_empty() || job.len() > 128 || !job.bytes().all(plain) {
-        return Err(CheckpointError::BadJob { job: job.to_owned() });
-    }
-    Ok(format!("checkpoints/{job}"))
-}
-
-/// Returns the object name of a part.
-pub(super) fn part_object_name(folder: &str, digest: &Digest) -> String {
-    format!("{folder}/parts/{digest}")
-}
 
 pub(super) async fn claim(checkpoints: &CheckpointStore, job: &str, epoch: u64) -> Result<(), CheckpointError> {
     let folder = checkpoint_folder(job)?;
@@ -51,7 +37,7 @@ async fn check_fencing_epoch(
     let prefix = format!("{folder}/epochs/");
     let claims = checkpoints.objects.list(&format!("{folder}/epochs")).await?;
     let claimed = claims.iter().filter_map(|it| it.name.strip_prefix(&prefix)?.parse().ok());
-    let saved = load::list_entries(checkpoints, folder).await?;
+    let saved = list_entries(checkpoints, folder).await?;
     let newest = claimed.chain(saved.iter().map(|entry| entry.epoch)).max().unwrap_or(0);
     if newest > epoch {
         return Err(CheckpointError::Fenced { job: job.to_owned(), epoch, newest });
@@ -142,17 +128,12 @@ async fn put_part(
     let interrupted = |_| StoreError::Interrupted { name: folder.to_owned() };
     let (sha256, stretches) = hashed.await.map_err(interrupted)?;
     let name = part_object_name(folder, &sha256);
-    let is_known = || lock_durable_parts(checkpoints).contains(&name);
+    let is_known = || checkpoints.durable_parts.lock().contains(&name);
     if !is_known() || objects.size(&name).await? != Some(bytes) {
         objects.ensure(&name, &sha256, stretches.into_iter().collect()).await?;
-        lock_durable_parts(checkpoints).insert(name);
+        checkpoints.durable_parts.lock().insert(name);
     }
     Ok(CheckpointPart { sha256, bytes })
-}
-
-/// Returns the parts that are known to be intact and durable.
-pub(super) fn lock_durable_parts(checkpoints: &CheckpointStore) -> parking_lot::MutexGuard<'_, HashSet<String>> {
-    checkpoints.durable_parts.lock()
 }
 
 /// Writes the manifest, which makes the checkpoint exist.
