@@ -10,11 +10,11 @@
 //! older than these files.
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::durable::{self, disk};
+use crate::durable;
 use crate::error::StoreError;
 use crate::limits::{KEY_PROJECTS_MAX, PROJECTS_BYTES_MAX};
 use crate::models;
@@ -22,14 +22,10 @@ use crate::rights::{AccessDenied, VersionClaim};
 use crate::versions::directories::VersionDirectories;
 use crate::versions::{VersionStore, is_name};
 
-/// The directory of the files, beside the names.
-const FOLDER: &str = ".projects";
-
 /// The projects of the models, or of the datasets, under one directory. Clones share the files.
 #[derive(Clone, Debug)]
 pub struct ProjectAssignments {
     versions: VersionDirectories,
-    root: PathBuf,
     are_models: bool,
 }
 
@@ -82,14 +78,12 @@ pub fn validate_project_names(mut projects: Vec<String>) -> Result<Vec<String>, 
 impl ProjectAssignments {
     /// Returns the assignments of the models under `root`.
     pub fn of_models(root: impl Into<PathBuf>) -> ProjectAssignments {
-        let root = root.into();
-        ProjectAssignments { versions: VersionDirectories::new(&root), root, are_models: true }
+        ProjectAssignments { versions: VersionDirectories::new(root), are_models: true }
     }
 
     /// Returns the assignments of the datasets under `root`.
     pub fn of_datasets(root: impl Into<PathBuf>) -> ProjectAssignments {
-        let root = root.into();
-        ProjectAssignments { versions: VersionDirectories::new(&root), root, are_models: false }
+        ProjectAssignments { versions: VersionDirectories::new(root), are_models: false }
     }
 
     /// Returns the recorded projects of a name, or `None` if it belongs to no project.
@@ -100,7 +94,7 @@ impl ProjectAssignments {
         if !is_name(name) {
             return Ok(None);
         }
-        let path = self.path(name);
+        let path = self.versions.projects_path(name);
         let read = || {
             let file = match std::fs::File::open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -185,28 +179,15 @@ impl ProjectAssignments {
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.join(FOLDER).join(name)
-    }
-
     fn write(&self, name: &str, projects: &[String]) -> Result<(), ProjectsError> {
-        let path = self.path(name);
         if projects.is_empty() {
-            return Ok(forget(&self.root, name)?);
+            return Ok(self.versions.remove_projects_file(name)?);
         }
-        self.versions.create_directory(&self.root.join(FOLDER))?;
+        let path = self.versions.projects_path(name);
+        self.versions.create_directory(path.parent().unwrap_or(&path))?;
         let text = serde_json::to_vec(projects).expect("names are JSON");
         Ok(durable::replace(&path, &text).map_err(StoreError::io(&path))?)
     }
-}
-
-/// Removes the assignment of a name below `root`.
-pub(crate) fn forget(root: &Path, name: &str) -> Result<(), StoreError> {
-    let path = root.join(FOLDER).join(name);
-    if !path.exists() {
-        return Ok(());
-    }
-    disk::remove_file(&path).map_err(StoreError::io(&path))
 }
 
 /// Returns the project of a job with this name: `digits` for `digits-7`.
@@ -220,6 +201,8 @@ fn project_of_job(job: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::models::{ModelPublication, ModelRegistry};
     use crate::rights::tests::key_rights;

@@ -11,7 +11,6 @@ use super::{StagedVersion, VersionDraft, VersionFetch, VersionStore, is_name, pa
 use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::limits::PUT_TRIES_MAX;
-use crate::projects;
 
 /// A root directory of named, numbered versions.
 #[derive(Clone, Debug)]
@@ -36,7 +35,22 @@ impl VersionDirectories {
         durable::create_directories_below(&self.root, directory).map_err(StoreError::io(directory))
     }
 
-    /// Runs `f` while no other process creates or removes a version of a name.
+    /// Returns the path of the file that assigns a name to projects. Its content is defined in `projects`; it is removed
+    /// with the name's last version.
+    pub(crate) fn projects_path(&self, name: &str) -> PathBuf {
+        self.root.join(".projects").join(name)
+    }
+
+    /// Removes the file that assigns a name to projects, if it exists.
+    pub(crate) fn remove_projects_file(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.projects_path(name);
+        if !path.exists() {
+            return Ok(());
+        }
+        disk::remove_file(&path).map_err(StoreError::io(&path))
+    }
+
+    /// Runs `work` while no other process creates or removes a version of a name.
     pub(crate) fn with_name_lock<T, E: From<StoreError>>(
         &self,
         name: &str,
@@ -152,7 +166,7 @@ impl VersionStore for VersionDirectories {
         // Succeeds only if this was the last version.
         let _ = disk::remove_directory(&directory);
         if self.versions(name)?.is_empty() {
-            projects::forget(&self.root, name)?;
+            self.remove_projects_file(name)?;
         }
         Ok(true)
     }
@@ -166,7 +180,7 @@ impl VersionStore for VersionDirectories {
         }
         disk::remove_tree(&directory).map_err(StoreError::io(&directory))?;
         disk::sync_directory(&self.root).map_err(StoreError::io(&self.root))?;
-        projects::forget(&self.root, name)
+        self.remove_projects_file(name)
     }
 }
 
