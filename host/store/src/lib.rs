@@ -28,6 +28,7 @@ pub mod state_dir;
 pub mod storage_usage;
 pub mod zip_directory;
 
+mod directory_size;
 mod durable;
 mod safetensors_header;
 mod tensor_text;

@@ -20,13 +20,14 @@ use serde::{Deserialize, Serialize};
 use super::{DatasetInfo, DatasetStore, check_name};
 use crate::clock::UnixMillis;
 use crate::digest::{Digest, Sha256Hasher};
+use crate::directory_size::tree_bytes;
 use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{
     CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, INGESTS_WAITING_MAX, MANIFEST_BYTES_MAX, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX,
     UPLOAD_PATH_BYTES_MAX, UPLOAD_PATH_PARTS_MAX, UPLOADS_OPEN_MAX,
 };
-use crate::{regular_file, storage_usage};
+use crate::regular_file;
 
 /// Bytes on the disk per uploaded byte: its chunks, its files, its columns.
 const DISK_BYTES_PER_BYTE: u64 = 3;
@@ -152,7 +153,7 @@ impl UploadStore {
         let dir = self.upload_dir(&id);
         let chunks = dir.join("chunks");
         // Chunks already received of a resumed upload take no more space.
-        let there = storage_usage::tree_bytes(&chunks)?;
+        let there = tree_bytes(&chunks)?;
         room(total.saturating_sub(there))?;
         durable::create_directories_below(&self.dir, &chunks).map_err(StoreError::io(&chunks))?;
         let path = dir.join("plan.json");
@@ -229,7 +230,7 @@ impl UploadStore {
         }
         let files = dir.join("files");
         let ingested = assemble(&dir.join("chunks"), &files, &plan).and_then(|()| {
-            let going = storage_usage::tree_bytes(&dir)?;
+            let going = tree_bytes(&dir)?;
             self.datasets.ingest_from(name, &files, Some(*id), now_ms, &|bytes| room(going, bytes))
         });
         match &ingested {

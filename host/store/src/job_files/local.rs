@@ -7,12 +7,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{AttemptLog, JobFiles, check_job};
+use crate::directory_size::tree_bytes;
 use crate::durable;
 use crate::error::StoreError;
 use crate::limits::OUTPUTS_LISTED_MAX;
 use crate::outputs::{OUTPUT_FOLDER, OutputFile, is_output_path};
 use crate::regular_file;
-use crate::storage_usage::tree_bytes;
 
 /// The files of jobs in one state directory.
 #[derive(Clone, Debug)]
