@@ -20,6 +20,7 @@ use crate::durable;
 use crate::error::RecordError;
 use crate::limits::RECORDS_BUSY_MS;
 
+mod event;
 mod job;
 mod removal;
 mod row;
@@ -28,6 +29,7 @@ mod series;
 #[cfg(test)]
 mod tests;
 mod thinning;
+mod usage_totals;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
@@ -66,6 +68,11 @@ impl From<RecordError> for TransactionError {
 }
 
 type TransactionResult<T> = Result<T, TransactionError>;
+
+/// Returns the limit of a listing; 0 means the maximum.
+fn clamp_limit(limit: u32, max: u32) -> u32 {
+    if limit == 0 { max } else { limit.min(max) }
+}
 
 /// Returns SQLite's error as one that names no engine. A full disk becomes an I/O error of that kind.
 fn database_error(path: &Path, error: rusqlite::Error) -> RecordError {
@@ -231,7 +238,7 @@ impl JobRecords for SqliteRecords {
     fn record_event(&self, id: &str, kind: &str, text: &str, now_ms: UnixMillis) -> Result<(), RecordError> {
         self.write(|tx| {
             job::get(tx, id)?;
-            series::record_event(tx, id, kind, text, now_ms)
+            event::record(tx, id, kind, text, now_ms)
         })
     }
 
@@ -288,7 +295,7 @@ impl JobRecords for SqliteRecords {
     }
 
     fn usage_totals(&self) -> Result<Vec<UsageTotal>, RecordError> {
-        self.read(removal::usage_totals)
+        self.read(usage_totals::list)
     }
 
     fn attempts(&self, id: &str) -> Result<Vec<JobAttempt>, RecordError> {
@@ -311,19 +318,19 @@ impl JobRecords for SqliteRecords {
     }
 
     fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<JobEvent>, RecordError> {
-        self.read(|tx| series::events(tx, id, after, limit))
+        self.read(|tx| event::list(tx, id, after, limit))
     }
 
     fn newest_events(&self, id: &str, limit: u32) -> Result<Vec<JobEvent>, RecordError> {
-        self.read(|tx| series::newest_events(tx, id, limit))
+        self.read(|tx| event::list_newest(tx, id, limit))
     }
 
     fn events_of_kinds(&self, id: &str, kinds: &[&str]) -> Result<Vec<JobEvent>, RecordError> {
-        self.read(|tx| series::events_of_kinds(tx, id, kinds))
+        self.read(|tx| event::list_of_kinds(tx, id, kinds))
     }
 
     fn count_events(&self, id: &str, kind: &str) -> Result<u64, RecordError> {
-        self.read(|tx| series::count_events(tx, id, kind))
+        self.read(|tx| event::count(tx, id, kind))
     }
 
     fn put_schedule(&self, schedule: &JobSchedule) -> Result<(), RecordError> {
@@ -344,6 +351,6 @@ impl JobRecords for SqliteRecords {
     }
 
     fn newest_event_sequence(&self) -> Result<u64, RecordError> {
-        self.read(series::newest_event_sequence)
+        self.read(event::newest_sequence)
     }
 }

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::row::{self, JOB_COLUMNS, to_sql_integer};
-use super::{TransactionResult, removal, series};
+use super::{TransactionResult, event, usage_totals};
 use crate::clock::UnixMillis;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX, SPEC_BYTES_MAX};
@@ -83,7 +83,7 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: UnixMillis) -> 
             row::rights_text(&new.rights),
         ],
     )?;
-    series::record_event(tx, &id, "SUBMITTED", "", now_ms)?;
+    event::record(tx, &id, "SUBMITTED", "", now_ms)?;
     get(tx, &id)
 }
 
@@ -171,7 +171,7 @@ pub(super) fn claim(
         "INSERT INTO attempts (job, number, state, started_ms, pool) VALUES (?1, ?2, 'STARTING', ?3, ?4)",
         params![id, job.attempts, to_sql_integer(now_ms), pool],
     )?;
-    series::record_event(tx, id, "CLAIMED", &format!("attempt {} in pool {pool}", job.attempts), now_ms)?;
+    event::record(tx, id, "CLAIMED", &format!("attempt {} in pool {pool}", job.attempts), now_ms)?;
     let lease = JobLease { job: job.id.clone(), attempt: job.attempts, epoch: job.epoch };
     Ok(Some(ClaimedJob { job, lease }))
 }
@@ -186,7 +186,7 @@ pub(super) fn take_over(tx: &Transaction<'_>, id: &str, now_ms: UnixMillis) -> T
         return Err(RecordError::Invalid { field, value: job.name, expected }.into());
     }
     tx.execute("UPDATE jobs SET epoch = epoch + 1 WHERE id = ?1", [&job.id])?;
-    series::record_event(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;
+    event::record(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;
     Ok(JobLease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1 })
 }
 
@@ -229,7 +229,7 @@ pub(super) fn set_state(
         params![lease.job, lease.attempt, next_state],
     )?;
     if next_state != job.state {
-        series::record_event(tx, &lease.job, next_state.name(), &reason.sentence, now_ms)?;
+        event::record(tx, &lease.job, next_state.name(), &reason.sentence, now_ms)?;
     }
     Ok(())
 }
@@ -317,7 +317,7 @@ fn close_attempt(
     )?;
     if closed > 0 {
         let text = format!("attempt {}: {} {}", lease.attempt, reason.code, reason.sentence);
-        series::record_event(tx, &lease.job, "ATTEMPT_ENDED", text.trim_end(), now_ms)?;
+        event::record(tx, &lease.job, "ATTEMPT_ENDED", text.trim_end(), now_ms)?;
     }
     Ok(())
 }
@@ -352,9 +352,9 @@ fn finish_unleased(
          WHERE id = ?1",
         params![id, state, reason.code, reason.sentence, to_sql_integer(now_ms)],
     )?;
-    series::record_event(tx, id, state.name(), &reason.sentence, now_ms)?;
+    event::record(tx, id, state.name(), &reason.sentence, now_ms)?;
     let job = get(tx, id)?;
-    removal::add_to_usage_totals(tx, &job)?;
+    usage_totals::add_finished_job(tx, &job)?;
     Ok(job)
 }
 
@@ -381,7 +381,7 @@ pub(super) fn requeue(
             to_sql_integer(not_before_ms.saturating_sub(now_ms))
         ],
     )?;
-    series::record_event(tx, &lease.job, "QUEUED", &reason.sentence, now_ms)?;
+    event::record(tx, &lease.job, "QUEUED", &reason.sentence, now_ms)?;
     get(tx, &lease.job)
 }
 
@@ -407,6 +407,6 @@ pub(super) fn request_stop(
     }
     tx.execute("UPDATE jobs SET state = 'STOPPING' WHERE id = ?1", [&job.id])?;
     tx.execute("UPDATE attempts SET state = 'STOPPING' WHERE job = ?1 AND ended_ms IS NULL", [&job.id])?;
-    series::record_event(tx, &job.id, "STOP_REQUESTED", &reason.sentence, now_ms)?;
+    event::record(tx, &job.id, "STOP_REQUESTED", &reason.sentence, now_ms)?;
     get(tx, &job.id)
 }

@@ -1,11 +1,11 @@
-//! Deletes jobs, but keeps the sums of their usage.
+//! Deletes jobs. The totals of their usage stay, see `usage_totals`.
 
 use rusqlite::{Transaction, params};
 
 use super::{TransactionResult, job};
 use crate::error::RecordError;
 use crate::limits::RECORDS_REMOVAL_BATCH;
-use crate::records::{JobRecord, UsageTotal};
+use crate::records::JobRecord;
 
 /// Returns the job if it has finished.
 fn get_finished_job(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobRecord> {
@@ -35,34 +35,4 @@ pub(super) fn remove(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobRec
     }
     tx.execute("DELETE FROM jobs WHERE id = ?1", [&job.id])?;
     Ok(job)
-}
-
-/// Adds the usage of a job that has just finished to the totals. Its attempts use nothing more.
-pub(super) fn add_to_usage_totals(tx: &Transaction<'_>, job: &JobRecord) -> TransactionResult<()> {
-    tx.execute(
-        "INSERT INTO spent (project, owner, gpu_seconds, wall_seconds) \
-         SELECT ?2, ?3, sum(gpu_seconds), sum(wall_seconds) FROM attempts WHERE job = ?1 GROUP BY job \
-         ON CONFLICT (project, owner) DO UPDATE SET gpu_seconds = gpu_seconds + excluded.gpu_seconds, \
-         wall_seconds = wall_seconds + excluded.wall_seconds",
-        params![job.id, job.project, job.owner.as_deref().unwrap_or("")],
-    )?;
-    Ok(())
-}
-
-/// Returns the usage of finished jobs plus the usage so far of the others.
-pub(super) fn usage_totals(tx: &Transaction<'_>) -> TransactionResult<Vec<UsageTotal>> {
-    let mut statement = tx.prepare_cached(
-        "SELECT project, owner, sum(gpu_seconds), sum(wall_seconds) FROM ( \
-           SELECT project, coalesce(owner, '') AS owner, gpu_seconds, wall_seconds \
-           FROM jobs JOIN attempts ON attempts.job = jobs.id \
-           WHERE jobs.state IN ('QUEUED', 'STARTING', 'RUNNING', 'STOPPING') \
-           UNION ALL SELECT project, owner, gpu_seconds, wall_seconds FROM spent) \
-         GROUP BY project, owner ORDER BY project, owner",
-    )?;
-    let rows = statement.query_map([], |row| {
-        let owner: String = row.get(1)?;
-        let owner = Some(owner).filter(|owner| !owner.is_empty());
-        Ok(UsageTotal { project: row.get(0)?, owner, gpu_seconds: row.get(2)?, wall_seconds: row.get(3)? })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
 }

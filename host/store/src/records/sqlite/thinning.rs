@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Transaction, params};
 
 use super::row::{self, to_sql_integer};
-use super::{TransactionResult, series};
+use super::{TransactionResult, event};
 use crate::limits::POINTS_MAX;
 use crate::records::{JobLease, MetricPoint};
 
@@ -63,13 +63,13 @@ pub(super) fn store(
     touched: &[MetricPoint],
 ) -> TransactionResult<()> {
     let thinned = all.values().map(|series| series.points).sum::<u64>() > POINTS_MAX && thin(tx, &lease.job, &mut all)?;
-    if thinned && series::count_events(tx, &lease.job, THINNED_EVENT_KIND)? == 0 {
+    if thinned && event::count(tx, &lease.job, THINNED_EVENT_KIND)? == 0 {
         let text = format!(
             "a job has at most {POINTS_MAX} points: of long series every second one was removed, and fewer are recorded \
              from now on; the first, the last, the least and the greatest stay"
         );
         let now_ms = touched.iter().map(|point| point.at_ms).max().unwrap_or(0);
-        series::record_event(tx, &lease.job, THINNED_EVENT_KIND, &text, now_ms)?;
+        event::record(tx, &lease.job, THINNED_EVENT_KIND, &text, now_ms)?;
     }
     let mut update =
         tx.prepare_cached("UPDATE latest SET points = ?3, reported = ?4, stride = ?5 WHERE job = ?1 AND name = ?2")?;
