@@ -26,6 +26,7 @@ mod arrays;
 mod cifar;
 mod csv;
 mod description;
+mod draft;
 mod export;
 mod idx;
 mod images;
@@ -272,7 +273,7 @@ impl DatasetStore {
             let find = |version: &&u64| self.is_intact(name, **version, &digest);
             Ok::<_, DatasetError>(versions.iter().rev().find(find).copied())
         };
-        let complete = |_: &Path| Ok(staging.complete(&manifest, &draft)?);
+        let complete = |_: &Path| Ok(staging.complete(&manifest, draft.columns.iter().map(|column| &column.data))?);
         let version = self.versions.begin_staged(name, &staged)?;
         let placed = versions::publish(&*self.versions, name, version, same, complete)?;
         self.info(name, placed.version)

@@ -9,14 +9,12 @@ use std::collections::BTreeMap;
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::description::check_field_names;
-use super::ingest::{DatasetDraft, DraftColumn};
+use super::description::{DEFAULT_SPLIT, check_field_names};
+use super::draft::{DatasetDraft, DraftColumn};
 use super::staging::{StagedColumn, StagingArea};
 use crate::error::DatasetError;
 use crate::limits::DATASET_BYTES_MAX;
 
-/// The split of arrays whose names contain no split.
-pub(super) const DEFAULT_SPLIT: &str = "train";
 /// Suffixes of array names, after `_`, that name a split.
 const SPLIT_SUFFIXES: [&str; 5] = ["train", "test", "val", "valid", "validation"];
 

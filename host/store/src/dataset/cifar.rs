@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::ingest::{DatasetDraft, DraftColumn};
+use super::draft::{DatasetDraft, DraftColumn};
 use super::source::{SourceReader, find_file};
 use super::staging::{ColumnWriter, StagingArea};
 use crate::error::{DatasetError, StoreError};

@@ -10,7 +10,7 @@ use std::path::Path;
 use saggar_tensor::DType;
 
 use super::description::{CsvDescription, CsvFieldDescription, check_field_names};
-use super::ingest::{DatasetDraft, DraftColumn};
+use super::draft::{DatasetDraft, DraftColumn};
 use super::source::{SourceReader, list_files};
 use super::split::reorder_by_split;
 use super::staging::StagingArea;

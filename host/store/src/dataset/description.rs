@@ -7,11 +7,13 @@ use std::path::Path;
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde::{Deserialize, Serialize};
 
-use super::arrays::DEFAULT_SPLIT;
 use super::manifest::{SplitRange, file_name};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_NAMES_MAX, DESCRIPTION_BYTES_MAX, SHARES_MAX};
 use crate::regular_file;
+
+/// The split of items that neither a description nor a name assigns to a split.
+pub(super) const DEFAULT_SPLIT: &str = "train";
 
 /// `dataset.json`, tagged by its `format`.
 #[derive(Debug, Deserialize)]

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::ingest::{DatasetDraft, DraftColumn};
+use super::description::DEFAULT_SPLIT;
+use super::draft::{DatasetDraft, DraftColumn};
 use super::staging::{ColumnWriter, StagingArea};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_NAMES_MAX, IMAGE_BYTES_MAX};
@@ -23,7 +24,6 @@ use crate::{image_decoder, regular_file};
 const IMAGE_EXTENSIONS: [&str; 3] = ["png", "jpg", "jpeg"];
 /// Extensions of unsupported image formats.
 const UNSUPPORTED_EXTENSIONS: [&str; 7] = ["webp", "gif", "bmp", "tif", "tiff", "avif", "heic"];
-const DEFAULT_SPLIT: &str = "train";
 
 /// For each split, the images of each class.
 type ImagesBySplit = BTreeMap<String, BTreeMap<String, Vec<PathBuf>>>;

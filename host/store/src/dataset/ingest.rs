@@ -1,57 +1,13 @@
-//! Imports a folder of files as columns in a staging directory.
+//! Imports a folder of files as columns in a staging directory: chooses the format's module.
 
 use std::path::Path;
 
-use saggar_tensor::Descriptor;
-
 use super::description::{DatasetDescription, ParquetDescription};
-use super::manifest::{DatasetManifest, FORMAT, ManifestColumn, SplitRange, file_name};
-use super::staging::{StagedColumn, StagingArea};
+use super::draft::DatasetDraft;
+use super::staging::StagingArea;
 use super::{cifar, csv, description, idx, images, npy, npz, parquet, safetensors, text};
-use crate::clock::UnixMillis;
-use crate::digest::Digest;
 use crate::error::DatasetError;
 use crate::limits::DATASET_ITEMS_MAX;
-
-/// An imported column.
-pub(super) struct DraftColumn {
-    pub(super) name: String,
-    pub(super) item: Descriptor,
-    pub(super) classes: Vec<String>,
-    pub(super) data: StagedColumn,
-}
-
-/// An imported dataset: columns with the same number of items, and splits that cover them in order.
-pub(super) struct DatasetDraft {
-    pub(super) columns: Vec<DraftColumn>,
-    pub(super) splits: Vec<SplitRange>,
-    pub(super) items: u64,
-    pub(super) description: String,
-}
-
-impl DatasetDraft {
-    /// Returns the version's manifest. Reads every column to compute its digest.
-    pub(super) fn manifest(
-        &self,
-        source: Option<Digest>,
-        created_ms: UnixMillis,
-    ) -> Result<DatasetManifest, DatasetError> {
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for column in &self.columns {
-            let (sha256, bytes) = Digest::of_reader(&column.data.open()?).map_err(column.data.read_error())?;
-            columns.push(ManifestColumn {
-                name: column.name.clone(),
-                item: column.item.clone(),
-                classes: column.classes.clone(),
-                file: file_name(&column.name),
-                bytes,
-                sha256,
-            });
-        }
-        let (splits, description) = (self.splits.clone(), self.description.clone());
-        Ok(DatasetManifest { format: FORMAT, items: self.items, columns, splits, description, created_ms, source })
-    }
-}
 
 /// Reads a folder into a staging directory, as its `dataset.json` says, or by the names of its files.
 pub(super) fn read_folder(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft, DatasetError> {

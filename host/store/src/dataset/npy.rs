@@ -12,7 +12,7 @@ use saggar_tensor::{DType, Descriptor};
 
 use super::arrays::{self, ArraysBySplit, StagedArray};
 use super::description::{ArrayFilesDescription, check_field_names};
-use super::ingest::{DatasetDraft, DraftColumn};
+use super::draft::{DatasetDraft, DraftColumn};
 use super::source::{SourceReader, list_files};
 use super::staging::{StagedColumn, StagingArea};
 use super::upload::is_relative_file_path;

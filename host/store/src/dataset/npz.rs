@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use super::arrays::{self, ArraysBySplit, StagedArray};
-use super::ingest::DatasetDraft;
+use super::draft::DatasetDraft;
 use super::npy::read_array;
 use super::source::{SourceReader, list_files};
 use super::staging::StagingArea;

@@ -62,7 +62,7 @@ impl ColumnarDataset {
             let _ = fs::File::open(&dir).and_then(|dir| dir.set_modified(SystemTime::now()));
             return Ok(dataset);
         }
-        staging.complete(&manifest, &draft)?;
+        staging.complete(&manifest, draft.columns.iter().map(|column| &column.data))?;
         install_dataset(&directory.path, &dir, &manifest)?;
         ColumnarDataset::open(&dir)
     }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::arrays::{DEFAULT_SPLIT, StagedArray};
-use super::description::{ColumnField, ParquetDescription, check_field_names, parse_shares};
-use super::ingest::{DatasetDraft, DraftColumn};
+use super::arrays::StagedArray;
+use super::description::{ColumnField, DEFAULT_SPLIT, ParquetDescription, check_field_names, parse_shares};
+use super::draft::{DatasetDraft, DraftColumn};
 use super::manifest::SplitRange;
 use super::npy::labels;
 use super::source::list_files;

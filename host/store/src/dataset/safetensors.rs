@@ -8,7 +8,7 @@ use std::path::Path;
 use saggar_tensor::Descriptor;
 
 use super::arrays::{self, ArraysBySplit, StagedArray};
-use super::ingest::DatasetDraft;
+use super::draft::DatasetDraft;
 use super::source::{SourceReader, list_files};
 use super::staging::StagingArea;
 use crate::error::DatasetError;

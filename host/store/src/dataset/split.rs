@@ -1,7 +1,7 @@
 //! Splits the items of a table by shares.
 
 use super::description::SplitAssigner;
-use super::ingest::DraftColumn;
+use super::draft::DraftColumn;
 use super::manifest::SplitRange;
 use super::staging::StagingArea;
 use crate::error::DatasetError;

@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::ingest::DatasetDraft;
 use super::manifest::{DatasetManifest, MANIFEST_FILE};
 use super::map::ColumnBytes;
 use crate::durable::{self, disk};
@@ -116,11 +115,15 @@ impl<'a> StagingArea<'a> {
         Ok(())
     }
 
-    /// Completes the directory as a version: columns under their names, then the manifest, each synced. The caller
-    /// syncs the directory itself.
-    pub(super) fn complete(&self, manifest: &DatasetManifest, draft: &DatasetDraft) -> Result<(), StoreError> {
-        for (column, drafted) in manifest.columns.iter().zip(&draft.columns) {
-            let path = &drafted.data.path;
+    /// Completes the directory as a version: columns under their names, then the manifest, each synced. `columns` are
+    /// those of the manifest, in its order. The caller syncs the directory itself.
+    pub(super) fn complete<'c>(
+        &self,
+        manifest: &DatasetManifest,
+        columns: impl Iterator<Item = &'c StagedColumn>,
+    ) -> Result<(), StoreError> {
+        for (column, data) in manifest.columns.iter().zip(columns) {
+            let path = &data.path;
             let file = disk::open(path).map_err(StoreError::io(path))?;
             disk::sync(&file, path).map_err(StoreError::io(path))?;
             disk::rename(path, &self.directory.join(&column.file)).map_err(StoreError::io(path))?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::description::{TextFilesDescription, check_field_names};
-use super::ingest::{DatasetDraft, DraftColumn};
+use super::description::{DEFAULT_SPLIT, TextFilesDescription, check_field_names};
+use super::draft::{DatasetDraft, DraftColumn};
 use super::source::{SourceReader, list_files};
 use super::staging::StagingArea;
 use super::upload::is_relative_file_path;
@@ -16,8 +16,6 @@ use crate::limits::{INGEST_BUFFER_BYTES_MAX, TEXT_LINE_BYTES_MAX};
 
 /// The field of a folder without a description.
 const DEFAULT_FIELD: &str = "text";
-/// The split of a folder's only file.
-const DEFAULT_SPLIT: &str = "train";
 
 /// For each split, the file of each field.
 type TextFilesBySplit = Vec<(String, BTreeMap<String, PathBuf>)>;

@@ -5,7 +5,7 @@ use ::parquet::data_type::{ByteArrayType, Int32Type};
 use ::parquet::file::properties::WriterProperties;
 
 use super::super::description::ParquetDescription;
-use super::super::ingest::DatasetDraft;
+use super::super::draft::DatasetDraft;
 use super::super::staging::StagingArea;
 use super::parquet::{column_with_levels, file, lists, required_column};
 use super::*;

@@ -1,0 +1,49 @@
+//! An imported dataset before it becomes a version: staged columns and splits. Every format produces one.
+
+use saggar_tensor::Descriptor;
+
+use super::manifest::{DatasetManifest, FORMAT, ManifestColumn, SplitRange, file_name};
+use super::staging::StagedColumn;
+use crate::clock::UnixMillis;
+use crate::digest::Digest;
+use crate::error::DatasetError;
+
+/// An imported column.
+pub(super) struct DraftColumn {
+    pub(super) name: String,
+    pub(super) item: Descriptor,
+    pub(super) classes: Vec<String>,
+    pub(super) data: StagedColumn,
+}
+
+/// An imported dataset: columns with the same number of items, and splits that cover them in order.
+pub(super) struct DatasetDraft {
+    pub(super) columns: Vec<DraftColumn>,
+    pub(super) splits: Vec<SplitRange>,
+    pub(super) items: u64,
+    pub(super) description: String,
+}
+
+impl DatasetDraft {
+    /// Returns the version's manifest. Reads every column to compute its digest.
+    pub(super) fn manifest(
+        &self,
+        source: Option<Digest>,
+        created_ms: UnixMillis,
+    ) -> Result<DatasetManifest, DatasetError> {
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            let (sha256, bytes) = Digest::of_reader(&column.data.open()?).map_err(column.data.read_error())?;
+            columns.push(ManifestColumn {
+                name: column.name.clone(),
+                item: column.item.clone(),
+                classes: column.classes.clone(),
+                file: file_name(&column.name),
+                bytes,
+                sha256,
+            });
+        }
+        let (splits, description) = (self.splits.clone(), self.description.clone());
+        Ok(DatasetManifest { format: FORMAT, items: self.items, columns, splits, description, created_ms, source })
+    }
+}
