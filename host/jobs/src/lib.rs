@@ -39,8 +39,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use saggar_clock::{Clock, UnixMillis};
 use saggar_metrics::MetricsRegistry;
-use saggar_store::clock::{Clock, UnixMillis};
 use saggar_store::records::{
     ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobRecord, JobRecords, MetricPoint, StateReason, UsageTotal,
 };

@@ -3,7 +3,7 @@
 //! A job begins in the phase `train`, and its plugin can begin others. Phases are derived from the job's events, so
 //! they are not recorded separately.
 
-use saggar_store::UnixMillis;
+use saggar_clock::UnixMillis;
 use saggar_store::records::{JobEvent, JobRecord, JobState};
 
 /// The first phase of every job.

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use saggar_store::UnixMillis;
+use saggar_clock::UnixMillis;
 use saggar_store::records::{ActiveJob, JobState, QueuedJob, StateReason, UsageTotal};
 
 use crate::scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use saggar_clock::UnixMillis;
 use saggar_project::CronSchedule;
 use saggar_store::records::JobSchedule;
-use saggar_store::{AccessAction, AccessRights, JobState, UnixMillis};
+use saggar_store::{AccessAction, AccessRights, JobState};
 
 use crate::JobService;
 use crate::commands::JobSubmission;

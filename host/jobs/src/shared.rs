@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use saggar_clock::{Clock, UnixMillis};
 use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
-use saggar_store::clock::{Clock, UnixMillis};
 use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::JobRecords;
 use saggar_store::{AccessRights, JobFiles, KeyFile};

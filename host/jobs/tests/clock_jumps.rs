@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use saggar_clock::ManualClock;
 use saggar_jobs::outcome::WorkerExit;
 use saggar_jobs::protocol::{PROTOCOL_VERSION, WorkerCommand, WorkerHello};
 use saggar_jobs::{
@@ -18,7 +19,7 @@ use saggar_jobs::{
 };
 use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{self, JobFilter, JobRecord};
-use saggar_store::{AccessRights, JobState, LocalJobFiles, ManualClock};
+use saggar_store::{AccessRights, JobState, LocalJobFiles};
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

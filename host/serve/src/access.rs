@@ -22,10 +22,10 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
+use saggar_clock::Clock;
 use saggar_metrics::MetricsRegistry;
 use saggar_serving::shutdown::wait_for_shutdown;
 use saggar_store::AccessAction;
-use saggar_store::clock::Clock;
 use saggar_store::keys::{KeyFile, KeyRecord, KeyUsageFile};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};

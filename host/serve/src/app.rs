@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Weak};
 
+use saggar_clock::Clock;
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
 use saggar_serving::{ModelLifecycle, ModelRouter, PredictionService};
 use saggar_store::checkpoint::CheckpointStore;
-use saggar_store::clock::Clock;
 use tokio::sync::{RwLock, watch};
 
 use crate::access::AccessControl;

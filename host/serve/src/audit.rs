@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use saggar_clock::{Clock, UnixMillis};
 use saggar_jobs::JobEffect;
-use saggar_store::clock::{Clock, UnixMillis};
 use serde_json::json;
 
 use crate::access::Actor;
@@ -241,7 +241,8 @@ fn rfc3339(ms: UnixMillis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use saggar_store::{AccessAction, AccessRights, ManualClock};
+    use saggar_clock::ManualClock;
+    use saggar_store::{AccessAction, AccessRights};
     use serde_json::Value;
 
     use super::*;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware;
-use saggar_store::clock::Clock;
+use saggar_clock::Clock;
 use tokio::sync::watch;
 
 use crate::access::ListenPolicy;

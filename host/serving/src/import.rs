@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use saggar_clock::Clock;
 use saggar_devices::RecoverableDevice;
 use saggar_plugin::{ImportRequest, PluginEngine, PluginError};
-use saggar_store::clock::Clock;
 use saggar_store::digest::Digest;
 use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
 use saggar_store::regular_file;

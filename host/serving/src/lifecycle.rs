@@ -25,9 +25,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
+use saggar_clock::Clock;
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::FailureReason;
-use saggar_store::clock::Clock;
 use saggar_store::error::ModelError;
 use saggar_store::models::{ModelRegistry, VersionCompleteness};
 

@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use saggar_clock::UnixMillis;
 use saggar_tensor::Descriptor;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::UnixMillis;
 use crate::digest::{Digest, Sha256Hasher};
 use crate::error::CheckpointError;
 use crate::objects::ObjectStorage;

@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use saggar_clock::UnixMillis;
 use saggar_tensor::Descriptor;
 
-use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::DatasetError;
 use crate::objects::ObjectStorage;

@@ -14,10 +14,10 @@ mod usage;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::durable;
 use crate::error::StoreError;

@@ -5,10 +5,9 @@
 //! read.
 //!
 //! Deliberately elsewhere: applying a checkpoint to a device (`jobs`), plugins (`plugin`), authentication (`serve`).
-//! Logic takes the time as an argument; see [`clock`].
+//! Logic takes the time as an argument; see [`saggar_clock`].
 
 pub mod checkpoint;
-pub mod clock;
 pub mod dataset;
 pub mod digest;
 pub mod error;
@@ -39,7 +38,6 @@ pub use checkpoint::{
     DatasetPosition, LatestCheckpoint, MetricMode, Retention, SavedVariable, SkippedCheckpoint, VariableKind,
     digest_of_variables,
 };
-pub use clock::{Clock, ManualClock, SystemClock, UnixMillis};
 pub use dataset::upload::UploadStore;
 pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
 pub use digest::{Digest, Sha256Hasher};

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{SavedVariable, VariableKind, digest_of_variables};
-use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::durable;
 use crate::error::{FileProblem, ModelError, StoreError};

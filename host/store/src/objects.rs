@@ -11,8 +11,8 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use saggar_clock::UnixMillis;
 
-use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::StoreError;
 

@@ -10,9 +10,9 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
+use saggar_clock::UnixMillis;
 use serde::Serialize;
 
-use crate::clock::UnixMillis;
 use crate::error::RecordError;
 
 pub mod id;

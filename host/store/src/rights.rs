@@ -12,10 +12,10 @@ mod action;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::clock::UnixMillis;
 use crate::keys::{KeyFile, KeyRecord, KeyScope};
 
 pub use action::{AccessAction, ResourceKind};

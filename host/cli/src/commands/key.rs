@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use saggar_clock::{Clock, SystemClock};
 use saggar_rest::keys::KeyListDocument;
 use saggar_serve::{Actor, ApiError, AuditAction, AuditLog, key_document};
+use saggar_store::StateDir;
 use saggar_store::keys::{KeyError, KeyUsageFile, NewKey};
-use saggar_store::{Clock, StateDir, SystemClock};
 use serde_json::json;
 
 use crate::args::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};

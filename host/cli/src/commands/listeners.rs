@@ -4,8 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use saggar_clock::{Clock, SystemClock};
 use saggar_serve::{ServerListener, TlsCertificates};
-use saggar_store::{Clock, KeyFile, SystemClock};
+use saggar_store::KeyFile;
 
 use crate::args::ServeArgs;
 use crate::exit::{self, CliError};

@@ -11,6 +11,7 @@ mod threads;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use saggar_clock::{Clock, SystemClock};
 use saggar_device::DeviceInfo;
 use saggar_devices::RecoverableDevice;
 use saggar_devices::{self, DeviceUsage};
@@ -30,7 +31,7 @@ use saggar_serving::{
 };
 use saggar_store::records;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{Clock, DatasetStore, ModelRegistry, ObjectStorage, StateDir, StoreError, SystemClock, UploadStore};
+use saggar_store::{DatasetStore, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 

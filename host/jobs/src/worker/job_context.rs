@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use saggar_clock::{Clock, SystemClock};
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::limits::CHECKPOINT_METRICS_MAX;
 use saggar_store::{
-    Checkpoint, CheckpointError, CheckpointStore, Clock, ModelError, ModelPublication, ModelRegistry, ProjectsError,
-    Retention, SavedVariable, StateDir, SystemClock, digest_of_variables,
+    Checkpoint, CheckpointError, CheckpointStore, ModelError, ModelPublication, ModelRegistry, ProjectsError,
+    Retention, SavedVariable, StateDir, digest_of_variables,
 };
 
 use super::channel::{EventChannel, WorkerControl};

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
+use saggar_clock::{Clock, SystemClock};
 use saggar_device::{Backend, Meter};
 use saggar_plugin::{
     FailureReason, LoadedModel, ModelLimits, ModelParts, ModelPort, NamedTensor, PluginEngine, PluginError,
@@ -16,7 +17,7 @@ use saggar_plugin::{
 };
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::models::{encode_weights, read_weights};
-use saggar_store::{Clock, ColumnarDataset, DatasetStore, ModelRegistry, StateDir, SystemClock};
+use saggar_store::{ColumnarDataset, DatasetStore, ModelRegistry, StateDir};
 use saggar_tensor::Descriptor;
 
 use super::AttemptFailure;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use saggar_clock::{Clock, SystemClock};
 use saggar_plugin::PluginError;
 use saggar_store::{
-    AccessAction, AccessDenied, AccessRights, Clock, KeyFile, ProjectAssignments, ProjectsError, StateDir, SystemClock,
-    VersionClaim,
+    AccessAction, AccessDenied, AccessRights, KeyFile, ProjectAssignments, ProjectsError, StateDir, VersionClaim,
 };
 
 use crate::protocol::AttemptConfig;

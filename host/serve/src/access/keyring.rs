@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
-use saggar_store::clock::Clock;
+use saggar_clock::Clock;
 use saggar_store::keys::{FileStamp, KeyFile, KeyRecord, KeyUsage, KeyUsageFile, key_id};
 
 use super::AccessError;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use saggar_store::UnixMillis;
+use saggar_clock::UnixMillis;
 use saggar_store::keys::{KeyUsage, RateLimit, RequestQuota};
 
 /// The usage of one key.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use saggar_store::clock::UnixMillis;
+use saggar_clock::UnixMillis;
 
 use super::keyring::ActiveKey;
 

@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use saggar_clock::UnixMillis;
 use saggar_jobs::{JobError, JobSpec};
 use saggar_rest::schedules::{RemovedScheduleDocument, ScheduleDocument, ScheduleListDocument, SetScheduleRequest};
-use saggar_store::UnixMillis;
 use saggar_store::records::JobSchedule;
 use serde_json::Value;
 

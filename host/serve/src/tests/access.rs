@@ -227,7 +227,7 @@ async fn rate_limits_and_quotas_of_keys_are_enforced() {
     let again = crate::AccessControl::new(
         fixture.home.keys(),
         fixture.home.key_usage(),
-        std::sync::Arc::new(saggar_store::SystemClock),
+        std::sync::Arc::new(saggar_clock::SystemClock),
         std::sync::Arc::clone(&parts.metrics),
     );
     let used: Vec<u64> =

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Request;
+use saggar_clock::ManualClock;
 use saggar_serving::limits::IDLE_MODEL_POLL;
-use saggar_store::ManualClock;
 use saggar_store::keys::{KeyScope, NewKey};
 use serde_json::{Value, json};
 

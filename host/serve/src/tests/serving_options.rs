@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use saggar_clock::{Clock, SystemClock};
 use saggar_serving::FollowPolicy;
 use saggar_serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
-use saggar_store::clock::{Clock, SystemClock};
 
 /// Memory limits, the versions that are served, and the clock.
 #[derive(Clone, Debug)]

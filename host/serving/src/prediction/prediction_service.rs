@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use saggar_clock::Clock;
 use saggar_metrics::MetricsRegistry;
-use saggar_store::clock::Clock;
 
 use super::deadline::PredictionDeadline;
 use crate::error::ServingError;

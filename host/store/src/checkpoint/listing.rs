@@ -1,8 +1,9 @@
 //! The objects of a job's checkpoints: their names, and the listing of manifests.
 
+use saggar_clock::UnixMillis;
+
 use super::manifest::CheckpointManifest;
 use super::{CheckpointInfo, CheckpointStore};
-use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::CheckpointError;
 use crate::objects::ObjectInfo;

@@ -1,10 +1,10 @@
 //! An imported dataset before it becomes a version: staged columns and splits. Every format produces one.
 
+use saggar_clock::UnixMillis;
 use saggar_tensor::Descriptor;
 
 use super::manifest::{DatasetManifest, FORMAT, ManifestColumn, SplitRange, file_name};
 use super::staging::StagedColumn;
-use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::DatasetError;
 

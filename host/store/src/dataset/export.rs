@@ -3,12 +3,12 @@
 
 use std::io::{self, Read, Write};
 
+use saggar_clock::UnixMillis;
 use saggar_tensor::Descriptor;
 use serde_json::{Value, json};
 
 use super::manifest::{DatasetManifest, file_name};
 use super::{ColumnarDataset, DatasetStore, check_name, npy};
-use crate::clock::UnixMillis;
 use crate::error::DatasetError;
 use crate::versions::VersionFetch;
 

@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use saggar_clock::UnixMillis;
 use saggar_tensor::Descriptor;
 use serde::{Deserialize, Serialize};
 
 use super::{DatasetField, DatasetSplit};
-use crate::clock::UnixMillis;
 use crate::digest::{Digest, Sha256Hasher};
 use crate::error::{DatasetError, FileProblem, StoreError};
 use crate::limits::MANIFEST_BYTES_MAX;

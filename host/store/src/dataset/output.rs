@@ -7,10 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use saggar_clock::UnixMillis;
+
 use super::manifest::DatasetManifest;
 use super::staging::StagingArea;
 use super::{ColumnarDataset, DatasetInfo, DatasetStore, ingest};
-use crate::clock::UnixMillis;
 use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{OUTPUT_CACHE_DATASETS_MAX, OUTPUT_STAGING_SECONDS_MAX};

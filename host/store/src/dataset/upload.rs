@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
 
 use parking_lot::{Mutex, MutexGuard};
+use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use super::{DatasetInfo, DatasetStore, check_name};
-use crate::clock::UnixMillis;
 use crate::digest::{Digest, Sha256Hasher};
 use crate::directory_size::tree_bytes;
 use crate::durable::{self, disk};

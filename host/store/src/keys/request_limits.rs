@@ -5,9 +5,8 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
-
-use crate::clock::UnixMillis;
 
 /// Text that is neither a rate nor a quota.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

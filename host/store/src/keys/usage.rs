@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::UnixMillis;
 use crate::durable;
 use crate::error::StoreError;
 

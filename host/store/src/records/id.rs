@@ -1,7 +1,8 @@
 //! Identifiers that sort by time: 48 bits of milliseconds and 80 random ones, as 26 digits of
 //! Crockford's base 32. Source: the ULID specification.
 
-use crate::clock::UnixMillis;
+use saggar_clock::UnixMillis;
+
 use crate::durable;
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";

@@ -1,9 +1,9 @@
 //! Jobs, their attempts, and leases: the right to write a job's records.
 
+use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use super::{JobState, StateReason};
-use crate::clock::UnixMillis;
 use crate::rights::AccessRights;
 
 /// A job to submit.

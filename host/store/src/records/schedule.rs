@@ -1,8 +1,8 @@
 //! Schedules: jobs that are submitted periodically by cron.
 
+use saggar_clock::UnixMillis;
 use serde::Serialize;
 
-use crate::clock::UnixMillis;
 use crate::rights::AccessRights;
 
 /// A job to submit at certain times.

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
+use saggar_clock::UnixMillis;
 
 use super::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobLease, JobRecord, JobRecords,
     JobSchedule, JobState, MetricPoint, NewJob, QueuedJob, StateReason, UsageTotal,
 };
-use crate::clock::UnixMillis;
 use crate::durable;
 use crate::error::RecordError;
 use crate::limits::RECORDS_BUSY_MS;

@@ -6,8 +6,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use saggar_clock::{Clock, SystemClock};
 use saggar_jobs::{DataMount, DataSource};
-use saggar_store::{Clock, ColumnarDataset, DatasetStore, StateDir, SystemClock};
+use saggar_store::{ColumnarDataset, DatasetStore, StateDir};
 
 use crate::exit::{self, CliError};
 

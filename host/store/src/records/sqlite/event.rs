@@ -1,10 +1,10 @@
 //! Transactions on events.
 
 use rusqlite::{Transaction, params};
+use saggar_clock::UnixMillis;
 
 use super::row::{self, to_sql_integer};
 use super::{TransactionResult, clamp_limit};
-use crate::clock::UnixMillis;
 use crate::limits::{EVENT_TEXT_BYTES_MAX, EVENTS_LISTED_MAX, EVENTS_OF_KIND_MAX};
 use crate::records::JobEvent;
 

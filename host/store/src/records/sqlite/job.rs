@@ -1,10 +1,10 @@
 //! Transactions on jobs and attempts.
 
 use rusqlite::{OptionalExtension, Transaction, params};
+use saggar_clock::UnixMillis;
 
 use super::row::{self, JOB_COLUMNS, to_sql_integer};
 use super::{TransactionResult, event, usage_totals};
-use crate::clock::UnixMillis;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX, SPEC_BYTES_MAX};
 use crate::records::{

@@ -1,10 +1,10 @@
 //! Transactions on schedules.
 
 use rusqlite::{Row, Transaction, params};
+use saggar_clock::UnixMillis;
 
 use super::TransactionResult;
 use super::row::{self, to_sql_integer};
-use crate::clock::UnixMillis;
 use crate::error::RecordError;
 use crate::limits::{SCHEDULES_MAX, SPEC_BYTES_MAX};
 use crate::records::JobSchedule;

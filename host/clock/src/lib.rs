@@ -1,4 +1,6 @@
 //! Time as an argument: logic that needs the current time takes a [`Clock`], so that tests control it.
+//!
+//! Deliberately elsewhere: elapsed time, which [`std::time::Instant`] measures. It never jumps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +10,7 @@ pub type UnixMillis = u64;
 
 /// A source of the current time. Called often, from any thread; never blocks.
 pub trait Clock: std::fmt::Debug + Send + Sync {
-    /// Returns the current time. It can jump, also backwards, so nothing here orders events by it.
+    /// Returns the current time. It can jump, also backwards, so it must not order events.
     fn now_ms(&self) -> UnixMillis;
 }
 
