@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, OnnxErrorKind, Result};
-use crate::model::node_place;
+use crate::node::node_place;
 use crate::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::tensor::EXTERNAL_LOCATION;
 

@@ -18,6 +18,7 @@ pub mod host;
 pub mod import;
 mod import_hints;
 pub mod model;
+pub mod node;
 pub mod ops;
 pub mod plan;
 mod predict;

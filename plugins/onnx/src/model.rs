@@ -6,6 +6,7 @@ use prost::Message;
 
 use crate::error::{Error, OnnxErrorKind, Result};
 use crate::external::{self, ExternalFiles};
+use crate::node::{node_place, normalized_domain};
 use crate::proto::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
 use crate::signature::OPSET_MAX;
 use crate::tensor;
@@ -25,11 +26,6 @@ pub struct OnnxModel {
     /// Whether the model comes from a configuration of this plugin.
     pub imported: bool,
     versions: HashMap<String, i64>,
-}
-
-/// Returns the canonical name of an operator set's domain.
-pub fn normalized_domain(name: &str) -> &str {
-    if name == "ai.onnx" { "" } else { name }
 }
 
 fn opset_versions(sets: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>> {
@@ -156,14 +152,4 @@ fn check_nodes(list: &[NodeProto], depth: usize, imported: bool, nodes: &mut usi
         }
     }
     Ok(())
-}
-
-/// Formats a node's name for errors.
-pub fn node_place(node: &NodeProto) -> String {
-    let name = if node.name.is_empty() { node.output.iter().find(|name| !name.is_empty()) } else { Some(&node.name) };
-    let name = name.map(|name| format!(" `{name}`")).unwrap_or_default();
-    match normalized_domain(&node.domain) {
-        "" => format!("node{name} ({})", node.op_type),
-        domain => format!("node{name} ({domain}.{})", node.op_type),
-    }
 }

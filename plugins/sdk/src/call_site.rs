@@ -7,10 +7,7 @@
 use std::panic::Location;
 
 use crate::bindings::tensors::ErrorCode;
-use crate::error::{Error, Result};
-
-/// A line of a source file.
-pub(crate) type SourceLine = &'static Location<'static>;
+use crate::error::{Error, Result, SourceLine};
 
 /// Adds the layer and the line to the error of a result.
 pub(crate) trait AtCallSite<T>: Sized {

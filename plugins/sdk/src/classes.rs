@@ -4,9 +4,9 @@ use crate::bindings::tensors::DataType;
 use crate::dataset::Field;
 use crate::error::Result;
 use crate::fit::Objective;
+use crate::graph::operand::Operand;
 use crate::json::Json;
 use crate::losses::accuracy;
-use crate::operand::Operand;
 use crate::params::FromJson;
 use crate::predict::Port;
 

@@ -1,8 +1,12 @@
 //! The error type of the crate, and its conversion to the host's error.
 
+use std::panic::Location;
+
 use crate::bindings::tensors;
 use crate::bindings::tensors::ErrorCode;
-use crate::call_site::SourceLine;
+
+/// A line of a source file.
+pub(crate) type SourceLine = &'static Location<'static>;
 
 /// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

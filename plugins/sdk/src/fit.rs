@@ -21,10 +21,14 @@ use crate::graph::{Executable, Graph, GraphPurpose, Inputs};
 use crate::job::Job;
 use crate::logging;
 use crate::optimizers::Optimizer;
+use crate::tensor::Tensor;
 use crate::variables::Variables;
 use training_run::{ActiveFeed, FitRun};
 use training_step::StepOptions;
 use validation::HeldOutValidation;
+
+/// Maximum number of steps between two step boundaries, small enough for a training to stop soon.
+const STEPS_PER_BOUNDARY: u64 = 10;
 
 /// A training loop: minimises an objective with an optimiser.
 ///
@@ -243,4 +247,12 @@ impl<'a> Fit<'a> {
         let graph = Graph::for_purpose(GraphPurpose { instead, ..GraphPurpose::default() });
         (self.objective)(&graph, &feed.inputs(&graph, size)?)?.build(&graph)
     }
+}
+
+/// Reads outputs that are `float32` scalars.
+fn read_scalars(outputs: Vec<(String, Tensor)>) -> Result<Vec<(String, f64)>> {
+    let values = outputs
+        .into_iter()
+        .map(|(name, tensor)| Ok((name, tensor.read_f32()?.first().copied().map_or(f64::NAN, f64::from))));
+    values.collect()
 }

@@ -1,5 +1,7 @@
 //! Graph building and execution.
 
+pub(crate) mod operand;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -7,11 +9,11 @@ use std::rc::Rc;
 
 use crate::bindings::graphs as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
-use crate::call_site::{AtCallSite, SourceLine, plugin_line};
-use crate::error::{Error, Result};
-use crate::operand::Operand;
+use crate::call_site::{AtCallSite, plugin_line};
+use crate::error::{Error, Result, SourceLine};
 use crate::tensor::{NamedTensor, Tensor, batched_descriptor, descriptor};
 use crate::variables::{Variable, Variables};
+use operand::Operand;
 
 /// A graph being built. Clones refer to the same graph, and every [`Operand`] refers to its graph.
 ///

@@ -21,7 +21,7 @@ pub use normalization::{BatchNorm, LayerNorm};
 use crate::bindings::variables::Initializer;
 use crate::call_site::AtCallSite;
 use crate::error::Result;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 
 /// Labels the result of a layer with the layer's name, the scope of its variables, and adds the name to an error.
 #[track_caller]

@@ -67,7 +67,6 @@ mod json;
 pub mod layers;
 mod logging;
 pub mod losses;
-mod operand;
 pub mod optimizers;
 mod params;
 pub mod png;
@@ -90,13 +89,15 @@ pub use dataset::{BatchOptions, Batches, Column, Dataset, Field};
 pub use error::{Error, Result};
 pub use export::{Loaded, run_import, run_training};
 pub use fit::{Feed, Fit, Objective};
+pub use graph::operand::{
+    GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell,
+};
 pub use graph::{Executable, Graph, Inputs};
 pub use import::{Importer, Weights};
 pub use job::Job;
 pub use json::Json;
 pub use logging::{debug, info, warn};
 pub use losses::{CrossEntropy, accuracy};
-pub use operand::{GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell};
 pub use params::{FromJson, Params};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Route, Signature};
 pub use streaming::{emit, emit_tensor};

@@ -3,7 +3,7 @@
 use crate::bindings::tensors::DataType;
 use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 
 /// Cross-entropy of logits and class indices, with label smoothing and an ignored label.
 ///

@@ -16,7 +16,7 @@ pub use sgd::Sgd;
 use crate::bindings::tensors::DataType;
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::tensor::descriptor;
 use crate::variables::{Variable, Variables};
 

@@ -3,7 +3,7 @@
 use saggar_plugin::layers::{Dropout, LayerNorm, Linear, MultiHeadAttention, xavier_uniform};
 use saggar_plugin::{Operand, Result, Variables};
 
-use crate::model::TransformerConfig;
+use crate::transformer_config::TransformerConfig;
 
 /// Dropout, a residual connection and layer normalization after a part.
 #[derive(Debug)]

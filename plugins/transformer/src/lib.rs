@@ -8,6 +8,7 @@ mod bpe_tokenizer;
 mod encoder_decoder_layers;
 mod hparams;
 mod model;
+mod transformer_config;
 mod translate;
 mod translation_dataset;
 
@@ -19,7 +20,8 @@ use hparams::Hparams;
 
 pub use beam_search::BeamSearch;
 pub use bpe_tokenizer::BpeTokenizer;
-pub use model::{Transformer, TransformerConfig};
+pub use model::Transformer;
+pub use transformer_config::TransformerConfig;
 pub use translate::Translator;
 pub use translation_dataset::TranslationDataset;
 

@@ -7,7 +7,8 @@ use saggar_plugin::{
 
 use crate::beam_search::BeamSearch;
 use crate::bpe_tokenizer::BpeTokenizer;
-use crate::model::{Transformer, TransformerConfig};
+use crate::model::Transformer;
+use crate::transformer_config::TransformerConfig;
 use crate::{BEGIN, END, PADDING};
 
 /// The maximum length of a source or a translation, in bytes.

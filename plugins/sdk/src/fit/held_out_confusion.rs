@@ -6,8 +6,8 @@ use crate::call_site::AtCallSite;
 use crate::classes::Classes;
 use crate::confusion_matrix::ConfusionMatrix;
 use crate::error::Result;
+use crate::graph::operand::Operand;
 use crate::graph::{Executable, Graph, Inputs};
-use crate::operand::Operand;
 use crate::tensor::named;
 
 /// Builds the logits `[batch, classes]` and labels `[batch]` of a batch.

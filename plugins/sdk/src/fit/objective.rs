@@ -3,10 +3,10 @@
 use std::panic::Location;
 
 use crate::bindings::tensors::DataType;
-use crate::call_site::{AtCallSite, SourceLine};
-use crate::error::Result;
+use crate::call_site::AtCallSite;
+use crate::error::{Result, SourceLine};
+use crate::graph::operand::Operand;
 use crate::graph::{Executable, Graph};
-use crate::operand::Operand;
 
 /// The loss of a training step, which is minimised, and the metrics that it reports.
 ///

@@ -4,15 +4,12 @@ use super::epoch_table::EpochTable;
 use super::training_position::TrainingPosition;
 use super::validation::HeldOutValidation;
 use super::weighted_means::WeightedMeans;
-use super::{Fit, feed_order};
+use super::{Fit, STEPS_PER_BOUNDARY, feed_order, read_scalars};
 use crate::dataset::Batches;
 use crate::error::Result;
 use crate::graph::Executable;
 use crate::logging;
-use crate::tensor::Tensor;
 
-/// Maximum number of steps between two step boundaries, small enough for a training to stop soon.
-pub(super) const STEPS_PER_BOUNDARY: u64 = 10;
 /// Steps between two lines of the log within an epoch.
 const STEPS_PER_LINE: u64 = 100;
 
@@ -165,14 +162,6 @@ impl FitRun<'_> {
         let steps: Vec<u64> = self.active_feeds.iter().map(|lane| lane.steps_per_epoch).collect();
         feed_order::steps_of_epoch(&steps, self.fit.job.seed(), epoch)
     }
-}
-
-/// Reads outputs that are `float32` scalars.
-pub(super) fn read_scalars(outputs: Vec<(String, Tensor)>) -> Result<Vec<(String, f64)>> {
-    let values = outputs
-        .into_iter()
-        .map(|(name, tensor)| Ok((name, tensor.read_f32()?.first().copied().map_or(f64::NAN, f64::from))));
-    values.collect()
 }
 
 /// Formats means as `loss 0.1234, accuracy 0.9876`.

@@ -1,8 +1,7 @@
 //! Validation: exact means over the held-out items.
 
-use super::training_run::{STEPS_PER_BOUNDARY, read_scalars};
 use super::weighted_means::WeightedMeans;
-use super::{Feed, Fit};
+use super::{Feed, Fit, STEPS_PER_BOUNDARY, read_scalars};
 use crate::dataset::Batches;
 use crate::error::Result;
 use crate::graph::Executable;

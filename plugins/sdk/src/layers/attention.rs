@@ -5,7 +5,7 @@ use super::xavier_uniform;
 use crate::bindings::tensors::DataType;
 use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::tensor::descriptor;
 use crate::variables::Variables;
 

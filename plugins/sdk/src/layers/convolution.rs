@@ -3,7 +3,7 @@
 use super::fan_in_uniform;
 use crate::bindings::graphs::{Conv2dOptions, ConvTranspose2dOptions};
 use crate::error::Result;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::variables::{Variable, Variables};
 
 /// A two-dimensional convolution. Variables: `weight` `[out, in / groups, height, width]`, `bias` `[out]`.

@@ -1,7 +1,7 @@
 //! Dropout.
 
 use crate::error::Result;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::variables::Variables;
 
 /// Dropout: in a training graph, sets a random fraction `rate` of the elements to zero and scales the others by

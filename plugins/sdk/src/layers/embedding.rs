@@ -4,7 +4,7 @@ use crate::bindings::variables::Initializer;
 use crate::call_site::AtCallSite;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::variables::{Variable, Variables};
 
 /// An embedding: a table of vectors that are looked up by index. Variable: `weight` `[count, features]`. Its gradient

@@ -3,7 +3,7 @@
 use super::fan_in_uniform;
 use crate::bindings::variables::Initializer;
 use crate::error::Result;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::variables::{Variable, Variables};
 
 /// A linear layer, `x * weight + bias`. Variables: `weight` `[in, out]`, `bias` `[out]`.

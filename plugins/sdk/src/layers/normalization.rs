@@ -3,7 +3,7 @@
 use crate::bindings::tensors::DataType;
 use crate::bindings::variables::Initializer;
 use crate::error::{Error, Result};
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::variables::{Variable, Variables};
 
 /// Layer normalisation over the last dimension. Variables: `scale` `[features]`, initialised with 1, and `bias`

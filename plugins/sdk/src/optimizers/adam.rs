@@ -4,7 +4,7 @@ use super::{LearningRateSchedule, Optimizer, Update, count_step, moment_variable
 use crate::bindings::tensors::DataType;
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::variables::Variables;
 
 /// Adam with bias correction, and with decoupled weight decay (AdamW). Source: Kingma and Ba, arXiv:1412.6980;

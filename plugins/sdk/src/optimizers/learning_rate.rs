@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use crate::error::Result;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 
 /// A learning-rate schedule: the learning rate of each step, counted from 1. It is part of the training graph, so a
 /// resumed training continues the schedule.

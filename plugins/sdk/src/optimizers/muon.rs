@@ -3,7 +3,7 @@
 use super::{Adam, LearningRateSchedule, Optimizer, Update, count_step, moment_variable};
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::operand::Operand;
+use crate::graph::operand::Operand;
 use crate::variables::Variables;
 
 /// Coefficients of the quintic Newton-Schulz iteration. It moves every singular value towards 1, quickly rather than
