@@ -133,13 +133,13 @@ test('what is shown is brought up to date without losing what has the focus', ()
 }));
 
 test('numbers and times are short', () => on('', async (page) => {
-  const shown = await within(page, 'format.js', ({ bytes, duration, number, ago }) => [
+  const texts = await within(page, 'format.js', ({ bytes, duration, number, ago }) => [
     [0, 1023, 1536, 10 * 1024, 5 * 2 ** 30, null].map(bytes),
     [0.0004, 0.82, 4.23, 999.4, 1300, 59_000, 3_600_000, 90_000_000].map(duration),
     [1, 0.123456789, -1.2345678e-7, 12345678.9, null].map(number),
     [0, 4999, 30_000, 120_000].map((past) => ago(1e12 - past, 1e12)),
   ]);
-  assert.deepEqual(shown, [
+  assert.deepEqual(texts, [
     ['0 bytes', '1023 bytes', '1.5 KiB', '10 KiB', '5.0 GiB', '–'],
     ['0 µs', '820 µs', '4.2 ms', '999 ms', '1.3 s', '59 s', '1 h', '1 d'],
     ['1', '0.12346', '-1.235e-7', '1.235e+7', 'not a number'],

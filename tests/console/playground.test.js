@@ -26,7 +26,7 @@ async function drawSeven(page) {
 }
 
 /** The answer's JSON, as the page shows it. */
-async function shown(page) {
+async function displayedAnswer(page) {
   return JSON.parse(await page.locator('details pre code').textContent());
 }
 
@@ -45,7 +45,7 @@ for (const [look, options] of Object.entries(looks)) {
     await page.locator('.pad').waitFor();
     await drawSeven(page);
     assert.equal(await page.locator('.bars li').count(), 10);
-    const answer = await shown(page);
+    const answer = await displayedAnswer(page);
     assert.equal(await page.locator('[data-output=label] .class').textContent(), String(answer.label));
     assert.match(await page.locator('#answered-by').textContent(), /^digits@1 on cpu$/);
     const timings = await page.locator('.timings dt').allTextContents();
@@ -58,7 +58,7 @@ for (const [look, options] of Object.entries(looks)) {
 test('a drawing is the same as PNG and as JSON, and as the commands that are copied', () => on('playground/digits', async (page) => {
   await page.locator('.pad').waitFor();
   await drawSeven(page);
-  const asPng = await shown(page);
+  const asPng = await displayedAnswer(page);
   await becomes(async () => (await page.locator('.command code').textContent()).includes('image=@-'), true);
   const png = await copied(page);
   assert.deepEqual(JSON.parse(run(png)), asPng);
@@ -72,7 +72,7 @@ test('a drawing is the same as PNG and as JSON, and as the commands that are cop
   assert.deepEqual([image.length, image[0].length], [8, 8]);
   assert.ok(image.flat().every((value) => Number.isInteger(value) && value >= 0 && value <= 255));
   assert.ok(Math.max(...image.flat()) > 200 && Math.min(...image.flat()) === 0, JSON.stringify(image));
-  await becomes(() => shown(page), asPng);
+  await becomes(() => displayedAnswer(page), asPng);
   assert.deepEqual(JSON.parse(run(await copied(page))), asPng);
 }));
 
@@ -81,7 +81,7 @@ test('a picture from a file is sent as it is', () => on('playground/digits', asy
   await page.getByLabel('A picture for image').setInputFiles(SEVEN);
   await page.locator('.bars').waitFor();
   const response = await fetch(`${url}/models/digits/predict`, { method: 'POST', headers: { 'content-type': 'image/png' }, body: readFileSync(SEVEN) });
-  assert.deepEqual(await shown(page), await response.json());
+  assert.deepEqual(await displayedAnswer(page), await response.json());
   await page.getByRole('button', { name: 'Clear' }).click();
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByText('image: no picture was given', { exact: true }).waitFor();
@@ -109,7 +109,7 @@ test('texts come in pieces, and quoting survives every shell character', () => o
   await page.getByLabel('prompt').fill(prompt);
   await page.keyboard.press('Control+Enter');
   await page.getByText('Headers and JSON').waitFor();
-  assert.deepEqual(await shown(page), { said: prompt, lengths: [30, 30] });
+  assert.deepEqual(await displayedAnswer(page), { said: prompt, lengths: [30, 30] });
   assert.equal(await page.locator('[data-output=said] pre').textContent(), prompt);
   assert.match(await page.locator('.timings').textContent(), /first piece of \d+/);
   await shot(page, 'teller');
@@ -117,7 +117,7 @@ test('texts come in pieces, and quoting survives every shell character', () => o
   await becomes(async () => (await page.locator('.command code').textContent()).includes('it'), true);
   const streamed = run(await copied(page));
   assert.match(streamed, /^event: piece\n/);
-  assert.deepEqual(JSON.parse(streamed.split('event: done\ndata: ')[1]), await shown(page));
+  assert.deepEqual(JSON.parse(streamed.split('event: done\ndata: ')[1]), await displayedAnswer(page));
 
   await page.getByLabel('Show pieces as they come').uncheck();
   await page.getByLabel('times').fill('2');

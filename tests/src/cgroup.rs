@@ -23,9 +23,9 @@ impl MemoryGroup {
         let roots = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes", true), ("/sys/fs/cgroup", "memory.max", false)];
         for (root, limit, is_version_1) in roots {
             let directory = Path::new(root).join(&name);
-            let made =
+            let created =
                 std::fs::create_dir(&directory).and_then(|()| std::fs::write(directory.join(limit), bytes.to_string()));
-            if made.is_ok() {
+            if created.is_ok() {
                 // With swap, the processes would slow down instead of running out of memory.
                 let _ = std::fs::write(directory.join("memory.swap.max"), "0");
                 return Some(MemoryGroup { directory, is_version_1 });

@@ -114,8 +114,8 @@ fn an_import_past_its_deadline_is_killed() {
     assert_eq!(compile_children(std::process::id()), 0);
     let error = import(b"no model at all", Duration::from_secs(120)).unwrap_err();
     assert!(matches!(error, PluginError::Guest { .. }), "{error}");
-    let made = import(&model_of_sums(10), Duration::from_secs(120)).unwrap();
-    assert!(made.config.contains("model"), "{}", made.config);
+    let imported = import(&model_of_sums(10), Duration::from_secs(120)).unwrap();
+    assert!(imported.config.contains("model"), "{}", imported.config);
 }
 
 #[test]

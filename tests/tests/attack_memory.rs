@@ -27,9 +27,9 @@ fn seconds() -> Duration {
 /// Creates a key with these scopes for the server with its state in `home`.
 fn key(home: &Path, name: &str, scopes: &str) -> String {
     let mut command = std::process::Command::new(binary());
-    let made = command.args(["key", "create", name, "--scope", scopes, "--home"]).arg(home).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    let output = command.args(["key", "create", name, "--scope", scopes, "--home"]).arg(home).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// Starts a server in `group` that requires keys and serves `digits` and `hoard`, which are trained in `home` outside

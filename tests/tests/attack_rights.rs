@@ -201,8 +201,8 @@ fn predictions_of_another_key_are_not_found_and_a_header_unloads_no_model() {
     serve_matmul(&server);
     let (shop, spy) = (create(home.path(), "shop", "predict", None), create(home.path(), "spy", "predict", None));
     let body = json!({ "model": "matmul", "input": pixels() });
-    let made = ask(&server, &shop, "PUT", "/predictions/mine", &body);
-    assert_eq!(made.status, 200, "{}", made.text);
+    let response = ask(&server, &shop, "PUT", "/predictions/mine", &body);
+    assert_eq!(response.status, 200, "{}", response.text);
     assert_eq!(ask(&server, &shop, "GET", "/predictions/mine", &Value::Null).json()["status"], "succeeded");
     let error =
         |answer: HttpResponse, id: &str| (answer.status, answer.json()["error"].as_str().unwrap().replace(id, "ID"));

@@ -86,9 +86,9 @@ fn a_watched_listing_is_refreshed() {
 fn the_data_show_command_lists_the_fields_of_a_dataset() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     server.push_digits();
-    let shown = server.saggar_ok(&["data", "show", "digits"]);
+    let description = server.saggar_ok(&["data", "show", "digits"]);
     for words in ["digits/1", "FIELD", "image", "uint8", "label", "splits", "digest"] {
-        assert!(shown.contains(words), "{words}: {shown}");
+        assert!(description.contains(words), "{words}: {description}");
     }
     let document: Value = serde_json::from_str(&server.saggar_ok(&["--json", "data", "show", "digits/1"])).unwrap();
     assert_eq!((&document["name"], &document["version"]), (&json!("digits"), &json!(1)));

@@ -121,8 +121,8 @@ fn two_jobs_share_one_stored_copy_of_a_dataset() {
         (reading.count() == 2).then_some(())
     });
     assert_eq!(stored(), before);
-    let kept = home.path().join("cache/datasets");
-    assert!(!kept.exists() || file_digests(&kept).is_empty(), "a copy in the cache");
+    let cache_dir = home.path().join("cache/datasets");
+    assert!(!cache_dir.exists() || file_digests(&cache_dir).is_empty(), "a copy in the cache");
     let used = server.get("/api/v1/datasets");
     assert_eq!(used["datasets"][0]["used_by"].as_array().unwrap().len(), 2, "{used}");
     // A dataset that jobs read cannot be removed.

@@ -40,9 +40,9 @@ fn table_rows(text: &str) -> Vec<Vec<String>> {
 fn documented_figures_match_the_benchmark_table() {
     let (page, table) = (text(PAGE), text("host/devices/BENCHMARKS.md"));
     let section = page.split("The CPU device beside its peers").nth(1).unwrap();
-    let (shown, measured) = (table_rows(section), table_rows(&table));
+    let (documented, measured) = (table_rows(section), table_rows(&table));
     for (start, works) in ROWS {
-        let row = shown.iter().find(|row| row[0].starts_with(start)).unwrap_or_else(|| panic!("no row `{start}`"));
+        let row = documented.iter().find(|row| row[0].starts_with(start)).unwrap_or_else(|| panic!("no row `{start}`"));
         let ratio = |(work, peer): &(&str, &str)| -> f64 {
             let row = measured.iter().find(|row| row[0] == *work && row[2] == *peer);
             let row = row.unwrap_or_else(|| panic!("BENCHMARKS.md has no {work} beside {peer}"));

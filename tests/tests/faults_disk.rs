@@ -120,9 +120,9 @@ fn an_output_on_a_full_disk_fails_only_its_job() {
     assert_eq!((&full["state"], &full["attempt"]), (&json!("FAILED"), &json!(1)), "{full}");
     assert!(full["message"].as_str().unwrap().contains("File too large"), "{full}");
     let name = full["name"].as_str().unwrap();
-    let kept = server.get(&format!("/api/v1/jobs/{name}/output"))["files"].clone();
-    let kept: Vec<&Value> = kept.as_array().unwrap().iter().map(|file| &file["path"]).collect();
-    assert_eq!(kept, [&json!("a.bin")], "what had room is there, and not half of the other");
+    let files = server.get(&format!("/api/v1/jobs/{name}/output"))["files"].clone();
+    let paths: Vec<&Value> = files.as_array().unwrap().iter().map(|file| &file["path"]).collect();
+    assert_eq!(paths, [&json!("a.bin")], "what had room is there, and not half of the other");
     assert_eq!(server.wait_for_job(&SteadyJob::with_steps(20).submit(&server))["state"], "SUCCEEDED");
 }
 

@@ -44,16 +44,16 @@ fn feature_rows() -> BTreeMap<String, FeatureRow> {
     let mut rows = BTreeMap::new();
     for line in page.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [_, name, tier, state, what, shown, _] = cells[..] else { continue };
+        let [_, name, tier, state, what, evidence, _] = cells[..] else { continue };
         if !SYSTEMS.iter().any(|(system, _)| name.starts_with(&format!("{system}-"))) {
             continue;
         }
         assert!(matches!(tier, "P0" | "P1" | "P2" | "N"), "{name}: tier {tier:?}");
         assert!(!what.is_empty(), "{name} says nothing");
         // Tests first, then what is missing; or only the latter.
-        let (named, remark) = match shown.starts_with('`') {
-            true => shown.split_once("; ").unwrap_or((shown, "")),
-            false => ("", shown),
+        let (named, remark) = match evidence.starts_with('`') {
+            true => evidence.split_once("; ").unwrap_or((evidence, "")),
+            false => ("", evidence),
         };
         let tests = named.split(", ").map(|test| test.trim_matches('`').to_owned()).filter(|test| !test.is_empty());
         let row = FeatureRow { state: state.to_owned(), tests: tests.collect(), remark: remark.to_owned() };
@@ -77,14 +77,17 @@ fn every_feature_row_exists_and_matches_its_state() {
         for test in &row.tests {
             assert!(there.contains(test), "{name} names {test}, which is no test");
         }
-        let (shown, missing) = (!row.tests.is_empty(), !row.remark.is_empty());
+        let (has_tests, has_remark) = (!row.tests.is_empty(), !row.remark.is_empty());
         match row.state.as_str() {
             "done" => {
-                assert!(shown && !missing, "{name} is done, and says that something is missing, or names no test")
+                assert!(
+                    has_tests && !has_remark,
+                    "{name} is done, and says that something is missing, or names no test"
+                )
             }
-            "part" => assert!(shown && missing, "{name} does not say what is there and what is missing"),
-            "open" => assert!(!shown && missing, "{name} does not say why it is open"),
-            "no" => assert!(!shown, "{name} has tests"),
+            "part" => assert!(has_tests && has_remark, "{name} does not say what is there and what is missing"),
+            "open" => assert!(!has_tests && has_remark, "{name} does not say why it is open"),
+            "no" => assert!(!has_tests, "{name} has tests"),
             state => panic!("{name} is {state:?}"),
         }
     }

@@ -32,12 +32,12 @@ fn a_nan_loss_fails_the_job_and_keeps_older_checkpoints() {
 fn an_infinite_variable_is_neither_saved_nor_published() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     // At the step after the last checkpoint, only publishing would detect it.
-    for (at, kept) in [(22, vec![20, 15, 10]), (24, vec![20, 15, 10])] {
+    for (at, saved_steps) in [(22, vec![20, 15, 10]), (24, vec![20, 15, 10])] {
         let job =
             SteadyJob::with_steps(24).with_parameter("blow_up_at", at).with_parameter("model", "blown").submit(&server);
         let ended = server.wait_for_job(&job);
         assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("NON_FINITE")), "{ended}");
-        assert_eq!(steps(&server, &job), kept);
+        assert_eq!(steps(&server, &job), saved_steps);
     }
     assert_eq!(server.request("GET", "/api/v1/models/blown", HttpPayload::Nothing).status, 404);
 }

@@ -220,9 +220,9 @@ fn a_server_starts_without_any_configuration() {
         command.args(arguments).current_dir(&project).env_remove("SAGGAR_HOME").env_remove("SAGGAR_HOST");
         command
     };
-    let made = command(&["init"]).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    assert_eq!(String::from_utf8(made.stdout).unwrap(), "first-steps\n");
+    let output = command(&["init"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "first-steps\n");
     let check = command(&["check"]).output().unwrap();
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
     let again = command(&["init"]).output().unwrap();

@@ -154,8 +154,8 @@ fn a_checkpoint_is_deployed_as_a_version() {
     };
     // The guest has no predictor, so its versions are refused. This test checks that they are created, and from which
     // checkpoint.
-    let made = deploy(&format!("job:{job}/checkpoint@10"));
-    assert_eq!((made.status, &made.json()["version"]), (201, &json!(2)), "{}", made.text);
+    let response = deploy(&format!("job:{job}/checkpoint@10"));
+    assert_eq!((response.status, &response.json()["version"]), (201, &json!(2)), "{}", response.text);
     let model = server.get("/api/v1/models/deployed");
     let version = |number: u64| {
         let versions = model["versions"].as_array().unwrap();

@@ -153,8 +153,8 @@ fn every_state_transition_has_a_time_and_a_reason() {
     let times: Vec<u64> = events.iter().map(|event| event["at_ms"].as_u64().unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
     // KF-13: each attempt with its start, end, reason and steps.
-    let shown = server.saggar_ok(&["status", &job]);
-    assert!(shown.contains("PREEMPTED") && shown.contains("preempted by a user"), "{shown}");
+    let status = server.saggar_ok(&["status", &job]);
+    assert!(status.contains("PREEMPTED") && status.contains("preempted by a user"), "{status}");
     let attempt = &ended["attempts"][0];
     for field in ["started_ms", "ended_ms", "first_step", "last_step"] {
         assert!(attempt[field].is_u64(), "{field}: {attempt}");

@@ -276,13 +276,13 @@ fn a_secret_reaches_its_plugin_and_nothing_else() {
     let without = SteadyJob::with_steps(3).with_parameter("secret", "github-token").submit(&server);
     let refused = server.wait_for_job(&without);
     assert!(refused["message"].as_str().unwrap().contains("not granted"), "{refused}");
-    let shown = [
+    let outputs = [
         server.saggar_ok(&["--json", "status", &job]),
         server.saggar_ok(&["--json", "secret", "ls"]),
         server.request("GET", "/metrics", HttpPayload::Nothing).text,
         std::fs::read_to_string(home.path().join("server.log")).unwrap(),
     ];
-    for text in shown {
+    for text in outputs {
         assert!(!text.contains("4711"), "{text}");
     }
     let absent = SteadyJob::with_steps(3).with_field("secrets", json!(["absent"])).post(&server);

@@ -109,15 +109,15 @@ fn progress_is_lines_in_a_pipe_and_a_bar_at_a_terminal() {
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &words.join(" "), "/dev/null"]).env("SAGGAR_HOST", server.url()).env("TERM", "xterm");
     terminal.current_dir(root()).stdin(Stdio::null());
-    let shown = match terminal.output() {
-        Ok(shown) => shown,
+    let output = match terminal.output() {
+        Ok(output) => output,
         Err(error) => {
             println!("SKIP: no program `script` that makes a terminal: {error}");
             return;
         }
     };
-    let text = String::from_utf8_lossy(&shown.stdout);
-    assert!(shown.status.success(), "{text}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
     assert!(text.contains("\u{1b}[") && text.contains("steps"), "a bar is drawn: {text:?}");
     assert_eq!(text.matches("steady-2 RUNNING").count(), 1, "{text:?}");
 }

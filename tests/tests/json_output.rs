@@ -140,9 +140,9 @@ fn jobs(session: &mut JsonSession<'_>) {
     session.json(&format!("restart {long} --from-scratch -- steps=3"));
     session.server.wait_for_job("steady-4");
     session.json("plugins ls");
-    let shown = session
+    let documents = session
         .documents(&format!("plugins test {} --device cpu -- steps=6000 model=made", guest("steady").display()), "");
-    assert!(shown.last().unwrap().is_object(), "{shown:?}");
+    assert!(documents.last().unwrap().is_object(), "{documents:?}");
 }
 
 fn data(session: &mut JsonSession<'_>) {

@@ -57,9 +57,9 @@ fn usage_of_attempts_adds_up_to_the_prometheus_counters() {
     assert!(server.saggar_ok(&["status", &job]).contains("compute "), "the summary splits it too");
     // The CPU has no timer for its computations, so its seconds are marked as estimated everywhere.
     assert!(ended["gpu_seconds_estimated"] == true && ended["attempts"][0]["gpu_seconds_estimated"] == true, "{ended}");
-    for shown in [vec!["status", &job], vec!["ps", "-a"], vec!["compare", &job, &job]] {
-        let text = server.saggar_ok(&shown);
-        assert!(text.contains(" estimated"), "{shown:?}: {text}");
+    for arguments in [vec!["status", &job], vec!["ps", "-a"], vec!["compare", &job, &job]] {
+        let text = server.saggar_ok(&arguments);
+        assert!(text.contains(" estimated"), "{arguments:?}: {text}");
     }
     let doctor = String::from_utf8(server.saggar(&["doctor"]).stdout).unwrap();
     assert!(doctor.contains("its seconds are estimated"), "{doctor}");
@@ -104,8 +104,8 @@ fn removing_a_job_frees_its_disk_space() {
     let server = ServerProcess::start(home.path());
     let write =
         |server: &ServerProcess| SteadyJob::with_steps(10).with_parameter("write", "big.bin=300000").submit(server);
-    let kept = write(&server);
-    server.wait_for_job(&kept);
+    let other_job = write(&server);
+    server.wait_for_job(&other_job);
     let before = directory_bytes(&home.path().join("jobs")) + directory_bytes(&home.path().join("objects/checkpoints"));
     let job = write(&server);
     let id = server.wait_for_job(&job)["id"].as_str().unwrap().to_owned();

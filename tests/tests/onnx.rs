@@ -121,9 +121,9 @@ fn bool_tensors_are_bool_in_the_open_inference_protocol() {
         [encode_field(1, &node), encode_field(2, b"g"), encode_field(11, &value("x")), encode_field(12, &value("y"))]
             .concat();
     let model = [encode_number(1, 8), encode_field(7, &graph), encode_field(8, &encode_number(2, 13))].concat();
-    let made =
+    let response =
         server.request("POST", "/api/v1/models/not/import", HttpPayload::Bytes("application/octet-stream", &model));
-    assert_eq!(made.status, 200, "{}", made.text);
+    assert_eq!(response.status, 200, "{}", response.text);
     server.wait_for_version("not", 1);
     let described = server.get("/v2/models/not");
     for (port, name) in [("inputs", "x"), ("outputs", "y")] {

@@ -47,10 +47,10 @@ fn a_prediction_job_writes_its_outputs_as_a_dataset() {
     let expected = accuracy * answered.len() as f64;
     assert!((matches as f64 - expected).abs() < 0.5, "{matches} of {} are right, {expected} were", answered.len());
     let listed = server.get("/api/v1/datasets")["datasets"].clone();
-    let made = listed.as_array().unwrap().iter().find(|one| one["name"] == "answers").unwrap();
-    assert_eq!(made["items"], answered.len(), "{made}");
-    let fields: Vec<&Value> = made["fields"].as_array().unwrap().iter().map(|field| &field["name"]).collect();
-    assert!(fields.contains(&&json!("label")) && fields.contains(&&json!("probabilities")), "{made}");
+    let answers = listed.as_array().unwrap().iter().find(|one| one["name"] == "answers").unwrap();
+    assert_eq!(answers["items"], answered.len(), "{answers}");
+    let fields: Vec<&Value> = answers["fields"].as_array().unwrap().iter().map(|field| &field["name"]).collect();
+    assert!(fields.contains(&&json!("label")) && fields.contains(&&json!("probabilities")), "{answers}");
 
     // The same job again creates no second version, because its outputs are the same.
     server.saggar_ok(&[&predict[..], &["--wait"]].concat());

@@ -379,20 +379,20 @@ fn a_server_applies_the_model_settings_of_the_project_file() {
     std::fs::create_dir(&home).unwrap();
     let server = ServerProcess::start_with_digits(&home, &["--config", file.to_str().unwrap()]);
     assert!(place.path().join("models/digits/1/manifest.json").is_file(), "its versions lie where the file says");
-    let shown = server.get("/api/v1/models/digits/config");
+    let config = server.get("/api/v1/models/digits/config");
     let said = json!({ "max_items": 2, "max_delay": "1ms" });
     assert_eq!(
-        (&shown["batch"], &shown["pin"], &shown["keep_alive"]),
+        (&config["batch"], &config["pin"], &config["keep_alive"]),
         (&said, &json!(true), &json!("forever")),
-        "{shown}"
+        "{config}"
     );
-    assert_eq!((&shown["queue"]["capacity"], &shown["instances"]["max"]), (&json!(7), &json!(1)), "{shown}");
+    assert_eq!((&config["queue"]["capacity"], &config["instances"]["max"]), (&json!(7), &json!(1)), "{config}");
     assert_eq!(server.get("/api/v1/quota")["storage_quota_bytes"], 64 << 20);
     // A model's own file overrides the project's settings as a whole.
     std::fs::write(place.path().join("models/digits/model.json"), r#"{"queue": {"capacity": 9}}"#).unwrap();
     server.wait_for("the model's own settings", |server| {
-        let shown = server.get("/api/v1/models/digits/config");
-        (shown["queue"]["capacity"] == 9 && shown["pin"].is_null()).then_some(())
+        let config = server.get("/api/v1/models/digits/config");
+        (config["queue"]["capacity"] == 9 && config["pin"].is_null()).then_some(())
     });
     drop(server);
     std::fs::write(&file, project.replace("models/digits", "models/other")).unwrap();

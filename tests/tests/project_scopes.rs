@@ -23,10 +23,10 @@ fn key(home: &Path, arguments: &[&str]) -> Output {
 }
 
 fn create(home: &Path, arguments: &[&str]) -> String {
-    let made = key(home, &[&["create"], arguments].concat());
-    assert!(made.status.success(), "{}", text(&made.stderr));
-    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
-    made["key"].as_str().unwrap().to_owned()
+    let output = key(home, &[&["create"], arguments].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["key"].as_str().unwrap().to_owned()
 }
 
 /// A server, the admin key that requests use by default, and a key that is limited to `digits`.
@@ -176,8 +176,8 @@ fn things_outside_the_projects_of_a_key_are_not_found() {
         SteadyJob::with_steps(10).with_field("project", "faces").with_parameter("write", "x.txt=5").submit(server);
     let hidden = server.wait_for_job(&hidden);
     let spec = SteadyJob::with_steps(10).with_field("project", "digits").spec(server);
-    let (status, made) = place.ask("POST", "/api/v1/jobs", Some(&spec), "\0");
-    assert_eq!(status, 201, "{made}");
+    let (status, job) = place.ask("POST", "/api/v1/jobs", Some(&spec), "\0");
+    assert_eq!(status, 201, "{job}");
     server.wait_for_job("digits-1");
     let (status, own) = place.ask("GET", "/api/v1/jobs/digits-1", None, "\0");
     assert_eq!(status, 200, "{own}");

@@ -14,7 +14,7 @@ use serde_json::Value;
 #[derive(Debug)]
 struct PromQuery {
     text: String,
-    shown: Vec<String>,
+    used_labels: Vec<String>,
 }
 
 fn folder() -> PathBuf {
@@ -92,7 +92,7 @@ fn check(query: &PromQuery) -> Vec<&'static str> {
     let grouped = grouping_labels(&query.text);
     grouped.iter().for_each(|label| assert!(known.contains(label), "nothing has the label {label}: {query:?}"));
     let aggregates = query.text.contains(" by (");
-    for label in &query.shown {
+    for label in &query.used_labels {
         let there = if aggregates { grouped.contains(&&**label) } else { known.contains(&**label) };
         assert!(there, "{label} is shown, but is not there: {query:?}");
     }
@@ -114,17 +114,18 @@ fn dashboard_queries() -> Vec<PromQuery> {
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().into_iter().flatten() {
-            let shown = placeholders(target["legendFormat"].as_str().unwrap());
+            let used_labels = placeholders(target["legendFormat"].as_str().unwrap());
             let text = target["expr"].as_str().unwrap();
             let text = text.replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*");
             assert!(!text.contains('$'), "a variable that the dashboard does not have: {text}");
-            queries.push(PromQuery { text, shown });
+            queries.push(PromQuery { text, used_labels });
         }
     }
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         let definition = variable["query"].as_str().unwrap().replace("$instance", ".*");
         if let Some((text, label)) = definition.strip_prefix("label_values(").and_then(|rest| rest.rsplit_once(", ")) {
-            queries.push(PromQuery { text: text.to_owned(), shown: vec![label.trim_end_matches(')').to_owned()] });
+            queries
+                .push(PromQuery { text: text.to_owned(), used_labels: vec![label.trim_end_matches(')').to_owned()] });
         }
     }
     queries
@@ -142,7 +143,7 @@ fn alert_queries() -> Vec<PromQuery> {
             "|" => lines.take_while(|line| indent(line) > depth).collect::<Vec<_>>().join("\n"),
             text => text.to_owned(),
         };
-        PromQuery { text, shown: placeholders(rule) }
+        PromQuery { text, used_labels: placeholders(rule) }
     };
     rules.split("- alert:").skip(1).map(query).collect()
 }
@@ -157,16 +158,16 @@ fn every_query_names_existing_metrics_and_labels() {
 
 #[test]
 fn the_query_check_finds_unknown_metrics_and_labels() {
-    let query = |text: &str, shown: &[&str]| PromQuery {
+    let query = |text: &str, used_labels: &[&str]| PromQuery {
         text: text.to_owned(),
-        shown: shown.iter().map(|&label| label.to_owned()).collect(),
+        used_labels: used_labels.iter().map(|&label| label.to_owned()).collect(),
     };
     let fails = |query: &PromQuery| std::panic::catch_unwind(|| check(query)).is_err();
     assert_eq!(
         check(&query(r#"sum by (state) (saggar_jobs{state!="a,b}",instance="c"})"#, &["state"])),
         ["saggar_jobs"]
     );
-    for (text, shown) in [
+    for (text, used_labels) in [
         ("saggar_no_such_metric", None),
         ("saggar_predict_seconds", None),
         ("saggar_jobs_bucket", None),
@@ -176,7 +177,7 @@ fn the_query_check_finds_unknown_metrics_and_labels() {
         ("sum by (instance) (saggar_jobs)", Some("state")),
         ("saggar_jobs", Some("model")),
     ] {
-        let wrong = query(text, shown.as_slice());
+        let wrong = query(text, used_labels.as_slice());
         assert!(fails(&wrong), "{wrong:?} is let through");
     }
 }

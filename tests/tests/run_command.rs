@@ -155,22 +155,22 @@ fn an_output_file_is_followed_while_the_job_writes_it() {
     let mut tail = tail.stdout(Stdio::piped()).spawn().unwrap();
     let mut stream = tail.stdout.take().unwrap();
     // The file has grown three times, and the job is still running.
-    let mut shown = Vec::new();
-    while shown.len() < 150 {
+    let mut tail_output = Vec::new();
+    while tail_output.len() < 150 {
         let mut piece = [0; 4096];
         let count = stream.read(&mut piece).unwrap();
-        assert!(count > 0, "it ended before the job: {} bytes", shown.len());
-        shown.extend_from_slice(&piece[..count]);
+        assert!(count > 0, "it ended before the job: {} bytes", tail_output.len());
+        tail_output.extend_from_slice(&piece[..count]);
     }
     assert_eq!(server.job(&job)["state"], "RUNNING");
     server.saggar_ok(&["stop", &job]);
     assert_eq!(server.wait_for_job(&job)["state"], "CANCELLED");
-    stream.read_to_end(&mut shown).unwrap();
+    stream.read_to_end(&mut tail_output).unwrap();
     assert!(tail.wait().unwrap().success(), "it ends with the job");
     let out = home.path().join("out");
     server.saggar_ok(&["output", "get", &job, "notes/diary.txt", "-o", out.to_str().unwrap()]);
     let whole = std::fs::read(out.join("notes/diary.txt")).unwrap();
-    assert!(shown == whole, "{} bytes of {}", shown.len(), whole.len());
+    assert!(tail_output == whole, "{} bytes of {}", tail_output.len(), whole.len());
     // Once, without following.
     assert_eq!(server.saggar_ok(&["output", "tail", &job, "notes/diary.txt"]).into_bytes(), whole);
 }
@@ -194,7 +194,7 @@ fn the_run_summary_names_the_best_and_the_newest_checkpoint() {
     let value = best["metrics"]["validation/loss"].as_f64().unwrap();
     let line = format!("{} (validation/loss {value:.4}), newest {}", place(best), place(newest));
     let status = server.saggar_ok(&["status", "lenet-1"]);
-    let shown = status.lines().find_map(|line| line.trim().strip_prefix("best ")).map(str::trim);
-    assert_eq!(shown, Some(line.as_str()), "{status}");
+    let best_line = status.lines().find_map(|line| line.trim().strip_prefix("best ")).map(str::trim);
+    assert_eq!(best_line, Some(line.as_str()), "{status}");
     assert!(newest["epoch"].as_u64() > best["epoch"].as_u64(), "{line}");
 }

@@ -111,9 +111,9 @@ fn a_non_loopback_address_requires_a_key() {
     let said = text(&refused.stderr);
     assert!(said.contains("0.0.0.0:0 can be reached") && said.contains("saggar key create"), "{said}");
 
-    let made = saggar(home.path(), &["key", "create", "shop", "--scope", "predict,jobs:read", "--rate", "100/s"]);
-    let key = text(&made.stdout).trim().to_owned();
-    assert!(made.status.success() && key.starts_with("sgr_"), "{}", text(&made.stderr));
+    let output = saggar(home.path(), &["key", "create", "shop", "--scope", "predict,jobs:read", "--rate", "100/s"]);
+    let key = text(&output.stdout).trim().to_owned();
+    assert!(output.status.success() && key.starts_with("sgr_"), "{}", text(&output.stderr));
     // Bound to this machine only.
     let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
     let with = |key: &str, arguments: &[&str]| server.saggar(&[&["--key", key], arguments].concat());
@@ -147,17 +147,17 @@ fn a_non_loopback_address_requires_a_key() {
         audit(home.path()).iter().map(|line| format!("{} {}", line["action"], line["key"])).collect();
     assert_eq!(done[..3], [r#""key.create" "shop""#, r#""key.create" "boss""#, r#""key.revoke" "shop""#]);
     let log = std::fs::read_to_string(home.path().join("server.log")).unwrap();
-    let kept = std::fs::read_to_string(home.path().join("keys.json")).unwrap();
+    let key_file = std::fs::read_to_string(home.path().join("keys.json")).unwrap();
     for secret in [&key, &boss].map(|key| key.rsplit('_').next().unwrap()) {
-        assert!(!log.contains(secret) && !kept.contains(secret));
+        assert!(!log.contains(secret) && !key_file.contains(secret));
     }
 }
 
 #[test]
 fn key_usage_persists_across_restarts() {
     let home = tempfile::tempdir().unwrap();
-    let made = saggar(home.path(), &["key", "create", "small", "--scope", "jobs:read", "--quota", "3/month"]);
-    let key = text(&made.stdout).trim().to_owned();
+    let output = saggar(home.path(), &["key", "create", "small", "--scope", "jobs:read", "--quota", "3/month"]);
+    let key = text(&output.stdout).trim().to_owned();
     let ask = |server: &ServerProcess| server.saggar(&["--key", &key, "ps"]).status.code();
     let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
     assert_eq!((ask(&server), ask(&server)), (Some(0), Some(0)));

@@ -49,7 +49,7 @@ impl ProgressDisplay {
     }
 
     fn new(what: String, unit: ProgressUnit, total: u64, output: CliOutput) -> ProgressDisplay {
-        let shown = if output.quiet || output.json {
+        let renderer = if output.quiet || output.json {
             ProgressRenderer::Nothing
         } else if std::io::stderr().is_terminal() {
             let template = match unit {
@@ -63,7 +63,7 @@ impl ProgressDisplay {
         } else {
             ProgressRenderer::Lines { output, last: Instant::now() }
         };
-        ProgressDisplay { what, unit, done: 0, total, renderer: shown }
+        ProgressDisplay { what, unit, done: 0, total, renderer }
     }
 
     /// Advances the progress by `more`.

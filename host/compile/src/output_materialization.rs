@@ -28,17 +28,17 @@ impl MaterializedOutputs {
 /// Finds the nodes. Adds copies (as `StopGradient`, which computes nothing) for sources and for nodes that several
 /// outputs or assignments use.
 pub(crate) fn materialize_outputs(graph: &mut Graph) -> MaterializedOutputs {
-    let mut taken = BTreeSet::new();
+    let mut claimed_nodes = BTreeSet::new();
     let mut claim = |graph: &mut Graph, node: NodeId| {
         let whole = reshape_base(graph, node);
-        if !is_external(graph, whole) && taken.insert(whole) {
+        if !is_external(graph, whole) && claimed_nodes.insert(whole) {
             return whole;
         }
         let copy = NodeId(graph.nodes.len() as u32);
         let descriptor = graph.descriptor(whole).clone();
         let label = graph.node(node).label.clone();
         graph.nodes.push(GraphNode { op: Op::Unary(UnaryOp::StopGradient), inputs: vec![whole], descriptor, label });
-        taken.insert(copy);
+        claimed_nodes.insert(copy);
         copy
     };
     let outputs = graph.outputs.iter().map(|(_, node)| *node).collect::<Vec<_>>();

@@ -95,14 +95,14 @@ impl TopologicalOrder {
         });
     }
 
-    /// Moves `kept` to the earlier position of the two kernels, and removes `gone`.
-    pub(crate) fn merge(&mut self, kept: usize, gone: usize) {
-        let label = self.labels[kept].min(self.labels[gone]);
-        for kernel in [kept, gone] {
+    /// Moves `survivor` to the earlier position of the two kernels, and removes `gone`.
+    pub(crate) fn merge(&mut self, survivor: usize, gone: usize) {
+        let label = self.labels[survivor].min(self.labels[gone]);
+        for kernel in [survivor, gone] {
             self.kernels.remove(&self.labels[kernel]);
         }
-        self.labels[kept] = label;
-        self.kernels.insert(label, kept);
+        self.labels[survivor] = label;
+        self.kernels.insert(label, survivor);
     }
 
     /// Removes `moved` from the order, then gives them labels inside the gap that `gap` finds.

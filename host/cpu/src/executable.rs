@@ -99,15 +99,15 @@ impl CpuExecutable {
         blocks: &[DispatchBlock<'_>],
     ) -> Result<Vec<Option<Arc<PrepackedOperand>>>, DeviceError> {
         let get = |planned: &PlannedKernel| {
-            let Some(kept) = planned.kernel.prepack_request() else { return Ok(None) };
-            let (name, memory) = match given.get(kept.block) {
+            let Some(request) = planned.kernel.prepack_request() else { return Ok(None) };
+            let (name, memory) = match given.get(request.block) {
                 Some(given) => (given.port, given.memory),
-                None => ("a constant", &self.constants[kept.block - given.len()]),
+                None => ("a constant", &self.constants[request.block - given.len()]),
             };
-            let DispatchBlock::Read(bytes) = &blocks[kept.block] else {
+            let DispatchBlock::Read(bytes) = &blocks[request.block] else {
                 unreachable!("a prepacked operand is not written")
             };
-            memory.prepacked().get_or_pack(kept, &name, &bytes[..memory.bytes()], &self.room, &self.meter).map(Some)
+            memory.prepacked().get_or_pack(request, &name, &bytes[..memory.bytes()], &self.room, &self.meter).map(Some)
         };
         self.kernels.iter().map(get).collect()
     }
@@ -117,12 +117,12 @@ impl CpuExecutable {
         &self,
         blocks: &mut [DispatchBlock<'_>],
         workspace: &mut [u64],
-        kept: &[Option<Arc<PrepackedOperand>>],
+        prepacked: &[Option<Arc<PrepackedOperand>>],
         mut took: Option<&mut Vec<Duration>>,
         cancel: &CancelToken,
     ) {
         let mut on = |threads: &CpuThreads, blocks: &mut [DispatchBlock<'_>]| {
-            for (planned, kept) in self.kernels.iter().zip(kept) {
+            for (planned, operand) in self.kernels.iter().zip(prepacked) {
                 if cancel.is_cancelled() {
                     cancel::unwind_cancelled();
                 }
@@ -131,7 +131,7 @@ impl CpuExecutable {
                     threads,
                     slices: planned.regions.split_blocks(blocks),
                     workspace,
-                    prepacked: kept.as_deref().map(PrepackedOperand::data),
+                    prepacked: operand.as_deref().map(PrepackedOperand::data),
                 });
                 if let (Some(took), Some(started)) = (&mut took, started) {
                     took.push(started.elapsed());
@@ -207,11 +207,11 @@ impl CpuExecutable {
         let constants: Vec<_> = self.constants.iter().map(HostMemory::read).collect();
         let mut blocks = port_blocks(&mut guards, &holder);
         blocks.extend(constants.iter().map(|words| DispatchBlock::Read(bytemuck::cast_slice(words))));
-        let kept = self.prepacked_operands(&given, &blocks)?;
+        let prepacked = self.prepacked_operands(&given, &blocks)?;
         blocks.extend(outputs.iter_mut().map(|words| writable_block(words)));
         let (slabs, workspace) = arena.split(program);
         blocks.extend(slabs.map(writable_block));
-        let ran = cancel::catch_cancelled(|| self.run_kernels(&mut blocks, workspace, &kept, took, cancel));
+        let ran = cancel::catch_cancelled(|| self.run_kernels(&mut blocks, workspace, &prepacked, took, cancel));
         drop(blocks);
         drop(guards);
 

@@ -152,8 +152,8 @@ mod tests {
         g.output("y", y).expect("one output");
         let program = compile(&verify(g.finish()).expect("valid"), &CompileTarget::cpu()).expect("all types are there");
         let prepared = |kernel| PlannedKernel::new(&program, kernel).expect("it runs");
-        let shown: Vec<String> = program.kernels.iter().map(|kernel| format!("{:?}", prepared(kernel))).collect();
-        shown.iter().any(|kernel| kernel.contains("epilogue: Some(BiasClampEpilogue { bias: Some("))
+        let kernels: Vec<String> = program.kernels.iter().map(|kernel| format!("{:?}", prepared(kernel))).collect();
+        kernels.iter().any(|kernel| kernel.contains("epilogue: Some(BiasClampEpilogue { bias: Some("))
     }
 
     #[test]

@@ -41,9 +41,9 @@ impl ScratchPool {
     /// Returns the bytes that an arena for the program would need beyond an idle one.
     pub(super) fn growth_bytes(&self, program: &Program, workspace_bytes: usize) -> u64 {
         let idle = self.idle.lock();
-        let kept =
+        let idle_bytes =
             |number: usize| idle.last().and_then(|arena| arena.0.get(number)).map_or(0, |piece| piece.words.len() * 8);
-        let more = |(number, bytes): (usize, usize)| bytes.saturating_sub(kept(number)) as u64;
+        let more = |(number, bytes): (usize, usize)| bytes.saturating_sub(idle_bytes(number)) as u64;
         buffer_sizes(program, workspace_bytes).enumerate().map(more).fold(0, u64::saturating_add)
     }
 

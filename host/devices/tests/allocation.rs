@@ -108,7 +108,7 @@ fn the_pipeline_cache_is_reused_and_rewritten_when_corrupt() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let train_kept = || {
+    let train_with_cache = || {
         let options = saggar_gpu::GpuOptions { cache_dir: Some(folder.path()), ..saggar_gpu::GpuOptions::default() };
         train(&*saggar_gpu::open_with(0, options).unwrap(), &Meter::unlimited()).unwrap()
     };
@@ -116,17 +116,17 @@ fn the_pipeline_cache_is_reused_and_rewritten_when_corrupt() {
         let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
         files.map(|file| (file.clone(), std::fs::read(file).unwrap())).collect::<Vec<_>>()
     };
-    let first = train_kept();
-    let kept = files();
-    let [(file, bytes)] = &kept[..] else {
-        println!("SKIP: this driver has no pipeline cache: {kept:?}");
+    let first = train_with_cache();
+    let cache_files = files();
+    let [(file, bytes)] = &cache_files[..] else {
+        println!("SKIP: this driver has no pipeline cache: {cache_files:?}");
         return;
     };
-    assert_eq!(train_kept(), first);
+    assert_eq!(train_with_cache(), first);
     assert_eq!(files().len(), 1);
     for damaged in [&b""[..], &bytes[..bytes.len() - 1], &[&bytes[..], b"more"].concat()] {
         std::fs::write(file, damaged).unwrap();
-        assert_eq!(train_kept(), first);
+        assert_eq!(train_with_cache(), first);
         // The driver's data may contain the time, so only the header is compared.
         assert_eq!(files()[0].1[..8], bytes[..8]);
         assert!(files()[0].1.len() > 40, "the file was rewritten");

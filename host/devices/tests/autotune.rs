@@ -34,11 +34,11 @@ fn product() -> (VerifiedGraph, [InterpTensor; 2]) {
 
 /// Opens an adapter that autotunes kernels of at least `tried_operations_min` operations, or returns `None` if it has
 /// no timestamps.
-fn open_with_autotuning(index: usize, kept: &Path, tried_operations_min: Option<u64>) -> Option<Arc<dyn Backend>> {
+fn open_with_autotuning(index: usize, cache_dir: &Path, tried_operations_min: Option<u64>) -> Option<Arc<dyn Backend>> {
     let tuning = Some(ShaderTuning::UNLIMITED);
     let options = saggar_gpu::GpuOptions {
         tuning,
-        cache_dir: Some(kept),
+        cache_dir: Some(cache_dir),
         autotune_operations_min: tried_operations_min,
         ..saggar_gpu::GpuOptions::default()
     };

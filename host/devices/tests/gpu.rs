@@ -284,9 +284,9 @@ fn tensors_over_a_memory_limit_are_refused_before_allocation() {
     );
     let error = device.load(Arc::new(random_matmul_sum_program(64, 64)), &meter).unwrap_err();
     assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
-    let kept = device.allocate(&descriptor(DType::U8, &[100]), &meter).unwrap();
+    let buffer = device.allocate(&descriptor(DType::U8, &[100]), &meter).unwrap();
     assert_eq!(meter.bytes(), 400);
-    drop(kept);
+    drop(buffer);
     assert_eq!(meter.bytes(), 0);
     let unlimited = Meter::unlimited();
     let error = device.allocate(&descriptor(DType::F32, &[(1 << 31) - 1]), &unlimited).unwrap_err();
@@ -294,9 +294,9 @@ fn tensors_over_a_memory_limit_are_refused_before_allocation() {
     // Without 16-bit storage, a half-precision number takes one word; a 64-bit integer takes two words.
     let half_bytes = if device.target().half_storage { 20 } else { 40 };
     for (dtype, bytes) in [(DType::F16, half_bytes), (DType::I64, 80), (DType::U64, 80)] {
-        let kept = device.allocate(&descriptor(dtype, &[10]), &unlimited).unwrap();
+        let buffer = device.allocate(&descriptor(dtype, &[10]), &unlimited).unwrap();
         assert_eq!(unlimited.bytes(), bytes, "{dtype}");
-        drop(kept);
+        drop(buffer);
     }
     assert_eq!(unlimited.bytes(), 0);
 }

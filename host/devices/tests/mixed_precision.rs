@@ -67,11 +67,11 @@ fn training_step(is_mixed: bool) -> VerifiedGraph {
     };
     let parameters = PARAMETERS.map(|(name, dims)| g.variable(name, tensor_descriptor(DType::F32, dims)).unwrap());
     let loss = loss(&mut g, &parameters);
-    let mut taken = ScaledGradients::default();
+    let mut scaled_gradients = ScaledGradients::default();
     let derivatives = if is_mixed {
         mixed_precision::scaled_loss_gradients(
             &mut g,
-            &mut taken,
+            &mut scaled_gradients,
             scale.scale,
             loss,
             &parameters,
@@ -91,7 +91,7 @@ fn training_step(is_mixed: bool) -> VerifiedGraph {
     if is_mixed {
         let sound = mixed_precision::skip_nonfinite_step(&mut g, &derivatives).unwrap();
         mixed_precision::update_loss_scale(&mut g, sound, &scale).unwrap();
-        return verify(mixed_precision::autocast_to_f16(g.graph(), taken.contractions()).0).unwrap();
+        return verify(mixed_precision::autocast_to_f16(g.graph(), scaled_gradients.contractions()).0).unwrap();
     }
     verify(g.finish()).unwrap()
 }
@@ -178,11 +178,11 @@ fn steps_with_overflowing_gradients_are_skipped_until_the_loss_scale_fits() {
     let graph = training_step(true);
     // With this scale, the gradients of the first steps overflow regardless of rounding.
     let (scale, steps) = (LOSS_SCALE_INITIAL * 16.0, 2);
-    let kept: Vec<Vec<f64>> = initial_variables(scale).iter().map(InterpTensor::to_f64_numbers).collect();
+    let initial: Vec<Vec<f64>> = initial_variables(scale).iter().map(InterpTensor::to_f64_numbers).collect();
     let held = |trained: &TrainingTrace, name: &str| {
         assert_eq!(trained.scale_and_skipped_steps(), [scale / 4.0, 2.0], "{name}");
         assert_eq!(trained.variables[1], [0.0], "{name}");
-        assert_eq!(trained.variables[3..], kept[3..], "{name}");
+        assert_eq!(trained.variables[3..], initial[3..], "{name}");
         assert!(trained.losses[0].is_finite(), "{name}: the loss is not scaled");
     };
     held(&train_on_interpreter(&graph, scale, steps), "interpreted");

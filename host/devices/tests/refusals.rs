@@ -67,12 +67,12 @@ fn the_memory_limit_of_a_device_is_shared_by_all_owners() {
     let device = saggar_cpu::open_with(options).unwrap();
     // Two owners share the memory.
     let (one, other) = (Meter::unlimited(), Meter::unlimited());
-    let kept = device.allocate(&float(&[2000]), &one).unwrap();
+    let buffer = device.allocate(&float(&[2000]), &one).unwrap();
     let refused = device.allocate(&float(&[2000]), &other).unwrap_err();
     let is_said = matches!(refused, DeviceError::InsufficientMemory { asked_bytes: 8000, available_bytes: 2000, .. });
     assert!(is_said, "{refused}");
     assert!(device.check_memory(&"a model", 8000, &other).is_err());
-    drop(kept);
+    drop(buffer);
     device.check_memory(&"a model", 8000, &other).unwrap();
     device.allocate(&float(&[2000]), &other).unwrap();
 }

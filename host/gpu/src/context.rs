@@ -256,10 +256,10 @@ impl GpuContext {
             return Ok(Vec::new());
         }
         self.wait_for_capacity(cancel)?;
-        let kept = self.buffer_pool.lock().take_staging_buffer(bytes);
+        let pooled_buffer = self.buffer_pool.lock().take_staging_buffer(bytes);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let make = || self.create_internal_buffer(&"the staging buffer of a read", bytes, usage, false);
-        let staging = kept.map_or_else(make, Ok)?;
+        let staging = pooled_buffer.map_or_else(make, Ok)?;
         let mut line = self.lock_commands();
         let encoder = self.open_encoder(&mut line);
         memory.clear_if_stale(encoder);

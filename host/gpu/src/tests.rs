@@ -70,15 +70,15 @@ fn profiling_returns_the_same_outputs_and_one_duration_per_kernel() {
 fn a_lost_device_stays_lost() {
     let Some(gpu) = open_first_adapter() else { return };
     let meter = Meter::unlimited();
-    let kept = gpu.allocate(&vector(8), &meter).unwrap();
+    let buffer = gpu.allocate(&vector(8), &meter).unwrap();
     gpu.context.device.destroy();
     // The first poll reports the loss.
     let _ = gpu.synchronize();
     assert!(matches!(gpu.synchronize(), Err(DeviceError::Lost { .. })));
-    assert!(matches!(gpu.read(&kept), Err(DeviceError::Lost { .. })));
-    assert!(matches!(gpu.write(&kept, &[0; 32]), Err(DeviceError::Lost { .. })));
+    assert!(matches!(gpu.read(&buffer), Err(DeviceError::Lost { .. })));
+    assert!(matches!(gpu.write(&buffer, &[0; 32]), Err(DeviceError::Lost { .. })));
     assert!(matches!(gpu.allocate(&vector(8), &meter), Err(DeviceError::Lost { .. })));
-    drop(kept);
+    drop(buffer);
     assert_eq!(meter.bytes(), 0);
 }
 

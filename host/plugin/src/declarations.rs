@@ -253,13 +253,13 @@ mod tests {
 
     #[test]
     fn values_outside_a_declaration_are_refused() {
-        let check = |declaration: Value, takes: &[Value], refuses: &[Value], says: &str| {
+        let check = |declaration: Value, accepted: &[Value], refused: &[Value], says: &str| {
             let declaration: ParameterDeclaration = serde_json::from_value(declaration).unwrap();
             assert_eq!(declaration.to_string(), says);
-            for value in takes {
+            for value in accepted {
                 assert!(declaration.accepts(value), "{says}: {value}");
             }
-            for value in refuses {
+            for value in refused {
                 assert!(!declaration.accepts(value), "{says}: {value}");
             }
         };

@@ -79,8 +79,8 @@ pub fn import(
     let instance = plugin.instantiate(&mut store, clock)?;
     let guest = importer.load(&mut store, &instance).map_err(incompatible_error)?;
     store.data_mut().begin_call(clock);
-    let made = store.data_mut().table.push(VariableNamespace::new(0)).map_err(PluginError::engine)?;
-    let lent = Resource::new_borrow(made.rep());
+    let variables = store.data_mut().table.push(VariableNamespace::new(0)).map_err(PluginError::engine)?;
+    let lent = Resource::new_borrow(variables.rep());
     let answer = guest.call_import_model(&mut store, file, options, lent);
     let answer = answer.map_err(|error| store.data_mut().trap_error("import", &error))?;
     let config = answer.map_err(|error| store.data_mut().guest_error("import", error))?;
@@ -90,7 +90,7 @@ pub fn import(
         return Err(PluginError::BadOutput { name: "configuration".to_owned(), expected, given });
     }
     let state = store.data_mut();
-    let namespace = state.table.delete(made).map_err(PluginError::engine)?;
+    let namespace = state.table.delete(variables).map_err(PluginError::engine)?;
     let shipped = |kind| match kind {
         VariableKind::Parameter | VariableKind::Statistic => true,
         VariableKind::Training => false,

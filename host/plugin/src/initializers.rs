@@ -44,9 +44,9 @@ pub(crate) fn initial_elements(
     initializer: VariableInitializer,
     cancel: &CancelToken,
 ) -> Result<Vec<u8>, HostError> {
-    let made = generate_elements(seed, name, descriptor, initializer, cancel)?;
+    let elements = generate_elements(seed, name, descriptor, initializer, cancel)?;
     // A cancelled generator stops early and leaves elements out.
-    if cancel.is_cancelled() { Err(DeviceError::Cancelled.into()) } else { Ok(made) }
+    if cancel.is_cancelled() { Err(DeviceError::Cancelled.into()) } else { Ok(elements) }
 }
 
 fn generate_elements(

@@ -32,15 +32,15 @@ impl InstanceState {
             let descriptor = Descriptor::new(dtype, Shape::scalar());
             self.create_variable(0, name, &descriptor, first, VariableKind::Training)
         };
-        let made = LossScaleVariables {
+        let variables = LossScaleVariables {
             scale: make(SCALE_NAME, DType::F32, VariableInitializer::Constant(LOSS_SCALE_INITIAL as f32))?,
             finite_steps: make(FINITE_STEPS_NAME, DType::I32, VariableInitializer::Zeros)?,
             skipped_steps: make(SKIPPED_STEPS_NAME, DType::I32, VariableInitializer::Zeros)?,
         };
         if let InstanceRole::Train(train) = &mut self.role {
-            train.loss_scale_state.scale = Some(made.clone());
+            train.loss_scale_state.scale = Some(variables.clone());
         }
-        Ok(Some(made))
+        Ok(Some(variables))
     }
 
     /// Returns the host's variables for a checkpoint.

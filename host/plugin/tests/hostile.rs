@@ -153,9 +153,9 @@ fn floods_of_log_lines_and_metrics_are_truncated() {
         assert_eq!(bench.train(behaviour, limits, job).unwrap_err().reason().as_str(), "HUNG");
         record
     };
-    let lines = flood("log").with(|kept| kept.lines.len() as u64);
+    let lines = flood("log").with(|calls| calls.lines.len() as u64);
     assert!(lines <= LOG_LINES_MAX + 2, "{lines} lines");
-    let metrics = flood("metrics").with(|kept| kept.metrics.len());
+    let metrics = flood("metrics").with(|calls| calls.metrics.len());
     assert_eq!(metrics, METRIC_SERIES_MAX);
 }
 
@@ -165,7 +165,7 @@ fn a_training_that_ignores_its_stop_is_ended_with_its_state_saved() {
     let record = JobRecording::default();
     let job = RecordingJobContext { record: record.clone(), stop_at: 0, ..RecordingJobContext::default() };
     assert_eq!(bench.train("ignore-stop", TrainLimits::default(), job).unwrap(), TrainOutcome::Stopped);
-    assert_eq!(record.with(|kept| kept.checkpoints.len()), 1);
+    assert_eq!(record.with(|calls| calls.checkpoints.len()), 1);
 }
 
 #[test]
@@ -348,38 +348,38 @@ fn outputs_that_break_the_signature_are_refused() {
     assert!(model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).is_ok());
 }
 
-/// A sink that accepts `takes` pieces and then returns an error.
+/// A sink that accepts `accepted_max` pieces and then returns an error.
 #[derive(Debug)]
 struct LimitedPieceSink {
-    taken: AtomicUsize,
-    takes: usize,
+    piece_count: AtomicUsize,
+    accepted_max: usize,
     then: SendPieceError,
 }
 
 impl PieceSink for LimitedPieceSink {
     fn send_piece(&self, _: OutputPiece, _: Instant) -> Result<(), SendPieceError> {
-        if self.taken.fetch_add(1, Ordering::Relaxed) < self.takes { Ok(()) } else { Err(self.then) }
+        if self.piece_count.fetch_add(1, Ordering::Relaxed) < self.accepted_max { Ok(()) } else { Err(self.then) }
     }
 
     fn is_gone(&self) -> bool {
-        self.then == SendPieceError::Gone && self.taken.load(Ordering::Relaxed) > self.takes
+        self.then == SendPieceError::Gone && self.piece_count.load(Ordering::Relaxed) > self.accepted_max
     }
 }
 
 #[test]
 fn invalid_output_pieces_are_refused_and_valid_ones_are_counted() {
     let Some(bench) = HostilePluginFixture::new() else { return };
-    let send = |behaviour, takes, then| {
+    let send = |behaviour, accepted_max, then| {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
-        let listener = Arc::new(LimitedPieceSink { taken: AtomicUsize::new(0), takes, then });
+        let listener = Arc::new(LimitedPieceSink { piece_count: AtomicUsize::new(0), accepted_max, then });
         let sink: Arc<dyn PieceSink> = Arc::<LimitedPieceSink>::clone(&listener);
         let error = model
             .predict(x(1), &PredictionOptions { sink: Some(sink), ..PredictionOptions::with_deadline(CALL_TIMEOUT) })
             .unwrap_err();
         let without = model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err();
-        let kept = model.instance_count();
+        let instances = model.instance_count();
         assert_eq!(Arc::strong_count(&listener), 1, "{behaviour}: the instance dropped the sink");
-        (error, without.to_string(), listener.taken.load(Ordering::Relaxed), kept)
+        (error, without.to_string(), listener.piece_count.load(Ordering::Relaxed), instances)
     };
     for (behaviour, says) in [
         ("emit-unknown", "the model has no such output: there are y (invalid-argument, at x, hostile/src/predict.rs:"),
@@ -391,18 +391,22 @@ fn invalid_output_pieces_are_refused_and_valid_ones_are_counted() {
             "y: a piece has at most 16384 bytes, not 16388; send it in several (out-of-memory, at hostile/src/predict.rs:",
         ),
     ] {
-        let (error, without, taken, kept) = send(behaviour, usize::MAX, SendPieceError::Gone);
+        let (error, without, piece_count, instances) = send(behaviour, usize::MAX, SendPieceError::Gone);
         assert!(error.to_string().contains(says), "{behaviour}: {error}");
-        assert_eq!((error.to_string(), taken, kept), (without, 0, 1), "{behaviour}: refused with a sink or without");
+        assert_eq!(
+            (error.to_string(), piece_count, instances),
+            (without, 0, 1),
+            "{behaviour}: refused with a sink or without"
+        );
     }
-    let (error, without, taken, kept) = send("emit-million", usize::MAX, SendPieceError::Gone);
+    let (error, without, piece_count, instances) = send("emit-million", usize::MAX, SendPieceError::Gone);
     assert!(error.to_string().contains("a prediction sends at most 65536 pieces"), "{error}");
-    assert_eq!((error.to_string(), taken, kept), (without, PIECES_MAX, 1));
+    assert_eq!((error.to_string(), piece_count, instances), (without, PIECES_MAX, 1));
 
-    let (error, _, taken, kept) = send("emit-million", 10, SendPieceError::Gone);
+    let (error, _, piece_count, instances) = send("emit-million", 10, SendPieceError::Gone);
     // A cancelled prediction is not a failure of the plugin.
     assert!(matches!(error, PluginError::Cancelled { .. }), "{error}");
-    assert_eq!((taken, kept), (11, 1), "after one error it returned, and its instance can be reused");
-    let (error, _, taken, _) = send("emit-million", 10, SendPieceError::Late);
-    assert_eq!((error.reason().as_str(), taken), ("DEADLINE", 11));
+    assert_eq!((piece_count, instances), (11, 1), "after one error it returned, and its instance can be reused");
+    let (error, _, piece_count, _) = send("emit-million", 10, SendPieceError::Late);
+    assert_eq!((error.reason().as_str(), piece_count), ("DEADLINE", 11));
 }

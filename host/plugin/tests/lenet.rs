@@ -56,7 +56,7 @@ impl LenetFixture {
     }
 
     fn load(&self, record: &JobRecording, limits: ModelLimits) -> LoadedModel {
-        let (_, variables, config) = record.with(|kept| kept.published.last().cloned().unwrap());
+        let (_, variables, config) = record.with(|calls| calls.published.last().cloned().unwrap());
         let parts = ModelParts {
             plugin: self.plugin.clone(),
             variables,
@@ -99,11 +99,11 @@ fn lenet_learns_digits_and_predicts_them() {
     assert_eq!(bench.train(job(&record, r#"{"epochs": 10}"#)), TrainOutcome::Finished);
     println!("trained in {:.2} s", began.elapsed().as_secs_f64());
     let losses: Vec<f64> = record
-        .with(|kept| kept.metrics.iter().filter(|(_, name, _)| name == "loss").map(|(_, _, value)| *value).collect());
+        .with(|calls| calls.metrics.iter().filter(|(_, name, _)| name == "loss").map(|(_, _, value)| *value).collect());
     assert!(losses.last() < losses.first(), "{losses:?}");
-    record.with(|kept| {
-        assert!(kept.samples >= 10 * 1400, "{} samples", kept.samples);
-        let (model, variables, _) = &kept.published[0];
+    record.with(|calls| {
+        assert!(calls.samples >= 10 * 1400, "{} samples", calls.samples);
+        let (model, variables, _) = &calls.published[0];
         assert_eq!(model, "digits");
         assert!(variables.iter().all(|variable| variable.kind != VariableKind::Training));
         assert_eq!(variables.len(), 8, "four layers, each with weights and biases");
@@ -179,11 +179,11 @@ fn a_resumed_training_is_bit_identical() {
             TrainOutcome::Stopped => stops += 1,
             TrainOutcome::Finished => break,
         }
-        let last = cut.with(|kept| kept.checkpoints.last().unwrap().step);
+        let last = cut.with(|calls| calls.checkpoints.last().unwrap().step);
         assert!(last >= stop_at, "the last checkpoint is at step {last}, the stop was at {stop_at}");
     }
     assert!(stops >= 3, "{stops} stops");
-    let digest = |record: &JobRecording| record.with(|kept| digest_of_variables(&kept.published[0].1));
+    let digest = |record: &JobRecording| record.with(|calls| digest_of_variables(&calls.published[0].1));
     assert_eq!(digest(&whole), digest(&cut));
 }
 

@@ -71,7 +71,7 @@ fn job(record: &JobRecording, parameters: &str) -> RecordingJobContext {
 }
 
 fn series(record: &JobRecording, name: &str) -> Vec<f64> {
-    record.with(|kept| kept.metrics.iter().filter(|(_, it, _)| it == name).map(|(_, _, value)| *value).collect())
+    record.with(|calls| calls.metrics.iter().filter(|(_, it, _)| it == name).map(|(_, _, value)| *value).collect())
 }
 
 /// Prints the epoch tables of two trainings side by side.
@@ -111,9 +111,9 @@ fn check_similar_accuracy(name: &str, single: &JobRecording, mixed: &JobRecordin
     }
     assert_ne!(series(single, "epoch/loss"), series(mixed, "epoch/loss"), "{name}: nothing was rounded");
     let published = |record: &JobRecording| {
-        record.with(|kept| {
+        record.with(|calls| {
             let kind = |it: &saggar_store::SavedVariable| (it.name.clone(), it.kind, it.descriptor.clone());
-            kept.published.last().unwrap().1.iter().map(kind).collect::<Vec<_>>()
+            calls.published.last().unwrap().1.iter().map(kind).collect::<Vec<_>>()
         })
     };
     assert_eq!(published(single), published(mixed), "both publish the same variables");
@@ -128,8 +128,12 @@ fn mixed_precision_reaches_the_accuracy_of_single_precision() {
         check_similar_accuracy(name, &single, &mixed);
         let last = *series(&mixed, "validation/accuracy").last().unwrap();
         assert!(last >= 0.95, "{name}: {last}");
-        mixed.with(|kept| {
-            kept.lines.iter().filter(|(_, line)| line.starts_with("mixed precision")).for_each(|it| println!("{it:?}"));
+        mixed.with(|calls| {
+            calls
+                .lines
+                .iter()
+                .filter(|(_, line)| line.starts_with("mixed precision"))
+                .for_each(|it| println!("{it:?}"));
         });
     }
 }
@@ -167,12 +171,12 @@ fn a_resumed_mixed_precision_training_is_bit_identical() {
         }
     }
     assert!(stops >= 2, "{stops} stops");
-    let digest = |record: &JobRecording| record.with(|kept| digest_of_variables(&kept.published[0].1));
+    let digest = |record: &JobRecording| record.with(|calls| digest_of_variables(&calls.published[0].1));
     assert_eq!(digest(&whole), digest(&cut));
     // Checkpoints at the same step are equal, including the scale and counts.
     let saved = |record: &JobRecording| {
-        record.with(|kept| {
-            let all = kept.checkpoints.iter();
+        record.with(|calls| {
+            let all = calls.checkpoints.iter();
             all.map(|it| (it.step, (digest_of_variables(&it.variables), scale(it)))).collect::<BTreeMap<_, _>>()
         })
     };
@@ -193,12 +197,12 @@ fn a_checkpoint_of_one_precision_can_be_resumed_in_the_other() {
         let record = JobRecording::default();
         let first = RecordingJobContext { stop_at: 10, every: 5, is_mixed, ..job(&record, parameters) };
         assert_eq!(bench.train(first), TrainOutcome::Stopped);
-        let kept_scale = record.with(|kept| scale(kept.checkpoints.last().unwrap()).is_some());
-        assert_eq!(kept_scale, is_mixed);
+        let has_loss_scale = record.with(|calls| scale(calls.checkpoints.last().unwrap()).is_some());
+        assert_eq!(has_loss_scale, is_mixed);
         let second = RecordingJobContext { every: 1, is_mixed: !is_mixed, ..job(&record, parameters) };
         assert_eq!(bench.train(second), TrainOutcome::Finished);
-        let kept_scale = record.with(|kept| scale(kept.checkpoints.last().unwrap()).is_some());
-        assert_eq!(kept_scale, !is_mixed);
+        let has_loss_scale = record.with(|calls| scale(calls.checkpoints.last().unwrap()).is_some());
+        assert_eq!(has_loss_scale, !is_mixed);
     }
 }
 
@@ -208,13 +212,13 @@ fn mixed_precision_works_with_shards_and_skipped_updates() {
     let parameters = r#"{"epochs": 3}"#;
     let plain = bench.train_to_end(cpu(), parameters, true);
     let accuracy = |record: &JobRecording| *series(record, "validation/accuracy").last().unwrap();
-    let weights = |record: &JobRecording| record.with(|kept| digest_of_variables(&kept.published[0].1));
-    for (shards, leaves_out) in [(1, true), (2, false), (2, true)] {
+    let weights = |record: &JobRecording| record.with(|calls| digest_of_variables(&calls.published[0].1));
+    for (shards, skips_nonfinite) in [(1, true), (2, false), (2, true)] {
         let record = JobRecording::default();
-        let job = RecordingJobContext { is_mixed: true, shards, leaves_out, ..job(&record, parameters) };
+        let job = RecordingJobContext { is_mixed: true, shards, skips_nonfinite, ..job(&record, parameters) };
         assert_eq!(bench.train(job), TrainOutcome::Finished);
         let (found, expected) = (accuracy(&record), accuracy(&plain));
-        assert!((found - expected).abs() < 0.03, "{shards} shards, {leaves_out}: {found}, not {expected}");
+        assert!((found - expected).abs() < 0.03, "{shards} shards, {skips_nonfinite}: {found}, not {expected}");
         if shards == 1 {
             assert_eq!(weights(&record), weights(&plain), "a step that mixed precision skips is skipped once");
         }
@@ -228,10 +232,10 @@ fn an_overflowing_step_is_logged() {
     // With one item per batch, the gradients overflow float16 at the first scales.
     let job = RecordingJobContext { is_mixed: true, every: 10, ..job(&record, r#"{"epochs": 1, "batch": 1}"#) };
     assert_eq!(bench.train(job), TrainOutcome::Finished);
-    record.with(|kept| {
+    record.with(|calls| {
         let warnings: Vec<&String> =
-            kept.lines.iter().map(|(_, line)| line).filter(|line| line.starts_with("mixed precision: ")).collect();
-        let (scale, left_out) = scale(kept.checkpoints.last().unwrap()).unwrap();
+            calls.lines.iter().map(|(_, line)| line).filter(|line| line.starts_with("mixed precision: ")).collect();
+        let (scale, left_out) = scale(calls.checkpoints.last().unwrap()).unwrap();
         assert!(left_out > 0 && scale < 65536.0, "{scale}, {left_out}");
         assert!(
             warnings[0].contains("left out, ") && warnings[0].contains("the loss scale is "),

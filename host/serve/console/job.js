@@ -21,7 +21,7 @@ const EVERY_MS = 10_000;
 
 /** Shows the page of the job `name` in `root` until the returned `leave` is called; `part` is `logs` or ''. */
 export function jobPage(root, { name, part }, live) {
-  const state = { job: null, attempts: [], events: [], files: null, kept: null, error: null, busy: false };
+  const state = { job: null, attempts: [], events: [], files: null, checkpoints: null, error: null, busy: false };
   /** What is to be asked for. */
   const wanted = { whole: true, series: true, files: true };
   let seen = '';
@@ -53,7 +53,7 @@ export function jobPage(root, { name, part }, live) {
 
   function showFiles() {
     patch(parts.files, title('Outputs'), outputs(name, state.files));
-    patch(parts.kept, title('Checkpoints'), checkpoints(name, state.kept));
+    patch(parts.checkpoints, title('Checkpoints'), checkpoints(name, state.checkpoints));
   }
 
   function showCurves() {
@@ -78,8 +78,8 @@ export function jobPage(root, { name, part }, live) {
   }
 
   async function askFiles() {
-    const [{ files }, { checkpoints: kept }] = await Promise.all([ask('GET', jobPath(name, 'output')), ask('GET', jobPath(name, 'checkpoints'))]);
-    Object.assign(state, { files, kept });
+    const [{ files }, { checkpoints: stored }] = await Promise.all([ask('GET', jobPath(name, 'output')), ask('GET', jobPath(name, 'checkpoints'))]);
+    Object.assign(state, { files, checkpoints: stored });
     filesAt = performance.now();
     showFiles();
   }
@@ -197,7 +197,7 @@ function frame(root, name) {
     charts: h('div'),
     log: card('', 'Log'),
     files: card('', 'Outputs'),
-    kept: card('', 'Checkpoints'),
+    checkpoints: card('', 'Checkpoints'),
     spec: card('', 'Specification'),
     events: card('', 'Events'),
   };
@@ -206,7 +206,7 @@ function frame(root, name) {
     'div',
     { class: 'job-rest' },
     parts.facts, parts.ribbon, numbers, parts.log,
-    h('div', { class: 'two files-row' }, parts.kept, parts.files),
+    h('div', { class: 'two files-row' }, parts.checkpoints, parts.files),
     h('div', { class: 'two' }, parts.spec, parts.events),
   );
   parts.page = h('div', { class: 'job-page', 'data-job': name }, h('p', { class: 'crumb' }, h('a', { href: '#/jobs' }, 'Jobs')), parts.head, parts.rest);

@@ -303,8 +303,8 @@ mod tests {
             audit.record(&Actor::cli(), AuditAction::ModelLoad, "digits", &at.to_string(), &Ok::<_, ApiError>(()));
         }
         let detail = |name: &str| read_lines(&directory.path().join(name))[0]["detail"].as_str().unwrap().to_owned();
-        let kept: Vec<String> = (1..=AUDIT_FILES_MAX).map(|at| detail(&format!("audit.log.{at}"))).collect();
-        assert_eq!(kept, ["9", "8", "7", "6"]);
+        let details: Vec<String> = (1..=AUDIT_FILES_MAX).map(|at| detail(&format!("audit.log.{at}"))).collect();
+        assert_eq!(details, ["9", "8", "7", "6"]);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), AUDIT_FILES_MAX as usize);
     }
 }

@@ -64,13 +64,13 @@ impl ModelImporter for OnnxImporter {
         };
         let file = &*files.plugin_payload()?;
         let import = ImportRequest { component: &component, file, options, time: self.time };
-        let made = import.run(&self.host, self.device.current())?;
+        let imported = import.run(&self.host, self.device.current())?;
         let source = format!("onnx-{}", &Digest::of(file).hex()[..12]);
         let published = self.models.publish(&ModelPublication {
             model,
             plugin: &component,
-            variables: &made.variables,
-            config: &made.config,
+            variables: &imported.variables,
+            config: &imported.config,
             source_job: &source,
             created_ms: self.clock.now_ms(),
             metrics: BTreeMap::new(),

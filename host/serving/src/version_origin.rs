@@ -28,8 +28,11 @@ impl VersionOrigin {
     pub fn summarize_metrics(&self) -> String {
         let mut metrics: Vec<(&String, &f64)> = self.metrics.iter().collect();
         metrics.sort_by_key(|(name, _)| (!is_accuracy(name), !name.contains("loss"), !is_held_out(name)));
-        let shown = metrics.into_iter().take(MEASUREMENTS_SHOWN);
-        shown.map(|(name, value)| format!("{name} {}", format_significant(*value))).collect::<Vec<_>>().join(", ")
+        let first_metrics = metrics.into_iter().take(MEASUREMENTS_SHOWN);
+        first_metrics
+            .map(|(name, value)| format!("{name} {}", format_significant(*value)))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Returns whether this version has a lower accuracy than `other` in a series that both have, preferably one on

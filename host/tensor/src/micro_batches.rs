@@ -197,8 +197,9 @@ impl UpdateCut {
                 return Err(MicroBatchError::Assigned { place: graph.variables[variable as usize].name.clone() });
             }
         }
-        let kept = graph.outputs.iter().map(|(_, node)| *node).filter(|node| !flow.is_micro_batch_value(*node));
-        kept.for_each(|node| update[node.index()] = true);
+        let update_outputs =
+            graph.outputs.iter().map(|(_, node)| *node).filter(|node| !flow.is_micro_batch_value(*node));
+        update_outputs.for_each(|node| update[node.index()] = true);
         let mut nodes = Vec::new();
         for at in (0..graph.nodes.len()).rev() {
             if !update[at] {

@@ -76,7 +76,7 @@ impl ScaledGradients {
 /// As [`grad::scaled_gradients`].
 pub fn scaled_loss_gradients(
     builder: &mut GraphBuilder,
-    taken: &mut ScaledGradients,
+    scaled_gradients: &mut ScaledGradients,
     scale: NodeId,
     loss: NodeId,
     wrt: &[NodeId],
@@ -92,7 +92,7 @@ pub fn scaled_loss_gradients(
     let mut gradients = grad::scaled_gradients(builder, loss, Some(scale), wrt, interrupt)?;
     let graph = builder.graph();
     let is_new: Vec<bool> = (0..graph.nodes.len()).map(|at| at >= before).collect();
-    taken.contractions.extend(forward.into_iter().chain(contraction_nodes(graph, &is_new)));
+    scaled_gradients.contractions.extend(forward.into_iter().chain(contraction_nodes(graph, &is_new)));
     let inverse = builder.reciprocal(scale)?;
     for gradient in &mut gradients {
         *gradient = multiply_in_f32(builder, *gradient, inverse)?;

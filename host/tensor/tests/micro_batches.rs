@@ -118,10 +118,10 @@ fn make_training_step(case: &mut GraphCase) -> Option<Vec<NodeId>> {
         })
         .collect();
     let loss = sums.into_iter().reduce(|sum, more| builder.add(sum, more).unwrap())?;
-    let mut taken = gradients(builder, loss, &variables).ok()?;
+    let mut gradient_nodes = gradients(builder, loss, &variables).ok()?;
     let mut means = Vec::new();
-    average_gradients(builder, &mut means, loss, &variables, &mut taken).unwrap();
-    for (variable, gradient) in variables.into_iter().zip(taken) {
+    average_gradients(builder, &mut means, loss, &variables, &mut gradient_nodes).unwrap();
+    for (variable, gradient) in variables.into_iter().zip(gradient_nodes) {
         let rate = builder.fill(builder.descriptor(gradient).clone(), Scalar::Float(0.125)).unwrap();
         let step = builder.mul(rate, gradient).unwrap();
         let next = builder.sub(variable, step).unwrap();
@@ -186,9 +186,9 @@ fn regression_step() -> RegressionStep {
     let loss = builder.mul(sum, half).unwrap();
     builder.label(loss, "the loss").unwrap();
     let mut means = Vec::new();
-    let mut taken = gradients(&mut builder, loss, &[weight]).unwrap();
-    average_gradients(&mut builder, &mut means, loss, &[weight], &mut taken).unwrap();
-    RegressionStep { builder, weight, loss, means, gradient: taken[0] }
+    let mut gradient_nodes = gradients(&mut builder, loss, &[weight]).unwrap();
+    average_gradients(&mut builder, &mut means, loss, &[weight], &mut gradient_nodes).unwrap();
+    RegressionStep { builder, weight, loss, means, gradient: gradient_nodes[0] }
 }
 
 impl RegressionStep {
@@ -277,8 +277,8 @@ fn statistics_become_their_mean_over_micro_batches() {
     let sums = guarded.builder.reduce_sum(NodeId(0), &[0], false).unwrap();
     let gradient = guarded.builder.reshape(guarded.gradient, &[3]).unwrap();
     let sound = guarded.builder.greater(gradient, variable).unwrap();
-    let kept = guarded.builder.select(sound, sums, variable).unwrap();
-    guarded.builder.assign_to(variable, kept).unwrap();
+    let next_mean = guarded.builder.select(sound, sums, variable).unwrap();
+    guarded.builder.assign_to(variable, next_mean).unwrap();
     assert_eq!(guarded.cut().unwrap().means, 2);
     let place = |cut: Result<MicroBatchStep, MicroBatchError>| cut.unwrap_err().place().map(str::to_owned);
     assert_eq!(place(assigned("state", "other", &[3])).as_deref(), Some("state"));
@@ -290,8 +290,8 @@ fn second_order_gradients_of_averaged_gradients_are_refused() {
     let RegressionStep { mut builder, weight, gradient, mut means, .. } = regression_step();
     let square = builder.mul(gradient, gradient).unwrap();
     let norm = builder.reduce_sum(square, &[0, 1], false).unwrap();
-    let mut taken = gradients(&mut builder, norm, &[weight]).unwrap();
-    let error = average_gradients(&mut builder, &mut means, norm, &[weight], &mut taken).unwrap_err();
+    let mut gradient_nodes = gradients(&mut builder, norm, &[weight]).unwrap();
+    let error = average_gradients(&mut builder, &mut means, norm, &[weight], &mut gradient_nodes).unwrap_err();
     assert!(matches!(error, MicroBatchError::Nested { .. }), "{error}");
 }
 
@@ -299,10 +299,10 @@ fn second_order_gradients_of_averaged_gradients_are_refused() {
 fn input_gradients_are_not_averaged() {
     let RegressionStep { mut builder, loss, mut means, .. } = regression_step();
     let (x, before) = (NodeId(0), means.len());
-    let mut taken = gradients(&mut builder, loss, &[x]).unwrap();
-    let own = taken.clone();
-    average_gradients(&mut builder, &mut means, loss, &[x], &mut taken).unwrap();
-    assert_eq!((taken, means.len()), (own, before));
+    let mut gradient_nodes = gradients(&mut builder, loss, &[x]).unwrap();
+    let own = gradient_nodes.clone();
+    average_gradients(&mut builder, &mut means, loss, &[x], &mut gradient_nodes).unwrap();
+    assert_eq!((gradient_nodes, means.len()), (own, before));
 }
 
 #[test]
@@ -314,9 +314,9 @@ fn each_micro_batch_draws_its_own_random_numbers() {
     let product = builder.mul(noise, weight).unwrap();
     let loss = builder.reduce_sum(product, &[0], false).unwrap();
     let mut means = Vec::new();
-    let mut taken = gradients(&mut builder, loss, &[weight]).unwrap();
-    average_gradients(&mut builder, &mut means, loss, &[weight], &mut taken).unwrap();
-    builder.assign_to(weight, taken[0]).unwrap();
+    let mut gradient_nodes = gradients(&mut builder, loss, &[weight]).unwrap();
+    average_gradients(&mut builder, &mut means, loss, &[weight], &mut gradient_nodes).unwrap();
+    builder.assign_to(weight, gradient_nodes[0]).unwrap();
     let one = builder.fill(builder.descriptor(key).clone(), Scalar::Int(1)).unwrap();
     let next = builder.add(key, one).unwrap();
     builder.assign_to(key, next).unwrap();

@@ -22,12 +22,12 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
     }
-    let kept = text.iter().rposition(|&letter| letter != b'=').map_or(0, |last| last + 1);
-    if text.len() - kept > 2 {
+    let unpadded_len = text.iter().rposition(|&letter| letter != b'=').map_or(0, |last| last + 1);
+    if text.len() - unpadded_len > 2 {
         return None;
     }
-    let mut bytes = Vec::with_capacity(kept * 3 / 4);
-    for chunk in text[..kept].chunks(4) {
+    let mut bytes = Vec::with_capacity(unpadded_len * 3 / 4);
+    for chunk in text[..unpadded_len].chunks(4) {
         let mut bits = 0;
         for &letter in chunk {
             bits = bits << 6 | letter_value(letter)?;

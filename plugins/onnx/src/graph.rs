@@ -87,18 +87,18 @@ impl<'a> FoldingGraph<'a> {
                 .filter(|&&first| first >= 0 || !constant.elem.is_unsigned())
                 .map(|&first| first as f64),
         };
-        let made = match uniform {
+        let result = match uniform {
             // The host's fill takes a number, so zeros with a sign and NaN are stored element by element.
             Some(number) if !number.is_nan() && (number != 0.0 || number.is_sign_positive()) => {
                 self.backend.fill(data_type, &constant.shape, number)
             }
             _ => self.backend.constant(data_type, &constant.shape, &constant.to_bytes()),
         }?;
-        Ok(BackendOperand { elem: constant.elem, ..made })
+        Ok(BackendOperand { elem: constant.elem, ..result })
     }
 
-    fn wrap_operand(&mut self, elem: ElementType, made: BackendResult) -> ValueResult {
-        made.map(|operand| GraphValue::Operand(BackendOperand { elem, ..operand }))
+    fn wrap_operand(&mut self, elem: ElementType, result: BackendResult) -> ValueResult {
+        result.map(|operand| GraphValue::Operand(BackendOperand { elem, ..operand }))
     }
 
     /// Adds an input to the graph.
@@ -106,8 +106,8 @@ impl<'a> FoldingGraph<'a> {
     /// # Errors
     /// Returns `Host` if the host refuses the call; `Unsupported` if the host lacks the type.
     pub fn input(&mut self, name: &str, elem: ElementType, shape: &[usize]) -> ValueResult {
-        let made = self.backend.input(name, elem.data_type()?, shape);
-        self.wrap_operand(elem, made)
+        let result = self.backend.input(name, elem.data_type()?, shape);
+        self.wrap_operand(elem, result)
     }
 
     /// Adds a variable to the graph.
@@ -115,8 +115,8 @@ impl<'a> FoldingGraph<'a> {
     /// # Errors
     /// Returns `Host` if the host refuses the call; `Unsupported` if the host lacks the type.
     pub fn variable(&mut self, name: &str, elem: ElementType, shape: &[usize]) -> ValueResult {
-        let made = self.backend.variable(name, elem.data_type()?, shape);
-        self.wrap_operand(elem, made)
+        let result = self.backend.variable(name, elem.data_type()?, shape);
+        self.wrap_operand(elem, result)
     }
 
     /// Returns a tensor filled with one number.
@@ -127,8 +127,8 @@ impl<'a> FoldingGraph<'a> {
         if self.reserve_fold_budget(element_count(shape)?) {
             return Ok(ConstantTensor::filled(elem, shape.to_vec(), value).into());
         }
-        let made = self.backend.fill(elem.data_type()?, shape, value);
-        self.wrap_operand(elem, made)
+        let result = self.backend.fill(elem.data_type()?, shape, value);
+        self.wrap_operand(elem, result)
     }
 
     /// Returns 0, 1, 2, ... along `axis`, which must exist.
@@ -141,8 +141,8 @@ impl<'a> FoldingGraph<'a> {
             let counted = ConstantTensor::new(ElementType::Int64, shape.to_vec(), ConstantElements::Int(numbers));
             return Ok(fold::cast(&counted, elem).into());
         }
-        let made = self.backend.iota(elem.data_type()?, shape, axis);
-        self.wrap_operand(elem, made)
+        let result = self.backend.iota(elem.data_type()?, shape, axis);
+        self.wrap_operand(elem, result)
     }
 
     /// Returns one number with the type of `x`.
@@ -236,8 +236,8 @@ impl<'a> FoldingGraph<'a> {
             return Ok(folded.into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.unary(op, &operand);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.unary(op, &operand);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Returns the logical NOT: whether `x` is zero.
@@ -264,7 +264,7 @@ impl<'a> FoldingGraph<'a> {
             return Ok(folded.into());
         }
         let (x, y) = (self.operand(a)?, self.operand(b)?);
-        let made = self.backend.binary(op, &x, &y);
+        let result = self.backend.binary(op, &x, &y);
         let elem = match op {
             ElementwiseBinary::Add
             | ElementwiseBinary::Sub
@@ -282,7 +282,7 @@ impl<'a> FoldingGraph<'a> {
             | ElementwiseBinary::Or
             | ElementwiseBinary::Xor => ElementType::Bool,
         };
-        self.wrap_operand(elem, made)
+        self.wrap_operand(elem, result)
     }
 
     /// Returns `x + value`.
@@ -318,8 +318,8 @@ impl<'a> FoldingGraph<'a> {
             return Ok(fold::select(c, x, y)?.into());
         }
         let (c, x, y) = (self.operand(condition)?, self.operand(yes)?, self.operand(no)?);
-        let made = self.backend.select(&c, &x, &y);
-        self.wrap_operand(yes.elem(), made)
+        let result = self.backend.select(&c, &x, &y);
+        self.wrap_operand(yes.elem(), result)
     }
 
     /// Converts the elements to `elem`. For booleans, every number except zero is true.
@@ -341,8 +341,8 @@ impl<'a> FoldingGraph<'a> {
             return self.not(&zeros);
         }
         let operand = self.operand(x)?;
-        let made = self.backend.cast(&operand, elem.data_type()?);
-        self.wrap_operand(elem, made)
+        let result = self.backend.cast(&operand, elem.data_type()?);
+        self.wrap_operand(elem, result)
     }
 
     /// Clamps the elements to `[min, max]`.
@@ -361,8 +361,8 @@ impl<'a> FoldingGraph<'a> {
             return Ok(limited);
         }
         let operand = self.operand(x)?;
-        let made = self.backend.clamp(&operand, min, max);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.clamp(&operand, min, max);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Returns the softmax along `axis`: `exp(x)` divided by its sum.
@@ -371,8 +371,8 @@ impl<'a> FoldingGraph<'a> {
     /// Returns `Host` if the host refuses the call.
     pub fn softmax(&mut self, x: &GraphValue, axis: usize) -> ValueResult {
         let operand = self.operand(x)?;
-        let made = self.backend.softmax(&operand, axis);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.softmax(&operand, axis);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Reduces `axes`, which are sorted and stay with size 1.
@@ -390,8 +390,8 @@ impl<'a> FoldingGraph<'a> {
             return Ok(folded.into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.reduce(op, &operand, axes);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.reduce(op, &operand, axes);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Returns the index of the first largest or smallest element along `axis`, as `int64`. The axis stays with size 1.
@@ -400,8 +400,8 @@ impl<'a> FoldingGraph<'a> {
     /// Returns `Host` if the host refuses the call.
     pub fn arg_extremum(&mut self, largest: bool, x: &GraphValue, axis: usize) -> ValueResult {
         let operand = self.operand(x)?;
-        let made = self.backend.arg_extremum(largest, &operand, axis);
-        let found = self.wrap_operand(ElementType::Int32, made)?;
+        let result = self.backend.arg_extremum(largest, &operand, axis);
+        let found = self.wrap_operand(ElementType::Int32, result)?;
         self.cast(&found, ElementType::Int64)
     }
 
@@ -416,8 +416,8 @@ impl<'a> FoldingGraph<'a> {
             return Ok(fold::cumulative_sum(constant, axis, exclusive, reversed).into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.cumulative_sum(&operand, axis, exclusive, reversed);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.cumulative_sum(&operand, axis, exclusive, reversed);
+        self.wrap_operand(x.elem(), result)
     }
 }
 

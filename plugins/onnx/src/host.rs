@@ -92,40 +92,40 @@ fn scatter_reduction(how: ScatterMode) -> raw::ScatterReduction {
 
 impl GraphBackend for HostBackend {
     fn input(&mut self, name: &str, data_type: DataType, shape: &[usize]) -> BackendResult {
-        let made = self.graph.input(name, &host_descriptor(data_type, shape)?)?;
-        self.push_handle(made)
+        let operand = self.graph.input(name, &host_descriptor(data_type, shape)?)?;
+        self.push_handle(operand)
     }
 
     fn variable(&mut self, name: &str, data_type: DataType, shape: &[usize]) -> BackendResult {
         let of = host_descriptor(data_type, shape)?;
         let Some(variables) = &self.variables else {
             // A variable can be used several times, but an input is created only once, so the name includes a counter.
-            let made = self.graph.input(&format!("variable {} {name}", self.handles.len()), &of)?;
-            return self.push_handle(made);
+            let operand = self.graph.input(&format!("variable {} {name}", self.handles.len()), &of)?;
+            return self.push_handle(operand);
         };
         let variable = variables.get(name, of, &Initializer::Zeros, VariableKind::Parameter)?;
-        let made = self.graph.variable(&variable)?;
-        self.push_handle(made)
+        let operand = self.graph.variable(&variable)?;
+        self.push_handle(operand)
     }
 
     fn constant(&mut self, data_type: DataType, shape: &[usize], bytes: &[u8]) -> BackendResult {
-        let made = self.graph.constant(&host_descriptor(data_type, shape)?, bytes)?;
-        self.push_handle(made)
+        let operand = self.graph.constant(&host_descriptor(data_type, shape)?, bytes)?;
+        self.push_handle(operand)
     }
 
     fn fill(&mut self, data_type: DataType, shape: &[usize], value: f64) -> BackendResult {
-        let made = self.graph.fill(&host_descriptor(data_type, shape)?, value)?;
-        self.push_handle(made)
+        let operand = self.graph.fill(&host_descriptor(data_type, shape)?, value)?;
+        self.push_handle(operand)
     }
 
     fn iota(&mut self, data_type: DataType, shape: &[usize], axis: usize) -> BackendResult {
-        let made = self.graph.iota(&host_descriptor(data_type, shape)?, axis as u32)?;
-        self.push_handle(made)
+        let operand = self.graph.iota(&host_descriptor(data_type, shape)?, axis as u32)?;
+        self.push_handle(operand)
     }
 
     fn unary(&mut self, op: ElementwiseUnary, x: &BackendOperand) -> BackendResult {
         let x = self.handle(x);
-        let made = match op {
+        let operand = match op {
             ElementwiseUnary::Abs => x.abs(),
             ElementwiseUnary::Neg => x.neg(),
             ElementwiseUnary::Sign => x.sign(),
@@ -148,12 +148,12 @@ impl GraphBackend for HostBackend {
             ElementwiseUnary::Softplus => x.softplus(),
             ElementwiseUnary::Softsign => x.softsign(),
         }?;
-        self.push_handle(made)
+        self.push_handle(operand)
     }
 
     fn binary(&mut self, op: ElementwiseBinary, a: &BackendOperand, b: &BackendOperand) -> BackendResult {
         let (a, b) = (self.handle(a), self.handle(b));
-        let made = match op {
+        let operand = match op {
             ElementwiseBinary::Add => a.add(b),
             ElementwiseBinary::Sub => a.sub(b),
             ElementwiseBinary::Mul => a.mul(b),
@@ -170,32 +170,32 @@ impl GraphBackend for HostBackend {
             ElementwiseBinary::Or => a.logical_or(b),
             ElementwiseBinary::Xor => a.logical_xor(b),
         }?;
-        self.push_handle(made)
+        self.push_handle(operand)
     }
 
     fn select(&mut self, condition: &BackendOperand, yes: &BackendOperand, no: &BackendOperand) -> BackendResult {
-        let made = self.handle(condition).where_cond(self.handle(yes), self.handle(no))?;
-        self.push_handle(made)
+        let operand = self.handle(condition).where_cond(self.handle(yes), self.handle(no))?;
+        self.push_handle(operand)
     }
 
     fn cast(&mut self, x: &BackendOperand, data_type: DataType) -> BackendResult {
-        let made = self.handle(x).cast(data_type)?;
-        self.push_handle(made)
+        let operand = self.handle(x).cast(data_type)?;
+        self.push_handle(operand)
     }
 
     fn clamp(&mut self, x: &BackendOperand, min: Option<f64>, max: Option<f64>) -> BackendResult {
-        let made = self.handle(x).clamp(min, max)?;
-        self.push_handle(made)
+        let operand = self.handle(x).clamp(min, max)?;
+        self.push_handle(operand)
     }
 
     fn softmax(&mut self, x: &BackendOperand, axis: usize) -> BackendResult {
-        let made = self.handle(x).softmax(axis as u32)?;
-        self.push_handle(made)
+        let operand = self.handle(x).softmax(axis as u32)?;
+        self.push_handle(operand)
     }
 
     fn reduce(&mut self, op: ReductionOperator, x: &BackendOperand, axes: &[usize]) -> BackendResult {
         let (x, axes) = (self.handle(x), to_u32_sizes(axes)?);
-        let made = match op {
+        let operand = match op {
             ReductionOperator::Sum => x.reduce_sum(&axes, true),
             ReductionOperator::Mean => x.reduce_mean(&axes, true),
             ReductionOperator::Max => x.reduce_max(&axes, true),
@@ -203,33 +203,33 @@ impl GraphBackend for HostBackend {
             ReductionOperator::Product => x.reduce_product(&axes, true),
             ReductionOperator::LogSumExp => x.reduce_log_sum_exp(&axes, true),
         }?;
-        self.push_handle(made)
+        self.push_handle(operand)
     }
 
     fn arg_extremum(&mut self, largest: bool, x: &BackendOperand, axis: usize) -> BackendResult {
         let x = self.handle(x);
-        let made = if largest { x.arg_max(axis as u32, true) } else { x.arg_min(axis as u32, true) }?;
-        self.push_handle(made)
+        let operand = if largest { x.arg_max(axis as u32, true) } else { x.arg_min(axis as u32, true) }?;
+        self.push_handle(operand)
     }
 
     fn cumulative_sum(&mut self, x: &BackendOperand, axis: usize, exclusive: bool, reversed: bool) -> BackendResult {
-        let made = self.handle(x).cumulative_sum(axis as u32, exclusive, reversed)?;
-        self.push_handle(made)
+        let operand = self.handle(x).cumulative_sum(axis as u32, exclusive, reversed)?;
+        self.push_handle(operand)
     }
 
     fn reshape(&mut self, x: &BackendOperand, shape: &[usize]) -> BackendResult {
-        let made = self.handle(x).reshape(&to_u32_sizes(shape)?)?;
-        self.push_handle(made)
+        let operand = self.handle(x).reshape(&to_u32_sizes(shape)?)?;
+        self.push_handle(operand)
     }
 
     fn transpose(&mut self, x: &BackendOperand, permutation: &[usize]) -> BackendResult {
-        let made = self.handle(x).transpose(&to_u32_sizes(permutation)?)?;
-        self.push_handle(made)
+        let operand = self.handle(x).transpose(&to_u32_sizes(permutation)?)?;
+        self.push_handle(operand)
     }
 
     fn expand(&mut self, x: &BackendOperand, shape: &[usize]) -> BackendResult {
-        let made = self.handle(x).expand(&to_u32_sizes(shape)?)?;
-        self.push_handle(made)
+        let operand = self.handle(x).expand(&to_u32_sizes(shape)?)?;
+        self.push_handle(operand)
     }
 
     fn slice(&mut self, x: &BackendOperand, starts: &[usize], sizes: &[usize], strides: &[usize]) -> BackendResult {
@@ -239,40 +239,40 @@ impl GraphBackend for HostBackend {
             .zip(strides)
             .map(|(&size, &stride)| if size == 0 { 0 } else { (size - 1) * stride + 1 })
             .collect();
-        let made =
+        let operand =
             self.handle(x).slice_strided(&to_u32_sizes(starts)?, &to_u32_sizes(&windows)?, &to_u32_sizes(strides)?)?;
-        self.push_handle(made)
+        self.push_handle(operand)
     }
 
     fn concat(&mut self, xs: &[BackendOperand], axis: usize) -> BackendResult {
         let handles: Vec<&Handle> = xs.iter().map(|x| self.handle(x)).collect();
-        let made = concat(&handles, axis as u32)?;
-        self.push_handle(made)
+        let operand = concat(&handles, axis as u32)?;
+        self.push_handle(operand)
     }
 
     fn pad(&mut self, x: &BackendOperand, low: &[usize], high: &[usize], value: f64) -> BackendResult {
-        let made = self.handle(x).pad(&to_u32_sizes(low)?, &to_u32_sizes(high)?, PaddingMode::Constant(value))?;
-        self.push_handle(made)
+        let operand = self.handle(x).pad(&to_u32_sizes(low)?, &to_u32_sizes(high)?, PaddingMode::Constant(value))?;
+        self.push_handle(operand)
     }
 
     fn reverse(&mut self, x: &BackendOperand, axes: &[usize]) -> BackendResult {
-        let made = self.handle(x).reverse(&to_u32_sizes(axes)?)?;
-        self.push_handle(made)
+        let operand = self.handle(x).reverse(&to_u32_sizes(axes)?)?;
+        self.push_handle(operand)
     }
 
     fn gather(&mut self, x: &BackendOperand, indices: &BackendOperand, axis: usize) -> BackendResult {
-        let made = self.handle(x).gather(self.handle(indices), axis as u32)?;
-        self.push_handle(made)
+        let operand = self.handle(x).gather(self.handle(indices), axis as u32)?;
+        self.push_handle(operand)
     }
 
     fn gather_elements(&mut self, x: &BackendOperand, indices: &BackendOperand, axis: usize) -> BackendResult {
-        let made = self.handle(x).gather_elements(self.handle(indices), axis as u32)?;
-        self.push_handle(made)
+        let operand = self.handle(x).gather_elements(self.handle(indices), axis as u32)?;
+        self.push_handle(operand)
     }
 
     fn gather_nd(&mut self, x: &BackendOperand, indices: &BackendOperand) -> BackendResult {
-        let made = self.handle(x).gather_nd(self.handle(indices))?;
-        self.push_handle(made)
+        let operand = self.handle(x).gather_nd(self.handle(indices))?;
+        self.push_handle(operand)
     }
 
     fn scatter_elements(
@@ -284,8 +284,8 @@ impl GraphBackend for HostBackend {
         how: ScatterMode,
     ) -> BackendResult {
         let (indices, updates) = (self.handle(indices), self.handle(updates));
-        let made = self.handle(x).scatter_elements(indices, updates, axis as u32, scatter_reduction(how))?;
-        self.push_handle(made)
+        let operand = self.handle(x).scatter_elements(indices, updates, axis as u32, scatter_reduction(how))?;
+        self.push_handle(operand)
     }
 
     fn scatter_nd(
@@ -295,13 +295,13 @@ impl GraphBackend for HostBackend {
         updates: &BackendOperand,
         how: ScatterMode,
     ) -> BackendResult {
-        let made = self.handle(x).scatter_nd(self.handle(indices), self.handle(updates), scatter_reduction(how))?;
-        self.push_handle(made)
+        let operand = self.handle(x).scatter_nd(self.handle(indices), self.handle(updates), scatter_reduction(how))?;
+        self.push_handle(operand)
     }
 
     fn matmul(&mut self, a: &BackendOperand, b: &BackendOperand) -> BackendResult {
-        let made = self.handle(a).matmul(self.handle(b))?;
-        self.push_handle(made)
+        let operand = self.handle(a).matmul(self.handle(b))?;
+        self.push_handle(operand)
     }
 
     fn conv2d(
@@ -320,8 +320,8 @@ impl GraphBackend for HostBackend {
             ..Conv2dOptions::default()
         };
         let bias = bias.map(|bias| self.handle(bias));
-        let made = self.handle(x).conv2d(self.handle(filter), bias, options)?;
-        self.push_handle(made)
+        let operand = self.handle(x).conv2d(self.handle(filter), bias, options)?;
+        self.push_handle(operand)
     }
 
     fn conv_transpose2d(
@@ -342,8 +342,8 @@ impl GraphBackend for HostBackend {
             ..raw::ConvTranspose2dOptions::default()
         };
         let bias = bias.map(|bias| self.handle(bias));
-        let made = self.handle(x).conv_transpose2d(self.handle(filter), bias, options)?;
-        self.push_handle(made)
+        let operand = self.handle(x).conv_transpose2d(self.handle(filter), bias, options)?;
+        self.push_handle(operand)
     }
 
     fn pool2d(
@@ -361,10 +361,10 @@ impl GraphBackend for HostBackend {
             ..Pool2dOptions::default()
         };
         let x = self.handle(x);
-        let made = match how {
+        let operand = match how {
             PoolingMode::Max => x.max_pool2d_with(options),
             PoolingMode::Average => x.average_pool2d_with(options),
         }?;
-        self.push_handle(made)
+        self.push_handle(operand)
     }
 }

@@ -122,8 +122,8 @@ pub fn build(
     let mut graph = FoldingGraph::new(backend);
     let mut values = Vec::new();
     for port in inputs {
-        let made = graph.input(&port.name, port.elem, &port.shape(batch));
-        values.push((port.name.as_str(), made.map_err(|e| e.at(|| format!("input `{}`", port.name)))?));
+        let operand = graph.input(&port.name, port.elem, &port.shape(batch));
+        values.push((port.name.as_str(), operand.map_err(|e| e.at(|| format!("input `{}`", port.name)))?));
     }
     let mut builder = OnnxGraphBuilder::new(model, graph);
     let results: Vec<GraphValue> =

@@ -130,10 +130,10 @@ fn check_nodes(list: &[NodeProto], depth: usize, imported: bool, nodes: &mut usi
     if *nodes > NODES_MAX {
         return Err(Error::unsupported(format!("more than {NODES_MAX} nodes")));
     }
-    let mut made = HashSet::new();
+    let mut produced_names = HashSet::new();
     for node in list {
         for output in node.output.iter().filter(|name| !name.is_empty()) {
-            if !made.insert(output.as_str()) {
+            if !produced_names.insert(output.as_str()) {
                 return Err(Error::invalid(format!("`{output}` is made twice")).at(|| node_place(node)));
             }
         }

@@ -128,10 +128,10 @@ impl Graph {
     /// As [`Graph::input`].
     #[track_caller]
     pub fn inputs<'a>(&self, items: impl IntoIterator<Item = (&'a str, &'a Descriptor)>, size: u32) -> Result<Inputs> {
-        let made = items
+        let inputs = items
             .into_iter()
             .map(|(name, item)| Ok((name.to_owned(), self.input(name, &batched_descriptor(item, size))?)));
-        made.collect::<Result<_>>().map(Inputs).at_caller()
+        inputs.collect::<Result<_>>().map(Inputs).at_caller()
     }
 
     /// Returns a constant tensor of little-endian elements in row-major order.

@@ -140,8 +140,8 @@ impl Variables {
         let raw = self.namespace.raw.get(&name, &descriptor, initial, kind).at_caller()?;
         // The host has checked that the descriptor and kind are the same in every call. Graphs cache operands by
         // variable, so every call must return the same variable.
-        let mut made = self.namespace.variables.borrow_mut();
-        let variable = made
+        let mut variables = self.namespace.variables.borrow_mut();
+        let variable = variables
             .entry(name.clone())
             .or_insert_with(|| Variable(Rc::new(VariableState { raw, name, descriptor, kind })));
         Ok(variable.clone())
@@ -184,8 +184,8 @@ impl Variables {
 
     /// Returns the parameters of the whole namespace that were requested so far, sorted by name.
     pub fn parameters(&self) -> Vec<Variable> {
-        let made = self.namespace.variables.borrow();
-        made.values().filter(|variable| variable.is_parameter()).cloned().collect()
+        let variables = self.namespace.variables.borrow();
+        variables.values().filter(|variable| variable.is_parameter()).cloned().collect()
     }
 
     /// Returns the names of all variables, sorted.

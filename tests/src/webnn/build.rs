@@ -14,12 +14,12 @@ type WebnnNodeResult = Result<NodeId, String>;
 pub(super) fn build_step(g: &mut GraphBuilder, nodes: &mut HashMap<String, NodeId>, step: &Json) -> Result<(), String> {
     let op = step["op"].as_str().unwrap_or("nothing");
     let arguments = StepArguments { step, nodes };
-    let made = build_multi_output(g, op, &arguments)?;
+    let results = build_multi_output(g, op, &arguments)?;
     let names = match &step["outputs"] {
         Json::Array(names) => names.iter().filter_map(Json::as_str).map(str::to_owned).collect(),
         name => vec![name.as_str().unwrap_or("?").to_owned()],
     };
-    nodes.extend(names.into_iter().zip(made));
+    nodes.extend(names.into_iter().zip(results));
     Ok(())
 }
 
@@ -53,8 +53,9 @@ fn build_multi_output(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> 
         "lstm" => {
             let weights = [a.operand(1)?, a.operand(2)?];
             let initial = [a.optional("initialHiddenState")?, a.optional("initialCellState")?];
-            let made = nn::lstm(g, a.operand(0)?, weights, initial, a.direction()?, &a.lstm()?).map_err(error_text)?;
-            Ok(made[..if a.flag("returnSequence", false) { 3 } else { 2 }].to_vec())
+            let results =
+                nn::lstm(g, a.operand(0)?, weights, initial, a.direction()?, &a.lstm()?).map_err(error_text)?;
+            Ok(results[..if a.flag("returnSequence", false) { 3 } else { 2 }].to_vec())
         }
         "lstmCell" => {
             let (weights, states) = ([a.operand(1)?, a.operand(2)?], [a.operand(3)?, a.operand(4)?]);
@@ -264,7 +265,7 @@ fn build_movement(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Opti
 fn build_indexed(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Option<WebnnNodeResult> {
     let mut built = || -> WebnnNodeResult {
         let (x, second, axis) = (a.operand(0)?, a.operand(1)?, a.size("axis")?.unwrap_or(0));
-        let made = match op {
+        let result = match op {
             "gather" => g.gather(x, second, axis),
             "gatherElements" => nn::gather_elements(g, x, second, axis),
             "scatterElements" => nn::scatter_elements(g, x, second, a.operand(2)?, axis, ScatterCombine::Replace),
@@ -273,7 +274,7 @@ fn build_indexed(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Optio
             "dequantizeLinear" => nn::dequantize_linear(g, x, second, a.operand(2)?),
             _ => nn::quantize_linear(g, x, second, a.operand(2)?),
         };
-        made.map_err(error_text)
+        result.map_err(error_text)
     };
     let known =
         ["gather", "gatherElements", "scatterElements", "scatterND", "where", "dequantizeLinear", "quantizeLinear"];

@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn every_command_has_an_example_that_parses() {
         let there: BTreeSet<String> = command_paths(&Cli::command(), "").into_iter().chain([String::new()]).collect();
-        let shown: Vec<String> = EXAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();
-        assert_eq!(shown.iter().cloned().collect::<BTreeSet<String>>(), there);
-        assert_eq!(shown.len(), there.len(), "a command is there twice");
+        let documented_paths: Vec<String> = EXAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();
+        assert_eq!(documented_paths.iter().cloned().collect::<BTreeSet<String>>(), there);
+        assert_eq!(documented_paths.len(), there.len(), "a command is there twice");
         for (path, lines) in EXAMPLES {
             for line in *lines {
                 assert!(line.starts_with(&format!("saggar {path}")), "{line} is no example of {path}");

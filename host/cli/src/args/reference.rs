@@ -69,7 +69,7 @@ fn argument_row(argument: &Arg) -> String {
         if argument.get_action().takes_values() { values.collect::<Vec<_>>().join(" ") } else { String::new() };
     let names = [argument.get_short().map(|it| format!("-{it}")), argument.get_long().map(|it| format!("--{it}"))];
     let names: Vec<String> = names.into_iter().flatten().collect();
-    let shown = [names.join(", "), values].into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ");
+    let usage = [names.join(", "), values].into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ");
     let mut meaning = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
     if !meaning.ends_with(['.', ']']) {
         meaning.push('.');
@@ -91,7 +91,7 @@ fn argument_row(argument: &Arg) -> String {
     if let Some(variable) = argument.get_env() {
         write!(meaning, " Environment: `{}`.", variable.to_string_lossy()).expect("writing to a string does not fail");
     }
-    format!("| `{shown}` | {} |", meaning.replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" "))
+    format!("| `{usage}` | {} |", meaning.replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[test]

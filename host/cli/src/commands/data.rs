@@ -70,9 +70,9 @@ fn add_from_job(args: &DataAddArgs, client: &ApiClient, output: CliOutput) -> Re
     let path = path.filter(|path| !path.is_empty()).map(str::to_owned);
     let request = DatasetFromJobRequest { job: job.to_string(), path };
     let route = format!("/api/v1/datasets/{}/from-job", encode_path_segment(&args.name));
-    let made: DatasetDocument = client.post(&route, RequestBody::json(&request))?;
-    let bytes = units::format_bytes(made.bytes);
-    print_stored_version(&made, &format!("{bytes} written by {job}"), output);
+    let dataset: DatasetDocument = client.post(&route, RequestBody::json(&request))?;
+    let bytes = units::format_bytes(dataset.bytes);
+    print_stored_version(&dataset, &format!("{bytes} written by {job}"), output);
     Ok(())
 }
 

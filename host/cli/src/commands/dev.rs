@@ -183,16 +183,16 @@ impl DevSession<'_> {
             self.model = Some(self.train(&digest, component)?);
             return self.announce_first_answer(None);
         };
-        let shown: ModelDocument = self.client.get(&format!("/api/v1/models/{}", encode_path_segment(&model)))?;
-        if shown.versions.last().is_some_and(|newest| newest.plugin.as_ref() == Some(&digest)) {
+        let document: ModelDocument = self.client.get(&format!("/api/v1/models/{}", encode_path_segment(&model)))?;
+        if document.versions.last().is_some_and(|newest| newest.plugin.as_ref() == Some(&digest)) {
             self.output.print_note("the component is the same as before");
             return if edit.is_none() { self.announce_first_answer(None) } else { Ok(()) };
         }
         let path = format!("/api/v1/models/{}/versions", encode_path_segment(&model));
         let request = PublishVersionRequest::Plugin { plugin: digest, from_version: None };
-        let made: PublishedVersionDocument = self.client.post(&path, RequestBody::json(&request))?;
-        let PublishedVersionDocument { version, reason, .. } = made;
-        if made.state != "READY" {
+        let published: PublishedVersionDocument = self.client.post(&path, RequestBody::json(&request))?;
+        let PublishedVersionDocument { version, reason, .. } = published;
+        if published.state != "READY" {
             return Err(CliError::invalid(format!("{model}@{version} is refused: {reason}")).with_hint(format!(
                 "if the weights no longer fit, train again: `{}`",
                 self.command_line(&format!("run --task {}", self.name))

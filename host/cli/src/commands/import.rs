@@ -31,7 +31,7 @@ pub(crate) fn import(args: &ImportArgs, client: &ApiClient, output: CliOutput) -
     for (name, bytes) in files.external() {
         output.print_note(&format!("with {name} ({})", units::format_bytes(bytes.len() as u64)));
     }
-    let made: ImportedVersionDocument = match files.external() {
+    let imported: ImportedVersionDocument = match files.external() {
         [] => {
             let bytes = files.model();
             client.post(&route, RequestBody::Bytes { content_type: "application/octet-stream", bytes })?
@@ -43,10 +43,10 @@ pub(crate) fn import(args: &ImportArgs, client: &ApiClient, output: CliOutput) -
             client.post(&route, RequestBody::Bytes { content_type: &content_type, bytes: &bytes })?
         }
     };
-    let version = made.version;
+    let version = imported.version;
     let stored = wait_until_ready(client, &name, version)?;
     if output.json {
-        output.print_json(&made);
+        output.print_json(&imported);
     } else {
         output.print_line(&format!("{name}@{version}"));
     }

@@ -62,8 +62,8 @@ fn create_key(args: &KeyCreateArgs, output: CliOutput) -> Result<(), CliError> {
         expires_ms: args.expires.map(life),
     };
     let detail = new.summary();
-    let made = home.keys().create(new, now_ms);
-    let (record, text) = audit_key_change(&home, AuditAction::KeyCreate, &args.name, &detail, made)?;
+    let created = home.keys().create(new, now_ms);
+    let (record, text) = audit_key_change(&home, AuditAction::KeyCreate, &args.name, &detail, created)?;
     if output.json {
         output.print_json(&json!({
             "name": record.name,

@@ -80,8 +80,8 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
 /// Logs the state directory. If it is new, possibly because the server was started in another directory, names an
 /// existing one. Only default directories are remembered, because a user knows the ones given explicitly.
 fn log_state_dir(args: &ServeArgs, home: &StateDir, is_new: bool, known: &KnownStateDirs) {
-    let shown = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), state = %shown.display(), "the server starts");
+    let state_dir = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), state = %state_dir.display(), "the server starts");
     if args.home != Path::new(DEFAULT_STATE_DIR) {
         return;
     }
@@ -152,9 +152,9 @@ impl ServerParts {
         let (bytes_max, time) = (memory.models_bytes, args.load_timeout);
         let plugin_host =
             Arc::new(PluginHost::new(host.clone(), Arc::clone(device), bytes_max, time, Arc::clone(&metrics)));
-        let (models, shown, counted) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
+        let (models, routes, counters) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle =
-            ModelLifecycle::new(models, plugin_host, shown, counted, Arc::clone(&clock), bytes_max, decode_sample);
+            ModelLifecycle::new(models, plugin_host, routes, counters, Arc::clone(&clock), bytes_max, decode_sample);
         let follow = follow_policy(args.follow);
         let lifecycle = Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));

@@ -99,10 +99,10 @@ impl DirectConv2d {
     /// 48x48 over 3. A 1x1 window needs no im2col: 67 and 55 for 64 of 56x56 over 64. A filter larger than the
     /// second-level cache is read again for every image: 53 and 40 for 8 images of 256 of 14x14 over 256.
     pub(crate) fn is_faster(&self, outputs: usize) -> bool {
-        let kept = self.windows.output_plane();
+        let output_places = self.windows.output_plane();
         let computed = self.computed_places().next_multiple_of(LANES);
         let few = outputs <= FEW_OUTPUTS;
-        let full = 3 * kept > 2 * computed && outputs * self.offsets.len() <= FILTER_ELEMENTS_MAX;
+        let full = 3 * output_places > 2 * computed && outputs * self.offsets.len() <= FILTER_ELEMENTS_MAX;
         let stepped = self.windows.strides != [1, 1];
         !self.windows.is_pointwise() && (few || full) && (outputs <= STEPPED_OUTPUTS_MAX || !stepped)
     }

@@ -26,7 +26,7 @@ fn remaining_bytes(room: &DeviceMemoryBudget) -> u64 {
 #[test]
 fn a_charge_holds_memory_until_it_is_dropped() {
     let (room, meter) = (fixed_budget(1000), Meter::unlimited());
-    let kept = room.charge(&"x", 800, &meter).unwrap();
+    let charge = room.charge(&"x", 800, &meter).unwrap();
     let refused = room.charge(&"y", 300, &meter).unwrap_err();
     let DeviceError::InsufficientMemory { asked_bytes: 300, available_bytes: 200, .. } = refused else {
         panic!("{refused}")
@@ -37,7 +37,7 @@ fn a_charge_holds_memory_until_it_is_dropped() {
          smaller model or more memory"
     );
     assert_eq!((meter.bytes(), remaining_bytes(&room)), (800, 200), "a refused charge must not count");
-    drop(kept);
+    drop(charge);
     room.charge(&"y", 300, &meter).unwrap();
     assert_eq!((meter.bytes(), remaining_bytes(&room)), (0, 1000));
 }
@@ -81,13 +81,13 @@ fn a_copy_larger_than_host_memory_is_refused() {
 fn untouched_charges_count_in_every_budget_of_the_host() {
     let (host, meter) = (gibibyte_host(), Meter::unlimited());
     let [cpu, copies] = ["cpu", "the host"].map(|name| DeviceMemoryBudget::on_host(name, MemorySource::Host, host));
-    let kept = cpu.charge(&"x", 700 << 20, &meter).unwrap();
+    let charge = cpu.charge(&"x", 700 << 20, &meter).unwrap();
     let refused = cpu.charge(&"y", 700 << 20, &meter).unwrap_err();
     let is_said =
         matches!(refused, DeviceError::InsufficientMemory { available_bytes, .. } if available_bytes == 324 << 20);
     assert!(is_said, "{refused}");
     assert!(copies.check(&"a copy of x", 700 << 20).is_err(), "x is charged, though its pages are untouched");
-    drop(kept);
+    drop(charge);
     copies.check(&"a copy of x", 700 << 20).unwrap();
 }
 

@@ -76,8 +76,8 @@ fn batch_statistics(g: &mut GraphBuilder, x: NodeId, running: [NodeId; 2]) -> Re
     let mean = g.reshape(wide, &[shape[1]])?;
     let unbiased = scale_by(g, variance, count / (count - 1.0))?;
     for (running, found) in running.into_iter().zip([mean, unbiased]) {
-        let (kept, found) = (scale_by(g, running, 1.0 - MOMENTUM)?, scale_by(g, found, MOMENTUM)?);
-        let next = g.add(kept, found)?;
+        let (decayed, found) = (scale_by(g, running, 1.0 - MOMENTUM)?, scale_by(g, found, MOMENTUM)?);
+        let next = g.add(decayed, found)?;
         g.assign_to(running, next)?;
     }
     Ok([mean, variance])

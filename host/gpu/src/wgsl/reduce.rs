@@ -102,8 +102,8 @@ pub(super) fn fold_identity(wide: WideIntegers, kind: ReduceKind, dtype: DType) 
 
 pub(super) fn combine_expression(wide: WideIntegers, kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
     // Floats are rounded to their data type once, when the reduced element is first used.
-    let kept = if dtype.is_float() { DType::F32 } else { dtype };
-    binary::binary_expression(wide, kind.combine(), kept, a, b)
+    let accumulator_dtype = if dtype.is_float() { DType::F32 } else { dtype };
+    binary::binary_expression(wide, kind.combine(), accumulator_dtype, a, b)
 }
 
 /// Names the outer coordinates that prologue or epilogue need.

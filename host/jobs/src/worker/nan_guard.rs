@@ -141,8 +141,8 @@ mod tests {
         let fine = floats(&[0.0, -1.0, f32::MAX, f32::MIN_POSITIVE, 1e-45]);
         let halves = |bits: [u16; 2]| variable(DType::F16, bits.into_iter().flat_map(u16::to_le_bytes).collect());
         let integers = variable(DType::I32, vec![0xff; 8]);
-        for kept in [fine.clone(), halves([0x7bff, 0x0001]), integers] {
-            NanGuard::new(NonFinite::Stop).check_variables(Some(1), &[kept]).unwrap();
+        for accepted in [fine.clone(), halves([0x7bff, 0x0001]), integers] {
+            NanGuard::new(NonFinite::Stop).check_variables(Some(1), &[accepted]).unwrap();
         }
         for (bad, says) in [
             (floats(&[0.0, f32::NAN]), "not a number at step 7"),
@@ -184,11 +184,10 @@ mod tests {
             let mut goes_on = NanGuard::new(NonFinite::Continue);
             assert_eq!(goes_on.check_metric(3, name, value), None);
             assert!(!goes_on.has_failed());
-            let mut leaves_out = NanGuard::new(NonFinite::Skip);
-            let warnings: Vec<String> =
-                (0..100).filter_map(|step| leaves_out.check_metric(step, name, value)).collect();
+            let mut skipping = NanGuard::new(NonFinite::Skip);
+            let warnings: Vec<String> = (0..100).filter_map(|step| skipping.check_metric(step, name, value)).collect();
             assert!(
-                warnings.len() == if ends { SKIP_WARNINGS_MAX as usize } else { 0 } && !leaves_out.has_failed(),
+                warnings.len() == if ends { SKIP_WARNINGS_MAX as usize } else { 0 } && !skipping.has_failed(),
                 "{name} {value}"
             );
         }

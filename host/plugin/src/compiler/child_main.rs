@@ -138,17 +138,17 @@ fn import_file(host: &PluginEngine, [header, component, file]: [Vec<u8>; 3]) -> 
     // The weights are only written and read back, which the CPU device does without drivers.
     let device = saggar_cpu::open(Some(DEVICE_THREADS)).map_err(PluginError::from)?;
     let limits = ModelLimits { load_time: time, ..ModelLimits::default() };
-    let made = import(host, &plugin, &file, &options, device, Meter::unlimited(), limits)?;
+    let model = import(host, &plugin, &file, &options, device, Meter::unlimited(), limits)?;
     let describe = |it: &SavedVariable| VariableHeader {
         name: it.name.clone(),
         kind: it.kind,
         descriptor: it.descriptor.clone(),
         bytes: it.bytes.len() as u64,
     };
-    let header = ImportAnswerHeader { config: made.config, variables: made.variables.iter().map(describe).collect() };
+    let header = ImportAnswerHeader { config: model.config, variables: model.variables.iter().map(describe).collect() };
     let header = serde_json::to_vec(&header).map_err(other)?;
     let length = (header.len() as u64).to_le_bytes().to_vec();
     let mut pieces = vec![length.into(), header.into()];
-    pieces.extend(made.variables.into_iter().map(|variable| variable.bytes));
+    pieces.extend(model.variables.into_iter().map(|variable| variable.bytes));
     Ok(pieces)
 }

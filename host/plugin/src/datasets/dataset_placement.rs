@@ -35,9 +35,9 @@ impl InstanceState {
         if few || !self.backend.has_discrete_memory() {
             return Ok(None);
         }
-        let made =
+        let uploaded =
             if self.has_memory_for_columns(batches) { self.upload_device_dataset(batches, size) } else { Ok(None) };
-        let resident = match made {
+        let resident = match uploaded {
             Ok(resident) => resident,
             Err(HostError::Device(error @ (DeviceError::Lost { .. } | DeviceError::Cancelled))) => {
                 return Err(HostError::Device(error));
@@ -71,7 +71,8 @@ impl InstanceState {
     ) -> Result<Option<Arc<DeviceDataset>>, HostError> {
         let range = batches.first..batches.first + u64::from(batches.items);
         let what = (&*batches.fields, range);
-        let made = DeviceDataset::new(&*self.backend, &self.meter, &batches.dataset, what, size, self.cancel_token());
-        made.map(|made| Some(Arc::new(made)))
+        let dataset =
+            DeviceDataset::new(&*self.backend, &self.meter, &batches.dataset, what, size, self.cancel_token())?;
+        Ok(Some(Arc::new(dataset)))
     }
 }

@@ -26,8 +26,8 @@ impl InstanceState {
         })?;
         let gradients = self.average_gradients(graph, loss, wrt, gradients)?;
         self.edit_graph(graph, |builder| {
-            if let Some(scaled) = &mut builder.mixed_precision {
-                scaled.taken.add_checked_gradients(&gradients);
+            if let Some(state) = &mut builder.mixed_precision {
+                state.scaled_gradients.add_checked_gradients(&gradients);
             }
             Ok(gradients)
         })

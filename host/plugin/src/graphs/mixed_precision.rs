@@ -9,7 +9,7 @@ use crate::host_error::HostError;
 /// The mixed-precision state of a graph being built.
 #[derive(Debug)]
 pub(super) struct MixedPrecisionState {
-    pub(super) taken: ScaledGradients,
+    pub(super) scaled_gradients: ScaledGradients,
     pub(super) scale: mixed_precision::LossScaleNodes,
 }
 
@@ -24,10 +24,10 @@ impl MixedPrecisionState {
         graph: &mut GraphBuilder,
         means: &[NodeId],
     ) -> Result<Option<NodeId>, HostError> {
-        if self.taken.is_empty() {
+        if self.scaled_gradients.is_empty() {
             return Ok(None);
         }
-        let mut gradients = self.taken.checked_gradients().to_vec();
+        let mut gradients = self.scaled_gradients.checked_gradients().to_vec();
         if !means.is_empty() {
             // Only values that are equal in all shards can decide: all shards must do the same.
             gradients = micro_batches::replicated_nodes(graph.graph(), means, &gradients);
@@ -49,7 +49,7 @@ impl MixedPrecisionState {
         if let Some(sound) = sound {
             mixed_precision::update_loss_scale(&mut graph, sound, &self.scale)?;
         }
-        let (halved, places) = mixed_precision::autocast_to_f16(graph.graph(), self.taken.contractions());
+        let (halved, places) = mixed_precision::autocast_to_f16(graph.graph(), self.scaled_gradients.contractions());
         means.iter_mut().for_each(|mean| *mean = places[mean.index()]);
         Ok(halved)
     }

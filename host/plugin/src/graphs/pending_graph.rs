@@ -94,13 +94,13 @@ impl PluginGraphBuilder {
             sound_steps: self.variable(&by.finite_steps)?,
             skipped_steps: self.variable(&by.skipped_steps)?,
         };
-        let scaled = self
+        let state = self
             .mixed_precision
-            .get_or_insert_with(|| MixedPrecisionState { taken: ScaledGradients::default(), scale });
+            .get_or_insert_with(|| MixedPrecisionState { scaled_gradients: ScaledGradients::default(), scale });
         Ok(mixed_precision::scaled_loss_gradients(
             &mut self.graph,
-            &mut scaled.taken,
-            scaled.scale.scale,
+            &mut state.scaled_gradients,
+            state.scale.scale,
             loss,
             wrt,
             interrupt,

@@ -112,8 +112,8 @@ impl InstanceState {
         build: impl FnOnce(&mut GraphBuilder, [NodeId; N]) -> Result<Vec<NodeId>, HostError>,
     ) -> Result<Vec<OperandResource>, HostError> {
         let nodes = self.node_array(graph, operands)?;
-        let made = self.edit_graph_of(graph, &nodes, |builder| build(&mut builder.graph, nodes))?;
-        made.into_iter().map(|node| self.push_operand(graph, node)).collect()
+        let results = self.edit_graph_of(graph, &nodes, |builder| build(&mut builder.graph, nodes))?;
+        results.into_iter().map(|node| self.push_operand(graph, node)).collect()
     }
 }
 

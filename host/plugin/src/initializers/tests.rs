@@ -88,8 +88,8 @@ fn cancelled_initialization_stops_early() {
         VariableInitializer::Uniform { low: 0.0, high: 1.0 },
         VariableInitializer::Normal { mean: 0.0, deviation: 1.0 },
     ] {
-        let made = generate_elements(0, "w", &descriptor, initializer.clone(), &cancel).unwrap();
-        assert!(made.len() < descriptor.bytes(), "{} bytes", made.len());
+        let elements = generate_elements(0, "w", &descriptor, initializer.clone(), &cancel).unwrap();
+        assert!(elements.len() < descriptor.bytes(), "{} bytes", elements.len());
         assert!(matches!(
             initial_elements(0, "w", &descriptor, initializer, &cancel),
             Err(HostError::Device(DeviceError::Cancelled))

@@ -172,8 +172,8 @@ impl PluginInstance {
     fn take_outputs(&mut self, outputs: Vec<NamedTensor>) -> Result<Vec<(String, DeviceBuffer)>, HostError> {
         let state = self.store.data_mut();
         let take = |NamedTensor { name, tensor }| Ok((name, state.table.delete(tensor)?.buffer));
-        let taken: Vec<Result<(String, DeviceBuffer), HostError>> = outputs.into_iter().map(take).collect();
-        taken.into_iter().collect()
+        let buffers: Vec<Result<(String, DeviceBuffer), HostError>> = outputs.into_iter().map(take).collect();
+        buffers.into_iter().collect()
     }
 }
 

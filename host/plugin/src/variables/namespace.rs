@@ -170,17 +170,17 @@ mod tests {
         // Adapters without half-precision storage keep such numbers in words.
         let weights = [saved_variable("w", DType::F16, 100, vec![0; 200])];
         let words = CompileTarget { half_storage: false, ..CompileTarget::gpu() };
-        for (target, taken) in [(CompileTarget::cpu(), 200), (CompileTarget::gpu(), 200), (words, 400)] {
+        for (target, device_bytes) in [(CompileTarget::cpu(), 200), (CompileTarget::gpu(), 200), (words, 400)] {
             let device = NullBackend::new(target);
-            for (limit, fits) in [(taken, true), (taken - 1, false)] {
+            for (limit, fits) in [(device_bytes, true), (device_bytes - 1, false)] {
                 let refusal = |refused: DeviceError| {
-                    let is_whole = matches!(refused, DeviceError::OutOfMemory { asked_bytes, used_bytes: 0, .. } if asked_bytes == taken);
+                    let is_whole = matches!(refused, DeviceError::OutOfMemory { asked_bytes, used_bytes: 0, .. } if asked_bytes == device_bytes);
                     assert!(is_whole, "{refused}");
                 };
                 let uploaded = DeviceWeights::upload(&weights, &device, &Meter::new(limit)).map(drop).map_err(refusal);
                 let sealed =
                     VariableNamespace::upload_sealed(&weights, &device, &Meter::new(limit)).map(drop).map_err(refusal);
-                assert_eq!((uploaded.is_ok(), sealed.is_ok()), (fits, fits), "{taken} bytes of {limit}");
+                assert_eq!((uploaded.is_ok(), sealed.is_ok()), (fits, fits), "{device_bytes} bytes of {limit}");
             }
         }
     }

@@ -47,7 +47,7 @@ pub(crate) struct RecordingJobContext {
     pub(crate) stop_at: u64,
     pub(crate) step: u64,
     pub(crate) is_mixed: bool,
-    pub(crate) leaves_out: bool,
+    pub(crate) skips_nonfinite: bool,
     /// Shards of each batch, all computed in this process.
     pub(crate) shards: u32,
 }
@@ -61,7 +61,7 @@ impl Default for RecordingJobContext {
             stop_at: u64::MAX,
             step: 0,
             is_mixed: false,
-            leaves_out: false,
+            skips_nonfinite: false,
             shards: 1,
         }
     }
@@ -85,7 +85,7 @@ impl JobContext for RecordingJobContext {
     }
 
     fn skips_nonfinite(&self) -> bool {
-        self.leaves_out
+        self.skips_nonfinite
     }
 
     fn is_mixed_precision(&self) -> bool {
@@ -93,11 +93,11 @@ impl JobContext for RecordingJobContext {
     }
 
     fn log(&mut self, level: LogLevel, line: &str) {
-        self.record.with(|kept| kept.lines.push((level, line.to_owned())));
+        self.record.with(|calls| calls.lines.push((level, line.to_owned())));
     }
 
     fn metric(&mut self, step: u64, name: &str, value: f64) {
-        self.record.with(|kept| kept.metrics.push((step, name.to_owned(), value)));
+        self.record.with(|calls| calls.metrics.push((step, name.to_owned(), value)));
     }
 
     fn progress(&mut self, step: u64, _: u64) {
@@ -105,7 +105,7 @@ impl JobContext for RecordingJobContext {
     }
 
     fn items_drawn(&mut self, items: u64, _: Duration) {
-        self.record.with(|kept| kept.samples += items);
+        self.record.with(|calls| calls.samples += items);
     }
 
     fn secret(&self, name: &str) -> Result<String, PluginError> {
@@ -113,7 +113,7 @@ impl JobContext for RecordingJobContext {
     }
 
     fn initial_state(&mut self) -> Result<InitialState, PluginError> {
-        let last = self.record.with(|kept| kept.checkpoints.last().cloned());
+        let last = self.record.with(|calls| calls.checkpoints.last().cloned());
         Ok(last.map_or(InitialState::Nothing, InitialState::Checkpoint))
     }
 
@@ -122,7 +122,7 @@ impl JobContext for RecordingJobContext {
     }
 
     fn save(&mut self, checkpoint: Checkpoint) -> Result<(), PluginError> {
-        self.record.with(|kept| kept.checkpoints.push(checkpoint));
+        self.record.with(|calls| calls.checkpoints.push(checkpoint));
         Ok(())
     }
 
@@ -131,16 +131,16 @@ impl JobContext for RecordingJobContext {
     }
 
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
-        self.record.with(|kept| {
-            kept.published.push((model.to_owned(), variables, config.to_owned()));
-            Ok(kept.published.len() as u64)
+        self.record.with(|calls| {
+            calls.published.push((model.to_owned(), variables, config.to_owned()));
+            Ok(calls.published.len() as u64)
         })
     }
 
     fn open_model(&mut self, model: &str, _: Option<u64>) -> Result<OpenedModel, PluginError> {
-        self.record.with(|kept| match kept.published.iter().rposition(|(name, _, _)| name == model) {
+        self.record.with(|calls| match calls.published.iter().rposition(|(name, _, _)| name == model) {
             Some(at) => {
-                let (_, variables, config) = kept.published[at].clone();
+                let (_, variables, config) = calls.published[at].clone();
                 Ok(OpenedModel { version: at as u64 + 1, variables, config })
             }
             None => Err(PluginError::job(format!("no model is called `{model}`"))),
@@ -148,11 +148,11 @@ impl JobContext for RecordingJobContext {
     }
 
     fn phase(&mut self, name: &str) {
-        self.record.with(|kept| kept.phases.push(name.to_owned()));
+        self.record.with(|calls| calls.phases.push(name.to_owned()));
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
-        self.record.with(|kept| kept.outputs.push((path.to_owned(), data.to_vec())));
+        self.record.with(|calls| calls.outputs.push((path.to_owned(), data.to_vec())));
         Ok(())
     }
 }

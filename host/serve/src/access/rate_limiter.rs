@@ -90,8 +90,8 @@ mod tests {
         assert_eq!(spent.take_token(rate, 5 * SECOND + SECOND / 4), Ok(()));
         assert_eq!(spent.take_token(rate, 5 * SECOND + SECOND / 4), Err(1));
         // An idle hour fills the bucket once, not 3600 times.
-        let taken = (0..10).filter(|_| spent.take_token(rate, 3600 * SECOND).is_ok()).count();
-        assert_eq!(taken, 4);
+        let accepted_count = (0..10).filter(|_| spent.take_token(rate, 3600 * SECOND).is_ok()).count();
+        assert_eq!(accepted_count, 4);
         let hourly = RateLimit { requests: 2, seconds: 3600 };
         let spent = KeyRateLimiter::default();
         assert_eq!((spent.take_token(hourly, 0), spent.take_token(hourly, 0)), (Ok(()), Ok(())));
@@ -101,12 +101,12 @@ mod tests {
     #[test]
     fn threads_share_one_token_bucket() {
         let (spent, rate) = (KeyRateLimiter::default(), RateLimit { requests: 100, seconds: 60 });
-        let taken = std::thread::scope(|scope| {
+        let accepted_count = std::thread::scope(|scope| {
             let take = || (0..100).filter(|_| spent.take_token(rate, SECOND).is_ok()).count();
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
         });
-        assert_eq!(taken, 100);
+        assert_eq!(accepted_count, 100);
     }
 
     #[test]

@@ -120,12 +120,13 @@ pub(crate) async fn create_from_job(
     let DatasetFromJobRequest { job, path } = app.body_reader().read_json(request).await?;
     let job = sight.find_job(app.jobs(), &job).await?;
     let (now_ms, rights) = (app.now_ms(), actor.rights.clone());
-    let (taken, from) = (name.clone(), format!("from job {}", job.name));
+    let (dataset_name, from) = (name.clone(), format!("from job {}", job.name));
     let take = move |parts: &crate::AppParts| {
         let _turn = parts.uploads.acquire_ingest_permit()?;
-        resource_access::push_dataset_version(parts, &rights, &taken, Some(&job.project), || {
+        resource_access::push_dataset_version(parts, &rights, &dataset_name, Some(&job.project), || {
             let room = |bytes| parts.check_storage_quota(bytes);
-            let info = parts.datasets.ingest_output(&taken, &parts.home, &job.id, path.as_deref(), now_ms, room)?;
+            let info =
+                parts.datasets.ingest_output(&dataset_name, &parts.home, &job.id, path.as_deref(), now_ms, room)?;
             update_dataset_bytes_metric(parts)?;
             DatasetWithProjects::load(parts, info)
         })

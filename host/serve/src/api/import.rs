@@ -55,7 +55,8 @@ pub(crate) async fn import(
         Ok::<_, ApiError>(parts.importer.import(&name, &files, &options)?)
     };
     let published = publish_model_version(&app, &actor.rights, &model, app.run_blocking(import)).await;
-    let detail = published.as_ref().map_or_else(|_| String::new(), |made| format!("version {}", made.version));
+    let detail =
+        published.as_ref().map_or_else(|_| String::new(), |published| format!("version {}", published.version));
     app.audit().record(&actor, AuditAction::ModelImport, &model, &detail, &published);
     let published = published?;
     Ok(Json(ImportedVersionDocument { model, version: published.version, is_new: published.is_new }))

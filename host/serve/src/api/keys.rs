@@ -51,15 +51,15 @@ pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Res
     let actor = Actor::from_extensions(request.extensions());
     let new: NewKey = app.body_reader().read_json(request).await?;
     let (now_ms, name, detail) = (app.now_ms(), new.name.clone(), new.summary());
-    let made = app
+    let new_key = app
         .run_blocking(move |parts| {
-            let made = parts.access.key_file().create(new, now_ms);
+            let new_key = parts.access.key_file().create(new, now_ms);
             parts.access.reload_keys();
-            made
+            new_key
         })
         .await;
-    app.audit().record(&actor, AuditAction::KeyCreate, &name, &detail, &made);
-    let (record, text) = made?;
+    app.audit().record(&actor, AuditAction::KeyCreate, &name, &detail, &new_key);
+    let (record, text) = new_key?;
     Ok(created(KeyDocument { key: Some(text), ..key_document(&record, 0) }))
 }
 

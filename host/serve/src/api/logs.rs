@@ -154,10 +154,10 @@ impl JobLogReader {
             match self.read_step().await? {
                 _ if !self.pass.is_still_valid(self.app.now_ms()) => return Ok(None),
                 LogReadStep::Text(text, from) => {
-                    let shown = self.format_lines(&text, from);
-                    if !shown.is_empty() {
+                    let output = self.format_lines(&text, from);
+                    if !output.is_empty() {
                         self.last_sent_at = Instant::now();
-                        return Ok(Some(shown));
+                        return Ok(Some(output));
                     }
                 }
                 LogReadStep::End => return Ok(self.end_event()),
@@ -261,7 +261,7 @@ impl JobLogReader {
         let newest = end_of(self.at.attempt);
         let mut back = newest;
         // In reverse order.
-        let mut shown: Vec<String> = Vec::new();
+        let mut formatted_lines: Vec<String> = Vec::new();
         'back: loop {
             let (text, range) =
                 self.jobs.read_log_backward(&self.job, back.attempt, back.offset, LOG_PIECE_BYTES).await?;
@@ -272,10 +272,10 @@ impl JobLogReader {
             let read: Vec<(LogPosition, &str)> = lines_with_positions(&text, back).collect();
             for (place, line) in read.into_iter().rev() {
                 // Lines before one that is too old are older still.
-                if shown.len() == lines || !self.is_recent_enough(line) {
+                if formatted_lines.len() == lines || !self.is_recent_enough(line) {
                     break 'back;
                 }
-                shown.push(self.format_line(line, place));
+                formatted_lines.push(self.format_line(line, place));
             }
             if back.offset == 0 {
                 if self.single_attempt || back.attempt <= 1 {
@@ -284,8 +284,8 @@ impl JobLogReader {
                 back = end_of(back.attempt - 1);
             }
         }
-        shown.reverse();
-        Ok(shown.concat())
+        formatted_lines.reverse();
+        Ok(formatted_lines.concat())
     }
 
     /// Formats the lines that start at a position.
@@ -304,16 +304,16 @@ impl JobLogReader {
 
     /// Formats one line; `place` is the position after it.
     fn format_line(&self, line: &str, place: LogPosition) -> String {
-        let shown = if self.timestamps { line } else { line.get(TIMESTAMP_BYTES..).unwrap_or(line) };
-        let shown = match &self.prefix {
-            Some(job) => format!("{job}/{} {shown}", place.attempt),
-            None => shown.to_owned(),
+        let text = if self.timestamps { line } else { line.get(TIMESTAMP_BYTES..).unwrap_or(line) };
+        let text = match &self.prefix {
+            Some(job) => format!("{job}/{} {text}", place.attempt),
+            None => text.to_owned(),
         };
         if !self.as_events {
-            return shown;
+            return text;
         }
         let id = format!("{}:{}", place.attempt, place.offset);
-        events::format_event(Some(&id), "line", shown.trim_end_matches(['\r', '\n']))
+        events::format_event(Some(&id), "line", text.trim_end_matches(['\r', '\n']))
     }
 }
 

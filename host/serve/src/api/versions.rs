@@ -53,7 +53,8 @@ pub(crate) async fn publish(
     };
     let work = app.lifecycle().publish(&model, plugin, weights, room);
     let done = change_model(&app, &actor.rights, AccessAction::PublishModel, &model, work).await;
-    let detail = done.as_ref().map_or_else(|_| String::new(), |(made, _)| format!("version {}", made.version));
+    let detail =
+        done.as_ref().map_or_else(|_| String::new(), |(published, _)| format!("version {}", published.version));
     app.audit().record(&actor, AuditAction::ModelPublish, &model, &detail, &done);
     let (published, status) = done?;
     let version = status.versions.iter().find(|version| version.version == published.version);

@@ -138,8 +138,8 @@ pub(super) fn is_json_content_type(headers: &HeaderMap) -> bool {
 /// # Errors
 /// Returns `Id`.
 pub(super) fn parse_id(text: &str) -> Result<String, PredictionError> {
-    let takes = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if text.is_empty() || text.len() > 128 || !text.bytes().all(takes) {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if text.is_empty() || text.len() > 128 || !text.bytes().all(is_allowed) {
         return Err(PredictionError::Id { got: text.chars().take(80).collect() });
     }
     Ok(text.to_owned())

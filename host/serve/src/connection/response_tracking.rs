@@ -355,11 +355,11 @@ mod tests {
     #[test]
     fn sent_responses_are_pruned() {
         let answers = ConnectionResponses::default();
-        let kept: Vec<_> = (0..10).map(|_| begin(&answers)).collect();
+        let open_responses: Vec<_> = (0..10).map(|_| begin(&answers)).collect();
         for _ in 0..10 * PRUNE_AT_MIN {
             begin(&answers);
         }
         assert!(answers.list.lock().answers.len() <= PRUNE_AT_MIN);
-        drop(kept);
+        drop(open_responses);
     }
 }

@@ -127,11 +127,11 @@ mod tests {
 
     #[test]
     fn each_dtype_accepts_exactly_its_range() {
-        let takes = |dtype: DType, number: JsonNumber| {
+        let accepts = |dtype: DType, number: JsonNumber| {
             let mut bytes = Vec::new();
-            let taken = number.push_element(dtype, RULES, &mut bytes);
-            assert_eq!(bytes.len(), if taken { dtype.bytes() } else { 0 });
-            taken
+            let is_accepted = number.push_element(dtype, RULES, &mut bytes);
+            assert_eq!(bytes.len(), if is_accepted { dtype.bytes() } else { 0 });
+            is_accepted
         };
         let whole = [
             (DType::I64, i128::from(i64::MIN), i128::from(i64::MAX)),
@@ -142,21 +142,23 @@ mod tests {
             (DType::U8, 0, 255),
         ];
         for (dtype, min, max) in whole {
-            assert!(takes(dtype, JsonNumber::Integer(min)) && takes(dtype, JsonNumber::Integer(max)), "{dtype}");
+            assert!(accepts(dtype, JsonNumber::Integer(min)) && accepts(dtype, JsonNumber::Integer(max)), "{dtype}");
             assert!(
-                !takes(dtype, JsonNumber::Integer(min - 1)) && !takes(dtype, JsonNumber::Integer(max + 1)),
+                !accepts(dtype, JsonNumber::Integer(min - 1)) && !accepts(dtype, JsonNumber::Integer(max + 1)),
                 "{dtype}"
             );
-            assert!(takes(dtype, JsonNumber::Float(3.0)) && !takes(dtype, JsonNumber::Float(3.5)), "{dtype}");
-            assert!(!takes(dtype, JsonNumber::Float(1e300)), "{dtype}");
+            assert!(accepts(dtype, JsonNumber::Float(3.0)) && !accepts(dtype, JsonNumber::Float(3.5)), "{dtype}");
+            assert!(!accepts(dtype, JsonNumber::Float(1e300)), "{dtype}");
         }
-        assert!(takes(DType::F32, JsonNumber::Float(3.4e38)) && !takes(DType::F32, JsonNumber::Float(3.5e38)));
-        assert!(takes(DType::F16, JsonNumber::Float(65504.0)) && !takes(DType::F16, JsonNumber::Float(65520.0)));
-        assert!(takes(DType::F16, JsonNumber::Float(65519.0)), "rounds to the largest");
+        assert!(accepts(DType::F32, JsonNumber::Float(3.4e38)) && !accepts(DType::F32, JsonNumber::Float(3.5e38)));
+        assert!(accepts(DType::F16, JsonNumber::Float(65504.0)) && !accepts(DType::F16, JsonNumber::Float(65520.0)));
+        assert!(accepts(DType::F16, JsonNumber::Float(65519.0)), "rounds to the largest");
         for dtype in [DType::F32, DType::F16] {
-            assert!(takes(dtype, JsonNumber::Nonfinite(f64::NAN)) && !takes(dtype, JsonNumber::Float(f64::INFINITY)));
+            assert!(
+                accepts(dtype, JsonNumber::Nonfinite(f64::NAN)) && !accepts(dtype, JsonNumber::Float(f64::INFINITY))
+            );
         }
-        assert!(!takes(DType::I64, JsonNumber::Nonfinite(f64::INFINITY)));
+        assert!(!accepts(DType::I64, JsonNumber::Nonfinite(f64::INFINITY)));
     }
 
     #[test]

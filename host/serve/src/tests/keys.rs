@@ -22,9 +22,9 @@ async fn keys_are_created_listed_and_revoked() {
     let fixture = ServerFixture::with_digits_serving().await;
     assert_eq!(fixture.get("/api/v1/keys").await.json(), json!({ "keys": [] }));
     let body = json!({"name": "shop", "scopes": ["predict"], "rate": "100/s", "quota": "5/d"});
-    let made = fixture.post_json("/api/v1/keys", &body.to_string()).await;
-    assert_eq!(made.status, 201);
-    let text = made.json()["key"].as_str().unwrap().to_owned();
+    let response = fixture.post_json("/api/v1/keys", &body.to_string()).await;
+    assert_eq!(response.status, 201);
+    let text = response.json()["key"].as_str().unwrap().to_owned();
     assert!(text.starts_with("sgr_"), "{text}");
     let guarded = fixture.app.router_for(ListenPolicy { exposure: Exposure::Network, requires_key: true });
     let bearer = format!("Bearer {text}");
@@ -49,7 +49,7 @@ async fn keys_are_created_listed_and_revoked() {
     ];
     assert_eq!(entries, expected);
     assert_eq!(lines[0]["detail"], "predict 100/s 5/d");
-    assert_eq!(lines[0]["request_id"], made.header("x-request-id"));
+    assert_eq!(lines[0]["request_id"], response.header("x-request-id"));
     let secret = text.rsplit('_').next().unwrap();
     assert!(!std::fs::read_to_string(fixture.home.audit_log()).unwrap().contains(secret));
 }
@@ -58,8 +58,8 @@ async fn keys_are_created_listed_and_revoked() {
 async fn the_audit_log_names_the_acting_key() {
     let fixture = ServerFixture::with_digits_serving().await;
     let body = json!({"name": "boss", "scopes": ["admin"]});
-    let made = fixture.post_json("/api/v1/keys", &body.to_string()).await.json();
-    let bearer = format!("Bearer {}", made["key"].as_str().unwrap());
+    let document = fixture.post_json("/api/v1/keys", &body.to_string()).await.json();
+    let bearer = format!("Bearer {}", document["key"].as_str().unwrap());
     let doors = [
         (ListenPolicy { exposure: Exposure::Network, requires_key: true }, "key:boss"),
         (ListenPolicy { exposure: Exposure::Network, requires_key: false }, "anyone"),

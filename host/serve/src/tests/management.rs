@@ -189,8 +189,8 @@ async fn a_job_output_becomes_a_dataset_version() {
     let refused = take(json!({ "job": "digits-1" })).await.error();
     assert_eq!(refused.0, 404, "{refused:?}");
     fixture.home.job_files().write_output(job["id"].as_str().unwrap(), "texts/a.txt", b"one\ntwo\n").unwrap();
-    let made = take(json!({ "job": "digits-1", "path": "texts" })).await;
-    assert_eq!((made.status.as_u16(), &made.json()["items"]), (201, &json!(2)));
+    let response = take(json!({ "job": "digits-1", "path": "texts" })).await;
+    assert_eq!((response.status.as_u16(), &response.json()["items"]), (201, &json!(2)));
     for (body, status) in [
         (json!({ "job": "digits-9" }), 404),
         (json!({ "job": "digits-1", "path": "none" }), 404),

@@ -94,8 +94,8 @@ async fn unread_responses_are_charged_until_they_are_dropped() {
     assert_eq!(refused.status(), 503);
     let bytes = memory_used_bytes(&fixture);
     assert!(bytes > 1 << 20 && bytes <= 4 << 20, "{bytes} bytes of {} answers", held.len());
-    let taken = held.pop().unwrap();
-    let length = to_bytes(taken.into_body(), usize::MAX).await.unwrap().len() as u64;
+    let last_response = held.pop().unwrap();
+    let length = to_bytes(last_response.into_body(), usize::MAX).await.unwrap().len() as u64;
     assert_eq!(memory_used_bytes(&fixture), bytes - length, "a response that was read is released");
     drop(held);
     assert_eq!(memory_used_bytes(&fixture), 0);

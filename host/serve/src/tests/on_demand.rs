@@ -99,17 +99,17 @@ async fn on_demand_versions_are_limited_in_number_and_memory() {
 
     let (fixture, house) = serving_on_demand(2, MODEL_BYTES).await;
     // The residency loop may unload the version before its refusal is recorded. The next request is then refused.
-    let mut shown = Value::Null;
+    let mut model = Value::Null;
     for _ in 0..20 {
         let refused = ask(&fixture, "digits@1").await;
         assert_eq!(refused.error().0, 404, "{}", refused.text());
         assert_eq!((loaded_versions(&fixture).await, answering_mark(&fixture, "digits").await), (vec![2], json!(2)));
-        shown = fixture.get("/api/v1/models/digits").await.json();
-        if shown["versions"][0]["reason"].as_str().unwrap().starts_with("OUT_OF_MEMORY: ") {
+        model = fixture.get("/api/v1/models/digits").await.json();
+        if model["versions"][0]["reason"].as_str().unwrap().starts_with("OUT_OF_MEMORY: ") {
             break;
         }
     }
-    assert!(shown["versions"][0]["reason"].as_str().unwrap().starts_with("OUT_OF_MEMORY: "), "{shown}");
+    assert!(model["versions"][0]["reason"].as_str().unwrap().starts_with("OUT_OF_MEMORY: "), "{model}");
     fixture.stop.send_replace(true);
     house.await.unwrap();
 }

@@ -93,8 +93,8 @@ async fn a_hidden_dataset_looks_missing_on_every_route() {
         KeyClient::new(&fixture, "b", &WRITE, &["faces", "letters"]),
     );
     let all = KeyClient::new(&fixture, "all", &WRITE, &[]);
-    let made = push_dataset(&b, "theirs", "to be or not").await;
-    assert_eq!((made.status.as_u16(), &made.json()["version"]), (200, &json!(1)), "{}", made.text());
+    let response = push_dataset(&b, "theirs", "to be or not").await;
+    assert_eq!((response.status.as_u16(), &response.json()["version"]), (200, &json!(1)), "{}", response.text());
     assert_eq!(push_dataset(&all, "shared", "that is the question").await.status, 200);
     // Visits every route with a dataset and a version in its path.
     let mut walked = 0;
@@ -108,8 +108,8 @@ async fn a_hidden_dataset_looks_missing_on_every_route() {
     }
     assert!(walked >= 2, "{walked}");
     // The name is taken, which is all that the client learns.
-    let taken = push_dataset(&a, "theirs", "mine").await.error();
-    assert_eq!((taken.0, taken.2.as_str()), (409, "dataset theirs: the name is taken; choose another one"));
+    let conflict = push_dataset(&a, "theirs", "mine").await.error();
+    assert_eq!((conflict.0, conflict.2.as_str()), (409, "dataset theirs: the name is taken; choose another one"));
     let listed = async |client: &KeyClient| {
         names(&client.send_json("GET", "/api/v1/datasets", &Value::Null).await.json(), "datasets")
     };
@@ -384,8 +384,8 @@ async fn a_prediction_is_visible_only_to_its_key() {
     );
     // Other keys can use the identifier, with other inputs.
     let other = json!({ "input": { "image": [[1, 2], [3, 4]] } });
-    let made = b.send_json("PUT", "/predictions/mine", &other).await;
-    assert_eq!((made.status.as_u16(), &made.json()["output"]["sum"]), (200, &json!(10.0)));
+    let response = b.send_json("PUT", "/predictions/mine", &other).await;
+    assert_eq!((response.status.as_u16(), &response.json()["output"]["sum"]), (200, &json!(10.0)));
     assert_eq!(b.send_json("POST", "/predictions/mine/cancel", &Value::Null).await.status, 200);
     assert_eq!(a.send_json("GET", "/predictions/mine", &Value::Null).await.json()["status"], "processing");
     assert_eq!(a.send_json("POST", "/predictions/mine/cancel", &Value::Null).await.json()["status"], "canceled");

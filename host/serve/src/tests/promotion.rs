@@ -52,9 +52,9 @@ async fn a_version_published_beside_a_promoted_one_reports_that_it_does_not_serv
     let waits = "digits@3 is stored and not served: version 1 stays the default until `saggar models promote digits 3`";
     assert_eq!(publication_notes(&fixture, 3).last().unwrap(), waits);
     fixture.loader.run_once().await;
-    let shown = model_json(&fixture).await;
+    let model = model_json(&fixture).await;
     let reason = "version 1 stays the default until `saggar models promote digits 3`".to_owned();
-    assert_eq!(version_reason(&shown, 3), ("UNLOADED".to_owned(), "NOT_PROMOTED".to_owned(), reason));
+    assert_eq!(version_reason(&model, 3), ("UNLOADED".to_owned(), "NOT_PROMOTED".to_owned(), reason));
     let back = send_command(&fixture, "rollback", json!({})).await;
     assert!(back["notice"].as_str().unwrap().contains("version 2 was promoted"), "{back}");
     let (_, code, reason) = version_reason(&back, 1);
@@ -72,8 +72,8 @@ async fn a_version_published_beside_a_promoted_one_reports_that_it_does_not_serv
 #[tokio::test]
 async fn training_metrics_of_versions_are_shown_side_by_side() {
     let fixture = with_versions(&[9, 1]).await;
-    let shown = model_json(&fixture).await;
-    let measured = |number| (version(&shown, number)["metrics"].clone(), version(&shown, number)["measured"].clone());
+    let model = model_json(&fixture).await;
+    let measured = |number| (version(&model, number)["metrics"].clone(), version(&model, number)["measured"].clone());
     assert_eq!(measured(1), (json!({"accuracy": 0.9}), json!("accuracy 0.9000")));
     assert_eq!(measured(2), (json!({"accuracy": 0.1}), json!("accuracy 0.1000")));
     fixture.publish("digits", "plugin", 3);
@@ -93,9 +93,9 @@ async fn follow_promoted_serves_only_promoted_versions() {
     fixture.publish("digits", "plugin", 1);
     assert!(publication_notes(&fixture, 1).last().unwrap().contains("it waits for `saggar models promote digits 1`"));
     fixture.loader.run_once().await;
-    let shown = model_json(&fixture).await;
-    assert_eq!((&shown["serving"], &shown["follows_newest"]), (&Value::Null, &json!(false)));
-    assert_eq!(version_reason(&shown, 1).1, "NOT_PROMOTED");
+    let model = model_json(&fixture).await;
+    assert_eq!((&model["serving"], &model["follows_newest"]), (&Value::Null, &json!(false)));
+    assert_eq!(version_reason(&model, 1).1, "NOT_PROMOTED");
     let refused = fixture.predict(1).await.error();
     assert_eq!(refused.0, 503);
     let named = fixture.post_json("/models/digits/predict", &super::fixture::image_json(1)).await.error();
@@ -117,9 +117,9 @@ async fn switching_to_follow_promoted_keeps_the_serving_version() {
     fixture.publish("digits", "plugin", 3);
     let again = fixture.restarted_with(options);
     again.loader.run_once().await;
-    let shown = model_json(&again).await;
-    assert_eq!((&shown["serving"], version_reason(&shown, 3).1.as_str()), (&json!(2), "NOT_PROMOTED"));
-    assert!(shown["notice"].as_str().unwrap().contains("--follow promoted"), "{shown}");
+    let model = model_json(&again).await;
+    assert_eq!((&model["serving"], version_reason(&model, 3).1.as_str()), (&json!(2), "NOT_PROMOTED"));
+    assert!(model["notice"].as_str().unwrap().contains("--follow promoted"), "{model}");
     let newest = fixture.restarted();
     newest.loader.run_once().await;
     assert_eq!(model_json(&newest).await["serving"], 3);
@@ -137,9 +137,9 @@ async fn load_failure_reasons_survive_a_restart() {
     let again = fixture.restarted();
     again.loader.run_once().await;
     for server in [&fixture, &again] {
-        let shown = model_json(server).await;
+        let model = model_json(server).await;
         for number in [2, 3] {
-            let (state, code, reason) = version_reason(&shown, number);
+            let (state, code, reason) = version_reason(&model, number);
             assert_eq!((state.as_str(), code.as_str()), ("FAILED", ""));
             assert!(reason.starts_with("BAD_PLUGIN: "), "{reason}");
         }

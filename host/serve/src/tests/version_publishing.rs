@@ -26,9 +26,9 @@ async fn a_new_plugin_is_published_with_the_weights_of_a_version() {
     fixture.publish("digits", "plugin", 2);
     fixture.loader.run_once().await;
     let plugin = upload_plugin(&fixture, "plugin, edited").await;
-    let made = publish(&fixture, "digits", json!({ "plugin": plugin })).await;
+    let response = publish(&fixture, "digits", json!({ "plugin": plugin })).await;
     let expected = json!({ "model": "digits", "version": 3, "is_new": true, "state": "READY", "reason": "" });
-    assert_eq!(made, (201, expected));
+    assert_eq!(response, (201, expected));
     assert_eq!(answering_mark(&fixture).await, 2, "the newest version's weights, at once");
     let model = fixture.get("/api/v1/models/digits").await.json();
     assert_eq!((&model["serving"], &model["last_swap"]["reason"]), (&json!(3), &json!("PUBLISHED")));
@@ -45,9 +45,9 @@ async fn a_published_version_that_fails_to_load_changes_nothing() {
     fixture.publish("digits", "plugin", 1);
     fixture.loader.run_once().await;
     let bad = upload_plugin(&fixture, "plugin refused").await;
-    let (status, made) = publish(&fixture, "digits", json!({ "plugin": bad })).await;
-    assert_eq!((status, &made["state"]), (201, &json!("FAILED")), "{made}");
-    assert_ne!(made["reason"], "");
+    let (status, document) = publish(&fixture, "digits", json!({ "plugin": bad })).await;
+    assert_eq!((status, &document["state"]), (201, &json!("FAILED")), "{document}");
+    assert_ne!(document["reason"], "");
     assert_eq!(answering_mark(&fixture).await, 1);
     let stranger = Digest::of(b"never uploaded").hex();
     for (model, body, status) in [

@@ -146,9 +146,9 @@ async fn schedules_of_other_projects_are_hidden() {
         client.error_without_name("DELETE", &format!("/api/v1/schedules/{name}"), &Value::Null, name).await
     };
     assert_eq!(refusal("theirs").await, refusal("none").await);
-    let taken = client.send_json("POST", "/api/v1/schedules", &schedule("theirs", "digits").await).await;
+    let conflict = client.send_json("POST", "/api/v1/schedules", &schedule("theirs", "digits").await).await;
     assert_eq!(
-        taken.error(),
+        conflict.error(),
         (409, "conflict".to_owned(), "schedule theirs: the name is taken; choose another one".to_owned())
     );
     assert_eq!(names(&all).await.len(), 2, "the schedule stays");
@@ -267,8 +267,8 @@ async fn quota_lists_only_visible_projects_and_keys() {
 async fn project_keys_are_created_and_listed_with_their_projects() {
     let fixture = ServerFixture::new();
     let body = json!({ "name": "ci", "scopes": ["jobs:read"], "projects": ["faces", "digits"] });
-    let made = fixture.post_json("/api/v1/keys", &body.to_string()).await;
-    assert_eq!((made.status.as_u16(), &made.json()["projects"]), (201, &json!(["digits", "faces"])));
+    let response = fixture.post_json("/api/v1/keys", &body.to_string()).await;
+    assert_eq!((response.status.as_u16(), &response.json()["projects"]), (201, &json!(["digits", "faces"])));
     assert_eq!(fixture.get("/api/v1/keys").await.json()["keys"][0]["projects"], json!(["digits", "faces"]));
     for (scopes, projects, words) in [
         (json!(["jobs:read"]), json!([]), "names at least one"),

@@ -82,14 +82,14 @@ mod tests {
         let mut turns = ClientFairQueue::default();
         let mut waiting = [[large, small]; 20].concat();
         waiting.iter().for_each(|&id| turns.add_request(id));
-        let mut taken = [0, 0];
+        let mut request_counts = [0, 0];
         for _ in 0..15 {
             let at = turns.next_position(waiting.iter().copied().enumerate()).unwrap();
             let id = waiting.remove(at);
             let is_large = id == large;
             turns.remove_request(id, if is_large { 8 } else { 1 });
-            taken[usize::from(is_large)] += 1;
+            request_counts[usize::from(is_large)] += 1;
         }
-        assert_eq!(taken, [13, 2]);
+        assert_eq!(request_counts, [13, 2]);
     }
 }

@@ -72,8 +72,8 @@ impl ReconcileLoop {
         let dropped = Arc::clone(&self.dropped);
         let take_in = move || {
             // If the import panics, the panic is logged and the directory is no longer watched for files.
-            let taken = dropped.lock().take();
-            if let Some(mut files) = taken {
+            let dropped_files = dropped.lock().take();
+            if let Some(mut files) = dropped_files {
                 files.import_changed();
                 *dropped.lock() = Some(files);
             }

@@ -144,7 +144,7 @@ impl VersionStatistics {
         let mut places = places.take_while(|_| items > 0);
         places.find(|place| {
             let claimed = place.items.compare_exchange(0, items, Ordering::Relaxed, Ordering::Relaxed);
-            claimed.map_or_else(|taken| taken == items, |_| true)
+            claimed.map_or_else(|counted_items| counted_items == items, |_| true)
         })
     }
 

@@ -32,15 +32,16 @@ impl ShadowPrediction {
         metrics: &Arc<MetricsRegistry>,
     ) -> Option<ShadowPrediction> {
         let ports = &serving.predictor().signature().inputs;
-        let takes = ports.len() == inputs.tensors.len()
+        let is_accepted = ports.len() == inputs.tensors.len()
             && ports.iter().zip(&inputs.tensors).all(|(port, tensor)| {
                 let item = tensor.descriptor.shape.dims().get(1..);
                 port.name == tensor.name
                     && port.item.dtype == tensor.descriptor.dtype
                     && item == Some(port.item.shape.dims())
             });
-        let takes = takes && charge.try_resize(prediction_bytes_max(serving.predictor().signature(), inputs));
-        match serving.try_lease().filter(|_| takes) {
+        let is_accepted =
+            is_accepted && charge.try_resize(prediction_bytes_max(serving.predictor().signature(), inputs));
+        match serving.try_lease().filter(|_| is_accepted) {
             Some(lease) => {
                 let (inputs, metrics) = (inputs.clone(), Arc::clone(metrics));
                 Some(ShadowPrediction { lease: Arc::new(lease), inputs, charge, metrics })

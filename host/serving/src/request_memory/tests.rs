@@ -28,8 +28,8 @@ fn requests_without_a_key_share_one_account() {
     let second = budget.charge_for_client(None);
     assert_eq!(first.client(), second.client());
     assert!(first.try_resize(300));
-    let taken = first.take();
-    assert_eq!((first.bytes(), taken.bytes(), budget.used_bytes()), (0, 300, 300));
+    let charge = first.take();
+    assert_eq!((first.bytes(), charge.bytes(), budget.used_bytes()), (0, 300, 300));
 }
 
 #[test]

@@ -246,11 +246,11 @@ pub(super) async fn prune(
         None => None,
     };
     let (mut used, mut stay) = (HashSet::new(), HashSet::new());
-    let (mut kept, mut deleted) = (0, 0);
+    let (mut resumable, mut deleted) = (0, 0);
     for entry in &entries {
         let is_best = best.as_ref() == Some(&entry.file);
         // A pinned checkpoint is deleted the next time.
-        let goes = kept >= retention.keep_last.max(1) && !is_best;
+        let goes = resumable >= retention.keep_last.max(1) && !is_best;
         if goes && objects.delete_unless_pinned(&entry.file).await? {
             deleted += 1;
             continue;
@@ -259,7 +259,7 @@ pub(super) async fn prune(
         // Only resumable checkpoints count as kept. A newer, damaged one stays so that it can be examined.
         let Some(manifest) = cached_manifest_summary(checkpoints, entry).await? else { continue };
         if parts.contains_parts_of(&folder, &manifest) {
-            kept += 1;
+            resumable += 1;
         }
         used.extend(manifest.parts.iter().map(|part| part_object_name(&folder, &part.sha256)));
     }

@@ -40,9 +40,9 @@ fn a_key_is_stored_as_its_hash_and_matches_its_text_alone() {
             && !record.matches_secret(&text.to_uppercase())
     );
     assert!(!record.is_expired(1_999) && record.is_expired(2_000));
-    let kept = std::fs::read_to_string(file.path()).unwrap();
+    let content = std::fs::read_to_string(file.path()).unwrap();
     let secret = text.rsplit('_').next().unwrap();
-    assert!(!kept.contains(secret) && kept.contains(r#""rate": "100/s""#), "{kept}");
+    assert!(!content.contains(secret) && content.contains(r#""rate": "100/s""#), "{content}");
     assert_eq!(std::fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 

@@ -376,8 +376,8 @@ fn a_schedule_is_advanced_once_for_each_due_time(records: &dyn JobRecords) {
     assert!(records.advance_schedule("nightly", 9, Some("p-1")).unwrap());
     assert!(!records.advance_schedule("nightly", 9, Some("p-2")).unwrap());
     assert!(records.advance_schedule("nightly", 10, None).unwrap());
-    let kept = records.schedules().unwrap().remove(0);
-    assert_eq!((kept.settled_ms, kept.last_job.as_deref()), (10, Some("p-1")));
+    let nightly = records.schedules().unwrap().remove(0);
+    assert_eq!((nightly.settled_ms, nightly.last_job.as_deref()), (10, Some("p-1")));
     assert!(matches!(
         records.put_schedule(&JobSchedule { name: "../x".to_owned(), ..schedule }),
         Err(RecordError::Invalid { .. })

@@ -74,8 +74,8 @@ impl GraphBuilder {
     /// Drops these axes, which have size 1.
     fn drop_axes(&mut self, x: NodeId, axes: &[usize]) -> Result<NodeId, GraphError> {
         let shape = self.shape_of(x)?;
-        let kept: Vec<usize> =
+        let dims: Vec<usize> =
             shape.iter().enumerate().filter(|(axis, _)| !axes.contains(axis)).map(|(_, &dim)| dim).collect();
-        self.reshape(x, &kept)
+        self.reshape(x, &dims)
     }
 }

@@ -49,10 +49,10 @@ fn replace_adjoint(
     let nothing = fill_like(g, step.output_adjoint, 0.0)?;
     if operand == 0 {
         let nobody = g.scalar(DType::I32, Scalar::Int(-1))?;
-        let kept = g.equal(winner, nobody)?;
+        let is_unwritten = g.equal(winner, nobody)?;
         let along: Vec<usize> = (0..dims.rank()).map(|at| if at == axis { dims[axis] } else { 1 }).collect();
-        let kept = g.reshape(kept, &along)?;
-        return g.select(kept, step.output_adjoint, nothing);
+        let is_unwritten = g.reshape(is_unwritten, &along)?;
+        return g.select(is_unwritten, step.output_adjoint, nothing);
     }
     let winner = g.gather(winner, flat, 0)?;
     let last = g.equal(winner, position)?;
@@ -105,16 +105,16 @@ fn extremum_adjoint(
 ) -> Result<NodeId, GraphError> {
     let [x, indices, updates] = [step.inputs[0], step.inputs[1], step.inputs[2]];
     let dtype = dtype_of(g, x);
-    let kept = binary(g, BinaryOp::Equal, x, step.output)?;
-    let kept = boolean_as_float(g, kept, dtype)?;
+    let x_mask = binary(g, BinaryOp::Equal, x, step.output)?;
+    let x_mask = boolean_as_float(g, x_mask, dtype)?;
     let result = g.gather(step.output, indices, axis)?;
-    let chosen = binary(g, BinaryOp::Equal, updates, result)?;
-    let chosen = boolean_as_float(g, chosen, dtype)?;
-    let count = g.scatter(kept, indices, chosen, axis, ScatterCombine::Add)?;
+    let update_mask = binary(g, BinaryOp::Equal, updates, result)?;
+    let update_mask = boolean_as_float(g, update_mask, dtype)?;
+    let count = g.scatter(x_mask, indices, update_mask, axis, ScatterCombine::Add)?;
     let share = binary(g, BinaryOp::Div, step.output_adjoint, count)?;
     if operand == 0 {
-        return mul(g, share, kept);
+        return mul(g, share, x_mask);
     }
     let share = g.gather(share, indices, axis)?;
-    mul(g, share, chosen)
+    mul(g, share, update_mask)
 }

@@ -75,8 +75,8 @@ pub fn update_loss_scale(g: &mut GraphBuilder, sound: NodeId, of: &LossScaleNode
     let larger = g.min(larger, most?)?;
     let smaller = g.mul(of.scale, backoff?)?;
     let smaller = g.max(smaller, least?)?;
-    let kept = g.select(grows, larger, of.scale)?;
-    let scale = g.select(sound, kept, smaller)?;
+    let sound_scale = g.select(grows, larger, of.scale)?;
+    let scale = g.select(sound, sound_scale, smaller)?;
     g.assign_to(of.scale, scale)?;
 
     let counted = g.select(grows, zero, counted)?;

@@ -48,10 +48,10 @@ impl MixedPrecisionStep {
 
     /// Adds gradient descent on `loss`, with a learning rate of 1/8.
     fn descend(&mut self, loss: NodeId, wrt: &[NodeId]) {
-        let MixedPrecisionStep { builder, scaled_gradients: taken, scale } = self;
+        let MixedPrecisionStep { builder, scaled_gradients, scale } = self;
         let gradients =
-            scaled_loss_gradients(builder, taken, scale.scale, loss, wrt, &InterruptCheck::never()).unwrap();
-        taken.add_checked_gradients(&gradients);
+            scaled_loss_gradients(builder, scaled_gradients, scale.scale, loss, wrt, &InterruptCheck::never()).unwrap();
+        scaled_gradients.add_checked_gradients(&gradients);
         for (&variable, gradient) in wrt.iter().zip(gradients) {
             let rate = builder.scalar(DType::F32, Scalar::Float(0.125)).unwrap();
             let change = builder.mul(gradient, rate).unwrap();
@@ -62,8 +62,8 @@ impl MixedPrecisionStep {
 
     /// Returns the finished step.
     fn finish(mut self) -> Graph {
-        let taken = self.scaled_gradients.checked_gradients().to_vec();
-        let sound = skip_nonfinite_step(&mut self.builder, &taken).unwrap();
+        let gradients = self.scaled_gradients.checked_gradients().to_vec();
+        let sound = skip_nonfinite_step(&mut self.builder, &gradients).unwrap();
         update_loss_scale(&mut self.builder, sound, &self.scale).unwrap();
         autocast_to_f16(&self.builder.finish(), self.scaled_gradients.contractions()).0
     }
@@ -95,12 +95,13 @@ fn check(graph: &Graph, expected: Expect) {
 #[test]
 fn only_contractions_take_f16_operands() {
     let (mut step, loss, wrt) = dense();
-    let MixedPrecisionStep { builder, scaled_gradients: taken, scale } = &mut step;
-    let gradients = scaled_loss_gradients(builder, taken, scale.scale, loss, &wrt, &InterruptCheck::never()).unwrap();
+    let MixedPrecisionStep { builder, scaled_gradients, scale } = &mut step;
+    let gradients =
+        scaled_loss_gradients(builder, scaled_gradients, scale.scale, loss, &wrt, &InterruptCheck::never()).unwrap();
     builder.output("loss", loss).unwrap();
     builder.output("of w", gradients[0]).unwrap();
     builder.output("of v", gradients[1]).unwrap();
-    let (graph, places) = autocast_to_f16(builder.graph(), taken.contractions());
+    let (graph, places) = autocast_to_f16(builder.graph(), scaled_gradients.contractions());
     assert_eq!(graph.outputs[0].1, places[loss.index()]);
     let graph = verify(graph).unwrap().into_graph();
     check(
@@ -220,28 +221,29 @@ fn explicit_f16_casts_of_a_plugin_are_left_alone() {
     let direct = g.cast(direct, DType::F32).unwrap();
     let sum = g.add(direct, wide).unwrap();
     let loss = g.reduce_sum(sum, &[0, 1], false).unwrap();
-    let taken = &mut step.scaled_gradients;
-    let gradient = scaled_loss_gradients(g, taken, step.scale.scale, loss, &[w], &InterruptCheck::never()).unwrap()[0];
+    let scaled_gradients = &mut step.scaled_gradients;
+    let gradient =
+        scaled_loss_gradients(g, scaled_gradients, step.scale.scale, loss, &[w], &InterruptCheck::never()).unwrap()[0];
     assert_eq!(g.descriptor(gradient).dtype, DType::F16);
     let before = g.graph().clone();
-    let (after, places) = autocast_to_f16(&before, taken.contractions());
+    let (after, places) = autocast_to_f16(&before, scaled_gradients.contractions());
     let of = |it: NodeId| &after.node(places[it.index()]).op;
     for (at, node) in before.nodes.iter().enumerate().take(loss.index()) {
         assert_eq!(of(NodeId(at as u32)), &node.op);
     }
 
     // The builder that chose the precision also chose the scale.
-    assert!(taken.is_empty());
+    assert!(scaled_gradients.is_empty());
     assert!(before.nodes.iter().all(|node| !node.inputs.contains(&step.scale.scale)));
 }
 
 #[test]
 fn an_f16_loss_is_not_scaled() {
     let (mut step, loss, wrt) = dense();
-    let MixedPrecisionStep { builder, scaled_gradients: taken, scale } = &mut step;
+    let MixedPrecisionStep { builder, scaled_gradients, scale } = &mut step;
     let narrow = builder.cast(loss, DType::F16).unwrap();
-    scaled_loss_gradients(builder, taken, scale.scale, narrow, &wrt, &InterruptCheck::never()).unwrap();
-    assert!(taken.is_empty());
+    scaled_loss_gradients(builder, scaled_gradients, scale.scale, narrow, &wrt, &InterruptCheck::never()).unwrap();
+    assert!(scaled_gradients.is_empty());
 }
 
 /// Adds a convolution, a layer and a loss.
@@ -271,19 +273,20 @@ fn autocast_gradients_match_f32_within_f16_tolerance() {
     let weights = [pseudorandom_value(&[3, 2, 3, 3], 2), pseudorandom_value(&[108, 5], 3), pseudorandom_value(&[5], 4)];
     let mut plain = GraphBuilder::new();
     let (loss, wrt) = network(&mut plain);
-    let taken = grad::gradients(&mut plain, loss, &wrt).unwrap();
+    let plain_gradients = grad::gradients(&mut plain, loss, &wrt).unwrap();
     let output = |builder: &mut GraphBuilder, nodes: &[NodeId]| {
         nodes.iter().enumerate().for_each(|(at, node)| builder.output(&format!("{at}"), *node).unwrap());
     };
-    output(&mut plain, &[&[loss], &taken[..]].concat());
+    output(&mut plain, &[&[loss], &plain_gradients[..]].concat());
     let expected = evaluate(&verify(plain.finish()).unwrap(), &inputs, &mut weights.to_vec()).unwrap();
 
     let mut step = MixedPrecisionStep::new();
     let (loss, wrt) = network(&mut step.builder);
-    let MixedPrecisionStep { builder, scaled_gradients: taken, scale } = &mut step;
-    let nodes = scaled_loss_gradients(builder, taken, scale.scale, loss, &wrt, &InterruptCheck::never()).unwrap();
+    let MixedPrecisionStep { builder, scaled_gradients, scale } = &mut step;
+    let nodes =
+        scaled_loss_gradients(builder, scaled_gradients, scale.scale, loss, &wrt, &InterruptCheck::never()).unwrap();
     output(builder, &[&[loss], &nodes[..]].concat());
-    let graph = verify(autocast_to_f16(builder.graph(), taken.contractions()).0).unwrap();
+    let graph = verify(autocast_to_f16(builder.graph(), scaled_gradients.contractions()).0).unwrap();
     let mut variables = scale_variables(1024.0, 0.0, 0.0);
     variables.extend(weights);
     let found = evaluate(&graph, &inputs, &mut variables).unwrap();
@@ -378,22 +381,23 @@ fn micro_batches_check_only_averaged_gradients() {
     let mut step = MixedPrecisionStep::new();
     let (loss, wrt) = network(&mut step.builder);
     let x = NodeId(3);
-    let MixedPrecisionStep { builder, scaled_gradients: taken, scale } = &mut step;
+    let MixedPrecisionStep { builder, scaled_gradients, scale } = &mut step;
     let all = [&wrt[..], &[x]].concat();
-    let mut nodes = scaled_loss_gradients(builder, taken, scale.scale, loss, &all, &InterruptCheck::never()).unwrap();
+    let mut nodes =
+        scaled_loss_gradients(builder, scaled_gradients, scale.scale, loss, &all, &InterruptCheck::never()).unwrap();
     let mut means = Vec::new();
     micro_batches::average_gradients(builder, &mut means, loss, &all, &mut nodes).unwrap();
-    taken.add_checked_gradients(&nodes);
+    scaled_gradients.add_checked_gradients(&nodes);
     for (&variable, &gradient) in wrt.iter().zip(&nodes) {
         let next = builder.sub(variable, gradient).unwrap();
         builder.assign_to(variable, next).unwrap();
     }
-    let common = micro_batches::replicated_nodes(builder.graph(), &means, taken.checked_gradients());
+    let common = micro_batches::replicated_nodes(builder.graph(), &means, scaled_gradients.checked_gradients());
     assert_eq!(common, nodes[..3], "each shard has a gradient of its items for itself");
     let sound = skip_nonfinite_step(builder, &common).unwrap();
     update_loss_scale(builder, sound, scale).unwrap();
     builder.output("loss", loss).unwrap();
-    let (graph, places) = autocast_to_f16(builder.graph(), taken.contractions());
+    let (graph, places) = autocast_to_f16(builder.graph(), scaled_gradients.contractions());
     let means: Vec<NodeId> = means.iter().map(|node| places[node.index()]).collect();
     let cut = micro_batches::split_step(&verify(graph).unwrap(), &means, &|_| false).unwrap();
     assert_eq!((cut.means, cut.update.assignments.len()), (3, 6));

@@ -163,9 +163,9 @@ pub fn triangular(g: &mut GraphBuilder, x: NodeId, upper: bool, diagonal: i64) -
     let reach = (got.shape[before].max(got.shape[before + 1]) as i64).min(i64::from(i32::MAX) / 2);
     let diagonal = g.scalar(DType::I32, Scalar::Int(diagonal.clamp(-reach, reach).into()))?;
     let of_row = g.add(row, diagonal)?;
-    let kept = if upper { g.less_or_equal(of_row, column)? } else { g.less_or_equal(column, of_row)? };
+    let mask = if upper { g.less_or_equal(of_row, column)? } else { g.less_or_equal(column, of_row)? };
     let zero = fill_like(g, x, 0.0)?;
-    g.select(kept, x, zero)
+    g.select(mask, x, zero)
 }
 
 fn dimension(g: &GraphBuilder, op: &'static str, x: NodeId, axis: usize) -> Result<usize, GraphError> {

@@ -48,8 +48,8 @@ pub fn sgd(
         let decay = scale_by(g, parameter, options.weight_decay)?;
         direction = g.add(direction, decay)?;
     }
-    let kept = scale_by(g, velocity, options.momentum)?;
-    let velocity = g.add(kept, direction)?;
+    let decayed = scale_by(g, velocity, options.momentum)?;
+    let velocity = g.add(decayed, direction)?;
     let step = if options.nesterov {
         let ahead = scale_by(g, velocity, options.momentum)?;
         g.add(direction, ahead)?
@@ -192,9 +192,9 @@ fn descent_step(
 
 /// Returns `beta * mean + (1 - beta) * value`.
 fn exponential_average(g: &mut GraphBuilder, mean: NodeId, value: NodeId, beta: f64) -> Result<NodeId, GraphError> {
-    let kept = scale_by(g, mean, beta)?;
+    let decayed = scale_by(g, mean, beta)?;
     let added = scale_by(g, value, 1.0 - beta)?;
-    g.add(kept, added)
+    g.add(decayed, added)
 }
 
 /// Returns `mean / (1 - beta^step)`, which corrects for the mean's start at zero.

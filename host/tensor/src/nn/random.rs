@@ -64,7 +64,7 @@ pub fn dropout(g: &mut GraphBuilder, x: NodeId, rate: f64, key: NodeId, stream: 
     let unit = g.random(shape, key, stream, RandomDistribution::Uniform)?;
     let threshold = g.fill(g.descriptor(unit).clone(), Scalar::Float(rate))?;
     let dropped = g.less(unit, threshold)?;
-    let kept = scale_by(g, x, 1.0 / (1.0 - rate))?;
+    let scaled = scale_by(g, x, 1.0 / (1.0 - rate))?;
     let zero = fill_like(g, x, 0.0)?;
-    g.select(dropped, zero, kept)
+    g.select(dropped, zero, scaled)
 }

@@ -38,9 +38,9 @@ fn shift_along_axis(g: &mut GraphBuilder, x: NodeId, axis: usize, distance: usiz
     let shape = g.descriptor_of(x)?.shape.clone();
     let size = shape[axis];
     let distance = distance.min(size);
-    let kept = g.narrow(x, axis, if back { distance } else { 0 }, size - distance)?;
+    let slice = g.narrow(x, axis, if back { distance } else { 0 }, size - distance)?;
     let (mut low, mut high) = (vec![0; shape.rank()], vec![0; shape.rank()]);
     let side = if back { &mut high } else { &mut low };
     side[axis] = distance;
-    g.pad(kept, &low, &high, Scalar::Int(0))
+    g.pad(slice, &low, &high, Scalar::Int(0))
 }

@@ -21,10 +21,10 @@ pub(super) fn kernel_results(memory: &ReferenceMemory<'_>, body: &KernelBody) ->
             let all: Vec<usize> = outer.iter().chain(inner).copied().collect();
             let elements =
                 evaluate_registers(memory, prologue, &all, &[]).pop().expect("a prologue has an instruction");
-            let [kept, folded] = [outer, inner].map(|dims| dims.iter().product::<usize>());
-            let operand = reshape(&elements, &[kept, folded]);
+            let [outer_len, inner_len] = [outer, inner].map(|dims| dims.iter().product::<usize>());
+            let operand = reshape(&elements, &[outer_len, inner_len]);
             let op = Op::Reduce(ReduceOp::Fold { kind: *kind, axes: vec![1] });
-            let result = descriptor(operand.descriptor().dtype, &[kept, 1]);
+            let result = descriptor(operand.descriptor().dtype, &[outer_len, 1]);
             apply_epilogue(memory, outer, evaluate_op(&op, &[&operand], &result, InterpPrecision::Stored), epilogue)
         }
         KernelBody::MatMul { sizes, epilogue, .. } => {

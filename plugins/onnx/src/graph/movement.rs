@@ -24,8 +24,8 @@ impl FoldingGraph<'_> {
             return Ok(fold::reshape(constant, shape).into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.reshape(&operand, shape);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.reshape(&operand, shape);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Permutes the axes: axis `i` of the result is axis `permutation[i]`.
@@ -47,8 +47,8 @@ impl FoldingGraph<'_> {
             return Ok(fold::transpose(constant, permutation).into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.transpose(&operand, permutation);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.transpose(&operand, permutation);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Swaps two axes.
@@ -80,8 +80,8 @@ impl FoldingGraph<'_> {
             return Ok(fold::expand(constant, shape).into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.expand(&operand, shape);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.expand(&operand, shape);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Returns `sizes[i]` elements along axis `i`, from `starts[i]` on, every `steps[i]`-th. The caller keeps them in
@@ -99,8 +99,8 @@ impl FoldingGraph<'_> {
             return Ok(fold::slice(constant, starts, sizes, steps).into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.slice(&operand, starts, sizes, steps);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.slice(&operand, starts, sizes, steps);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Returns elements `start .. start + size` along `axis`.
@@ -161,8 +161,8 @@ impl FoldingGraph<'_> {
             return Ok(fold::concat(&constants, axis).into());
         }
         let operands = xs.iter().map(|x| self.operand(x)).collect::<Result<Vec<_>>>()?;
-        let made = self.backend.concat(&operands, axis);
-        self.wrap_operand(first.elem(), made)
+        let result = self.backend.concat(&operands, axis);
+        self.wrap_operand(first.elem(), result)
     }
 
     /// Pads each axis with `value` before and after.
@@ -183,8 +183,8 @@ impl FoldingGraph<'_> {
             return Ok(fold::pad(constant, low, high, value).into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.pad(&operand, low, high, value);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.pad(&operand, low, high, value);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Reverses the order along `axes`.
@@ -198,8 +198,8 @@ impl FoldingGraph<'_> {
             return Ok(fold::reverse(constant, axes).into());
         }
         let operand = self.operand(x)?;
-        let made = self.backend.reverse(&operand, axes);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.reverse(&operand, axes);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Gathers slices along `axis` at `indices`. Negative indices count from the end.
@@ -217,17 +217,17 @@ impl FoldingGraph<'_> {
         }
         let operand = self.operand(x)?;
         let indices = self.index_operand(indices)?;
-        let made = self.backend.gather(&operand, &indices, axis);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.gather(&operand, &indices, axis);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Returns the indices in a type that the host accepts.
     fn index_operand(&mut self, indices: &GraphValue) -> Result<crate::value::BackendOperand> {
-        let taken = matches!(
+        let is_index_type = matches!(
             indices.elem(),
             ElementType::Int32 | ElementType::Int64 | ElementType::Uint32 | ElementType::Uint8
         );
-        let indices = if taken { indices.clone() } else { self.cast(indices, ElementType::Int32)? };
+        let indices = if is_index_type { indices.clone() } else { self.cast(indices, ElementType::Int32)? };
         self.operand(&indices)
     }
 
@@ -237,8 +237,8 @@ impl FoldingGraph<'_> {
     /// Returns `Host` if the host refuses the call.
     pub fn gather_elements(&mut self, x: &GraphValue, indices: &GraphValue, axis: usize) -> ValueResult {
         let (operand, indices) = (self.operand(x)?, self.index_operand(indices)?);
-        let made = self.backend.gather_elements(&operand, &indices, axis);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.gather_elements(&operand, &indices, axis);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Gathers slices at the coordinates in the last dimension of `indices`, which index the first axes of `x`.
@@ -247,8 +247,8 @@ impl FoldingGraph<'_> {
     /// Returns `Host` if the host refuses the call.
     pub fn gather_nd(&mut self, x: &GraphValue, indices: &GraphValue) -> ValueResult {
         let (operand, indices) = (self.operand(x)?, self.index_operand(indices)?);
-        let made = self.backend.gather_nd(&operand, &indices);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.gather_nd(&operand, &indices);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Combines `updates` into `x` at the positions that [`FoldingGraph::gather_elements`] reads.
@@ -264,8 +264,8 @@ impl FoldingGraph<'_> {
         how: ScatterMode,
     ) -> ValueResult {
         let (operand, indices, updates) = (self.operand(x)?, self.index_operand(indices)?, self.operand(updates)?);
-        let made = self.backend.scatter_elements(&operand, &indices, &updates, axis, how);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.scatter_elements(&operand, &indices, &updates, axis, how);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Combines `updates` into `x` at the positions that [`FoldingGraph::gather_nd`] reads.
@@ -280,8 +280,8 @@ impl FoldingGraph<'_> {
         how: ScatterMode,
     ) -> ValueResult {
         let (operand, indices, updates) = (self.operand(x)?, self.index_operand(indices)?, self.operand(updates)?);
-        let made = self.backend.scatter_nd(&operand, &indices, &updates, how);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.scatter_nd(&operand, &indices, &updates, how);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Inserts an axis of size 1 before `axis`.
@@ -302,8 +302,8 @@ impl FoldingGraph<'_> {
         if let Some(axis) = axes.iter().find(|&&axis| x.shape().get(axis) != Some(&1)) {
             return Err(Error::invalid(format!("axis {axis} of {:?} has not size 1", x.shape())));
         }
-        let kept = x.shape().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
-        let shape: Vec<usize> = kept.map(|(_, &dim)| dim).collect();
+        let other_axes = x.shape().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
+        let shape: Vec<usize> = other_axes.map(|(_, &dim)| dim).collect();
         self.reshape(x, &shape)
     }
 }

@@ -20,8 +20,8 @@ impl FoldingGraph<'_> {
             return self.integer_matmul(a, b);
         }
         let (x, y) = (self.operand(a)?, self.operand(b)?);
-        let made = self.backend.matmul(&x, &y);
-        self.wrap_operand(a.elem(), made)
+        let result = self.backend.matmul(&x, &y);
+        self.wrap_operand(a.elem(), result)
     }
 
     fn integer_matmul(&mut self, a: &GraphValue, b: &GraphValue) -> ValueResult {
@@ -56,8 +56,8 @@ impl FoldingGraph<'_> {
     ) -> ValueResult {
         let (operand, filter) = (self.operand(x)?, self.operand(filter)?);
         let bias = bias.map(|bias| self.operand(bias)).transpose()?;
-        let made = self.backend.conv2d(&operand, &filter, bias.as_ref(), windows, groups);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.conv2d(&operand, &filter, bias.as_ref(), windows, groups);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Returns the transposed convolution, with height and width `size`.
@@ -75,8 +75,8 @@ impl FoldingGraph<'_> {
     ) -> ValueResult {
         let (operand, filter) = (self.operand(x)?, self.operand(filter)?);
         let bias = bias.map(|bias| self.operand(bias)).transpose()?;
-        let made = self.backend.conv_transpose2d(&operand, &filter, bias.as_ref(), windows, groups, size);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.conv_transpose2d(&operand, &filter, bias.as_ref(), windows, groups, size);
+        self.wrap_operand(x.elem(), result)
     }
 
     /// Returns the largest element or the mean of each window. Padding is ignored.
@@ -91,7 +91,7 @@ impl FoldingGraph<'_> {
         windows: PlaneWindows,
     ) -> Result<GraphValue> {
         let operand = self.operand(x)?;
-        let made = self.backend.pool2d(how, &operand, window, windows);
-        self.wrap_operand(x.elem(), made)
+        let result = self.backend.pool2d(how, &operand, window, windows);
+        self.wrap_operand(x.elem(), result)
     }
 }

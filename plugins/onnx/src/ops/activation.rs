@@ -308,8 +308,8 @@ fn asinh(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
 fn log1p(g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
     let rounded = g.add_scalar(x, 1.0)?;
     let log = g.log(&rounded)?;
-    let kept = g.add_scalar(&rounded, -1.0)?;
-    let ratio = g.div(x, &kept)?;
+    let rounded_x = g.add_scalar(&rounded, -1.0)?;
+    let ratio = g.div(x, &rounded_x)?;
     let product = g.mul(&log, &ratio)?;
     let lost = g.equal(&rounded, &g.scalar_like(x, 1.0))?;
     let corrected = g.select(&lost, x, &product)?;

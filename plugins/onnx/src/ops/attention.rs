@@ -78,14 +78,14 @@ pub(super) fn attention(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult
         y = g.transpose(&y, &[0, 2, 1, 3])?;
         y = g.reshape(&y, &[y.dim(0)?, y.dim(1)?, y.dim(2)? * y.dim(3)?])?;
     }
-    let shown = match call.int("qk_matmul_output_mode", 0) {
+    let qk_output = match call.int("qk_matmul_output_mode", 0) {
         0 => raw,
         1 => capped,
         2 => masked,
         3 => mask.zero_empty_rows(g, &weights)?,
         other => return Err(Error::invalid(format!("qk_matmul_output_mode must be 0 to 3, not {other}"))),
     };
-    Ok(vec![y, k, v, shown])
+    Ok(vec![y, k, v, qk_output])
 }
 
 /// Returns the number of keys in the cache that is given as operands.

@@ -303,8 +303,8 @@ fn convolve_transposed_3d(
     let sum = sum.ok_or_else(|| Error::invalid("a filter without depth"))?;
     let missing = (geometry.low[0] + sizes[0]).saturating_sub(full);
     let sum = g.pad(&sum, &[0; 5], &[0, missing, 0, 0, 0], 0.0)?;
-    let kept = g.narrow(&sum, 1, geometry.low[0], sizes[0])?;
-    let y = g.transpose(&kept, &[0, 2, 1, 3, 4])?;
+    let cropped = g.narrow(&sum, 1, geometry.low[0], sizes[0])?;
+    let y = g.transpose(&cropped, &[0, 2, 1, 3, 4])?;
     match bias {
         Some(bias) => {
             let bias = g.reshape(bias, &[1, bias.len(), 1, 1, 1])?;

@@ -24,7 +24,7 @@ fn nll_loss(g: &mut FoldingGraph, call: &OperatorCall, logs: &GraphValue) -> Val
     let classes = logs.dim(1)?;
     let ignored = call.optional_int("ignore_index");
     // An ignored label can be outside the classes. It is replaced by the first class, with weight 0.
-    let (labels, kept) = match ignored {
+    let (labels, not_ignored) = match ignored {
         Some(ignored) => {
             let hit = g.equal(&labels, &g.scalar_like(&labels, ignored as f64))?;
             (g.select(&hit, &g.scalar_like(&labels, 0.0), &labels)?, Some(g.not(&hit)?))
@@ -47,11 +47,11 @@ fn nll_loss(g: &mut FoldingGraph, call: &OperatorCall, logs: &GraphValue) -> Val
         }
         None => None,
     };
-    if let Some(kept) = kept {
-        let kept = g.cast(&kept, logs.elem())?;
+    if let Some(not_ignored) = not_ignored {
+        let not_ignored = g.cast(&not_ignored, logs.elem())?;
         weights = Some(match weights {
-            Some(weights) => g.mul(&weights, &kept)?,
-            None => kept,
+            Some(weights) => g.mul(&weights, &not_ignored)?,
+            None => not_ignored,
         });
     }
     let loss = g.neg(&chosen)?;

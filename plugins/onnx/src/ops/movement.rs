@@ -338,12 +338,12 @@ pub(super) fn trilu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let row = g.iota(ElementType::Int32, &[rows, 1], 0)?;
     let column = g.iota(ElementType::Int32, &[1, columns], 1)?;
     let diagonal = g.add_scalar(&row, k)?;
-    let kept = if call.flag("upper", true) {
+    let mask = if call.flag("upper", true) {
         g.greater_or_equal(&column, &diagonal)?
     } else {
         g.lesser_or_equal(&column, &diagonal)?
     };
-    single_result(g.select(&kept, x, &g.scalar_like(x, 0.0)))
+    single_result(g.select(&mask, x, &g.scalar_like(x, 0.0)))
 }
 
 /// Builds CenterCropPad: crops or zero-pads around the centre.

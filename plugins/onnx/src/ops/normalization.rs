@@ -78,8 +78,8 @@ pub(super) fn batch_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> 
     let own_variance = g.reduce(ReductionOperator::Mean, &squares, &axes)?;
     let momentum = call.float("momentum", 0.9);
     let mut running = |old: &GraphValue, new: &GraphValue| {
-        let (kept, added) = (g.mul_scalar(old, momentum)?, g.mul_scalar(new, 1.0 - momentum)?);
-        let mixed = g.add(&kept, &added)?;
+        let (decayed, added) = (g.mul_scalar(old, momentum)?, g.mul_scalar(new, 1.0 - momentum)?);
+        let mixed = g.add(&decayed, &added)?;
         g.reshape(&mixed, &[mixed.len()])
     };
     Ok(vec![y, running(&mean, &own_mean)?, running(&variance, &own_variance)?])

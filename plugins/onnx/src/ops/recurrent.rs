@@ -137,9 +137,9 @@ pub(super) fn gru(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
             let part = d.gate(g, &gates, 2)?;
             g.mul(&reset, &part)?
         } else {
-            let kept = g.mul(&reset, h)?;
+            let reset_state = g.mul(&reset, h)?;
             let columns = d.gate(g, &d.recurrent, 2)?;
-            let product = g.matmul(&kept, &columns)?;
+            let product = g.matmul(&reset_state, &columns)?;
             match &d.recurrent_bias {
                 Some(bias) => {
                     let bias = d.gate(g, bias, 2)?;
@@ -179,11 +179,11 @@ pub(super) fn lstm(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
             gate(g, 2, Some((2, c)), 0)?
         };
         let candidate = gate(g, 3, None, 1)?;
-        let (kept, added) = (g.mul(&forget, c)?, g.mul(&input, &candidate)?);
-        let cell = g.add(&kept, &added)?;
+        let (from_cell, from_candidate) = (g.mul(&forget, c)?, g.mul(&input, &candidate)?);
+        let cell = g.add(&from_cell, &from_candidate)?;
         let output = gate(g, 1, Some((1, &cell)), 0)?;
-        let shown = d.activate(g, &cell, 2)?;
-        Ok([g.mul(&output, &shown)?, cell])
+        let activated_cell = d.activate(g, &cell, 2)?;
+        Ok([g.mul(&output, &activated_cell)?, cell])
     })
 }
 
@@ -326,25 +326,25 @@ fn unroll_direction(
     step: UnrolledStep,
 ) -> Result<[GraphValue; 3]> {
     let (mut h, mut c) = (d.hidden_state.clone(), d.cell_state.clone());
-    let mut shown = Vec::with_capacity(steps);
+    let mut outputs = Vec::with_capacity(steps);
     for i in 0..steps {
         let at = if backward { steps - 1 - i } else { i };
         let x = g.index_axis(&d.projected, 0, at)?;
         let [mut new_h, mut new_c] = step(g, d, &x, &h, &c)?;
-        let mut show = new_h.clone();
+        let mut output = new_h.clone();
         if let Some(lengths) = lengths {
             let going = g.greater(lengths, &g.scalar_like(lengths, at as f64))?;
-            show = g.select(&going, &new_h, &g.scalar_like(&new_h, 0.0))?;
+            output = g.select(&going, &new_h, &g.scalar_like(&new_h, 0.0))?;
             new_h = g.select(&going, &new_h, &h)?;
             new_c = g.select(&going, &new_c, &c)?;
         }
-        shown.push(g.unsqueeze(&show, 0)?);
+        outputs.push(g.unsqueeze(&output, 0)?);
         (h, c) = (new_h, new_c);
     }
     if backward {
-        shown.reverse();
+        outputs.reverse();
     }
-    Ok([concat_steps(g, shown)?, h, c])
+    Ok([concat_steps(g, outputs)?, h, c])
 }
 
 /// Concatenates along the first axis, a few operands at a time because the host limits their number.

@@ -193,8 +193,8 @@ fn top_k_by_selection(g: &mut FoldingGraph, x: &GraphValue, k: usize, largest: b
     let mut found = Vec::with_capacity(k);
     for _ in 0..k {
         let best = g.arg_extremum(largest, &rest, last)?;
-        let taken = g.equal(&places, &best)?;
-        rest = g.select(&taken, &worst, &rest)?;
+        let is_best = g.equal(&places, &best)?;
+        rest = g.select(&is_best, &worst, &rest)?;
         found.push(best);
     }
     g.concat(&found, last)
@@ -219,7 +219,7 @@ pub(super) fn non_zero(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
 pub(super) fn compress(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let condition = call.constant(1, "the condition of Compress")?.integers();
-    let kept: Vec<i64> = (0..condition.len()).filter(|&i| condition[i] != 0).map(|i| i as i64).collect();
+    let indices: Vec<i64> = (0..condition.len()).filter(|&i| condition[i] != 0).map(|i| i as i64).collect();
     let (x, axis) = match call.optional_int("axis") {
         Some(axis) => (x.clone(), x.axis(axis)?),
         None => (g.reshape(x, &[x.len()])?, 0),
@@ -227,7 +227,7 @@ pub(super) fn compress(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult 
     if condition.len() > x.dim(axis)? {
         return Err(Error::invalid(format!("a condition of {} for {} slices", condition.len(), x.dim(axis)?)));
     }
-    single_result(g.gather(&x, &ConstantTensor::ints(kept).into(), axis))
+    single_result(g.gather(&x, &ConstantTensor::ints(indices).into(), axis))
 }
 
 /// Returns the operand's axes from `axis` on, which a normalization covers.

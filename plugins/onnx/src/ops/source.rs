@@ -10,19 +10,19 @@ use crate::value::{ConstantElements, ConstantTensor, checked_size, element_count
 
 /// Builds Constant from its attributes other than `value`.
 pub fn constant(call: &OperatorCall) -> ValueResult {
-    let made = |elem, data: ConstantElements, shape: Vec<usize>| Ok(ConstantTensor::new(elem, shape, data).into());
+    let constant = |elem, data: ConstantElements, shape: Vec<usize>| Ok(ConstantTensor::new(elem, shape, data).into());
     if let Some(attribute) = call.attribute("value_float") {
-        return made(ElementType::Float32, ConstantElements::Float(vec![f64::from(attribute.f)]), Vec::new());
+        return constant(ElementType::Float32, ConstantElements::Float(vec![f64::from(attribute.f)]), Vec::new());
     }
     if let Some(values) = call.floats("value_floats") {
         let shape = vec![values.len()];
-        return made(ElementType::Float32, ConstantElements::Float(values), shape);
+        return constant(ElementType::Float32, ConstantElements::Float(values), shape);
     }
     if let Some(attribute) = call.attribute("value_int") {
-        return made(ElementType::Int64, ConstantElements::Int(vec![attribute.i]), Vec::new());
+        return constant(ElementType::Int64, ConstantElements::Int(vec![attribute.i]), Vec::new());
     }
     if let Some(values) = call.ints("value_ints") {
-        return made(ElementType::Int64, ConstantElements::Int(values.to_vec()), vec![values.len()]);
+        return constant(ElementType::Int64, ConstantElements::Int(values.to_vec()), vec![values.len()]);
     }
     match call.attributes.first() {
         Some(attribute) => Err(Error::unsupported(format!("a constant by `{}`", attribute.name))),

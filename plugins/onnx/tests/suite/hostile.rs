@@ -41,8 +41,8 @@ fn the_unmodified_network_is_imported() {
     assert_eq!(plan.batch, [1]);
     assert_eq!(plan.inputs[0].item, [1, 4, 4]);
     assert_eq!(plan.outputs[0].item, [3]);
-    let kept = &model.graph().initializer;
-    assert!(kept.iter().all(|tensor| tensor.float_data.is_empty() && tensor.raw_data.is_empty()));
+    let initializers = &model.graph().initializer;
+    assert!(initializers.iter().all(|tensor| tensor.float_data.is_empty() && tensor.raw_data.is_empty()));
 }
 
 #[test]

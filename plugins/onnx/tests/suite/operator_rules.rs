@@ -88,11 +88,11 @@ fn run_graph(graph: GraphProto, inputs: &BTreeMap<String, InterpTensor>, opset: 
     let batch = plan.batch.first().copied();
     let built = build(&model, &plan.inputs, batch, &mut backend).expect("the import has built it");
     let values = backend.run(&built.outputs, inputs, &variables.0).expect("the graph can be run");
-    let shown = values.iter().map(|value| {
+    let texts = values.iter().map(|value| {
         let numbers = value.to_f64_numbers().iter().map(|n| format!("{}", (n * 1e4).round() / 1e4)).collect::<Vec<_>>();
         format!("{} {}", value.descriptor().shape, numbers.join(" "))
     });
-    shown.collect::<Vec<_>>().join("; ")
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 #[track_caller]

@@ -105,8 +105,8 @@ fn check_dropout() -> Result<()> {
     }
     let graph = Graph::new();
     let ones = floats(&graph, &[3], &[1.0; 3])?;
-    let kept = values(&graph, &[&dropout.forward(&ones)?])?;
-    assert_close("dropout in a prediction", &kept[0], &[1.0; 3], 0.0);
+    let outputs = values(&graph, &[&dropout.forward(&ones)?])?;
+    assert_close("dropout in a prediction", &outputs[0], &[1.0; 3], 0.0);
     Ok(())
 }
 

@@ -99,25 +99,25 @@ fn recurse(depth: u64) -> u64 {
 
 /// Grows the memory until the allocator fails, writing to all of it.
 fn exhaust_memory() {
-    let mut kept: Vec<Vec<u8>> = Vec::new();
+    let mut blocks: Vec<Vec<u8>> = Vec::new();
     loop {
-        kept.push(black_box(vec![1; 1 << 20]));
+        blocks.push(black_box(vec![1; 1 << 20]));
     }
 }
 
 /// Creates tensors and keeps their handles.
 fn exhaust_tensor_handles() -> Result<()> {
-    let mut kept = Vec::new();
+    let mut handles = Vec::new();
     loop {
-        kept.push(Tensor::from_f32(&[1], &[0.0])?);
+        handles.push(Tensor::from_f32(&[1], &[0.0])?);
     }
 }
 
 /// Creates operands of graphs that are never compiled and keeps their handles.
 fn exhaust_operand_handles() -> Result<()> {
-    let mut kept: Vec<Operand> = Vec::new();
+    let mut handles: Vec<Operand> = Vec::new();
     loop {
-        kept.push(Graph::new().scalar(DataType::Float32, 1.0)?);
+        handles.push(Graph::new().scalar(DataType::Float32, 1.0)?);
     }
 }
 

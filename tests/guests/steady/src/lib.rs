@@ -51,10 +51,10 @@ pub fn train(job: &Job) -> Result<()> {
         let items = Dataset::open(&mount)?.count(None)?;
         info(&format!("{mount} has {items} items"));
     }
-    let mut taken: Vec<Vec<u8>> = Vec::new();
+    let mut blocks: Vec<Vec<u8>> = Vec::new();
     for step in start + 1..=steps {
-        if taken.is_empty() && step > memory_after {
-            taken = allocate(memory_mib);
+        if blocks.is_empty() && step > memory_after {
+            blocks = allocate(memory_mib);
         }
         for output in graph.dispatch([])? {
             let value = output.tensor.read_f32()?.first().copied().unwrap_or(f32::NAN);
@@ -91,7 +91,7 @@ pub fn train(job: &Job) -> Result<()> {
     if let Some(model) = model {
         job.publish(&model, &variables, &Params::new())?;
     }
-    info(&format!("took {} MiB", taken.len()));
+    info(&format!("took {} MiB", blocks.len()));
     Ok(())
 }
 

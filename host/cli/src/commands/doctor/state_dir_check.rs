@@ -27,8 +27,8 @@ pub(super) fn check_state_dir(home: &Path, fix: bool) -> DoctorFinding {
             return DoctorFinding::new(name, FindingState::Missing, what)
                 .with_hint("`saggar serve` or --fix creates it");
         }
-        let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY_MODE).create(home);
-        return match made {
+        let result = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY_MODE).create(home);
+        return match result {
             Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{path_text} was created")),
             Err(error) => unwritable_finding(home, &error),
         };

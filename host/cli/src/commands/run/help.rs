@@ -175,8 +175,8 @@ mod tests {
     fn plugin_parameters_are_listed_with_values_default_and_help() {
         let declared = json!({ "type": "integer", "min": 1, "default": 32, "help": "Items of a step." });
         let declared: ParameterDeclaration = serde_json::from_value(declared).unwrap();
-        let shown = parameter_row((&"batch".to_owned(), &declared));
-        assert_eq!(shown, ["batch", "an integer of at least 1", "32", "Items of a step."]);
+        let row = parameter_row((&"batch".to_owned(), &declared));
+        assert_eq!(row, ["batch", "an integer of at least 1", "32", "Items of a step."]);
         let text: ParameterDeclaration =
             serde_json::from_value(json!({ "type": "text", "default": "digits" })).unwrap();
         assert_eq!(parameter_row((&"model".to_owned(), &text))[1..3], ["a text", "digits"]);

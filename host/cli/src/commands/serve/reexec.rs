@@ -26,20 +26,20 @@ pub(super) fn reexec(urls: &[String]) -> io::Error {
 
 /// Replaces the addresses in the arguments, because a port that the system chose must stay the same.
 fn with_addresses(arguments: impl Iterator<Item = OsString>, urls: &[String]) -> Vec<OsString> {
-    let mut kept = Vec::new();
+    let mut new_arguments = Vec::new();
     let mut arguments = arguments.peekable();
     while let Some(argument) = arguments.next() {
         if argument == "--addr" {
             arguments.next();
         } else if !argument.to_string_lossy().starts_with("--addr=") {
-            kept.push(argument);
+            new_arguments.push(argument);
         }
     }
     for url in urls {
         let address = url.split_once("://").map_or(url.as_str(), |(_, address)| address);
-        kept.push(format!("--addr={address}").into());
+        new_arguments.push(format!("--addr={address}").into());
     }
-    kept
+    new_arguments
 }
 
 #[cfg(test)]

@@ -47,13 +47,13 @@ pub(super) fn place_in_time_order(
     let mut order = lifetimes.to_vec();
     order.sort_by_key(|lifetime| (lifetime.from, Reverse(lifetime.bytes), lifetime.nodes[0]));
     let mut free: Vec<(StorageClass, FreeRanges)> = Vec::new();
-    let mut taken: BinaryHeap<Reverse<OccupiedRange>> = BinaryHeap::new();
+    let mut occupied_ranges: BinaryHeap<Reverse<OccupiedRange>> = BinaryHeap::new();
     for lifetime in order {
         interrupt.check()?;
-        while let Some(&Reverse((to, class, slab, offset, bytes))) = taken.peek()
+        while let Some(&Reverse((to, class, slab, offset, bytes))) = occupied_ranges.peek()
             && to < lifetime.from
         {
-            taken.pop();
+            occupied_ranges.pop();
             free[class].1.free_range(SlabRange { slab, offset, bytes });
         }
         let class = free.iter().position(|(class, _)| *class == lifetime.class).unwrap_or_else(|| {
@@ -63,7 +63,7 @@ pub(super) fn place_in_time_order(
         let SlabRange { slab, offset, bytes } = free[class].1.allocate_range(lifetime, target, slabs);
         // A value larger than one binding gets a separate slab, which is never reused.
         if bytes <= target.binding_bytes_max {
-            taken.push(Reverse((lifetime.to, class, slab, offset, bytes)));
+            occupied_ranges.push(Reverse((lifetime.to, class, slab, offset, bytes)));
         }
         let place = ValueLocation::Slab { slab: slab as u32, offset_bytes: offset };
         places.extend(lifetime.nodes.iter().map(|&node| (node, place)));

@@ -126,11 +126,11 @@ impl<T: WinogradTile> SimdWork for FilterTransform<'_, '_, T> {
                     for y in 0..T::TAPS {
                         down[y] = rows[y][x];
                     }
-                    let made = transform_line::<T>(&down);
+                    let transformed = transform_line::<T>(&down);
                     for y in 0..<T::Points as WinogradPoints>::SIDE {
                         let out = &mut points[y * <T::Points as WinogradPoints>::SIDE + x].out;
                         let out = &mut out[depth * width + lane..][..lanes];
-                        for (out, value) in out.iter_mut().zip(made[y]) {
+                        for (out, value) in out.iter_mut().zip(transformed[y]) {
                             *out = value as f32;
                         }
                     }

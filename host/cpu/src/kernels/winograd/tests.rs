@@ -24,13 +24,13 @@ fn tile_view(data: &[f32], side: usize) -> TileView<'_> {
 fn filter_at_points(size: WinogradTileSize, taps: &[f32]) -> Vec<f32> {
     let layout = PanelLayout::new(1, 1);
     let form = WinogradFilterLayout { layout, size, adjoint: false };
-    let mut made = vec![f32::NAN; form.len()];
-    form.pack(taps, &mut made);
+    let mut panels = vec![f32::NAN; form.len()];
+    form.pack(taps, &mut panels);
     let first = |panel: &[f32]| {
         assert!(panel[1..].iter().all(|&other| other == 0.0), "padding columns must be zeros");
         panel[0]
     };
-    made.chunks_exact(layout.len()).map(first).collect()
+    panels.chunks_exact(layout.len()).map(first).collect()
 }
 
 fn elementwise_product(a: &[f32], b: &[f32]) -> Vec<f32> {
@@ -76,13 +76,13 @@ fn check_tile_size<T: WinogradTile>(size: WinogradTileSize, most: f64) {
         };
         (0..step * step).map(term).sum()
     });
-    let made = filter_grad_transform::<_, T::Points>(
+    let filter_gradient = filter_grad_transform::<_, T::Points>(
         PlainVectors,
         tile_view(&elementwise_product(&entered, &given), side),
         count,
         0,
     );
-    close("filter gradient", made, count, &|y, x| {
+    close("filter gradient", filter_gradient, count, &|y, x| {
         let term = |at: usize| f64::from(gradient[at]) * f64::from(tile[(y + at / step) * side + x + at % step]);
         (0..step * step).map(term).sum()
     });

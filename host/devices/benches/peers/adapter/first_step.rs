@@ -46,10 +46,10 @@ pub(super) fn cold(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
 pub(super) fn warm(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     let files = stage.create_folder("first-step-lenet")?;
     torch_comparison::write_initial_tensors(stage, [LENET.name, BATCH], &files)?;
-    let kept = files.file("kept");
-    std::fs::create_dir_all(&kept).map_err(|error| format!("{}: {error}", kept.display()))?;
-    time_first_step(stage, &files, Some(&kept))?;
-    let ours = time_rounds(stage, &files, Some(&kept))?;
+    let shader_cache = files.file("kept");
+    std::fs::create_dir_all(&shader_cache).map_err(|error| format!("{}: {error}", shader_cache.display()))?;
+    time_first_step(stage, &files, Some(&shader_cache))?;
+    let ours = time_rounds(stage, &files, Some(&shader_cache))?;
     let row = ComparisonRow::without_peer(FigureUnit::Milliseconds, ours, WARM)
         .with_remark("with shaders cached by an earlier process");
     Ok(vec![row.mark_unjudged(reason_not_judged(stage, true))])
@@ -58,20 +58,21 @@ pub(super) fn warm(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
 fn time_rounds(
     stage: &BenchContext,
     files: &WorkFolder,
-    kept: Option<&Path>,
+    shader_cache: Option<&Path>,
 ) -> Result<crate::interleaved_runs::Timing, String> {
-    let timings = (0..stage.rounds).map(|_| time_first_step(stage, files, kept)).collect::<Result<Vec<_>, String>>()?;
+    let timings =
+        (0..stage.rounds).map(|_| time_first_step(stage, files, shader_cache)).collect::<Result<Vec<_>, String>>()?;
     Ok(combine_turns(&timings))
 }
 
 fn time_first_step(
     stage: &BenchContext,
     files: &WorkFolder,
-    kept: Option<&Path>,
+    shader_cache: Option<&Path>,
 ) -> Result<crate::interleaved_runs::Timing, String> {
     let alone = IsolatedRun::for_first_step(LENET.name, &files.file("start.safetensors"), stage);
     let mut command = alone.command()?;
-    set_shader_cache(&mut command, kept);
+    set_shader_cache(&mut command, shader_cache);
     read_figure(&mut command, &files.file("errors.txt"))
 }
 

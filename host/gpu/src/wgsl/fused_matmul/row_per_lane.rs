@@ -40,7 +40,7 @@ pub(super) fn fused_matmul_by_rows(w: &mut ShaderWriter<'_>, chain: &FusedMatMul
             w.line(format!("total = {};", combine_expression(w.wide_integers(), kind, DType::F32, "total", "here")))
         }
         FusedConsumer::Product { factor, columns: n, .. } => {
-            let mut kept = "sums[j]";
+            let mut previous_sum = "sums[j]";
             if chain.softmax.is_some() {
                 w.line("let larger = max(largest, here);");
                 w.line(format!(
@@ -49,13 +49,13 @@ pub(super) fn fused_matmul_by_rows(w: &mut ShaderWriter<'_>, chain: &FusedMatMul
                     exp_expression("here - larger")
                 ));
                 w.line("largest = larger;\ntotal = total * scale + weight;");
-                kept = "sums[j] * scale";
+                previous_sum = "sums[j] * scale";
             } else {
                 w.line("let weight = here;");
             }
             w.open_loop("j", n);
             let b = operand_element(w, &factor, ["column", "j"], [columns, n]);
-            w.line(format!("sums[j] = {kept} + weight * {b};"));
+            w.line(format!("sums[j] = {previous_sum} + weight * {b};"));
             w.close();
         }
     }

@@ -122,8 +122,8 @@ fn check_scalar_operations(dtypes: &[DType], tuning: ShaderTuning) {
     );
     let bindings =
         [ShaderResource::Input(0), ShaderResource::Variable(0), ShaderResource::Constant(0), ShaderResource::Output(0)];
-    let shown: Vec<ShaderResource> = shader.bindings.iter().map(|window| window.resource).collect();
-    assert_eq!(shown, bindings);
+    let resources: Vec<ShaderResource> = shader.bindings.iter().map(|window| window.resource).collect();
+    assert_eq!(resources, bindings);
 }
 
 /// Sums of half-precision numbers are rounded once, and every later operation is rounded.

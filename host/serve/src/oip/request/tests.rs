@@ -201,14 +201,14 @@ fn parameters_are_honoured_ignored_or_refused() {
         let input = r#"{"name":"prompt","shape":[1],"datatype":"BYTES","data":["a"]}"#;
         format!(r#"{{"parameters":{parameters},"inputs":[{input}]}}"#)
     };
-    let taken = |parameters: &str| read_request(&signature, with(parameters).as_bytes(), None).unwrap();
-    assert_eq!(taken(r#"{"timeout": 2500}"#).limit, Some(Duration::from_micros(2500)));
-    assert_eq!(taken(r#"{"timeout": 0, "priority": 3}"#).limit, None);
-    assert_eq!(taken(r#"{"timeout": 18446744073709551615}"#).limit, Some(saggar_serving::limits::DEADLINE_MAX));
-    assert!(taken(r#"{"binary_data_output": true}"#).outputs[0].is_binary);
+    let read = |parameters: &str| read_request(&signature, with(parameters).as_bytes(), None).unwrap();
+    assert_eq!(read(r#"{"timeout": 2500}"#).limit, Some(Duration::from_micros(2500)));
+    assert_eq!(read(r#"{"timeout": 0, "priority": 3}"#).limit, None);
+    assert_eq!(read(r#"{"timeout": 18446744073709551615}"#).limit, Some(saggar_serving::limits::DEADLINE_MAX));
+    assert!(read(r#"{"binary_data_output": true}"#).outputs[0].is_binary);
     let ignored = r#"{"sequence_id": 7, "sequence_start": true, "mine": "x", "other": -1, "third": 0.5}"#;
-    assert_eq!(taken(ignored), taken("{}"));
-    assert_eq!(taken("null"), taken("{}"));
+    assert_eq!(read(ignored), read("{}"));
+    assert_eq!(read("null"), read("{}"));
     let check = |parameters: &str, expected: &str| assert_refused(&signature, &with(parameters), expected);
     check(
         r#"{"triton_enable_empty_final_response": true}"#,

@@ -231,13 +231,13 @@ fn random_json_is_decoded_or_refused_without_a_panic() {
     let pieces =
         ["[", "]", ",", "1", "0.5", "-3", "{", "}", "\"image\"", ":", "null", "1e9", "\"", " ", "256", "[1,2,3]"];
     let signature = signature_with_inputs(vec![port_named("image", DType::U8, &[3])]);
-    let mut taken = 0;
+    let mut accepted_bodies = 0;
     for _ in 0..20_000 {
         let body: String = (0..next(12)).map(|_| pieces[next(pieces.len() as u64) as usize]).collect();
         if let Ok(inputs) = decode_json(&signature, body.as_bytes()) {
-            taken += 1;
+            accepted_bodies += 1;
             assert_eq!(inputs.tensors[0].bytes.len(), inputs.tensors[0].descriptor.bytes(), "{body}");
         }
     }
-    assert!(taken > 0);
+    assert!(accepted_bodies > 0);
 }

@@ -96,8 +96,11 @@ async fn the_number_of_metrics_in_a_manifest_is_limited() {
     let many = (0..1000).map(|number| (format!("{number:04}"), 1.0));
     let metrics = many.chain([("é".repeat(1 << 20), 1.0)]).collect();
     checkpoints.save(JOB, 1, &Checkpoint { metrics, ..checkpoint(1) }).await.unwrap();
-    let kept = &checkpoints.list(JOB).await.unwrap()[0].metrics;
-    assert_eq!((kept.len(), kept.contains_key("0000")), (crate::limits::CHECKPOINT_METRICS_MAX, true));
+    let saved_metrics = &checkpoints.list(JOB).await.unwrap()[0].metrics;
+    assert_eq!(
+        (saved_metrics.len(), saved_metrics.contains_key("0000")),
+        (crate::limits::CHECKPOINT_METRICS_MAX, true)
+    );
 }
 
 #[tokio::test]

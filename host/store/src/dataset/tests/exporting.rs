@@ -168,15 +168,15 @@ fn mounted_outputs_are_cached_by_their_digest() {
     let first = ColumnarDataset::from_output(&home, "j", None).unwrap();
     let second = ColumnarDataset::from_output(&home, "k", Some("deep/a.txt")).unwrap();
     assert_eq!((first.digest(), first.column("text").unwrap()), (second.digest(), &b"onetwo"[..]));
-    let kept = || std::fs::read_dir(home.cache().join("datasets")).unwrap().map(|it| it.unwrap().path());
-    assert_eq!(kept().count(), 1, "one copy, and nothing half-made");
-    let column = kept().next().unwrap().join("text.bin");
+    let cached_copies = || std::fs::read_dir(home.cache().join("datasets")).unwrap().map(|it| it.unwrap().path());
+    assert_eq!(cached_copies().count(), 1, "one copy, and nothing half-made");
+    let column = cached_copies().next().unwrap().join("text.bin");
     // A damaged copy is replaced. Open datasets keep their bytes, because the replacement is a new file.
     std::fs::remove_file(&column).unwrap();
     std::fs::write(&column, b"onetwX").unwrap();
     let third = ColumnarDataset::from_output(&home, "j", None).unwrap();
     assert_eq!((third.column("text").unwrap(), first.column("text").unwrap()), (&b"onetwo"[..], &b"onetwo"[..]));
-    assert_eq!(kept().count(), 1);
+    assert_eq!(cached_copies().count(), 1);
     home.job_files().write_output("j", "a.txt", b"one\n").unwrap();
     assert_ne!(ColumnarDataset::from_output(&home, "j", None).unwrap().digest(), first.digest());
     assert_eq!(first.column("text").unwrap(), b"onetwo");
@@ -187,7 +187,7 @@ fn the_output_cache_evicts_the_least_recently_used() {
     use super::super::output::evict_outputs;
     let directory = tempfile::tempdir().unwrap();
     let home = StateDir::open(directory.path()).unwrap();
-    let kept = home.cache().join("datasets");
+    let cache_dir = home.cache().join("datasets");
     let now = SystemTime::now();
     let dated = |path: &Path, seconds| {
         File::open(path).unwrap().set_modified(now - Duration::from_secs(seconds)).unwrap();
@@ -196,28 +196,28 @@ fn the_output_cache_evicts_the_least_recently_used() {
     for (at, job) in ["a", "b", "c"].into_iter().enumerate() {
         home.job_files().write_output(job, "a.txt", format!("{job}\n").as_bytes()).unwrap();
         let dataset = ColumnarDataset::from_output(&home, job, None).unwrap();
-        dated(&kept.join(dataset.digest().hex()), 1000 - at as u64);
+        dated(&cache_dir.join(dataset.digest().hex()), 1000 - at as u64);
         open.push(dataset);
     }
     // Using the oldest again makes the second one the oldest.
     ColumnarDataset::from_output(&home, "a", None).unwrap();
-    evict_outputs(&kept, now, 2);
-    let is_kept = |at: usize| kept.join(open[at].digest().hex()).is_dir();
-    assert_eq!([is_kept(0), is_kept(1), is_kept(2)], [true, false, true]);
+    evict_outputs(&cache_dir, now, 2);
+    let is_cached = |at: usize| cache_dir.join(open[at].digest().hex()).is_dir();
+    assert_eq!([is_cached(0), is_cached(1), is_cached(2)], [true, false, true]);
     assert_eq!(open[1].column("text").unwrap(), b"b", "what is open is read on");
     assert_eq!(ColumnarDataset::from_output(&home, "b", None).unwrap().digest(), open[1].digest());
     // Unfinished directories: an abandoned one, a new one, and one whose only file is new.
     for (name, seconds, file_seconds) in [(".tmp-old", 4000, 4000), (".tmp-new", 10, 10), (".tmp-slow", 4000, 10)] {
-        let staging = kept.join(name);
+        let staging = cache_dir.join(name);
         std::fs::create_dir(&staging).unwrap();
         std::fs::write(staging.join("x.bin"), "x").unwrap();
         dated(&staging.join("x.bin"), file_seconds);
         dated(&staging, seconds);
     }
     ColumnarDataset::from_output(&home, "c", None).unwrap();
-    let there = [".tmp-old", ".tmp-new", ".tmp-slow"].map(|name| kept.join(name).exists());
+    let there = [".tmp-old", ".tmp-new", ".tmp-slow"].map(|name| cache_dir.join(name).exists());
     assert_eq!(there, [false, true, true]);
-    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 5, "and the datasets stay");
+    assert_eq!(std::fs::read_dir(&cache_dir).unwrap().count(), 5, "and the datasets stay");
 }
 
 #[test]
@@ -226,24 +226,25 @@ fn a_forward_clock_jump_does_not_remove_the_staging_of_a_live_writer() {
     let directory = tempfile::tempdir().unwrap();
     let home = StateDir::open(directory.path()).unwrap();
     home.job_files().write_output("j", "a.txt", b"one\ntwo\n").unwrap();
-    let kept = home.cache().join("datasets");
+    let cache_dir = home.cache().join("datasets");
     let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
-    let staged = || std::fs::read_dir(&kept).unwrap().count();
+    let staged = || std::fs::read_dir(&cache_dir).unwrap().count();
     let looks = std::cell::Cell::new(0);
     // The quota is checked while the file is in a staging directory.
     let room = |_| {
-        evict_outputs(&kept, tomorrow, 9);
+        evict_outputs(&cache_dir, tomorrow, 9);
         assert_eq!(staged(), 1, "it is being read");
         looks.set(looks.get() + 1);
         Ok(())
     };
-    let taken = DatasetStore::new(home.datasets()).ingest_output("lines", &home, "j", Some("a.txt"), 0, room).unwrap();
-    assert_eq!((taken.items, staged()), (2, 0));
+    let dataset =
+        DatasetStore::new(home.datasets()).ingest_output("lines", &home, "j", Some("a.txt"), 0, room).unwrap();
+    assert_eq!((dataset.items, staged()), (2, 0));
     assert!(looks.get() > 0);
     // A directory whose writer has ended is removed.
-    std::fs::create_dir(kept.join(".tmp-left")).unwrap();
-    evict_outputs(&kept, SystemTime::now(), 9);
+    std::fs::create_dir(cache_dir.join(".tmp-left")).unwrap();
+    evict_outputs(&cache_dir, SystemTime::now(), 9);
     assert_eq!(staged(), 1, "it may have been made just now");
-    evict_outputs(&kept, tomorrow, 9);
+    evict_outputs(&cache_dir, tomorrow, 9);
     assert_eq!(staged(), 0);
 }

@@ -119,10 +119,10 @@ fn weights_of_every_data_type_round_trip() {
         let bytes: Vec<u8> = (0..descriptor.bytes()).map(|at| at as u8).collect();
         SavedVariable { name: format!("of {dtype}"), kind: VariableKind::Parameter, descriptor, bytes: bytes.into() }
     });
-    let mut kept: Vec<&SavedVariable> = variables.iter().collect();
-    kept.sort_by(|a, b| a.name.cmp(&b.name));
-    let read = decode(&encode(&kept).unwrap().into(), &[]).unwrap();
-    assert!(read.iter().eq(kept));
+    let mut by_name: Vec<&SavedVariable> = variables.iter().collect();
+    by_name.sort_by(|a, b| a.name.cmp(&b.name));
+    let read = decode(&encode(&by_name).unwrap().into(), &[]).unwrap();
+    assert!(read.iter().eq(by_name));
 }
 
 /// A file truncated anywhere, or with any bit flipped, is read or refused with a reason.

@@ -41,20 +41,20 @@ pub fn gru_cell(
     let (z, r) = (gate(g, update)?, gate(g, reset)?);
     let sum = if options.reset_after {
         let from_state = cell.biased_gate(g, of_state, 1, new)?;
-        let kept = g.mul(r, from_state)?;
+        let from_reset = g.mul(r, from_state)?;
         let from_input = cell.biased_gate(g, of_input, 0, new)?;
-        g.add(from_input, kept)?
+        g.add(from_input, from_reset)?
     } else {
-        let kept = g.mul(r, state)?;
-        let of_kept = cell.state_products(g, kept)?;
-        cell.gate_sum(g, [of_input, of_kept], new)?
+        let reset_state = g.mul(r, state)?;
+        let of_reset_state = cell.state_products(g, reset_state)?;
+        cell.gate_sum(g, [of_input, of_reset_state], new)?
     };
     let candidate = activate(g, options.activations[1], sum)?;
     // (1 - z) * candidate + z * state
     let one = fill_like(g, z, 1.0)?;
     let share = g.sub(one, z)?;
-    let (added, kept) = (g.mul(share, candidate)?, g.mul(z, state)?);
-    let next = g.add(added, kept)?;
+    let (from_candidate, from_state) = (g.mul(share, candidate)?, g.mul(z, state)?);
+    let next = g.add(from_candidate, from_state)?;
     g.cast(next, dtype)
 }
 
@@ -102,11 +102,11 @@ pub fn lstm_cell(
     let i = gate(g, input, Some((0, memory)), of_gates)?;
     let f = gate(g, forget, Some((2, memory)), of_gates)?;
     let candidate = gate(g, new, None, of_new)?;
-    let (kept, added) = (g.mul(f, memory)?, g.mul(i, candidate)?);
-    let next_memory = g.add(kept, added)?;
+    let (from_memory, from_candidate) = (g.mul(f, memory)?, g.mul(i, candidate)?);
+    let next_memory = g.add(from_memory, from_candidate)?;
     let o = gate(g, output, Some((1, memory)), of_gates)?;
-    let shown = activate(g, of_memory, next_memory)?;
-    let next_hidden = g.mul(o, shown)?;
+    let activated_memory = activate(g, of_memory, next_memory)?;
+    let next_hidden = g.mul(o, activated_memory)?;
     Ok([g.cast(next_hidden, dtype)?, g.cast(next_memory, dtype)?])
 }
 
