@@ -12,7 +12,8 @@ use saggar_device::backend::{BufferStorage, DeviceBuffer};
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
 use saggar_device::half;
-use saggar_device::meter::{DeviceCounters, Meter, MeterCharge};
+use saggar_device::memory_budget::DeviceMemoryCharge;
+use saggar_device::meter::{DeviceCounters, Meter};
 
 /// Copies and bindings consist of whole words; in bytes.
 const COPY_ALIGNMENT_BYTES: u64 = wgpu::COPY_BUFFER_ALIGNMENT;
@@ -26,7 +27,7 @@ pub(super) struct StorageBuffer {
     pub(super) buffer: wgpu::Buffer,
     is_recycled: bool,
     is_stale: AtomicBool,
-    pub(super) charge: MeterCharge,
+    pub(super) charge: DeviceMemoryCharge,
 }
 
 impl BufferStorage for StorageBuffer {}
