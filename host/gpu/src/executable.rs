@@ -58,7 +58,7 @@ struct DispatchTensors<'a> {
 }
 
 /// Loads a program with the given candidate for each kernel; `None` uses the compiler's default. The program shares
-/// scratch memory with the other programs of its owner, `meter`.
+/// scratch memory with the other programs that are charged to `meter`.
 ///
 /// # Errors
 /// Returns `Unsupported` for a program of another target or a kernel without a working variant, `OutOfMemory` and
