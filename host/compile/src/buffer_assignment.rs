@@ -10,7 +10,7 @@ use saggar_tensor::{Descriptor, Graph, InterruptCheck, NodeId};
 
 use crate::error::CompileError;
 use crate::fuse::{KernelDraft, reshape_base};
-use crate::label::{kernel_label, op_name};
+use crate::label::op_name;
 use crate::program::{ChannelLayout, Kernel, KernelBody, Program, ProgramValue, ValueId, ValueLocation};
 use crate::schedule::{KernelSchedule, reads_in_order};
 use crate::target::{CompileTarget, StorageClass};
@@ -57,7 +57,7 @@ pub(crate) fn assign_buffers(
     let mut kernels = Vec::with_capacity(schedule.drafts.len());
     for draft in schedule.drafts {
         interrupt.check()?;
-        let label = kernel_label(graph, &draft);
+        let label = draft.label(graph);
         let mut body = draft.body;
         table.replace_nodes(&mut body);
         written.extend(body.written_values().iter().filter_map(|value| match table.values[value.index()].place {

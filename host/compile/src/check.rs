@@ -7,7 +7,7 @@ mod sizes;
 use saggar_tensor::InterruptCheck;
 
 use crate::error::CompileError;
-use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
+use crate::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use crate::program::{KernelBody, Program};
 use crate::target::CompileTarget;
 use memory::SlabCheck;
@@ -41,7 +41,7 @@ fn check_body(program: &Program, target: &CompileTarget, body: &KernelBody) -> C
     let values = program.values.len();
     let touched = body.read_values().into_iter().chain(body.written_values());
     ensure(touched.into_iter().all(|value| value.index() < values), "every value is in the program's table")?;
-    ensure(body.value_count() <= target.values_max(body), "a kernel touches no more values than the target allows")?;
+    ensure(body.value_count() <= body.values_max(target), "a kernel touches no more values than the target allows")?;
     sizes::check_sizes(program, body)?;
     match body {
         KernelBody::Map { dims, expr: map, .. } => check_expr(program, map, dims, 0),

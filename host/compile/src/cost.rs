@@ -6,7 +6,7 @@
 
 use saggar_tensor::op::Pool2d;
 
-use crate::expr::{Instruction, ScalarExpr};
+use crate::program::expr::{Instruction, ScalarExpr};
 use crate::program::{ChannelLayout, Epilogue, FusedConsumer, Kernel, KernelBody, Program, ValueId};
 
 /// Operations per element of a softmax: maximum, difference, exponential and sum.

@@ -9,7 +9,6 @@ mod builder;
 mod coalesce;
 mod emit;
 mod expression_limits;
-mod fused_matmul;
 mod fused_matmul_search;
 mod fusion_kind;
 mod group;
@@ -20,7 +19,7 @@ mod merge;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::{InterruptCheck, NodeId};
+use saggar_tensor::{Graph, InterruptCheck, NodeId};
 
 use emit::FusionFailure;
 use fusion_kind::FusionKind;
@@ -30,7 +29,7 @@ use group::{FusionContext, FusionGroup};
 use crate::error::CompileError;
 use crate::label::op_name;
 use crate::layout::GraphWithLayout;
-use crate::limits::{FUSE_ROUNDS_MAX, PROGRAM_INSTRUCTIONS_MAX};
+use crate::limits::{FUSE_ROUNDS_MAX, LABELS_MAX, PROGRAM_INSTRUCTIONS_MAX};
 use crate::program::KernelBody;
 use crate::target::CompileTarget;
 
@@ -45,6 +44,27 @@ pub(crate) struct KernelDraft {
     pub(crate) roots: BTreeSet<NodeId>,
     /// Nodes read from memory.
     pub(crate) loads: BTreeSet<NodeId>,
+}
+
+impl KernelDraft {
+    /// Returns the kernel's family and the labels of the nodes that it computes.
+    pub(crate) fn label(&self, graph: &Graph) -> String {
+        let mut label = String::from(self.body.family());
+        let mut named: Vec<&str> = Vec::new();
+        for node in self.anchor.iter().chain(&self.roots) {
+            if let Some(name) = graph.node(*node).label.as_deref()
+                && !named.contains(&name)
+                && named.len() < LABELS_MAX
+            {
+                named.push(name);
+            }
+        }
+        for (at, name) in named.iter().enumerate() {
+            label.push_str(if at == 0 { ": " } else { ", " });
+            label.push_str(name);
+        }
+        label
+    }
 }
 
 /// Nodes that kernels must leave in memory.
@@ -86,7 +106,7 @@ pub(crate) fn fuse(
         let mut missing = BTreeSet::new();
         let (groups, failed) = single_node_groups(&context, &mut missing)?;
         let Some(&first) = failed.first() else {
-            let groups = fused_matmul::remove_unread_softmax_rows(&context, remove_unused_groups(&context, groups))?;
+            let groups = group::remove_unread_softmax_rows(&context, remove_unused_groups(&context, groups))?;
             let merged = merge::merge_groups(&context, groups)?;
             let draft = |FusionGroup { anchor, roots, loads, body, .. }| KernelDraft { body, anchor, roots, loads };
             return Ok(merged.into_iter().map(draft).collect());
@@ -179,7 +199,7 @@ fn single_node_group(context: &FusionContext<'_>, node: NodeId, missing: &mut BT
     };
     let nodes: BTreeSet<NodeId> = [node].into_iter().chain(context.chains.softmax_rows(node)).collect();
     match group::build_group(context, anchor, nodes.clone(), nodes) {
-        Ok(group) if group::value_count(context, &group) <= context.target.values_max(&group.body) => Some(group),
+        Ok(group) if group::value_count(context, &group) <= group.body.values_max(context.target) => Some(group),
         Err(FusionFailure::Store(other)) if other != node && !context.stored[other.index()] => {
             missing.insert(other);
             None

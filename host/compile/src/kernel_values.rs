@@ -1,7 +1,8 @@
 //! The values that a kernel's body reads and writes.
 
-use crate::expr::{Instruction, ScalarExpr};
+use crate::program::expr::{Instruction, ScalarExpr};
 use crate::program::{ChannelLayout, Epilogue, FusedConsumer, KernelBody, ResultStore, ValueId};
+use crate::target::CompileTarget;
 
 impl ScalarExpr {
     /// Returns the loaded values, in order of first use, each once.
@@ -128,6 +129,11 @@ impl KernelBody {
     pub fn value_count(&self) -> usize {
         let reads = self.read_values();
         reads.len() + self.written_values().iter().filter(|value| !reads.contains(value)).count()
+    }
+
+    /// Returns the most distinct values that this kernel can touch on `target`.
+    pub fn values_max(&self, target: &CompileTarget) -> usize {
+        if matches!(self, KernelBody::Chain { .. }) { target.chain_values_max } else { target.kernel_values_max }
     }
 
     /// Returns the kernel's expressions.

@@ -10,7 +10,6 @@ mod buffer_assignment;
 pub mod check;
 pub mod cost;
 pub mod error;
-pub mod expr;
 mod fuse;
 mod kernel_values;
 mod label;
@@ -93,7 +92,7 @@ fn run_passes(
             ..buffer_assignment::assign_buffers(&graph_with_layout.graph, scheduled, target, interrupt)?
         };
         // A variable that cannot be updated in place adds one value to its kernel, which fusion did not count.
-        let is_too_wide = |kernel: &Kernel| kernel.body.value_count() > target.values_max(&kernel.body);
+        let is_too_wide = |kernel: &Kernel| kernel.body.value_count() > kernel.body.values_max(target);
         if refused.is_subset(&pinned) || !program.kernels.iter().any(is_too_wide) {
             check::check(&program, target, interrupt)?;
             return Ok(program);

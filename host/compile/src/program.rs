@@ -5,13 +5,16 @@
 //! dense and row-major. Copies are kernels too: an output that is also an input, or an assignment that cannot happen in
 //! place.
 
+pub mod expr;
+
 use std::sync::Arc;
 
 use saggar_tensor::op::{Conv2d, Pool2d, PoolKind, ReduceKind, ScatterCombine};
 use saggar_tensor::{Descriptor, GraphPort};
 use serde::{Deserialize, Serialize};
 
-use crate::expr::ScalarExpr;
+use crate::target::StorageClass;
+use expr::{Register, ScalarExpr};
 
 /// The index of a value in [`Program::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,7 +60,7 @@ pub enum ValueLocation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slab {
     /// Storage class of the elements; values of different classes never share a slab.
-    pub class: crate::target::StorageClass,
+    pub class: StorageClass,
     /// Size in bytes.
     pub bytes: usize,
 }
@@ -99,7 +102,7 @@ pub struct ResultStore {
     /// The value written; it has as many elements as the iteration space.
     pub value: ValueId,
     /// The register stored.
-    pub register: crate::expr::Register,
+    pub register: Register,
 }
 
 /// The fused work on each element of a contraction or convolution before it is stored: an expression over the result's

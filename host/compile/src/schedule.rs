@@ -12,9 +12,9 @@ use saggar_tensor::op::{Op, UnaryOp};
 use saggar_tensor::{Graph, GraphNode, InterruptCheck, NodeId};
 
 use crate::error::CompileError;
-use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
 use crate::fuse::{KernelDraft, read_variable};
 use crate::output_materialization::MaterializedOutputs;
+use crate::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use crate::program::{KernelBody, ResultStore, ValueId, ValueLocation};
 
 /// Kernels in execution order.

@@ -6,7 +6,6 @@ use saggar_tensor::{Graph, InterruptCheck, NodeId, VerifiedGraph};
 
 use crate::error::CompileError;
 use crate::fuse::KernelDraft;
-use crate::label::kernel_label;
 use crate::program::Program;
 use crate::target::CompileTarget;
 
@@ -65,7 +64,7 @@ fn fused_group(graph: &Graph, draft: &KernelDraft) -> FusedGroup {
     }
     let sorted = |nodes: &BTreeSet<NodeId>| nodes.iter().copied().collect();
     FusedGroup {
-        label: kernel_label(graph, draft),
+        label: draft.label(graph),
         nodes: sorted(&nodes),
         reads: sorted(&draft.loads),
         writes: sorted(&draft.roots),

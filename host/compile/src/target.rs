@@ -4,7 +4,6 @@ use saggar_tensor::{DType, Descriptor};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{FUSED_MATMUL_TILE_ROWS, FUSED_MATMUL_VALUES_MAX};
-use crate::program::KernelBody;
 
 /// A storage class: how a device stores elements. Values of different classes never share a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,7 +71,7 @@ pub struct CompileTarget {
     pub binding_bytes_max: usize,
     /// Most distinct values that one kernel touches: a shader's storage bindings.
     pub kernel_values_max: usize,
-    /// Most distinct values that a fused matmul touches ([`KernelBody::Chain`]). 0 if the target does not support fused
+    /// Most distinct values that a fused matmul touches (`KernelBody::Chain`). 0 if the target does not support fused
     /// matmuls; every product is then stored before use.
     pub chain_values_max: usize,
     /// Fewest rows that all matrices of a fused matmul have together. Each workgroup takes a few rows, so with fewer
@@ -112,11 +111,6 @@ impl CompileTarget {
             chain_values_max: FUSED_MATMUL_VALUES_MAX,
             chain_rows_min: 128 * FUSED_MATMUL_TILE_ROWS,
         }
-    }
-
-    /// Returns the most distinct values that a kernel with `body` can touch.
-    pub fn values_max(&self, body: &KernelBody) -> usize {
-        if matches!(body, KernelBody::Chain { .. }) { self.chain_values_max } else { self.kernel_values_max }
     }
 
     /// Returns the storage class of a data type.

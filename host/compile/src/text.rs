@@ -4,7 +4,7 @@ use std::fmt;
 
 use saggar_tensor::op::Scalar;
 
-use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
+use crate::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use crate::program::{ChannelLayout, FusedConsumer, Kernel, KernelBody, Program, ResultStore, ValueId, ValueLocation};
 
 impl fmt::Display for Program {

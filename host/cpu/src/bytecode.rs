@@ -5,8 +5,8 @@
 mod merged_dims;
 
 use merged_dims::MergedDims;
-use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::ValueId;
+use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, RandomDistribution, Scalar, UnaryOp};
 

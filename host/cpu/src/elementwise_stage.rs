@@ -1,6 +1,6 @@
 //! The element-wise stage of a kernel: all of an element-wise kernel, and the epilogue of any other.
 
-use saggar_compile::expr::{Instruction, ScalarExpr};
+use saggar_compile::program::expr::{Instruction, ScalarExpr};
 use saggar_compile::program::{Epilogue, ResultStore, ValueId};
 use saggar_tensor::DType;
 

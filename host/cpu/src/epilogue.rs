@@ -1,7 +1,7 @@
 //! The common epilogue of convolutions and matrix products: add a bias per channel and clamp from below. It is fused
 //! into the writing of results. Any other epilogue runs over the results afterwards.
 
-use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op::BinaryOp;

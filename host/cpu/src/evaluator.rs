@@ -1,7 +1,7 @@
 //! Evaluator of block bytecode: every step is one tight loop over a block that stays in the first-level cache.
 
 use bytemuck::Pod;
-use saggar_compile::expr::AffineView;
+use saggar_compile::program::expr::AffineView;
 use saggar_tensor::DType;
 use saggar_tensor::op::{RandomDistribution, Scalar};
 

@@ -20,8 +20,8 @@ use super::vector::with_vectors;
 use saggar_device::backend::{DeviceBuffer, Executable, ProfiledOutputs};
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
-use saggar_device::memory_budget::{DeviceMemoryBudget, MemoryRequirements};
-use saggar_device::meter::{DeviceCounters, Meter, MeterCharge};
+use saggar_device::memory_budget::{DeviceMemoryBudget, DeviceMemoryCharge, MemoryRequirements};
+use saggar_device::meter::{DeviceCounters, Meter};
 
 /// A program on the CPU.
 #[derive(Debug)]
@@ -223,7 +223,7 @@ impl CpuExecutable {
         });
         self.scratch.put_back(arena);
         ran?;
-        let buffer = |((port, words), charge): ((&GraphPort, AlignedBuffer), MeterCharge)| {
+        let buffer = |((port, words), charge): ((&GraphPort, AlignedBuffer), DeviceMemoryCharge)| {
             let memory = HostMemory::new(words, port.descriptor.bytes(), charge);
             DeviceBuffer::new(port.descriptor.clone(), Arc::new(memory))
         };

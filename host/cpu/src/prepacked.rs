@@ -11,8 +11,8 @@ use saggar_tensor::DType;
 use super::aligned_buffer::AlignedBuffer;
 use super::f32_access::as_f32;
 use saggar_device::error::DeviceError;
-use saggar_device::memory_budget::DeviceMemoryBudget;
-use saggar_device::meter::{Meter, MeterCharge};
+use saggar_device::memory_budget::{DeviceMemoryBudget, DeviceMemoryCharge};
+use saggar_device::meter::Meter;
 
 /// A layout in which a kernel reads an operand. The kernel that reads it defines it.
 pub(super) trait PackedLayout: Any + fmt::Debug + Send + Sync {
@@ -48,7 +48,7 @@ pub(super) struct PrepackRequest {
 pub(super) struct PrepackedOperand {
     layout: Arc<dyn PackedLayout>,
     words: AlignedBuffer,
-    _charge: MeterCharge,
+    _charge: DeviceMemoryCharge,
 }
 
 /// The packed copies of one value.

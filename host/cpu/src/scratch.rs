@@ -8,8 +8,8 @@ use saggar_compile::program::Program;
 
 use super::aligned_buffer::AlignedBuffer;
 use saggar_device::error::DeviceError;
-use saggar_device::memory_budget::DeviceMemoryBudget;
-use saggar_device::meter::{Meter, MeterCharge};
+use saggar_device::memory_budget::{DeviceMemoryBudget, DeviceMemoryCharge};
+use saggar_device::meter::Meter;
 
 /// Maximum number of idle arenas. More dispatches than this run at once only in bursts.
 const IDLE_ARENAS_MAX: usize = 64;
@@ -29,7 +29,7 @@ pub(super) struct ScratchArena(Vec<ScratchBuffer>);
 #[derive(Debug, Default)]
 struct ScratchBuffer {
     words: AlignedBuffer,
-    charge: Option<MeterCharge>,
+    charge: Option<DeviceMemoryCharge>,
 }
 
 impl ScratchPool {

@@ -10,14 +10,14 @@ use super::aligned_buffer::AlignedBuffer;
 use super::prepacked::PrepackCache;
 use saggar_device::backend::{BufferStorage, DeviceBuffer};
 use saggar_device::error::DeviceError;
-use saggar_device::memory_budget::DeviceMemoryBudget;
-use saggar_device::meter::{Meter, MeterCharge};
+use saggar_device::memory_budget::{DeviceMemoryBudget, DeviceMemoryCharge};
+use saggar_device::meter::Meter;
 
 /// The memory of one tensor, aligned for every data type.
 pub(super) struct HostMemory {
     words: RwLock<AlignedBuffer>,
     bytes: usize,
-    charge: MeterCharge,
+    charge: DeviceMemoryCharge,
     prepacked: PrepackCache,
 }
 
@@ -31,7 +31,7 @@ impl BufferStorage for HostMemory {}
 
 impl HostMemory {
     /// Wraps `words`, whose first `bytes` bytes hold the tensor.
-    pub(super) fn new(words: AlignedBuffer, bytes: usize, charge: MeterCharge) -> HostMemory {
+    pub(super) fn new(words: AlignedBuffer, bytes: usize, charge: DeviceMemoryCharge) -> HostMemory {
         HostMemory { words: RwLock::new(words), bytes, charge, prepacked: PrepackCache::default() }
     }
 
@@ -50,7 +50,7 @@ impl HostMemory {
     }
 
     /// Returns the charge to its owner.
-    pub(super) fn charge(&self) -> &MeterCharge {
+    pub(super) fn charge(&self) -> &DeviceMemoryCharge {
         &self.charge
     }
 

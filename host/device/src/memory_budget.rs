@@ -4,6 +4,7 @@
 //! A [`Meter`] limits one owner; a memory budget limits all owners together to what the machine has. The system
 //! promises untouched memory that it does not have, so bytes are counted here from the moment they are charged.
 
+mod charge;
 mod control_groups;
 pub mod host_budget;
 
@@ -15,10 +16,11 @@ use saggar_compile::program::Program;
 use saggar_compile::target::CompileTarget;
 use saggar_tensor::Descriptor;
 
+pub use charge::DeviceMemoryCharge;
 pub use control_groups::MemoryControlGroup;
 
 use crate::error::DeviceError;
-use crate::meter::{Meter, MeterCharge};
+use crate::meter::Meter;
 use host_budget::HostMemoryBudget;
 
 /// Bytes that can be charged between two readings of the system's files: a reading takes longer than allocating a small
@@ -93,7 +95,12 @@ impl DeviceMemoryBudget {
     /// # Errors
     /// Returns `OutOfMemory` if the meter's limit would be exceeded, and `InsufficientMemory` if the budget would be.
     /// Nothing is charged then.
-    pub fn charge(self: &Arc<Self>, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<MeterCharge, DeviceError> {
+    pub fn charge(
+        self: &Arc<Self>,
+        what: &dyn Display,
+        bytes: u64,
+        meter: &Meter,
+    ) -> Result<DeviceMemoryCharge, DeviceError> {
         let charge = meter.charge(bytes)?;
         // Reserve before checking. Of two concurrent charges for the last bytes, the later one then sees the other's.
         let held = self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
@@ -102,7 +109,7 @@ impl DeviceMemoryBudget {
             MemorySource::HostUpTo { .. } | MemorySource::Fixed { .. } => self.host.held_bytes(),
         };
         // If the check fails, dropping the charge releases the bytes.
-        let charge = charge.with_budget(self);
+        let charge = DeviceMemoryCharge { charge, budget: Arc::clone(self) };
         let is_due = self.uses_host_memory() && self.host.needs_poll(bytes);
         self.check_available(what, bytes, held, is_due.then_some(host_held))?;
         Ok(charge)
@@ -201,7 +208,7 @@ impl DeviceMemoryBudget {
     }
 
     /// Releases `bytes` that were charged.
-    pub fn release(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         self.held_bytes.fetch_sub(bytes, Ordering::AcqRel);
         match self.memory {
             MemorySource::Host => self.host.release(bytes),

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::DeviceError;
-use crate::memory_budget::DeviceMemoryBudget;
 
 /// An owner's account. Clones share it.
 #[derive(Clone, Debug)]
@@ -51,8 +50,6 @@ impl DeviceCounters {
 pub struct MeterCharge {
     meter: Meter,
     bytes: u64,
-    /// The device's memory budget from which they are reserved.
-    budget: Option<Arc<DeviceMemoryBudget>>,
 }
 
 impl Meter {
@@ -88,7 +85,7 @@ impl Meter {
         match self.0.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, add) {
             Ok(before) => {
                 self.0.peak_bytes.fetch_max(before + bytes, Ordering::AcqRel);
-                Ok(MeterCharge { meter: self.clone(), bytes, budget: None })
+                Ok(MeterCharge { meter: self.clone(), bytes })
             }
             Err(used_bytes) => {
                 Err(DeviceError::OutOfMemory { asked_bytes: bytes, used_bytes, limit_bytes: self.0.limit_bytes })
@@ -109,6 +106,17 @@ impl Meter {
                 counter.fetch_add(more, Ordering::AcqRel);
             }
         }
+    }
+
+    /// Counts bytes that were copied from the host to the owner's tensors.
+    pub(crate) fn add_written_bytes(&self, bytes: u64) {
+        self.0.written_bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// Counts one tensor of `bytes` that was copied to the host.
+    pub(crate) fn add_read_bytes(&self, bytes: u64) {
+        self.add_counters(DeviceCounters { reads: 1, ..DeviceCounters::default() });
+        self.0.read_bytes.fetch_add(bytes, Ordering::AcqRel);
     }
 
     /// Returns the work done for this owner so far.
@@ -155,29 +163,19 @@ impl Meter {
 }
 
 impl MeterCharge {
-    /// Also counts the charge in a device's memory budget, which gets the bytes back when this is dropped.
-    pub fn with_budget(mut self, room: &Arc<DeviceMemoryBudget>) -> MeterCharge {
-        self.budget = Some(Arc::clone(room));
-        self
+    /// Returns the account that is charged.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
-    /// Counts bytes that were copied from the host to the charged memory. Called by devices.
-    pub fn add_written(&self, bytes: usize) {
-        self.meter.0.written_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
-    }
-
-    /// Counts bytes that were copied from the charged memory to the host. Called by devices.
-    pub fn add_read(&self, bytes: usize) {
-        self.meter.add_counters(DeviceCounters { reads: 1, ..DeviceCounters::default() });
-        self.meter.0.read_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
+    /// Returns the charged bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
 impl Drop for MeterCharge {
     fn drop(&mut self) {
         self.meter.0.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-        if let Some(room) = &self.budget {
-            room.release(self.bytes);
-        }
     }
 }

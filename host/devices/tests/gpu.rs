@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_compile::compile;
-use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{
     Epilogue, Kernel, KernelBody, Program, ProgramValue, ResultStore, Slab, ValueId, ValueLocation,
 };

@@ -14,14 +14,16 @@ use saggar_compile::program::{Kernel, Program, ValueId, ValueLocation};
 use saggar_tensor::{DType, GraphPort};
 
 use super::context::GpuContext;
-use super::executable::load_with_choices;
+use super::executable;
 use super::pipeline_cache::replace_file;
-use super::wgsl;
+use super::scratch::GpuScratch;
+use super::{storage_buffer, wgsl};
 use saggar_device::backend::{DeviceBuffer, Executable as _, TuningRecords};
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
 use saggar_device::half;
 use saggar_device::meter::Meter;
+use saggar_device::owner_cache::PerOwner;
 
 /// Operations of the smallest kernel that is tuned: about 0.1 ms of an adapter's time. For smaller kernels, tuning
 /// takes longer than it saves.
@@ -87,6 +89,7 @@ impl Autotuner {
     pub(super) fn choose_candidate(
         &self,
         context: &Arc<GpuContext>,
+        scratches: &PerOwner<GpuScratch>,
         program: &Program,
         kernel: &Kernel,
         owner: &Meter,
@@ -112,7 +115,7 @@ impl Autotuner {
         ways.truncate(CANDIDATES_MAX);
         ways.retain(|way| way.estimated_time <= longest);
         let began = Instant::now();
-        let fastest = benchmark_candidates(context, program, kernel, &ways, owner);
+        let fastest = benchmark_candidates(context, scratches, program, kernel, &ways, owner);
         state.spent += began.elapsed();
         let Some(way) = fastest? else { return Ok(None) };
         state.choices.insert(identity, way.clone());
@@ -133,6 +136,7 @@ impl Autotuner {
 /// Returns `Lost`.
 fn benchmark_candidates(
     context: &Arc<GpuContext>,
+    scratches: &PerOwner<GpuScratch>,
     program: &Program,
     kernel: &Kernel,
     ways: &[wgsl::ShaderCandidate],
@@ -141,11 +145,11 @@ fn benchmark_candidates(
     let Some(alone) = isolate_kernel(program, kernel).map(Arc::new) else { return Ok(None) };
     let mut best: Option<(Duration, &str)> = None;
     for way in ways {
-        let took = match benchmark_kernel(context, &alone, &way.name, owner) {
+        let took = match benchmark_kernel(context, scratches, &alone, &way.name, owner) {
             Ok(Some(took)) => took,
             Ok(None) => return Ok(None),
             Err(error) => {
-                context.ensure_alive()?;
+                context.device.ensure_alive()?;
                 tracing::debug!(kernel = %kernel.label, way = %way.name, %error, "cannot benchmark the candidate");
                 continue;
             }
@@ -197,14 +201,15 @@ fn isolate_kernel(program: &Program, kernel: &Kernel) -> Option<Program> {
 /// Returns the errors of loading and running the program.
 fn benchmark_kernel(
     context: &Arc<GpuContext>,
+    scratches: &PerOwner<GpuScratch>,
     program: &Arc<Program>,
     way: &str,
     owner: &Meter,
 ) -> Result<Option<Duration>, DeviceError> {
-    let executable =
-        load_with_choices(context, Arc::clone(program), owner, &[Some(way.to_owned())], &CancelToken::never())?;
-    let inputs =
-        program.inputs.iter().map(|port| benchmark_input(context, port, owner)).collect::<Result<Vec<_>, _>>()?;
+    let choices = [Some(way.to_owned())];
+    let executable = executable::load(context, scratches, Arc::clone(program), owner, &choices, &CancelToken::never())?;
+    let input = |port| benchmark_input(context, port, owner);
+    let inputs = program.inputs.iter().map(input).collect::<Result<Vec<_>, _>>()?;
     executable.dispatch(&inputs, &[])?;
     let mut least = None;
     for _ in 0..RUNS_PER_CANDIDATE {
@@ -218,7 +223,7 @@ fn benchmark_kernel(
 /// Returns a tensor of varied numbers, because adapters multiply zeros faster.
 fn benchmark_input(context: &Arc<GpuContext>, port: &GraphPort, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
     let descriptor = &port.descriptor;
-    let memory = super::storage_buffer::allocate_tensor(context, &port.name, descriptor, meter)?;
+    let memory = storage_buffer::allocate_tensor(context, &port.name, descriptor, meter)?;
     let number = |at: usize| (at as u32).wrapping_mul(2_654_435_761) >> 8;
     let float = |at: usize| number(at) as f32 / 8_388_608.0 - 1.0;
     let elements = 0..descriptor.shape.elements();
@@ -228,8 +233,8 @@ fn benchmark_input(context: &Arc<GpuContext>, port: &GraphPort, meter: &Meter) -
         // Flags and indices: zeros are always in range.
         DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::U64 => vec![0; descriptor.bytes()],
     };
-    let words = super::storage_buffer::widen_to_words(&context.target(), descriptor.dtype, &bytes);
-    context.write(&memory, &words, &CancelToken::never())?;
+    let words = storage_buffer::widen_to_words(&context.target(), descriptor.dtype, &bytes);
+    memory.write(&words, &CancelToken::never())?;
     Ok(DeviceBuffer::new(descriptor.clone(), Arc::new(memory)))
 }
 

@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use wgpu::{PollError, PollType};
 
-use super::context::GpuContext;
+use super::buffer_pool::BufferPool;
 use super::gpu_timer::{GpuTimer, TimestampReadback};
-use super::staging_belt::StagingBelt;
+use super::poll_thread::PollThread;
+use super::staging_belt::{CHUNK_BYTES, StagingBelt};
+use super::wgpu_device::WgpuDevice;
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
 use saggar_device::meter::{DeviceCounters, Meter};
@@ -34,6 +36,16 @@ const POLL_PAUSE: Duration = Duration::from_micros(100);
 /// Limit of bytes written to tensors that wait for the next submission.
 const UNSUBMITTED_BYTES_MAX: usize = 32 << 20;
 
+/// The command queue of a device, with the buffers that its commands may still name.
+#[derive(Debug)]
+pub(super) struct CommandQueue {
+    device: Arc<WgpuDevice>,
+    pending_commands: Mutex<PendingCommands>,
+    pub(super) in_flight: Arc<InFlightSubmissions>,
+    pub(super) buffer_pool: Mutex<BufferPool>,
+    pub(super) poll_thread: PollThread,
+}
+
 /// Encoded commands that are not submitted yet. A thread locks them to encode.
 #[derive(Debug)]
 pub(super) struct PendingCommands {
@@ -47,7 +59,7 @@ pub(super) struct PendingCommands {
     written_bytes: usize,
     /// Timestamps whose read-back is in the encoder.
     readbacks: Vec<TimestampReadback>,
-    pub(super) staging_belt: StagingBelt,
+    staging_belt: StagingBelt,
     pub(super) timer: GpuTimer,
 }
 
@@ -74,7 +86,7 @@ pub(super) struct UnfinishedSubmission {
 }
 
 impl PendingCommands {
-    pub(super) fn new(clock: GpuTimer) -> PendingCommands {
+    fn new(clock: GpuTimer) -> PendingCommands {
         let uploads = StagingBelt::default();
         let readings = Vec::new();
         PendingCommands {
@@ -107,7 +119,19 @@ impl InFlightSubmissions {
     }
 }
 
-impl GpuContext {
+impl CommandQueue {
+    /// Returns an empty queue. Its poll thread is not started.
+    pub(super) fn new(device: Arc<WgpuDevice>) -> CommandQueue {
+        let pending_commands = Mutex::new(PendingCommands::new(GpuTimer::new(&device)));
+        CommandQueue {
+            device,
+            pending_commands,
+            in_flight: Arc::default(),
+            buffer_pool: Mutex::default(),
+            poll_thread: PollThread::default(),
+        }
+    }
+
     /// Locks the pending commands, for encoding and submitting in order.
     pub(super) fn lock_commands(&self) -> MutexGuard<'_, PendingCommands> {
         self.pending_commands.lock()
@@ -119,7 +143,7 @@ impl GpuContext {
     }
 
     fn create_encoder(&self) -> wgpu::CommandEncoder {
-        self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+        self.device.handle.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
     }
 
     /// Begins a compute pass whose time is credited to `owner`.
@@ -137,19 +161,16 @@ impl GpuContext {
     }
 
     /// Submits pending commands and polls the driver without waiting. Returns whether work remains.
-    pub(super) fn poll_once(&self) -> bool {
+    ///
+    /// # Errors
+    /// Returns `Lost`.
+    pub(super) fn submit_and_poll(&self) -> Result<bool, DeviceError> {
         if let Some(mut line) = self.pending_commands.try_lock() {
             // The next caller that uses the device gets the error.
             let _ = self.flush(&mut line);
         }
-        if self.poll().is_err() {
-            return false;
-        }
-        let is_busy = self.is_busy();
-        if !is_busy {
-            self.pipelines.save();
-        }
-        is_busy
+        self.poll()?;
+        Ok(self.is_busy())
     }
 
     /// Ends the encoding of a dispatch for `owner`. Submits it unless waiting for more dispatches is better.
@@ -169,6 +190,39 @@ impl GpuContext {
         self.flush(line).map(drop)
     }
 
+    /// Encodes the replacement of the first words of `buffer` in the order of commands.
+    ///
+    /// # Errors
+    /// Returns `InsufficientMemory` if the driver has no memory for a chunk, `Cancelled` with some of the words
+    /// replaced, and `Lost`.
+    pub(super) fn upload(
+        &self,
+        line: &mut PendingCommands,
+        buffer: &wgpu::Buffer,
+        words: &[u8],
+        cancel: &CancelToken,
+    ) -> Result<(), DeviceError> {
+        for (number, piece) in words.chunks(CHUNK_BYTES as usize).enumerate() {
+            if line.staging_belt.remaining_bytes() < piece.len() as u64 {
+                self.start_next_chunk(line, cancel)?;
+            }
+            let Some((chunk, at)) = line.staging_belt.append(&self.device, piece)? else { continue };
+            let to = number as u64 * CHUNK_BYTES;
+            self.open_encoder(line).copy_buffer_to_buffer(&chunk, at, buffer, to, piece.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Makes an empty chunk of the staging belt the current one. Waits for the adapter if all chunks are in flight.
+    fn start_next_chunk(&self, line: &mut PendingCommands, cancel: &CancelToken) -> Result<(), DeviceError> {
+        line.staging_belt.finish();
+        while !line.staging_belt.start_chunk(&self.device)? {
+            self.flush(line)?;
+            self.poll_until(cancel, || line.staging_belt.has_free_chunk())?;
+        }
+        Ok(())
+    }
+
     /// Ends the encoding of a copy of `bytes` to a tensor.
     pub(super) fn finish_write(&self, line: &mut PendingCommands, bytes: usize) -> Result<(), DeviceError> {
         line.written_bytes += bytes;
@@ -176,7 +230,7 @@ impl GpuContext {
             self.flush(line)?;
         }
         self.poll_thread.wake();
-        self.ensure_alive()
+        self.device.ensure_alive()
     }
 
     /// Encodes the read-back of the timestamps so far.
@@ -218,12 +272,12 @@ impl GpuContext {
             kernels,
         });
         self.in_flight.submitted.store(number, Ordering::Release);
-        let index = self.queue.submit([encoder.finish()]);
+        let index = self.device.queue.submit([encoder.finish()]);
         if let Some(last) = self.in_flight.unfinished.lock().back_mut() {
             last.index = Some(index);
         }
         let done = Arc::clone(&self.in_flight.done);
-        self.queue.on_submitted_work_done(move || {
+        self.device.queue.on_submitted_work_done(move || {
             done.fetch_max(number, Ordering::AcqRel);
         });
         line.staging_belt.recall();
@@ -231,7 +285,7 @@ impl GpuContext {
         self.buffer_pool.lock().destroy_pending();
         if let Some(owner) = owner {
             if let Some(done) = line.timer.wall_time_callback(&owner) {
-                self.queue.on_submitted_work_done(done);
+                self.device.queue.on_submitted_work_done(done);
             }
             owner.add_counters(DeviceCounters { submissions: 1, ..DeviceCounters::default() });
         }
@@ -242,11 +296,11 @@ impl GpuContext {
 
     /// Polls the driver without waiting, unless another thread is polling.
     pub(super) fn poll(&self) -> Result<(), DeviceError> {
-        self.ensure_alive()?;
+        self.device.ensure_alive()?;
         if let Some(_poller) = self.in_flight.poller.try_lock() {
-            self.device.poll(PollType::Poll).map_err(|error| self.lost_error(error.to_string()))?;
+            self.device.handle.poll(PollType::Poll).map_err(|error| self.device.lost_error(error.to_string()))?;
         }
-        self.ensure_alive()
+        self.device.ensure_alive()
     }
 
     /// Waits until `is_done` is true. Completion of an unfinished submission must make it true.
@@ -266,14 +320,14 @@ impl GpuContext {
                 }
                 Some(_) | None => PollType::Poll,
             };
-            let polled = self.device.poll(poll);
+            let polled = self.device.handle.poll(poll);
             drop(poller);
             match polled {
                 Ok(_) => {}
                 Err(PollError::Timeout) => std::thread::sleep(POLL_PAUSE),
-                Err(error) => return Err(self.lost_error(error.to_string())),
+                Err(error) => return Err(self.device.lost_error(error.to_string())),
             }
-            self.ensure_alive()?;
+            self.device.ensure_alive()?;
         }
         Ok(())
     }
@@ -281,7 +335,7 @@ impl GpuContext {
     /// Waits for submission `number`.
     fn wait_for_submission(&self, number: u64, cancel: &CancelToken) -> Result<(), DeviceError> {
         self.poll_until(cancel, || self.in_flight.done.load(Ordering::Acquire) >= number)?;
-        self.ensure_alive()
+        self.device.ensure_alive()
     }
 
     /// Waits until a buffer that submission `number` writes is mapped.
@@ -301,7 +355,7 @@ impl GpuContext {
 
     /// Waits for all encoded and submitted work.
     pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
-        self.ensure_alive()?;
+        self.device.ensure_alive()?;
         let mut line = self.lock_commands();
         self.open_encoder(&mut line);
         self.encode_timestamp_readback(&mut line);

@@ -1,6 +1,8 @@
 //! An executable: a program loaded on a device. Pipelines and constants are created once; bind groups are cached while
 //! the same buffers recur.
 
+mod profile;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -10,9 +12,8 @@ use saggar_compile::target::StorageClass;
 use saggar_tensor::GraphPort;
 
 use super::context::GpuContext;
+use super::kernel_pass::{KernelPass, PassBindGroups};
 use super::kernel_variants::KernelVariants;
-use super::pipeline::GpuPipeline;
-use super::profile;
 use super::scratch::GpuScratch;
 use super::storage_buffer::{self, StorageBuffer};
 use super::wgsl::{ShaderBinding, ShaderResource};
@@ -21,78 +22,58 @@ use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
 use saggar_device::memory_budget::MemoryRequirements;
 use saggar_device::meter::{DeviceCounters, Meter};
+use saggar_device::owner_cache::PerOwner;
 
 /// Limit of bind groups cached per pass: inputs and outputs alternate among a few recycled buffers.
 const BIND_GROUPS_PER_PASS_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct GpuExecutable {
-    pub(super) context: Arc<GpuContext>,
-    pub(super) program: Arc<Program>,
-    pub(super) meter: Meter,
+    context: Arc<GpuContext>,
+    program: Arc<Program>,
+    meter: Meter,
     scratch: Arc<GpuScratch>,
     constants: Vec<StorageBuffer>,
-    pub(super) passes: Vec<KernelPass>,
-    pub(super) bind_groups: Mutex<BindGroupCache>,
+    passes: Vec<KernelPass>,
+    bind_groups: Mutex<BindGroupCache>,
     /// Passes that wait for an earlier one.
     barriers: u64,
 }
 
 /// The bind groups created so far.
 #[derive(Debug)]
-pub(super) struct BindGroupCache {
+struct BindGroupCache {
     /// The slabs that the groups name. When slabs are replaced, all groups are dropped.
     slabs: Vec<Arc<StorageBuffer>>,
     /// The groups of each pass.
-    pub(super) passes: Vec<PassBindGroups>,
-}
-
-/// Bind groups of one pass by the IDs of the buffers in them.
-pub(super) type PassBindGroups = Vec<(Vec<u64>, wgpu::BindGroup)>;
-
-/// A pass of a kernel that writes at least one element.
-#[derive(Debug)]
-pub(super) struct KernelPass {
-    /// Index among the program's kernels.
-    pub(super) kernel: usize,
-    pub(super) pipeline: Arc<GpuPipeline>,
-    pub(super) bindings: Vec<ShaderBinding>,
-    pub(super) workgroups: [u32; 3],
+    passes: Vec<PassBindGroups>,
 }
 
 /// The caller's tensors and the newly allocated outputs of one dispatch.
-pub(super) struct DispatchTensors<'a> {
+struct DispatchTensors<'a> {
     slabs: &'a [Arc<StorageBuffer>],
     inputs: Vec<&'a StorageBuffer>,
     variables: Vec<&'a StorageBuffer>,
     outputs: &'a [StorageBuffer],
 }
 
+/// Loads a program with the given candidate for each kernel; `None` uses the compiler's default. The program shares
+/// scratch memory with the other programs that are charged to `meter`.
+///
+/// # Errors
+/// Returns `Unsupported` for a program of another target or a kernel without a working variant, `OutOfMemory` and
+/// `InsufficientMemory` if its memory does not fit, `Cancelled`, and `Lost`.
 pub(super) fn load(
     context: &Arc<GpuContext>,
+    scratches: &PerOwner<GpuScratch>,
     program: Arc<Program>,
     meter: &Meter,
-    cancel: &CancelToken,
-) -> Result<impl Executable + use<>, DeviceError> {
-    context.ensure_alive()?;
-    let way = |kernel| {
-        cancel.check()?;
-        context.autotuner.choose_candidate(context, &program, kernel, meter)
-    };
-    let ways = program.kernels.iter().map(way).collect::<Result<Vec<_>, _>>()?;
-    load_with_choices(context, program, meter, &ways, cancel)
-}
-
-/// Loads a program like [`load`], with the given candidate for each kernel; `None` uses the compiler's default.
-pub(super) fn load_with_choices(
-    context: &Arc<GpuContext>,
-    program: Arc<Program>,
-    meter: &Meter,
-    ways: &[Option<String>],
+    choices: &[Option<String>],
     cancel: &CancelToken,
 ) -> Result<GpuExecutable, DeviceError> {
+    let device = &context.device;
     let unsupported =
-        |kernel: String, reason: String| DeviceError::Unsupported { device: context.info.name.clone(), kernel, reason };
+        |kernel: String, reason: String| DeviceError::Unsupported { device: device.info.name.clone(), kernel, reason };
     let mut sizes = Vec::with_capacity(program.slabs.len());
     for (number, slab) in program.slabs.iter().enumerate() {
         if slab.class == StorageClass::Bytes {
@@ -105,26 +86,26 @@ pub(super) fn load_with_choices(
         cancel.check()?;
         KernelVariants::new(context, &program, number, way.as_deref())
     };
-    let variants = ways.iter().enumerate().map(variant).collect::<Result<Vec<_>, DeviceError>>()?;
+    let variants = choices.iter().enumerate().map(variant).collect::<Result<Vec<_>, DeviceError>>()?;
     // An additional slab holds the data that kernels keep between their passes.
     sizes.extend(
         variants.iter().map(KernelVariants::parts_bytes).max().filter(|&bytes| bytes > 0).map(|bytes| bytes as u64),
     );
-    let scratch = context.scratches.get_or_create(meter, GpuScratch::new);
+    let scratch = scratches.get_or_create(meter, GpuScratch::new);
     let needs = MemoryRequirements { scratch_bytes: scratch.growth_bytes(&sizes), ..MemoryRequirements::default() };
     let target = context.target();
-    context.room.check_program(&program, &target, needs, meter)?;
+    device.room.check_program(&program, &target, needs, meter)?;
     scratch.reserve(context, &sizes)?;
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {
         let constant = storage_buffer::allocate_tensor(context, &format!("constant {number}"), descriptor, meter)?;
-        context.write(&constant, &storage_buffer::widen_to_words(&target, descriptor.dtype, bytes), cancel)?;
+        constant.write(&storage_buffer::widen_to_words(&target, descriptor.dtype, bytes), cancel)?;
         constants.push(constant);
     }
     context.pipelines.prune();
     let descriptions: Vec<_> = variants.iter().flat_map(|variant| variant.pipeline_descriptors(&program)).collect();
     // Keeps the pipelines alive until the passes refer to them.
-    let _made = context.pipelines.compile_all(context, &descriptions, cancel);
+    let _made = context.pipelines.compile_all(device, &descriptions, cancel);
     cancel.check()?;
     let mut stages = Vec::with_capacity(program.kernels.len());
     for kernel in variants {
@@ -158,31 +139,19 @@ impl Executable for GpuExecutable {
         variables: &[DeviceBuffer],
         cancel: &CancelToken,
     ) -> Result<Vec<DeviceBuffer>, DeviceError> {
-        self.context.wait_for_capacity(cancel)?;
+        self.context.queue.wait_for_capacity(cancel)?;
         self.run_on_checked_tensors(inputs, variables, |tensors| self.encode_dispatch(tensors))
             .map(|(outputs, ())| outputs)
     }
 
     fn profile(&self, inputs: &[DeviceBuffer], variables: &[DeviceBuffer]) -> Result<ProfiledOutputs, DeviceError> {
-        self.run_on_checked_tensors(inputs, variables, |tensors| profile::profile_dispatch(self, tensors))
-    }
-}
-
-impl KernelPass {
-    /// Encodes the kernel with the bind group that was bound last.
-    pub(super) fn encode(&self, groups: &PassBindGroups, pass: &mut wgpu::ComputePass<'_>) {
-        if let Some((_, group)) = groups.last() {
-            let [x, y, z] = self.workgroups;
-            pass.set_pipeline(&self.pipeline.pipeline);
-            pass.set_bind_group(0, group, &[]);
-            pass.dispatch_workgroups(x, y, z);
-        }
+        self.run_on_checked_tensors(inputs, variables, |tensors| self.profile_dispatch(tensors))
     }
 }
 
 impl DispatchTensors<'_> {
     /// Clears recycled tensors of the caller that still hold other tensors' elements.
-    pub(super) fn clear_stale(&self, encoder: &mut wgpu::CommandEncoder) {
+    fn clear_stale(&self, encoder: &mut wgpu::CommandEncoder) {
         for memory in self.inputs.iter().chain(&self.variables) {
             memory.clear_if_stale(encoder);
         }
@@ -234,7 +203,7 @@ impl GpuExecutable {
         variables: &[DeviceBuffer],
         run: impl FnOnce(&DispatchTensors<'_>) -> Result<T, DeviceError>,
     ) -> Result<(Vec<DeviceBuffer>, T), DeviceError> {
-        self.context.ensure_alive()?;
+        self.context.device.ensure_alive()?;
         let inputs = self.check_tensors("inputs", &self.program.inputs, inputs)?;
         let variables = self.check_tensors("variables", &self.program.variables, variables)?;
         let ports = &self.program.outputs;
@@ -250,34 +219,35 @@ impl GpuExecutable {
     }
 
     /// Makes the bind groups of these tensors the last entry of each pass.
-    pub(super) fn bind_all(&self, bound: &mut BindGroupCache, tensors: &DispatchTensors<'_>) {
+    fn bind_all(&self, bound: &mut BindGroupCache, tensors: &DispatchTensors<'_>) {
         bound.drop_groups_of_replaced_slabs(tensors.slabs);
         for (stage, groups) in self.passes.iter().zip(&mut bound.passes) {
             self.bind_pass(stage, groups, tensors);
         }
     }
 
-    pub(super) fn encode_dispatch(&self, tensors: &DispatchTensors<'_>) -> Result<(), DeviceError> {
+    fn encode_dispatch(&self, tensors: &DispatchTensors<'_>) -> Result<(), DeviceError> {
         if self.passes.is_empty() {
             return Ok(());
         }
         let mut bound = self.bind_groups.lock();
         self.bind_all(&mut bound, tensors);
-        let mut line = self.context.lock_commands();
-        line.timer.reserve_queries(&self.context)?;
-        tensors.clear_stale(self.context.open_encoder(&mut line));
-        let mut pass = self.context.begin_metered_pass(&mut line, &self.meter);
+        let GpuContext { device, queue, .. } = &*self.context;
+        let mut line = queue.lock_commands();
+        line.timer.reserve_queries(device)?;
+        tensors.clear_stale(queue.open_encoder(&mut line));
+        let mut pass = queue.begin_metered_pass(&mut line, &self.meter);
         for (stage, groups) in self.passes.iter().zip(&bound.passes) {
             stage.encode(groups, &mut pass);
         }
         drop(pass);
         self.meter.add_counters(self.counts_per_dispatch());
         line.kernels += self.passes.len() as u64;
-        self.context.finish_dispatch(&mut line, &self.meter)
+        queue.finish_dispatch(&mut line, &self.meter)
     }
 
     /// Returns the counters that one dispatch adds.
-    pub(super) fn counts_per_dispatch(&self) -> DeviceCounters {
+    fn counts_per_dispatch(&self) -> DeviceCounters {
         let dispatches = self.passes.len() as u64;
         DeviceCounters { dispatches, barriers: self.barriers, ..DeviceCounters::default() }
     }
@@ -304,7 +274,7 @@ impl GpuExecutable {
         });
         let entries: Vec<_> =
             (0..).zip(resources).map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource }).collect();
-        let group = self.context.device.create_bind_group(&wgpu::BindGroupDescriptor {
+        let group = self.context.device.handle.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
             layout: &stage.pipeline.layout,
             entries: &entries,

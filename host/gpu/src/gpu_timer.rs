@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::context::GpuContext;
+use super::wgpu_device::WgpuDevice;
 use saggar_device::error::DeviceError;
 use saggar_device::meter::Meter;
 
@@ -52,11 +52,11 @@ pub(super) struct TimestampReadback {
 
 impl GpuTimer {
     /// Returns the timer of a device. Its queries are created at the first dispatch.
-    pub(super) fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> GpuTimer {
-        if !device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
+    pub(super) fn new(device: &WgpuDevice) -> GpuTimer {
+        if !device.handle.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
             return GpuTimer::WallTime { last_completion: Arc::new(Mutex::new(Instant::now())) };
         }
-        let period = f64::from(queue.get_timestamp_period());
+        let period = f64::from(device.queue.get_timestamp_period());
         GpuTimer::Timestamps { period, current: None, spare_queries: Arc::default() }
     }
 
@@ -77,10 +77,10 @@ impl GpuTimer {
     ///
     /// # Errors
     /// Returns `InsufficientMemory` if the driver has no memory for more queries, and `Lost`.
-    pub(super) fn reserve_queries(&mut self, context: &GpuContext) -> Result<(), DeviceError> {
+    pub(super) fn reserve_queries(&mut self, device: &WgpuDevice) -> Result<(), DeviceError> {
         if let GpuTimer::Timestamps { current: current @ None, spare_queries: spare, .. } = self {
             let ready = spare.lock().pop();
-            *current = Some(ready.map_or_else(|| TimestampQueries::new(context), Ok)?);
+            *current = Some(ready.map_or_else(|| TimestampQueries::new(device), Ok)?);
         }
         Ok(())
     }
@@ -144,16 +144,16 @@ impl GpuTimer {
 }
 
 impl TimestampQueries {
-    fn new(context: &GpuContext) -> Result<TimestampQueries, DeviceError> {
-        let buffer = |usage| context.create_internal_buffer(&"timestamps", QUERY_SET_BYTES, usage, false);
+    fn new(device: &WgpuDevice) -> Result<TimestampQueries, DeviceError> {
+        let buffer = |usage| device.create_internal_buffer(&"timestamps", QUERY_SET_BYTES, usage, false);
         let descriptor = wgpu::QuerySetDescriptor {
             label: None,
             ty: wgpu::QueryType::Timestamp,
             count: DISPATCHES_PER_QUERY_SET * 2,
         };
-        let queries = context.with_error_scopes(|| context.device.create_query_set(&descriptor));
+        let queries = device.with_error_scopes(|| device.handle.create_query_set(&descriptor));
         Ok(TimestampQueries {
-            queries: queries.map_err(|error| context.allocation_error(&"timestamps", QUERY_SET_BYTES, &error))?,
+            queries: queries.map_err(|error| device.allocation_error(&"timestamps", QUERY_SET_BYTES, &error))?,
             resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?,
             staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?,
             meters: Vec::new(),

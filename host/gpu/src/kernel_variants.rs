@@ -6,7 +6,7 @@ use std::sync::Arc;
 use saggar_compile::program::{Kernel, Program};
 
 use super::context::GpuContext;
-use super::executable::KernelPass;
+use super::kernel_pass::KernelPass;
 use super::pipeline::{PipelineDescriptor, PipelineRefusal};
 use super::wgsl::{self, Shader, ShaderTuning};
 use saggar_device::error::DeviceError;
@@ -79,7 +79,7 @@ impl KernelVariants {
                 Ok(stages) => {
                     // A refusal that was reported before is not logged again.
                     if let Some(PipelineRefusal { reason, is_already_reported: false }) = refusals.first() {
-                        let device = &context.info.name;
+                        let device = &context.device.info.name;
                         tracing::warn!(
                             %device, kernel = %kernel.label, %reason,
                             "the driver refuses this kernel; its plain variant runs instead, which is slower"
@@ -96,7 +96,7 @@ impl KernelVariants {
 }
 
 fn unsupported(context: &GpuContext, kernel: &Kernel, reason: String) -> DeviceError {
-    DeviceError::Unsupported { device: context.info.name.clone(), kernel: kernel.label.clone(), reason }
+    DeviceError::Unsupported { device: context.device.info.name.clone(), kernel: kernel.label.clone(), reason }
 }
 
 /// Creates the pipelines of a kernel's passes, or returns the driver's refusal.
@@ -113,12 +113,12 @@ fn create_passes(
     for shader in passes {
         for slice in 0..shader.slices {
             let description = PipelineDescriptor { label: &kernel.label, shader: &shader, slice };
-            match context.pipelines.get_or_compile(context, description) {
+            match context.pipelines.get_or_compile(&context.device, description) {
                 Ok(pipeline) => {
                     let (bindings, workgroups) = (shader.bindings.clone(), shader.workgroups);
                     stages.push(KernelPass { kernel: number, pipeline, bindings, workgroups });
                 }
-                Err(refused) => return context.ensure_alive().map(|()| Err(refused)),
+                Err(refused) => return context.device.ensure_alive().map(|()| Err(refused)),
             }
         }
     }

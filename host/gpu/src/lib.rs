@@ -20,11 +20,11 @@ mod executable;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;
 mod gpu_timer;
+mod kernel_pass;
 mod kernel_variants;
 mod pipeline;
 mod pipeline_cache;
 mod poll_thread;
-mod profile;
 mod scratch;
 mod self_test;
 mod shader;
@@ -33,6 +33,7 @@ mod storage_buffer;
 mod subgroups;
 mod vram;
 mod watchdog;
+mod wgpu_device;
 pub mod wgsl;
 
 #[cfg(test)]
@@ -48,7 +49,7 @@ use saggar_tensor::Descriptor;
 
 use adapter_info::device_info;
 use autotune::Autotuner;
-use context::{GpuContext, block_on};
+use context::GpuContext;
 use pipeline::SharedPipelines;
 use pipeline_cache::PipelineCacheFile;
 use saggar_device::backend::{Backend, DeviceBuffer, DeviceInfo, Executable, TuningRecords};
@@ -56,7 +57,10 @@ use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
 use saggar_device::memory_budget::{DeviceMemoryBudget, MemorySource as RoomMemory, check_host_memory};
 use saggar_device::meter::Meter;
+use saggar_device::owner_cache::PerOwner;
+use scratch::GpuScratch;
 use storage_buffer::StorageBuffer;
+use wgpu_device::{WgpuDevice, block_on};
 use wgsl::{CooperativeMatrix, ShaderTuning};
 
 /// Alignment of values in a slab, in bytes.
@@ -214,20 +218,19 @@ fn open_adapter(
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
     let opened = |tuning: ShaderTuning| {
         let room = Arc::clone(&room);
-        let mut context = GpuContext::new(device.clone(), queue.clone(), info.clone(), tuning, room);
-        context.pipelines = SharedPipelines::with_failing_shaders(options.fail_shaders);
-        context.pipelines.cache_file = options
+        let mut device = WgpuDevice::new(device.clone(), queue.clone(), info.clone(), room);
+        device.fail_allocations = options.fail_allocations;
+        let mut pipelines = SharedPipelines::with_failing_shaders(options.fail_shaders);
+        pipelines.cache_file = options
             .cache_dir
-            .and_then(|directory| PipelineCacheFile::open(&context.device, &adapter.get_info(), directory));
+            .and_then(|directory| PipelineCacheFile::open(&device.handle, &adapter.get_info(), directory));
         let file = options.cache_dir.and_then(|directory| {
             Some(directory.join(format!("{}.ways.json", wgpu::util::pipeline_cache_key(&adapter.get_info())?)))
         });
-        context.autotuner = Autotuner::new(options.autotune_operations_min, file);
-        context.fail_allocations = options.fail_allocations;
-        let context = Arc::new(context);
-        context.poll_thread.start(&context);
-        context.start_watchdog();
-        Arc::new(GpuDevice { context })
+        let autotuner = Autotuner::new(options.autotune_operations_min, file);
+        let context = Arc::new(GpuContext::new(device, tuning, pipelines));
+        context.start_threads();
+        Arc::new(GpuDevice { context, scratches: PerOwner::default(), autotuner })
     };
     open_with_self_tests(tuning, opened)
 }
@@ -243,9 +246,9 @@ fn open_with_self_tests(
 ) -> Result<Arc<dyn Backend>, DeviceError> {
     let mut gpu = opened(tuning);
     let left_alone = |gpu: &GpuDevice, what: &str, reason: String| {
-        let device = &gpu.context.info.name;
+        let device = &gpu.context.device.info.name;
         tracing::warn!(%device, %reason, "this adapter's {what} failed the self-test; kernels run slower without them");
-        gpu.context.poll_and_check()
+        gpu.context.queue.poll()
     };
     if tuning.subgroup.is_some()
         && let Err(reason) = subgroups::run_self_test(&*gpu)
@@ -291,17 +294,19 @@ fn memory_budget_source(adapter: &wgpu::Adapter) -> RoomMemory {
 #[derive(Debug)]
 struct GpuDevice {
     context: Arc<GpuContext>,
+    scratches: PerOwner<GpuScratch>,
+    autotuner: Autotuner,
 }
 
 impl Drop for GpuDevice {
     fn drop(&mut self) {
-        self.context.poll_thread.stop_if_last_owner(&self.context);
+        self.context.queue.poll_thread.stop_if_last_owner(&self.context);
     }
 }
 
 impl Backend for GpuDevice {
     fn info(&self) -> &DeviceInfo {
-        &self.context.info
+        &self.context.device.info
     }
 
     fn target(&self) -> CompileTarget {
@@ -318,13 +323,13 @@ impl Backend for GpuDevice {
 
     fn check_memory(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         drop(meter.charge(bytes)?);
-        self.context.room.check(what, bytes)
+        self.context.device.room.check(what, bytes)
     }
 
     fn check_alive(&self) -> Result<(), DeviceError> {
         // The poll thread asks the driver, because a call to a hung driver can block forever.
-        self.context.poll_thread.wake();
-        self.context.ensure_alive()
+        self.context.queue.poll_thread.wake();
+        self.context.device.ensure_alive()
     }
 
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
@@ -334,7 +339,7 @@ impl Backend for GpuDevice {
     }
 
     fn write_cancellable(&self, buffer: &DeviceBuffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
-        self.context.ensure_alive()?;
+        self.context.device.ensure_alive()?;
         let memory = self.storage_buffer(buffer)?;
         let expected = buffer.descriptor().bytes();
         if bytes.len() != expected {
@@ -346,7 +351,7 @@ impl Backend for GpuDevice {
         }
         let words = storage_buffer::widen_to_words(&self.context.target(), buffer.descriptor().dtype, bytes);
         memory.charge.add_written(bytes.len());
-        self.context.write(memory, &words, cancel)
+        memory.write(&words, cancel)
     }
 
     fn read_cancellable(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
@@ -354,7 +359,7 @@ impl Backend for GpuDevice {
         check_host_memory(&format_args!("a copy of {}", buffer.descriptor()), buffer.descriptor().bytes() as u64)?;
         memory.charge.add_read(buffer.descriptor().bytes());
         let target = self.context.target();
-        let words = self.context.read(memory, storage_buffer::tensor_bytes(&target, buffer.descriptor()), cancel)?;
+        let words = memory.read(storage_buffer::tensor_bytes(&target, buffer.descriptor()), cancel)?;
         Ok(storage_buffer::narrow_from_words(&target, buffer.descriptor(), words))
     }
 
@@ -364,19 +369,25 @@ impl Backend for GpuDevice {
         meter: &Meter,
         cancel: &CancelToken,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
-        Ok(Arc::new(executable::load(&self.context, program, meter, cancel)?))
+        self.context.device.ensure_alive()?;
+        let choose = |kernel| {
+            cancel.check()?;
+            self.autotuner.choose_candidate(&self.context, &self.scratches, &program, kernel, meter)
+        };
+        let choices = program.kernels.iter().map(choose).collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(executable::load(&self.context, &self.scratches, program, meter, &choices, cancel)?))
     }
 
     fn tuning_records(&self) -> TuningRecords {
-        self.context.autotuner.choices()
+        self.autotuner.choices()
     }
 
     fn load_tuning(&self, ways: &TuningRecords) {
-        self.context.autotuner.load_choices(ways);
+        self.autotuner.load_choices(ways);
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
-        self.context.synchronize()
+        self.context.queue.synchronize()
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::context::GpuContext;
 use super::pipeline_cache::PipelineCacheFile;
 use super::shader;
+use super::wgpu_device::WgpuDevice;
 use super::wgsl::{FIRST_GROUP, Shader};
 use saggar_device::cancel::CancelToken;
 
@@ -87,10 +87,10 @@ impl SharedPipelines {
     /// Returns the pipeline of a shader's slice, and compiles it if needed.
     pub(super) fn get_or_compile(
         &self,
-        context: &GpuContext,
+        device: &WgpuDevice,
         description: PipelineDescriptor<'_>,
     ) -> Result<Arc<GpuPipeline>, PipelineRefusal> {
-        let made = self.find_or_compile(context, description);
+        let made = self.find_or_compile(device, description);
         made.map_err(|reason| {
             let mut refused = self.refusals.lock();
             let reported = refused.get_mut(&description.key()).map(|(_, reported)| std::mem::replace(reported, true));
@@ -102,7 +102,7 @@ impl SharedPipelines {
     /// [`Self::get_or_compile`] reports them. Stops when `cancel` is cancelled.
     pub(super) fn compile_all(
         &self,
-        context: &GpuContext,
+        device: &WgpuDevice,
         descriptions: &[PipelineDescriptor<'_>],
         cancel: &CancelToken,
     ) -> Vec<Arc<GpuPipeline>> {
@@ -118,7 +118,7 @@ impl SharedPipelines {
                 if cancel.is_cancelled() {
                     break;
                 }
-                made.extend(self.find_or_compile(context, *description));
+                made.extend(self.find_or_compile(device, *description));
             }
             made
         };
@@ -136,7 +136,7 @@ impl SharedPipelines {
 
     fn find_or_compile(
         &self,
-        context: &GpuContext,
+        device: &WgpuDevice,
         description: PipelineDescriptor<'_>,
     ) -> Result<Arc<GpuPipeline>, Arc<str>> {
         let key = description.key();
@@ -146,7 +146,7 @@ impl SharedPipelines {
         if let Some((reason, _)) = self.refusals.lock().get(&key) {
             return Err(Arc::clone(reason));
         }
-        let made = context.with_error_scopes(|| self.create_pipeline(&context.device, description));
+        let made = device.with_error_scopes(|| self.create_pipeline(&device.handle, description));
         let pipeline = made.map_err(|error| {
             let reason: Arc<str> = error.to_string().into();
             let mut refused = self.refusals.lock();

@@ -197,8 +197,8 @@ mod tests {
 
     use super::*;
     use crate::Meter;
-    use crate::context::block_on;
     use crate::tests::squares_program;
+    use crate::wgpu_device::block_on;
     use crate::{GpuOptions, enumerate_adapters, open_with};
 
     /// Returns the outputs that the first adapter computes with its cache in this directory.

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::context::GpuContext;
-
 /// Interval between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -32,9 +30,10 @@ enum PollState {
 }
 
 impl PollThread {
-    /// Starts the poll thread for this device. If it cannot start, gathered commands are submitted only by callers that
-    /// wait for them.
-    pub(super) fn start(&self, context: &Arc<GpuContext>) {
+    /// Starts the thread, which calls `poll` with the device's state, `context`, and polls again soon if `poll` returns
+    /// that work remains. The thread does not keep `context` alive between two polls. If the thread cannot start,
+    /// gathered commands are submitted only by callers that wait for them.
+    pub(super) fn start<T: Send + Sync + 'static>(&self, context: &Arc<T>, poll: impl Fn(&T) -> bool + Send + 'static) {
         let (signal, context) = (Arc::clone(&self.0), Arc::downgrade(context));
         let tend = move || {
             while signal.wait_for_next_poll() {
@@ -42,7 +41,7 @@ impl PollThread {
                 let Some(context) = context.upgrade().filter(|_| !signal.is_stopped()) else { return };
                 // Set before polling: work that arrives later sets it to `Busy` again.
                 signal.transition(PollState::Busy, PollState::Idle);
-                if context.poll_once() {
+                if poll(&context) {
                     signal.transition(PollState::Idle, PollState::Busy);
                 }
             }
@@ -54,7 +53,7 @@ impl PollThread {
 
     /// Stops the thread if the caller holds the last reference to `context`. The poll thread must not be the one that
     /// closes the device, because the process may be exiting and the driver already shutting down.
-    pub(super) fn stop_if_last_owner(&self, context: &Arc<GpuContext>) {
+    pub(super) fn stop_if_last_owner<T>(&self, context: &Arc<T>) {
         let _looking = self.0.polling.lock();
         if Arc::strong_count(context) == 1 {
             self.stop();

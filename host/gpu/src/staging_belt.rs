@@ -7,14 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::command_queue::PendingCommands;
-use super::context::GpuContext;
-use super::storage_buffer::StorageBuffer;
-use saggar_device::cancel::CancelToken;
+use super::wgpu_device::WgpuDevice;
 use saggar_device::error::DeviceError;
 
 /// Bytes of a chunk.
-const CHUNK_BYTES: u64 = 1 << 20;
+pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 /// Limit of chunks; if all are in flight, a write waits for the adapter.
 const CHUNKS_MAX: usize = 32;
 
@@ -54,58 +51,51 @@ impl StagingBelt {
     }
 
     /// Returns the unused bytes of the chunk being filled.
-    fn remaining_bytes(&self) -> u64 {
+    pub(super) fn remaining_bytes(&self) -> u64 {
         self.current.as_ref().map_or(0, |(_, used)| CHUNK_BYTES - used)
     }
-}
 
-impl GpuContext {
-    /// Encodes the replacement of a tensor's words in the order of commands.
+    /// Copies `piece` into the chunk being filled, whose unused bytes must suffice. Returns the chunk and the piece's
+    /// offset in it, or `None` if no chunk is being filled.
     ///
     /// # Errors
-    /// Returns `InsufficientMemory` if the driver has no memory for a chunk, `Cancelled` with some of the words
-    /// replaced, and `Lost`.
-    pub(super) fn upload(
-        &self,
-        line: &mut PendingCommands,
-        memory: &StorageBuffer,
-        words: &[u8],
-        cancel: &CancelToken,
-    ) -> Result<(), DeviceError> {
-        for (number, piece) in words.chunks(CHUNK_BYTES as usize).enumerate() {
-            if line.staging_belt.remaining_bytes() < piece.len() as u64 {
-                self.start_next_chunk(line, cancel)?;
-            }
-            let Some((buffer, used)) = &mut line.staging_belt.current else { continue };
-            let (at, bytes) = (*used, piece.len() as u64);
-            let mapped = buffer.slice(at..at + bytes).get_mapped_range_mut();
-            mapped.map_err(|error| self.lost_error(error.to_string()))?.copy_from_slice(piece);
-            *used = (at + bytes).next_multiple_of(wgpu::MAP_ALIGNMENT);
-            let buffer = buffer.clone();
-            let to = number as u64 * CHUNK_BYTES;
-            self.open_encoder(line).copy_buffer_to_buffer(&buffer, at, &memory.buffer, to, bytes);
-        }
-        Ok(())
+    /// Returns `Lost`.
+    pub(super) fn append(
+        &mut self,
+        device: &WgpuDevice,
+        piece: &[u8],
+    ) -> Result<Option<(wgpu::Buffer, u64)>, DeviceError> {
+        let Some((buffer, used)) = &mut self.current else { return Ok(None) };
+        let (at, bytes) = (*used, piece.len() as u64);
+        let mapped = buffer.slice(at..at + bytes).get_mapped_range_mut();
+        mapped.map_err(|error| device.lost_error(error.to_string()))?.copy_from_slice(piece);
+        *used = (at + bytes).next_multiple_of(wgpu::MAP_ALIGNMENT);
+        Ok(Some((buffer.clone(), at)))
     }
 
-    /// Makes an empty chunk the current one. Waits for the adapter if all chunks are in flight.
-    fn start_next_chunk(&self, line: &mut PendingCommands, cancel: &CancelToken) -> Result<(), DeviceError> {
-        line.staging_belt.finish();
-        let chunk = loop {
-            if let Some(chunk) = line.staging_belt.free.lock().pop() {
-                break chunk;
-            }
-            if line.staging_belt.count.load(Ordering::Acquire) < CHUNKS_MAX {
+    /// Makes an empty chunk the current one, after [`Self::finish`]. Returns `false` if all chunks are in flight.
+    ///
+    /// # Errors
+    /// Returns `InsufficientMemory` if the driver has no memory for a chunk, and `Lost`.
+    pub(super) fn start_chunk(&mut self, device: &WgpuDevice) -> Result<bool, DeviceError> {
+        let free = self.free.lock().pop();
+        let chunk = match free {
+            Some(chunk) => chunk,
+            None if self.count.load(Ordering::Acquire) < CHUNKS_MAX => {
                 let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
-                let chunk = self.create_internal_buffer(&"the staging buffer of a write", CHUNK_BYTES, usage, true)?;
-                line.staging_belt.count.fetch_add(1, Ordering::AcqRel);
-                break chunk;
+                let chunk =
+                    device.create_internal_buffer(&"the staging buffer of a write", CHUNK_BYTES, usage, true)?;
+                self.count.fetch_add(1, Ordering::AcqRel);
+                chunk
             }
-            self.flush(line)?;
-            let free = Arc::clone(&line.staging_belt.free);
-            self.poll_until(cancel, || !free.lock().is_empty())?;
+            None => return Ok(false),
         };
-        line.staging_belt.current = Some((chunk, 0));
-        Ok(())
+        self.current = Some((chunk, 0));
+        Ok(true)
+    }
+
+    /// Returns whether a chunk is empty.
+    pub(super) fn has_free_chunk(&self) -> bool {
+        !self.free.lock().is_empty()
     }
 }

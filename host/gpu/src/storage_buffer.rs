@@ -9,9 +9,11 @@ use saggar_tensor::{DType, Descriptor};
 
 use super::context::GpuContext;
 use saggar_device::backend::{BufferStorage, DeviceBuffer};
+use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
 use saggar_device::half;
-use saggar_device::meter::{DeviceCounters, Meter, MeterCharge};
+use saggar_device::memory_budget::DeviceMemoryCharge;
+use saggar_device::meter::{DeviceCounters, Meter};
 
 /// Copies and bindings consist of whole words; in bytes.
 const COPY_ALIGNMENT_BYTES: u64 = wgpu::COPY_BUFFER_ALIGNMENT;
@@ -25,7 +27,7 @@ pub(super) struct StorageBuffer {
     pub(super) buffer: wgpu::Buffer,
     is_recycled: bool,
     is_stale: AtomicBool,
-    pub(super) charge: MeterCharge,
+    pub(super) charge: DeviceMemoryCharge,
 }
 
 impl BufferStorage for StorageBuffer {}
@@ -37,7 +39,7 @@ impl StorageBuffer {
     }
 
     /// Cancels the clearing, because all elements are about to be replaced.
-    pub(super) fn mark_overwritten(&self) {
+    fn mark_overwritten(&self) {
         self.is_stale.store(false, Ordering::Release);
     }
 
@@ -46,6 +48,45 @@ impl StorageBuffer {
         if self.is_stale.swap(false, Ordering::AcqRel) {
             encoder.clear_buffer(&self.buffer, 0, None);
         }
+    }
+
+    /// Replaces the words of the tensor.
+    pub(super) fn write(&self, words: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
+        let GpuContext { device, queue, .. } = &*self.context;
+        device.ensure_alive()?;
+        queue.wait_for_capacity(cancel)?;
+        let mut line = queue.lock_commands();
+        queue.upload(&mut line, &self.buffer, words, cancel)?;
+        self.mark_overwritten();
+        queue.finish_write(&mut line, words.len())
+    }
+
+    /// Returns the first `bytes` of the tensor, a whole number of words, after the work that writes them is done.
+    pub(super) fn read(&self, bytes: u64, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
+        let GpuContext { device, queue, .. } = &*self.context;
+        device.ensure_alive()?;
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        queue.wait_for_capacity(cancel)?;
+        let pooled = queue.buffer_pool.lock().take_staging_buffer(bytes);
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let make = || device.create_internal_buffer(&"the staging buffer of a read", bytes, usage, false);
+        let staging = pooled.map_or_else(make, Ok)?;
+        let mut line = queue.lock_commands();
+        let encoder = queue.open_encoder(&mut line);
+        self.clear_if_stale(encoder);
+        encoder.copy_buffer_to_buffer(&self.buffer, 0, &staging, 0, bytes);
+        queue.encode_timestamp_readback(&mut line);
+        let number = queue.flush(&mut line)?;
+        drop(line);
+        queue.wait_for_mapping(&staging, number, cancel)?;
+        let range = staging.slice(..).get_mapped_range().map_err(|error| device.lost_error(error.to_string()))?;
+        let words = range.to_vec();
+        drop(range);
+        staging.unmap();
+        queue.buffer_pool.lock().put_staging_buffer(staging);
+        Ok(words)
     }
 }
 
@@ -80,16 +121,17 @@ pub(super) fn allocate(
     bytes: u64,
     meter: &Meter,
 ) -> Result<StorageBuffer, DeviceError> {
-    context.ensure_alive()?;
-    let limit = context.allocation_bytes_max();
+    let device = &context.device;
+    device.ensure_alive()?;
+    let limit = device.allocation_bytes_max();
     if bytes > limit {
         return Err(DeviceError::Unsupported {
-            device: context.info.name.clone(),
+            device: device.info.name.clone(),
             kernel: name.to_owned(),
             reason: format!("{bytes} bytes in one buffer, and the adapter's max_buffer_size is {limit}"),
         });
     }
-    let charge = context.room.charge(&name, bytes, meter)?;
+    let charge = device.room.charge(&name, bytes, meter)?;
     match context.acquire_buffer(bytes) {
         Ok((id, buffer, recycled)) => {
             meter.add_counters(DeviceCounters { allocations: u64::from(!recycled), ..DeviceCounters::default() });
@@ -105,7 +147,7 @@ pub(super) fn allocate(
         Err(error) => {
             // Release the refused bytes before the error reports how many are left.
             drop(charge);
-            Err(context.allocation_error(&name, bytes, &error))
+            Err(device.allocation_error(&name, bytes, &error))
         }
     }
 }
@@ -119,7 +161,7 @@ pub(super) fn downcast_buffer<'a>(
     let memory = buffer.storage::<StorageBuffer>().filter(|memory| Arc::ptr_eq(&memory.context, context));
     memory.ok_or_else(|| DeviceError::Mismatch {
         port: port.to_owned(),
-        expected: format!("a tensor of {}", context.info.name),
+        expected: format!("a tensor of {}", context.device.info.name),
         actual: "a tensor of another device".to_owned(),
     })
 }

@@ -3,11 +3,14 @@ use std::sync::Arc;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
 use super::GpuDevice;
-use super::context::{GpuContext, block_on};
-use super::pipeline::PipelineDescriptor;
+use super::autotune::Autotuner;
+use super::context::GpuContext;
+use super::pipeline::{PipelineDescriptor, SharedPipelines};
+use super::wgpu_device::{WgpuDevice, block_on};
 use super::wgsl::{Shader, ShaderBinding, ShaderResource, ShaderTuning};
 use saggar_device::backend::{Backend, DeviceBuffer};
 use saggar_device::memory_budget::{DeviceMemoryBudget, MemorySource};
+use saggar_device::owner_cache::PerOwner;
 use saggar_device::{CancelToken, DeviceError, Meter};
 
 fn open_first_adapter() -> Option<GpuDevice> {
@@ -20,7 +23,9 @@ fn open_first_adapter() -> Option<GpuDevice> {
     let (device, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
     let tuning = ShaderTuning { workgroup_memory: false, wide_integers: false, ..ShaderTuning::UNLIMITED };
     let room = DeviceMemoryBudget::new("vulkan:0", MemorySource::Fixed { bytes: 1 << 30, source: "a test's limit" });
-    Some(GpuDevice { context: Arc::new(GpuContext::new(device, queue, super::device_info(0, adapter), tuning, room)) })
+    let device = WgpuDevice::new(device, queue, super::device_info(0, adapter), room);
+    let context = Arc::new(GpuContext::new(device, tuning, SharedPipelines::default()));
+    Some(GpuDevice { context, scratches: PerOwner::default(), autotuner: Autotuner::default() })
 }
 
 /// Returns a shader with one binding.
@@ -71,7 +76,7 @@ fn a_lost_device_stays_lost() {
     let Some(gpu) = open_first_adapter() else { return };
     let meter = Meter::unlimited();
     let buffer = gpu.allocate(&vector(8), &meter).unwrap();
-    gpu.context.device.destroy();
+    gpu.context.device.handle.destroy();
     // The first poll reports the loss.
     let _ = gpu.synchronize();
     assert!(matches!(gpu.synchronize(), Err(DeviceError::Lost { .. })));
@@ -88,11 +93,11 @@ fn a_rejected_shader_returns_an_error_without_losing_the_device() {
     let broken = single_binding_shader("fn main() { this is no shader }");
     let description = PipelineDescriptor { label: "broken", shader: &broken, slice: 0 };
     let refused = |known: bool| {
-        let refused = gpu.context.pipelines.get_or_compile(&gpu.context, description);
+        let refused = gpu.context.pipelines.get_or_compile(&gpu.context.device, description);
         assert_eq!(refused.map(drop).map_err(|refused| refused.is_already_reported), Err(known));
     };
     // Compiling ahead reports no refusals.
-    assert_eq!(gpu.context.pipelines.compile_all(&gpu.context, &[description], &CancelToken::never()).len(), 0);
+    assert_eq!(gpu.context.pipelines.compile_all(&gpu.context.device, &[description], &CancelToken::never()).len(), 0);
     refused(false);
     refused(true);
     gpu.synchronize().unwrap();
@@ -107,7 +112,7 @@ fn equal_shaders_share_a_pipeline_while_it_is_used() {
     );
     let get = || {
         let description = PipelineDescriptor { label: "one", shader: &one, slice: 0 };
-        gpu.context.pipelines.get_or_compile(&gpu.context, description).unwrap()
+        gpu.context.pipelines.get_or_compile(&gpu.context.device, description).unwrap()
     };
     let (first, second) = (get(), get());
     assert!(Arc::ptr_eq(&first, &second));
@@ -120,7 +125,7 @@ fn equal_shaders_share_a_pipeline_while_it_is_used() {
 /// Returns the bytes that the driver has allocated for live buffers.
 fn allocated_bytes(gpu: &GpuDevice) -> u64 {
     gpu.synchronize().unwrap();
-    gpu.context.device.generate_allocator_report().map_or(0, |report| report.total_allocated_bytes)
+    gpu.context.device.handle.generate_allocator_report().map_or(0, |report| report.total_allocated_bytes)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use saggar_compile::CompileError;
 use saggar_device::DeviceError;
 use saggar_store::DatasetError;
-use saggar_tensor::{GraphError, MicroBatchError};
+use saggar_tensor::{GraphError, MicroBatchError, ShapeError};
 use wasmtime::component::ResourceTableError;
 
 use crate::error::PluginError;
@@ -102,6 +102,12 @@ impl From<GraphError> for HostError {
         let code = if limits { GuestErrorCode::OutOfMemory } else { GuestErrorCode::InvalidArgument };
         let place = error.place().map(str::to_owned);
         HostError::Answer(ReturnedError { code, message: error.kind().to_string(), place })
+    }
+}
+
+impl From<ShapeError> for HostError {
+    fn from(error: ShapeError) -> HostError {
+        GraphError::from(error).into()
     }
 }
 

@@ -27,12 +27,12 @@ pub use error::{CronError, GlobError, ReferenceError, UnitError};
 pub use glob::Glob;
 pub use manifest::{
     BatchingSettings, CheckpointPolicy, DeviceRequest, GpuRequest, InstanceRange, MinimumUtilization, ModelKeepAlive,
-    ModelSection, MountSource, PRECISIONS, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest,
-    ProjectQuota, ProjectSection, QueueSection, RETRY_CAUSES, RequestQueueSettings, ResponseCacheSettings, RunOptions,
-    TaskArguments, TaskMode, TaskMount, TaskSection, project_name,
+    ModelSection, PRECISIONS, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest, ProjectQuota,
+    ProjectSection, QueueSection, RETRY_CAUSES, RequestQueueSettings, ResponseCacheSettings, RunOptions, TaskArguments,
+    TaskMode, TaskSection, project_name,
 };
 pub use name::is_valid_name;
-pub use reference::{WeightsReference, parse_mount};
+pub use reference::{MountSource, TaskMount, WeightsReference, parse_mount};
 pub use schema::SCHEMA;
 
 /// Name of the project file in a project's directory.

@@ -25,7 +25,7 @@ pub(crate) use run_options::is_device_name;
 pub use run_options::{
     CheckpointPolicy, DeviceRequest, GpuRequest, MinimumUtilization, PRECISIONS, RETRY_CAUSES, RunOptions,
 };
-pub use task::{MountSource, TaskArguments, TaskMode, TaskMount, TaskSection};
+pub use task::{TaskArguments, TaskMode, TaskSection};
 
 /// A project.
 #[derive(Clone, Debug, PartialEq)]

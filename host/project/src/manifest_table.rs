@@ -1,5 +1,5 @@
 //! A table of the file, read key by key. A key that the reader did not request is unknown and an error: otherwise a
-//! mistyped key would be silently ignored.
+//! mistyped key would be silently ignored. Values that contain tables are read here too.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,20 +34,6 @@ impl<'v> ManifestTable<'v> {
             requested_keys: RefCell::default(),
             unsupported_keys: RefCell::default(),
             report,
-        }
-    }
-
-    /// Returns the table in a value. The caller must have checked that the value is a table.
-    pub(crate) fn from_value(item: &ManifestValue<'v>) -> ManifestTable<'v> {
-        let DeValue::Table(entries) = item.value else { unreachable!("the caller has looked") };
-        ManifestTable {
-            path: item.path.clone(),
-            schema_path: item.schema_path.clone(),
-            span: item.span.clone(),
-            entries,
-            requested_keys: RefCell::default(),
-            unsupported_keys: RefCell::default(),
-            report: item.report,
         }
     }
 
@@ -202,5 +188,42 @@ impl<'v> ManifestTable<'v> {
             let place = if self.path.is_empty() { "the file".to_owned() } else { format!("[{}]", self.path) };
             self.report.add_error(&name.span(), format!("unknown key {key:?} in {place}"), hint);
         }
+    }
+}
+
+impl<'v> ManifestValue<'v> {
+    /// Returns the value as a table.
+    pub(crate) fn table(&self) -> Option<ManifestTable<'v>> {
+        let DeValue::Table(entries) = self.value else {
+            return self.report_expected_with_example("a table in { }", "{ KEY = VALUE }");
+        };
+        Some(ManifestTable {
+            path: self.path.clone(),
+            schema_path: self.schema_path.clone(),
+            span: self.span.clone(),
+            entries,
+            requested_keys: RefCell::default(),
+            unsupported_keys: RefCell::default(),
+            report: self.report,
+        })
+    }
+
+    /// Converts the value to JSON for plugins; times become texts.
+    pub(crate) fn to_json(&self) -> Option<Value> {
+        Some(match self.value {
+            DeValue::String(text) => Value::String(text.to_string()),
+            DeValue::Boolean(value) => Value::Bool(*value),
+            DeValue::Datetime(time) => Value::String(time.to_string()),
+            DeValue::Integer(_) => match self.integer() {
+                Some(value) => Value::from(value),
+                None => return self.report_expected("a whole number of 64 bits"),
+            },
+            DeValue::Float(_) => match self.number().and_then(serde_json::Number::from_f64) {
+                Some(value) => Value::Number(value),
+                None => return self.report_expected("a finite number"),
+            },
+            DeValue::Array(_) => Value::Array(self.list(ManifestValue::to_json)?),
+            DeValue::Table(_) => Value::Object(self.table()?.to_json_map().into_iter().collect()),
+        })
     }
 }

@@ -4,10 +4,8 @@
 use core::time::Duration;
 use std::fmt::Display;
 
-use serde_json::Value;
 use toml::de::DeValue;
 
-use crate::manifest_table::ManifestTable;
 use crate::name::{is_valid_name, nearest_name, sanitize_name};
 use crate::parse_report::{ParseReport, SourceSpan, TableKind};
 use crate::units;
@@ -32,7 +30,7 @@ impl<'v> ManifestValue<'v> {
     }
 
     /// Reports what was expected here, with a valid value in the hint.
-    fn report_expected_with_example<T>(&self, expected: impl Display, value: impl Display) -> Option<T> {
+    pub(crate) fn report_expected_with_example<T>(&self, expected: impl Display, value: impl Display) -> Option<T> {
         let key = self.path.rsplit('.').next().unwrap_or_default();
         let key = if key.ends_with(']') { String::new() } else { format!("{key} = ") };
         self.report_expected_with_hint(expected, format!("such as {key}{value}"))
@@ -202,33 +200,6 @@ impl<'v> ManifestValue<'v> {
 
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.value, DeValue::Table(_))
-    }
-
-    /// Returns the value as a table.
-    pub(crate) fn table(&self) -> Option<ManifestTable<'v>> {
-        match self.value {
-            DeValue::Table(_) => Some(ManifestTable::from_value(self)),
-            _ => self.report_expected_with_example("a table in { }", "{ KEY = VALUE }"),
-        }
-    }
-
-    /// Converts the value to JSON for plugins; times become texts.
-    pub(crate) fn to_json(&self) -> Option<Value> {
-        Some(match self.value {
-            DeValue::String(text) => Value::String(text.to_string()),
-            DeValue::Boolean(value) => Value::Bool(*value),
-            DeValue::Datetime(time) => Value::String(time.to_string()),
-            DeValue::Integer(_) => match self.integer() {
-                Some(value) => Value::from(value),
-                None => return self.report_expected("a whole number of 64 bits"),
-            },
-            DeValue::Float(_) => match self.number().and_then(serde_json::Number::from_f64) {
-                Some(value) => Value::Number(value),
-                None => return self.report_expected("a finite number"),
-            },
-            DeValue::Array(_) => Value::Array(self.list(ManifestValue::to_json)?),
-            DeValue::Table(_) => Value::Object(self.table()?.to_json_map().into_iter().collect()),
-        })
     }
 }
 

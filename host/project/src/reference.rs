@@ -1,8 +1,35 @@
 //! References to the inputs of a job: weights of jobs and models, datasets, outputs of other jobs.
 
 use crate::error::ReferenceError;
-use crate::manifest::{MountSource, TaskMount};
 use crate::name::is_valid_name;
+
+/// Data and its mount point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskMount {
+    /// The data.
+    pub source: MountSource,
+    /// Mount point at which the plugin finds it: `/data`.
+    pub at: String,
+}
+
+/// A source of data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MountSource {
+    /// A dataset.
+    Dataset {
+        /// Name of the dataset.
+        dataset: String,
+        /// Version number; `None` means the newest.
+        version: Option<u64>,
+    },
+    /// The output of a job.
+    Job {
+        /// Name of the job.
+        job: String,
+        /// Path of a file or directory in the output; `None` means everything.
+        path: Option<String>,
+    },
+}
 
 /// A reference to weights that a job starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]

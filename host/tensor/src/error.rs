@@ -11,11 +11,9 @@ pub use name_kind::NameKind;
 use thiserror::Error;
 
 use crate::interrupt::InterruptedError;
-use crate::limits::{
-    ELEMENTS_MAX, GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX,
-    RANK_MAX,
-};
+use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX};
 use crate::op::Scalar;
+use crate::shape::ShapeError;
 use crate::{DType, Descriptor, Shape};
 
 /// The node that a builder method added, or why it refused it.
@@ -30,18 +28,9 @@ pub enum GraphError {
     /// The caller requested to stop.
     #[error(transparent)]
     Interrupted(#[from] InterruptedError),
-    /// More dimensions than [`RANK_MAX`].
-    #[error("a tensor has at most {RANK_MAX} dimensions, not {rank}")]
-    RankTooLarge {
-        /// The requested number of dimensions.
-        rank: usize,
-    },
-    /// More elements than [`ELEMENTS_MAX`].
-    #[error("a tensor has at most {ELEMENTS_MAX} elements, and {dims:?} has more")]
-    TooManyElements {
-        /// The requested dimensions.
-        dims: Vec<usize>,
-    },
+    /// More dimensions or elements than a tensor can have.
+    #[error(transparent)]
+    InvalidShape(#[from] ShapeError),
     /// The operator takes a different number of operands.
     #[error("{op}: takes {} operand(s), not {got}", format_count_range(*least, *most))]
     OperandCount {

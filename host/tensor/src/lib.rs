@@ -29,5 +29,5 @@ pub use error::{GraphError, MicroBatchError, NodeResult};
 pub use graph::{Graph, GraphNode, GraphPort, NodeId};
 pub use interrupt::{InterruptCheck, InterruptedError};
 pub use op::Op;
-pub use shape::{Descriptor, Shape};
+pub use shape::{Descriptor, Shape, ShapeError};
 pub use verify::{VerifiedGraph, verify, verify_interruptible};

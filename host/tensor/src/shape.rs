@@ -5,10 +5,27 @@ use std::fmt;
 use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::DType;
-use crate::error::GraphError;
 use crate::limits::{ELEMENTS_MAX, RANK_MAX};
+
+/// The reason why dimensions are not a shape.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum ShapeError {
+    /// More dimensions than [`RANK_MAX`].
+    #[error("a tensor has at most {RANK_MAX} dimensions, not {rank}")]
+    RankTooLarge {
+        /// The requested number of dimensions.
+        rank: usize,
+    },
+    /// More elements than [`ELEMENTS_MAX`].
+    #[error("a tensor has at most {ELEMENTS_MAX} elements, and {dims:?} has more")]
+    TooManyElements {
+        /// The requested dimensions.
+        dims: Vec<usize>,
+    },
+}
 
 /// Dimensions of a tensor, outermost first. A scalar has none. A dimension can be 0.
 ///
@@ -22,16 +39,16 @@ impl Shape {
     ///
     /// # Errors
     /// Returns `RankTooLarge` above [`RANK_MAX`] dimensions, and `TooManyElements` above [`ELEMENTS_MAX`] elements.
-    pub fn new(dims: impl Into<Vec<usize>>) -> Result<Shape, GraphError> {
+    pub fn new(dims: impl Into<Vec<usize>>) -> Result<Shape, ShapeError> {
         let dims = dims.into();
         if dims.len() > RANK_MAX {
-            return Err(GraphError::RankTooLarge { rank: dims.len() });
+            return Err(ShapeError::RankTooLarge { rank: dims.len() });
         }
         // A zero dimension must not hide an overflow of the others, because strides are computed from them too.
         let product = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
         match product {
             Some(n) if n <= ELEMENTS_MAX => Ok(Shape(dims)),
-            _ => Err(GraphError::TooManyElements { dims }),
+            _ => Err(ShapeError::TooManyElements { dims }),
         }
     }
 
@@ -66,8 +83,8 @@ impl Shape {
 }
 
 impl TryFrom<Vec<usize>> for Shape {
-    type Error = GraphError;
-    fn try_from(dims: Vec<usize>) -> Result<Shape, GraphError> {
+    type Error = ShapeError;
+    fn try_from(dims: Vec<usize>) -> Result<Shape, ShapeError> {
         Shape::new(dims)
     }
 }

@@ -28,8 +28,8 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::error::GraphError;
 use crate::graph::Graph;
+use crate::shape::ShapeError;
 
 pub use parse::parse;
 pub use print::print;
@@ -105,7 +105,7 @@ pub enum TextFault {
     Omitted,
     /// A shape that exceeds the limits.
     #[error(transparent)]
-    Graph(#[from] GraphError),
+    InvalidShape(#[from] ShapeError),
 }
 
 impl fmt::Display for Graph {

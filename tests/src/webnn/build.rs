@@ -225,7 +225,7 @@ fn build_movement(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Opti
         let x = a.operand(0)?;
         let shape = g.descriptor_of(x).map_err(error_text)?.shape.clone();
         Ok(Some(match op {
-            "expand" => g.broadcast_to(x, Shape::new(sizes("newShape")?).map_err(error_text)?),
+            "expand" => g.broadcast_to(x, Shape::new(sizes("newShape")?).map_err(|error| error.to_string())?),
             "reshape" => g.reshape(x, &sizes("newShape")?),
             "reverse" => g.reverse(x, &a.sizes("axes")?.unwrap_or_else(|| (0..shape.rank()).collect())),
             "transpose" => {

@@ -2,6 +2,8 @@
 //!
 //! A `ValueId` here is the number of a node; buffer assignment gives it a memory location.
 
+mod fused_matmul;
+
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -10,14 +12,14 @@ use saggar_tensor::{Graph, NodeId};
 
 use super::coalesce::{DimensionGroups, coarsest_groups, grouped_sizes, regroup};
 use super::emit::{ExprEmitter, FusionFailure, LocalNodes};
-use super::fused_matmul::fused_matmul_body;
 use super::fused_matmul_search::FusedMatMulSet;
 use super::fusion_kind::reshape_base;
 use super::iteration_space::{ElementAccess, IterationSpace};
 use super::matmul_operands::matrix_view;
-use crate::expr::ScalarExpr;
 use crate::limits::{EXPR_INSTRUCTIONS_MAX, SPLITS_MAX};
+use crate::program::expr::ScalarExpr;
 use crate::program::{ChannelLayout, Epilogue, KernelBody, ResultStore, ValueId};
+use fused_matmul::fused_matmul_body;
 
 /// The inputs for building a kernel.
 #[derive(Clone, Copy)]
@@ -73,7 +75,7 @@ pub(super) fn kernel_body(plan: BodyContext<'_>) -> Result<KernelBody, FusionFai
 }
 
 /// Calls `attempt` with `space`, and repeats with split dimensions as `attempt` requests.
-pub(super) fn with_splits<T>(
+fn with_splits<T>(
     mut space: Vec<IterationSpace>,
     mut attempt: impl FnMut(&[IterationSpace]) -> Result<T, FusionFailure>,
 ) -> Result<(T, Vec<IterationSpace>), FusionFailure> {
@@ -197,11 +199,7 @@ fn common_groups(a: &DimensionGroups, b: &DimensionGroups) -> DimensionGroups {
 }
 
 /// Builds an epilogue whose views have exactly the dimensions that `targets` makes of `axes`.
-pub(super) fn fixed_epilogue(
-    plan: BodyContext<'_>,
-    axes: &[usize],
-    targets: &DimensionGroups,
-) -> Result<Epilogue, FusionFailure> {
+fn fixed_epilogue(plan: BodyContext<'_>, axes: &[usize], targets: &DimensionGroups) -> Result<Epilogue, FusionFailure> {
     let ((mut expr, stores), space) = with_splits(vec![IterationSpace::new(axes)], |space| root_expr(plan, &space[0]))?;
     let space = &space[0];
     let groups: DimensionGroups = targets

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use saggar_tensor::DType;
 use saggar_tensor::op::Scalar;
 
-use crate::expr::{Instruction, Register, ScalarExpr};
+use crate::program::expr::{Instruction, Register, ScalarExpr};
 
 /// An expression and an index of its instructions.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Coalesces dimensions: neighbouring dimensions become one if every view is contiguous over them.
 
-use crate::expr::{AffineView, CoordinateBound, Instruction, ScalarExpr};
+use crate::program::expr::{AffineView, CoordinateBound, Instruction, ScalarExpr};
 
 /// Groups of neighbouring dimensions that become one dimension each; in each group the outermost comes first.
 pub(super) type DimensionGroups = Vec<Vec<usize>>;

@@ -9,9 +9,9 @@ use saggar_tensor::{DType, Graph, NodeId, Shape};
 use super::builder::ExprBuilder;
 use super::fusion_kind::reshape_base;
 use super::iteration_space::{AccessObstacle, AffineExpr, ElementAccess, IterationSpace, RestrictedAccess, restrict};
-use crate::expr::{AffineView, Instruction, Register};
 use crate::limits::EXPR_VISITS_MAX;
 use crate::program::ValueId;
+use crate::program::expr::{AffineView, Instruction, Register};
 
 /// Reasons why a kernel cannot be built as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

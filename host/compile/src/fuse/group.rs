@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::{Graph, InterruptCheck, NodeId};
+use saggar_tensor::{Graph, InterruptCheck, InterruptedError, NodeId};
 
 use super::body::{BodyContext, kernel_body};
 use super::emit::FusionFailure;
@@ -89,6 +89,34 @@ pub(super) fn build_group(
         return Err(FusionFailure::Refused);
     }
     Ok(FusionGroup { anchor, local, roots, loads, body })
+}
+
+/// Removes softmax statistics from memory that no kernel reads, and returns the groups.
+///
+/// # Errors
+/// Returns `InterruptedError` if interrupted.
+pub(super) fn remove_unread_softmax_rows(
+    context: &FusionContext<'_>,
+    mut groups: Vec<FusionGroup>,
+) -> Result<Vec<FusionGroup>, InterruptedError> {
+    if context.chains.absorbed_folds.is_empty() {
+        return Ok(groups);
+    }
+    let mut readers = vec![0; context.graph.nodes.len()];
+    groups.iter().flat_map(|group| &group.loads).for_each(|load| readers[load.index()] += 1);
+    for slot in &mut groups {
+        context.interrupt.check()?;
+        let Some(anchor) = slot.anchor else { continue };
+        let is_idle = |node: &NodeId| !context.required.contains(node) && readers[node.index()] == 0;
+        let idle: BTreeSet<NodeId> = context.chains.softmax_rows(anchor).filter(is_idle).collect();
+        let roots = slot.roots.difference(&idle).copied().collect();
+        if !idle.is_empty()
+            && let Ok(smaller) = build_group(context, Some(anchor), slot.local.clone(), roots)
+        {
+            *slot = smaller;
+        }
+    }
+    Ok(groups)
 }
 
 /// Returns the number of distinct values that the kernel touches; a variable updated in place counts once.

@@ -2,7 +2,7 @@
 
 use saggar_tensor::Shape;
 
-use crate::expr::{AffineView, CoordinateBound};
+use crate::program::expr::{AffineView, CoordinateBound};
 
 /// `offset + sum(strides[d] * coordinate[d])`; strides of dimensions of size 1 are 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -166,7 +166,7 @@ impl GroupMerger<'_> {
                 let variable = self.context.assigned.get(root);
                 variable.is_some_and(|&variable| loads_variable(self.context.graph, &merged.loads, variable))
             });
-        (!updates && value_count(self.context, &merged) <= self.context.target.values_max(&merged.body))
+        (!updates && value_count(self.context, &merged) <= merged.body.values_max(self.context.target))
             .then_some(merged)
     }
 

@@ -1,6 +1,6 @@
 //! Merging of iteration dimensions that all views of an expression traverse alike.
 
-use saggar_compile::expr::{AffineView, CoordinateBound};
+use saggar_compile::program::expr::{AffineView, CoordinateBound};
 
 /// Iteration dimensions, grouped so that every view traverses each group as one dimension.
 pub(super) struct MergedDims {

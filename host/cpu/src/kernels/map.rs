@@ -1,7 +1,7 @@
 //! Element-wise kernels.
 
-use saggar_compile::expr::ScalarExpr;
 use saggar_compile::program::ResultStore;
+use saggar_compile::program::expr::ScalarExpr;
 
 use crate::elementwise_stage::ElementwiseStage;
 use crate::kernel_context::{KernelContext, KernelRefusal};

@@ -7,7 +7,7 @@
 mod one_hot_sum;
 
 use one_hot_sum::{OneHotPattern, OneHotSum};
-use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op::ReduceKind;

@@ -7,7 +7,7 @@ use super::literal::scalar_literal;
 use super::wide_integer;
 use super::{binary, unary};
 use crate::wgsl::writer::ShaderWriter;
-use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{Epilogue, ResultStore};
 
 /// The point of the iteration space at which an expression is evaluated.

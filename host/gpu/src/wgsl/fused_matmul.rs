@@ -16,7 +16,7 @@ use super::literal::scalar_literal;
 use super::unary;
 use super::wide_integer::WideIntegers;
 use crate::wgsl::writer::ShaderWriter;
-use saggar_compile::expr::ScalarExpr;
+use saggar_compile::program::expr::ScalarExpr;
 use saggar_compile::program::{Epilogue, FusedConsumer, FusedProduct, SoftmaxStatistics};
 
 /// The description of a fused matmul, as in `KernelBody::Chain`.

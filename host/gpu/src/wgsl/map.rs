@@ -2,8 +2,8 @@
 
 use super::expression::{EvaluationPoint, needed_coordinates, write_expr, write_stores};
 use crate::wgsl::writer::ShaderWriter;
-use saggar_compile::expr::ScalarExpr;
 use saggar_compile::program::ResultStore;
+use saggar_compile::program::expr::ScalarExpr;
 
 /// Writes a kernel that evaluates `expr` over `dims` and stores the results to `to`.
 pub(super) fn map_kernel(w: &mut ShaderWriter<'_>, dims: &[usize], expr: &ScalarExpr, to: &[ResultStore]) {

@@ -12,7 +12,7 @@ use super::expression::{EvaluationPoint, needed_coordinates, write_epilogue, wri
 use super::literal::scalar_literal;
 use super::wide_integer::WideIntegers;
 use crate::wgsl::writer::ShaderWriter;
-use saggar_compile::expr::{Instruction, ScalarExpr};
+use saggar_compile::program::expr::{Instruction, ScalarExpr};
 use saggar_compile::program::{Epilogue, ValueId};
 
 /// The description of a reduction, as in `KernelBody::Fold`.

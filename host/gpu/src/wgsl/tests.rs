@@ -6,7 +6,7 @@ use saggar_tensor::op::{BinaryOp, Conv2d, Pool2d, PoolKind, ReduceKind, Scalar, 
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::{Shader, ShaderTuning, WORKGROUPS_MAX, shader_passes};
-use saggar_compile::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
+use saggar_compile::program::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{
     ChannelLayout, Epilogue, Kernel, KernelBody, Program, ProgramValue, ResultStore, Slab, ValueId, ValueLocation,
 };

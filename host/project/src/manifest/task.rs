@@ -8,7 +8,7 @@ use crate::cron::CronSchedule;
 use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 use crate::parse_report::TableKind;
-use crate::reference::{self, WeightsReference, parse_mount};
+use crate::reference::{TaskMount, WeightsReference, parse_mount, parse_mount_at};
 
 use super::run_options::{self, RunOptions};
 
@@ -46,34 +46,6 @@ pub enum TaskMode {
     Job,
     /// Train and serve the published model.
     Serve,
-}
-
-/// Data and its mount point.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskMount {
-    /// The data.
-    pub source: MountSource,
-    /// Mount point at which the plugin finds it: `/data`.
-    pub at: String,
-}
-
-/// A source of data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MountSource {
-    /// A dataset.
-    Dataset {
-        /// Name of the dataset.
-        dataset: String,
-        /// Version number; `None` means the newest.
-        version: Option<u64>,
-    },
-    /// The output of a job.
-    Job {
-        /// Name of the job.
-        job: String,
-        /// Path of a file or directory in the output; `None` means everything.
-        path: Option<String>,
-    },
 }
 
 pub(super) fn read_task(table: &ManifestTable<'_>) -> Option<TaskSection> {
@@ -133,7 +105,7 @@ fn read_mount(item: &ManifestValue<'_>) -> Option<TaskMount> {
     let from = table.required("from", "from = \"mnist/1\"", |item| item.text());
     let to = table.optional("to", |item| item.text()).unwrap_or("/data");
     table.report_unknown_keys();
-    let read = reference::parse_mount_at(from?, to);
+    let read = parse_mount_at(from?, to);
     read.or_else(|error| item.report_error(error, "write such as { from = \"mnist/1\", to = \"/data\" }").ok_or(()))
         .ok()
 }

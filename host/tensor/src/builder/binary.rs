@@ -99,7 +99,7 @@ impl GraphBuilder {
 /// is 1.
 ///
 /// # Errors
-/// Returns `Broadcast` or `TooManyElements`.
+/// Returns `Broadcast` or `InvalidShape`.
 pub(crate) fn common_shape(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<Shape, GraphError> {
     let rank = lhs.shape.rank().max(rhs.shape.rank());
     let dim = |shape: &Shape, axis: usize| (axis + shape.rank()).checked_sub(rank).map_or(1, |own| shape[own]);
@@ -112,5 +112,5 @@ pub(crate) fn common_shape(op: &'static str, lhs: &Descriptor, rhs: &Descriptor)
             _ => return Err(GraphError::Broadcast { op, lhs: lhs.clone(), rhs: rhs.clone() }),
         });
     }
-    Shape::new(dims)
+    Ok(Shape::new(dims)?)
 }

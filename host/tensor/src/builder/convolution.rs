@@ -10,7 +10,7 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// Returns `DType`, `DTypesDiffer`, `Rank`, `Dimension`, `Groups`, `AttributeRange`, `WindowTooLarge`,
-    /// `TooManyElements`, `UnknownOperand` or `TooManyNodes`.
+    /// `InvalidShape`, `UnknownOperand` or `TooManyNodes`.
     pub fn conv2d(&mut self, x: NodeId, filter: NodeId, conv: Conv2d) -> Result<NodeId, GraphError> {
         self.add_node(Op::Convolution(ConvolutionOp::Conv2d(conv)), &[x, filter])
     }

@@ -10,7 +10,7 @@ impl GraphBuilder {
     /// end; indices out of range are clamped.
     ///
     /// # Errors
-    /// Returns `AxisOutOfRange`, `AxisEmpty`, `RankTooLarge`, `TooManyElements`, `UnknownOperand` or `TooManyNodes`;
+    /// Returns `AxisOutOfRange`, `AxisEmpty`, `InvalidShape`, `UnknownOperand` or `TooManyNodes`;
     /// `DType` of the indices.
     pub fn gather(&mut self, x: NodeId, indices: NodeId, axis: usize) -> Result<NodeId, GraphError> {
         self.add_node(Op::Index(IndexOp::Gather { axis }), &[x, indices])
@@ -19,7 +19,7 @@ impl GraphBuilder {
     /// Adds each of `updates [a.., i.., b..]` to zeros `[a.., size, b..]` at its index along `axis`.
     ///
     /// # Errors
-    /// Returns `AttributeRange`, `Rank`, `AxisOutOfRange`, `Dimension`, `TooManyElements`, `UnknownOperand` or
+    /// Returns `AttributeRange`, `Rank`, `AxisOutOfRange`, `Dimension`, `InvalidShape`, `UnknownOperand` or
     /// `TooManyNodes`; `DType` of the indices.
     pub fn scatter_add(
         &mut self,

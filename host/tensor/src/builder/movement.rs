@@ -11,7 +11,7 @@ impl GraphBuilder {
     /// Returns the same elements in row-major order, in another shape of the same size.
     ///
     /// # Errors
-    /// Returns `ElementCount`, `RankTooLarge`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
+    /// Returns `ElementCount`, `InvalidShape`, `UnknownNode` or `TooManyNodes`.
     pub fn reshape(&mut self, x: NodeId, dims: &[usize]) -> Result<NodeId, GraphError> {
         if self.descriptor_of(x)?.shape.dims() == dims {
             return Ok(x);
@@ -105,7 +105,7 @@ impl GraphBuilder {
     /// Adds `low[i]` elements `value` before and `high[i]` after along each axis `i`.
     ///
     /// # Errors
-    /// Returns `AttributeCount`, `ScalarRange`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
+    /// Returns `AttributeCount`, `ScalarRange`, `InvalidShape`, `UnknownNode` or `TooManyNodes`.
     pub fn pad(&mut self, x: NodeId, low: &[usize], high: &[usize], value: Scalar) -> Result<NodeId, GraphError> {
         let value = coerce_scalar("pad", value, self.descriptor_of(x)?.dtype)?;
         self.add_node(Op::Movement(MovementOp::Pad { low: low.to_vec(), high: high.to_vec(), value }), &[x])
@@ -114,7 +114,7 @@ impl GraphBuilder {
     /// Joins operands along `axis`; their other dimensions are equal.
     ///
     /// # Errors
-    /// Returns `OperandCount`, `AxisOutOfRange`, `DTypesDiffer`, `ShapesDiffer`, `TooManyElements` or `TooManyNodes`.
+    /// Returns `OperandCount`, `AxisOutOfRange`, `DTypesDiffer`, `ShapesDiffer`, `InvalidShape` or `TooManyNodes`.
     pub fn concat(&mut self, inputs: &[NodeId], axis: usize) -> Result<NodeId, GraphError> {
         self.add_node(Op::Movement(MovementOp::Concat { axis }), inputs)
     }

@@ -58,7 +58,7 @@ impl Default for Conv2dOptions {
 ///
 /// # Errors
 /// Returns `Rank`, `DType`, `DTypesDiffer`, `Dimension`, `Groups`, `AttributeRange`, `WindowTooLarge`,
-/// `TooManyElements`, `UnknownNode` or `TooManyNodes`.
+/// `InvalidShape`, `UnknownNode` or `TooManyNodes`.
 pub fn conv2d(
     g: &mut GraphBuilder,
     x: NodeId,

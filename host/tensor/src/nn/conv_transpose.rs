@@ -53,7 +53,7 @@ impl Default for ConvTranspose2dOptions {
 /// * stride + dilation * (kh - 1) + 1 - top - bottom + output padding`. Source: WebNN `convTranspose2d`.
 ///
 /// # Errors
-/// Returns `Rank`, `DType`, `DTypesDiffer`, `Dimension`, `Groups`, `WindowTooLarge`, `TooManyElements`, `UnknownNode`
+/// Returns `Rank`, `DType`, `DTypesDiffer`, `Dimension`, `Groups`, `WindowTooLarge`, `InvalidShape`, `UnknownNode`
 /// or `TooManyNodes`; `AttributeRange`, for `output_padding` and `output_sizes` too.
 pub fn conv_transpose2d(
     g: &mut GraphBuilder,

@@ -54,7 +54,7 @@ pub fn scatter_elements(
 /// Shape: `x [d1 .. dk, r..]`, `indices [i.., k]` -> `[i.., r..]`. Any data type. Source: WebNN `gatherND`.
 ///
 /// # Errors
-/// Returns `AxisEmpty`, `RankTooLarge`, `UnknownNode` or `TooManyNodes`; `DType` of the indices; `Rank` of the indices;
+/// Returns `AxisEmpty`, `InvalidShape`, `UnknownNode` or `TooManyNodes`; `DType` of the indices; `Rank` of the indices;
 /// `Dimension` if `k` is above the rank of `x`.
 pub fn gather_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId) -> NodeResult {
     let (places, rows) = flat_row_indices(g, "gather-nd", x, indices)?;

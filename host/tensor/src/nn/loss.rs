@@ -72,7 +72,7 @@ pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: Node
 /// Shape: `indices [i..]` of an integer type -> `[i.., depth]` of `dtype`.
 ///
 /// # Errors
-/// Returns `DType`, `RankTooLarge`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
+/// Returns `DType`, `InvalidShape`, `UnknownNode` or `TooManyNodes`.
 pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType) -> NodeResult {
     check_integer(g, "one-hot", "indices", indices)?;
     let truth = label_mask(g, indices, depth)?;

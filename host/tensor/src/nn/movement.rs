@@ -40,7 +40,7 @@ pub fn split(g: &mut GraphBuilder, x: NodeId, sizes: &[usize], axis: usize) -> R
 /// type. Source: WebNN `pad`, `edge`.
 ///
 /// # Errors
-/// Returns `AttributeCount`, `TooManyElements`, `UnknownNode` or `TooManyNodes`; `AxisEmpty` if there is no edge.
+/// Returns `AttributeCount`, `InvalidShape`, `UnknownNode` or `TooManyNodes`; `AxisEmpty` if there is no edge.
 pub fn pad_edge(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) -> Result<NodeId, GraphError> {
     check_counts(g, x, low, high)?;
     let mut padded = x;
@@ -68,7 +68,7 @@ pub fn pad_edge(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) 
 /// axis, both smaller than the dimension. Any data type. Source: WebNN `pad`, `reflection`.
 ///
 /// # Errors
-/// Returns `AttributeCount`, `AttributeRange`, `AxisEmpty`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
+/// Returns `AttributeCount`, `AttributeRange`, `AxisEmpty`, `InvalidShape`, `UnknownNode` or `TooManyNodes`.
 pub fn pad_reflection(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) -> Result<NodeId, GraphError> {
     pad_mirrored(g, x, low, high, ("reflection", 1))
 }
@@ -77,7 +77,7 @@ pub fn pad_reflection(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[us
 /// each axis, both at most the dimension. Any data type. Source: WebNN `pad`, `symmetric`.
 ///
 /// # Errors
-/// Returns `AttributeCount`, `AttributeRange`, `AxisEmpty`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
+/// Returns `AttributeCount`, `AttributeRange`, `AxisEmpty`, `InvalidShape`, `UnknownNode` or `TooManyNodes`.
 pub fn pad_symmetric(g: &mut GraphBuilder, x: NodeId, low: &[usize], high: &[usize]) -> Result<NodeId, GraphError> {
     pad_mirrored(g, x, low, high, ("symmetric", 0))
 }
@@ -122,7 +122,7 @@ fn pad_mirrored(
 /// Shape: `[2, d]`, repetitions `[3, 1]` -> `[6, d]`.
 ///
 /// # Errors
-/// Returns `AttributeCount`, `TooManyElements`, `UnknownNode` or `TooManyNodes`.
+/// Returns `AttributeCount`, `InvalidShape`, `UnknownNode` or `TooManyNodes`.
 pub fn tile(g: &mut GraphBuilder, x: NodeId, repetitions: &[usize]) -> Result<NodeId, GraphError> {
     let rank = g.descriptor_of(x)?.shape.rank();
     if repetitions.len() != rank {

@@ -30,7 +30,7 @@ pub fn uniform(
 /// and Muller, "A note on the generation of random normal deviates", 1958.
 ///
 /// # Errors
-/// Returns `TooManyNodes`; `DType`, `Rank` or `Dimension` of the key; `TooManyElements` past half of a tensor's.
+/// Returns `TooManyNodes`; `DType`, `Rank` or `Dimension` of the key; `InvalidShape` past half of a tensor's.
 pub fn normal(g: &mut GraphBuilder, shape: Shape, key: NodeId, stream: u32) -> Result<NodeId, GraphError> {
     let count = shape.elements();
     let pairs = g.random(Shape::new([2, count])?, key, stream, RandomDistribution::Uniform)?;

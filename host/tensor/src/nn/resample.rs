@@ -44,7 +44,7 @@ impl Default for Resample2dOptions {
 /// Shape: `[n, c, h, w]`, axes 2 and 3, sizes `[h', w']` -> `[n, c, h', w']`. Source: WebNN `resample2d`.
 ///
 /// # Errors
-/// Returns `Rank`, `DType`, `AxisOutOfRange`, `AxisEmpty`, `TooManyElements`, `UnknownNode` or `TooManyNodes`;
+/// Returns `Rank`, `DType`, `AxisOutOfRange`, `AxisEmpty`, `InvalidShape`, `UnknownNode` or `TooManyNodes`;
 /// `AxesUnsorted` for one axis twice; `AttributeRange` for a size of 0.
 pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) -> NodeResult {
     let op = "resample2d";

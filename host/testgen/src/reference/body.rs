@@ -9,7 +9,7 @@ use saggar_tensor::op::{
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::ReferenceMemory;
-use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{ChannelLayout, Epilogue, KernelBody, ProductOperand, ResultStore, ValueId};
 
 /// Computes every value that the kernel writes.

@@ -50,7 +50,7 @@ fn data_type(dtype: DType) -> DataType {
     }
 }
 
-fn graph_error(error: GraphError) -> Error {
+fn graph_error(error: impl std::fmt::Display) -> Error {
     let message = error.to_string();
     OnnxErrorKind::Host(saggar_plugin::Error::Host { code: ErrorCode::InvalidArgument, message, place: None }).into()
 }

@@ -1,8 +1,8 @@
 //! One-hot sums: sums in which an index selects at most one nonzero element of each row. Only that element is read
 //! instead of the whole row. A classifier's loss has such a sum over its classes.
 
-use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::ValueId;
+use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, ReduceKind, Scalar};
 

@@ -6,7 +6,7 @@ use saggar_tensor::op::{BinaryOp, RandomDistribution, ReduceKind, Scalar, UnaryO
 
 use super::{TUNINGS, check, identity, load, plain, program, tensors, validated_shader};
 use crate::wgsl::{ShaderError, ShaderResource, ShaderTuning, shader_passes};
-use saggar_compile::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
+use saggar_compile::program::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{Kernel, KernelBody, ResultStore, ValueId, ValueLocation};
 
 #[test]

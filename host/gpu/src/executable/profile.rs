@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::context::GpuContext;
-use super::executable::{DispatchTensors, GpuExecutable};
-use super::gpu_timer::ticks_to_duration;
+use super::{DispatchTensors, GpuExecutable};
+use crate::context::GpuContext;
+use crate::gpu_timer::ticks_to_duration;
 use saggar_device::cancel::CancelToken;
 use saggar_device::error::DeviceError;
 use saggar_device::meter::DeviceCounters;
@@ -23,54 +23,54 @@ struct DispatchTimestamps {
     staging: wgpu::Buffer,
 }
 
-/// Runs all kernels and returns the duration of each, in the program's order, or `None` if the adapter has no
-/// timestamps.
-pub(super) fn profile_dispatch(
-    loaded: &GpuExecutable,
-    tensors: &DispatchTensors<'_>,
-) -> Result<Option<Vec<Duration>>, DeviceError> {
-    let context = &loaded.context;
-    let period = context.lock_commands().timer.tick_period_ns();
-    let Some(period) = period else {
-        loaded.encode_dispatch(tensors)?;
-        return Ok(None);
-    };
-    if loaded.passes.is_empty() {
-        return Ok(Some(vec![Duration::ZERO; loaded.program.kernels.len()]));
+impl GpuExecutable {
+    /// Runs all kernels and returns the duration of each, in the program's order, or `None` if the adapter has no
+    /// timestamps.
+    pub(super) fn profile_dispatch(&self, tensors: &DispatchTensors<'_>) -> Result<Option<Vec<Duration>>, DeviceError> {
+        let queue = &self.context.queue;
+        let period = queue.lock_commands().timer.tick_period_ns();
+        let Some(period) = period else {
+            self.encode_dispatch(tensors)?;
+            return Ok(None);
+        };
+        if self.passes.is_empty() {
+            return Ok(Some(vec![Duration::ZERO; self.program.kernels.len()]));
+        }
+        let timestamps = DispatchTimestamps::new(&self.context, self.passes.len())?;
+        // Lock in the same order as a dispatch: the bind groups, then the command queue.
+        let mut bound = self.bind_groups.lock();
+        self.bind_all(&mut bound, tensors);
+        let mut line = queue.lock_commands();
+        let encoder = queue.open_encoder(&mut line);
+        tensors.clear_stale(encoder);
+        for (at, (stage, groups)) in self.passes.iter().zip(&bound.passes).enumerate() {
+            let timestamp_writes = Some(timestamps.pass_timestamp_writes(at));
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
+            stage.encode(groups, &mut pass);
+        }
+        drop(bound);
+        timestamps.resolve(encoder);
+        line.kernels += self.passes.len() as u64;
+        let number = queue.flush(&mut line)?;
+        drop(line);
+        let took = timestamps.read_durations(&self.context, number, period)?;
+        self.meter.add_counters(DeviceCounters { submissions: 1, ..self.counts_per_dispatch() });
+        self.meter.add_busy_time(took.iter().sum());
+        let mut kernels = vec![Duration::ZERO; self.program.kernels.len()];
+        for (stage, took) in self.passes.iter().zip(took) {
+            kernels[stage.kernel] += took;
+        }
+        Ok(Some(kernels))
     }
-    let timestamps = DispatchTimestamps::new(context, loaded.passes.len())?;
-    // Lock in the same order as a dispatch: the bind groups, then the command queue.
-    let mut bound = loaded.bind_groups.lock();
-    loaded.bind_all(&mut bound, tensors);
-    let mut line = context.lock_commands();
-    let encoder = context.open_encoder(&mut line);
-    tensors.clear_stale(encoder);
-    for (at, (stage, groups)) in loaded.passes.iter().zip(&bound.passes).enumerate() {
-        let timestamp_writes = Some(timestamps.pass_timestamp_writes(at));
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-        stage.encode(groups, &mut pass);
-    }
-    drop(bound);
-    timestamps.resolve(encoder);
-    line.kernels += loaded.passes.len() as u64;
-    let number = context.flush(&mut line)?;
-    drop(line);
-    let took = timestamps.read_durations(context, number, period)?;
-    loaded.meter.add_counters(DeviceCounters { submissions: 1, ..loaded.counts_per_dispatch() });
-    loaded.meter.add_busy_time(took.iter().sum());
-    let mut kernels = vec![Duration::ZERO; loaded.program.kernels.len()];
-    for (stage, took) in loaded.passes.iter().zip(took) {
-        kernels[stage.kernel] += took;
-    }
-    Ok(Some(kernels))
 }
 
 impl DispatchTimestamps {
     fn new(context: &GpuContext, count: usize) -> Result<DispatchTimestamps, DeviceError> {
+        let device = &context.device;
         let buffer =
-            |usage| context.create_internal_buffer(&"timestamps", count as u64 * TIMESTAMP_PAIR_BYTES, usage, false);
+            |usage| device.create_internal_buffer(&"timestamps", count as u64 * TIMESTAMP_PAIR_BYTES, usage, false);
         let set = |first: usize| {
-            context.device.create_query_set(&wgpu::QuerySetDescriptor {
+            device.handle.create_query_set(&wgpu::QuerySetDescriptor {
                 label: None,
                 ty: wgpu::QueryType::Timestamp,
                 count: 2 * (count - first).min(KERNELS_PER_QUERY_SET) as u32,
@@ -82,7 +82,7 @@ impl DispatchTimestamps {
             resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?,
             staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?,
         };
-        context.ensure_alive()?;
+        device.ensure_alive()?;
         Ok(timestamps)
     }
 
@@ -106,8 +106,9 @@ impl DispatchTimestamps {
 
     /// Waits for submission `number` and returns the duration of each pass; `period` is nanoseconds per tick.
     fn read_durations(&self, context: &GpuContext, number: u64, period: f64) -> Result<Vec<Duration>, DeviceError> {
-        context.wait_for_mapping(&self.staging, number, &CancelToken::never())?;
-        let range = self.staging.slice(..).get_mapped_range().map_err(|error| context.lost_error(error.to_string()))?;
+        context.queue.wait_for_mapping(&self.staging, number, &CancelToken::never())?;
+        let range =
+            self.staging.slice(..).get_mapped_range().map_err(|error| context.device.lost_error(error.to_string()))?;
         Ok(range.chunks_exact(TIMESTAMP_PAIR_BYTES as usize).map(|pair| ticks_to_duration(pair, period)).collect())
     }
 }

@@ -5,16 +5,15 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use saggar_tensor::op::{ContractOp, ReduceOp};
-use saggar_tensor::{DType, InterruptedError, NodeId};
+use saggar_tensor::{DType, NodeId};
 
-use super::body::{BodyContext, fixed_epilogue, with_splits};
-use super::coalesce::{DimensionGroups, regroup};
-use super::emit::{ExprEmitter, FusionFailure, LocalNodes, ProductElements};
-use super::fused_matmul_search::MatrixConsumer;
-use super::group::{FusionContext, FusionGroup, build_group};
-use super::iteration_space::{ElementAccess, IterationSpace};
-use super::matmul_operands::matrix_view;
-use crate::expr::ScalarExpr;
+use super::{BodyContext, fixed_epilogue, with_splits};
+use crate::fuse::coalesce::{DimensionGroups, regroup};
+use crate::fuse::emit::{ExprEmitter, FusionFailure, LocalNodes, ProductElements};
+use crate::fuse::fused_matmul_search::MatrixConsumer;
+use crate::fuse::iteration_space::{ElementAccess, IterationSpace};
+use crate::fuse::matmul_operands::matrix_view;
+use crate::program::expr::ScalarExpr;
 use crate::program::{FusedConsumer, FusedProduct, KernelBody, ProductOperand, SoftmaxStatistics, ValueId};
 
 /// Builds the fused matmul that ends in `anchor`.
@@ -119,32 +118,4 @@ fn product_operand(plan: BodyContext<'_>, node: NodeId, transposed: bool) -> Pro
         transposed: transposed != read.transposed,
         batch_stride: read.batch_stride,
     }
-}
-
-/// Removes softmax statistics from memory that no kernel reads, and returns the groups.
-///
-/// # Errors
-/// Returns `InterruptedError` if interrupted.
-pub(super) fn remove_unread_softmax_rows(
-    context: &FusionContext<'_>,
-    mut groups: Vec<FusionGroup>,
-) -> Result<Vec<FusionGroup>, InterruptedError> {
-    if context.chains.absorbed_folds.is_empty() {
-        return Ok(groups);
-    }
-    let mut readers = vec![0; context.graph.nodes.len()];
-    groups.iter().flat_map(|group| &group.loads).for_each(|load| readers[load.index()] += 1);
-    for slot in &mut groups {
-        context.interrupt.check()?;
-        let Some(anchor) = slot.anchor else { continue };
-        let is_idle = |node: &NodeId| !context.required.contains(node) && readers[node.index()] == 0;
-        let idle: BTreeSet<NodeId> = context.chains.softmax_rows(anchor).filter(is_idle).collect();
-        let roots = slot.roots.difference(&idle).copied().collect();
-        if !idle.is_empty()
-            && let Ok(smaller) = build_group(context, Some(anchor), slot.local.clone(), roots)
-        {
-            *slot = smaller;
-        }
-    }
-    Ok(groups)
 }

@@ -4,7 +4,7 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, RandomDistribution, Scalar, UnaryOp};
 use serde::{Deserialize, Serialize};
 
-use crate::program::ValueId;
+use super::ValueId;
 
 /// The result of an earlier instruction, as an index into [`ScalarExpr::instructions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
