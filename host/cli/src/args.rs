@@ -10,6 +10,7 @@ mod inspect;
 mod job;
 mod jobs;
 mod key;
+mod listen_address;
 mod machine;
 mod models;
 mod output;
@@ -37,6 +38,7 @@ pub(crate) use job::{
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};
+pub(crate) use listen_address::ListenAddress;
 pub(crate) use machine::{DoctorArgs, WorkerArgs};
 pub(crate) use models::{ImportArgs, ModelRmArgs, ModelsCommand};
 pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};

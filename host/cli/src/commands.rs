@@ -12,6 +12,8 @@ pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod inspect;
+mod job_follow;
+mod job_log;
 pub(crate) mod jobs;
 pub(crate) mod key;
 pub(crate) mod listeners;

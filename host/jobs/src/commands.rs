@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use crate::JobService;
 use crate::error::JobError;
-use crate::scheduler;
 use crate::spec::{CheckpointSelector, InitFrom, JobSpec, PREEMPTED};
 
 /// A job to be submitted.
@@ -97,7 +96,7 @@ impl JobService {
     /// `NotFound`; `State` if the job does not run here; `Records`.
     pub async fn preempt(&self, name: &str) -> Result<JobRecord, JobError> {
         let job = self.get(name).await?;
-        if !scheduler::request_requeue(&self.shared, &job.id, StateReason::new(PREEMPTED, "preempted by a user")) {
+        if !self.shared.request_requeue(&job.id, StateReason::new(PREEMPTED, "preempted by a user")) {
             let (state, hint) = (job.state.name().to_owned(), "only a running job can be preempted".to_owned());
             return Err(JobError::State { name: job.name, state, hint });
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use saggar_metrics::MetricHandles;
 use saggar_store::records::JobState;
 
-use crate::scheduler::QueueSnapshot;
+use crate::queue_snapshot::QueueSnapshot;
 use crate::shared::SharedState;
 
 /// Sets the gauges of queues and pools. Unused ones are 0, not absent.

@@ -4,6 +4,7 @@
 //! at any instant and is rebuilt from them. Serving is elsewhere: a job that publishes writes a model version, which
 //! the server finds like any other.
 
+mod attempt_control;
 mod attempt_recorder;
 mod commands;
 pub mod credentials;
@@ -22,6 +23,8 @@ mod outputs;
 pub mod phases;
 pub mod placement;
 pub mod protocol;
+mod queue_snapshot;
+mod reclaim;
 mod scheduler;
 pub mod scheduler_config;
 mod schedules;
@@ -62,7 +65,7 @@ pub use spec::{
 pub use worker::JobRights;
 
 use placement::PlacementDecision;
-use scheduler::QueueSnapshot;
+use queue_snapshot::QueueSnapshot;
 use shared::SharedState;
 use storage_guard::StorageGuard;
 use transport::{UnixWorkerListener, WorkerListener};
@@ -139,7 +142,7 @@ impl JobService {
         if self.shared.gateway().is_err() {
             self.shared.accept_workers(Box::new(UnixWorkerListener::bind()?));
         }
-        scheduler::recover(&self.shared).await?;
+        reclaim::recover_jobs(&self.shared).await?;
         scheduler::run_scheduler(Arc::clone(&self.shared), shutdown).await;
         Ok(())
     }

@@ -85,6 +85,13 @@ pub struct AttemptConfig {
     pub rights: AccessRights,
 }
 
+impl AttemptConfig {
+    /// Returns the number of shards of each of the job's batches.
+    pub(crate) fn shard_count(&self) -> u32 {
+        self.spec.shards.unwrap_or(self.spec.replicas)
+    }
+}
+
 /// The device and host resources that an attempt has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerUsage {

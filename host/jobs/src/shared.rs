@@ -10,10 +10,11 @@ use parking_lot::{Mutex, MutexGuard};
 use saggar_clock::{Clock, UnixMillis};
 use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
 use saggar_store::error::{RecordError, StoreError};
-use saggar_store::records::JobRecords;
+use saggar_store::records::{JobRecords, StateReason};
 use saggar_store::{AccessRights, JobFiles, KeyFile};
 use tokio::sync::{Notify, watch};
 
+use crate::attempt_control::AttemptControl;
 use crate::effects::{EffectLog, JobEffect, PublicationNotes};
 use crate::error::JobError;
 use crate::gateway::WorkerGateway;
@@ -23,7 +24,6 @@ use crate::limits::{SERIES_RETENTION_TIME, WORKER_SILENCE_MAX};
 use crate::scheduler_config::SchedulerConfig;
 use crate::spec::JobSpec;
 use crate::storage_guard::StorageGuard;
-use crate::supervisor::AttemptControl;
 use crate::transport::WorkerListener;
 
 /// Resolves the references of a specification to current versions, such as `mnist` to `mnist/3`, with the given access
@@ -245,6 +245,14 @@ impl SharedState {
     /// Changes the control state of a running job. Returns `false` if the job does not run here.
     pub(crate) fn update_control(&self, id: &str, change: impl FnOnce(&mut AttemptControl)) -> bool {
         self.running_attempts().get(id).map(|orders| orders.send_modify(change)).is_some()
+    }
+
+    /// Asks a running job's supervisor to save the job's state and queue it again. Returns `false` if the job does not
+    /// run here.
+    pub(crate) fn request_requeue(&self, id: &str, reason: StateReason) -> bool {
+        self.update_control(id, |orders| {
+            orders.requeue.get_or_insert(reason);
+        })
     }
 
     pub(crate) fn running_attempts(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<AttemptControl>>> {

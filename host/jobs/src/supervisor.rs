@@ -7,10 +7,11 @@ use std::sync::Arc;
 use saggar_store::records::{ClaimedJob, JobRecords, JobState, StateReason};
 use tokio::sync::watch;
 
+use crate::attempt_control::AttemptControl;
 use crate::attempt_recorder::AttemptRecorder;
 use crate::error::JobError;
 use crate::outcome::{AttemptOutcome, OutcomeContext, RetryDecision, attempt_outcome, decide_retry};
-use crate::scheduler;
+use crate::reclaim;
 use crate::shared::SharedState;
 use crate::spec::{JobSpec, WORKER_LOST};
 use deadlines::AttemptDeadlines;
@@ -20,17 +21,6 @@ mod deadlines;
 mod heartbeat_monitor;
 mod session;
 mod utilization_monitor;
-
-/// The scheduler's requests to an attempt's supervisor.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct AttemptControl {
-    /// Save and return, because of a user's stop request or a server shutdown.
-    pub(crate) stop: bool,
-    /// The reason to save, return and queue the job again; `None` without such a request.
-    pub(crate) requeue: Option<StateReason>,
-    /// The number of checkpoint requests so far.
-    pub(crate) checkpoints: u64,
-}
 
 /// Runs the claimed attempt to its end and records the job's next state.
 ///
@@ -45,7 +35,7 @@ pub(crate) async fn supervise_attempt(
     tracing::info!(job = %name, attempt, device, "attempt starts");
     if let Err(error) = drive_attempt(&shared, claim, device, orders).await {
         tracing::error!(job = %name, attempt, %error, "attempt lost");
-        scheduler::requeue_after_supervisor_failure(&shared, &id, &error).await;
+        reclaim::requeue_after_supervisor_failure(&shared, &id, &error).await;
     }
     shared.notify_change();
 }

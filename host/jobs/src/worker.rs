@@ -14,6 +14,7 @@ mod prediction;
 mod ranks;
 mod rights;
 mod supervisor_link;
+mod usage_reporter;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,6 +47,7 @@ use ranks::RankGroup;
 use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
 pub use rights::JobRights;
+use usage_reporter::UsageReporter;
 
 /// Runs the attempt that the supervisor sends, on the state directory `home`, publishing to `models`. The supervisor is
 /// found by the credentials in the environment ([`crate::credentials`]). Returns the exit code of the process.
@@ -194,11 +196,11 @@ impl WorkerAttempt<'_> {
             rights,
             home,
             plugin_wasm: wasm,
-            plugin_digest: spec.plugin.clone(),
             device: format!("{} {} {}", info.name, info.adapter, info.driver),
             secrets,
         });
-        let reporter = self.channel.report_usage(meter.clone(), context.usage_counters(), began, group.clone());
+        let reporter =
+            UsageReporter::start(self.channel.clone(), meter.clone(), context.usage_counters(), began, group.clone());
         let context = self.job_context(context, group.clone());
         let limits = TrainLimits { memory_bytes: spec.memory_bytes, ..TrainLimits::default() };
         let outcome = train(&host, &plugin, Arc::clone(&choice.backend), meter, datasets, context, limits);
@@ -229,7 +231,7 @@ impl WorkerAttempt<'_> {
         let dataset = datasets.ok_or_else(|| AttemptFailure::permanent("BAD_DATASET", "the job mounts no dataset"))?;
         let meter = self.start.spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let spending: Arc<UsageCounters> = Arc::default();
-        let reporter = self.channel.report_usage(meter.clone(), Arc::clone(&spending), began, None);
+        let reporter = UsageReporter::start(self.channel.clone(), meter.clone(), Arc::clone(&spending), began, None);
         let parts = prediction::PredictionAttempt {
             start: &self.start,
             prediction,
@@ -249,7 +251,7 @@ impl WorkerAttempt<'_> {
     /// Starts the attempt's other worker processes if there are any and this is rank 0. They find the plugin compiled.
     fn start_ranks(&self, device: &DeviceInfo) -> Result<Option<Arc<RankGroup>>, AttemptFailure> {
         let AttemptConfig { rank, spec, .. } = &self.start;
-        let shards = ranks::shard_count(&self.start);
+        let shards = self.start.shard_count();
         if *rank > 0 || shards == 1 {
             return Ok(None);
         }
@@ -267,7 +269,7 @@ impl WorkerAttempt<'_> {
     fn job_context(&self, context: WorkerJobContext, group: Option<Arc<RankGroup>>) -> Box<dyn JobContext> {
         match (group, self.channel.leader_link()) {
             (Some(group), _) => {
-                Box::new(LeaderContext::new(context, group, self.channel.clone(), ranks::shard_count(&self.start)))
+                Box::new(LeaderContext::new(context, group, self.channel.clone(), self.start.shard_count()))
             }
             (None, Some(link)) => Box::new(FollowerContext::new(context, &self.start, link)),
             (None, None) => Box::new(context),

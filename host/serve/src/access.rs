@@ -2,9 +2,9 @@
 //!
 //! A [`ListenPolicy`] describes a listener. An open listener requires no key but refuses requests from other sites' web
 //! pages ([`origin_check`]). A protected one requires a key with the scope of the route ([`route_scopes`]) whose rate
-//! limit and quota are not exhausted. Which jobs a request can see is decided in [`visibility`], which models and
-//! datasets in [`resource_access`]. Long-running responses check repeatedly with [`reauthorize`]. For open local
-//! listeners nothing is allocated and no lock is taken.
+//! limit and quota are not exhausted. Which jobs a request can see is decided in [`visibility`]; the rights on models and
+//! datasets need the state of the server, so `resource_access` checks them. Long-running responses check repeatedly with
+//! [`reauthorize`]. For open local listeners nothing is allocated and no lock is taken.
 
 mod access_error;
 mod actor;
@@ -13,10 +13,8 @@ mod keyring;
 mod origin_check;
 mod rate_limiter;
 mod reauthorize;
-pub(crate) mod resource_access;
 pub(crate) mod route_scopes;
 mod visibility;
-mod visible_job;
 
 use std::sync::Arc;
 
@@ -37,7 +35,6 @@ pub use access_error::AccessError;
 pub use actor::{Actor, Principal};
 pub(crate) use reauthorize::StreamAuthorization;
 pub(crate) use visibility::ProjectScope;
-pub(crate) use visible_job::VisibleJob;
 
 use keyring::{ActiveKey, Keyring};
 use route_scopes::RouteRequirement;

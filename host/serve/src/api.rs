@@ -27,3 +27,4 @@ pub(crate) mod quota;
 pub(crate) mod schedules;
 pub(crate) mod secrets;
 pub(crate) mod versions;
+mod visible_job;

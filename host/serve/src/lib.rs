@@ -31,6 +31,7 @@ mod request_body;
 mod request_id;
 mod request_memory;
 mod request_middleware;
+mod resource_access;
 mod server;
 mod storage;
 mod tensor_json;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
+use super::listen_address::parse_tcp_address;
 use super::run::RunFlags;
-use crate::commands::listeners::parse_tcp_address;
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use saggar_project::units;
 
-use crate::commands::listeners::ListenAddress;
+use super::listen_address::ListenAddress;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {

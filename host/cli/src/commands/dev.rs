@@ -21,7 +21,7 @@ use saggar_rest::models::{ModelDocument, ModelListDocument, PublishedVersionDocu
 use saggar_store::JobState;
 use serde_json::{Value, json};
 
-use super::{jobs, run};
+use super::{job_follow, run};
 use crate::args::DevArgs;
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
 use crate::exit::{self, CliError};
@@ -228,8 +228,8 @@ impl DevSession<'_> {
                 failure
             }
         })?;
-        jobs::follow_log(self.client, self.output, &name)?;
-        let ended = jobs::wait_until_over(self.client, self.output, &name)?;
+        job_follow::follow_log(self.client, self.output, &name)?;
+        let ended = job_follow::wait_until_over(self.client, self.output, &name)?;
         if ended.state != JobState::Succeeded.name() {
             let (state, why) = (&ended.state, &ended.message);
             return Err(CliError::invalid(format!("job {name} is {state}: {why}")).with_hint("fix it and save"));

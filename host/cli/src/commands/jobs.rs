@@ -4,28 +4,25 @@ mod best_checkpoint;
 mod compare;
 mod control;
 mod idle;
-mod job_log;
 mod metrics;
 mod quota;
 mod removal;
 mod schedules_and_secrets;
 mod watch;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use saggar_rest::jobs::{AttemptDocument, JobDocument, JobListDocument, JobTimeDocument};
 use saggar_store::JobState;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::job_follow::{detach_on_interrupt, job_path, loss};
+use super::job_log;
 use crate::args::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
 use crate::exit::{self, CliError};
-use crate::interrupt;
-use crate::output::{CliOutput, print_to_stderr};
-use crate::progress::ProgressDisplay;
-use crate::project;
-use crate::reconnect::ReconnectState;
+use crate::output::CliOutput;
 use crate::units;
 
 pub(crate) use compare::{compare, diff};
@@ -35,8 +32,6 @@ pub(crate) use quota::{cost, queues, quota};
 pub(crate) use removal::{gc, rm};
 pub(crate) use schedules_and_secrets::{schedules, secret};
 
-/// How often a waiting command polls its job.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum jobs of one response page.
 const JOBS_PER_PAGE: u32 = 500;
 
@@ -102,16 +97,6 @@ fn list_jobs(client: &ApiClient, query: &str) -> Result<Vec<JobDocument>, CliErr
         let Some(cursor) = page.cursor else { return Ok(jobs) };
         from = format!("&cursor={cursor}");
     }
-}
-
-/// Returns whether a job's state is final.
-pub(super) fn is_over(job: &JobDocument) -> bool {
-    job.state.parse().is_ok_and(JobState::is_final)
-}
-
-/// Returns the last value of the metric `loss`.
-fn loss(job: &JobDocument) -> Option<f64> {
-    job.metrics.get("loss").copied().flatten()
 }
 
 fn job_row(job: &JobDocument, output: CliOutput) -> Vec<String> {
@@ -334,52 +319,6 @@ pub(super) fn change_each<T: Serialize>(
         }
     }
     first.map_or(Ok(()), Err)
-}
-
-/// Prints the job's log until the job is over.
-pub(crate) fn follow_log(client: &ApiClient, output: CliOutput, name: &str) -> Result<(), CliError> {
-    job_log::follow_log(client, output, &format!("/api/v1/jobs/{}/logs?follow=1", encode_path_segment(name)))
-}
-
-/// Waits until the job is over, showing its progress and each state change. Waits across restarts of the server.
-pub(crate) fn wait_until_over(client: &ApiClient, output: CliOutput, name: &str) -> Result<JobDocument, CliError> {
-    let mut progress = ProgressDisplay::for_steps(name, output);
-    let mut last = String::new();
-    let mut reconnect = ReconnectState::new(output);
-    let mut job: JobDocument = client.get(&job_path(name))?;
-    loop {
-        if is_over(&job) {
-            return Ok(job);
-        }
-        if job.state != last {
-            progress.print_note(&format!("{name} {}", job.state));
-            last.clone_from(&job.state);
-        }
-        let loss = loss(&job).map_or_else(String::new, |loss| format!("loss {loss:.4}"));
-        progress.set(job.step, job.steps_target, &loss);
-        std::thread::sleep(POLL_INTERVAL);
-        job = loop {
-            match client.get(&job_path(name)) {
-                Ok(job) => break job,
-                Err(failure) => reconnect.wait_for_retry(failure)?,
-            }
-        };
-        reconnect.note_connected();
-    }
-}
-
-/// Installs a Ctrl-C handler that ends this command but not the job, and says so.
-pub(crate) fn detach_on_interrupt(job: String) {
-    interrupt::set_interrupt_action(move || {
-        print_to_stderr(&format!(
-            "\n{job} keeps running. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it."
-        ));
-    });
-}
-
-/// Returns the job's path in the REST interface. In a project's directory a number alone selects a job of the project.
-pub(super) fn job_path(name: &str) -> String {
-    format!("/api/v1/jobs/{}", encode_path_segment(&project::resolve_job_name(name)))
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

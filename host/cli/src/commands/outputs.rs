@@ -13,7 +13,7 @@ use saggar_rest::outputs::{OutputFileDocument, OutputListDocument};
 use saggar_store::is_output_path;
 use serde_json::{Value, json};
 
-use super::jobs::job_path;
+use super::job_follow::job_path;
 use crate::args::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs};
 use crate::atomic_file;
 use crate::client::{ApiClient, encode_path_segment};

@@ -10,7 +10,7 @@ use saggar_rest::jobs::JobDocument;
 use saggar_rest::plugins::{ListedPluginDocument, PluginListDocument, ResumeTestDocument, ResumeTestRequest};
 use saggar_store::JobState;
 
-use super::{jobs, run};
+use super::{job_follow, run};
 use crate::args::{PluginsCommand, TestResumeArgs};
 use crate::client::{ApiClient, RequestBody};
 use crate::exit::CliError;
@@ -67,10 +67,10 @@ fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> 
     let spec = run::job_spec_of_run(&args.run, client, output)?;
     let whole = submit_job(&spec, client)?;
     output.print_note(&format!("{whole} trains without interruption"));
-    let job = jobs::wait_until_over(client, output, &whole)?;
+    let job = job_follow::wait_until_over(client, output, &whole)?;
     if job.state != JobState::Succeeded.name() {
-        output.print_line(&run::describe_end(&job, &whole, output));
-        return Ok(run::exit_code(&job));
+        output.print_line(&job_follow::describe_end(&job, &whole, output));
+        return Ok(job_follow::exit_code(&job));
     }
     let steps = job.step;
     let interrupted = submit_job(&spec, client)?;
@@ -79,10 +79,10 @@ fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> 
         let at = steps * u64::from(number) / u64::from(args.preemptions + 1);
         preempt_at_step(client, &interrupted, at.max(1), u64::from(number))?;
     }
-    let job = jobs::wait_until_over(client, output, &interrupted)?;
+    let job = job_follow::wait_until_over(client, output, &interrupted)?;
     if job.state != JobState::Succeeded.name() {
-        output.print_line(&run::describe_end(&job, &interrupted, output));
-        return Ok(run::exit_code(&job));
+        output.print_line(&job_follow::describe_end(&job, &interrupted, output));
+        return Ok(job_follow::exit_code(&job));
     }
     let pair = ResumeTestRequest { whole: whole.clone(), interrupted: interrupted.clone() };
     let marked: ResumeTestDocument =

@@ -18,13 +18,12 @@ use serde_json::{Map, Value};
 pub(crate) use component::{build_plugin, upload_plugin};
 pub(crate) use serve::wait_until_served;
 
-use super::jobs;
+use super::job_follow::{self, describe_end, exit_code};
 use crate::args::{RunArgs, RunMode};
 use crate::client::{ApiClient, RequestBody};
-use crate::exit::{self, CliError};
+use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::project::{self, ProjectContext};
-use crate::units;
 use spec::RunInputs;
 
 pub(crate) fn run(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
@@ -205,23 +204,11 @@ fn add_estimate(document: &mut Value, estimate: Option<Value>) {
 fn follow_or_wait(client: &ApiClient, output: CliOutput, name: &str, follow: bool) -> Result<JobDocument, CliError> {
     let JobDocument { id, queue, .. } = client.get(&format!("/api/v1/jobs/{name}"))?;
     output.print_note(&format!("Submitted job {name} ({id}) to queue {queue}"));
-    jobs::detach_on_interrupt(name.to_owned());
+    job_follow::detach_on_interrupt(name.to_owned());
     if follow {
-        jobs::follow_log(client, output, name)?;
+        job_follow::follow_log(client, output, name)?;
     }
-    jobs::wait_until_over(client, output, name)
-}
-
-/// Describes in one sentence how a job ended.
-pub(crate) fn describe_end(job: &JobDocument, name: &str, output: CliOutput) -> String {
-    let state = output.format_state(&job.state);
-    let duration = units::format_duration(job.wall_seconds);
-    let because = if job.message.is_empty() { String::new() } else { format!(": {}", job.message) };
-    format!("Job {name} {state} after {duration}, attempts: {}{because}", job.attempt)
-}
-
-pub(crate) fn exit_code(job: &JobDocument) -> i32 {
-    exit::code_for_job(&job.state, &job.reason)
+    job_follow::wait_until_over(client, output, name)
 }
 
 /// Parses `epochs=3`, `--epochs 3` and `--epochs=3`. A value is JSON if it parses as JSON, else text.

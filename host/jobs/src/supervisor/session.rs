@@ -7,10 +7,10 @@ use tokio::io::BufReader;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::AttemptControl;
 use super::deadlines::{AttemptDeadlines, DueAction};
 use super::heartbeat_monitor::HeartbeatMonitor;
 use super::utilization_monitor::UtilizationMonitor;
+use crate::attempt_control::AttemptControl;
 use crate::attempt_recorder::AttemptRecorder;
 use crate::error::JobError;
 use crate::gateway::{CommandWriter, ConnectionResult, EventReader, HelloError, PendingConnection, WorkerConnection};

@@ -1,22 +1,17 @@
 //! The worker's end of its connection to the supervisor, or to the attempt's first worker process.
 
 use std::io::{self, BufRead, BufReader};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
-use std::time::Instant;
 
-use saggar_device::Meter;
 use thiserror::Error;
 
-use super::metering::UsageCounters;
 use super::ranks::rank_link::RankLink;
-use super::ranks::{self, RankGroup};
 use super::supervisor_link::{SupervisorLink, write_line};
 use crate::credentials::{CredentialsError, WorkerCredentials};
-use crate::limits::{USAGE_INTERVAL, WORKER_HEARTBEAT_INTERVAL};
+use crate::limits::WORKER_HEARTBEAT_INTERVAL;
 use crate::protocol::{
-    AttemptConfig, EXIT_BROKEN, EXIT_TRY_AGAIN, PROTOCOL_VERSION, WorkerCommand, WorkerEvent, WorkerHello, WorkerUsage,
+    AttemptConfig, EXIT_BROKEN, EXIT_TRY_AGAIN, PROTOCOL_VERSION, WorkerCommand, WorkerEvent, WorkerHello,
 };
 use crate::transport;
 
@@ -130,7 +125,7 @@ impl EventChannel {
         let gone = || StartError::gone("standard input, from the attempt's first worker process");
         let mut commands = BufReader::new(io::stdin());
         let config = receive_start(&mut commands, "standard input")?;
-        let link = ranks::link_to_leader().map_err(gone())?;
+        let link = RankLink::from_stdout().map_err(gone())?;
         let control = Arc::new(WorkerControl::default());
         follow_commands(commands, Arc::clone(&control), || std::process::exit(EXIT_TRY_AGAIN)).map_err(gone())?;
         Ok(WorkerStart { channel: EventChannel(EventSink::Leader(Arc::new(link))), config, control })
@@ -184,67 +179,6 @@ impl EventChannel {
         };
         // If the system cannot start this thread, it cannot start the training either, which reports the error.
         let _ = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat);
-    }
-
-    /// Reports usage, including that of `group`, every [`USAGE_INTERVAL`] until the returned reporter is finished, and
-    /// then once more.
-    pub(super) fn report_usage(
-        &self,
-        meter: Meter,
-        spending: Arc<UsageCounters>,
-        began: Instant,
-        group: Option<Arc<RankGroup>>,
-    ) -> UsageReporter {
-        let channel = self.clone();
-        let (stop, stopped) = mpsc::channel::<()>();
-        let report = move || loop {
-            let ended = stopped.recv_timeout(USAGE_INTERVAL) != Err(mpsc::RecvTimeoutError::Timeout);
-            let own = WorkerUsage {
-                gpu_seconds: meter.busy_time().as_secs_f64(),
-                wall_seconds: began.elapsed().as_secs_f64(),
-                gpu_bytes: if ended { 0 } else { meter.bytes() },
-                gpu_bytes_peak: meter.peak_bytes(),
-                dispatches: meter.dispatches(),
-                submissions: meter.submissions(),
-                ..WorkerUsage::default()
-            };
-            let others = group.as_ref().map(|group| group.usage()).unwrap_or_default();
-            channel.send(&WorkerEvent::Usage(others.into_iter().fold(spending.apply_to(own), combine_usage)));
-            if ended {
-                return;
-            }
-        };
-        let thread = std::thread::Builder::new().name("usage".to_owned()).spawn(report);
-        UsageReporter { stop, thread: thread.ok() }
-    }
-}
-
-/// Combines the usage of two processes that work at the same time on the same samples.
-fn combine_usage(one: WorkerUsage, other: WorkerUsage) -> WorkerUsage {
-    WorkerUsage {
-        gpu_seconds: one.gpu_seconds + other.gpu_seconds,
-        gpu_bytes: one.gpu_bytes + other.gpu_bytes,
-        gpu_bytes_peak: one.gpu_bytes_peak + other.gpu_bytes_peak,
-        dispatches: one.dispatches + other.dispatches,
-        submissions: one.submissions + other.submissions,
-        ..one
-    }
-}
-
-/// The thread that reports usage.
-#[derive(Debug)]
-pub(crate) struct UsageReporter {
-    stop: mpsc::Sender<()>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl UsageReporter {
-    /// Sends the last report and waits for it.
-    pub(crate) fn finish(self) {
-        drop(self.stop);
-        if let Some(thread) = self.thread {
-            let _ = thread.join();
-        }
     }
 }
 

@@ -16,11 +16,10 @@ use saggar_store::{
 
 use super::channel::{EventChannel, WorkerControl};
 use super::checkpoint_timer::CheckpointTimer;
-use super::initial_state;
+use super::initial_state::find_initial_state;
 use super::log_placeholders::LogPlaceholders;
 use super::metering::UsageCounters;
 use super::nan_guard::NanGuard;
-use super::ranks;
 use super::rights::JobRights;
 use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::{NonFinite, Precision};
@@ -38,7 +37,6 @@ pub(super) struct JobContextParts {
     pub(super) rights: JobRights,
     pub(super) home: StateDir,
     pub(super) plugin_wasm: Bytes,
-    pub(super) plugin_digest: String,
     pub(super) device: String,
     /// The secrets that the job was granted, by name.
     pub(super) secrets: BTreeMap<String, String>,
@@ -105,7 +103,7 @@ impl JobContext for WorkerJobContext {
     }
 
     fn shards(&self) -> BatchShards {
-        BatchShards::for_rank(ranks::shard_count(&self.parts.start), 0, 1)
+        BatchShards::for_rank(self.parts.start.shard_count(), 0, 1)
     }
 
     fn skips_nonfinite(&self) -> bool {
@@ -149,7 +147,8 @@ impl JobContext for WorkerJobContext {
     }
 
     fn initial_state(&mut self) -> Result<InitialState, PluginError> {
-        let found = initial_state::find_initial_state(&self.parts)?;
+        let JobContextParts { start, checkpoints, models, runtime, .. } = &self.parts;
+        let found = find_initial_state(start, checkpoints, models, runtime)?;
         for skipped in found.skipped {
             let reason = format!("{}: {}", skipped.file, skipped.reason);
             self.parts.channel.send(&WorkerEvent::CheckpointFailed { op: "load".to_owned(), reason });
@@ -176,7 +175,7 @@ impl JobContext for WorkerJobContext {
         self.nan_guard.check_variables(Some(checkpoint.step), &checkpoint.variables)?;
         let began = Instant::now();
         let AttemptConfig { job, epoch, .. } = &self.parts.start;
-        checkpoint.plugin_digest.clone_from(&self.parts.plugin_digest);
+        checkpoint.plugin_digest.clone_from(&self.parts.start.spec.plugin);
         checkpoint.device.clone_from(&self.parts.device);
         env!("CARGO_PKG_VERSION").clone_into(&mut checkpoint.build);
         checkpoint.metrics.clone_from(&self.metrics);

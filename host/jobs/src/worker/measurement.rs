@@ -10,6 +10,7 @@ use saggar_device::{Backend, Meter};
 use saggar_plugin::{CompiledPlugin, PluginEngine, PluginError, TrainOutcome};
 use saggar_store::{ColumnarDataset, ModelRegistry, StateDir};
 
+use super::usage_reporter::UsageReporter;
 use super::{AttemptFailure, JobRights, WorkerAttempt};
 use crate::measure::{MeasureUntil, MeasurementConfig, measure_training};
 use crate::protocol::WorkerEvent;
@@ -36,7 +37,7 @@ impl WorkerAttempt<'_> {
         let MeasurementParts { datasets, secrets, rights, began } = parts;
         let spec = &self.start.spec;
         let meter = spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
-        let reporter = self.channel.report_usage(meter.clone(), Arc::default(), began, None);
+        let reporter = UsageReporter::start(self.channel.clone(), meter.clone(), Arc::default(), began, None);
         let models = Some(ModelRegistry::new(self.models));
         let (spec, rights, until) = (spec.clone(), Some(rights), MeasureUntil::EnoughSamples);
         let trial = MeasurementConfig { spec, datasets, secrets, models, rights, until };

@@ -15,7 +15,7 @@ mod state_transfer;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -172,23 +172,10 @@ fn own_executable() -> std::io::Result<PathBuf> {
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
-/// Returns the socket to rank 0, which is the standard output of every other rank.
-///
-/// # Errors
-/// Fails if standard output is not a socket.
-pub(super) fn link_to_leader() -> std::io::Result<RankLink> {
-    RankLink::new(UnixStream::from(std::io::stdout().as_fd().try_clone_to_owned()?))
-}
-
 fn worker_lost_error(message: String) -> PluginError {
     PluginError::Ranks { reason: FailureReason::WorkerLost, message }
 }
 
 fn ranks_differ_error(message: String) -> PluginError {
     PluginError::Ranks { reason: FailureReason::RanksDiffer, message }
-}
-
-/// Returns the number of shards of each of the job's batches.
-pub(super) fn shard_count(start: &AttemptConfig) -> u32 {
-    start.spec.shards.unwrap_or(start.spec.replicas)
 }

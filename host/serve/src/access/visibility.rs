@@ -2,7 +2,7 @@
 //!
 //! A key can be limited to projects. For its requests, [`ProjectScope::find_job`] returns the same error for a job of
 //! another project as for a missing job, and lists are filtered with [`ProjectScope::contains_project`] or
-//! [`ProjectScope::projects`]. Handlers extract a route's `{job}` as a [`VisibleJob`](super::VisibleJob) and look up names in bodies with
+//! [`ProjectScope::projects`]. Handlers extract a route's `{job}` as a `VisibleJob` and look up names in bodies with
 //! [`ProjectScope::find_job`]. One test covers every route, and another prevents handlers from reading the records
 //! directly.
 //!

@@ -18,13 +18,14 @@ use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, DatasetError, DatasetField, DatasetSplit};
 
 use super::query::parse_digest;
-use crate::access::{Actor, ProjectScope, resource_access};
+use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, created, no_content};
 use crate::json_body::{self, JsonBody};
 use crate::limits::{DATASET_USERS_SHOWN, UPLOAD_MANIFEST_BYTES_MAX};
 use crate::low_priority::at_low_priority;
+use crate::resource_access;
 
 impl JsonBody for DatasetAnnouncement<Digest> {
     const EXAMPLE: &'static str = r#"{"name": "digits", "files": [{"path": "a.csv", "size": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "chunks": ["ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"]}]}"#;

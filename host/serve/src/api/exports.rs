@@ -6,9 +6,10 @@ use axum::response::{IntoResponse, Response};
 use saggar_store::AccessAction;
 
 use super::file_stream;
-use crate::access::{ProjectScope, resource_access};
+use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
+use crate::resource_access;
 
 /// Returns the archive. If the version is removed meanwhile, the response is still completed.
 pub(crate) async fn tar(

@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::query::QueryParameters;
 use crate::access::Actor;
-use crate::access::resource_access::publish_model_version;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::limits::IMPORT_BYTES_MAX;
 use crate::multipart_form::{self, FormField, media_type};
+use crate::resource_access::publish_model_version;
 
 /// Imports a model. The body is the ONNX file, or a form with that file and its external data files; `options`, a JSON
 /// object, is passed to the plugin that reads it. The response names the version, which is then loaded like any other.

@@ -18,7 +18,8 @@ use saggar_store::records::{JobFilter, JobRecord, JobState};
 
 use super::outputs::output_document;
 use super::query::QueryParameters;
-use crate::access::{ProjectScope, VisibleJob};
+use super::visible_job::VisibleJob;
+use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{EVENTS_SHOWN_MAX, JOBS_LISTED_DEFAULT};

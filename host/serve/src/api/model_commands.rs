@@ -12,12 +12,12 @@ use saggar_serving::desired_state::ShadowPolicy;
 use saggar_store::AccessAction;
 
 use crate::access::Actor;
-use crate::access::resource_access::change_model;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::{self, JsonBody};
 use crate::limits::BODY_BYTES_MAX;
+use crate::resource_access::change_model;
 
 type ModelCommandResult = Result<Json<ModelDocument>, ApiError>;
 

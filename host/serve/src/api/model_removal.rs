@@ -7,11 +7,11 @@ use saggar_rest::models::RemovedVersionsDocument;
 use saggar_serving::RemovedVersions;
 use saggar_store::AccessAction;
 
-use crate::access::resource_access::check_model;
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
+use crate::resource_access::check_model;
 
 /// Removes a version. Refused while an unfinished job reads it.
 pub(crate) async fn remove_version(

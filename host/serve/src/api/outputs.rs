@@ -8,7 +8,7 @@ use saggar_rest::outputs::{OutputFileDocument, OutputListDocument};
 use saggar_store::OutputFile;
 
 use super::file_stream;
-use crate::access::VisibleJob;
+use super::visible_job::VisibleJob;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::OUTPUTS_NAMED_MAX;

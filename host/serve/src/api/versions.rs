@@ -12,12 +12,12 @@ use saggar_store::error::StoreError;
 use saggar_store::{AccessAction, VariableKind};
 
 use super::jobs::submit;
-use crate::access::resource_access::change_model;
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
+use crate::resource_access::change_model;
 
 impl JsonBody for PublishVersionRequest {
     const EXAMPLE: &'static str = r#"{"from": "job:digits-7/checkpoint@1200"}"#;

@@ -16,11 +16,11 @@ use serde::de::DeserializeOwned;
 use super::error::InferError;
 use super::parameter::{self, bad_value, unsupported_parameter};
 use crate::access::Actor;
-use crate::access::resource_access::change_model;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
+use crate::resource_access::change_model;
 
 /// The location that errors about command parameters report.
 const PLACE: &str = "request";

@@ -8,11 +8,11 @@ use axum::http::request::Parts;
 use saggar_serving::model_config::KeepAlive;
 use saggar_store::AccessAction;
 
-use crate::access::resource_access::check_model;
 use crate::access::{AccessError, Actor};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
+use crate::resource_access::check_model;
 
 /// The header's name.
 const KEEP_ALIVE: &str = "x-saggar-keep-alive";

@@ -3,8 +3,8 @@
 use saggar_rest::checkpoints::{CheckpointDocument, CheckpointListDocument};
 use saggar_rest::jobs::JobDocument;
 
-use super::job_path;
 use crate::client::ApiClient;
+use crate::commands::job_follow::job_path;
 use crate::exit::CliError;
 
 /// Returns `step 200, epoch 2 (validation/loss 0.0667), newest step 900, epoch 9`, or an empty text if the job keeps no

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use saggar_rest::jobs::JobDocument;
 use serde_json::{Value, json};
 
-use super::job_path;
 use crate::args::{CompareArgs, DiffArgs};
 use crate::client::ApiClient;
+use crate::commands::job_follow::job_path;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 

@@ -6,9 +6,10 @@ use saggar_rest::jobs::{JobDocument, RestartRequest};
 use saggar_store::JobState;
 use serde_json::{Map, Value};
 
-use super::{POLL_INTERVAL, change_each, is_over, job_path};
+use super::change_each;
 use crate::args::{JobNamesArgs, RestartArgs, WaitArgs};
 use crate::client::{ApiClient, RequestBody};
+use crate::commands::job_follow::{POLL_INTERVAL, is_over, job_path};
 use crate::commands::run;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesPoint};
 use serde_json::{Value, json};
 
-use super::job_path;
 use crate::args::MetricsArgs;
 use crate::client::{ApiClient, encode_path_segment};
+use crate::commands::job_follow::job_path;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 

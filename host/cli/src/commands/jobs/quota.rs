@@ -5,9 +5,9 @@ use saggar_rest::queues::{PoolDocument, QueueDocument, QueueListDocument};
 use saggar_rest::quota::{QuotaDocument, StorageDocument, UsageDocument};
 use serde_json::json;
 
-use super::job_path;
 use crate::args::CostArgs;
 use crate::client::ApiClient;
+use crate::commands::job_follow::job_path;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::units;

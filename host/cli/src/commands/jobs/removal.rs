@@ -2,9 +2,9 @@
 
 use saggar_rest::jobs::{JobGcDocument, JobGcRequest, RemovedJobDocument, SweptJobDocument};
 
-use super::job_path;
 use crate::args::{GcArgs, RmArgs};
 use crate::client::{ApiClient, RequestBody};
+use crate::commands::job_follow::job_path;
 use crate::exit::CliError;
 use crate::output::{CliOutput, confirm};
 use crate::units;

@@ -8,9 +8,9 @@ use saggar_rest::schedules::{RemovedScheduleDocument, ScheduleDocument, Schedule
 use saggar_rest::secrets::{SecretListDocument, SecretNameDocument, SetSecretRequest};
 use serde::Serialize;
 
-use super::job_path;
 use crate::args::{ScheduleCommand, SecretCommand};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
+use crate::commands::job_follow::job_path;
 use crate::commands::run;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;

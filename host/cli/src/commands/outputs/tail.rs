@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     if args.follow {
-        crate::commands::jobs::detach_on_interrupt(args.job.clone());
+        crate::commands::job_follow::detach_on_interrupt(args.job.clone());
     }
     let mut printed = String::new();
     let mut reconnect = ReconnectState::new(output);

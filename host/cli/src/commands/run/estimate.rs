@@ -8,7 +8,7 @@ use saggar_store::JobState;
 use serde_json::{Value, json};
 
 use crate::client::{ApiClient, RequestBody};
-use crate::commands::jobs;
+use crate::commands::job_follow::{self, describe_end, exit_code};
 use crate::exit::CliError;
 use crate::interrupt;
 use crate::output::{CliOutput, print_to_stderr};
@@ -46,10 +46,10 @@ pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: Cl
 
 /// Waits for the measuring job, removes it and returns its result.
 fn wait_for_estimate(client: &ApiClient, output: CliOutput, name: &str) -> Result<Value, CliError> {
-    let job = jobs::wait_until_over(client, output, name)?;
+    let job = job_follow::wait_until_over(client, output, name)?;
     if job.state != JobState::Succeeded.name() {
-        let code = super::exit_code(&job);
-        let message = format!("nothing was started: {}", super::describe_end(&job, name, output));
+        let code = exit_code(&job);
+        let message = format!("nothing was started: {}", describe_end(&job, name, output));
         return Err(CliError::new(code, "not_measured", message).with_hint(format!("see `saggar logs {name}`")));
     }
     let estimate = client.get(&format!("/api/v1/jobs/{name}/output/{ESTIMATE_FILE}"))?;
@@ -66,7 +66,7 @@ fn stop_and_remove(client: &ApiClient, name: &str) {
     let ended = || {
         client.post::<JobDocument>(&format!("{path}/stop"), RequestBody::Empty)?;
         let began = Instant::now();
-        while began.elapsed() < STOP_TIME_MAX && !jobs::is_over(&client.get(&path)?) {
+        while began.elapsed() < STOP_TIME_MAX && !job_follow::is_over(&client.get(&path)?) {
             std::thread::sleep(STOP_POLL_INTERVAL);
         }
         client.delete::<RemovedJobDocument>(&path)

@@ -5,9 +5,10 @@ use std::time::Duration;
 use saggar_rest::jobs::JobDocument;
 use serde_json::{Value, json};
 
-use super::{add_estimate, describe_end, exit_code, follow_or_wait};
+use super::{add_estimate, follow_or_wait};
 use crate::args::RunArgs;
 use crate::client::ApiClient;
+use crate::commands::job_follow::{describe_end, exit_code};
 use crate::commands::serving_status::{ServingStatus, newest_published_versions, wait_for_version};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;

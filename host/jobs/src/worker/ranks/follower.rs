@@ -28,7 +28,7 @@ pub(crate) struct FollowerContext {
 
 impl FollowerContext {
     pub(crate) fn new(job: WorkerJobContext, start: &AttemptConfig, link: Arc<RankLink>) -> FollowerContext {
-        let shards = BatchShards::for_rank(super::shard_count(start), start.rank, start.spec.replicas);
+        let shards = BatchShards::for_rank(start.shard_count(), start.rank, start.spec.replicas);
         FollowerContext { job, link, shards, turn: AtomicU64::new(1) }
     }
 

@@ -5,6 +5,7 @@
 //! operation that all ranks do together, so all ranks count the same turns.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use parking_lot::Mutex;
@@ -72,6 +73,14 @@ impl RankLink {
         stream.set_read_timeout(Some(RANK_SILENCE_MAX))?;
         stream.set_write_timeout(Some(RANK_SILENCE_MAX))?;
         Ok(RankLink { stream, sending: Mutex::default(), usage: Mutex::default() })
+    }
+
+    /// Returns the link to rank 0, whose socket is the standard output of every other rank.
+    ///
+    /// # Errors
+    /// Fails if standard output is not a socket.
+    pub(crate) fn from_stdout() -> io::Result<RankLink> {
+        RankLink::new(UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?))
     }
 
     /// Sends a message whose payload is these pieces, one after the other.

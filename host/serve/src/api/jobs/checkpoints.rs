@@ -12,9 +12,9 @@ use saggar_store::checkpoint::{BestMetric, CheckpointQuery, CheckpointVerificati
 use saggar_store::error::CheckpointError;
 use saggar_store::records::JobRecord;
 
-use crate::access::VisibleJob;
 use crate::api::metric_values::finite_metrics;
 use crate::api::query::QueryParameters;
+use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
 use crate::error::ApiError;
 

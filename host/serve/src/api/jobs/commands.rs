@@ -7,7 +7,8 @@ use saggar_rest::jobs::JobDocument;
 use saggar_store::records::{JobRecord, StateReason};
 
 use super::views;
-use crate::access::{Actor, ProjectScope, VisibleJob};
+use crate::access::{Actor, ProjectScope};
+use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;

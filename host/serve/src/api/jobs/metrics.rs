@@ -10,9 +10,9 @@ use saggar_jobs::SeriesPage;
 use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesDocument, MetricSeriesPoint};
 use saggar_store::records::MetricPoint;
 
-use crate::access::VisibleJob;
 use crate::api::metric_values::finite_value;
 use crate::api::query::QueryParameters;
+use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::POINTS_ANSWERED_MAX;

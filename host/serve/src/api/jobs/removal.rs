@@ -8,7 +8,8 @@ use saggar_jobs::{JobError, JobSpec};
 use saggar_rest::jobs::{JobGcDocument, JobGcRequest, RemovedJobDocument, SweptJobDocument};
 use saggar_store::records::{JobFilter, JobRecord, JobState};
 
-use crate::access::{Actor, ProjectScope, VisibleJob};
+use crate::access::{Actor, ProjectScope};
+use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;

@@ -16,12 +16,14 @@ use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, AccessDenied, AccessRights, CheckpointInfo};
 
 use super::{requirements, views};
-use crate::access::{Actor, Principal, ProjectScope, VisibleJob, resource_access};
+use crate::access::{Actor, Principal, ProjectScope};
+use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
 use crate::plugin_inspector::PluginFacts;
+use crate::resource_access;
 
 /// The header that makes repeated submissions create only one job.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -29,7 +29,7 @@ pub(super) fn print_log(client: &ApiClient, output: CliOutput, path: &str) -> Re
 }
 
 /// Prints a log until its job is over. `path` is the log's path, with `follow_log` in its query.
-pub(crate) fn follow_log(client: &ApiClient, output: CliOutput, path: &str) -> Result<(), CliError> {
+pub(super) fn follow_log(client: &ApiClient, output: CliOutput, path: &str) -> Result<(), CliError> {
     follow_lines(client, output, path, |line| print_lines(output, &format!("{line}\n")))
 }
 

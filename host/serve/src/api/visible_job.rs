@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use saggar_store::records::JobRecord;
 
-use super::visibility::ProjectScope;
+use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
 
