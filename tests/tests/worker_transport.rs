@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use saggar_clock::SystemClock;
 use saggar_jobs::protocol::{PROTOCOL_VERSION, WorkerCommand};
 use saggar_jobs::spec::WORKER_LOST;
 use saggar_jobs::transport::{TcpWorkerListener, UnixWorkerListener, WorkerAddress, WorkerListener};
@@ -17,7 +18,7 @@ use saggar_jobs::{
 };
 use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{self, JobRecord};
-use saggar_store::{AccessRights, JobState, ModelRegistry, ObjectStorage, StateDir, SystemClock};
+use saggar_store::{AccessRights, JobState, ModelRegistry, ObjectStorage, StateDir};
 use saggar_tests::{binary, guest, kill_9};
 use serde_json::{Value, json};
 use tokio::sync::watch;
