@@ -23,10 +23,10 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// and its code can be one that this version does not know.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct ForeignError {
-    error: Option<String>,
-    code: Option<String>,
-    hint: Option<String>,
+pub(crate) struct ForeignError {
+    pub(crate) error: Option<String>,
+    pub(crate) code: Option<String>,
+    pub(crate) hint: Option<String>,
 }
 
 /// A client of one server.

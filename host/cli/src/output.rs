@@ -84,10 +84,11 @@ impl CliOutput {
     /// Prints an error to standard error.
     pub(crate) fn print_error(&self, failure: &CliError) {
         if self.json {
-            let error = serde_json::json!({
-                "error": {"code": failure.code, "message": failure.message, "hint": failure.hint}
-            });
-            print_to_stderr(&escape::escape_json(&error.to_string()));
+            let error = ErrorLine {
+                error: CommandError { code: &failure.code, message: &failure.message, hint: failure.hint.as_deref() },
+            };
+            let error = serde_json::to_string(&error).expect("documents have text as keys");
+            print_to_stderr(&escape::escape_json(&error));
             return;
         }
         print_to_stderr(&format!("saggar: {}", escape::escape_text(&failure.message)));
@@ -95,6 +96,19 @@ impl CliOutput {
             print_to_stderr(&format!("  hint: {}", escape::escape_text(hint)));
         }
     }
+}
+
+/// An error as JSON.
+#[derive(Serialize)]
+struct ErrorLine<'a> {
+    error: CommandError<'a>,
+}
+
+#[derive(Serialize)]
+struct CommandError<'a> {
+    code: &'a str,
+    message: &'a str,
+    hint: Option<&'a str>,
 }
 
 /// Writes to standard output. If the reader closed the pipe, such as `head`, the command ends, because the rest is not

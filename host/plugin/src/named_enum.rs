@@ -1,6 +1,7 @@
 //! Declares the enums whose variants have names in records, metrics and messages.
 
-/// Declares an enum from its variants and their names, so that each name is written once.
+/// Declares an enum from its variants and their names, so that each name is written once. The codes of the REST interface
+/// have a macro with schemas and serde's names in the crate of its documents, which depends on no other crate.
 macro_rules! named_enum {
     ($(#[$about:meta])+ $kind:ident { $($(#[$variant_about:meta])+ $variant:ident = $name:literal,)+ }) => {
         $(#[$about])+

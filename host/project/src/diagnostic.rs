@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
-
 /// A mistake, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -15,13 +13,6 @@ pub struct Diagnostic {
     pub message: String,
     /// How to fix it.
     pub hint: Option<String>,
-}
-
-impl Diagnostic {
-    /// Returns the diagnostic as JSON.
-    pub fn to_json(&self, file: &str) -> Value {
-        json!({"file": file, "line": self.line, "column": self.column, "message": self.message, "hint": self.hint})
-    }
 }
 
 impl fmt::Display for Diagnostic {

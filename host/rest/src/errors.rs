@@ -19,7 +19,8 @@ pub struct ErrorDocument {
     pub request_id: String,
 }
 
-/// Declares the codes, each with its text.
+/// Declares the codes, each with its text. `saggar_plugin` has a similar macro, and neither serves both: these codes are
+/// documents with schemas and serde's names, on which the plugin host does not depend, and this crate depends on no other.
 macro_rules! error_codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
         /// What is wrong, from a closed set.

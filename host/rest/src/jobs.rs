@@ -112,6 +112,69 @@ pub struct JobDocument {
     pub events: Option<Vec<JobEventDocument>>,
 }
 
+impl JobDocument {
+    /// Returns the members of the specification that are shown.
+    pub fn spec_summary(&self) -> JobSpecSummary {
+        JobSpecSummary::read(&self.spec)
+    }
+}
+
+/// The members of a job's specification that the server and clients show. Unlike `saggar_jobs::JobSpec`, it is read
+/// leniently, because another version can have written the specification.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct JobSpecSummary {
+    /// The SHA-256 of the plugin.
+    pub plugin: String,
+    /// The plugin's parameters.
+    pub parameters: Map<String, Value>,
+    /// The mounts that the job reads.
+    pub data: Vec<MountSummary>,
+    /// The initial state if the job has no checkpoint, such as `job:mnist-7`.
+    pub init_from: Option<String>,
+    /// The seed of all random numbers.
+    pub seed: u64,
+    /// The metric whose best checkpoint is kept.
+    pub checkpoint_keep_best: Option<BestMetricSummary>,
+    /// The maximum number of attempts beyond the first.
+    pub retry: u64,
+    /// The worker processes that train one model together; 0 if omitted.
+    pub replicas: u32,
+    /// The user's message about the job.
+    pub message: Option<String>,
+}
+
+impl JobSpecSummary {
+    /// Reads a specification. One of an unknown form has no members.
+    pub fn read(spec: &Value) -> JobSpecSummary {
+        JobSpecSummary::deserialize(spec).unwrap_or_default()
+    }
+}
+
+/// A mount of a job: a version of a dataset, or the outputs of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct MountSummary {
+    /// The path at which the job reads it.
+    pub mount: String,
+    /// The dataset's name; empty if it is a job's output.
+    pub dataset: String,
+    /// The dataset's version.
+    pub version: u64,
+    /// The job whose outputs are mounted.
+    pub job: Option<String>,
+    /// A folder or file among its outputs; all if omitted.
+    pub path: Option<String>,
+}
+
+/// The metric whose best checkpoint is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct BestMetricSummary {
+    /// Its name.
+    pub metric: String,
+}
+
 /// The states of a job.
 pub const JOB_STATES: [&str; 8] =
     ["QUEUED", "STARTING", "RUNNING", "STOPPING", "SUCCEEDED", "FAILED", "CANCELLED", "TIMED_OUT"];

@@ -51,16 +51,20 @@ pub struct KeyDocument {
 }
 
 /// Creates a key. An omitted limit means no limit.
+// `Scope`, `Rate` and `Quota` are the types of scopes and limits, which the server parses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "NewKey")]
-pub struct KeyRequest {
+#[serde(
+    deny_unknown_fields,
+    bound(deserialize = "Scope: Deserialize<'de>, Rate: Deserialize<'de>, Quota: Deserialize<'de>")
+)]
+#[schemars(rename = "NewKey", bound = "Scope: JsonSchema, Rate: JsonSchema + Serialize, Quota: JsonSchema + Serialize")]
+pub struct KeyRequest<Scope = String, Rate = String, Quota = String> {
     /// Its name.
     #[schemars(regex(pattern = NAME_PATTERN))]
     pub name: String,
     /// Its scopes.
     #[schemars(length(min = 1), inner(regex(pattern = SCOPE_PATTERN)))]
-    pub scopes: Vec<String>,
+    pub scopes: Vec<Scope>,
     /// The projects whose jobs it sees; all if omitted. Not with the scope `admin`.
     #[serde(default)]
     #[schemars(length(min = 1, max = 64), inner(regex(pattern = NAME_PATTERN)))]
@@ -68,11 +72,11 @@ pub struct KeyRequest {
     /// The limit on requests in a short time, such as `100/s`.
     #[serde(default)]
     #[schemars(regex(pattern = "^[1-9][0-9]{0,8}/[smh]$"))]
-    pub rate: Option<String>,
+    pub rate: Option<Rate>,
     /// The limit on requests per day or month, such as `10000/d`.
     #[serde(default)]
     #[schemars(regex(pattern = "^[1-9][0-9]{0,17}/(d|month)$"))]
-    pub quota: Option<String>,
+    pub quota: Option<Quota>,
     /// The limit on jobs submitted with it that run at once.
     #[serde(default)]
     pub max_running_jobs: Option<u32>,

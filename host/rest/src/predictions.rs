@@ -25,10 +25,11 @@ pub struct PredictionRequest {
 }
 
 /// A prediction that can be polled.
+// `Json` is the type of its input and outputs. The server keeps them as text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[schemars(rename = "Prediction")]
-pub struct PredictionDocument {
+#[schemars(rename = "Prediction", bound = "Json: Default + Serialize")]
+pub struct PredictionDocument<Json = Value> {
     /// Its identifier.
     pub id: String,
     /// The model's name.
@@ -40,10 +41,11 @@ pub struct PredictionDocument {
     pub status: String,
     /// The input as it was sent, if it is small.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub input: Option<Value>,
+    #[schemars(with = "Option<Value>")]
+    pub input: Option<Json>,
     /// The outputs by name, once it has succeeded.
     #[schemars(with = "Option<Map<String, Value>>")]
-    pub output: Option<Value>,
+    pub output: Option<Json>,
     /// Why it failed.
     pub error: Option<String>,
     /// Always empty.

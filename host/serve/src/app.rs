@@ -15,6 +15,7 @@ use crate::app_parts::AppParts;
 use crate::audit::AuditLog;
 use crate::cog::predictions::CogPredictions;
 use crate::error::ApiError;
+use crate::openapi::described_response::HandlerResponses;
 use crate::openapi::operation::OperationArea;
 use crate::request_body::BodyReader;
 use crate::storage::StorageCounter;
@@ -46,6 +47,8 @@ pub(crate) struct InterfaceIndex {
     pub(crate) route_paths: Vec<&'static str>,
     /// The areas of the OpenAPI document.
     pub(crate) areas: Vec<OperationArea>,
+    /// The responses that the types of handlers describe.
+    pub(crate) responses: HandlerResponses,
 }
 
 /// A reference to a server's state that does not keep it alive.
@@ -116,6 +119,11 @@ impl AppState {
     /// Returns the areas of the OpenAPI document.
     pub(crate) fn operation_areas(&self) -> &[OperationArea] {
         &self.shared.index.areas
+    }
+
+    /// Returns the responses that the types of handlers describe.
+    pub(crate) fn handler_responses(&self) -> &HandlerResponses {
+        &self.shared.index.responses
     }
 
     pub(crate) fn parts(&self) -> &AppParts {

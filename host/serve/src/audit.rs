@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use saggar_clock::{Clock, UnixMillis};
 use saggar_jobs::JobEffect;
-use serde_json::json;
+use serde::{Serialize, Serializer};
 
 use crate::access::Actor;
 use crate::error::ApiError;
@@ -126,6 +126,36 @@ impl AuditAction {
     }
 }
 
+/// A line of the log.
+#[derive(Serialize)]
+struct AuditLine<'a> {
+    /// The time in RFC 3339.
+    at: String,
+    who: String,
+    request_id: &'a str,
+    action: &'a str,
+    #[serde(flatten)]
+    subject: AuditSubject<'a>,
+    detail: String,
+    /// `ok`, `refused` or the code of an error.
+    result: &'a str,
+    /// The project, in lines of jobs and schedules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<&'a str>,
+}
+
+/// The subject of an action. In JSON it is the member `kind` with the value `name`, such as `"model": "digits"`.
+struct AuditSubject<'a> {
+    kind: &'a str,
+    name: String,
+}
+
+impl Serialize for AuditSubject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([(self.kind, &self.name)])
+    }
+}
+
 /// The audit log. Clones write to the same one.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
@@ -178,20 +208,17 @@ impl AuditLog {
         let (subject, detail) = (short(of.0), short(of.1));
         let who = actor.principal.to_string();
         tracing::info!(who, request_id = actor.request_id, action = name, subject, detail, result, "audit");
-        let at = rfc3339(self.shared.clock.now_ms());
-        let of = name.split('.').next().unwrap_or_default();
-        let mut line = json!({
-            "at": at,
-            "who": who,
-            "request_id": actor.request_id,
-            "action": name,
-            of: subject,
-            "detail": detail,
-            "result": result,
-        });
-        if let Some(project) = project {
-            line["project"] = json!(project);
-        }
+        let line = AuditLine {
+            at: rfc3339(self.shared.clock.now_ms()),
+            who,
+            request_id: &actor.request_id,
+            action: name,
+            subject: AuditSubject { kind: name.split('.').next().unwrap_or_default(), name: subject },
+            detail,
+            result,
+            project,
+        };
+        let line = serde_json::to_string(&line).expect("a line has text as keys");
         if let Err(error) = self.append(&format!("{line}\n")) {
             tracing::error!(%error, path = %self.shared.path.display(), "the audit log cannot be written");
         }
@@ -243,7 +270,7 @@ fn rfc3339(ms: UnixMillis) -> String {
 mod tests {
     use saggar_clock::ManualClock;
     use saggar_store::{AccessAction, AccessRights};
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::access::Principal;

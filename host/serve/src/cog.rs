@@ -17,15 +17,17 @@ mod prediction;
 pub(crate) mod predictions;
 pub(crate) mod protocol;
 mod request;
+mod response;
+mod shared_json;
 mod store;
 pub mod webhook;
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use axum::response::Response;
+use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use saggar_plugin::ModelSignature;
 use saggar_serving::PredictionInputs;
@@ -35,7 +37,7 @@ use tokio::time::timeout;
 use crate::access::Actor;
 use crate::app::AppState;
 use crate::audit::AuditAction;
-use crate::error::{ApiError, accepted, json_text};
+use crate::error::ApiError;
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::predict::begin_call::{begin_call, count_body_rejection, read_deadline};
 use crate::predict::json_inputs;
@@ -44,52 +46,55 @@ use crate::request_body::BufferedBody;
 use error::PredictionError;
 use execution::CancelPredictionOnDrop;
 use owner::PredictionOwner;
-use prediction::CogPrediction;
+use prediction::{CogPrediction, CogPredictionDocument};
 use predictions::CogPredictions;
 use request::{CogPredictionRequest, WaitPreference};
+use response::{CreatePredictionResponse, PredictionResponse};
 
 /// `POST /predictions`.
-pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+async fn create(State(app): State<AppState>, request: Request) -> Result<CreatePredictionResponse, ApiError> {
     create_or_find(app, request, None).await
 }
 
 /// `PUT /predictions/{id}`.
-pub(crate) async fn put(
+async fn put(
     State(app): State<AppState>,
     Path(id): Path<String>,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> Result<CreatePredictionResponse, ApiError> {
     create_or_find(app, request, Some(request::parse_id(&id)?)).await
 }
 
 /// `GET /predictions/{id}`: its state, immediately, at its end with `Prefer: wait=SECONDS`, or as events.
-pub(crate) async fn show(
+async fn show(
     State(app): State<AppState>,
     Path(id): Path<String>,
     owner: PredictionOwner,
     headers: HeaderMap,
-) -> Result<Response, ApiError> {
+) -> Result<PredictionResponse, ApiError> {
     let prediction = find_prediction(&app, &owner, &id)?;
     match WaitPreference::from_headers(&headers) {
-        WaitPreference::Events(after) => return Ok(events::stream_events(prediction, after, None)),
+        WaitPreference::Events(after) => {
+            return Ok(PredictionResponse::Events(events::stream_events(prediction, after, None)));
+        }
         WaitPreference::UpTo(wait) => drop(timeout(wait, prediction.wait_until_finished()).await),
         WaitPreference::UntilFinished => {}
     }
-    Ok(json_text(prediction.to_json()))
+    Ok(PredictionResponse::State(prediction))
 }
 
 /// `POST /predictions/{id}/cancel`.
-pub(crate) async fn cancel(
+async fn cancel(
     State(app): State<AppState>,
     Path(id): Path<String>,
     owner: PredictionOwner,
     actor: Actor,
-) -> Result<Response, ApiError> {
+) -> Result<Json<CogPredictionDocument>, ApiError> {
     let prediction = find_prediction(&app, &owner, &id).map_err(ApiError::from);
     app.audit().record(&actor, AuditAction::PredictionCancel, &id, "", &prediction);
     let prediction = prediction?;
     CogPredictions::cancel_prediction(&prediction, app.now_ms());
-    Ok(json_text(prediction.to_json()))
+    Ok(Json(prediction.document()))
 }
 
 fn find_prediction(app: &AppState, owner: &PredictionOwner, id: &str) -> Result<Arc<CogPrediction>, PredictionError> {
@@ -97,7 +102,11 @@ fn find_prediction(app: &AppState, owner: &PredictionOwner, id: &str) -> Result<
     found.ok_or_else(|| PredictionError::NotFound { id: id.chars().take(128).collect() })
 }
 
-async fn create_or_find(app: AppState, request: Request, id: Option<String>) -> Result<Response, ApiError> {
+async fn create_or_find(
+    app: AppState,
+    request: Request,
+    id: Option<String>,
+) -> Result<CreatePredictionResponse, ApiError> {
     let (parts, body) = request.into_parts();
     let (deadline, keep) = (read_deadline(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
     let owner = PredictionOwner::from_extensions(&parts.extensions);
@@ -168,29 +177,28 @@ async fn decode_inputs(
 
 /// Returns the response in the form that the client prefers. If only this client can access the prediction (`own`), it
 /// is cancelled when the client disconnects, unless the client asked not to wait.
-async fn respond(app: &AppState, prediction: Arc<CogPrediction>, patience: WaitPreference, own: bool) -> Response {
-    match patience {
+async fn respond(
+    app: &AppState,
+    prediction: Arc<CogPrediction>,
+    patience: WaitPreference,
+    own: bool,
+) -> CreatePredictionResponse {
+    let response = match patience {
         WaitPreference::Events(after) => {
             let guard = own.then(|| CancelPredictionOnDrop::new(app, &prediction));
-            events::stream_events(prediction, after, guard)
+            PredictionResponse::Events(events::stream_events(prediction, after, guard))
         }
         WaitPreference::UntilFinished => {
             let _guard = own.then(|| CancelPredictionOnDrop::new(app, &prediction));
             prediction.wait_until_finished().await;
-            json_text(prediction.to_json())
+            PredictionResponse::State(prediction)
         }
         WaitPreference::UpTo(wait) => {
-            if timeout(wait, prediction.wait_until_finished()).await.is_ok() && !wait.is_zero() {
-                return json_text(prediction.to_json());
+            if timeout(wait, prediction.wait_until_finished()).await.is_err() || wait.is_zero() {
+                return CreatePredictionResponse::Continues(prediction);
             }
-            let mut response = accepted(prediction.to_json());
-            let headers = response.headers_mut();
-            if let Ok(location) = HeaderValue::try_from(format!("/predictions/{}", prediction.id)) {
-                headers.insert(header::LOCATION, location);
-            }
-            let applied = HeaderName::from_static("preference-applied");
-            headers.insert(applied, HeaderValue::from_static("respond-async"));
-            response
+            PredictionResponse::State(prediction)
         }
-    }
+    };
+    CreatePredictionResponse::Response(response)
 }

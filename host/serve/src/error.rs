@@ -26,7 +26,7 @@ use crate::access::AccessError;
 
 pub(crate) use access::plain_http_on_tls_response;
 pub use protocol_error::ProtocolError;
-pub(crate) use success::{accepted, created, json_text, no_content, not_modified, not_ready};
+pub(crate) use success::{AcceptedResponse, CreatedResponse, NoContent, ProbeResponse, SerializedJson, not_modified};
 
 /// Why a request failed.
 #[derive(Debug, Error)]

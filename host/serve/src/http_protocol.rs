@@ -7,6 +7,7 @@ use axum::routing::{MethodRouter, any};
 
 use crate::access::route_scopes::RouteRequirement;
 use crate::app::AppState;
+use crate::openapi::described_response::{DescribeResponses, DescribedResponse};
 use crate::openapi::operation::OperationArea;
 
 /// A protocol.
@@ -18,54 +19,78 @@ pub(crate) struct HttpProtocol {
     pub(crate) areas: &'static [OperationArea],
 }
 
-/// A path, with the handler of each method and what the method requires on a protected listener.
+/// A handler, with the type that it returns. `Arguments` are those of [`Handler`].
+pub(crate) trait HandlerOutput<Arguments> {
+    /// The type that it returns.
+    type Output;
+}
+
+macro_rules! impl_handler_output {
+    ($($argument:ident),*) => {
+        impl<F, Fut, M, $($argument,)*> HandlerOutput<(M, $($argument,)*)> for F
+        where
+            F: FnOnce($($argument),*) -> Fut,
+            Fut: Future,
+        {
+            type Output = Fut::Output;
+        }
+    };
+}
+
+impl_handler_output!();
+impl_handler_output!(A);
+impl_handler_output!(A, B);
+impl_handler_output!(A, B, C);
+impl_handler_output!(A, B, C, D);
+impl_handler_output!(A, B, C, D, E);
+impl_handler_output!(A, B, C, D, E, G);
+
+/// A path, with the handler of each method, what the method requires on a protected listener, and the responses that the
+/// type of the handler describes.
 #[derive(Debug)]
 pub(crate) struct HttpRoute {
     pub(crate) path: &'static str,
     pub(crate) handlers: MethodRouter<AppState>,
     pub(crate) requirements: Vec<(Method, RouteRequirement)>,
+    pub(crate) responses: Vec<(Method, DescribeResponses)>,
 }
 
 impl HttpRoute {
     /// Creates a route without methods.
     pub(crate) fn new(path: &'static str) -> HttpRoute {
-        HttpRoute { path, handlers: MethodRouter::new(), requirements: Vec::new() }
+        HttpRoute { path, handlers: MethodRouter::new(), requirements: Vec::new(), responses: Vec::new() }
     }
 
     /// Adds the method `GET`, which also answers `HEAD`.
-    pub(crate) fn get<H: Handler<T, AppState>, T: 'static>(
-        self,
-        requirement: impl Into<RouteRequirement>,
-        handler: H,
-    ) -> HttpRoute {
-        self.with_method(Method::GET, requirement.into(), |handlers| handlers.get(handler))
+    pub(crate) fn get<H, T: 'static>(self, requirement: impl Into<RouteRequirement>, handler: H) -> HttpRoute
+    where
+        H: Handler<T, AppState> + HandlerOutput<T, Output: DescribedResponse>,
+    {
+        self.with_method::<H, T>(Method::GET, requirement.into(), |handlers| handlers.get(handler))
     }
 
     /// Adds the method `POST`.
-    pub(crate) fn post<H: Handler<T, AppState>, T: 'static>(
-        self,
-        requirement: impl Into<RouteRequirement>,
-        handler: H,
-    ) -> HttpRoute {
-        self.with_method(Method::POST, requirement.into(), |handlers| handlers.post(handler))
+    pub(crate) fn post<H, T: 'static>(self, requirement: impl Into<RouteRequirement>, handler: H) -> HttpRoute
+    where
+        H: Handler<T, AppState> + HandlerOutput<T, Output: DescribedResponse>,
+    {
+        self.with_method::<H, T>(Method::POST, requirement.into(), |handlers| handlers.post(handler))
     }
 
     /// Adds the method `PUT`.
-    pub(crate) fn put<H: Handler<T, AppState>, T: 'static>(
-        self,
-        requirement: impl Into<RouteRequirement>,
-        handler: H,
-    ) -> HttpRoute {
-        self.with_method(Method::PUT, requirement.into(), |handlers| handlers.put(handler))
+    pub(crate) fn put<H, T: 'static>(self, requirement: impl Into<RouteRequirement>, handler: H) -> HttpRoute
+    where
+        H: Handler<T, AppState> + HandlerOutput<T, Output: DescribedResponse>,
+    {
+        self.with_method::<H, T>(Method::PUT, requirement.into(), |handlers| handlers.put(handler))
     }
 
     /// Adds the method `DELETE`.
-    pub(crate) fn delete<H: Handler<T, AppState>, T: 'static>(
-        self,
-        requirement: impl Into<RouteRequirement>,
-        handler: H,
-    ) -> HttpRoute {
-        self.with_method(Method::DELETE, requirement.into(), |handlers| handlers.delete(handler))
+    pub(crate) fn delete<H, T: 'static>(self, requirement: impl Into<RouteRequirement>, handler: H) -> HttpRoute
+    where
+        H: Handler<T, AppState> + HandlerOutput<T, Output: DescribedResponse>,
+    {
+        self.with_method::<H, T>(Method::DELETE, requirement.into(), |handlers| handlers.delete(handler))
     }
 
     /// Passes every method to one handler. Methods that are not in `requirements` require `admin`.
@@ -77,13 +102,14 @@ impl HttpRoute {
         HttpRoute { handlers: any(handler), requirements: requirements.to_vec(), ..self }
     }
 
-    fn with_method(
+    fn with_method<H: HandlerOutput<T, Output: DescribedResponse>, T>(
         mut self,
         method: Method,
         requirement: RouteRequirement,
         add: impl FnOnce(MethodRouter<AppState>) -> MethodRouter<AppState>,
     ) -> HttpRoute {
-        self.requirements.push((method, requirement));
+        self.requirements.push((method.clone(), requirement));
+        self.responses.push((method, H::Output::responses));
         HttpRoute { handlers: add(self.handlers), ..self }
     }
 }

@@ -4,6 +4,8 @@
 //! `saggar_rest` that handlers parse and serialize, and their descriptions are the doc comments of these types. A test
 //! checks that the operations and the route table match.
 
+pub(crate) mod described_response;
+mod document;
 pub(crate) mod operation;
 mod schema_catalog;
 mod signature;
@@ -13,64 +15,49 @@ use std::sync::OnceLock;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use indexmap::IndexMap;
 use saggar_rest::errors::ErrorDocument;
-use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use self::operation::OperationArea;
+use self::described_response::HandlerResponses;
+use self::document::{
+    ComponentsObject, DocumentMembers, InfoObject, LicenseObject, MediaTypeObject, OpenApiDocument, PathItem,
+    ResponseObject, ServerObject, TagObject,
+};
+use self::operation::{JSON, OpenApiOperation, OperationArea};
 use self::schema_catalog::SchemaCatalog;
 use crate::app::AppState;
 
 /// The part of the document that does not depend on models: built once, and only serialized for each request.
 struct RouteDocument {
-    /// Version, description, servers and tags.
-    head: Map<String, Value>,
-    paths: Map<String, Value>,
-    schemas: Map<String, Value>,
-    responses: Value,
-}
-
-#[derive(Serialize)]
-struct OpenApiDocument<'a> {
-    #[serde(flatten)]
-    head: &'a Map<String, Value>,
-    paths: DocumentMembers<'a>,
-    components: DocumentComponents<'a>,
-}
-
-#[derive(Serialize)]
-struct DocumentComponents<'a> {
-    schemas: DocumentMembers<'a>,
-    responses: &'a Value,
-}
-
-/// The members of an object: first those of routes, then those of models. Their names cannot collide
-/// (`/models/NAME/predict` without braces, and `model.NAME.input`).
-struct DocumentMembers<'a> {
-    of_routes: &'a Map<String, Value>,
-    of_models: Vec<(String, Value)>,
-}
-
-impl Serialize for DocumentMembers<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.of_routes.iter().chain(self.of_models.iter().map(|(name, value)| (name, value))))
-    }
+    tags: Vec<TagObject>,
+    paths: IndexMap<String, PathItem>,
+    schemas: IndexMap<String, Value>,
+    responses: IndexMap<&'static str, ResponseObject>,
 }
 
 /// Handles `GET /openapi.json`.
 pub(crate) async fn openapi(State(app): State<AppState>) -> Response {
-    let (mut paths, mut schemas) = (Vec::new(), Vec::new());
+    let (mut paths, mut schemas) = (IndexMap::new(), IndexMap::new());
     for model in app.models().list() {
         let Some(serving) = &model.serving else { continue };
         let described = signature::describe_model(&model.name, serving.predictor().signature());
         paths.extend(described.paths);
         schemas.extend([described.input, described.output]);
     }
-    let routes = route_document(app.operation_areas());
+    let routes = route_document(app.operation_areas(), app.handler_responses());
     let document = OpenApiDocument {
-        head: &routes.head,
+        openapi: "3.1.0",
+        info: InfoObject {
+            title: "saggar",
+            version: env!("CARGO_PKG_VERSION"),
+            description: "Trains and serves machine-learning models that are sandboxed WebAssembly plugins.",
+            license: LicenseObject { name: "MIT OR Apache-2.0", identifier: "MIT OR Apache-2.0" },
+        },
+        servers: [ServerObject { url: "/" }],
+        tags: &routes.tags,
         paths: DocumentMembers { of_routes: &routes.paths, of_models: paths },
-        components: DocumentComponents {
+        components: ComponentsObject {
             schemas: DocumentMembers { of_routes: &routes.schemas, of_models: schemas },
             responses: &routes.responses,
         },
@@ -78,38 +65,37 @@ pub(crate) async fn openapi(State(app): State<AppState>) -> Response {
     Json(document).into_response()
 }
 
-/// Returns the part of the document that does not depend on models. The areas are those of the program, so that it is
-/// built once.
-fn route_document(areas: &[OperationArea]) -> &'static RouteDocument {
+/// Returns the part of the document that does not depend on models. The areas and handlers are those of the program, so
+/// that it is built once.
+fn route_document(areas: &[OperationArea], handlers: &HandlerResponses) -> &'static RouteDocument {
     static ROUTES: OnceLock<RouteDocument> = OnceLock::new();
     ROUTES.get_or_init(|| {
-        let (mut paths, mut catalog) = (Map::new(), SchemaCatalog::new());
+        let (mut paths, mut catalog) = (IndexMap::new(), SchemaCatalog::new());
         for OperationArea { tag, operations } in areas {
-            operations().into_iter().for_each(|operation| operation.insert_into(&mut paths, tag, &mut catalog));
+            for operation in operations() {
+                add_handler_responses(operation, handlers).insert_into(&mut paths, tag, &mut catalog);
+            }
         }
-        let error = json!({
-            "description": "An error.",
-            "content": { "application/json": { "schema": catalog.response_schema::<ErrorDocument>() } },
-        });
-        let head = [
-            ("openapi", json!("3.1.0")),
-            (
-                "info",
-                json!({
-                    "title": "saggar",
-                    "version": env!("CARGO_PKG_VERSION"),
-                    "description": "Trains and serves machine-learning models that are sandboxed WebAssembly plugins.",
-                    "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
-                }),
-            ),
-            ("servers", json!([{ "url": "/" }])),
-            ("tags", areas.iter().map(|area| json!({ "name": area.tag })).collect()),
-        ];
+        let schema = catalog.response_schema::<ErrorDocument>();
+        let content = [(JSON, MediaTypeObject { schema })].into();
         RouteDocument {
-            head: head.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            tags: areas.iter().map(|area| TagObject { name: area.tag }).collect(),
             paths,
             schemas: catalog.into_schemas(),
-            responses: json!({ "Error": error }),
+            responses: [("Error", ResponseObject { description: "An error.", content })].into(),
         }
     })
+}
+
+/// Adds the responses that the type of the operation's handler describes.
+fn add_handler_responses(mut operation: OpenApiOperation, handlers: &HandlerResponses) -> OpenApiOperation {
+    let described = handlers.of(&operation.method, &operation.path);
+    debug_assert!(
+        described.is_empty() || operation.responses.is_empty(),
+        "{} {}: the type of the handler describes its responses",
+        operation.method,
+        operation.path
+    );
+    operation.responses.extend(described);
+    operation
 }

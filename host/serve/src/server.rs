@@ -20,6 +20,7 @@ use crate::error::ApiError;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::initial_series;
 use crate::oip::protocol::OPEN_INFERENCE;
+use crate::openapi::described_response::HandlerResponses;
 use crate::pages::protocol::PAGES;
 use crate::predict::model_routes;
 use crate::predict::protocol::PREDICT;
@@ -57,11 +58,20 @@ pub(crate) fn route_scopes() -> RouteScopes {
     }))
 }
 
+/// Returns the responses that the types of all handlers describe.
+pub(crate) fn handler_responses() -> HandlerResponses {
+    HandlerResponses::new(all_routes().flat_map(|route| {
+        let path = route.path;
+        route.responses.into_iter().map(move |(method, describe)| (method, path, describe))
+    }))
+}
+
 impl AppState {
     /// Creates a server from `parts`. Streaming responses end when `shutdown` is true.
     pub fn new(parts: AppParts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> AppState {
         let areas = PROTOCOLS.iter().flat_map(|protocol| protocol.areas).copied().collect();
-        let app = AppState::from_parts(parts, InterfaceIndex { route_paths: route_paths(), areas }, clock, shutdown);
+        let index = InterfaceIndex { route_paths: route_paths(), areas, responses: handler_responses() };
+        let app = AppState::from_parts(parts, index, clock, shutdown);
         initial_series::create_initial_series(&app.metrics().families);
         app.jobs().set_spec_resolver(submit::scheduled_spec_resolver(&app));
         let audit = app.audit().clone();

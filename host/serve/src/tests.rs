@@ -6,6 +6,7 @@ mod clock_jumps;
 mod cog;
 mod connections;
 mod device_recovery;
+mod encoded_documents;
 mod events;
 mod fixture;
 mod formula_model;

@@ -90,31 +90,24 @@ impl KeyRecord {
     }
 }
 
-/// The properties of a new key. In JSON, limits are text, and an omitted limit means no limit.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The properties of a new key.
+#[derive(Clone, Debug)]
 pub struct NewKey {
     /// Lower-case letters, digits and `._-`, at most 63 bytes.
     pub name: String,
     /// At least one.
     pub scopes: Vec<KeyScope>,
     /// The projects whose jobs it sees; `None` means all. Not allowed with the scope `admin`.
-    #[serde(default)]
     pub projects: Option<Vec<String>>,
     /// The limit on requests in a short time; `None` means no limit.
-    #[serde(default)]
     pub rate: Option<RateLimit>,
     /// The limit on requests per day or month; `None` means no limit.
-    #[serde(default)]
     pub quota: Option<RequestQuota>,
     /// The limit on jobs submitted with it that run at once; `None` means no limit.
-    #[serde(default)]
     pub max_running_jobs: Option<u32>,
     /// The limit on device seconds of jobs submitted with it; `None` means no limit.
-    #[serde(default)]
     pub gpu_seconds: Option<u64>,
     /// The time at which it expires; `None` means never.
-    #[serde(default)]
     pub expires_ms: Option<UnixMillis>,
 }
 

@@ -2,13 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::BuildArgs;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::plugin_build;
 use crate::units;
+
+/// A component as JSON.
+#[derive(Serialize)]
+struct BuiltComponent<'a> {
+    component: &'a Path,
+    bytes: u64,
+}
 
 pub(crate) fn build(args: &BuildArgs, output: CliOutput) -> Result<(), CliError> {
     let built = build_component(&args.dir, output)?;
@@ -22,7 +29,7 @@ pub(crate) fn build(args: &BuildArgs, output: CliOutput) -> Result<(), CliError>
     };
     let bytes = path.metadata().map_or(0, |data| data.len());
     if output.json {
-        output.print_json(&json!({ "component": path, "bytes": bytes }));
+        output.print_json(&BuiltComponent { component: &path, bytes });
     } else {
         output.print_line(&path.display().to_string());
         output.print_note(&format!("  {}", units::format_bytes(bytes)));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use saggar_project::{Diagnostic, PROJECT_FILE, ProjectManifest, SCHEMA};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::args::CheckArgs;
 use crate::exit::{self, CliError};
@@ -19,13 +19,14 @@ pub(crate) fn check(args: &CheckArgs, output: CliOutput) -> Result<i32, CliError
     let path = found.unwrap_or_else(|| PathBuf::from(PROJECT_FILE));
     let text = project::read_manifest_text(&path)?;
     let file = path.display().to_string();
-    let list = |found: &[Diagnostic]| found.iter().map(|it| it.to_json(&file)).collect::<Vec<Value>>();
+    let report = |valid: bool, mistakes: &[Diagnostic], warnings: &[Diagnostic]| {
+        let list = |found| ManifestFinding::list(&file, found);
+        output.print_json(&ManifestReport { file: &file, valid, mistakes: list(mistakes), warnings: list(warnings) });
+    };
     match ProjectManifest::parse(&text) {
         Ok(manifest) => {
             if output.json {
-                output.print_json(
-                    &json!({ "file": file, "valid": true, "mistakes": [], "warnings": list(&manifest.warnings) }),
-                );
+                report(true, &[], &manifest.warnings);
                 return Ok(0);
             }
             manifest.warnings.iter().for_each(|warning| output.print_note(&format!("{file}:{warning}")));
@@ -34,15 +35,44 @@ pub(crate) fn check(args: &CheckArgs, output: CliOutput) -> Result<i32, CliError
         }
         Err(mistakes) => {
             if output.json {
-                output.print_json(
-                    &json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0), "warnings": [] }),
-                );
+                report(false, &mistakes.0, &[]);
             } else {
                 // Without a prefix, because editors and people expect file:line:column at the beginning of a line.
                 print_to_stderr(&mistakes.render(&file));
             }
             Ok(exit::INVALID)
         }
+    }
+}
+
+/// The findings in a manifest as JSON.
+#[derive(Serialize)]
+struct ManifestReport<'a> {
+    file: &'a str,
+    valid: bool,
+    mistakes: Vec<ManifestFinding<'a>>,
+    warnings: Vec<ManifestFinding<'a>>,
+}
+
+#[derive(Serialize)]
+struct ManifestFinding<'a> {
+    file: &'a str,
+    line: usize,
+    column: usize,
+    message: &'a str,
+    hint: Option<&'a str>,
+}
+
+impl<'a> ManifestFinding<'a> {
+    fn list(file: &'a str, found: &'a [Diagnostic]) -> Vec<ManifestFinding<'a>> {
+        let finding = |Diagnostic { line, column, message, hint }: &'a Diagnostic| ManifestFinding {
+            file,
+            line: *line,
+            column: *column,
+            message,
+            hint: hint.as_deref(),
+        };
+        found.iter().map(finding).collect()
     }
 }
 

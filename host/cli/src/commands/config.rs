@@ -1,7 +1,8 @@
 //! `saggar config ls`: lists the values that commands use by default here, with their sources.
 
 use saggar_project::PROJECT_FILE;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::run::layers::{ConfigLayers, ConfigSource};
 use crate::args::{ConfigCommand, ConfigLsArgs};
@@ -14,8 +15,7 @@ pub(crate) fn config(args: &ConfigCommand, server: &ServerAddress, output: CliOu
     let ConfigCommand::Ls(args) = args;
     let rows = config_rows(args, server)?;
     if output.json {
-        let list = rows.iter().map(|(key, value, source)| json!({ "key": key, "value": value, "source": source }));
-        output.print_json(&Value::Array(list.collect()));
+        output.print_json(&rows);
         return Ok(());
     }
     let format_value = |value: &Value| match value {
@@ -24,37 +24,56 @@ pub(crate) fn config(args: &ConfigCommand, server: &ServerAddress, output: CliOu
         other => other.to_string(),
     };
     let rows: Vec<Vec<String>> =
-        rows.iter().map(|(key, value, source)| vec![key.clone(), format_value(value), source.clone()]).collect();
+        rows.into_iter().map(|row| vec![row.key, format_value(&row.value), row.source]).collect();
     output.print_table(&["KEY", "VALUE", "SOURCE"], &rows);
     Ok(())
 }
 
-fn config_rows(args: &ConfigLsArgs, server: &ServerAddress) -> Result<Vec<(String, Value, String)>, CliError> {
+/// A value that commands use by default.
+#[derive(Serialize)]
+struct ConfigRow {
+    key: String,
+    value: Value,
+    source: String,
+}
+
+impl ConfigRow {
+    fn new(key: impl Into<String>, value: impl Into<Value>, source: &ConfigSource) -> ConfigRow {
+        ConfigRow { key: key.into(), value: value.into(), source: source.name() }
+    }
+}
+
+fn config_rows(args: &ConfigLsArgs, server: &ServerAddress) -> Result<Vec<ConfigRow>, CliError> {
     let found = ProjectContext::for_task(args.task.as_deref())?;
     let user = project::user_config()?;
     let task = found.as_ref().zip(args.task.as_deref()).map(|(found, name)| found.task(name)).transpose()?;
     let mut rows = Vec::new();
-    let mut row = |key: &str, value: Value, source: ConfigSource| rows.push((key.to_owned(), value, source.name()));
     let source = |source: Option<&ConfigSource>| source.cloned().unwrap_or(ConfigSource::BuiltIn);
-    row("host", json!(server.host()), source(server.host.as_ref().map(|(_, source)| source)));
+    let host = source(server.host.as_ref().map(|(_, source)| source));
+    rows.push(ConfigRow::new("host", server.host(), &host));
     let ca = server.ca.as_ref();
-    row("ca", json!(ca.map(|(path, _)| path.display().to_string())), source(ca.map(|(_, source)| source)));
+    let path = ca.map(|(path, _)| path.display().to_string());
+    rows.push(ConfigRow::new("ca", path, &source(ca.map(|(_, source)| source))));
     // Show whether there is a key, never the key.
-    row("key", json!(server.key.is_some()), source(server.key.as_ref().map(|(_, source)| source)));
-    match non_empty_env_var("SAGGAR_HOME") {
-        Some(home) => row("home", json!(home), ConfigSource::Environment("SAGGAR_HOME")),
-        None => row("home", json!(".saggar"), ConfigSource::BuiltIn),
-    }
-    let (name, source) = match (non_empty_env_var("SAGGAR_PROJECT"), &found, &user.project) {
-        (Some(name), _, _) => (json!(name), ConfigSource::Environment("SAGGAR_PROJECT")),
-        (None, Some(found), _) => (json!(found.manifest.project.name), ConfigSource::File),
-        (None, None, Some(name)) => (json!(name), ConfigSource::User),
-        (None, None, None) => (Value::Null, ConfigSource::BuiltIn),
+    let key = source(server.key.as_ref().map(|(_, source)| source));
+    rows.push(ConfigRow::new("key", server.key.is_some(), &key));
+    let home = match non_empty_env_var("SAGGAR_HOME") {
+        Some(home) => (home, ConfigSource::Environment("SAGGAR_HOME")),
+        None => (".saggar".to_owned(), ConfigSource::BuiltIn),
     };
-    row("project", name, source);
+    rows.push(ConfigRow::new("home", home.0, &home.1));
+    let (name, source) = match (non_empty_env_var("SAGGAR_PROJECT"), &found, &user.project) {
+        (Some(name), _, _) => (Some(name), ConfigSource::Environment("SAGGAR_PROJECT")),
+        (None, Some(found), _) => (Some(found.manifest.project.name.clone()), ConfigSource::File),
+        (None, None, Some(name)) => (Some(name.clone()), ConfigSource::User),
+        (None, None, None) => (None, ConfigSource::BuiltIn),
+    };
+    rows.push(ConfigRow::new("project", name, &source));
     let layers = ConfigLayers::collect(&args.options, found.as_ref(), task, &user);
-    rows.extend(layers.values_with_sources().into_iter().map(|(key, value, source)| (key, value, source.name())));
-    let file = project::find_file().map_or(Value::Null, |path| json!(path));
-    rows.push((PROJECT_FILE.to_owned(), file, "-".to_owned()));
+    rows.extend(
+        layers.values_with_sources().iter().map(|(key, value, source)| ConfigRow::new(key, value.clone(), source)),
+    );
+    let file = project::find_file().map(|path| path.display().to_string());
+    rows.push(ConfigRow { key: PROJECT_FILE.to_owned(), value: file.into(), source: "-".to_owned() });
     Ok(rows)
 }

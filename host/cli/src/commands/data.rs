@@ -8,7 +8,7 @@ mod show;
 
 use saggar_rest::datasets::{DatasetDocument, DatasetFromJobRequest, DatasetListDocument, RemovedDatasetDocument};
 use saggar_rest::projects::AssignProjectsRequest;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::{DataAddArgs, DataCommand, DataRmArgs};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
@@ -76,6 +76,13 @@ fn add_from_job(args: &DataAddArgs, client: &ApiClient, output: CliOutput) -> Re
     Ok(())
 }
 
+/// Removed versions of datasets as JSON.
+#[derive(Serialize)]
+struct RemovedDatasets<'a> {
+    removed: &'a [String],
+    freed_bytes: u64,
+}
+
 fn remove_versions(args: &DataRmArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let versions = find_versions(&args.dataset, client)?;
     let names: Vec<String> = versions.iter().map(version_reference).collect();
@@ -88,7 +95,7 @@ fn remove_versions(args: &DataRmArgs, client: &ApiClient, output: CliOutput) -> 
         freed += removed.freed_bytes;
     }
     if output.json {
-        output.print_json(&json!({ "removed": names, "freed_bytes": freed }));
+        output.print_json(&RemovedDatasets { removed: &names, freed_bytes: freed });
     } else {
         names.iter().for_each(|name| output.print_line(name));
         output.print_note(&format!("  {} freed", units::format_bytes(freed)));

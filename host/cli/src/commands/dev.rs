@@ -19,7 +19,8 @@ use saggar_rest::jobs::JobDocument;
 use saggar_rest::model_commands::PublishVersionRequest;
 use saggar_rest::models::{ModelDocument, ModelListDocument, PublishedVersionDocument};
 use saggar_store::JobState;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{job_follow, run};
 use crate::args::DevArgs;
@@ -54,7 +55,7 @@ pub(crate) fn dev(args: &DevArgs, address: ServerAddress, output: CliOutput) -> 
     };
     let client = server.client()?;
     match output.json {
-        true => output.print_json_line(&json!({ "url": server.url() })),
+        true => output.print_json_line(&DevServerLine { url: server.url() }),
         false => output.print_line(server.url()),
     }
     let mut dev =
@@ -106,6 +107,21 @@ fn build_or_report(
             None
         }
     }
+}
+
+/// The line that names the server, with `--json`.
+#[derive(Serialize)]
+struct DevServerLine<'a> {
+    url: &'a str,
+}
+
+/// The line about the first answer after an edit, with `--json`.
+#[derive(Serialize)]
+struct FirstAnswerLine<'a> {
+    answers: &'a str,
+    edit_to_answer_seconds: f64,
+    build_seconds: f64,
+    after_build_seconds: f64,
 }
 
 /// An edit that is being built and deployed.
@@ -262,10 +278,12 @@ impl DevSession<'_> {
         let (total, compiled) = (first.answered_at.duration_since(edit.saved_at), edit.build_time);
         let after = first.answered_at.duration_since(edit.built_at);
         if self.output.json {
-            self.output.print_json_line(&json!({
-                "answers": first.model_version, "edit_to_answer_seconds": seconds(total),
-                "build_seconds": seconds(compiled), "after_build_seconds": seconds(after),
-            }));
+            self.output.print_json_line(&FirstAnswerLine {
+                answers: &first.model_version,
+                edit_to_answer_seconds: seconds(total),
+                build_seconds: seconds(compiled),
+                after_build_seconds: seconds(after),
+            });
         } else {
             self.output.print_line(&format!(
                 "{} answers: edit to first new answer {:.2} s (build {:.2} s, then {:.2} s)",

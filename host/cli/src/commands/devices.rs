@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use saggar_device::DeviceInfo;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::exit::CliError;
 use crate::output::CliOutput;
@@ -28,12 +28,39 @@ pub(crate) enum ProcessEnd {
     Silent,
 }
 
+/// A device as a line: the array of its properties.
+#[derive(Serialize, Deserialize)]
+struct DeviceLine(
+    /* name */ String,
+    /* adapter */ String,
+    /* vendor */ String,
+    /* driver */ String,
+    /* backend */ String,
+    /* software */ bool,
+    /* exact_seconds */ bool,
+    /* limits */ Vec<(String, u64)>,
+    /* features */ Vec<String>,
+);
+
+impl From<DeviceInfo> for DeviceLine {
+    fn from(info: DeviceInfo) -> DeviceLine {
+        let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits, features } = info;
+        DeviceLine(name, adapter, vendor, driver, backend, software, exact_seconds, limits, features)
+    }
+}
+
+impl From<DeviceLine> for DeviceInfo {
+    fn from(line: DeviceLine) -> DeviceInfo {
+        let DeviceLine(name, adapter, vendor, driver, backend, software, exact_seconds, limits, features) = line;
+        DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits, features }
+    }
+}
+
 /// Runs `saggar devices`: prints one line of JSON per device.
 pub(crate) fn devices(output: CliOutput) -> Result<(), CliError> {
     for info in saggar_devices::list_devices() {
-        let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits, features } = info;
-        let device = json!([name, adapter, vendor, driver, backend, software, exact_seconds, limits, features]);
-        output.print_line(&device.to_string());
+        let line = serde_json::to_string(&DeviceLine::from(info)).expect("a line has no objects");
+        output.print_line(&line);
     }
     Ok(())
 }
@@ -45,7 +72,8 @@ pub(crate) fn devices(output: CliOutput) -> Result<(), CliError> {
 pub(crate) fn query_devices(program: &Path, limit: Duration) -> Result<Vec<DeviceInfo>, ProcessEnd> {
     match run_with_timeout(Command::new(program).arg("devices"), limit) {
         ProcessEnd::Said(lines) => {
-            Ok(lines.lines().filter_map(|line| parse_device(&serde_json::from_str(line).ok()?)).collect())
+            let parse = |line| Some(serde_json::from_str::<DeviceLine>(line).ok()?.into());
+            Ok(lines.lines().filter_map(parse).collect())
         }
         ended => Err(ended),
     }
@@ -76,24 +104,4 @@ pub(crate) fn run_with_timeout(command: &mut Command, limit: Duration) -> Proces
             }
         }
     }
-}
-
-/// Reads a limit's name and value.
-fn parse_limit(pair: &Value) -> Option<(String, u64)> {
-    Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_u64()?))
-}
-
-fn parse_device(line: &Value) -> Option<DeviceInfo> {
-    let text = |at: usize| Some(line.get(at)?.as_str()?.to_owned());
-    Some(DeviceInfo {
-        name: text(0)?,
-        adapter: text(1)?,
-        vendor: text(2)?,
-        driver: text(3)?,
-        backend: text(4)?,
-        software: line.get(5)?.as_bool()?,
-        exact_seconds: line.get(6)?.as_bool()?,
-        limits: line.get(7)?.as_array()?.iter().map(parse_limit).collect::<Option<_>>()?,
-        features: line.get(8)?.as_array()?.iter().map(|name| Some(name.as_str()?.to_owned())).collect::<Option<_>>()?,
-    })
 }

@@ -6,7 +6,7 @@ mod drivers;
 mod state_dir_check;
 
 use saggar_project::{Diagnostics, PROJECT_FILE, ProjectManifest};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::exit;
@@ -102,13 +102,31 @@ impl DoctorFinding {
     }
 }
 
+/// A finding as JSON.
+#[derive(Serialize)]
+struct FindingDocument<'a> {
+    name: &'a str,
+    state: &'a str,
+    what: &'a str,
+    hint: Option<&'a str>,
+    details: Option<&'a str>,
+}
+
+impl FindingDocument<'_> {
+    fn new(finding: &DoctorFinding) -> FindingDocument<'_> {
+        FindingDocument {
+            name: &finding.name,
+            state: finding.state.name(),
+            what: &finding.what,
+            hint: finding.hint.as_deref(),
+            details: finding.details.as_deref(),
+        }
+    }
+}
+
 fn print_findings(findings: &[DoctorFinding], output: CliOutput) {
     if output.json {
-        let list: Vec<Value> = findings
-            .iter()
-            .map(|f| json!({ "name": f.name, "state": f.state.name(), "what": f.what, "hint": f.hint, "details": f.details }))
-            .collect();
-        output.print_json(&Value::Array(list));
+        output.print_json(&findings.iter().map(FindingDocument::new).collect::<Vec<_>>());
         return;
     }
     for finding in findings {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use saggar_rest::models::ImportedVersionDocument;
 use saggar_serve::limits::IMPORT_BYTES_MAX;
 use saggar_serving::{ImportError, ModelFiles};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::args::ImportArgs;
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
@@ -24,7 +25,7 @@ pub(crate) fn import(args: &ImportArgs, client: &ApiClient, output: CliOutput) -
     let files = read_model_files(&args.file)?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = args.name.clone().unwrap_or_else(|| stem.replace(['_', ' '], "-"));
-    let options = import_options(args)?.to_string();
+    let options = serde_json::to_string(&import_options(args)?).expect("options have text as keys");
     let route =
         format!("/api/v1/models/{}/import?options={}", encode_path_segment(&name), encode_path_segment(&options));
     output.print_note(&format!("Importing {path}"));
@@ -71,22 +72,32 @@ pub(crate) fn read_model_files(path: &Path) -> Result<ModelFiles, CliError> {
     })
 }
 
-fn import_options(args: &ImportArgs) -> Result<Value, CliError> {
-    let mut options = Map::new();
-    if !args.batch.is_empty() {
-        options.insert("batch".to_owned(), json!(args.batch));
-    }
+/// The options for the plugin that reads the file.
+#[derive(Serialize)]
+struct ImportRequestOptions {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    batch: Vec<u32>,
+    /// The dimensions of inputs by name; null for one that stays open.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    shapes: Map<String, Value>,
+    /// The values of inputs by name.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    constants: Map<String, Value>,
+}
+
+fn import_options(args: &ImportArgs) -> Result<ImportRequestOptions, CliError> {
     let (mut shapes, mut constants) = (Map::new(), Map::new());
     for text in &args.shape {
         let (input, shape) = split_name_value("--shape", text)?;
         let dim = |dim: &str| match dim {
-            "?" => Ok(Value::Null),
-            number => number.parse::<u32>().map(|number| json!(number)).map_err(|_| {
+            "?" => Ok(None),
+            number => number.parse::<u32>().map(Some).map_err(|_| {
                 CliError::invalid(format!("--shape {text}: {number:?} is not a dimension"))
                     .with_hint("expected an input and its dimensions, for example image=1x3x224x224")
             }),
         };
-        shapes.insert(input.to_owned(), Value::Array(shape.split('x').map(dim).collect::<Result<_, _>>()?));
+        let dims = shape.split('x').map(dim).collect::<Result<Vec<Option<u32>>, CliError>>()?;
+        shapes.insert(input.to_owned(), dims.into());
     }
     for text in &args.constant {
         let (input, value) = split_name_value("--constant", text)?;
@@ -96,12 +107,7 @@ fn import_options(args: &ImportArgs) -> Result<Value, CliError> {
         })?;
         constants.insert(input.to_owned(), value);
     }
-    for (name, map) in [("shapes", shapes), ("constants", constants)] {
-        if !map.is_empty() {
-            options.insert(name.to_owned(), Value::Object(map));
-        }
-    }
-    Ok(Value::Object(options))
+    Ok(ImportRequestOptions { batch: args.batch.clone(), shapes, constants })
 }
 
 fn split_name_value<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
@@ -139,9 +145,8 @@ mod tests {
     #[test]
     fn import_flags_become_plugin_options() {
         let read = import_options(&args(&["image=1x3x?x224"], &["k=5", "axes=[0,1]"])).unwrap();
-        let expected =
-            json!({"batch": [1, 8], "shapes": {"image": [1, 3, null, 224]}, "constants": {"k": 5, "axes": [0, 1]}});
-        assert_eq!(read, expected);
+        let expected = r#"{"batch":[1,8],"shapes":{"image":[1,3,null,224]},"constants":{"k":5,"axes":[0,1]}}"#;
+        assert_eq!(serde_json::to_string(&read).unwrap(), expected);
         assert!(import_options(&args(&["image"], &[])).is_err());
         assert!(import_options(&args(&["image=1xa"], &[])).is_err());
         assert!(import_options(&args(&[], &["k=oops"])).is_err());

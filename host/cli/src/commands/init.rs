@@ -8,7 +8,7 @@ use std::path::Path;
 use include_dir::{Dir, include_dir};
 use saggar_plugin::WIT_FILES;
 use saggar_project::PROJECT_FILE;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::InitArgs;
 use crate::exit::{self, CliError};
@@ -18,6 +18,13 @@ use templates::PluginTemplate;
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/sdk/src");
 const WORKSPACE: &str = include_str!("../../../../plugins/Cargo.toml");
 const SDK_MANIFEST: &str = include_str!("../../../../plugins/sdk/Cargo.toml");
+
+/// A new plugin as JSON.
+#[derive(Serialize)]
+struct InitializedPlugin<'a> {
+    plugin: &'a str,
+    template: &'a str,
+}
 
 pub(crate) fn init(args: &InitArgs, output: CliOutput) -> Result<(), CliError> {
     let name = args.name.clone().map_or_else(current_directory_name, Ok)?;
@@ -39,7 +46,7 @@ pub(crate) fn init(args: &InitArgs, output: CliOutput) -> Result<(), CliError> {
     write_project(root, &name, template)
         .map_err(|error| CliError::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
     if output.json {
-        output.print_json(&json!({ "plugin": name, "template": args.template }));
+        output.print_json(&InitializedPlugin { plugin: &name, template: &args.template });
     } else {
         output.print_line(&name);
         let run = template.run.replace("NAME", &name);

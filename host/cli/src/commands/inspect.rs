@@ -13,12 +13,12 @@ use saggar_compile::{CompileStages, CompileTarget, compile_stages};
 use saggar_device::null_backend::RecordedGraph;
 use saggar_gpu::wgsl::{self, Shader, ShaderTuning};
 use saggar_tensor::VerifiedGraph;
-use serde_json::{Value, json};
 
 use crate::args::{CompileStage, InspectArgs, TargetArg};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use graph_source::LoadedGraphs;
+use json_document::{GraphEntry, GraphList};
 
 /// A graph with all its compiler stages.
 struct InspectedGraph {
@@ -139,12 +139,9 @@ fn list_graphs(
     output: CliOutput,
 ) {
     if output.json {
-        let graphs: Vec<Value> = (1..)
-            .zip(all)
-            .zip(recorded)
-            .map(|((number, it), recorded)| json_document::graph_entry(number, it, recorded))
-            .collect();
-        output.print_json(&json!({ "graphs": graphs, "notes": cut_short }));
+        let graphs = (1..).zip(all).zip(recorded);
+        let graphs = graphs.map(|((number, it), recorded)| GraphEntry::new(number, it, recorded)).collect();
+        output.print_json(&GraphList { graphs, notes: cut_short });
         return;
     }
     let rows: Vec<Vec<String>> =

@@ -2,7 +2,7 @@
 
 use std::io::{BufReader, Read};
 
-use serde_json::json;
+use serde::Serialize;
 
 use crate::client::ApiClient;
 use crate::event_stream::next_event;
@@ -33,9 +33,15 @@ pub(super) fn follow_log(client: &ApiClient, output: CliOutput, path: &str) -> R
     follow_lines(client, output, path, |line| print_lines(output, &format!("{line}\n")))
 }
 
+/// A line of a log as JSON.
+#[derive(Serialize)]
+struct LogLine<'a> {
+    line: &'a str,
+}
+
 fn print_lines(output: CliOutput, lines: &str) {
     if output.json {
-        lines.lines().for_each(|line| output.print_json_line(&json!({ "line": line })));
+        lines.lines().for_each(|line| output.print_json_line(&LogLine { line }));
     } else {
         output.print_text(lines);
     }

@@ -12,7 +12,7 @@ mod watch;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use saggar_rest::jobs::{AttemptDocument, JobDocument, JobListDocument, JobTimeDocument};
+use saggar_rest::jobs::{AttemptDocument, JobDocument, JobListDocument, JobTimeDocument, MountSummary};
 use saggar_store::JobState;
 use serde::Serialize;
 use serde_json::Value;
@@ -135,20 +135,19 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
     let state = output.format_state(&job.state);
     let why = &job.message;
     output.print_line(&format!("{}  {state}{}{why}", job.name, if why.is_empty() { "" } else { "  " }));
-    let spec = &job.spec;
-    let mounts = spec["data"].as_array().into_iter().flatten();
-    let mounts: Vec<String> = mounts.map(format_mount).collect();
+    let spec = job.spec_summary();
+    let mounts: Vec<String> = spec.data.iter().map(format_mount).collect();
     let facts = [
-        ("plugin", text(spec, "plugin").chars().take(12).collect()),
-        ("parameters", spec["parameters"].to_string()),
+        ("plugin", spec.plugin.chars().take(12).collect()),
+        ("parameters", Value::Object(spec.parameters).to_string()),
         ("data", mounts.join(" ")),
         ("device", job.device.clone().unwrap_or_default()),
-        ("from", text(spec, "init_from").to_owned()),
+        ("from", spec.init_from.unwrap_or_default()),
         ("queue", queue_summary(&job)),
         ("experiment", job.experiment.clone().unwrap_or_default()),
         ("time", time_breakdown(&job.time)),
-        ("best", best_checkpoint::best_checkpoint_summary(&job, client)?),
-        ("seed", number(spec, "seed").to_string()),
+        ("best", best_checkpoint::best_checkpoint_summary(&job.name, spec.checkpoint_keep_best, client)?),
+        ("seed", spec.seed.to_string()),
         ("created", units::format_age(job.created_ms, now_ms())),
     ];
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
@@ -196,12 +195,13 @@ fn queue_summary(job: &JobDocument) -> String {
 }
 
 /// Formats a mount: `mnist/1:/data`, `job:prepare-3/output:/init`.
-fn format_mount(mount: &Value) -> String {
-    match mount["job"].as_str() {
-        None => format!("{}/{}:{}", text(mount, "dataset"), number(mount, "version"), text(mount, "mount")),
+fn format_mount(from: &MountSummary) -> String {
+    let MountSummary { mount, dataset, version, job, path } = from;
+    match job {
+        None => format!("{dataset}/{version}:{mount}"),
         Some(job) => {
-            let path = mount["path"].as_str().map_or_else(String::new, |path| format!("/{path}"));
-            format!("job:{job}/output{path}:{}", text(mount, "mount"))
+            let path = path.as_ref().map_or_else(String::new, |path| format!("/{path}"));
+            format!("job:{job}/output{path}:{mount}")
         }
     }
 }
@@ -319,14 +319,6 @@ pub(super) fn change_each<T: Serialize>(
         }
     }
     first.map_or(Ok(()), Err)
-}
-
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or("")
-}
-
-fn number(value: &Value, key: &str) -> u64 {
-    value[key].as_u64().unwrap_or(0)
 }
 
 fn now_ms() -> u64 {

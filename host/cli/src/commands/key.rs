@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use saggar_clock::{Clock, SystemClock};
+use saggar_clock::{Clock, SystemClock, UnixMillis};
 use saggar_rest::keys::KeyListDocument;
 use saggar_serve::{Actor, ApiError, AuditAction, AuditLog, key_document};
 use saggar_store::StateDir;
-use saggar_store::keys::{KeyError, KeyUsageFile, NewKey};
-use serde_json::json;
+use saggar_store::keys::{KeyError, KeyScope, KeyUsageFile, NewKey, RateLimit, RequestQuota};
+use serde::Serialize;
 
 use crate::args::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};
 use crate::exit::{self, CliError};
@@ -47,6 +47,27 @@ fn audit_key_change<T>(
     })
 }
 
+/// A created key as JSON.
+#[derive(Serialize)]
+struct CreatedKey {
+    name: String,
+    key: String,
+    scopes: Vec<KeyScope>,
+    projects: Option<Vec<String>>,
+    rate: Option<RateLimit>,
+    quota: Option<RequestQuota>,
+    max_running_jobs: Option<u32>,
+    gpu_seconds: Option<u64>,
+    expires_ms: Option<UnixMillis>,
+}
+
+/// A revoked key as JSON.
+#[derive(Serialize)]
+struct RevokedKey<'a> {
+    name: &'a str,
+    revoked: bool,
+}
+
 fn create_key(args: &KeyCreateArgs, output: CliOutput) -> Result<(), CliError> {
     let home = open_state_dir(&args.place)?;
     let now_ms = SystemClock.now_ms();
@@ -65,17 +86,17 @@ fn create_key(args: &KeyCreateArgs, output: CliOutput) -> Result<(), CliError> {
     let created = home.keys().create(new, now_ms);
     let (record, text) = audit_key_change(&home, AuditAction::KeyCreate, &args.name, &detail, created)?;
     if output.json {
-        output.print_json(&json!({
-            "name": record.name,
-            "key": text,
-            "scopes": record.scopes,
-            "projects": record.projects,
-            "rate": record.rate,
-            "quota": record.quota,
-            "max_running_jobs": record.max_running_jobs,
-            "gpu_seconds": record.gpu_seconds,
-            "expires_ms": record.expires_ms,
-        }));
+        output.print_json(&CreatedKey {
+            name: record.name,
+            key: text,
+            scopes: record.scopes,
+            projects: record.projects,
+            rate: record.rate,
+            quota: record.quota,
+            max_running_jobs: record.max_running_jobs,
+            gpu_seconds: record.gpu_seconds,
+            expires_ms: record.expires_ms,
+        });
         return Ok(());
     }
     output.print_line(&text);
@@ -129,7 +150,7 @@ fn revoke_key(args: &KeyRevokeArgs, output: CliOutput) -> Result<(), CliError> {
     let revoked = home.keys().revoke(&args.name);
     audit_key_change(&home, AuditAction::KeyRevoke, &args.name, "", revoked)?;
     if output.json {
-        output.print_json(&json!({ "name": args.name, "revoked": true }));
+        output.print_json(&RevokedKey { name: &args.name, revoked: true });
         return Ok(());
     }
     output.print_note(&format!("{} is revoked and no longer valid.", args.name));

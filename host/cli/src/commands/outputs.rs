@@ -11,7 +11,7 @@ use saggar_rest::jobs::{JobDocument, JobPublicationDocument};
 use saggar_rest::models::{ModelDocument, ModelVersionDocument};
 use saggar_rest::outputs::{OutputFileDocument, OutputListDocument};
 use saggar_store::is_output_path;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::job_follow::job_path;
 use crate::args::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs};
@@ -72,7 +72,7 @@ fn list_published_versions(args: &OutputListArgs, client: &ApiClient, output: Cl
         found.push(PublishedVersion { model, version, stored, promote });
     }
     if output.json {
-        output.print_json(&found.iter().map(PublishedVersion::to_json).collect::<Vec<Value>>());
+        output.print_json(&found.iter().map(PublishedVersion::document).collect::<Vec<_>>());
         return Ok(());
     }
     let row = |it: &PublishedVersion| {
@@ -100,18 +100,45 @@ struct PublishedVersion {
     promote: String,
 }
 
+/// A version that a job published as JSON.
+#[derive(Serialize)]
+struct PublishedVersionEntry<'a> {
+    model: &'a str,
+    version: u64,
+    bytes: Option<u64>,
+    weights: Option<&'a str>,
+    state: Option<&'a str>,
+    promote: &'a str,
+}
+
 impl PublishedVersion {
-    fn to_json(&self) -> Value {
+    fn document(&self) -> PublishedVersionEntry<'_> {
         let stored = self.stored.as_ref();
-        json!({
-            "model": self.model,
-            "version": self.version,
-            "bytes": stored.and_then(|stored| stored.bytes),
-            "weights": stored.and_then(|stored| stored.weights.as_ref()),
-            "state": stored.map(|stored| &stored.state),
-            "promote": self.promote,
-        })
+        PublishedVersionEntry {
+            model: &self.model,
+            version: self.version,
+            bytes: stored.and_then(|stored| stored.bytes),
+            weights: stored.and_then(|stored| stored.weights.as_deref()),
+            state: stored.map(|stored| stored.state.as_str()),
+            promote: &self.promote,
+        }
     }
+}
+
+/// A file that was downloaded as JSON.
+#[derive(Serialize)]
+struct FetchedFile<'a> {
+    path: &'a str,
+    bytes: u64,
+    file: String,
+}
+
+/// A checkpoint that was downloaded as JSON.
+#[derive(Serialize)]
+struct FetchedCheckpoint<'a> {
+    checkpoint: &'a str,
+    bytes: u64,
+    file: String,
 }
 
 fn text_or_dash(text: Option<&str>) -> &str {
@@ -132,7 +159,7 @@ fn get_outputs(args: &OutputGetArgs, client: &ApiClient, output: CliOutput) -> R
         if !output.json {
             output.print_line_ignoring_errors(&place.display().to_string());
         }
-        fetched.push(json!({ "path": path, "bytes": bytes, "file": place.display().to_string() }));
+        fetched.push(FetchedFile { path, bytes, file: place.display().to_string() });
     }
     if output.json {
         output.print_json(&fetched);
@@ -147,7 +174,7 @@ fn get_checkpoint(args: &OutputGetArgs, which: &str, client: &ApiClient, output:
         args.output.join(format!("{}-{}.safetensors", encode_path_segment(&args.job), encode_path_segment(which)));
     let bytes = write_atomically(content, &place)?;
     if output.json {
-        output.print_json(&json!({ "checkpoint": which, "bytes": bytes, "file": place.display().to_string() }));
+        output.print_json(&FetchedCheckpoint { checkpoint: which, bytes, file: place.display().to_string() });
     } else {
         output.print_line(&place.display().to_string());
     }

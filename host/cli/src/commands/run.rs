@@ -13,11 +13,13 @@ use std::path::{Path, PathBuf};
 use saggar_jobs::JobSpec;
 use saggar_rest::jobs::JobDocument;
 use saggar_rest::plugins::PluginListDocument;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub(crate) use component::{build_plugin, upload_plugin};
 pub(crate) use serve::wait_until_served;
 
+use self::estimate::RunEstimate;
 use super::job_follow::{self, describe_end, exit_code};
 use crate::args::{RunArgs, RunMode};
 use crate::client::{ApiClient, RequestBody};
@@ -130,7 +132,7 @@ fn submit(
         return wait_and_report_with_estimate(client, output, &name, args.follow, estimate);
     }
     if output.json {
-        output.print_json(&job_with_estimate(&job, estimate));
+        output.print_json(&JobWithEstimate { job: &job, estimate });
     } else {
         output.print_line(&name);
         output.print_note(&format!("  state    {}{}", job.state, queue_position(&job)));
@@ -171,7 +173,7 @@ fn wait_and_report_with_estimate(
     output: CliOutput,
     name: &str,
     follow: bool,
-    estimate: Option<Value>,
+    estimate: Option<RunEstimate>,
 ) -> Result<i32, CliError> {
     let job = follow_or_wait(client, output, name, follow)?;
     let code = exit_code(&job);
@@ -179,25 +181,20 @@ fn wait_and_report_with_estimate(
         serve::print_serving_status(client, output, &job);
     }
     if output.json {
-        output.print_json_line(&job_with_estimate(&job, estimate));
+        output.print_json_line(&JobWithEstimate { job: &job, estimate });
     } else {
         output.print_line(&describe_end(&job, name, output));
     }
     Ok(code)
 }
 
-/// Returns a job as JSON, with the estimate.
-fn job_with_estimate(job: &JobDocument, estimate: Option<Value>) -> Value {
-    let mut document = serde_json::to_value(job).expect("documents have text as keys");
-    add_estimate(&mut document, estimate);
-    document
-}
-
-/// Adds the estimate to a JSON document.
-fn add_estimate(document: &mut Value, estimate: Option<Value>) {
-    if let Some(estimate) = estimate {
-        document["estimate"] = estimate;
-    }
+/// A job as JSON, with the estimate if one was requested.
+#[derive(Serialize)]
+struct JobWithEstimate<'a> {
+    #[serde(flatten)]
+    job: &'a JobDocument,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<RunEstimate>,
 }
 
 /// Follows or waits until the job is over. Ctrl-C leaves the job running.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use saggar_rest::server::VersionDocument;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::exit::CliError;
 use crate::output::CliOutput;
@@ -11,6 +11,20 @@ use crate::server::ServerAddress;
 
 /// Maximum time for the server to answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Both versions as JSON.
+#[derive(Serialize)]
+struct VersionsDocument<'a> {
+    version: &'a str,
+    server: ServerVersion<'a>,
+}
+
+#[derive(Serialize)]
+struct ServerVersion<'a> {
+    url: &'a str,
+    /// The server's version, or `None` if it does not answer.
+    version: Option<&'a str>,
+}
 
 /// Prints both versions. A server that does not answer is reported but is not an error, because this program's version
 /// is known without it.
@@ -21,8 +35,11 @@ pub(crate) fn print_versions(server: &ServerAddress, output: CliOutput) -> Resul
     let own = env!("CARGO_PKG_VERSION");
     let answer: Result<VersionDocument, CliError> = server.client()?.get_within("/version", ANSWER_TIME_MAX);
     if output.json {
-        let theirs = answer.as_ref().ok().map(|answer| &answer.version);
-        output.print_json(&json!({ "version": own, "server": { "url": server.host(), "version": theirs } }));
+        let theirs = answer.as_ref().ok().map(|answer| answer.version.as_str());
+        output.print_json(&VersionsDocument {
+            version: own,
+            server: ServerVersion { url: server.host(), version: theirs },
+        });
         return Ok(());
     }
     output.print_line(&format!("saggar {own}"));

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse, Response};
 use saggar_jobs::{DataSource, JobSpec};
 use saggar_rest::datasets::{
     AnnouncedFile, DatasetAnnouncement, DatasetDocument, DatasetFieldDocument, DatasetFromJobRequest,
@@ -21,7 +20,7 @@ use super::query::parse_digest;
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
-use crate::error::{ApiError, created, no_content};
+use crate::error::{ApiError, CreatedResponse, NoContent};
 use crate::json_body::{self, JsonBody};
 use crate::limits::{DATASET_USERS_SHOWN, UPLOAD_MANIFEST_BYTES_MAX};
 use crate::low_priority::at_low_priority;
@@ -117,7 +116,7 @@ pub(crate) async fn create_from_job(
     actor: Actor,
     sight: ProjectScope,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> Result<CreatedResponse<DatasetDocument>, ApiError> {
     let DatasetFromJobRequest { job, path } = app.body_reader().read_json(request).await?;
     let job = sight.find_job(app.jobs(), &job).await?;
     let (now_ms, rights) = (app.now_ms(), actor.rights.clone());
@@ -142,7 +141,7 @@ pub(crate) async fn create_from_job(
         items = info.items,
         "dataset created from a job's output"
     );
-    Ok(created(dataset_document(&listed, &DatasetUsers::load(&app).await?, &sight)))
+    Ok(CreatedResponse(dataset_document(&listed, &DatasetUsers::load(&app).await?, &sight)))
 }
 
 /// Sets the metric to the bytes of all datasets together. Called only after a dataset was added or removed, since it
@@ -245,12 +244,12 @@ pub(crate) async fn put_chunk(
     State(app): State<AppState>,
     Path((_, id, sha256)): Path<(String, String, String)>,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> Result<NoContent, ApiError> {
     let (id, sha256) = (parse_digest("id", &id)?, parse_digest("sha256", &sha256)?);
     let (parts, body) = request.into_parts();
     let body = app.body_reader().read(&parts, body, CHUNK_BYTES_MAX).await?;
     app.run_blocking(move |parts| parts.uploads.put_chunk(&id, &sha256, &body.bytes)).await?;
-    Ok(no_content())
+    Ok(NoContent)
 }
 
 /// Handles `POST /api/v1/datasets/{name}/uploads/{id}/commit`.
@@ -259,7 +258,7 @@ pub(crate) async fn commit_upload(
     Path((name, id)): Path<(String, String)>,
     actor: Actor,
     sight: ProjectScope,
-) -> Result<Response, ApiError> {
+) -> Result<Json<DatasetDocument>, ApiError> {
     let id = parse_digest("id", &id)?;
     let (now_ms, rights, committed) = (app.now_ms(), actor.rights.clone(), name.clone());
     let commit = move |parts: &crate::AppParts| {
@@ -276,7 +275,7 @@ pub(crate) async fn commit_upload(
     let listed = listed?;
     let info = &listed.info;
     tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset uploaded");
-    Ok(Json(dataset_document(&listed, &DatasetUsers::load(&app).await?, &sight)).into_response())
+    Ok(Json(dataset_document(&listed, &DatasetUsers::load(&app).await?, &sight)))
 }
 
 fn dataset_document(listed: &DatasetWithProjects, users: &DatasetUsers, sight: &ProjectScope) -> DatasetDocument {

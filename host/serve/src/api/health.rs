@@ -11,7 +11,7 @@ use saggar_serving::{ModelStatus, VersionState};
 use super::query::QueryParameters;
 use crate::app::AppState;
 use crate::content_encoding::{ContentEncoding, compress_response};
-use crate::error::{ApiError, not_ready};
+use crate::error::{ApiError, ProbeResponse};
 
 /// Handles `GET /healthz` and `GET /livez`: liveness.
 pub(crate) async fn livez() -> &'static str {
@@ -20,16 +20,19 @@ pub(crate) async fn livez() -> &'static str {
 
 /// Handles `GET /readyz`: ready if every model that should be loaded has a serving version, and the server is not
 /// stopping.
-pub(crate) async fn readyz(State(app): State<AppState>, parameters: QueryParameters) -> Response {
+pub(crate) async fn readyz(
+    State(app): State<AppState>,
+    parameters: QueryParameters,
+) -> ProbeResponse<ReadinessDocument> {
     let reasons = unready_reasons(&app);
     let ready = reasons.is_empty();
     let models = || app.models().list().iter().map(super::models::model_summary).collect();
-    let body = ReadinessDocument {
+    let document = ReadinessDocument {
         ready,
         reasons: (!ready).then_some(reasons),
         models: parameters.flag("verbose").then(models),
     };
-    if ready { Json(body).into_response() } else { not_ready(body) }
+    ProbeResponse { ready, document }
 }
 
 /// Returns why the server is not ready; empty if it is. Models that sleep or were unloaded by a user do not count.

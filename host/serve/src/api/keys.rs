@@ -2,14 +2,13 @@
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
-use saggar_rest::keys::{KeyDocument, KeyListDocument};
-use saggar_store::keys::{KeyRecord, NewKey};
+use saggar_rest::keys::{KeyDocument, KeyListDocument, KeyRequest};
+use saggar_store::keys::{KeyRecord, KeyScope, NewKey, RateLimit, RequestQuota};
 
 use crate::access::Actor;
 use crate::app::AppState;
 use crate::audit::AuditAction;
-use crate::error::{ApiError, created, no_content};
+use crate::error::{ApiError, CreatedResponse, NoContent};
 use crate::json_body::JsonBody;
 
 /// Handles `GET /api/v1/keys`. The response contains no secrets.
@@ -41,26 +40,37 @@ pub fn key_document(record: &KeyRecord, used: u64) -> KeyDocument {
     }
 }
 
-impl JsonBody for NewKey {
+/// The body of a request to create a key.
+type NewKeyRequest = KeyRequest<KeyScope, RateLimit, RequestQuota>;
+
+impl JsonBody for NewKeyRequest {
     const EXAMPLE: &'static str = r#"{"name": "ci", "scopes": ["jobs:write"], "projects": ["digits"]}"#;
 }
 
 /// Handles `POST /api/v1/keys`: `{"name", "scopes", "rate"?, "quota"?, "expires_ms"?}`. The response's `key` is shown
 /// only once.
-pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn create(
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<CreatedResponse<KeyDocument>, ApiError> {
     let actor = Actor::from_extensions(request.extensions());
-    let new: NewKey = app.body_reader().read_json(request).await?;
+    let new = new_key(app.body_reader().read_json(request).await?);
     let (now_ms, name, detail) = (app.now_ms(), new.name.clone(), new.summary());
-    let new_key = app
+    let created = app
         .run_blocking(move |parts| {
-            let new_key = parts.access.key_file().create(new, now_ms);
+            let created = parts.access.key_file().create(new, now_ms);
             parts.access.reload_keys();
-            new_key
+            created
         })
         .await;
-    app.audit().record(&actor, AuditAction::KeyCreate, &name, &detail, &new_key);
-    let (record, text) = new_key?;
-    Ok(created(KeyDocument { key: Some(text), ..key_document(&record, 0) }))
+    app.audit().record(&actor, AuditAction::KeyCreate, &name, &detail, &created);
+    let (record, text) = created?;
+    Ok(CreatedResponse(KeyDocument { key: Some(text), ..key_document(&record, 0) }))
+}
+
+fn new_key(request: NewKeyRequest) -> NewKey {
+    let KeyRequest { name, scopes, projects, rate, quota, max_running_jobs, gpu_seconds, expires_ms } = request;
+    NewKey { name, scopes, projects, rate, quota, max_running_jobs, gpu_seconds, expires_ms }
 }
 
 /// Handles `DELETE /api/v1/keys/{name}`: the key is refused from now on.
@@ -68,7 +78,7 @@ pub(crate) async fn revoke(
     State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
-) -> Result<Response, ApiError> {
+) -> Result<NoContent, ApiError> {
     let of = name.clone();
     let revoked = app
         .run_blocking(move |parts| {
@@ -78,5 +88,5 @@ pub(crate) async fn revoke(
         })
         .await;
     app.audit().record(&actor, AuditAction::KeyRevoke, &name, "", &revoked);
-    revoked.map(|_| no_content())
+    revoked.map(|_| NoContent)
 }

@@ -10,10 +10,10 @@ use saggar_rest::models::{
     SignatureDocument, VersionSwapDocument,
 };
 use saggar_serving::desired_state::STABLE;
-use saggar_serving::model_config::KeepAlive;
+use saggar_serving::model_config::{BatchConfig, KeepAlive, ModelConfig};
 use saggar_serving::model_state::{Residency, VersionSwap};
 use saggar_serving::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::metric_values::finite_metrics;
 use crate::app::AppState;
@@ -105,14 +105,16 @@ fn swap_document(swap: &VersionSwap) -> VersionSwapDocument {
 
 /// Returns how the model is served: the configured values, and the defaults for the others.
 pub(crate) fn config_document(model: &ModelStatus) -> ModelConfigDocument {
-    let settings = &model.config;
+    let configured = &model.config;
     let largest = model.serving.as_ref().map(|serving| serving.policy().batch.items_max);
-    let mut config = serde_json::to_value(settings).unwrap_or_default();
-    config["batch"]["max_items"] = json!(settings.batch.max_items.or(largest));
-    config["keep_alive"] = json!(model.keep_alive().to_string());
-    match config {
-        Value::Object(members) => ModelConfigDocument(members),
-        _ => ModelConfigDocument::default(),
+    let config = ModelConfig {
+        batch: BatchConfig { max_items: configured.batch.max_items.or(largest), ..configured.batch },
+        keep_alive: model.keep_alive(),
+        ..configured.clone()
+    };
+    match serde_json::to_value(config) {
+        Ok(Value::Object(members)) => ModelConfigDocument(members),
+        Ok(_) | Err(_) => ModelConfigDocument::default(),
     }
 }
 

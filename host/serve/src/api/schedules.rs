@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
 use saggar_clock::UnixMillis;
 use saggar_jobs::{JobError, JobSpec};
 use saggar_rest::schedules::{RemovedScheduleDocument, ScheduleDocument, ScheduleListDocument, SetScheduleRequest};
@@ -13,7 +12,7 @@ use super::jobs::submit;
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
-use crate::error::{ApiError, created};
+use crate::error::{ApiError, CreatedResponse};
 use crate::json_body::JsonBody;
 
 impl JsonBody for SetScheduleRequest<JobSpec> {
@@ -21,7 +20,10 @@ impl JsonBody for SetScheduleRequest<JobSpec> {
 }
 
 /// Handles `POST /api/v1/schedules`.
-pub(crate) async fn set(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn set(
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<CreatedResponse<ScheduleDocument>, ApiError> {
     let (actor, sight) =
         (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
     let SetScheduleRequest { name, cron, mut spec } = app.body_reader().read_json(request).await?;
@@ -40,7 +42,7 @@ pub(crate) async fn set(State(app): State<AppState>, request: Request) -> Result
     app.audit().record(&actor, AuditAction::ScheduleSet, &name, &cron, &set);
     let set = set?;
     let next = app.jobs().schedules().await?.into_iter().find(|(schedule, _)| schedule.name == set.name);
-    Ok(created(schedule_document(&set, next.and_then(|(_, next)| next))))
+    Ok(CreatedResponse(schedule_document(&set, next.and_then(|(_, next)| next))))
 }
 
 /// Handles `GET /api/v1/schedules`.

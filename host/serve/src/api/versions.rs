@@ -2,7 +2,6 @@
 //! stores.
 
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
 use saggar_jobs::{InitFrom, JobSpec};
 use saggar_rest::model_commands::PublishVersionRequest;
 use saggar_rest::models::PublishedVersionDocument;
@@ -15,7 +14,7 @@ use super::jobs::submit;
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
-use crate::error::{ApiError, created};
+use crate::error::{ApiError, CreatedResponse};
 use crate::json_body::JsonBody;
 use crate::resource_access::change_model;
 
@@ -30,7 +29,7 @@ pub(crate) async fn publish(
     actor: Actor,
     sight: ProjectScope,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> Result<CreatedResponse<PublishedVersionDocument>, ApiError> {
     let (plugin, weights) = match app.body_reader().read_json(request).await? {
         PublishVersionRequest::Plugin { plugin, from_version } => {
             (plugin.parse().map_err(|_| no_accepted_form())?, WeightsSource::Version(from_version))
@@ -58,7 +57,7 @@ pub(crate) async fn publish(
     app.audit().record(&actor, AuditAction::ModelPublish, &model, &detail, &done);
     let (published, status) = done?;
     let version = status.versions.iter().find(|version| version.version == published.version);
-    Ok(created(PublishedVersionDocument {
+    Ok(CreatedResponse(PublishedVersionDocument {
         model,
         version: published.version,
         is_new: published.is_new,

@@ -7,6 +7,7 @@ use saggar_serving::{PredictionCall, PredictionInputs};
 
 use super::prediction::{CogPrediction, CogPredictionOutcome};
 use super::predictions::CogPredictions;
+use super::shared_json::SharedJson;
 use super::webhook::PredictionWebhook;
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -54,7 +55,12 @@ async fn run_whole(call: PredictionCall, inputs: PredictionInputs) -> Result<Cog
     let json = answer.encode(|answer| {
         encode::encode_json(answer.signature(), &answer.tensors, answer.items).map_err(ApiError::from)
     })?;
-    Ok(CogPredictionOutcome::Succeeded(json, answer.timings.compute))
+    Ok(CogPredictionOutcome::Succeeded(checked_output(json)?, answer.timings.compute))
+}
+
+/// Returns the encoded outputs of a model as a part of a document.
+fn checked_output(json: String) -> Result<SharedJson, ApiError> {
+    SharedJson::new(json).map_err(|error| ApiError::Internal { cause: format!("encoded outputs: {error}") })
 }
 
 async fn run_streaming(
@@ -67,7 +73,8 @@ async fn run_streaming(
     while let Some(piece) = pieces.recv().await {
         prediction.push_output_piece(&piece);
     }
-    Ok(CogPredictionOutcome::Succeeded(event_stream::wait_for_response(work).await?.json, began.elapsed()))
+    let output = checked_output(event_stream::wait_for_response(work).await?.json)?;
+    Ok(CogPredictionOutcome::Succeeded(output, began.elapsed()))
 }
 
 /// Cancels a prediction when it is dropped. It is used if no other client can read the result.

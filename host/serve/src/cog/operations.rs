@@ -1,8 +1,8 @@
 //! The operations of the predictions interface.
 
-use saggar_rest::predictions::{PredictionDocument, PredictionRequest};
+use saggar_rest::predictions::PredictionRequest;
 
-use crate::openapi::operation::{OpenApiOperation, ParameterType, SchemaSource};
+use crate::openapi::operation::{OpenApiOperation, ParameterType};
 
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {
@@ -19,9 +19,6 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
         .with_header("Prefer", ParameterType::Text)
         .with_deadline()
         .with_body::<PredictionRequest>()
-        .with_response::<PredictionDocument>(200)
-        .with_content(200, "text/event-stream", SchemaSource::Text)
-        .with_response::<PredictionDocument>(202)
         .with_errors(&[400, 404, 408, 409, 413, 415, 422, 429, 503]),
         OpenApiOperation::get("/predictions/{id}", "The state of a prediction")
             .with_description(
@@ -31,8 +28,6 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
             )
             .with_header("Prefer", ParameterType::Text)
             .with_header("Last-Event-ID", ParameterType::Integer { min: 0 })
-            .with_response::<PredictionDocument>(200)
-            .with_content(200, "text/event-stream", SchemaSource::Text)
             .with_errors(&[400, 404]),
         OpenApiOperation::put(
             "/predictions/{id}",
@@ -42,13 +37,9 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
         .with_header("Prefer", ParameterType::Text)
         .with_deadline()
         .with_body::<PredictionRequest>()
-        .with_response::<PredictionDocument>(200)
-        .with_content(200, "text/event-stream", SchemaSource::Text)
-        .with_response::<PredictionDocument>(202)
         .with_errors(&[400, 404, 408, 409, 413, 415, 422, 429, 503]),
         OpenApiOperation::post("/predictions/{id}/cancel", "Cancels a prediction; a finished one is not changed")
             .with_description("A prediction is visible only to the key that created it.")
-            .with_response::<PredictionDocument>(200)
             .with_errors(&[400, 404]),
     ]
 }

@@ -8,13 +8,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use saggar_jobs::logs::timestamp;
+use saggar_rest::predictions::{PredictionDocument, PredictionMetrics};
 use saggar_store::digest::Digest;
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::owner::PredictionOwner;
+use super::shared_json::SharedJson;
 use crate::limits::{PREDICTION_EVENTS_BYTES_MAX, PREDICTION_INPUT_BYTES_MAX};
+
+/// A prediction as clients see it. Its input and outputs are stored as text.
+pub(super) type CogPredictionDocument = PredictionDocument<SharedJson>;
 
 /// The status of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +50,8 @@ impl CogPredictionStatus {
 /// The outcome of a prediction.
 #[derive(Debug)]
 pub(super) enum CogPredictionOutcome {
-    /// The outputs as JSON, and the compute time.
-    Succeeded(String, Duration),
+    /// The outputs, and the compute time.
+    Succeeded(SharedJson, Duration),
     /// The error message.
     Failed(String),
     Canceled,
@@ -73,7 +78,7 @@ pub(super) struct CogPrediction {
     /// The digest of the request, or `None` if the server chose the identifier.
     digest: Option<Digest>,
     /// The input as it was sent, if it is small.
-    input: Option<Bytes>,
+    input: Option<SharedJson>,
     created_ms: u64,
     state: Mutex<CogPredictionState>,
     /// The number of events.
@@ -85,7 +90,7 @@ struct CogPredictionState {
     status: CogPredictionStatus,
     started_ms: Option<u64>,
     completed_ms: Option<u64>,
-    output: Option<String>,
+    output: Option<SharedJson>,
     error: Option<String>,
     predict_time: Option<Duration>,
     events: Vec<CogPredictionEvent>,
@@ -103,7 +108,8 @@ impl CogPrediction {
         now_ms: u64,
     ) -> CogPrediction {
         // A copy, so that the rest of the request's body is freed.
-        let input = (input.len() <= PREDICTION_INPUT_BYTES_MAX).then(|| Bytes::copy_from_slice(input));
+        let input = Some(input).filter(|input| input.len() <= PREDICTION_INPUT_BYTES_MAX);
+        let input = input.and_then(|input| SharedJson::copy_from_slice(input).ok());
         let state = CogPredictionState {
             status: CogPredictionStatus::Starting,
             started_ms: None,
@@ -147,11 +153,11 @@ impl CogPrediction {
     /// Returns the bytes that it occupies in the store.
     pub(super) fn stored_bytes(&self) -> usize {
         let state = self.lock_state();
-        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let json = |json: &Option<SharedJson>| json.as_ref().map_or(0, |json| json.as_str().len());
         size_of::<CogPrediction>()
-            + self.input.as_ref().map_or(0, Bytes::len)
-            + text(&state.output)
-            + text(&state.error)
+            + json(&self.input)
+            + json(&state.output)
+            + state.error.as_ref().map_or(0, String::len)
             + state.events_bytes
             + state.events.len() * size_of::<CogPredictionEvent>()
     }
@@ -242,11 +248,11 @@ impl CogPrediction {
     /// Returns an event's name and data.
     pub(super) fn event_payload(&self, event: &CogPredictionEvent) -> (&'static str, String) {
         match event {
-            CogPredictionEvent::Start => ("start", self.to_json_as(Some(CogPredictionStatus::Starting))),
+            CogPredictionEvent::Start => ("start", to_json(&self.initial_document())),
             CogPredictionEvent::Output(piece) => ("output", piece.to_string()),
             CogPredictionEvent::Metric => {
-                let time = self.lock_state().predict_time.unwrap_or_default().as_secs_f64();
-                ("metric", json!({ "predict_time": time }).to_string())
+                let time = self.lock_state().predict_time.unwrap_or_default();
+                ("metric", to_json(&PredictionMetrics { predict_time: Some(time.as_secs_f64()) }))
             }
             CogPredictionEvent::Completed => ("completed", self.to_json()),
         }
@@ -254,36 +260,46 @@ impl CogPrediction {
 
     /// Returns the prediction as JSON.
     pub(super) fn to_json(&self) -> String {
-        self.to_json_as(None)
+        to_json(&self.document())
     }
 
-    /// Returns the prediction as JSON, with the earlier status if one is given. The input and the output are stored as
-    /// text.
-    fn to_json_as(&self, earlier: Option<CogPredictionStatus>) -> String {
+    /// Returns the prediction as clients see it.
+    pub(super) fn document(&self) -> CogPredictionDocument {
         let state = self.lock_state();
-        let is_earlier = earlier.is_some();
-        let time = |ms: Option<u64>| ms.map(|ms| timestamp(i64::try_from(ms).unwrap_or(i64::MAX)));
-        let later = |ms: Option<u64>| time(ms.filter(|_| !is_earlier));
-        let metrics =
-            state.predict_time.filter(|_| !is_earlier).map(|time| json!({ "predict_time": time.as_secs_f64() }));
-        let head = json!({
-            "id": self.id,
-            "model": self.model,
-            "version": self.version.to_string(),
-            "status": earlier.unwrap_or(state.status).name(),
-        });
-        let tail = json!({
-            "error": state.error.as_ref().filter(|_| !is_earlier),
-            "logs": "",
-            "created_at": time(Some(self.created_ms)),
-            "started_at": later(state.started_ms),
-            "completed_at": later(state.completed_ms),
-            "metrics": metrics.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
-        });
-        let (head, tail) = (head.to_string(), tail.to_string());
-        let input = self.input.as_ref().map(|input| String::from_utf8_lossy(input));
-        let input = input.map(|input| format!("\"input\":{input},")).unwrap_or_default();
-        let output = state.output.as_deref().filter(|_| !is_earlier).unwrap_or("null");
-        format!("{},{input}\"output\":{output},{}", &head[..head.len() - 1], &tail[1..])
+        CogPredictionDocument {
+            status: state.status.name().to_owned(),
+            output: state.output.clone(),
+            error: state.error.clone(),
+            started_at: state.started_ms.map(format_time),
+            completed_at: state.completed_ms.map(format_time),
+            metrics: PredictionMetrics { predict_time: state.predict_time.map(|time| time.as_secs_f64()) },
+            ..self.initial_document()
+        }
     }
+
+    /// Returns the prediction as clients saw it when it was created.
+    fn initial_document(&self) -> CogPredictionDocument {
+        CogPredictionDocument {
+            id: self.id.clone(),
+            model: self.model.clone(),
+            version: self.version.to_string(),
+            status: CogPredictionStatus::Starting.name().to_owned(),
+            input: self.input.clone(),
+            output: None,
+            error: None,
+            logs: String::new(),
+            created_at: format_time(self.created_ms),
+            started_at: None,
+            completed_at: None,
+            metrics: PredictionMetrics::default(),
+        }
+    }
+}
+
+fn format_time(ms: u64) -> String {
+    timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
+}
+
+fn to_json(document: &impl Serialize) -> String {
+    serde_json::to_string(document).expect("the document has text as keys")
 }

@@ -75,7 +75,8 @@ impl CogPredictionRequest {
             json_text::parse_json(&self.input).map_err(|reason| body_error(format!("input: {reason}")))?;
         input.sort_all_objects();
         let model = self.model.as_ref().map(|model| format!("{}@{}", model.model, model.version));
-        Ok(Digest::of(serde_json::json!([model, input]).to_string().as_bytes()))
+        let text = serde_json::to_vec(&(model, input)).expect("JSON has text as keys");
+        Ok(Digest::of(&text))
     }
 }
 

@@ -104,6 +104,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::super::prediction::CogPredictionOutcome;
+    use super::super::shared_json::SharedJson;
     use super::*;
 
     fn running_prediction(id: usize) -> CogPrediction {
@@ -117,7 +118,8 @@ mod tests {
     }
 
     fn finish_with_output(store: &CogPredictionStore, prediction: &Arc<CogPrediction>, output: &str, now: Instant) {
-        assert!(prediction.finish(CogPredictionOutcome::Succeeded(output.to_owned(), Duration::ZERO), 0));
+        let output = SharedJson::new(output.to_owned()).unwrap();
+        assert!(prediction.finish(CogPredictionOutcome::Succeeded(output, Duration::ZERO), 0));
         store.mark_finished(prediction, now);
     }
 
@@ -140,7 +142,7 @@ mod tests {
     #[test]
     fn large_outputs_evict_older_predictions() {
         let (store, now) = (CogPredictionStore::default(), Instant::now());
-        let output = "x".repeat(PREDICTIONS_KEPT_BYTES_MAX / 3);
+        let output = format!("\"{}\"", "x".repeat(PREDICTIONS_KEPT_BYTES_MAX / 3));
         let all: Vec<Arc<CogPrediction>> = (0..4).map(|id| store.add(running_prediction(id), now).unwrap()).collect();
         all.iter().for_each(|prediction| finish_with_output(&store, prediction, &output, now));
         assert_eq!(

@@ -1,37 +1,82 @@
-//! Responses that are not errors and have a status other than 200, and the response of a failing probe.
+//! Responses that are not errors and have a status other than 200, and those of probes. The type of a response states
+//! its status and its document, from which [`crate::openapi`] describes it.
 
+use std::marker::PhantomData;
+
+use axum::Json;
+use axum::body::Bytes;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// Returns a response with status 201.
-pub(crate) fn created(body: impl Serialize) -> Response {
-    (StatusCode::CREATED, axum::Json(body)).into_response()
+use super::ApiError;
+
+/// A document with status 201.
+pub(crate) struct CreatedResponse<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for CreatedResponse<T> {
+    fn into_response(self) -> Response {
+        (StatusCode::CREATED, Json(self.0)).into_response()
+    }
 }
 
-/// Returns a response with status 202, for an operation that continues.
-pub(crate) fn accepted(json: String) -> Response {
-    let mut response = json_text(json);
-    *response.status_mut() = StatusCode::ACCEPTED;
-    response
+/// A document with status 202, for an operation that continues.
+pub(crate) struct AcceptedResponse<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for AcceptedResponse<T> {
+    fn into_response(self) -> Response {
+        (StatusCode::ACCEPTED, Json(self.0)).into_response()
+    }
 }
 
-/// Returns a response of serialized JSON.
-pub(crate) fn json_text(json: String) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+/// An empty response with status 204.
+pub(crate) struct NoContent;
+
+impl IntoResponse for NoContent {
+    fn into_response(self) -> Response {
+        StatusCode::NO_CONTENT.into_response()
+    }
 }
 
-/// Returns an empty response with status 204.
-pub(crate) fn no_content() -> Response {
-    StatusCode::NO_CONTENT.into_response()
+/// The response of a probe: a document with status 200 if something is ready, else with status 503.
+pub(crate) struct ProbeResponse<T> {
+    /// Whether it is ready.
+    pub(crate) ready: bool,
+    /// The document.
+    pub(crate) document: T,
+}
+
+impl<T: Serialize> IntoResponse for ProbeResponse<T> {
+    fn into_response(self) -> Response {
+        let status = if self.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (status, Json(self.document)).into_response()
+    }
+}
+
+/// A document that is already serialized, with status 200.
+pub(crate) struct SerializedJson<T> {
+    text: Bytes,
+    document: PhantomData<fn() -> T>,
+}
+
+impl<T: Serialize> SerializedJson<T> {
+    /// Serializes a document.
+    ///
+    /// # Errors
+    /// Returns `Internal` if it cannot be represented in JSON.
+    pub(crate) fn new(document: &T) -> Result<SerializedJson<T>, ApiError> {
+        let text = serde_json::to_vec(document).map_err(|error| ApiError::Internal { cause: error.to_string() })?;
+        Ok(SerializedJson { text: text.into(), document: PhantomData })
+    }
+}
+
+impl<T> IntoResponse for SerializedJson<T> {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], self.text).into_response()
+    }
 }
 
 /// Returns an empty response with status 304.
 pub(crate) fn not_modified() -> Response {
     StatusCode::NOT_MODIFIED.into_response()
-}
-
-/// Returns a response with status 503, for a probe while something is not ready.
-pub(crate) fn not_ready(body: impl Serialize) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response()
 }

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_rest::oip::{
     OipLiveDocument, OipModelDocument, OipModelReadyDocument, OipReadyDocument, OipServerDocument, OipTensorDocument,
@@ -14,7 +13,7 @@ use super::datatype::{OipDatatype, item_dims};
 use super::request::is_batched;
 use crate::api::health::unready_reasons;
 use crate::app::AppState;
-use crate::error::{ApiError, not_ready};
+use crate::error::{ApiError, ProbeResponse};
 
 /// The optional extensions of the protocol that are supported.
 const EXTENSIONS: [&str; 4] = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];
@@ -37,10 +36,9 @@ pub(super) async fn server_live() -> Json<OipLiveDocument> {
 }
 
 /// Handles `GET /v2/health/ready`: ready if every model is ready and the server is not stopping.
-pub(super) async fn server_ready(State(app): State<AppState>) -> Response {
+pub(super) async fn server_ready(State(app): State<AppState>) -> ProbeResponse<OipReadyDocument> {
     let ready = unready_reasons(&app).is_empty();
-    let body = OipReadyDocument { ready };
-    if ready { Json(body).into_response() } else { not_ready(body) }
+    ProbeResponse { ready, document: OipReadyDocument { ready } }
 }
 
 /// Handles `GET /v2/models/{model}`.
@@ -60,7 +58,10 @@ pub(super) async fn version_metadata(
 }
 
 /// Handles `GET /v2/models/{model}/ready`.
-pub(super) async fn model_ready(State(app): State<AppState>, Path(model): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn model_ready(
+    State(app): State<AppState>,
+    Path(model): Path<String>,
+) -> Result<ProbeResponse<OipModelReadyDocument>, ApiError> {
     ready_response(&app, &super::parse_reference(&model, None)?)
 }
 
@@ -68,18 +69,21 @@ pub(super) async fn model_ready(State(app): State<AppState>, Path(model): Path<S
 pub(super) async fn version_ready(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
-) -> Result<Response, ApiError> {
+) -> Result<ProbeResponse<OipModelReadyDocument>, ApiError> {
     ready_response(&app, &super::parse_reference(&model, Some(&version))?)
 }
 
-fn ready_response(app: &AppState, reference: &ModelReference) -> Result<Response, ApiError> {
-    let body = |ready: bool| OipModelReadyDocument { name: reference.model.clone(), ready };
+fn ready_response(
+    app: &AppState,
+    reference: &ModelReference,
+) -> Result<ProbeResponse<OipModelReadyDocument>, ApiError> {
     // A sleeping model is ready: a request loads it.
-    match app.models().check(Some(reference)) {
-        Ok(_) => Ok(Json(body(true)).into_response()),
-        Err(ServingError::NotReady { .. }) => Ok(not_ready(body(false))),
-        Err(error) => Err(error.into()),
-    }
+    let ready = match app.models().check(Some(reference)) {
+        Ok(_) => true,
+        Err(ServingError::NotReady { .. }) => false,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(ProbeResponse { ready, document: OipModelReadyDocument { name: reference.model.clone(), ready } })
 }
 
 async fn describe(app: &AppState, reference: &ModelReference) -> Result<Json<OipModelDocument>, ApiError> {

@@ -1,10 +1,6 @@
 //! The operations of the Open Inference Protocol.
 
-use saggar_rest::oip::{
-    OipConfigDocument, OipIndexItem, OipIndexRequest, OipInferRequest, OipInferResponse, OipLiveDocument,
-    OipLoadedDocument, OipModelDocument, OipModelReadyDocument, OipReadyDocument, OipRepositoryRequest,
-    OipServerDocument, OipStatisticsDocument, OipUnloadedDocument,
-};
+use saggar_rest::oip::{OipIndexRequest, OipInferRequest, OipInferResponse, OipRepositoryRequest};
 
 use crate::openapi::operation::{OpenApiOperation, ParameterType, SchemaSource};
 
@@ -17,23 +13,18 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
 fn version_operations() -> Vec<OpenApiOperation> {
     vec![
         OpenApiOperation::get("/v2/models/{model}/versions/{version}", "The inputs and outputs of one version")
-            .with_response::<OipModelDocument>(200)
             .with_errors(&[400, 404, 503]),
         OpenApiOperation::get("/v2/models/{model}/versions/{version}/ready", "Whether one version is ready")
-            .with_response::<OipModelReadyDocument>(200)
-            .with_response::<OipModelReadyDocument>(503)
             .with_errors(&[400, 404, 503]),
         OpenApiOperation::get(
             "/v2/models/{model}/versions/{version}/config",
             "The configuration of one version, in the fields of Triton's ModelConfig",
         )
-        .with_response::<OipConfigDocument>(200)
         .with_errors(&[400, 404, 503]),
         OpenApiOperation::get(
             "/v2/models/{model}/versions/{version}/stats",
             "Statistics of one version since it was loaded",
         )
-        .with_response::<OipStatisticsDocument>(200)
         .with_errors(&[400, 404, 503]),
         inference_operation("/v2/models/{model}/versions/{version}/infer", "An inference by one version"),
     ]
@@ -44,15 +35,12 @@ fn repository_operations() -> Vec<OpenApiOperation> {
     vec![
         OpenApiOperation::post("/v2/repository/index", "Every version of every model")
             .with_body::<OipIndexRequest>()
-            .with_response::<Vec<OipIndexItem>>(200)
             .with_errors(&[400, 408, 413, 415]),
         OpenApiOperation::post("/v2/repository/models/{model}/load", "Loads a model and responds when it is done")
             .with_body::<OipRepositoryRequest>()
-            .with_response::<OipLoadedDocument>(200)
             .with_errors(&[400, 404, 408, 409, 413, 415, 422, 503]),
         OpenApiOperation::post("/v2/repository/models/{model}/unload", "Unloads a model and responds when it is done")
             .with_body::<OipRepositoryRequest>()
-            .with_response::<OipUnloadedDocument>(200)
             .with_errors(&[400, 404, 408, 409, 413, 415, 422, 503]),
     ]
 }
@@ -60,33 +48,21 @@ fn repository_operations() -> Vec<OpenApiOperation> {
 /// Returns the operations of the server and its models.
 fn model_operations() -> Vec<OpenApiOperation> {
     vec![
-        OpenApiOperation::get("/v2", "The server's name, version and protocol extensions")
-            .with_response::<OipServerDocument>(200),
-        OpenApiOperation::get("/v2/", "The server's name, version and protocol extensions")
-            .with_response::<OipServerDocument>(200),
-        OpenApiOperation::get("/v2/health/live", "Whether the process answers").with_response::<OipLiveDocument>(200),
-        OpenApiOperation::get("/v2/health/ready", "Whether every model is ready")
-            .with_response::<OipReadyDocument>(200)
-            .with_response::<OipReadyDocument>(503),
-        OpenApiOperation::get("/v2/models/{model}", "A model's inputs and outputs")
-            .with_response::<OipModelDocument>(200)
-            .with_errors(&[400, 404, 503]),
-        OpenApiOperation::get("/v2/models/{model}/ready", "Whether a model is ready")
-            .with_response::<OipModelReadyDocument>(200)
-            .with_response::<OipModelReadyDocument>(503)
-            .with_errors(&[400, 404, 503]),
+        OpenApiOperation::get("/v2", "The server's name, version and protocol extensions"),
+        OpenApiOperation::get("/v2/", "The server's name, version and protocol extensions"),
+        OpenApiOperation::get("/v2/health/live", "Whether the process answers"),
+        OpenApiOperation::get("/v2/health/ready", "Whether every model is ready"),
+        OpenApiOperation::get("/v2/models/{model}", "A model's inputs and outputs").with_errors(&[400, 404, 503]),
+        OpenApiOperation::get("/v2/models/{model}/ready", "Whether a model is ready").with_errors(&[400, 404, 503]),
         OpenApiOperation::get(
             "/v2/models/{model}/config",
             "A model's configuration, in the fields of Triton's ModelConfig",
         )
-        .with_response::<OipConfigDocument>(200)
         .with_errors(&[400, 404, 503]),
         OpenApiOperation::get("/v2/models/{model}/stats", "Statistics of versions since they were loaded")
-            .with_response::<OipStatisticsDocument>(200)
             .with_errors(&[400, 404, 503]),
         inference_operation("/v2/models/{model}/infer", "An inference"),
-        OpenApiOperation::get("/v2/models/stats", "Statistics of all versions since they were loaded")
-            .with_response::<OipStatisticsDocument>(200),
+        OpenApiOperation::get("/v2/models/stats", "Statistics of all versions since they were loaded"),
     ]
 }
 

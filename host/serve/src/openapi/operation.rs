@@ -2,11 +2,21 @@
 
 use std::borrow::Cow;
 
+use axum::handler::Handler;
+use axum::http::Method;
+use indexmap::IndexMap;
 use saggar_serving::limits::DEADLINE_MAX;
 use schemars::JsonSchema;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::described_response::DescribedResponse;
+use super::document::{
+    ContentMap, MediaTypeObject, OperationObject, ParameterObject, PathItem, RequestBodyObject, ResponseObject,
+    ResponseOrReference,
+};
 use super::schema_catalog::SchemaCatalog;
+use crate::app::AppState;
+use crate::http_protocol::HandlerOutput;
 
 /// A group of operations, under one tag of the document.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +29,14 @@ pub(crate) struct OperationArea {
 
 /// A method of a path.
 pub(crate) struct OpenApiOperation {
-    method: &'static str,
-    path: Cow<'static, str>,
+    pub(super) method: Method,
+    pub(crate) path: Cow<'static, str>,
     summary: Cow<'static, str>,
     description: Option<&'static str>,
     parameters: Vec<OperationParameter>,
     body: Vec<MediaContent>,
-    responses: Vec<(u16, Vec<MediaContent>)>,
+    /// The responses that the type of the handler does not describe.
+    pub(super) responses: Vec<OperationResponse>,
     /// The statuses of error responses.
     errors: &'static [u16],
 }
@@ -54,6 +65,25 @@ pub(crate) enum ParameterType {
     Deadline,
 }
 
+/// A response that is not an error.
+pub(crate) struct OperationResponse {
+    pub(super) status: u16,
+    /// The content in one media type, or `None` if the response has no body.
+    pub(super) content: Option<MediaContent>,
+}
+
+impl OperationResponse {
+    /// Creates a response with content in one media type. Others of the same status can be added.
+    pub(crate) fn new(status: u16, media_type: &'static str, schema: SchemaSource) -> OperationResponse {
+        OperationResponse { status, content: Some((media_type, schema)) }
+    }
+
+    /// Creates a response without a body.
+    pub(crate) fn empty(status: u16) -> OperationResponse {
+        OperationResponse { status, content: None }
+    }
+}
+
 /// A media type, and the schema of its content.
 type MediaContent = (&'static str, SchemaSource);
 
@@ -74,7 +104,7 @@ pub(crate) enum SchemaSource {
 }
 
 impl OpenApiOperation {
-    fn new(method: &'static str, path: Cow<'static, str>, summary: Cow<'static, str>) -> OpenApiOperation {
+    fn new(method: Method, path: Cow<'static, str>, summary: Cow<'static, str>) -> OpenApiOperation {
         OpenApiOperation {
             method,
             path,
@@ -88,19 +118,19 @@ impl OpenApiOperation {
     }
 
     pub(crate) fn get(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> OpenApiOperation {
-        OpenApiOperation::new("get", path.into(), summary.into())
+        OpenApiOperation::new(Method::GET, path.into(), summary.into())
     }
 
     pub(crate) fn post(path: impl Into<Cow<'static, str>>, summary: impl Into<Cow<'static, str>>) -> OpenApiOperation {
-        OpenApiOperation::new("post", path.into(), summary.into())
+        OpenApiOperation::new(Method::POST, path.into(), summary.into())
     }
 
     pub(crate) fn put(path: &'static str, summary: &'static str) -> OpenApiOperation {
-        OpenApiOperation::new("put", path.into(), summary.into())
+        OpenApiOperation::new(Method::PUT, path.into(), summary.into())
     }
 
     pub(crate) fn delete(path: &'static str, summary: &'static str) -> OpenApiOperation {
-        OpenApiOperation::new("delete", path.into(), summary.into())
+        OpenApiOperation::new(Method::DELETE, path.into(), summary.into())
     }
 
     /// Adds a text that explains the operation further.
@@ -160,6 +190,15 @@ impl OpenApiOperation {
         self
     }
 
+    /// Adds the responses that the type of a handler describes, for a path that is not in the route table.
+    pub(crate) fn with_responses_of<H, T>(mut self, _: H) -> OpenApiOperation
+    where
+        H: Handler<T, AppState> + HandlerOutput<T, Output: DescribedResponse>,
+    {
+        self.responses.extend(H::Output::responses());
+        self
+    }
+
     /// Adds a JSON response of type `T`.
     pub(crate) fn with_response<T: JsonSchema>(self, status: u16) -> OpenApiOperation {
         self.with_content(status, JSON, SchemaSource::Type(SchemaCatalog::response_schema::<T>))
@@ -179,22 +218,14 @@ impl OpenApiOperation {
         media_type: &'static str,
         schema: SchemaSource,
     ) -> OpenApiOperation {
-        self.content_of(status).push((media_type, schema));
+        self.responses.push(OperationResponse::new(status, media_type, schema));
         self
     }
 
     /// Adds a response without a body.
     pub(crate) fn with_empty_response(mut self, status: u16) -> OpenApiOperation {
-        self.content_of(status);
+        self.responses.push(OperationResponse::empty(status));
         self
-    }
-
-    fn content_of(&mut self, status: u16) -> &mut Vec<MediaContent> {
-        let at = self.responses.iter().position(|(known, _)| *known == status).unwrap_or_else(|| {
-            self.responses.push((status, Vec::new()));
-            self.responses.len() - 1
-        });
-        &mut self.responses[at].1
     }
 
     /// Sets the statuses of error responses. A response with one of these statuses that is described takes precedence.
@@ -203,46 +234,69 @@ impl OpenApiOperation {
         self
     }
 
-    /// Adds the operation, and the parameters of its path, to the paths of a document.
-    pub(crate) fn insert_into(self, paths: &mut Map<String, Value>, tag: &str, catalog: &mut SchemaCatalog) {
-        let item = paths.entry(self.path.as_ref()).or_insert_with(|| path_item(&self.path));
-        item[self.method] = self.to_openapi(tag, catalog);
+    /// Returns whether it declares a document that the type of its handler does not describe.
+    #[cfg(test)]
+    pub(crate) fn declares_document(&self) -> bool {
+        let contents = self.responses.iter().filter_map(|response| response.content.as_ref());
+        contents.into_iter().any(|(_, schema)| matches!(schema, SchemaSource::Type(_)))
     }
 
-    fn to_openapi(&self, tag: &str, catalog: &mut SchemaCatalog) -> Value {
+    /// Adds the operation, and the parameters of its path, to the paths of a document.
+    pub(super) fn insert_into(
+        self,
+        paths: &mut IndexMap<String, PathItem>,
+        tag: &'static str,
+        catalog: &mut SchemaCatalog,
+    ) {
+        let item = paths.entry(self.path.clone().into_owned()).or_insert_with(|| path_item(&self.path));
+        item.operations.insert(self.method.as_str().to_ascii_lowercase(), self.into_object(tag, catalog));
+    }
+
+    fn into_object(self, tag: &'static str, catalog: &mut SchemaCatalog) -> OperationObject {
         let id: String = self.path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let id = format!("{}_{}", self.method, id.trim_start_matches('_'));
-        let mut operation = json!({ "operationId": id, "tags": [tag], "summary": self.summary });
-        if let Some(description) = self.description {
-            operation["description"] = description.into();
+        let method = self.method.as_str().to_ascii_lowercase();
+        let body = (!self.body.is_empty()).then(|| {
+            let content = self.body.iter().map(|content| media_type(content, catalog)).collect();
+            RequestBodyObject { required: true, content }
+        });
+        OperationObject {
+            operation_id: format!("{method}_{}", id.trim_start_matches('_')),
+            tags: [tag],
+            summary: self.summary,
+            description: self.description,
+            parameters: self.parameters.iter().map(OperationParameter::to_object).collect(),
+            request_body: body,
+            responses: responses(&self.responses, self.errors, catalog),
         }
-        if !self.parameters.is_empty() {
-            operation["parameters"] = self.parameters.iter().map(OperationParameter::to_openapi).collect();
-        }
-        if !self.body.is_empty() {
-            operation["requestBody"] = json!({ "required": true, "content": content(&self.body, catalog) });
-        }
-        let mut responses = Map::new();
-        for (status, contents) in &self.responses {
-            let mut response = json!({ "description": "The answer." });
-            if !contents.is_empty() {
-                response["content"] = content(contents, catalog);
-            }
-            responses.insert(status.to_string(), response);
-        }
-        for status in self.errors {
-            responses.entry(status.to_string()).or_insert_with(|| json!({ "$ref": "#/components/responses/Error" }));
-        }
-        operation["responses"] = Value::Object(responses);
-        operation
     }
 }
 
 /// The media type of JSON.
 pub(crate) const JSON: &str = "application/json";
 
+/// Returns the responses by status.
+fn responses(
+    described: &[OperationResponse],
+    errors: &[u16],
+    catalog: &mut SchemaCatalog,
+) -> IndexMap<String, ResponseOrReference> {
+    let mut by_status: IndexMap<String, ContentMap> = IndexMap::new();
+    for OperationResponse { status, content } in described {
+        let contents = by_status.entry(status.to_string()).or_default();
+        contents.extend(content.iter().map(|content| media_type(content, catalog)));
+    }
+    let response = |content| ResponseOrReference::Response(ResponseObject { description: "The answer.", content });
+    let mut responses: IndexMap<_, _> =
+        by_status.into_iter().map(|(status, content)| (status, response(content))).collect();
+    for status in errors {
+        let reference = ResponseOrReference::Reference { reference: "#/components/responses/Error" };
+        responses.entry(status.to_string()).or_insert(reference);
+    }
+    responses
+}
+
 impl OperationParameter {
-    fn to_openapi(&self) -> Value {
+    fn to_object(&self) -> ParameterObject {
         let schema = match self.schema {
             ParameterType::Text => json!({ "type": "string" }),
             ParameterType::Described(description) => json!({ "type": "string", "description": description }),
@@ -253,35 +307,33 @@ impl OperationParameter {
                 json!({ "type": "integer", "minimum": 1, "maximum": maximum })
             }
         };
-        json!({ "name": self.name, "in": self.location, "required": false, "schema": schema })
+        ParameterObject { name: self.name.to_owned(), location: self.location, required: false, schema }
     }
 }
 
-fn content(contents: &[MediaContent], catalog: &mut SchemaCatalog) -> Value {
-    let media = |(media_type, schema): &MediaContent| {
-        let schema = match schema {
-            SchemaSource::Text => json!({ "type": "string" }),
-            SchemaSource::Binary => json!({ "type": "string", "format": "binary" }),
-            SchemaSource::AnyObject => json!({ "type": "object" }),
-            SchemaSource::Anything => json!({}),
-            SchemaSource::Type(schema) => schema(catalog),
-            SchemaSource::Model(name) => json!({ "$ref": format!("#/components/schemas/{name}") }),
-        };
-        ((*media_type).to_owned(), json!({ "schema": schema }))
+fn media_type((media_type, schema): &MediaContent, catalog: &mut SchemaCatalog) -> (&'static str, MediaTypeObject) {
+    let schema = match schema {
+        SchemaSource::Text => json!({ "type": "string" }),
+        SchemaSource::Binary => json!({ "type": "string", "format": "binary" }),
+        SchemaSource::AnyObject => json!({ "type": "object" }),
+        SchemaSource::Anything => json!({}),
+        SchemaSource::Type(schema) => schema(catalog),
+        SchemaSource::Model(name) => json!({ "$ref": format!("#/components/schemas/{name}") }),
     };
-    contents.iter().map(media).collect::<Map<String, Value>>().into()
+    (media_type, MediaTypeObject { schema })
 }
 
-/// Returns the members that all methods of a path share: its parameters.
-fn path_item(path: &str) -> Value {
+/// Returns a path without operations, with its parameters.
+fn path_item(path: &str) -> PathItem {
     let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
-    let parameters: Vec<Value> = names
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": path_parameter(name) }))
-        .collect();
-    if parameters.is_empty() { json!({}) } else { json!({ "parameters": parameters }) }
+    let parameter = |name: &str| {
+        let schema = path_parameter_schema(name);
+        ParameterObject { name: name.to_owned(), location: "path", required: true, schema }
+    };
+    PathItem { parameters: names.map(parameter).collect(), operations: IndexMap::new() }
 }
 
-fn path_parameter(name: &str) -> Value {
+fn path_parameter_schema(name: &str) -> Value {
     match name {
         "version" => json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX }),
         "sha256" => json!({ "type": "string", "pattern": saggar_rest::SHA256_PATTERN }),

@@ -1,9 +1,10 @@
 //! The schemas of the document, which are derived from the types of the REST interface.
 
+use indexmap::IndexMap;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The schemas of types, by name, as they are referred to by operations.
 ///
@@ -37,9 +38,8 @@ impl SchemaCatalog {
     }
 
     /// Returns all schemas, by name.
-    pub(crate) fn into_schemas(mut self) -> Map<String, Value> {
-        let mut schemas = self.responses.take_definitions(true);
-        schemas.extend(self.requests.take_definitions(true));
-        schemas
+    pub(crate) fn into_schemas(mut self) -> IndexMap<String, Value> {
+        let responses = self.responses.take_definitions(true);
+        responses.into_iter().chain(self.requests.take_definitions(true)).collect()
     }
 }

@@ -1,18 +1,20 @@
 //! A model's inputs and outputs as JSON schemas, for single items and for batches.
 
+use indexmap::IndexMap;
 use saggar_plugin::{ModelPort, ModelSignature};
-use saggar_rest::predictions::ModelDescription;
 use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
+use super::document::PathItem;
 use super::operation::{JSON, OpenApiOperation, SchemaSource};
 use super::schema_catalog::SchemaCatalog;
+use crate::predict::describe::describe_named;
 
 /// A model's part of the document: its schemas by name, and its path, whose other schemas every document has.
 pub(super) struct ModelOpenApi {
     pub(super) input: (String, Value),
     pub(super) output: (String, Value),
-    pub(super) paths: Map<String, Value>,
+    pub(super) paths: IndexMap<String, PathItem>,
 }
 
 /// Describes a model by its signature.
@@ -21,7 +23,7 @@ pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOp
     let path = format!("/models/{model}/predict");
     let operations = [
         OpenApiOperation::get(path.clone(), format!("The inputs and outputs of {model}, and an example body"))
-            .with_response::<ModelDescription>(200)
+            .with_responses_of(describe_named)
             .with_errors(&[400, 404, 503]),
         OpenApiOperation::post(path, format!("A prediction by {model}"))
             .with_deadline()
@@ -29,24 +31,25 @@ pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOp
             .with_content(200, JSON, SchemaSource::Model(output.clone()))
             .with_errors(&[400, 404, 408, 413, 415, 422, 429, 500, 503, 504]),
     ];
-    let (mut paths, mut catalog) = (Map::new(), SchemaCatalog::new());
+    let (mut paths, mut catalog) = (IndexMap::new(), SchemaCatalog::new());
     operations.into_iter().for_each(|operation| operation.insert_into(&mut paths, "predict", &mut catalog));
-    let either = |ports: &[ModelPort]| json!({ "anyOf": [object_schema(ports, false), object_schema(ports, true)] });
-    ModelOpenApi { input: (input, either(&signature.inputs)), output: (output, json!({ "type": "object" })), paths }
-        .with_outputs(&signature.outputs)
+    ModelOpenApi {
+        input: (input, single_or_batch(|batch| object_schema(&signature.inputs, batch))),
+        output: (output, single_or_batch(|batch| output_schema(&signature.outputs, batch))),
+        paths,
+    }
 }
 
-impl ModelOpenApi {
-    fn with_outputs(mut self, ports: &[ModelPort]) -> ModelOpenApi {
-        let open = |batch| {
-            let mut object = object_schema(ports, batch);
-            // Class names are returned besides class numbers, and NaN and infinities as null.
-            object["additionalProperties"] = json!(true);
-            object
-        };
-        self.output.1 = json!({ "anyOf": [open(false), open(true)] });
-        self
-    }
+/// Returns the schema of a single item or a batch.
+fn single_or_batch(schema: impl Fn(bool) -> Value) -> Value {
+    json!({ "anyOf": [schema(false), schema(true)] })
+}
+
+fn output_schema(ports: &[ModelPort], batch: bool) -> Value {
+    let mut object = object_schema(ports, batch);
+    // Class names are returned besides class numbers, and NaN and infinities as null.
+    object["additionalProperties"] = true.into();
+    object
 }
 
 fn object_schema(ports: &[ModelPort], batch: bool) -> Value {
@@ -58,7 +61,7 @@ fn object_schema(ports: &[ModelPort], batch: bool) -> Value {
 }
 
 fn port_schema(port: &ModelPort, batch: bool) -> Value {
-    let mut value = match port.text_bytes_max() {
+    let mut schema = match port.text_bytes_max() {
         Some(bytes_max) => json!({ "type": "string", "maxLength": bytes_max }),
         None => {
             let dims = port.item.shape.dims().iter().rev();
@@ -69,15 +72,15 @@ fn port_schema(port: &ModelPort, batch: bool) -> Value {
         }
     };
     if batch {
-        value = json!({ "type": "array", "items": value, "minItems": 1 });
+        schema = json!({ "type": "array", "items": schema, "minItems": 1 });
     }
     if let Some(default) = port.default {
-        value["description"] = json!(format!("If omitted, every element is {default}."));
+        schema["description"] = format!("If omitted, every element is {default}.").into();
     }
-    if let (Some(semantics), Value::Object(value)) = (&port.semantics, &mut value) {
-        value.insert("x-semantics".to_owned(), json!(semantics));
+    if let Some(semantics) = &port.semantics {
+        schema["x-semantics"] = semantics.as_str().into();
     }
-    value
+    schema
 }
 
 fn element_schema(dtype: DType) -> Value {

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_rest::predictions::ModelDescription;
 use saggar_serving::{LiveVersion, ModelReference};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::api::models::signature_document;
 use crate::app::AppState;
@@ -48,10 +48,10 @@ fn example_body(signature: &ModelSignature) -> Option<Map<String, Value>> {
 
 fn example_item(port: &ModelPort) -> Value {
     if port.text_bytes_max().is_some() {
-        return json!("");
+        return "".into();
     }
     let number = port.default.unwrap_or(0.0);
     let whole = !matches!(port.item.dtype, saggar_tensor::DType::F32 | saggar_tensor::DType::F16);
-    let element = if whole { json!(number as i64) } else { json!(number) };
-    port.item.shape.dims().iter().rev().fold(element, |items, &length| json!(vec![items; length]))
+    let element: Value = if whole { (number as i64).into() } else { number.into() };
+    port.item.shape.dims().iter().rev().fold(element, |items, &length| vec![items; length].into())
 }

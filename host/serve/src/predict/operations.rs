@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use saggar_rest::predictions::ModelDescription;
-use saggar_rest::server::IndexDocument;
-
-use crate::openapi::operation::{OpenApiOperation, SchemaSource};
+use crate::openapi::operation::OpenApiOperation;
 
 /// The statuses of predictions that fail.
 const PREDICTION_ERRORS: &[u16] = &[400, 404, 406, 408, 413, 415, 422, 429, 500, 503, 504];
@@ -13,16 +10,13 @@ const PREDICTION_ERRORS: &[u16] = &[400, 404, 406, 408, 413, 415, 422, 429, 500,
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {
     vec![
-        OpenApiOperation::get("/", "An index of this server: JSON for programs, a page for browsers")
-            .with_response::<IndexDocument>(200)
-            .with_content(200, "text/html", SchemaSource::Text),
+        OpenApiOperation::get("/", "An index of this server: JSON for programs, a page for browsers"),
         OpenApiOperation::post("/", "A prediction by the default model")
             .with_deadline()
             .with_prediction_body()
             .with_prediction_response()
             .with_errors(PREDICTION_ERRORS),
         OpenApiOperation::get("/predict", "The default model: its inputs and outputs, and an example body")
-            .with_response::<ModelDescription>(200)
             .with_errors(&[503]),
         OpenApiOperation::post("/predict", "A prediction by the default model")
             .with_deadline()
@@ -33,7 +27,6 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
             "/models/{model}/predict",
             "A model by NAME, NAME@VERSION or NAME@ALIAS: its inputs and outputs, and an example body",
         )
-        .with_response::<ModelDescription>(200)
         .with_errors(&[400, 404, 503]),
         OpenApiOperation::post("/models/{model}/predict", "A prediction by NAME, NAME@VERSION or NAME@ALIAS")
             .with_description(

@@ -3,7 +3,7 @@
 use saggar_device::{Backend, DeviceInfo};
 use saggar_plugin::PluginError;
 use saggar_store::JobState;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 use std::sync::Arc;
 
 use crate::exit::{self, CliError};
@@ -53,30 +53,53 @@ pub(super) fn adapter_label(info: &DeviceInfo) -> String {
     format!("{}{}", info.adapter, if info.software { ", software" } else { "" })
 }
 
-/// Returns the device's properties and its measurements as fields of the JSON output.
-pub(super) fn result_fields(info: &DeviceInfo, measured: Value) -> Map<String, Value> {
-    let fields = json!({
-        "device": info.name,
-        "adapter": info.adapter,
-        "driver": info.driver,
-        "software": info.software,
-        "exact_seconds": info.exact_seconds,
-    });
-    [fields, measured]
-        .into_iter()
-        .filter_map(|it| if let Value::Object(it) = it { Some(it) } else { None })
-        .flatten()
-        .collect()
+/// The result of a device as JSON: its measurements of type `T`, or why there are none.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum BenchDeviceResult<'a, T> {
+    Measured {
+        device: &'a str,
+        adapter: &'a str,
+        driver: &'a str,
+        software: bool,
+        exact_seconds: bool,
+        #[serde(flatten)]
+        measured: T,
+    },
+    Failed {
+        device: &'a str,
+        error: BenchError<'a>,
+    },
 }
 
-/// Returns the JSON of a device that was not measured.
-pub(super) fn failed_device_json(name: &str, failure: &CliError) -> Value {
-    json!({ "device": name, "error": error_json(failure) })
+impl<'a, T> BenchDeviceResult<'a, T> {
+    pub(super) fn measured(info: &'a DeviceInfo, measured: T) -> BenchDeviceResult<'a, T> {
+        BenchDeviceResult::Measured {
+            device: &info.name,
+            adapter: &info.adapter,
+            driver: &info.driver,
+            software: info.software,
+            exact_seconds: info.exact_seconds,
+            measured,
+        }
+    }
+
+    pub(super) fn failed(device: &'a str, failure: &'a CliError) -> BenchDeviceResult<'a, T> {
+        BenchDeviceResult::Failed { device, error: failure.into() }
+    }
 }
 
-/// Returns the JSON of a failure.
-pub(super) fn error_json(failure: &CliError) -> Value {
-    json!({ "code": failure.code, "message": failure.message })
+/// A failure as JSON.
+#[derive(Serialize)]
+pub(super) struct BenchError<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+impl<'a> From<&'a CliError> for BenchError<'a> {
+    fn from(failure: &'a CliError) -> BenchError<'a> {
+        BenchError { code: &failure.code, message: &failure.message }
+    }
 }
 
 /// Converts a plugin's failure to an error of the command.

@@ -9,9 +9,9 @@ use saggar_device::{Backend, DeviceInfo, Meter};
 use saggar_plugin::{CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PredictionOptions};
 use saggar_store::StateDir;
 use saggar_store::checkpoint::SavedVariable;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::device::{self, DeviceResults};
+use super::device::{self, BenchDeviceResult, DeviceResults};
 use crate::args::BenchInferArgs;
 use crate::commands::{build, stored_version};
 use crate::exit::{self, CliError};
@@ -157,22 +157,19 @@ impl InferenceRow {
         ]
     }
 
-    fn to_json(&self) -> Value {
+    fn document(&self) -> BenchDeviceResult<'_, InferenceDocument> {
         let rate = self.requests_per_second();
-        let fields = device::result_fields(
-            &self.info,
-            json!({
-                "batch": self.batch,
-                "requests": self.took.len(),
-                "first_seconds": self.first.as_secs_f64(),
-                "p50_seconds": self.percentile(50),
-                "p99_seconds": self.percentile(99),
-                "requests_per_second": rate,
-                "items_per_second": rate * f64::from(self.batch),
-                "gpu_seconds": self.busy.as_secs_f64(),
-            }),
-        );
-        Value::Object(fields)
+        let measured = InferenceDocument {
+            batch: self.batch,
+            requests: self.took.len(),
+            first_seconds: self.first.as_secs_f64(),
+            p50_seconds: self.percentile(50),
+            p99_seconds: self.percentile(99),
+            requests_per_second: rate,
+            items_per_second: rate * f64::from(self.batch),
+            gpu_seconds: self.busy.as_secs_f64(),
+        };
+        BenchDeviceResult::measured(&self.info, measured)
     }
 }
 
@@ -182,13 +179,38 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
-fn results_document(args: &BenchInferArgs, model: &BenchModel, results: &DeviceResults<Vec<InferenceRow>>) -> Value {
-    let rows = |(name, result): &(String, Result<Vec<InferenceRow>, CliError>)| match result {
-        Ok(rows) => rows.iter().map(InferenceRow::to_json).collect(),
-        Err(failure) => vec![device::failed_device_json(name, failure)],
+/// The measurements of one device and one request size as JSON.
+#[derive(Serialize)]
+struct InferenceDocument {
+    batch: u32,
+    requests: usize,
+    first_seconds: f64,
+    p50_seconds: f64,
+    p99_seconds: f64,
+    requests_per_second: f64,
+    items_per_second: f64,
+    gpu_seconds: f64,
+}
+
+/// All measurements as JSON.
+#[derive(Serialize)]
+struct InferenceResults<'a> {
+    model: &'a str,
+    plugin: String,
+    results: Vec<BenchDeviceResult<'a, InferenceDocument>>,
+}
+
+fn results_document<'a>(
+    args: &'a BenchInferArgs,
+    model: &BenchModel,
+    results: &'a DeviceResults<Vec<InferenceRow>>,
+) -> InferenceResults<'a> {
+    let rows = |(name, result): &'a (String, Result<Vec<InferenceRow>, CliError>)| match result {
+        Ok(rows) => rows.iter().map(InferenceRow::document).collect(),
+        Err(failure) => vec![BenchDeviceResult::failed(name, failure)],
     };
-    let rows: Vec<Value> = results.iter().flat_map(rows).collect();
-    json!({ "model": args.model, "plugin": model.plugin.digest().hex(), "results": rows })
+    let results = results.iter().flat_map(rows).collect();
+    InferenceResults { model: &args.model, plugin: model.plugin.digest().hex(), results }
 }
 
 #[cfg(test)]

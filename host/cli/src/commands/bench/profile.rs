@@ -10,7 +10,7 @@ use saggar_device::profile::{DeviceProfile, DispatchRecord, ProfilingBackend};
 use saggar_device::roofline::{self, PeakThroughput};
 use saggar_device::{Backend, DeviceInfo};
 use saggar_plugin::PluginError;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::device;
 use crate::exit::CliError;
@@ -26,6 +26,34 @@ pub(super) struct KernelProfile {
     pub(super) info: DeviceInfo,
     pub(super) peak: PeakThroughput,
     pub(super) profile: DeviceProfile,
+}
+
+/// The kernel times of a device as JSON.
+#[derive(Serialize)]
+pub(super) struct ProfileDocument {
+    peak: PeakDocument,
+    /// Whether the kernels' times are shares of their dispatches' times.
+    estimated: bool,
+    /// The slowest kernels.
+    kernels: Vec<KernelDocument>,
+}
+
+/// The peak throughput of a device as JSON.
+#[derive(Serialize)]
+struct PeakDocument {
+    flop_per_second: f64,
+    bytes_per_second: f64,
+}
+
+/// All runs of one kernel as JSON.
+#[derive(Serialize)]
+struct KernelDocument {
+    kernel: String,
+    calls: u64,
+    seconds: f64,
+    flop_per_second: f64,
+    bytes_per_second: f64,
+    percent_of_peak: f64,
 }
 
 /// All runs of one kernel.
@@ -97,28 +125,27 @@ impl KernelProfile {
         stats
     }
 
-    /// Returns the slowest kernels and the peak as fields of the JSON output.
-    pub(super) fn to_json(&self) -> Value {
-        let stats = self.kernel_stats();
-        let kernel = |stats: &KernelStats| {
+    /// Returns the peak and the slowest kernels as JSON.
+    pub(super) fn document(&self) -> ProfileDocument {
+        let kernel = |stats: KernelStats| {
             let [operations, bytes] = stats.rates_per_second();
-            json!({
-                "kernel": stats.label,
-                "calls": stats.calls,
-                "seconds": stats.seconds,
-                "flop_per_second": operations,
-                "bytes_per_second": bytes,
-                "percent_of_peak": stats.percent_of_peak(self.peak),
-            })
+            KernelDocument {
+                calls: stats.calls,
+                seconds: stats.seconds,
+                flop_per_second: operations,
+                bytes_per_second: bytes,
+                percent_of_peak: stats.percent_of_peak(self.peak),
+                kernel: stats.label,
+            }
         };
-        json!({
-            "peak": {
-                "flop_per_second": self.peak.operations_per_second,
-                "bytes_per_second": self.peak.bytes_per_second,
+        ProfileDocument {
+            peak: PeakDocument {
+                flop_per_second: self.peak.operations_per_second,
+                bytes_per_second: self.peak.bytes_per_second,
             },
-            "estimated": self.is_estimated(),
-            "kernels": stats.iter().take(KERNELS_SHOWN_MAX).map(kernel).collect::<Vec<_>>(),
-        })
+            estimated: self.is_estimated(),
+            kernels: self.kernel_stats().into_iter().take(KERNELS_SHOWN_MAX).map(kernel).collect(),
+        }
     }
 
     /// Prints the slowest kernels.

@@ -8,11 +8,12 @@ use saggar_jobs::JobSpec;
 use saggar_jobs::measure::{MeasureUntil, MeasurementConfig, TrainingEstimate, TrainingMeasurement, measure_training};
 use saggar_plugin::{CompiledPlugin, PluginEngine, PluginError};
 use saggar_store::{ColumnarDataset, ModelRegistry};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::data::{self, split_folders};
-use super::device::{self, DeviceResults};
-use super::profile::{self, KernelProfile};
+use super::device::{self, BenchDeviceResult, BenchError, DeviceResults};
+use super::profile::{self, KernelProfile, ProfileDocument};
 use super::trace;
 use crate::args::{BenchTrainArgs, RunArgs};
 use crate::commands::run;
@@ -99,7 +100,7 @@ impl BenchTraining {
         let (mut spec, component) = run::local_run(&run, output)?;
         spec.seed = args.seed.unwrap_or(spec.seed);
         if let Some(precision) = &args.precision {
-            spec.precision = serde_json::from_value(json!(precision))
+            spec.precision = serde_json::from_value(precision.as_str().into())
                 .map_err(|error| CliError::invalid(format!("--precision: {error}")))?;
         }
         let datasets = data::open_datasets(&spec.data, &folders, home.as_ref())?;
@@ -172,35 +173,70 @@ impl TrainingRow {
         ]
     }
 
-    fn to_json(&self) -> Value {
-        let mut fields = device::result_fields(
-            &self.info,
-            json!({
-                "steps": self.measured.timeline.steps(),
-                "steps_in_all": self.measured.total_steps(),
-                "first_step_seconds": self.first_step_seconds(),
-                "steps_per_second": self.measured.timeline.steps_per_second(),
-                "gpu_seconds": self.measured.busy.as_secs_f64(),
-                "seconds": self.took_seconds,
-                "estimate": self.estimate.map(|it| it.to_json()),
-            }),
-        );
-        let kernels = |kernels: &Result<KernelProfile, CliError>| match kernels {
-            Ok(kernels) => kernels.to_json(),
-            Err(failure) => json!({ "error": device::error_json(failure) }),
+    fn document(&self) -> BenchDeviceResult<'_, TrainingDocument<'_>> {
+        let measured = TrainingDocument {
+            steps: self.measured.timeline.steps(),
+            steps_in_all: self.measured.total_steps(),
+            first_step_seconds: self.first_step_seconds(),
+            steps_per_second: self.measured.timeline.steps_per_second(),
+            gpu_seconds: self.measured.busy.as_secs_f64(),
+            seconds: self.took_seconds,
+            estimate: self.estimate.map(|it| it.to_json()),
+            profile: self.kernels.as_ref().map(ProfileResult::new),
         };
-        fields.extend(self.kernels.as_ref().map(|it| ("profile".to_owned(), kernels(it))));
-        Value::Object(fields)
+        BenchDeviceResult::measured(&self.info, measured)
     }
 }
 
-fn results_document(args: &BenchTrainArgs, plugin: &CompiledPlugin, results: &DeviceResults<TrainingRow>) -> Value {
-    let device = |(name, result): &(String, Result<TrainingRow, CliError>)| match result {
-        Ok(row) => row.to_json(),
-        Err(failure) => device::failed_device_json(name, failure),
+/// The measurements of one device as JSON.
+#[derive(Serialize)]
+struct TrainingDocument<'a> {
+    steps: u64,
+    steps_in_all: Option<u64>,
+    first_step_seconds: f64,
+    steps_per_second: Option<f64>,
+    gpu_seconds: f64,
+    seconds: Option<f64>,
+    estimate: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileResult<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ProfileResult<'a> {
+    Profile(ProfileDocument),
+    Failure { error: BenchError<'a> },
+}
+
+impl<'a> ProfileResult<'a> {
+    fn new(kernels: &'a Result<KernelProfile, CliError>) -> ProfileResult<'a> {
+        match kernels {
+            Ok(kernels) => ProfileResult::Profile(kernels.document()),
+            Err(failure) => ProfileResult::Failure { error: failure.into() },
+        }
+    }
+}
+
+/// All measurements as JSON.
+#[derive(Serialize)]
+struct TrainingResults<'a> {
+    plugin: String,
+    steps: u64,
+    devices: Vec<BenchDeviceResult<'a, TrainingDocument<'a>>>,
+}
+
+fn results_document<'a>(
+    args: &BenchTrainArgs,
+    plugin: &CompiledPlugin,
+    results: &'a DeviceResults<TrainingRow>,
+) -> TrainingResults<'a> {
+    let device = |(name, result): &'a (String, Result<TrainingRow, CliError>)| match result {
+        Ok(row) => row.document(),
+        Err(failure) => BenchDeviceResult::failed(name, failure),
     };
-    let devices: Vec<Value> = results.iter().map(device).collect();
-    json!({ "plugin": plugin.digest().hex(), "steps": args.steps, "devices": devices })
+    let devices = results.iter().map(device).collect();
+    TrainingResults { plugin: plugin.digest().hex(), steps: args.steps, devices }
 }
 
 fn print_results(args: &BenchTrainArgs, results: &DeviceResults<TrainingRow>, output: CliOutput) {

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use saggar_store::limits::UPLOAD_BYTES_MAX;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::archive;
 use crate::args::DataExportArgs;
@@ -13,6 +13,15 @@ use crate::client::{ApiClient, encode_path_segment};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::progress::ProgressDisplay;
+
+/// A version in a directory as JSON.
+#[derive(Serialize)]
+struct ExportedVersion<'a> {
+    name: &'a str,
+    version: u64,
+    dir: String,
+    bytes: u64,
+}
 
 pub(super) fn export(args: &DataExportArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let versions = super::find_versions(&args.dataset, client)?;
@@ -36,9 +45,8 @@ pub(super) fn export(args: &DataExportArgs, client: &ApiClient, output: CliOutpu
     }
     let bytes = unpacked?;
     if output.json {
-        let (name, version) = (&newest.name, newest.version);
-        output
-            .print_json(&json!({ "name": name, "version": version, "dir": dir.display().to_string(), "bytes": bytes }));
+        let dir = dir.display().to_string();
+        output.print_json(&ExportedVersion { name: &newest.name, version: newest.version, dir, bytes });
     } else {
         output.print_line(&dir.display().to_string());
         output.print_note(&format!("  {}, {} items", super::version_reference(newest), newest.items));

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use saggar_device::DeviceInfo;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::{DoctorFinding, FindingState};
 use crate::commands::devices::{self, ProcessEnd, run_with_timeout};
@@ -58,6 +58,13 @@ fn capabilities(device: &DeviceInfo) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
+/// The line that the child process prints.
+#[derive(Default, Serialize, Deserialize)]
+struct DeviceProbe {
+    opened: bool,
+    what: String,
+}
+
 /// Checks which device `device` selects.
 pub(super) fn check_selection(device: &str) -> DoctorFinding {
     let ended = match std::env::current_exe() {
@@ -66,12 +73,9 @@ pub(super) fn check_selection(device: &str) -> DoctorFinding {
     };
     match ended {
         ProcessEnd::Said(line) => {
-            let answer: Value = serde_json::from_str(&line).unwrap_or_default();
-            let what = answer["what"].as_str().unwrap_or_default();
-            match answer["opened"].as_bool() {
-                Some(true) => DoctorFinding::new(device, FindingState::Ok, what),
-                _ => DoctorFinding::new(device, FindingState::Failed, what),
-            }
+            let DeviceProbe { opened, what } = serde_json::from_str(&line).unwrap_or_default();
+            let state = if opened { FindingState::Ok } else { FindingState::Failed };
+            DoctorFinding::new(device, state, what)
         }
         other => failed_probe(device, &other),
     }
@@ -92,7 +96,7 @@ pub(super) fn probe_device(device: &str, output: CliOutput) -> i32 {
         Ok(choice) => (true, format!("takes {}: {}", choice.backend.info().name, choice.reason)),
         Err(error) => (false, error.to_string()),
     };
-    output.print_json_line(&json!({ "opened": opened, "what": what }));
+    output.print_json_line(&DeviceProbe { opened, what });
     if opened { 0 } else { exit::NO_DEVICE }
 }
 

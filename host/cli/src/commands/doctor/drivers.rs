@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::{DoctorFinding, FindingState};
 
@@ -17,6 +17,21 @@ const DRIVER_DIRECTORIES: [&str; 4] =
 /// Directories of libraries that the linker's cache does not list.
 const LIBRARY_DIRECTORIES: [&str; 6] =
     ["lib", "usr/lib", "usr/lib64", "usr/local/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu"];
+
+/// A driver manifest, as far as it is checked. Source: Vulkan loader, LoaderDriverInterface.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DriverManifest {
+    #[serde(rename = "ICD")]
+    icd: DriverSection,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DriverSection {
+    /// The path of the driver's library, relative to the manifest, or a name for the dynamic linker.
+    library_path: Option<String>,
+}
 
 /// The environment of the checks.
 #[derive(Debug)]
@@ -113,9 +128,9 @@ impl DriverEnvironment {
             |what: String| DoctorFinding::new("driver", FindingState::Missing, format!("{}: {what}", file.display()));
         let reinstall = "install the driver again, or remove the file";
         let text = std::fs::read_to_string(file).map_err(|error| broken(error.to_string()).with_hint(reinstall))?;
-        let parsed: Value = serde_json::from_str(&text)
+        let manifest: DriverManifest = serde_json::from_str(&text)
             .map_err(|error| broken(format!("it is not the JSON that it should be: {error}")).with_hint(reinstall))?;
-        let Some(library) = parsed["ICD"]["library_path"].as_str() else {
+        let Some(library) = manifest.icd.library_path.as_deref() else {
             return Err(broken("it names no library at ICD.library_path".to_owned()).with_hint(reinstall));
         };
         let is_there = match library.strip_prefix('/') {

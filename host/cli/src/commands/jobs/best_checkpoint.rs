@@ -1,21 +1,25 @@
 //! The best and the newest checkpoint of a job, in one line of its summary.
 
 use saggar_rest::checkpoints::{CheckpointDocument, CheckpointListDocument};
-use saggar_rest::jobs::JobDocument;
+use saggar_rest::jobs::BestMetricSummary;
 
 use crate::client::ApiClient;
 use crate::commands::job_follow::job_path;
 use crate::exit::CliError;
 
 /// Returns `step 200, epoch 2 (validation/loss 0.0667), newest step 900, epoch 9`, or an empty text if the job keeps no
-/// best checkpoint or has none yet.
+/// best checkpoint (`criterion` is `None`) or has none yet.
 ///
 /// # Errors
 /// Returns the errors of the request.
-pub(super) fn best_checkpoint_summary(job: &JobDocument, client: &ApiClient) -> Result<String, CliError> {
-    let Some(metric) = job.spec["checkpoint_keep_best"]["metric"].as_str() else { return Ok(String::new()) };
-    let listed: CheckpointListDocument = client.get(&format!("{}/checkpoints", job_path(&job.name)))?;
-    Ok(summarize(&listed.checkpoints, metric).unwrap_or_default())
+pub(super) fn best_checkpoint_summary(
+    job: &str,
+    criterion: Option<BestMetricSummary>,
+    client: &ApiClient,
+) -> Result<String, CliError> {
+    let Some(BestMetricSummary { metric }) = criterion else { return Ok(String::new()) };
+    let listed: CheckpointListDocument = client.get(&format!("{}/checkpoints", job_path(job)))?;
+    Ok(summarize(&listed.checkpoints, &metric).unwrap_or_default())
 }
 
 /// Summarizes checkpoints, which are sorted newest first.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use saggar_rest::jobs::JobDocument;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::{CompareArgs, DiffArgs};
 use crate::client::ApiClient;
@@ -47,8 +48,8 @@ pub(crate) fn diff(args: &DiffArgs, client: &ApiClient, output: CliOutput) -> Re
     let fields = jobs.each_ref().map(|job| flatten_spec(&job.spec));
     let names = differing_fields(&fields);
     if output.json {
-        let of = |name: &String| (name.clone(), json!([fields[0].get(name), fields[1].get(name)]));
-        output.print_json(&Value::Object(names.iter().map(of).collect()));
+        let of = |name: &'_ String| (name.clone(), [fields[0].get(name), fields[1].get(name)]);
+        output.print_json(&names.iter().map(of).collect::<BTreeMap<_, _>>());
         return Ok(());
     }
     let row = |name: &String| vec![name.clone(), format_value(fields[0].get(name)), format_value(fields[1].get(name))];
@@ -60,6 +61,31 @@ pub(crate) fn diff(args: &DiffArgs, client: &ApiClient, output: CliOutput) -> Re
     Ok(())
 }
 
+/// A compared job as JSON.
+#[derive(Serialize)]
+struct ComparedJob<'a> {
+    name: &'a str,
+    state: &'a str,
+    /// The values of the fields that differ; null if the job has none.
+    differs: BTreeMap<&'a str, Option<&'a Value>>,
+    metrics: &'a BTreeMap<String, Option<f64>>,
+    wall_seconds: f64,
+    gpu_seconds: f64,
+}
+
+impl<'a> ComparedJob<'a> {
+    fn new(job: &'a JobDocument, fields: &'a BTreeMap<String, Value>, names: &'a [String]) -> ComparedJob<'a> {
+        ComparedJob {
+            name: &job.name,
+            state: &job.state,
+            differs: names.iter().map(|name| (name.as_str(), fields.get(name))).collect(),
+            metrics: &job.metrics,
+            wall_seconds: job.wall_seconds,
+            gpu_seconds: job.gpu_seconds,
+        }
+    }
+}
+
 pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let jobs =
         args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<Vec<JobDocument>, CliError>>()?;
@@ -67,15 +93,9 @@ pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput)
     let names = differing_fields(&fields);
     let metrics: BTreeSet<&String> = jobs.iter().flat_map(|job| job.metrics.keys()).collect();
     if output.json {
-        let of = |(job, fields): (&JobDocument, &BTreeMap<String, Value>)| {
-            let differs: BTreeMap<&String, Option<&Value>> =
-                names.iter().map(|name| (name, fields.get(name))).collect();
-            json!({
-                "name": job.name, "state": job.state, "differs": differs, "metrics": job.metrics,
-                "wall_seconds": job.wall_seconds, "gpu_seconds": job.gpu_seconds,
-            })
-        };
-        output.print_json(&jobs.iter().zip(&fields).map(of).collect::<Vec<Value>>());
+        let compared: Vec<ComparedJob<'_>> =
+            jobs.iter().zip(&fields).map(|(job, fields)| ComparedJob::new(job, fields, &names)).collect();
+        output.print_json(&compared);
         return Ok(());
     }
     let mut headers = vec!["JOB", "STATE"];
@@ -99,6 +119,8 @@ pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput)
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

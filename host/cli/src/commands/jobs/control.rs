@@ -32,8 +32,8 @@ pub(crate) fn restart(args: &RestartArgs, client: &ApiClient, output: CliOutput)
         output.print_json(&job);
     } else {
         output.print_line(&name);
-        let from =
-            job.spec["init_from"].as_str().map_or("from the beginning".to_owned(), |from| format!("from {from}"));
+        let from = job.spec_summary().init_from;
+        let from = from.map_or("from the beginning".to_owned(), |from| format!("from {from}"));
         output.print_note(&format!("  starts {from}"));
         output.print_note(&format!("Next: saggar logs -f {name} | saggar diff {} {name}", args.job));
     }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesPoint};
-use serde_json::{Value, json};
+use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesDocument, MetricSeriesPoint};
 
 use crate::args::MetricsArgs;
 use crate::client::{ApiClient, encode_path_segment};
@@ -53,6 +52,17 @@ impl JobMetrics {
         Ok(measured)
     }
 
+    /// Returns the series as the server answers them.
+    fn series_documents(&self) -> Vec<MetricSeriesDocument> {
+        let finite = |value: f64| value.is_finite().then_some(value);
+        let point = |point: &SeriesPoint| MetricSeriesPoint::Timed(point.step, finite(point.value), point.at_ms);
+        let one = |(name, points): (&String, &Vec<SeriesPoint>)| MetricSeriesDocument {
+            name: name.clone(),
+            points: points.iter().map(point).collect(),
+        };
+        self.series.iter().map(one).collect()
+    }
+
     /// Prints one line per step, with the time since the job began. A series without a value at a step has an empty
     /// field.
     fn print_csv(&self, output: CliOutput) {
@@ -92,9 +102,7 @@ fn read_point(point: &MetricSeriesPoint) -> SeriesPoint {
 pub(crate) fn metrics(args: &MetricsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let measured = JobMetrics::fetch(args, client)?;
     if output.json {
-        let point = |point: &SeriesPoint| json!([point.step, point.value, point.at_ms]);
-        let one = |(name, points): (&String, &Vec<SeriesPoint>)| json!({ "name": name, "points": points.iter().map(point).collect::<Vec<Value>>() });
-        output.print_json(&measured.series.iter().map(one).collect::<Vec<Value>>());
+        output.print_json(&measured.series_documents());
         return Ok(());
     }
     if args.csv {

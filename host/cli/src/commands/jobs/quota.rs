@@ -3,7 +3,7 @@
 use saggar_rest::jobs::JobDocument;
 use saggar_rest::queues::{PoolDocument, QueueDocument, QueueListDocument};
 use saggar_rest::quota::{QuotaDocument, StorageDocument, UsageDocument};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::CostArgs;
 use crate::client::ApiClient;
@@ -45,6 +45,23 @@ fn usage_row(usage: &UsageDocument) -> Vec<String> {
     ]
 }
 
+/// The cost of jobs as JSON.
+#[derive(Serialize)]
+struct TotalCost {
+    jobs: Vec<JobCost>,
+    wall_seconds: f64,
+    cost: f64,
+}
+
+/// The cost of a job as JSON.
+#[derive(Serialize)]
+struct JobCost {
+    name: String,
+    wall_seconds: f64,
+    rate_per_hour: f64,
+    cost: f64,
+}
+
 pub(crate) fn cost(args: &CostArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let mut rows = Vec::new();
     let (mut seconds_sum, mut cost_sum) = (0.0, 0.0);
@@ -56,10 +73,10 @@ pub(crate) fn cost(args: &CostArgs, client: &ApiClient, output: CliOutput) -> Re
         let cost = seconds / 3600.0 * rate;
         (seconds_sum, cost_sum) = (seconds_sum + seconds, cost_sum + cost);
         rows.push(vec![job.name.clone(), units::format_duration(seconds), rate.to_string(), format!("{cost:.4}")]);
-        list.push(json!({ "name": job.name, "wall_seconds": seconds, "rate_per_hour": rate, "cost": cost }));
+        list.push(JobCost { name: job.name, wall_seconds: seconds, rate_per_hour: rate, cost });
     }
     if output.json {
-        output.print_json(&json!({ "jobs": list, "wall_seconds": seconds_sum, "cost": cost_sum }));
+        output.print_json(&TotalCost { jobs: list, wall_seconds: seconds_sum, cost: cost_sum });
         return Ok(());
     }
     rows.push(vec![

@@ -5,9 +5,8 @@
 use std::io::Read;
 use std::time::Duration;
 
-use serde_json::json;
-
 use saggar_rest::jobs::JobDocument;
+use serde::Serialize;
 
 use super::job_path;
 use crate::args::OutputTailArgs;
@@ -56,11 +55,17 @@ pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput)
     }
 }
 
+/// A part of a file as JSON.
+#[derive(Serialize)]
+struct OutputText<'a> {
+    text: &'a str,
+}
+
 fn print_new_text(text: &str, output: CliOutput) {
     if !output.json {
         output.print_text(text);
     } else if !text.is_empty() {
-        output.print_json_line(&json!({ "text": text }));
+        output.print_json_line(&OutputText { text });
     }
 }
 

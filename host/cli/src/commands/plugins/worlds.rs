@@ -1,19 +1,33 @@
 //! `saggar plugins worlds`: lists the worlds that a plugin can be built for.
 
 use saggar_plugin::PluginWorld;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
+
+/// A world as JSON.
+#[derive(Serialize)]
+struct WorldDocument {
+    world: String,
+    version: String,
+    about: String,
+    exports: Vec<String>,
+    imports: Vec<String>,
+}
 
 pub(super) fn list_worlds(output: CliOutput) -> Result<(), CliError> {
     let worlds = saggar_plugin::plugin_worlds();
     let worlds = worlds.map_err(|error| CliError::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
     if output.json {
-        let all = worlds.iter().map(|PluginWorld { name, version, about, exports, imports }| {
-            json!({ "world": name, "version": version, "about": about, "exports": exports, "imports": imports })
-        });
-        output.print_json(&all.collect::<Vec<_>>());
+        let document = |PluginWorld { name, version, about, exports, imports }| WorldDocument {
+            world: name,
+            version,
+            about,
+            exports,
+            imports,
+        };
+        output.print_json(&worlds.into_iter().map(document).collect::<Vec<_>>());
         return Ok(());
     }
     if output.quiet {

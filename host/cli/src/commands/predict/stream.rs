@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
+use crate::client::ForeignError;
 use crate::event_stream::{ServerEvent, next_event};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
@@ -23,7 +25,7 @@ pub(super) fn show_events(events: impl Read, output: CliOutput) -> Result<(), Cl
             }
             "error" => {
                 display.end_line();
-                return Err(error_from_event(&data));
+                return Err(error_from_event(data));
             }
             // Ignore events that a later server version may send.
             _ => {}
@@ -33,10 +35,13 @@ pub(super) fn show_events(events: impl Read, output: CliOutput) -> Result<(), Cl
     Err(CliError::new(exit::UNREACHABLE, "broken_off", "the answer broke off before its end"))
 }
 
-fn error_from_event(data: &Value) -> CliError {
-    let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
-    let failure = CliError::new(exit::UNEXPECTED, &text("code"), text("error"));
-    if text("hint").is_empty() { failure } else { failure.with_hint(text("hint")) }
+fn error_from_event(data: Value) -> CliError {
+    let ForeignError { error, code, hint } = serde_json::from_value(data).unwrap_or_default();
+    let failure = CliError::new(exit::UNEXPECTED, &code.unwrap_or_default(), error.unwrap_or_default());
+    match hint.filter(|hint| !hint.is_empty()) {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
 }
 
 /// Returns the next event's name and data, or `None` at the end of the stream.
@@ -47,6 +52,14 @@ fn next_json_event(events: &mut impl BufRead) -> Result<Option<(String, Value)>,
     let data = serde_json::from_str(&data)
         .map_err(|error| CliError::new(exit::UNEXPECTED, "bad_answer", format!("an event is not JSON: {error}")))?;
     Ok(Some((name, data)))
+}
+
+/// An event as a line of JSON: `{"piece": ...}` or `{"done": ...}`.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum StreamLine<'a> {
+    Piece(&'a Value),
+    Done(&'a Value),
 }
 
 struct StreamDisplay {
@@ -63,7 +76,7 @@ impl StreamDisplay {
     /// Prints a piece.
     fn show_piece(&mut self, piece: &Value) {
         if self.output.json {
-            self.output.print_json_line(&json!({ "piece": piece }));
+            self.output.print_json_line(&StreamLine::Piece(piece));
             return;
         }
         let item = piece["item"].as_u64();
@@ -89,7 +102,7 @@ impl StreamDisplay {
     /// Prints the outputs that had no pieces.
     fn show_remaining(&mut self, answer: Value) {
         if self.output.json {
-            self.output.print_json_line(&json!({ "done": answer }));
+            self.output.print_json_line(&StreamLine::Done(&answer));
             return;
         }
         self.end_line();
@@ -106,6 +119,8 @@ impl StreamDisplay {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

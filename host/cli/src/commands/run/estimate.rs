@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use saggar_jobs::{ESTIMATE_FILE, JobSpec};
 use saggar_rest::jobs::{JobDocument, RemovedJobDocument};
 use saggar_store::JobState;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::client::{ApiClient, RequestBody};
 use crate::commands::job_follow::{self, describe_end, exit_code};
@@ -19,12 +19,40 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 /// How often the server is polled for that end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The estimate of a training: the content of the measuring job's file, and whether it exceeds the job's time limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RunEstimate {
+    /// The steps of the training.
+    steps: u64,
+    /// The time of these steps.
+    seconds: f64,
+    /// The number of steps that were measured.
+    from_steps: u64,
+    /// The time of the measured steps.
+    from_seconds: f64,
+    /// The rate after the first measured step.
+    steps_per_second: Option<f64>,
+    /// Whether `seconds` does not include the work at the end of epochs.
+    lacks_epoch_end: bool,
+    /// The time of the first step.
+    first_step_seconds: f64,
+    /// The device.
+    device: String,
+    /// Whether the training would be stopped before its end.
+    exceeds_max_runtime: bool,
+}
+
 /// Measures the training with a separate job on the server, which is removed again, and returns an estimate of the
 /// whole training. Warns if it exceeds the job's own time limit. Ctrl-C removes the measuring job.
 ///
 /// # Errors
 /// Fails if the measuring job fails as the training would; that job is kept with its log.
-pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: CliOutput) -> Result<Value, CliError> {
+pub(super) fn estimate_before_run(
+    spec: &JobSpec,
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<RunEstimate, CliError> {
     let job: JobDocument = client.post("/api/v1/jobs", RequestBody::json(&measuring_spec(spec)))?;
     let name = job.name;
     let (interrupted, measuring) = (client.clone(), name.clone());
@@ -39,13 +67,13 @@ pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: Cl
         print_to_stderr(&format!("  estimate {}", format_estimate(&estimate)));
     }
     let warning = runtime_warning(spec, &estimate);
-    estimate["exceeds_max_runtime"] = json!(warning.is_some());
+    estimate.exceeds_max_runtime = warning.is_some();
     warning.inspect(|warning| print_to_stderr(&format!("saggar: warning: {warning}")));
     Ok(estimate)
 }
 
 /// Waits for the measuring job, removes it and returns its result.
-fn wait_for_estimate(client: &ApiClient, output: CliOutput, name: &str) -> Result<Value, CliError> {
+fn wait_for_estimate(client: &ApiClient, output: CliOutput, name: &str) -> Result<RunEstimate, CliError> {
     let job = job_follow::wait_until_over(client, output, name)?;
     if job.state != JobState::Succeeded.name() {
         let code = exit_code(&job);
@@ -92,17 +120,17 @@ fn measuring_spec(spec: &JobSpec) -> JobSpec {
 }
 
 /// Formats an estimate: `3m 40s for 1920 steps on vulkan:0 (8.7 steps/s)`.
-fn format_estimate(estimate: &Value) -> String {
-    let at_least = if estimate["lacks_epoch_end"] == true { "at least " } else { "" };
-    let time = format_duration(estimate["seconds"].as_f64().unwrap_or(0.0));
-    let device = estimate["device"].as_str().unwrap_or("?");
-    let rate = estimate["steps_per_second"].as_f64().map_or_else(String::new, |rate| format!(" ({rate:.1} steps/s)"));
-    format!("{at_least}{time} for {} steps on {device}{rate}", estimate["steps"])
+fn format_estimate(estimate: &RunEstimate) -> String {
+    let RunEstimate { steps, seconds, device, .. } = estimate;
+    let at_least = if estimate.lacks_epoch_end { "at least " } else { "" };
+    let time = format_duration(*seconds);
+    let rate = estimate.steps_per_second.map_or_else(String::new, |rate| format!(" ({rate:.1} steps/s)"));
+    format!("{at_least}{time} for {steps} steps on {device}{rate}")
 }
 
 /// Returns a warning if the estimate exceeds the job's time limit, extensions included.
-fn runtime_warning(spec: &JobSpec, estimate: &Value) -> Option<String> {
-    let seconds = estimate["seconds"].as_f64()?;
+fn runtime_warning(spec: &JobSpec, estimate: &RunEstimate) -> Option<String> {
+    let seconds = estimate.seconds;
     let granted = spec.max_runtime_seconds? * (f64::from(spec.auto_extend) + 1.0);
     (seconds > granted).then(|| {
         let [time, granted] = [seconds, granted].map(format_duration);
@@ -120,7 +148,13 @@ mod tests {
             let spec = JobSpec::new("p", "0".repeat(64));
             JobSpec { max_runtime_seconds: seconds, auto_extend, ..spec }
         };
-        let estimate = json!({ "steps": 6000, "seconds": 690.0, "steps_per_second": 8.7, "device": "vulkan:0" });
+        let estimate = RunEstimate {
+            steps: 6000,
+            seconds: 690.0,
+            steps_per_second: Some(8.7),
+            device: "vulkan:0".to_owned(),
+            ..RunEstimate::default()
+        };
         assert_eq!(format_estimate(&estimate), "11m 30s for 6000 steps on vulkan:0 (8.7 steps/s)");
         let said = runtime_warning(&spec(Some(600.0), 0), &estimate).unwrap();
         assert!(said.contains("11m 30s") && said.contains("10m 00s"), "{said}");

@@ -7,7 +7,8 @@ use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
 use saggar_plugin::{ParameterDeclaration, PluginDeclarations};
 use saggar_rest::plugins::{ListedPluginDocument, PluginListDocument};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::component;
 use crate::args::{self, Cli, CliCommand, RunArgs};
@@ -40,11 +41,18 @@ pub(super) fn is_help_wanted(run: &RunArgs) -> bool {
     run.shows_parameters || matches!(run.parameters.as_slice(), [word] if word == "--help" || word == "-h")
 }
 
+/// A plugin's declarations as JSON.
+#[derive(Serialize)]
+struct PluginHelp<'a> {
+    plugin: &'a str,
+    declares: &'a PluginDeclarations,
+}
+
 /// Prints the plugin's parameters, or the options of all runs if the plugin is not found.
 pub(super) fn show_plugin_help(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match find_declarations(args, client) {
         Ok((plugin, declares)) if output.json => {
-            output.print_json(&json!({ "plugin": plugin, "declares": declares }));
+            output.print_json(&PluginHelp { plugin: &plugin, declares: &declares });
         }
         Ok((plugin, declares)) => print_parameters(&plugin, &declares, output),
         Err(failure) => {
@@ -144,6 +152,8 @@ pub(crate) fn command_line_arguments() -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn parse_help_request(words: &[&str]) -> Option<RunArgs> {

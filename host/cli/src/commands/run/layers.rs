@@ -1,10 +1,12 @@
 //! Layers of run options: flags, environment, task, project and user configuration, in this order of precedence. For
 //! each key the first layer that sets it wins; keys without a value keep the specification's defaults.
 
-use saggar_jobs::JobSpec;
+use saggar_jobs::spec::UtilizationPolicy;
+use saggar_jobs::{CheckpointEvery, JobSpec};
 use saggar_project::units::TimeOrSteps;
 use saggar_project::{CheckpointPolicy, DeviceRequest, GpuRequest, PROJECT_FILE, RunOptions, TaskSection, UserConfig};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::args::RunFlags;
 use crate::project::{ProjectContext, non_empty_env_var};
@@ -72,7 +74,7 @@ impl ConfigLayers {
     pub(crate) fn values_with_sources(&self) -> Vec<(String, Value, ConfigSource)> {
         let mut merged = spec_fields(&self.merge());
         let mut rows = Vec::new();
-        let built_in = json!(JobSpec::new("p", ""));
+        let built_in = to_value(JobSpec::new("p", ""));
         for key in SPEC_KEYS {
             let said = self.0.iter().find(|(_, options)| spec_fields(options).contains_key(key));
             let (value, source) = match (merged.remove(key), said) {
@@ -128,20 +130,21 @@ pub(crate) fn spec_fields(options: &RunOptions) -> Map<String, Value> {
     say("preemptible", options.preemptible.map(Value::from));
     say("retry", options.retry.map(Value::from));
     say("retry_on", options.retry_on.clone().map(Value::from));
-    say("max_runtime_seconds", options.max_runtime.map(|time| json!(time.as_secs_f64())));
+    say("max_runtime_seconds", options.max_runtime.map(|time| time.as_secs_f64().into()));
     say("auto_extend", options.auto_extend.map(Value::from));
-    say("max_attempt_runtime_seconds", options.max_attempt_runtime.map(|time| json!(time.as_secs_f64())));
+    say("max_attempt_runtime_seconds", options.max_attempt_runtime.map(|time| time.as_secs_f64().into()));
     let CheckpointPolicy { every, keep_last, keep_best } = options.checkpoint.clone().unwrap_or_default();
-    say("checkpoint_every", every.map(interval_json));
+    say("checkpoint_every", every.map(|every| to_value(checkpoint_every(every))));
     say("checkpoint_keep_last", keep_last.map(Value::from));
-    say("checkpoint_keep_best", keep_best.map(|text| json!(saggar_jobs::parse_keep_best(&text))));
+    say("checkpoint_keep_best", keep_best.map(|text| to_value(saggar_jobs::parse_keep_best(&text))));
     say("memory_bytes", options.memory.map(Value::from));
     say("gpu_memory_bytes", options.gpu_memory.map(Value::from));
     say("non_finite", options.non_finite.clone().map(Value::from));
     say("precision", options.precision.clone().map(Value::from));
-    let seconds = |time: std::time::Duration| time.as_secs_f64();
-    let utilization = options.utilization;
-    say("utilization", utilization.map(|it| json!({ "min_gpu": it.min_gpu, "window_seconds": seconds(it.window) })));
+    let utilization = options
+        .utilization
+        .map(|least| UtilizationPolicy { min_gpu: least.min_gpu, window_seconds: least.window.as_secs_f64() });
+    say("utilization", utilization.map(to_value));
     say("experiment", options.experiment.clone().map(Value::from));
     say("replicas", options.replicas.map(Value::from));
     say("shards", options.shards.map(Value::from));
@@ -159,16 +162,21 @@ fn device_and_slots(device: Option<&DeviceRequest>) -> (Option<String>, Option<f
     }
 }
 
-fn interval_json(every: TimeOrSteps) -> Value {
+fn checkpoint_every(every: TimeOrSteps) -> CheckpointEvery {
     match every {
-        TimeOrSteps::Steps(steps) => json!({ "steps": steps }),
-        TimeOrSteps::Time(time) => json!({ "milliseconds": u64::try_from(time.as_millis()).unwrap_or(u64::MAX) }),
+        TimeOrSteps::Steps(steps) => CheckpointEvery::Steps(steps),
+        TimeOrSteps::Time(time) => CheckpointEvery::Milliseconds(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
     }
+}
+
+fn to_value(field: impl Serialize) -> Value {
+    serde_json::to_value(field).expect("fields of a specification have text as keys")
 }
 
 #[cfg(test)]
 mod tests {
     use saggar_project::MinimumUtilization;
+    use serde_json::json;
 
     use super::*;
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use saggar_rest::jobs::JobDocument;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::{add_estimate, follow_or_wait};
+use super::estimate::RunEstimate;
+use super::follow_or_wait;
 use crate::args::RunArgs;
 use crate::client::ApiClient;
 use crate::commands::job_follow::{describe_end, exit_code};
@@ -16,13 +17,24 @@ use crate::output::CliOutput;
 /// Maximum time until a published version serves.
 const SERVE_TIME_MAX: Duration = Duration::from_secs(120);
 
+/// The model that a job published as JSON, with the estimate of the training if one was requested.
+#[derive(Serialize)]
+struct ServedJob<'a> {
+    job: &'a str,
+    model: &'a str,
+    version: u64,
+    url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<RunEstimate>,
+}
+
 /// Waits until the job is over and the server serves the model that it published. Prints only the address.
 pub(super) fn wait_and_print_url(
     args: &RunArgs,
     client: &ApiClient,
     output: CliOutput,
     job_name: &str,
-    estimate: Option<Value>,
+    estimate: Option<RunEstimate>,
 ) -> Result<i32, CliError> {
     let job = follow_or_wait(client, output, job_name, args.follow)?;
     let sentence = describe_end(&job, job_name, output);
@@ -35,9 +47,7 @@ pub(super) fn wait_and_print_url(
     let (model, version) = wait_until_served(client, &job, SERVE_TIME_MAX)?;
     let url = client.url(&format!("/models/{model}/predict"));
     if output.json {
-        let mut document = json!({ "job": job_name, "model": model, "version": version, "url": url });
-        add_estimate(&mut document, estimate);
-        output.print_json_line(&document);
+        output.print_json_line(&ServedJob { job: job_name, model: &model, version, url: &url, estimate });
     } else {
         output.print_line(&url);
     }

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use saggar_jobs::JobSpec;
+use saggar_jobs::{DataMount, DataSource, JobSpec};
 use saggar_project::{MountSource, TaskMount, TaskSection, UserConfig, parse_mount};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::layers::{ConfigLayers, spec_fields};
 use crate::args::RunArgs;
@@ -32,13 +32,16 @@ impl RunInputs<'_> {
         let named = args.project.clone().or_else(|| non_empty_env_var("SAGGAR_PROJECT"));
         let named = named.or_else(|| project.map(|project| project.manifest.project.name.clone()));
         let named = named.or_else(|| user.project.clone());
-        fields.insert("project".to_owned(), json!(named.unwrap_or_else(|| stem.replace('_', "-").to_lowercase())));
-        fields.insert("plugin".to_owned(), json!(digest));
+        let named = named.unwrap_or_else(|| stem.replace('_', "-").to_lowercase());
+        fields.insert("project".to_owned(), named.into());
+        fields.insert("plugin".to_owned(), digest.into());
+        let mut mounts = Vec::new();
         if let Some((name, task)) = task {
-            fields.insert("task".to_owned(), json!(name));
+            fields.insert("task".to_owned(), (*name).into());
             apply_task(&mut fields, task);
+            mounts = task.data.iter().map(data_mount).collect();
         }
-        self.apply_flags(&mut fields)?;
+        self.apply_flags(&mut fields, mounts)?;
         parse_and_validate(fields)
     }
 
@@ -59,33 +62,33 @@ impl RunInputs<'_> {
         let Value::Object(mut fields) = serde_json::to_value(&spec).unwrap_or_default() else { return Ok(spec) };
         fields.extend(spec_fields(&ConfigLayers::from_flags(&self.args.options).merge()));
         if let Some(digest) = digest {
-            fields.insert("plugin".to_owned(), json!(digest));
+            fields.insert("plugin".to_owned(), digest.into());
         }
         if let Some(project) = &self.args.project {
-            fields.insert("project".to_owned(), json!(project));
+            fields.insert("project".to_owned(), project.as_str().into());
         }
-        self.apply_flags(&mut fields)?;
+        self.apply_flags(&mut fields, spec.data)?;
         parse_and_validate(fields)
     }
 
-    /// Applies what only flags can set: parameters, data and initial weights.
-    fn apply_flags(&self, fields: &mut Map<String, Value>) -> Result<(), CliError> {
+    /// Applies what only flags can set: parameters, data and initial weights. `mounts` are those of the task or file.
+    fn apply_flags(&self, fields: &mut Map<String, Value>, mounts: Vec<DataMount>) -> Result<(), CliError> {
         let args = self.args;
-        let parameters = fields.entry("parameters").or_insert_with(|| json!({}));
+        let parameters = fields.entry("parameters").or_insert_with(|| Map::new().into());
         if let Some(parameters) = parameters.as_object_mut() {
             parameters.extend(super::parse_parameters(&args.parameters)?);
         }
-        let data = fields.remove("data").unwrap_or_else(|| json!([]));
-        let said: Result<Vec<TaskMount>, CliError> = args.data.iter().map(|text| parse_data_flag(text)).collect();
-        fields.insert("data".to_owned(), merge_mounts(data, &said?));
+        let said: Result<Vec<DataMount>, CliError> = args.data.iter().map(|text| parse_data_flag(text)).collect();
+        let data = serde_json::to_value(merge_mounts(mounts, said?)).expect("mounts have text as keys");
+        fields.insert("data".to_owned(), data);
         if let Some(text) = &args.init_from {
-            fields.insert("init_from".to_owned(), json!(text));
+            fields.insert("init_from".to_owned(), text.as_str().into());
         }
         if !args.secrets.is_empty() {
-            fields.insert("secrets".to_owned(), json!(args.secrets));
+            fields.insert("secrets".to_owned(), args.secrets.clone().into());
         }
         if let Some(message) = &args.message {
-            fields.insert("message".to_owned(), json!(message));
+            fields.insert("message".to_owned(), message.as_str().into());
         }
         Ok(())
     }
@@ -93,35 +96,32 @@ impl RunInputs<'_> {
 
 fn apply_task(fields: &mut Map<String, Value>, task: &TaskSection) {
     fields.insert("parameters".to_owned(), Value::Object(task.args.clone()));
-    fields.insert("data".to_owned(), task.data.iter().map(mount_fields).collect());
-    fields.extend(task.message.as_ref().map(|message| ("message".to_owned(), json!(message))));
-    fields.extend(task.init_from.as_ref().map(|weights| ("init_from".to_owned(), json!(weights))));
+    fields.extend(task.message.as_ref().map(|message| ("message".to_owned(), message.as_str().into())));
+    fields.extend(task.init_from.as_ref().map(|weights| ("init_from".to_owned(), weights.as_str().into())));
     if !task.secrets.is_empty() {
-        fields.insert("secrets".to_owned(), json!(task.secrets));
+        fields.insert("secrets".to_owned(), task.secrets.clone().into());
     }
 }
 
 /// Merges mounts. A flag's mount replaces one of `below` at the same path.
-fn merge_mounts(below: Value, said: &[TaskMount]) -> Value {
-    let mut mounts: Vec<Value> = below.as_array().cloned().unwrap_or_default();
-    mounts.retain(|below| said.iter().all(|mount| below["mount"] != mount.at));
-    mounts.extend(said.iter().map(mount_fields));
-    Value::Array(mounts)
+fn merge_mounts(mut below: Vec<DataMount>, said: Vec<DataMount>) -> Vec<DataMount> {
+    below.retain(|below| said.iter().all(|mount| below.mount != mount.mount));
+    below.extend(said);
+    below
 }
 
-fn parse_data_flag(text: &str) -> Result<TaskMount, CliError> {
-    parse_mount(text)
-        .map_err(|error| CliError::invalid(format!("--data {error}")).with_hint("for example --data mnist/1:/data"))
+fn parse_data_flag(text: &str) -> Result<DataMount, CliError> {
+    let mount = parse_mount(text)
+        .map_err(|error| CliError::invalid(format!("--data {error}")).with_hint("for example --data mnist/1:/data"))?;
+    Ok(data_mount(&mount))
 }
 
-fn mount_fields(mount: &TaskMount) -> Value {
-    let at = &mount.at;
-    match &mount.source {
-        MountSource::Dataset { dataset, version: None } => json!({ "dataset": dataset, "mount": at }),
-        MountSource::Dataset { dataset, version } => json!({ "dataset": dataset, "version": version, "mount": at }),
-        MountSource::Job { job, path: None } => json!({ "job": job, "mount": at }),
-        MountSource::Job { job, path } => json!({ "job": job, "path": path, "mount": at }),
-    }
+fn data_mount(TaskMount { source, at, .. }: &TaskMount) -> DataMount {
+    let source = match source.clone() {
+        MountSource::Dataset { dataset, version } => DataSource::Dataset { name: dataset, version },
+        MountSource::Job { job, path } => DataSource::Output { job, path },
+    };
+    DataMount { source, mount: at.clone() }
 }
 
 fn parse_and_validate(fields: Map<String, Value>) -> Result<JobSpec, CliError> {
@@ -137,9 +137,8 @@ mod tests {
 
     #[test]
     fn a_data_flag_replaces_only_the_mount_at_its_mount_point() {
-        let below = json!([{"dataset": "a", "mount": "/data"}, {"dataset": "b", "mount": "/before"}]);
-        let said = [parse_data_flag("c/2:/data").unwrap()];
-        let expected = json!([{"dataset": "b", "mount": "/before"}, {"dataset": "c", "version": 2, "mount": "/data"}]);
-        assert_eq!(merge_mounts(below, &said), expected);
+        let mounts = |flags: &[&str]| flags.iter().map(|flag| parse_data_flag(flag).unwrap()).collect::<Vec<_>>();
+        let merged = merge_mounts(mounts(&["a:/data", "b:/before"]), mounts(&["c/2:/data"]));
+        assert_eq!(merged, mounts(&["b:/before", "c/2:/data"]));
     }
 }

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
 use saggar_jobs::SeriesPage;
 use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesDocument, MetricSeriesPoint};
 use saggar_store::records::MetricPoint;
@@ -14,7 +11,7 @@ use crate::api::metric_values::finite_value;
 use crate::api::query::QueryParameters;
 use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
-use crate::error::ApiError;
+use crate::error::{ApiError, SerializedJson};
 use crate::limits::POINTS_ANSWERED_MAX;
 
 /// Handles `GET /api/v1/jobs/{job}/metrics?series=loss&from=&times=`; without `series`, all series are returned. A
@@ -24,7 +21,7 @@ pub(crate) async fn metrics(
     State(app): State<AppState>,
     VisibleJob(job): VisibleJob,
     parameters: QueryParameters,
-) -> Result<Response, ApiError> {
+) -> Result<SerializedJson<JobMetricsDocument>, ApiError> {
     let from = parameters.parse("from", "a step")?.unwrap_or(0);
     let times = parameters.flag("times");
     let names = match parameters.get("series") {
@@ -34,12 +31,7 @@ pub(crate) async fn metrics(
     let curves = app.jobs().series_pages(&job.id, names, from, POINTS_ANSWERED_MAX).await?;
     let started_ms = job.started_ms;
     // Serializing this many points takes long enough to delay the executor's other tasks.
-    let write = move |_: &crate::AppParts| {
-        let text = serde_json::to_vec(&metrics_document(started_ms, curves, times));
-        text.map_err(|error| ApiError::Internal { cause: error.to_string() })
-    };
-    let text = app.run_blocking(write).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], Bytes::from(text)).into_response())
+    app.run_blocking(move |_| SerializedJson::new(&metrics_document(started_ms, curves, times))).await
 }
 
 /// Splits names at commas and drops duplicates.

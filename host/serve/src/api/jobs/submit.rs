@@ -3,12 +3,11 @@
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use axum::response::Response;
 use saggar_jobs::{
     CheckpointSelector, DataMount, DataSource, InitFrom, JobError, JobSpec, JobSubmission, SpecResolver, restart_spec,
 };
 use saggar_plugin::PluginDeclarations;
-use saggar_rest::jobs::RestartRequest;
+use saggar_rest::jobs::{JobDocument, RestartRequest};
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::error::DatasetError;
 use saggar_store::models::{ScannedVersion, VersionCompleteness, plugin_digest, scan};
@@ -20,7 +19,7 @@ use crate::access::{Actor, Principal, ProjectScope};
 use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
 use crate::audit::AuditAction;
-use crate::error::{ApiError, created};
+use crate::error::{ApiError, CreatedResponse};
 use crate::json_body::JsonBody;
 use crate::plugin_inspector::PluginFacts;
 use crate::resource_access;
@@ -33,11 +32,14 @@ impl JsonBody for JobSpec {
 }
 
 /// Handles `POST /api/v1/jobs`.
-pub(crate) async fn submit(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn submit(
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<CreatedResponse<JobDocument>, ApiError> {
     let submitter = JobSubmitter::from_request(&request)?;
     let spec: JobSpec = app.body_reader().read_json(request).await?;
     let job = submitter.record(&app, spec).await?;
-    Ok(created(views::job_with_details(&app, &submitter.sight, &job).await?))
+    Ok(CreatedResponse(views::job_with_details(&app, &submitter.sight, &job).await?))
 }
 
 impl JsonBody for RestartRequest {
@@ -49,13 +51,13 @@ pub(crate) async fn restart(
     State(app): State<AppState>,
     VisibleJob(old): VisibleJob,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> Result<CreatedResponse<JobDocument>, ApiError> {
     let submitter = JobSubmitter::from_request(&request)?;
     let RestartRequest { parameters, overrides, resume } = app.body_reader().read_json_or_default(request).await?;
     let has_checkpoint = !app.checkpoints().list(&old.id).await?.is_empty();
     let spec = restart_spec(&old, parameters, overrides, resume, has_checkpoint)?;
     let job = submitter.record(&app, spec).await?;
-    Ok(created(views::job_with_details(&app, &submitter.sight, &job).await?))
+    Ok(CreatedResponse(views::job_with_details(&app, &submitter.sight, &job).await?))
 }
 
 /// The submitting client and its idempotency key.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use saggar_jobs::{JobPhase, QueueWait, RetryCause};
 use saggar_rest::events::JobEventDocument;
-use saggar_rest::jobs::{AttemptDocument, JobDocument, JobPublicationDocument, JobTimeDocument, PhaseDocument};
+use saggar_rest::jobs::{
+    AttemptDocument, JobDocument, JobPublicationDocument, JobSpecSummary, JobTimeDocument, PhaseDocument,
+};
 use saggar_store::records::{AttemptUsage, JobAttempt, JobDetails, JobEvent, JobRecord, JobState};
 use serde_json::Value;
 
@@ -54,7 +56,7 @@ pub(in crate::api) fn job_document(
 ) -> JobDocument {
     let JobDetails { attempts, latest } = details;
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
-    let retry = spec["retry"].as_u64().unwrap_or(0);
+    let JobSpecSummary { retry, replicas, message, .. } = JobSpecSummary::read(&spec);
     // Starts from +0.0, because the sum of an empty float iterator is -0.0.
     let sum = |take: fn(&JobAttempt) -> f64| attempts.iter().map(take).fold(0.0, |sum, value| sum + value);
     let device = attempts.iter().rev().map(|attempt| attempt.device.as_str()).find(|device| !device.is_empty());
@@ -70,7 +72,7 @@ pub(in crate::api) fn job_document(
         state: job.state.name().to_owned(),
         reason: reason.code.clone(),
         message: reason.sentence.clone(),
-        description: spec["message"].as_str().map(str::to_owned),
+        description: message,
         queue: job.demand.queue.clone(),
         priority: job.demand.priority,
         preemptible: job.demand.preemptible,
@@ -90,7 +92,7 @@ pub(in crate::api) fn job_document(
         gpu_seconds_estimated: attempts.iter().any(|attempt| attempt.seconds_estimated),
         wasted_steps: wasted_steps(attempts),
         steps_per_second: steps_per_second(attempts),
-        time: time_breakdown(attempts, &spec),
+        time: time_breakdown(attempts, replicas),
         hints: hints(attempts),
         device: device.map(str::to_owned),
         metrics: latest.iter().map(|point| (point.name.clone(), finite_value(point.value))).collect(),
@@ -99,13 +101,14 @@ pub(in crate::api) fn job_document(
     }
 }
 
-/// Returns how the attempts' time was spent. Computing and transferring items to a device can overlap.
-fn time_breakdown(attempts: &[JobAttempt], spec: &Value) -> JobTimeDocument {
+/// Returns how the attempts' time was spent on this number of processes. Computing and transferring items to a device can
+/// overlap.
+fn time_breakdown(attempts: &[JobAttempt], replicas: u32) -> JobTimeDocument {
     let sum = |take: fn(&AttemptUsage) -> f64| {
         attempts.iter().map(|attempt| take(&attempt.usage)).fold(0.0, |sum, it| sum + it)
     };
     // The devices of several processes compute in parallel.
-    let compute = sum(|usage| usage.gpu_seconds) / spec["replicas"].as_f64().unwrap_or(1.0).max(1.0);
+    let compute = sum(|usage| usage.gpu_seconds) / f64::from(replicas.max(1));
     let data = sum(|usage| usage.data_seconds);
     let all_reduce = sum(|usage| usage.all_reduce_seconds);
     let checkpoint = sum(|usage| usage.checkpoint_seconds);
@@ -231,10 +234,15 @@ pub(in crate::api) fn event_document(event: &JobEvent) -> JobEventDocument {
 
 #[cfg(test)]
 mod tests {
+    use saggar_rest::jobs::JOB_STATES;
     use saggar_store::records::StateReason;
-    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_states_of_the_document_are_those_of_the_records() {
+        assert_eq!(JOB_STATES, JobState::ALL.map(JobState::name));
+    }
 
     fn attempt_with_usage(usage: AttemptUsage) -> JobAttempt {
         let (device, pool) = ("cpu".to_owned(), "any".to_owned());
@@ -279,13 +287,13 @@ mod tests {
             checkpoint_seconds: 0.25,
             other_seconds: 0.75,
         };
-        assert_eq!(time_breakdown(&attempts, &json!({})), expected);
+        assert_eq!(time_breakdown(&attempts, 0), expected);
         let raised = hints(&attempts);
         assert!(
             raised.len() == 1 && raised[0].starts_with("25 % of the time is spent transferring data"),
             "{raised:?}"
         );
-        assert_eq!(time_breakdown(&attempts, &json!({ "replicas": 2 })).compute_seconds, 3.0);
+        assert_eq!(time_breakdown(&attempts, 2).compute_seconds, 3.0);
         for calm in [AttemptUsage { data_seconds: 2.0, ..usage.clone() }, AttemptUsage { wall_seconds: 1.0, ..usage }] {
             assert_eq!(hints(&[attempt_with_usage(calm)]), Vec::<String>::new());
         }

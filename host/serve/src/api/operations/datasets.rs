@@ -1,10 +1,7 @@
 //! The operations of datasets.
 
-use saggar_rest::datasets::{
-    DatasetAnnouncement, DatasetDocument, DatasetFromJobRequest, DatasetListDocument, DatasetUploadDocument,
-    RemovedDatasetDocument,
-};
-use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
+use saggar_rest::datasets::{DatasetAnnouncement, DatasetFromJobRequest};
+use saggar_rest::projects::AssignProjectsRequest;
 
 use crate::openapi::operation::{OpenApiOperation, SchemaSource};
 
@@ -12,21 +9,17 @@ use crate::openapi::operation::{OpenApiOperation, SchemaSource};
 pub(crate) fn operations() -> Vec<OpenApiOperation> {
     vec![
         OpenApiOperation::get("/api/v1/datasets", "Datasets")
-            .with_description("The datasets that belong to no project, or to one that the key is for.")
-            .with_response::<DatasetListDocument>(200),
+            .with_description("The datasets that belong to no project, or to one that the key is for."),
         OpenApiOperation::post("/api/v1/datasets", "Announces an upload and returns which chunks are missing")
             .with_body::<DatasetAnnouncement>()
-            .with_response::<DatasetUploadDocument>(200)
             .with_errors(&[400, 404, 408, 409, 413, 422, 507]),
         OpenApiOperation::put("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", "Uploads a chunk")
             .with_binary_body()
-            .with_empty_response(204)
             .with_errors(&[400, 404, 408, 409, 413, 422, 507]),
         OpenApiOperation::post(
             "/api/v1/datasets/{name}/uploads/{id}/commit",
             "Creates a version from a complete upload",
         )
-        .with_response::<DatasetDocument>(200)
         .with_errors(&[400, 404, 409, 413, 422, 507]),
         OpenApiOperation::put("/api/v1/datasets/{name}/projects", "Sets the projects that the dataset belongs to")
             .with_description(
@@ -34,13 +27,11 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
                  change only what belongs to one of them.",
             )
             .with_body::<AssignProjectsRequest>()
-            .with_response::<AssignedProjectsDocument>(200)
             .with_errors(&[400, 404, 408, 413]),
         OpenApiOperation::delete(
             "/api/v1/datasets/{name}/{version}",
             "Removes a version that no unfinished job mounts",
         )
-        .with_response::<RemovedDatasetDocument>(200)
         .with_errors(&[400, 404, 409]),
         OpenApiOperation::get(
             "/api/v1/datasets/{name}/{version}/export",
@@ -50,7 +41,6 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
         .with_errors(&[400, 404]),
         OpenApiOperation::post("/api/v1/datasets/{name}/from-job", "Creates a version from a job's output")
             .with_body::<DatasetFromJobRequest>()
-            .with_response::<DatasetDocument>(201)
             .with_errors(&[400, 404, 408, 409, 413, 422, 507]),
     ]
 }

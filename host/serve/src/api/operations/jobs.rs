@@ -1,19 +1,10 @@
 //! The operations of jobs, and what they use.
 
 use saggar_jobs::JobSpec;
-use saggar_rest::checkpoints::CheckpointListDocument;
-use saggar_rest::devices::DeviceListDocument;
-use saggar_rest::events::JobEventListDocument;
-use saggar_rest::job_metrics::JobMetricsDocument;
-use saggar_rest::jobs::{
-    AttemptListDocument, JobDocument, JobGcDocument, JobGcRequest, JobListDocument, RemovedJobDocument, RestartRequest,
-};
-use saggar_rest::outputs::OutputListDocument;
-use saggar_rest::plugins::{PluginDocument, PluginListDocument, ResumeTestDocument, ResumeTestRequest};
-use saggar_rest::queues::QueueListDocument;
-use saggar_rest::quota::QuotaDocument;
-use saggar_rest::schedules::{RemovedScheduleDocument, ScheduleDocument, ScheduleListDocument, SetScheduleRequest};
-use saggar_rest::secrets::{SecretListDocument, SecretNameDocument, SetSecretRequest};
+use saggar_rest::jobs::{JobGcRequest, RestartRequest};
+use saggar_rest::plugins::ResumeTestRequest;
+use saggar_rest::schedules::SetScheduleRequest;
+use saggar_rest::secrets::SetSecretRequest;
 
 use crate::openapi::operation::{OpenApiOperation, ParameterType, SchemaSource};
 
@@ -35,45 +26,35 @@ fn job_operations() -> Vec<OpenApiOperation> {
             .with_query("limit", ParameterType::Integer { min: 0 })
             .with_query("cursor", ParameterType::Integer { min: 0 })
             .with_query("experiment", ParameterType::Text)
-            .with_response::<JobListDocument>(200)
             .with_errors(&[400]),
         OpenApiOperation::post("/api/v1/jobs", "Submits a job")
             .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
             .with_body::<JobSpec>()
-            .with_response::<JobDocument>(201)
             .with_errors(&[400, 403, 404, 408, 409, 413, 422, 429]),
-        OpenApiOperation::get("/api/v1/jobs/{job}", "A job, by name or identifier")
-            .with_response::<JobDocument>(200)
-            .with_errors(&[400, 404]),
+        OpenApiOperation::get("/api/v1/jobs/{job}", "A job, by name or identifier").with_errors(&[400, 404]),
         OpenApiOperation::delete(
             "/api/v1/jobs/{job}",
             "Removes a finished job, with its logs, outputs and checkpoints",
         )
-        .with_response::<RemovedJobDocument>(200)
         .with_errors(&[400, 404, 409]),
         OpenApiOperation::post("/api/v1/jobs/{job}/stop", "Stops a job after it has saved its state")
-            .with_response::<JobDocument>(200)
             .with_errors(&[400, 404, 409]),
         OpenApiOperation::post("/api/v1/jobs/{job}/checkpoint", "Makes a running job save a checkpoint")
-            .with_response::<JobDocument>(200)
             .with_errors(&[400, 404, 409]),
         OpenApiOperation::post(
             "/api/v1/jobs/{job}/preempt",
             "Preempts a running job: it saves its state and is queued again",
         )
-        .with_response::<JobDocument>(200)
         .with_errors(&[400, 404, 409]),
         OpenApiOperation::post("/api/v1/jobs/{job}/restart", "Submits a job that repeats another one, with changes")
             .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
             .with_body::<RestartRequest>()
-            .with_response::<JobDocument>(201)
             .with_errors(&[400, 403, 404, 408, 409, 413, 422, 429]),
         OpenApiOperation::post(
             "/api/v1/jobs/gc",
             "Removes jobs that match criteria, or lists those that would be removed",
         )
         .with_body::<JobGcRequest>()
-        .with_response::<JobGcDocument>(200)
         .with_errors(&[400, 408, 413]),
     ]
 }
@@ -106,18 +87,13 @@ fn record_operations() -> Vec<OpenApiOperation> {
             .with_query("series", ParameterType::Text)
             .with_query("from", ParameterType::Integer { min: 0 })
             .with_query("times", ParameterType::Text)
-            .with_response::<JobMetricsDocument>(200)
             .with_errors(&[400, 404]),
-        OpenApiOperation::get("/api/v1/jobs/{job}/attempts", "A job's attempts")
-            .with_response::<AttemptListDocument>(200)
-            .with_errors(&[400, 404]),
+        OpenApiOperation::get("/api/v1/jobs/{job}/attempts", "A job's attempts").with_errors(&[400, 404]),
         OpenApiOperation::get("/api/v1/jobs/{job}/events", "A job's events")
             .with_query("after", ParameterType::Integer { min: 0 })
-            .with_response::<JobEventListDocument>(200)
             .with_errors(&[400, 404]),
         OpenApiOperation::get("/api/v1/jobs/{job}/checkpoints", "A job's checkpoints")
             .with_query("verify", ParameterType::Text)
-            .with_response::<CheckpointListDocument>(200)
             .with_errors(&[400, 404]),
         OpenApiOperation::get(
             "/api/v1/jobs/{job}/checkpoints/{which}",
@@ -125,9 +101,7 @@ fn record_operations() -> Vec<OpenApiOperation> {
         )
         .with_content(200, "application/octet-stream", SchemaSource::Binary)
         .with_errors(&[400, 404]),
-        OpenApiOperation::get("/api/v1/jobs/{job}/output", "The files that a job wrote")
-            .with_response::<OutputListDocument>(200)
-            .with_errors(&[400, 404]),
+        OpenApiOperation::get("/api/v1/jobs/{job}/output", "The files that a job wrote").with_errors(&[400, 404]),
         OpenApiOperation::get("/api/v1/jobs/{job}/output/{path}", "A file that a job wrote")
             .with_content(200, "application/octet-stream", SchemaSource::Binary)
             .with_content(200, "image/png", SchemaSource::Binary)
@@ -153,10 +127,9 @@ fn record_operations() -> Vec<OpenApiOperation> {
 /// Returns the operations on plugins.
 fn plugin_operations() -> Vec<OpenApiOperation> {
     vec![
-        OpenApiOperation::get("/api/v1/plugins", "Uploaded plugins").with_response::<PluginListDocument>(200),
+        OpenApiOperation::get("/api/v1/plugins", "Uploaded plugins"),
         OpenApiOperation::post("/api/v1/plugins", "Uploads a plugin, which is checked and addressed by its content")
             .with_binary_body()
-            .with_response::<PluginDocument>(200)
             .with_errors(&[400, 408, 413, 422, 503, 507]),
         OpenApiOperation::post(
             "/api/v1/plugins/{digest}/resume-test",
@@ -164,7 +137,6 @@ fn plugin_operations() -> Vec<OpenApiOperation> {
              interrupted",
         )
         .with_body::<ResumeTestRequest>()
-        .with_response::<ResumeTestDocument>(200)
         .with_errors(&[400, 404, 408, 409, 413]),
     ]
 }
@@ -172,30 +144,20 @@ fn plugin_operations() -> Vec<OpenApiOperation> {
 /// Returns the operations on queues, devices, quotas, schedules and secrets.
 fn resource_operations() -> Vec<OpenApiOperation> {
     vec![
-        OpenApiOperation::get("/api/v1/queues", "Pools with the jobs that hold their slots, and the queued jobs")
-            .with_response::<QueueListDocument>(200),
-        OpenApiOperation::get("/api/v1/devices", "The compute devices of this machine")
-            .with_response::<DeviceListDocument>(200),
-        OpenApiOperation::get("/api/v1/quota", "Storage by kind, and the usage and limits of jobs")
-            .with_response::<QuotaDocument>(200),
-        OpenApiOperation::get("/api/v1/schedules", "Schedules, which submit jobs at the times of a cron expression")
-            .with_response::<ScheduleListDocument>(200),
+        OpenApiOperation::get("/api/v1/queues", "Pools with the jobs that hold their slots, and the queued jobs"),
+        OpenApiOperation::get("/api/v1/devices", "The compute devices of this machine"),
+        OpenApiOperation::get("/api/v1/quota", "Storage by kind, and the usage and limits of jobs"),
+        OpenApiOperation::get("/api/v1/schedules", "Schedules, which submit jobs at the times of a cron expression"),
         OpenApiOperation::post("/api/v1/schedules", "Creates or replaces a schedule")
             .with_body::<SetScheduleRequest<JobSpec>>()
-            .with_response::<ScheduleDocument>(201)
             .with_errors(&[400, 403, 404, 408, 409, 413, 422]),
         OpenApiOperation::delete("/api/v1/schedules/{name}", "Removes a schedule; its jobs stay")
-            .with_response::<RemovedScheduleDocument>(200)
             .with_errors(&[400, 404]),
         OpenApiOperation::get("/api/v1/secrets", "Names of the secrets that jobs can be granted")
-            .with_description("A key that is limited to projects sees only secrets that list one of them.")
-            .with_response::<SecretListDocument>(200),
+            .with_description("A key that is limited to projects sees only secrets that list one of them."),
         OpenApiOperation::put("/api/v1/secrets/{name}", "Stores a secret")
             .with_body::<SetSecretRequest>()
-            .with_response::<SecretNameDocument>(200)
             .with_errors(&[400, 408, 409, 413]),
-        OpenApiOperation::delete("/api/v1/secrets/{name}", "Removes a secret")
-            .with_response::<SecretNameDocument>(200)
-            .with_errors(&[400, 404]),
+        OpenApiOperation::delete("/api/v1/secrets/{name}", "Removes a secret").with_errors(&[400, 404]),
     ]
 }

@@ -3,11 +3,8 @@
 use saggar_rest::model_commands::{
     OptionalVersionRequest, PromoteRequest, PublishVersionRequest, SetAliasRequest, SetShadowRequest, TrafficRequest,
 };
-use saggar_rest::models::{
-    ImportedVersionDocument, ModelConfigDocument, ModelDocument, ModelImportForm, ModelListDocument,
-    PublishedVersionDocument, RemovedVersionsDocument,
-};
-use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
+use saggar_rest::models::{ModelConfigDocument, ModelImportForm};
+use saggar_rest::projects::AssignProjectsRequest;
 
 use crate::openapi::operation::{OpenApiOperation, ParameterType};
 
@@ -27,34 +24,26 @@ fn command_operations() -> Vec<OpenApiOperation> {
             "Loads a version, or all that are needed, and responds once they serve",
         )
         .with_body::<OptionalVersionRequest>()
-        .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
         OpenApiOperation::post(
             "/api/v1/models/{model}/unload",
             "Unloads a version, or all; they stay unloaded until they are loaded again",
         )
         .with_body::<OptionalVersionRequest>()
-        .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
-        OpenApiOperation::post("/api/v1/models/{model}/warm", "Loads a model that sleeps")
-            .with_response::<ModelDocument>(200)
-            .with_errors(COMMAND_ERRORS),
+        OpenApiOperation::post("/api/v1/models/{model}/warm", "Loads a model that sleeps").with_errors(COMMAND_ERRORS),
         OpenApiOperation::post(
             "/api/v1/models/{model}/promote",
             "Makes a version the default, or makes the default follow the newest",
         )
         .with_body::<PromoteRequest>()
-        .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
         OpenApiOperation::post("/api/v1/models/{model}/rollback", "Restores the previous default version")
-            .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
         OpenApiOperation::put("/api/v1/models/{model}/aliases/{alias}", "Points an alias to a version that is ready")
             .with_body::<SetAliasRequest>()
-            .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
         OpenApiOperation::delete("/api/v1/models/{model}/aliases/{alias}", "Removes an alias")
-            .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
         OpenApiOperation::put(
             "/api/v1/models/{model}/traffic",
@@ -62,7 +51,6 @@ fn command_operations() -> Vec<OpenApiOperation> {
              sends all to the default",
         )
         .with_body::<TrafficRequest>()
-        .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
         OpenApiOperation::put(
             "/api/v1/models/{model}/shadow",
@@ -70,17 +58,11 @@ fn command_operations() -> Vec<OpenApiOperation> {
              discarded",
         )
         .with_body::<SetShadowRequest>()
-        .with_response::<ModelDocument>(200)
         .with_errors(COMMAND_ERRORS),
-        OpenApiOperation::delete("/api/v1/models/{model}/shadow", "Ends the shadow")
-            .with_response::<ModelDocument>(200)
-            .with_errors(COMMAND_ERRORS),
-        OpenApiOperation::get("/api/v1/models/{model}/config", "How the model is served")
-            .with_response::<ModelConfigDocument>(200)
-            .with_errors(&[400, 404]),
+        OpenApiOperation::delete("/api/v1/models/{model}/shadow", "Ends the shadow").with_errors(COMMAND_ERRORS),
+        OpenApiOperation::get("/api/v1/models/{model}/config", "How the model is served").with_errors(&[400, 404]),
         OpenApiOperation::put("/api/v1/models/{model}/config", "Sets how the model is served")
             .with_body::<ModelConfigDocument>()
-            .with_response::<ModelDocument>(200)
             .with_errors(COMMAND_ERRORS),
     ]
 }
@@ -88,10 +70,8 @@ fn command_operations() -> Vec<OpenApiOperation> {
 /// Returns the operations on models and their versions.
 fn model_operations() -> Vec<OpenApiOperation> {
     vec![
-        OpenApiOperation::get("/api/v1/models", "Every model with its versions")
-            .with_response::<ModelListDocument>(200),
+        OpenApiOperation::get("/api/v1/models", "Every model with its versions"),
         OpenApiOperation::get("/api/v1/models/{model}", "A model, its versions, and its inputs and outputs")
-            .with_response::<ModelDocument>(200)
             .with_errors(&[400, 404]),
         OpenApiOperation::delete(
             "/api/v1/models/{model}",
@@ -101,7 +81,6 @@ fn model_operations() -> Vec<OpenApiOperation> {
             "Refused while an unfinished job reads one of its versions, or an ensemble has it as \
                  a step.",
         )
-        .with_response::<RemovedVersionsDocument>(200)
         .with_errors(&[404, 409]),
         OpenApiOperation::post(
             "/api/v1/models/{model}/import",
@@ -110,7 +89,6 @@ fn model_operations() -> Vec<OpenApiOperation> {
         .with_query("options", ParameterType::Described("A JSON object for the plugin that reads the file."))
         .with_binary_body()
         .with_form::<ModelImportForm>()
-        .with_response::<ImportedVersionDocument>(200)
         .with_errors(&[400, 408, 413, 422, 503, 507]),
         OpenApiOperation::post(
             "/api/v1/models/{model}/versions",
@@ -118,14 +96,12 @@ fn model_operations() -> Vec<OpenApiOperation> {
              job's checkpoint, and responds once it serves or was refused",
         )
         .with_body::<PublishVersionRequest>()
-        .with_response::<PublishedVersionDocument>(201)
         .with_errors(&[400, 404, 408, 413, 503]),
         OpenApiOperation::delete("/api/v1/models/{model}/versions/{version}", "Removes a version")
             .with_description(
                 "Refused while default requests, an alias, a share or a shadow needs it, or an \
                  unfinished job reads it.",
             )
-            .with_response::<RemovedVersionsDocument>(200)
             .with_errors(&[400, 404, 409]),
         OpenApiOperation::put("/api/v1/models/{model}/projects", "Sets the projects that the model belongs to")
             .with_description(
@@ -133,7 +109,6 @@ fn model_operations() -> Vec<OpenApiOperation> {
                  change only what belongs to one of them.",
             )
             .with_body::<AssignProjectsRequest>()
-            .with_response::<AssignedProjectsDocument>(200)
             .with_errors(&[400, 404, 408, 413]),
     ]
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use saggar_rest::jobs::JobSpecSummary;
 use saggar_rest::plugins::{ResumeTestDocument, ResumeTestRequest};
 use saggar_store::ModelRegistry;
 use saggar_store::digest::Digest;
@@ -135,7 +136,7 @@ impl FinishedTraining {
         name: &str,
     ) -> Result<FinishedTraining, ApiError> {
         let job = sight.find_job(app.jobs(), name).await?;
-        if parse_spec(&job)["plugin"].as_str() != Some(&plugin.hex()) {
+        if JobSpecSummary::read(&parse_spec(&job)).plugin != plugin.hex() {
             return Err(job_conflict(&job, "it ran another plugin"));
         }
         if job.state != JobState::Succeeded {
