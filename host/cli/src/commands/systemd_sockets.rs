@@ -74,6 +74,7 @@ impl SystemdSocket {
 
 fn unusable_socket(index: usize, error: &dyn std::fmt::Display) -> CliError {
     let message = format!("socket {index} of systemd cannot accept connections: {error}");
-    CliError::new(exit::CONFLICT, "address", message)
-        .with_hint("in the socket unit, `ListenStream=` takes an address such as 127.0.0.1:5000 or the path of a socket file")
+    CliError::new(exit::CONFLICT, "address", message).with_hint(
+        "in the socket unit, `ListenStream=` takes an address such as 127.0.0.1:5000 or the path of a socket file",
+    )
 }

@@ -28,7 +28,7 @@ pub struct ServerListener {
 enum ListenerSocket {
     Tcp(TcpListener),
     /// The file is `None` if another process, such as systemd, created it and will remove it.
-    Unix(UnixListener, Option<SocketFile>),
+    Unix(UnixListener, #[expect(dead_code, reason = "its removal is in `drop`")] Option<SocketFile>),
 }
 
 /// An accepted connection.
