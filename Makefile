@@ -24,7 +24,7 @@ THREADS ?=
 SAVE ?=
 export KEEP
 
-.PHONY: help setup build plugins guests demo test test-swiftshader docs lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
+.PHONY: help setup build plugins guests dist demo test test-swiftshader docs lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -38,6 +38,10 @@ build: setup ## build target/release/saggar and the reference plugins
 
 plugins: ## build the reference plugins with the existing saggar binary
 	@for plugin in $(PLUGINS); do $(BUILT) build plugins/$$plugin || exit 1; done
+
+dist: build ## write packages into target/dist: a tarball, and a .deb for Debian and Ubuntu
+	@.ci/setup dist
+	@host/dist/package $(BUILT)
 
 demo: build ## serve, train on real digits, swap the model in, predict; then stop (KEEP=1 leaves the server running)
 	@SAGGAR_BIN=$(CURDIR)/$(BUILT) examples/digits/demo.sh

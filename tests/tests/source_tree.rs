@@ -41,8 +41,8 @@ fn crates_import_only_lower_floors() {
     let mut seen = BTreeSet::new();
     for entry in std::fs::read_dir(root().join("host")).unwrap() {
         let path = entry.unwrap().path();
-        // `docs` are the pages of the documentation, and `clients` are in other languages.
-        if !path.is_dir() || path.ends_with("docs") || path.ends_with("clients") {
+        // Python clients, packages, and the pages of the documentation.
+        if !path.is_dir() || ["clients", "dist", "docs"].iter().any(|name| path.ends_with(name)) {
             continue;
         }
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

@@ -44,7 +44,7 @@ pub(crate) use models::{ImportArgs, ModelRmArgs, ModelsCommand};
 pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};
 pub(crate) use plugins::{BuildArgs, InitArgs, PluginsCommand, TestResumeArgs};
 pub(crate) use predict::PredictArgs;
-pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs};
+pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs, ManualArgs};
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
 pub(crate) use serve::{FollowMode, ServeArgs};
 
@@ -160,6 +160,9 @@ pub(crate) enum CliCommand {
     Config(ConfigCommand),
     /// Print a completion script for a shell.
     Completion(CompletionArgs),
+    /// Write the manual pages of all commands (packages contain them).
+    #[command(hide = true)]
+    Manual(ManualArgs),
     /// Print the version of this program and of the server.
     Version,
     /// Print the devices of this machine (the server starts this).

@@ -94,6 +94,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
             | CliCommand::Inspect(_)
             | CliCommand::Check(_)
             | CliCommand::Completion(_)
+            | CliCommand::Manual(_)
             | CliCommand::Devices
     );
     let server = match local {
@@ -144,6 +145,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Check(args) => commands::check::check(&args, output),
         CliCommand::Config(args) => commands::config::config(&args, &server, output).map(|()| 0),
         CliCommand::Completion(args) => commands::completion::completion(&args),
+        CliCommand::Manual(args) => commands::manual::manual(&args).map(|()| 0),
         CliCommand::Version => commands::version::print_versions(&server, output).map(|()| 0),
     }
 }

@@ -4,19 +4,24 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// An address to listen on: `5000`, `127.0.0.1:5000`, `[::]:5000`, `unix:/run/saggar.sock`.
+/// An address to listen on: `5000`, `127.0.0.1:5000`, `[::]:5000`, `unix:/run/saggar.sock`, `systemd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListenAddress {
     /// A TCP address.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
+    /// The sockets that systemd passes to the process.
+    Systemd,
 }
 
 impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ListenAddress, String> {
+        if text == "systemd" {
+            return Ok(ListenAddress::Systemd);
+        }
         match text.strip_prefix("unix:") {
             Some("") => Err("expected a path after unix:".to_owned()),
             Some(path) => Ok(ListenAddress::Unix(PathBuf::from(path))),
@@ -43,7 +48,7 @@ pub(super) fn parse_tcp_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl ListenAddress {
-    /// Returns whether other machines can reach the address.
+    /// Returns whether other machines can reach the address. The addresses of systemd's sockets are not known here.
     pub(crate) fn is_public(&self) -> bool {
         matches!(self, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback())
     }
@@ -62,6 +67,7 @@ mod tests {
         for text in ["0.0.0.0:5000", "[::]:5000", "192.168.1.1:80"] {
             assert!(public(text), "{text}");
         }
+        assert_eq!("systemd".parse(), Ok(ListenAddress::Systemd));
         assert_eq!("unix:s.sock".parse(), Ok(ListenAddress::Unix("s.sock".into())));
         let local = |port| Ok(ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], port))));
         for (text, port) in [("5111", 5111), ("0", 0), ("localhost:5000", 5000)] {

@@ -40,6 +40,13 @@ pub(crate) struct CompletionArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ManualArgs {
+    /// The directory, which must exist.
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DevArgs {
     /// The task that trains the first version [default: the task named train, or the only one].
     #[arg(long, value_name = "TASK")]

@@ -4,16 +4,25 @@ use saggar_clock::{Clock, SystemClock};
 use saggar_serve::{ServerListener, TlsCertificates};
 use saggar_store::KeyFile;
 
+use super::systemd_sockets::SystemdSocket;
 use crate::args::{ListenAddress, ServeArgs};
 use crate::exit::{self, CliError};
 
 /// Checks that a server that listens beyond this machine has a key, and reads the TLS certificate. Both happen before
 /// slow work starts.
-pub(crate) fn check_exposure(args: &ServeArgs, keys: &KeyFile) -> Result<Option<TlsCertificates>, CliError> {
+pub(crate) fn check_exposure(
+    args: &ServeArgs,
+    inherited: &[SystemdSocket],
+    keys: &KeyFile,
+) -> Result<Option<TlsCertificates>, CliError> {
     let records = keys.read().map_err(|error| CliError::new(exit::UNEXPECTED, "keys", error.to_string()))?;
     let now_ms = SystemClock.now_ms();
     let any = records.iter().any(|key| !key.is_expired(now_ms));
-    if let Some(ListenAddress::Tcp(address)) = args.addr.iter().find(|address| address.is_public())
+    let given = args.addr.iter().filter(|address| address.is_public()).filter_map(|address| match address {
+        ListenAddress::Tcp(address) => Some(*address),
+        ListenAddress::Unix(_) | ListenAddress::Systemd => None,
+    });
+    if let Some(address) = given.chain(inherited.iter().filter_map(SystemdSocket::public_address)).next()
         && !any
         && !args.insecure
     {
@@ -34,15 +43,23 @@ pub(crate) fn check_exposure(args: &ServeArgs, keys: &KeyFile) -> Result<Option<
 /// Opens all listeners.
 pub(crate) async fn open_listeners(
     args: &ServeArgs,
+    inherited: Vec<SystemdSocket>,
     certificates: Option<TlsCertificates>,
 ) -> Result<Vec<ServerListener>, CliError> {
-    let mut listeners = Vec::with_capacity(args.addr.len());
-    for address in &args.addr {
-        let public = address.is_public();
+    let requires_key = |public: bool| {
         let guarded = args.require_keys || (public && !args.insecure);
         if public && guarded && certificates.is_none() {
             tracing::warn!("keys and answers travel unencrypted; --tls-cert and --tls-key encrypt them");
         }
+        guarded
+    };
+    let mut listeners = Vec::with_capacity(args.addr.len());
+    for socket in inherited {
+        let guarded = requires_key(socket.public_address().is_some());
+        listeners.push(socket.listen(certificates.clone(), guarded)?);
+    }
+    for address in &args.addr {
+        let guarded = requires_key(address.is_public());
         let listener = match address {
             ListenAddress::Tcp(address) => {
                 ServerListener::tcp(*address, certificates.clone(), guarded).await.map_err(|error| {
@@ -55,6 +72,7 @@ pub(crate) async fn open_listeners(
                 let message = format!("cannot listen on unix:{}: {error}", path.display());
                 CliError::new(exit::CONFLICT, "address", message)
             }),
+            ListenAddress::Systemd => continue,
         };
         listeners.push(listener?);
     }

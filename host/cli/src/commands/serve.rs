@@ -39,6 +39,7 @@ use self::memory::MemoryLimits;
 use self::model_watch::ModelWatch;
 use self::server_config::ServerConfig;
 use super::listeners;
+use super::systemd_sockets::SystemdSocket;
 use crate::args::{self, CompileChildArgs, ServeArgs, WorkerArgs};
 use crate::commands;
 use crate::exit::{self, CliError};
@@ -58,7 +59,8 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
         StoreError::HomeInUse { .. } => CliError::new(exit::CONFLICT, "home_in_use", error.to_string()),
         error => unexpected_error(error),
     })?;
-    let certificates = listeners::check_exposure(args, &home.keys())?;
+    let inherited = SystemdSocket::take(args)?;
+    let certificates = listeners::check_exposure(args, &inherited, &home.keys())?;
     let usage = DeviceUsage { pipeline_cache_dir: Some(&home.shaders()), ..DeviceUsage::default() };
     let choice = saggar_devices::open_with_usage(&args.device, usage)
         .map_err(|error| CliError::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
@@ -71,7 +73,7 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
     )?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build().map_err(unexpected_error)?;
-    let ran = runtime.block_on(floors.run(args, certificates, output));
+    let ran = runtime.block_on(floors.run(args, inherited, certificates, output));
     // Dropping the runtime would wait for threads that never end, such as one in a driver.
     runtime.shutdown_timeout(shutdown::THREADS_TIME_MAX);
     ran
@@ -188,10 +190,12 @@ impl ServerParts {
     async fn run(
         self,
         args: &ServeArgs,
+        inherited: Vec<SystemdSocket>,
         certificates: Option<TlsCertificates>,
         output: CliOutput,
     ) -> Result<(), CliError> {
-        let listeners = listeners::open_listeners(args, certificates).await?;
+        let has_inherited = !inherited.is_empty();
+        let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
         let (jobs, models) = (self.parts.jobs.clone(), Arc::clone(&self.parts.models));
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
@@ -220,6 +224,11 @@ impl ServerParts {
         let ended = shutdown.clone();
         tokio::spawn(async move {
             if matches!(device.await, Ok(DeviceRecovery::Impossible)) {
+                if has_inherited {
+                    // systemd holds the sockets, and starts the service again after a failure.
+                    tracing::error!("the server ends, because a new process may get a device");
+                    std::process::exit(exit::UNEXPECTED);
+                }
                 tracing::warn!("the server restarts, because a new process may get a device");
                 let error = reexec::reexec(&urls);
                 tracing::error!(%error, "the server cannot restart, and ends");

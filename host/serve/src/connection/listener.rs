@@ -27,7 +27,8 @@ pub struct ServerListener {
 #[derive(Debug)]
 enum ListenerSocket {
     Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+    /// The file is `None` if another process, such as systemd, created it and will remove it.
+    Unix(UnixListener, #[expect(dead_code, reason = "its removal is in `drop`")] Option<SocketFile>),
 }
 
 /// An accepted connection.
@@ -58,13 +59,35 @@ impl ServerListener {
         certificates: Option<TlsCertificates>,
         guarded: bool,
     ) -> io::Result<ServerListener> {
-        let socket = TcpListener::bind(address).await?;
+        Ok(ServerListener::on_port(TcpListener::bind(address).await?, address, certificates, guarded))
+    }
+
+    /// Accepts connections of a port that another process opened, such as systemd.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn inherited_tcp(
+        socket: std::net::TcpListener,
+        certificates: Option<TlsCertificates>,
+        guarded: bool,
+    ) -> io::Result<ServerListener> {
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        Ok(ServerListener::on_port(TcpListener::from_std(socket)?, address, certificates, guarded))
+    }
+
+    fn on_port(
+        socket: TcpListener,
+        address: SocketAddr,
+        certificates: Option<TlsCertificates>,
+        guarded: bool,
+    ) -> ServerListener {
         let reach = if address.ip().to_canonical().is_loopback() { Exposure::Loopback } else { Exposure::Network };
-        Ok(ServerListener {
+        ServerListener {
             socket: ListenerSocket::Tcp(socket),
             door: ListenPolicy { exposure: reach, requires_key: guarded },
             certificates,
-        })
+        }
     }
 
     /// Listens on a socket file that only this user can open. The file of a server that has exited is replaced. The
@@ -83,7 +106,21 @@ impl ServerListener {
         };
         let file = SocketFile::from_path(path)?;
         Ok(ServerListener {
-            socket: ListenerSocket::Unix(bound, file),
+            socket: ListenerSocket::Unix(bound, Some(file)),
+            door: ListenPolicy { exposure: Exposure::UnixSocket, requires_key: guarded },
+            certificates: None,
+        })
+    }
+
+    /// Accepts connections of a socket file that another process created, such as systemd. That process decides who can
+    /// open the file.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn inherited_unix(socket: std::os::unix::net::UnixListener, guarded: bool) -> io::Result<ServerListener> {
+        socket.set_nonblocking(true)?;
+        Ok(ServerListener {
+            socket: ListenerSocket::Unix(UnixListener::from_std(socket)?, None),
             door: ListenPolicy { exposure: Exposure::UnixSocket, requires_key: guarded },
             certificates: None,
         })
@@ -107,7 +144,11 @@ impl ServerListener {
                 let address = listener.local_addr().map_or_else(|error| error.to_string(), |at| at.to_string());
                 format!("{scheme}://{address}")
             }
-            ListenerSocket::Unix(_, file) => format!("unix:{}", file.path.display()),
+            ListenerSocket::Unix(listener, _) => {
+                let address = listener.local_addr();
+                let path = address.as_ref().ok().and_then(|address| address.as_pathname());
+                format!("unix:{}", path.unwrap_or(Path::new("?")).display())
+            }
         }
     }
 
