@@ -74,15 +74,26 @@ pub(super) async fn version_ready(
 
 fn ready_response(app: &AppState, reference: &ModelReference) -> Result<Response, ApiError> {
     let body = |ready: bool| OipModelReadyDocument { name: reference.model.clone(), ready };
-    // A sleeping model is ready: a request loads it.
+    Ok(if is_ready(app, reference)? { Json(body(true)).into_response() } else { not_ready(body(false)) })
+}
+
+/// Returns whether the model or version is ready. A sleeping model is ready: a request loads it.
+///
+/// # Errors
+/// Returns an error if it does not exist.
+pub(super) fn is_ready(app: &AppState, reference: &ModelReference) -> Result<bool, ApiError> {
     match app.models().check(Some(reference)) {
-        Ok(_) => Ok(Json(body(true)).into_response()),
-        Err(ServingError::NotReady { .. }) => Ok(not_ready(body(false))),
+        Ok(_) => Ok(true),
+        Err(ServingError::NotReady { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn describe(app: &AppState, reference: &ModelReference) -> Result<Json<OipModelDocument>, ApiError> {
+/// Describes a model with its inputs and outputs.
+///
+/// # Errors
+/// Returns the errors of [`ready_version`](super::ready_version).
+pub(super) async fn describe(app: &AppState, reference: &ModelReference) -> Result<Json<OipModelDocument>, ApiError> {
     let serving = super::ready_version(app, reference).await?;
     let status = app.models().status(&reference.model)?;
     let ready = status.versions.iter().filter(|version| version.state == VersionState::Ready);
