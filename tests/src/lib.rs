@@ -5,6 +5,7 @@ mod cgroup;
 pub mod component;
 mod guests;
 mod http;
+mod inference_clients;
 mod jobs;
 mod mounts;
 pub mod onnx;
@@ -16,6 +17,7 @@ pub mod webnn;
 pub use cgroup::MemoryGroup;
 pub use guests::{guest, lenet, plugin};
 pub use http::{HttpPayload, HttpResponse, request};
+pub use inference_clients::{publish_echo, run_inference_client, serve_inference_models};
 pub use jobs::SteadyJob;
 pub use mounts::unshare_command;
 pub use process::{

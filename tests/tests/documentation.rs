@@ -78,7 +78,7 @@ fn the_samples_of_the_readme_run() {
 }
 
 #[test]
-fn the_triton_client_sample_runs() {
+fn the_triton_client_samples_run() {
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start_with_digits(home.path(), &[]);
     server.wait_for_version("digits", 1);
@@ -86,13 +86,16 @@ fn the_triton_client_sample_runs() {
     let clients = Command::new("bash").arg(".ci/clients").current_dir(root()).output().unwrap();
     let python = String::from_utf8(clients.stdout).unwrap().trim().to_owned();
     let page = std::fs::read_to_string(root().join("host/docs/guides/predict.md")).unwrap();
-    let program = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
-    let program = program.replace("localhost:5000", server.url().strip_prefix("http://").unwrap());
-    let output = Command::new(python).args(["-B", "-c", &program]).output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let label = printed.trim().trim_matches(['[', ']']).parse::<u32>();
-    assert!(label.is_ok_and(|label| label < 10), "{printed}");
+    let programs: Vec<&str> = page.split("```python\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+    assert_eq!(programs.len(), 2, "one over HTTP and one over gRPC");
+    for program in programs {
+        let program = program.replace("localhost:5000", server.url().strip_prefix("http://").unwrap());
+        let output = Command::new(&python).args(["-B", "-c", &program]).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let label = printed.trim().trim_matches(['[', ']']).parse::<u32>();
+        assert!(label.is_ok_and(|label| label < 10), "{printed}");
+    }
 }
 
 /// Returns the ```bash blocks of a page, in order, as one script.

@@ -5,6 +5,8 @@
 
 #[path = "../fuzz/bodies/compile.rs"]
 mod compile;
+#[path = "../fuzz/bodies/infer_message.rs"]
+mod infer_message;
 #[path = "../fuzz/bodies/predictions.rs"]
 mod predictions;
 #[path = "../fuzz/bodies/safetensors.rs"]
@@ -153,5 +155,32 @@ fn mutated_prediction_bodies_are_decoded_or_refused() {
     for input in inputs {
         let Ok(text) = std::str::from_utf8(&input) else { continue };
         assert_no_panic("predictions", &input, || predictions::check(text));
+    }
+}
+
+#[test]
+fn mutated_infer_messages_are_decoded_or_refused() {
+    // The model `m`, an input `x` of shape [1, 2] (or [1]), and its contents: each begins with its field's key and length.
+    let input = |datatype: &str, shape: &[u8], contents: &[u8]| {
+        let field = |key: u8, content: &[u8]| [&[key, content.len() as u8], content].concat();
+        let contents = if contents.is_empty() { Vec::new() } else { field(0x2a, contents) };
+        let tensor = [field(0x0a, b"x"), field(0x12, datatype.as_bytes()), field(0x1a, shape), contents].concat();
+        [field(0x0a, b"m"), field(0x2a, &tensor)].concat()
+    };
+    let raw = |message: Vec<u8>, bytes: &[u8]| [&message, &[0x3a, bytes.len() as u8][..], bytes].concat();
+    let seeds = [
+        input("FP32", &[1, 2], b"\x32\x08\0\0\x80\x3f\0\0\0\x40"),
+        input("INT8", &[1, 2], b"\x12\x0b\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+        input("INT64", &[2, 2], b"\x1a\x04\x01\x02\x03\x04"),
+        input("UINT64", &[1, 2], b"\x28\x01\x28\x02"),
+        input("BOOL", &[1, 2], b"\x0a\x02\x01\0"),
+        input("BYTES", &[1], b"\x42\x02hi"),
+        raw(input("FP16", &[1, 2], b""), b"\0\x3c\0\x40"),
+        raw(input("BYTES", &[2], b""), b"\x01\0\0\0a\0\0\0\0"),
+    ];
+    let random = &mut CaseRng::new(5);
+    let inputs = seeds.iter().cloned().chain((0..BODIES).map(|_| mutate_seed(random, &seeds))).collect::<Vec<_>>();
+    for input in inputs {
+        assert_no_panic("infer_message", &input, || infer_message::check(&input));
     }
 }

@@ -68,6 +68,7 @@ families! {
 
     http_requests: IntCounterVec("saggar_http_requests_total", "HTTP requests answered, by route template.", ["route", "method", "code"]);
     http_request_duration: HistogramVec("saggar_http_request_seconds", "Time from a request's head to its answer.", ["route"], SECONDS);
+    rpc_requests: IntCounterVec("saggar_rpc_requests_total", "Remote procedure calls that ended, by their status.", ["protocol", "method", "code"]);
 
     predict_requests: IntCounterVec("saggar_predict_requests_total", "Prediction requests by outcome.", ["model", "version", "outcome"]);
     predict_items: IntCounterVec("saggar_predict_items_total", "Items predicted; divided by the number of executions, the mean batch size.", ["model", "version"]);

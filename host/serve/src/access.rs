@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
-use saggar_clock::Clock;
+use saggar_clock::{Clock, UnixMillis};
 use saggar_metrics::MetricsRegistry;
 use saggar_serving::shutdown::wait_for_shutdown;
 use saggar_store::AccessAction;
@@ -199,6 +199,24 @@ impl AccessControl {
         request.extensions_mut().insert(holder.scope.clone());
         request.extensions_mut().insert(StreamAuthorization::from_key(&holder));
         Ok(())
+    }
+
+    /// Counts a request that arrives on a stream after the first one, against the rate limit and the quota of the
+    /// stream's key.
+    ///
+    /// # Errors
+    /// Returns `UnknownKey` if the key is not valid any more, `Rate` or `Quota`.
+    pub(crate) fn count_stream_request(
+        &self,
+        authorization: &StreamAuthorization,
+        now_ms: UnixMillis,
+    ) -> Result<(), AccessError> {
+        let counted = match authorization.current_key(now_ms) {
+            Ok(Some(holder)) => self.keyring.count_request(&holder),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        counted.inspect_err(|error| self.count_refusal(error))
     }
 
     /// Returns the key that the request carries.

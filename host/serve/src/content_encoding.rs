@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
@@ -22,7 +23,8 @@ pub(crate) enum ContentEncoding {
 }
 
 impl ContentEncoding {
-    fn from_name(name: &str) -> Option<ContentEncoding> {
+    /// Returns the encoding of this name, or `None` for `identity` and unknown names.
+    pub(crate) fn from_name(name: &str) -> Option<ContentEncoding> {
         match name.trim().to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Some(ContentEncoding::Gzip),
             "deflate" => Some(ContentEncoding::Deflate),
@@ -30,7 +32,8 @@ impl ContentEncoding {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Returns the name in headers.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             ContentEncoding::Gzip => "gzip",
             ContentEncoding::Deflate => "deflate",
@@ -92,6 +95,21 @@ impl ContentEncoding {
             }
         }
         Ok(expanded.bytes)
+    }
+
+    /// Compresses `bytes`: on this thread if they are few, else on a blocking thread.
+    ///
+    /// # Errors
+    /// Returns `Internal` if compressing fails.
+    pub(crate) async fn compress_bytes(self, bytes: Bytes) -> Result<Vec<u8>, ApiError> {
+        let internal = |cause: String| ApiError::Internal { cause };
+        let compressed = if bytes.len() <= INLINE_BYTES_MAX {
+            self.compress(&bytes)
+        } else {
+            let work = tokio::task::spawn_blocking(move || self.compress(&bytes)).await;
+            work.map_err(|error| internal(format!("compressing: {error}")))?
+        };
+        compressed.map_err(|error| internal(error.to_string()))
     }
 
     fn compress(self, bytes: &[u8]) -> io::Result<Vec<u8>> {
@@ -157,20 +175,14 @@ pub(crate) async fn compress_response(
 ) -> Result<Response, ApiError> {
     let Some(coding) = coding else { return Ok(response) };
     let body = std::mem::take(response.body_mut());
-    let internal = |cause: String| ApiError::Internal { cause };
-    let bytes = to_bytes(body, usize::MAX).await.map_err(|error| internal(error.to_string()))?;
+    let whole = to_bytes(body, usize::MAX).await;
+    let bytes = whole.map_err(|error| ApiError::Internal { cause: error.to_string() })?;
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     if bytes.len() < COMPRESS_BYTES_MIN {
         *response.body_mut() = Body::from(bytes);
         return Ok(response);
     }
-    let compressed = if bytes.len() <= INLINE_BYTES_MAX {
-        coding.compress(&bytes)
-    } else {
-        let work = tokio::task::spawn_blocking(move || coding.compress(&bytes)).await;
-        work.map_err(|error| internal(format!("compressing: {error}")))?
-    };
-    *response.body_mut() = Body::from(compressed.map_err(|error| internal(error.to_string()))?);
+    *response.body_mut() = Body::from(coding.compress_bytes(bytes).await?);
     let name: HeaderName = header::CONTENT_ENCODING;
     response.headers_mut().insert(name, HeaderValue::from_static(coding.name()));
     Ok(response)

@@ -1,4 +1,4 @@
-//! The HTTP server: predictions, models that are replaced while they serve, jobs, datasets, health and metrics.
+//! The server of HTTP and gRPC: predictions, models that are replaced while they serve, jobs, datasets, health and metrics.
 //!
 //! [`ReconcileLoop`](saggar_serving::ReconcileLoop) detects model versions and passes them to the
 //! [`ModelRouter`](saggar_serving::ModelRouter), from which [`serve`] answers requests. This crate does not depend on the
@@ -15,6 +15,7 @@ mod connection;
 mod content_encoding;
 pub mod device_inventory;
 pub mod error;
+mod grpc;
 mod http_protocol;
 mod initial_series;
 mod json_body;

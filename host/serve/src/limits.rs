@@ -104,6 +104,15 @@ pub const COMPRESS_BYTES_MIN: usize = 1 << 10;
 /// Bytes of an inference request of the Open Inference Protocol, compressed and uncompressed, and of each of its
 /// tensors.
 pub const INFER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a gRPC message other than a request for a prediction, before and after decompression.
+pub const GRPC_REQUEST_BYTES_MAX: usize = 256 << 10;
+/// Bytes of memory that such a message takes per byte when it is decoded. An entry of a map has 2 bytes, and takes less
+/// than 128 of memory.
+pub const GRPC_PARSED_RATIO: u64 = 64;
+/// Bytes of the text of a gRPC status, percent-encoded. Clients accept headers of 8 KiB in total.
+pub const GRPC_MESSAGE_TEXT_BYTES_MAX: usize = 4 << 10;
+/// Predictions of one gRPC stream that run at the same time. Their responses are sent in the order of the requests.
+pub const STREAM_PREDICTIONS_MAX: usize = 16;
 /// Bytes of a refused body that are read and dropped so that the client can read the response.
 pub const REFUSED_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a refused body that are read and dropped if the client was not admitted.

@@ -1,4 +1,4 @@
-//! The Open Inference Protocol, version 2, over HTTP: `/v2`, with Triton's extensions for binary tensors, the model
+//! The Open Inference Protocol, version 2, over HTTP (`/v2`) and over gRPC ([`grpc`]), with Triton's extensions for binary tensors, the model
 //! repository, statistics and configuration.
 //!
 //! In a model's metadata, -1 as the first dimension means a batch; shapes of models without batches do not have it. A
@@ -8,6 +8,7 @@
 mod binary;
 mod datatype;
 mod error;
+pub(crate) mod grpc;
 mod infer;
 mod metadata;
 mod model_config;
@@ -41,6 +42,14 @@ pub use error::InferError;
 /// Returns why the body is no request to the model.
 pub fn decode_infer_body(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, ApiError> {
     Ok(request::read_request(signature, body, None)?.inputs)
+}
+
+/// Decodes a `ModelInferRequest` of gRPC.
+///
+/// # Errors
+/// Returns why the message is no request to the model.
+pub fn decode_infer_message(signature: &ModelSignature, message: &[u8]) -> Result<PredictionInputs, ApiError> {
+    grpc::decode_message(signature, message)
 }
 
 /// Parses the model and version of a path: the version is what follows `/versions/`, a number or an alias, or what

@@ -14,6 +14,7 @@ pub(crate) mod keep_alive;
 pub(crate) mod model_routes;
 mod operations;
 mod path_inputs;
+pub(crate) mod piece_sink;
 pub(crate) mod protocol;
 pub(crate) mod respond;
 pub(crate) mod response_format;

@@ -1,6 +1,7 @@
 //! Reading request bodies completely, within a size limit, the client's share of memory and a time limit.
 
 pub(crate) mod drain;
+pub(crate) mod message_stream;
 
 use std::time::Duration;
 
@@ -51,6 +52,21 @@ impl BufferedBody {
     pub(crate) fn new_charge(&self) -> MemoryCharge {
         self.charge.empty_charge()
     }
+
+    /// Decompresses on a blocking thread to at most `bytes_max` bytes.
+    async fn decompress(self, coding: ContentEncoding, bytes_max: usize) -> Result<BufferedBody, ApiError> {
+        let thread = self.charge.acquire_thread().await?;
+        let mut charge = self.new_charge();
+        let runtime = Handle::current();
+        let work = move || {
+            let _thread = thread;
+            let reserve = |bytes: usize| Ok(charge.resize_blocking(bytes as u64, &runtime)?);
+            let bytes = coding.decompress(&self.bytes, bytes_max, reserve)?;
+            Ok(BufferedBody { bytes: bytes.into(), charge })
+        };
+        let expanded = tokio::task::spawn_blocking(work).await;
+        expanded.unwrap_or_else(|error| Err(ApiError::Internal { cause: format!("expanding: {error}") }))
+    }
 }
 
 impl BodyReader {
@@ -74,18 +90,10 @@ impl BodyReader {
     ) -> Result<BufferedBody, ApiError> {
         let coding = ContentEncoding::from_request_headers(&parts.headers)?;
         let whole = self.read(parts, body, bytes_max).await?;
-        let Some(coding) = coding else { return Ok(whole) };
-        let thread = whole.charge.acquire_thread().await?;
-        let mut charge = whole.new_charge();
-        let runtime = Handle::current();
-        let work = move || {
-            let _thread = thread;
-            let reserve = |bytes: usize| Ok(charge.resize_blocking(bytes as u64, &runtime)?);
-            let bytes = coding.decompress(&whole.bytes, bytes_max, reserve)?;
-            Ok(BufferedBody { bytes: bytes.into(), charge })
-        };
-        let expanded = tokio::task::spawn_blocking(work).await;
-        expanded.unwrap_or_else(|error| Err(ApiError::Internal { cause: format!("expanding: {error}") }))
+        match coding {
+            Some(coding) => whole.decompress(coding, bytes_max).await,
+            None => Ok(whole),
+        }
     }
 
     /// Reads the whole body of at most `bytes_max` bytes. A longer one is refused as soon as that is known, if

@@ -20,14 +20,14 @@ use tracing::Instrument;
 use crate::access::route_scopes::RouteScopes;
 use crate::access::{AccessControl, ListenPolicy, Principal};
 use crate::error::{ApiError, ErrorBody};
+use crate::grpc::call_head::is_grpc;
+use crate::grpc::call_metrics::CallCount;
+use crate::grpc::status::error_response;
 use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX};
 use crate::program_version::{OWN_VERSION, VERSION_HEADER};
 use crate::request_body::drain;
-use crate::request_id::RequestId;
+use crate::request_id::{REQUEST_ID_HEADER, RequestId};
 use crate::request_memory::{charge_for_client, charge_response};
-
-/// The header with the request ID.
-pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
 /// The route label of requests that match no route.
 const UNMATCHED_ROUTE: &str = "unmatched";
@@ -53,6 +53,7 @@ pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut req
     let method = method_label(request.method());
     let span = tracing::info_span!("request", request_id = %id, method, route);
     let known = (route != UNMATCHED_ROUTE).then_some(&*route);
+    let call = is_grpc(request.headers()).then(|| CallCount::begin(&metrics, known));
     let admitted = access.admit(door, |method| scopes.requirement(known, method), &mut request);
     let who = request.extensions().get::<Principal>().cloned();
     let mut count = RequestMetricsGuard { metrics, route, method, began: Instant::now(), code: None };
@@ -72,9 +73,20 @@ pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut req
     });
     let response = charge_response(response, || charge_for_client(&memory, who.as_ref()))
         .unwrap_or_else(IntoResponse::into_response);
-    let response = finish_response(response, &id);
     count.code = Some(response.status().as_u16());
-    response
+    let response = match call {
+        Some(call) => call.finish(call_response(response, count.route != UNMATCHED_ROUTE), &id),
+        None => json_error_response(response, &id),
+    };
+    identify_response(response, &id)
+}
+
+/// Turns an error into the response to a call of gRPC.
+fn call_response(mut response: Response, is_known: bool) -> Response {
+    match response.extensions_mut().remove::<ErrorBody>() {
+        Some(error) => error_response(response, &error, is_known),
+        None => response,
+    }
 }
 
 /// Counts the request when it is dropped, so that an abandoned request counts too.
@@ -134,13 +146,18 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-fn finish_response(mut response: Response, id: &str) -> Response {
+/// Serializes the body of an error, which names the request.
+fn json_error_response(mut response: Response, id: &str) -> Response {
     if let Some(body) = response.extensions_mut().remove::<ErrorBody>() {
         *response.body_mut() = Body::from(body.json(id));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
+    response
+}
+
+fn identify_response(mut response: Response, id: &str) -> Response {
     response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(OWN_VERSION));
     if let Ok(id) = HeaderValue::from_str(id) {
         response.headers_mut().insert(REQUEST_ID_HEADER, id);

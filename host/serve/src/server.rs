@@ -17,6 +17,7 @@ use crate::app::{AppState, InterfaceIndex};
 use crate::app_parts::AppParts;
 use crate::cog::protocol::COG;
 use crate::error::ApiError;
+use crate::grpc::protocol::GRPC;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::initial_series;
 use crate::oip::protocol::OPEN_INFERENCE;
@@ -28,7 +29,8 @@ use crate::request_middleware::{AuthLayer, admit_and_observe};
 use crate::tfs::protocol::TENSORFLOW_SERVING;
 
 /// Every protocol, in the order of the index and of the OpenAPI document.
-pub(crate) const PROTOCOLS: [HttpProtocol; 6] = [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, MANAGEMENT];
+pub(crate) const PROTOCOLS: [HttpProtocol; 7] =
+    [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, GRPC, MANAGEMENT];
 
 /// Returns the routes of all protocols. Two protocols can have methods of the same path.
 pub(crate) fn all_routes() -> impl Iterator<Item = HttpRoute> {
@@ -48,6 +50,12 @@ pub(crate) fn route_paths() -> Vec<&'static str> {
 #[cfg(test)]
 pub(crate) fn route_methods() -> impl Iterator<Item = (&'static str, axum::http::Method)> {
     all_routes().flat_map(|route| route.requirements.into_iter().map(move |(method, _)| (route.path, method)))
+}
+
+/// Returns whether a path is a method of gRPC, whose requests and responses are not JSON.
+#[cfg(test)]
+pub(crate) fn is_grpc_path(path: &str) -> bool {
+    (GRPC.routes)().iter().any(|route| route.path == path)
 }
 
 /// Returns the table of requirements of all routes.

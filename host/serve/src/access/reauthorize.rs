@@ -8,6 +8,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use saggar_clock::UnixMillis;
 
+use super::access_error::AccessError;
 use super::keyring::ActiveKey;
 
 /// The key of a request, or `None` if none was required.
@@ -19,11 +20,20 @@ impl StreamAuthorization {
         StreamAuthorization(Some(Arc::downgrade(holder)))
     }
 
+    /// Returns the key, or `None` if none was required.
+    ///
+    /// # Errors
+    /// Returns `UnknownKey` if it is not valid any more.
+    pub(super) fn current_key(&self, now_ms: UnixMillis) -> Result<Option<Arc<ActiveKey>>, AccessError> {
+        let Some(holder) = &self.0 else { return Ok(None) };
+        let key = holder.upgrade().filter(|holder| !holder.record.is_expired(now_ms));
+        key.map(Some).ok_or(AccessError::UnknownKey)
+    }
+
     /// Returns false if the key was revoked or changed or has expired. The client must then send a new request, which
     /// is authorized again.
     pub(crate) fn is_still_valid(&self, now_ms: UnixMillis) -> bool {
-        let good = |holder: &Weak<ActiveKey>| holder.upgrade().is_some_and(|holder| !holder.record.is_expired(now_ms));
-        self.0.as_ref().is_none_or(good)
+        self.current_key(now_ms).is_ok()
     }
 }
 

@@ -108,7 +108,16 @@ fn read_texts(
     if bytes.is_empty() { Ok(elements) } else { Err(refuse("the data has more elements than the shape")) }
 }
 
-fn text_element(port: &ModelPort, bytes_max: usize, at: usize, element: &[u8]) -> Result<Vec<u8>, InferError> {
+/// Returns the item of a text, which is element `at` of its input.
+///
+/// # Errors
+/// Returns `Texts` if it is not UTF-8, or the error of encoding it.
+pub(super) fn text_element(
+    port: &ModelPort,
+    bytes_max: usize,
+    at: usize,
+    element: &[u8],
+) -> Result<Vec<u8>, InferError> {
     let name = || port.name.clone();
     let text = std::str::from_utf8(element);
     let text = text.map_err(|_| InferError::Texts { name: name(), reason: "an element is not UTF-8" })?;

@@ -77,16 +77,27 @@ fn ready_response(
     app: &AppState,
     reference: &ModelReference,
 ) -> Result<ProbeResponse<OipModelReadyDocument>, ApiError> {
-    // A sleeping model is ready: a request loads it.
-    let ready = match app.models().check(Some(reference)) {
-        Ok(_) => true,
-        Err(ServingError::NotReady { .. }) => false,
-        Err(error) => return Err(error.into()),
-    };
+    let ready = is_ready(app, reference)?;
     Ok(ProbeResponse { ready, document: OipModelReadyDocument { name: reference.model.clone(), ready } })
 }
 
-async fn describe(app: &AppState, reference: &ModelReference) -> Result<Json<OipModelDocument>, ApiError> {
+/// Returns whether the model or version is ready. A sleeping model is ready: a request loads it.
+///
+/// # Errors
+/// Returns an error if it does not exist.
+pub(super) fn is_ready(app: &AppState, reference: &ModelReference) -> Result<bool, ApiError> {
+    match app.models().check(Some(reference)) {
+        Ok(_) => Ok(true),
+        Err(ServingError::NotReady { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Describes a model with its inputs and outputs.
+///
+/// # Errors
+/// Returns the errors of [`ready_version`](super::ready_version).
+pub(super) async fn describe(app: &AppState, reference: &ModelReference) -> Result<Json<OipModelDocument>, ApiError> {
     let serving = super::ready_version(app, reference).await?;
     let status = app.models().status(&reference.model)?;
     let ready = status.versions.iter().filter(|version| version.state == VersionState::Ready);

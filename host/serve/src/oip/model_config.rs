@@ -31,7 +31,14 @@ pub(super) async fn by_version(
     describe_config(&app, &super::parse_reference(&model, Some(&version))?).await
 }
 
-async fn describe_config(app: &AppState, reference: &ModelReference) -> Result<Json<OipConfigDocument>, ApiError> {
+/// Describes the configuration of a model.
+///
+/// # Errors
+/// Returns the errors of [`ready_version`](super::ready_version).
+pub(super) async fn describe_config(
+    app: &AppState,
+    reference: &ModelReference,
+) -> Result<Json<OipConfigDocument>, ApiError> {
     let serving = super::ready_version(app, reference).await?;
     let settings = crate::api::models::config_document(&app.models().status(&reference.model)?);
     let rules = serving.policy().batch;

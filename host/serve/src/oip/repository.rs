@@ -31,9 +31,14 @@ const READY: &str = "READY";
 /// Handles `POST /v2/repository/index`: every version of every model.
 pub(super) async fn index(State(app): State<AppState>, request: Request) -> Result<Json<Vec<OipIndexItem>>, ApiError> {
     let OipIndexRequest { ready } = read_json_body(&app, request).await?;
+    Ok(Json(list_versions(&app, ready)))
+}
+
+/// Lists every version of every model, or only those that are ready.
+pub(super) fn list_versions(app: &AppState, ready: bool) -> Vec<OipIndexItem> {
     let models = app.models().list();
-    let items = models.iter().flat_map(index_items).filter(|item| !ready || item.state.as_deref() == Some(READY));
-    Ok(Json(items.collect()))
+    let items = models.iter().flat_map(index_items);
+    items.filter(|item| !ready || item.state.as_deref() == Some(READY)).collect()
 }
 
 fn index_items(model: &ModelStatus) -> Vec<OipIndexItem> {
@@ -80,8 +85,22 @@ pub(super) async fn load(
     request: Request,
 ) -> Result<Json<OipLoadedDocument>, ApiError> {
     let RepositoryCommand { parameters } = read_json_body(&app, request).await?;
+    load_model(&app, &actor, &model, parameters.unwrap_or_default()).await?;
+    Ok(Json(OipLoadedDocument { name: model, load: true }))
+}
+
+/// Loads a model, after setting its configuration if that is among the parameters.
+///
+/// # Errors
+/// Returns the reason why it cannot be loaded, or the errors of its parameters.
+pub(super) async fn load_model(
+    app: &AppState,
+    actor: &Actor,
+    model: &str,
+    parameters: impl IntoIterator<Item = (String, parameter::ParameterValue)>,
+) -> Result<(), ApiError> {
     let mut config = None;
-    for (name, value) in parameters.unwrap_or_default() {
+    for (name, value) in parameters {
         match (name.as_str(), value) {
             ("config", parameter::ParameterValue::Text(text)) => config = Some(text),
             ("config", _) => return Err(bad_value(PLACE, &name, "the model's settings as a JSON text").into()),
@@ -95,16 +114,16 @@ pub(super) async fn load(
         }
     }
     if let Some(config) = config {
-        let work = app.lifecycle().configure(&model, config.as_bytes());
-        let done = change_model(&app, &actor.rights, AccessAction::ConfigureModel, &model, work).await;
-        app.audit().record(&actor, AuditAction::ModelConfigure, &model, "", &done);
+        let work = app.lifecycle().configure(model, config.as_bytes());
+        let done = change_model(app, &actor.rights, AccessAction::ConfigureModel, model, work).await;
+        app.audit().record(actor, AuditAction::ModelConfigure, model, "", &done);
         done?;
     }
-    let work = app.lifecycle().load(&model, None);
-    let done = change_model(&app, &actor.rights, AccessAction::LoadModel, &model, work).await;
-    app.audit().record(&actor, AuditAction::ModelLoad, &model, "", &done);
+    let work = app.lifecycle().load(model, None);
+    let done = change_model(app, &actor.rights, AccessAction::LoadModel, model, work).await;
+    app.audit().record(actor, AuditAction::ModelLoad, model, "", &done);
     done?;
-    Ok(Json(OipLoadedDocument { name: model, load: true }))
+    Ok(())
 }
 
 /// Handles `POST /v2/repository/models/{model}/unload`. Responds once all memory of the model is freed. A missing model
@@ -116,16 +135,29 @@ pub(super) async fn unload(
     request: Request,
 ) -> Result<Json<OipUnloadedDocument>, ApiError> {
     let RepositoryCommand { parameters } = read_json_body(&app, request).await?;
-    if let Some(dependents) = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents")) {
+    let dependents = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents"));
+    unload_model(&app, &actor, &model, dependents).await?;
+    Ok(Json(OipUnloadedDocument { name: model, unload: true }))
+}
+
+/// Unloads a model. `dependents` is the parameter `unload_dependents`, which must be a boolean.
+///
+/// # Errors
+/// Returns the reason why it cannot be unloaded, or `Parameter`.
+pub(super) async fn unload_model(
+    app: &AppState,
+    actor: &Actor,
+    model: &str,
+    dependents: Option<&parameter::ParameterValue>,
+) -> Result<(), ApiError> {
+    if let Some(dependents) = dependents {
         dependents.as_bool(PLACE, "unload_dependents")?;
     }
-    let work = app.lifecycle().unload(&model, None);
-    let done = change_model(&app, &actor.rights, AccessAction::UnloadModel, &model, work).await;
-    app.audit().record(&actor, AuditAction::ModelUnload, &model, "", &done);
+    let work = app.lifecycle().unload(model, None);
+    let done = change_model(app, &actor.rights, AccessAction::UnloadModel, model, work).await;
+    app.audit().record(actor, AuditAction::ModelUnload, model, "", &done);
     match done {
-        Ok(_) | Err(ApiError::Serving(ServingError::NoModel { .. })) => {
-            Ok(Json(OipUnloadedDocument { name: model, unload: true }))
-        }
+        Ok(_) | Err(ApiError::Serving(ServingError::NoModel { .. })) => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -105,27 +105,60 @@ fn check_input(
     rest: &mut BinaryInputReader<'_>,
 ) -> Result<PredictionInput, InferError> {
     let ParsedInput { port, shape, data, binary_bytes } = given;
-    let name = || port.name.clone();
-    let items = batch_items(signature, port, &shape)?;
-    let count = items.unwrap_or(1).checked_mul(item_dims(port).iter().product());
-    // A text occupies more memory here than its one element.
-    let bytes = items.unwrap_or(1).checked_mul(port.item.bytes());
-    let (Some(count), Some(0..=INFER_BYTES_MAX)) = (count, bytes) else {
-        return Err(InferError::TooLarge { name: name() });
-    };
+    let size = InputSize::new(signature, port, &shape)?;
     let elements = match (data, binary_bytes) {
         (Some(data), None) => {
             check_json_datatype(port)?;
             data
         }
-        (None, Some(bytes)) => binary::read_elements(port, count, rest.take_input(&port.name, bytes)?)?,
-        _ => return Err(InferError::Data { name: name() }),
+        (None, Some(bytes)) => binary::read_elements(port, size.elements, rest.take_input(&port.name, bytes)?)?,
+        _ => return Err(InferError::Data { name: port.name.clone() }),
     };
-    if elements.count != count {
-        return Err(InferError::Elements { name: name(), shape, expected: count, got: elements.count });
+    size.input(port, shape, elements)
+}
+
+/// The size of an input whose shape fits the model.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InputSize {
+    /// The number of items, or `None` for a model without batches.
+    items: Option<usize>,
+    /// The number of elements, where a text is one.
+    pub(super) elements: usize,
+}
+
+impl InputSize {
+    /// Checks the shape of an input.
+    ///
+    /// # Errors
+    /// Returns `Shape` if it is not the model's, or `TooLarge`.
+    pub(super) fn new(signature: &ModelSignature, port: &ModelPort, shape: &[u64]) -> Result<InputSize, InferError> {
+        let items = batch_items(signature, port, shape)?;
+        let count = items.unwrap_or(1).checked_mul(item_dims(port).iter().product());
+        // A text occupies more memory here than its one element.
+        let bytes = items.unwrap_or(1).checked_mul(port.item.bytes());
+        let (Some(elements), Some(0..=INFER_BYTES_MAX)) = (count, bytes) else {
+            return Err(InferError::TooLarge { name: port.name.clone() });
+        };
+        Ok(InputSize { items, elements })
     }
-    let TensorElements { bytes, .. } = elements;
-    Ok(PredictionInput::new(port, &[items.as_slice(), port.item.shape.dims()].concat(), bytes)?)
+
+    /// Returns the input with these elements.
+    ///
+    /// # Errors
+    /// Returns `Elements` if their number differs from that of the shape.
+    pub(super) fn input(
+        self,
+        port: &ModelPort,
+        shape: Vec<u64>,
+        elements: TensorElements,
+    ) -> Result<PredictionInput, InferError> {
+        let TensorElements { bytes, count } = elements;
+        if count != self.elements {
+            let (name, expected) = (port.name.clone(), self.elements);
+            return Err(InferError::Elements { name, shape, expected, got: count });
+        }
+        Ok(PredictionInput::new(port, &[self.items.as_slice(), port.item.shape.dims()].concat(), bytes)?)
+    }
 }
 
 /// Returns the number of items in a tensor of this shape, or `None` for a model without batches.

@@ -205,11 +205,7 @@ impl<'b> RequestParser<'_, 'b> {
         let port = port.ok_or_else(|| missing("name"))?;
         let shape = shape.ok_or_else(|| missing("shape"))?;
         let datatype = datatype.ok_or_else(|| missing("datatype"))?;
-        let expected = OipDatatype::from_port(port);
-        if !expected.accepts(&datatype) {
-            let got = datatype.chars().take(40).collect();
-            return Err(InferError::Datatype { name: port.name.clone(), expected: expected.name(), got });
-        }
+        check_datatype(port, &datatype)?;
         if let (None, Some(mut early)) = (&data, early_data) {
             data = Some(read_data(port, Some(&shape), &mut early, self.text)?);
         }
@@ -223,8 +219,7 @@ impl<'b> RequestParser<'_, 'b> {
             match key.as_ref() {
                 "name" => {
                     let name: String = self.parse_value()?;
-                    let found = self.signature.outputs.iter().position(|port| port.name == name);
-                    port = Some(found.ok_or_else(|| unknown_output(self.signature, &name))?);
+                    port = Some(find_output(self.signature, &name)?);
                 }
                 "parameters" => {
                     self.parse_parameters(|_, name, value| set_output_parameter(name, &value, &mut is_binary))?
@@ -243,9 +238,29 @@ impl<'b> RequestParser<'_, 'b> {
     }
 }
 
-fn unknown_output(signature: &ModelSignature, name: &str) -> InferError {
-    let known: Vec<&str> = signature.outputs.iter().map(|port| port.name.as_str()).collect();
-    InferError::UnknownOutput { name: name.chars().take(80).collect(), known: known.join(", ") }
+/// Checks that an input accepts data that is declared as `datatype`.
+///
+/// # Errors
+/// Returns `Datatype` if it does not.
+pub(super) fn check_datatype(port: &ModelPort, datatype: &str) -> Result<(), InferError> {
+    let expected = OipDatatype::from_port(port);
+    if expected.accepts(datatype) {
+        return Ok(());
+    }
+    let got = datatype.chars().take(40).collect();
+    Err(InferError::Datatype { name: port.name.clone(), expected: expected.name(), got })
+}
+
+/// Returns the index of the output of this name.
+///
+/// # Errors
+/// Returns `UnknownOutput`.
+pub(super) fn find_output(signature: &ModelSignature, name: &str) -> Result<usize, InferError> {
+    let found = signature.outputs.iter().position(|port| port.name == name);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = signature.outputs.iter().map(|port| port.name.as_str()).collect();
+        InferError::UnknownOutput { name: name.chars().take(80).collect(), known: known.join(", ") }
+    })
 }
 
 fn read_data(
@@ -263,7 +278,10 @@ fn read_data(
 
 impl ParsedInferRequest<'_> {
     /// Applies a parameter of the request.
-    fn set_parameter(&mut self, name: &str, value: &ParameterValue) -> Result<(), InferError> {
+    ///
+    /// # Errors
+    /// Returns `Parameter` for an invalid value, and `Refused` for a name that is reserved.
+    pub(super) fn set_parameter(&mut self, name: &str, value: &ParameterValue) -> Result<(), InferError> {
         const PLACE: &str = "request";
         match name {
             "binary_data_output" => self.binary_output = value.as_bool(PLACE, name)?,
@@ -288,7 +306,15 @@ const ITEMS_EXPECTED_MAX: usize = 64;
 
 const SHARED_MEMORY: &str = "shared memory is not offered";
 
-fn set_input_parameter(name: &str, value: &ParameterValue, binary_bytes: &mut Option<u64>) -> Result<(), InferError> {
+/// Applies a parameter of an input.
+///
+/// # Errors
+/// Returns `Parameter` for an invalid value, and `Refused` for a feature that is not offered.
+pub(super) fn set_input_parameter(
+    name: &str,
+    value: &ParameterValue,
+    binary_bytes: &mut Option<u64>,
+) -> Result<(), InferError> {
     match name {
         "binary_data_size" => *binary_bytes = Some(value.as_u64("inputs", name)?),
         "shared_memory_region" => return Err(unsupported_parameter("inputs", name, SHARED_MEMORY)),
@@ -297,7 +323,15 @@ fn set_input_parameter(name: &str, value: &ParameterValue, binary_bytes: &mut Op
     Ok(())
 }
 
-fn set_output_parameter(name: &str, value: &ParameterValue, is_binary: &mut Option<bool>) -> Result<(), InferError> {
+/// Applies a parameter of a requested output.
+///
+/// # Errors
+/// Returns `Parameter` for an invalid value, and `Refused` for a feature that is not offered.
+pub(super) fn set_output_parameter(
+    name: &str,
+    value: &ParameterValue,
+    is_binary: &mut Option<bool>,
+) -> Result<(), InferError> {
     match name {
         "binary_data" => *is_binary = Some(value.as_bool("outputs", name)?),
         "shared_memory_region" => return Err(unsupported_parameter("outputs", name, SHARED_MEMORY)),

@@ -14,8 +14,8 @@ use crate::app::AppState;
 use crate::error::ApiError;
 
 /// Handles `GET /v2/models/stats`: every version that is ready.
-pub(super) async fn all_statistics(State(app): State<AppState>) -> Json<OipStatisticsDocument> {
-    statistics_response(app.models().list().iter().flat_map(ready_version_statistics))
+pub(super) async fn all_statistics(State(app): State<AppState>) -> Result<Json<OipStatisticsDocument>, ApiError> {
+    find_statistics(&app, "", None)
 }
 
 /// Handles `GET /v2/models/{model}/stats`: every ready version of a model.
@@ -23,7 +23,7 @@ pub(super) async fn model_statistics(
     State(app): State<AppState>,
     Path(model): Path<String>,
 ) -> Result<Json<OipStatisticsDocument>, ApiError> {
-    Ok(statistics_response(ready_version_statistics(&app.models().status(&model)?)))
+    find_statistics(&app, &model, None)
 }
 
 /// Handles `GET /v2/models/{model}/versions/{version}/stats`.
@@ -31,8 +31,26 @@ pub(super) async fn version_statistics(
     State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
 ) -> Result<Json<OipStatisticsDocument>, ApiError> {
-    let serving = app.models().find_live(Some(&super::parse_reference(&model, Some(&version))?))?;
-    Ok(statistics_response([version_statistics_of(&serving)]))
+    find_statistics(&app, &model, Some(&version))
+}
+
+/// Returns the statistics of every model if `model` is empty, of every ready version of a model, or of one version.
+///
+/// # Errors
+/// Returns an error if the model or version does not exist or is not ready.
+pub(super) fn find_statistics(
+    app: &AppState,
+    model: &str,
+    version: Option<&str>,
+) -> Result<Json<OipStatisticsDocument>, ApiError> {
+    match version {
+        _ if model.is_empty() => Ok(statistics_response(app.models().list().iter().flat_map(ready_version_statistics))),
+        None => Ok(statistics_response(ready_version_statistics(&app.models().status(model)?))),
+        Some(version) => {
+            let serving = app.models().find_live(Some(&super::parse_reference(model, Some(version))?))?;
+            Ok(statistics_response([version_statistics_of(&serving)]))
+        }
+    }
 }
 
 fn statistics_response(models: impl IntoIterator<Item = OipVersionStatistics>) -> Json<OipStatisticsDocument> {

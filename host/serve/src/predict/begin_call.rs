@@ -13,6 +13,9 @@ use crate::error::ApiError;
 use crate::request_body::BufferedBody;
 use crate::request_memory::decode_bytes_max;
 
+/// The fewest bytes of a number in JSON: a digit and a separator.
+const JSON_NUMBER_BYTES_MIN: usize = 2;
+
 /// The request header with the deadline of a prediction in milliseconds.
 const DEADLINE_HEADER: &str = "x-saggar-deadline-ms";
 
@@ -45,12 +48,27 @@ pub(crate) async fn begin_call(
     keep: Option<KeepAliveOverride>,
     body: &BufferedBody,
 ) -> Result<PredictionCall, ApiError> {
+    begin_call_of_numbers(app, reference, deadline, keep, body, JSON_NUMBER_BYTES_MIN).await
+}
+
+/// Begins like [`begin_call`] for a body in which a number has at least `number_bytes_min` bytes.
+///
+/// # Errors
+/// Returns the errors of [`begin_call`].
+pub(crate) async fn begin_call_of_numbers(
+    app: &AppState,
+    reference: Option<&ModelReference>,
+    deadline: PredictionDeadline,
+    keep: Option<KeepAliveOverride>,
+    body: &BufferedBody,
+    number_bytes_min: usize,
+) -> Result<PredictionCall, ApiError> {
     let lease = app.prediction_service().lease(reference, deadline).await?;
     let version = lease.live_version();
     if let Some(keep) = keep {
         keep.apply(app, &version.model).await?;
     }
-    let decode_bytes = decode_bytes_max(version.predictor().signature(), &body.bytes);
+    let decode_bytes = decode_bytes_max(version.predictor().signature(), &body.bytes, number_bytes_min);
     Ok(PredictionCall::begin(app.prediction_service(), lease, deadline, body.new_charge(), decode_bytes).await?)
 }
 

@@ -5,10 +5,8 @@
 //! other. Events wait in a bounded queue. While it is full the plugin blocks, until its deadline. When the client
 //! disconnects, the plugin is notified. Source of the format: WHATWG HTML, server-sent events.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -16,17 +14,15 @@ use axum::response::Response;
 use futures::StreamExt;
 use futures::stream;
 use parking_lot::Mutex;
-use saggar_plugin::{OutputPiece, PieceSink, SendPieceError};
-use saggar_serving::{LiveVersion, MemoryCharge, PredictionCall, PredictionInputs};
-use tokio::runtime::Handle;
+use saggar_plugin::{ModelPort, PieceSink};
+use saggar_serving::{MemoryCharge, PredictionCall, PredictionInputs};
+use saggar_tensor::Shape;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::task::JoinSet;
-use tokio::time::timeout_at;
 
 use super::encode;
+use super::piece_sink::{EncodedPieceSink, PieceEncoder};
 use super::respond::{add_version_headers, add_warnings};
-use super::text_codec::Utf8StreamDecoder;
 use crate::error::ApiError;
 use crate::limits::PIECES_WAITING_MAX;
 use crate::request_id::RequestId;
@@ -74,14 +70,7 @@ pub(crate) fn spawn_streaming(
     inputs: PredictionInputs,
 ) -> (mpsc::Receiver<String>, StreamingTask) {
     let (queue, pieces) = mpsc::channel(PIECES_WAITING_MAX);
-    let sink = PieceEventSink {
-        serving: Arc::clone(call.live_version()),
-        items: inputs.items,
-        until: call.deadline().until(),
-        texts: Mutex::default(),
-        queue,
-        runtime: Handle::current(),
-    };
+    let sink = EncodedPieceSink::new(&call, inputs.items, JsonPieces, queue);
     // Dropping the set aborts its task: if nothing reads the response, the computation stops.
     let mut working = JoinSet::new();
     working.spawn(run_streaming(call, inputs, Arc::new(sink)));
@@ -141,9 +130,9 @@ fn format_event(name: &str, json: &str) -> String {
 async fn run_streaming(
     call: PredictionCall,
     inputs: PredictionInputs,
-    sink: Arc<PieceEventSink>,
+    sink: Arc<EncodedPieceSink<JsonPieces>>,
 ) -> Result<EncodedPrediction, ApiError> {
-    let pieces: Arc<dyn PieceSink> = Arc::<PieceEventSink>::clone(&sink);
+    let pieces: Arc<dyn PieceSink> = Arc::<EncodedPieceSink<JsonPieces>>::clone(&sink);
     let mut answer = call.run_with_sink(inputs, Some(pieces)).await?;
     sink.send_remaining_text().await;
     let json = answer.encode(|answer| {
@@ -153,78 +142,18 @@ async fn run_streaming(
     Ok(EncodedPrediction { json, charge })
 }
 
-/// A sink that converts chunks to events, on the thread that predicts.
+/// Encodes chunks as the data of events.
 #[derive(Debug)]
-struct PieceEventSink {
-    serving: Arc<LiveVersion>,
-    /// The requested batch size, or `None` for one item without a batch dimension.
-    items: Option<usize>,
-    /// The deadline of the whole response.
-    until: Instant,
-    /// Incomplete characters at the end of chunks, by output and item.
-    texts: Mutex<BTreeMap<(usize, usize), Utf8StreamDecoder>>,
-    queue: mpsc::Sender<String>,
-    runtime: Handle,
-}
+struct JsonPieces;
 
-impl PieceEventSink {
-    /// Returns the item number as clients see it, or `None` without a batch dimension.
-    fn client_item_number(&self, item: usize) -> Option<usize> {
-        self.items.map(|_| item)
+impl PieceEncoder for JsonPieces {
+    type EncodedPiece = String;
+
+    fn encode_elements(&self, port: &ModelPort, item: Option<usize>, shape: &Shape, bytes: &[u8]) -> String {
+        encode::encode_piece(port, item, shape, bytes)
     }
 
-    /// Queues an event. Waits for space in the queue until `until`.
-    fn send_event(&self, json: String, until: Instant) -> Result<(), SendPieceError> {
-        match self.queue.try_send(json) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Closed(_)) => Err(SendPieceError::Gone),
-            Err(TrySendError::Full(json)) => {
-                let left = until.saturating_duration_since(Instant::now());
-                match self.runtime.block_on(self.queue.send_timeout(json, left)) {
-                    Ok(()) => Ok(()),
-                    Err(SendTimeoutError::Closed(_)) => Err(SendPieceError::Gone),
-                    Err(SendTimeoutError::Timeout(_)) => Err(SendPieceError::Late),
-                }
-            }
-        }
-    }
-
-    /// Sends the rest of texts that ended within a character.
-    async fn send_remaining_text(&self) {
-        let texts = std::mem::take(&mut *self.texts.lock());
-        let outputs = &self.serving.predictor().signature().outputs;
-        for ((output, item), mut pieces) in texts {
-            let rest = pieces.finish();
-            let Some(port) = outputs.get(output).filter(|_| !rest.is_empty()) else { continue };
-            let json = encode::encode_text_piece(port, self.client_item_number(item), &rest);
-            if timeout_at(self.until.into(), self.queue.send(json)).await.is_err() {
-                // The final response contains it too.
-                return;
-            }
-        }
-    }
-}
-
-impl PieceSink for PieceEventSink {
-    fn send_piece(&self, piece: OutputPiece, until: Instant) -> Result<(), SendPieceError> {
-        if self.queue.is_closed() {
-            return Err(SendPieceError::Gone);
-        }
-        let OutputPiece { output, item, shape, bytes } = piece;
-        let Some(port) = self.serving.predictor().signature().outputs.get(output) else { return Ok(()) };
-        if port.text_bytes_max().is_none() {
-            return self.send_event(encode::encode_piece(port, self.client_item_number(item), &shape, &bytes), until);
-        }
-        let mut texts = self.texts.lock();
-        let text = texts.entry((output, item)).or_default().decode_piece(&bytes);
-        drop(texts);
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.send_event(encode::encode_text_piece(port, self.client_item_number(item), &text), until)
-    }
-
-    fn is_gone(&self) -> bool {
-        self.queue.is_closed()
+    fn encode_text(&self, port: &ModelPort, item: Option<usize>, text: &str) -> String {
+        encode::encode_text_piece(port, item, text)
     }
 }

@@ -27,8 +27,13 @@ pub(crate) fn respond<B: Into<Body>, E: Into<ApiError>>(
     let charge = answer.take_response_charge(body.size_hint().exact());
     let mut response = Response::new(body);
     response.extensions_mut().insert(ResponseCharge::new(charge));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    add_answer_headers(&answer, response.headers_mut());
+    Ok(response)
+}
+
+/// Adds the headers that name the version, the timings and the warnings.
+pub(crate) fn add_answer_headers(answer: &CompletedPrediction, headers: &mut HeaderMap) {
     add_version_headers(answer.live_version(), headers);
     if let Ok(timing) = HeaderValue::from_str(&server_timing(answer.timings, answer.elapsed())) {
         headers.insert("server-timing", timing);
@@ -37,7 +42,6 @@ pub(crate) fn respond<B: Into<Body>, E: Into<ApiError>>(
     if let Some(hit) = answer.cached {
         headers.insert("x-saggar-cache", HeaderValue::from_static(if hit { "hit" } else { "miss" }));
     }
-    Ok(response)
 }
 
 /// Adds the headers that name a version.

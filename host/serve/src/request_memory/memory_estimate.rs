@@ -16,10 +16,11 @@ const IMAGE_FIRST_BYTES: [u8; 2] = [0x89, 0xff];
 /// colours as floats, 12 for a resampled copy.
 const DECODE_BYTES_PER_PIXEL: u64 = 40;
 
-/// Returns the most bytes that decoding `body` can take in addition to the body.
-pub(crate) fn decode_bytes_max(signature: &ModelSignature, body: &[u8]) -> u64 {
+/// Returns the most bytes that decoding `body` can take in addition to the body, if a number has at least
+/// `number_bytes_min` bytes in it.
+pub(crate) fn decode_bytes_max(signature: &ModelSignature, body: &[u8], number_bytes_min: usize) -> u64 {
     let body_bytes = body.len() as u64;
-    let items = |port: &ModelPort| body_bytes / body_bytes_per_item(port).max(1) + 1;
+    let items = |port: &ModelPort| body_bytes / body_bytes_per_item(port, number_bytes_min).max(1) + 1;
     let items_max = signature.inputs.iter().map(items).max().unwrap_or(1);
     let port = |port: &ModelPort| {
         let count = if port.default.is_some() { items_max } else { items(port) };
@@ -30,12 +31,12 @@ pub(crate) fn decode_bytes_max(signature: &ModelSignature, body: &[u8]) -> u64 {
     tensors.saturating_add(image_decode_bytes_max(signature, body))
 }
 
-/// Returns the fewest bytes of a body that can encode one item: two characters for each number or text in JSON, the
-/// elements themselves in binary form.
-fn body_bytes_per_item(port: &ModelPort) -> u64 {
+/// Returns the fewest bytes of a body that can encode one item: two characters for each text, `number_bytes_min` for
+/// each number, the elements themselves in binary form.
+fn body_bytes_per_item(port: &ModelPort, number_bytes_min: usize) -> u64 {
     match port.text_bytes_max() {
         Some(_) => 2,
-        None => (2 * port.item.shape.elements()).min(port.item.bytes()) as u64,
+        None => (number_bytes_min * port.item.shape.elements()).min(port.item.bytes()) as u64,
     }
 }
 
