@@ -8,8 +8,13 @@ use std::time::{Duration, Instant};
 use saggar_tests::{HttpPayload, ServerProcess, binary, plugin, root};
 use serde_json::json;
 
+/// Exit code of a build that failed.
+const BUILD_FAILED: i32 = 7;
 /// Memory that a server can hold after it has unloaded a plugin, beyond what it held before, in KiB.
 const RESIDUAL_KIB_MAX: u64 = 20 << 10;
+/// Time to load a plugin from the artifact cache, in seconds: half a second in a debug build, with room for other tests
+/// beside this one. Compiling it takes ten to thirty times as long.
+const CACHED_START_SECONDS_MAX: f64 = 3.0;
 
 /// Returns a copy of a plugin of the tests, built, or prints SKIP and returns `None` without Python or componentize-py.
 fn build_guest(place: &Path, name: &str) -> Option<PathBuf> {
@@ -86,7 +91,7 @@ fn the_same_network_gets_the_same_bits_from_python_and_from_rust() {
     assert_eq!(server.weights_digest("python"), server.weights_digest("rust"));
     for optimizer in ["adam", "sgd", "muon"] {
         let test = ["plugins", "test", python.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--"];
-        let parameters = ["epochs=40", "unit=32", "everything=true", &format!("optimizer={optimizer}")];
+        let parameters = ["epochs=200", "unit=128", "everything=true", &format!("optimizer={optimizer}")];
         let tested = server.saggar(&[&test[..], &parameters].concat());
         assert!(tested.status.success(), "{optimizer}: {}", String::from_utf8_lossy(&tested.stderr));
     }
@@ -114,7 +119,7 @@ fn a_mistake_in_a_python_plugin_is_reported_when_it_is_built() {
         if messages.contains("is needed to build this plugin") {
             return println!("SKIP: {messages}");
         }
-        assert_eq!(built.status.code(), Some(2), "{messages}");
+        assert_eq!(built.status.code(), Some(BUILD_FAILED), "{messages}");
         assert!(messages.contains(reason) && messages.contains(place), "{source}: {messages}");
         assert!(!messages.contains("anyhow") && !messages.contains("tokio"), "{messages}");
     }
@@ -130,19 +135,32 @@ fn a_missing_python_is_an_error_with_a_hint() {
     build.env("XDG_CACHE_HOME", place.path()).env("SAGGAR_PYTHON", "no-python-of-this-name");
     let built = build.output().unwrap();
     let messages = String::from_utf8_lossy(&built.stderr).into_owned();
-    assert_eq!(built.status.code(), Some(2), "{messages}");
-    assert!(messages.contains("Python 3.10 or newer") && messages.contains("apt install python3-venv"), "{messages}");
+    assert_eq!(built.status.code(), Some(BUILD_FAILED), "{messages}");
+    assert!(
+        messages.contains("Python 3.10 or newer") && messages.contains("apt install python3 python3-venv"),
+        "{messages}"
+    );
     assert!(messages.contains("no-python-of-this-name"), "{messages}");
 }
 
+/// One test for all of this, because a server compiles the plugin for half a minute in a debug build.
 #[test]
-fn a_python_training_sees_nothing_of_the_machine_and_the_same_in_every_run() {
+fn a_hostile_python_plugin_is_confined_and_its_errors_are_reported() {
     let place = tempfile::tempdir().unwrap();
     let Some(plugin) = build_guest(place.path(), "hostile") else { return };
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
+    check_nothing_of_the_machine_is_visible(&server, &plugin);
+    check_output_and_exceptions(&server, &plugin);
+    check_hostile_trainings(&server, &plugin);
+    check_hostile_predictions(&server, &plugin);
+    drop(server);
+    check_start_and_memory(home.path());
+}
+
+fn check_nothing_of_the_machine_is_visible(server: &ServerProcess, plugin: &Path) {
     let report = |seed: &str| {
-        let (ended, log) = act(&server, &plugin, "report", &["--seed", seed]);
+        let (ended, log) = act(server, plugin, "report", &["--seed", seed]);
         assert_eq!(ended["state"], "SUCCEEDED", "{ended}\n{log}");
         log
     };
@@ -173,13 +191,8 @@ fn a_python_training_sees_nothing_of_the_machine_and_the_same_in_every_run() {
     }
 }
 
-#[test]
-fn output_and_exceptions_of_python_are_in_the_log_and_in_the_message() {
-    let place = tempfile::tempdir().unwrap();
-    let Some(plugin) = build_guest(place.path(), "hostile") else { return };
-    let home = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start(home.path());
-    let (ended, log) = act(&server, &plugin, "output", &[]);
+fn check_output_and_exceptions(server: &ServerProcess, plugin: &Path) {
+    let (ended, log) = act(server, plugin, "output", &[]);
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     for line in ["a line of standard output", "unfinished", "UserWarning: a warning", "a line of the log"] {
         assert!(log.contains(line), "{line}: {log}");
@@ -190,22 +203,17 @@ fn output_and_exceptions_of_python_are_in_the_log_and_in_the_message() {
         format!("src/hostile.py:{}", at + 1)
     };
     for (what, reason) in [("raise", "ValueError: no such class: 12"), ("layer", "inner dimensions 16 and 20 differ")] {
-        let (ended, log) = act(&server, &plugin, what, &[]);
+        let (ended, log) = act(server, plugin, what, &[]);
         assert_eq!(ended["state"], "FAILED", "{ended}");
         let message = ended["message"].as_str().unwrap();
         assert!(message.contains(reason) && message.contains(&line_of(what)), "{message}");
         assert!(log.contains("Traceback (most recent call last)") && log.contains(message), "{log}");
     }
-    let (ended, _) = act(&server, &plugin, "layer", &[]);
+    let (ended, _) = act(server, plugin, "layer", &[]);
     assert!(ended["message"].as_str().unwrap().contains("layer `fc1`"), "{ended}");
 }
 
-#[test]
-fn hostile_python_ends_its_job_with_a_reason_and_leaves_the_server_alive() {
-    let place = tempfile::tempdir().unwrap();
-    let Some(plugin) = build_guest(place.path(), "hostile") else { return };
-    let home = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start(home.path());
+fn check_hostile_trainings(server: &ServerProcess, plugin: &Path) {
     for (what, reasons) in [
         ("recurse", &["RecursionError"][..]),
         ("allocate", &["MemoryError", "needs more memory"]),
@@ -214,15 +222,14 @@ fn hostile_python_ends_its_job_with_a_reason_and_leaves_the_server_alive() {
         ("os-exit", &["exit"]),
         ("abort", &["trapped"]),
     ] {
-        let (ended, log) = act(&server, &plugin, what, &[]);
+        let (ended, log) = act(server, plugin, what, &[]);
         assert_eq!(ended["state"], "FAILED", "{what}: {ended}");
         let message = ended["message"].as_str().unwrap();
         println!("{what}: {message}");
         assert!(reasons.iter().any(|reason| message.contains(reason)), "{what}: {message}\n{log}");
     }
-    let (ended, _) = act(&server, &plugin, "loop", &["--max-runtime", "2s"]);
-    assert_ne!(ended["state"], "SUCCEEDED", "{ended}");
-    check_hostile_predictions(&server, &plugin);
+    let (ended, _) = act(server, plugin, "loop", &["--max-runtime", "2s"]);
+    assert_eq!(ended["state"], "TIMED_OUT", "{ended}");
 }
 
 fn check_hostile_predictions(server: &ServerProcess, plugin: &Path) {
@@ -242,18 +249,14 @@ fn check_hostile_predictions(server: &ServerProcess, plugin: &Path) {
     }
 }
 
-#[test]
-fn a_cached_python_plugin_starts_quickly_and_leaves_no_memory_when_it_is_unloaded() {
-    let place = tempfile::tempdir().unwrap();
-    let Some(plugin) = build_guest(place.path(), "hostile") else { return };
-    let home = tempfile::tempdir().unwrap();
-    {
-        let server = ServerProcess::start(home.path());
-        act(&server, &plugin, "publish", &[]);
-        server.wait_for_version("actor", 1);
-    }
-    let server = ServerProcess::start(home.path());
+/// The plugin is in the artifact cache of `home`.
+fn check_start_and_memory(home: &Path) {
+    let server = ServerProcess::start(home);
     server.wait_for_version("actor", 1);
+    let page = server.metrics();
+    let phases = page.lines().filter(|line| line.starts_with("saggar_cold_start_seconds_sum{model=\"actor\""));
+    let seconds: f64 = phases.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+    assert!(seconds > 0.0 && seconds < CACHED_START_SECONDS_MAX, "{seconds} s: {page}");
     let with = resident_kib(&server);
     server.saggar_ok(&["models", "rm", "actor", "--yes"]);
     server.wait_for("the model's removal", |server| {
@@ -262,9 +265,11 @@ fn a_cached_python_plugin_starts_quickly_and_leaves_no_memory_when_it_is_unloade
     });
     let empty_home = tempfile::tempdir().unwrap();
     let before = resident_kib(&ServerProcess::start(empty_home.path()));
-    let after = resident_kib(&server);
-    println!("resident memory: {before} KiB without a model, {with} KiB with it, {after} KiB after it");
-    assert!(after < before + RESIDUAL_KIB_MAX, "{before} KiB before, {after} KiB after");
+    let after = server.wait_for("the model's memory", |server| {
+        let after = resident_kib(server);
+        (after < before + RESIDUAL_KIB_MAX).then_some(after)
+    });
+    println!("{before} KiB without a model, {with} KiB with it, {after} KiB after it; loaded in {seconds} s");
 }
 
 /// Returns the resident memory of the server.

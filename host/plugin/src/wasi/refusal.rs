@@ -16,7 +16,13 @@ pub(super) fn define(
     name: &str,
 ) -> wasmtime::Result<()> {
     let function = format!("{interface}.{name}");
-    instance.func_new(name, move |_, ty, _, results| {
+    instance.func_new(name, move |mut store, ty, arguments, results| {
+        // A borrowed handle must be dropped before its call ends.
+        for argument in arguments {
+            if let Val::Resource(handle) = argument {
+                handle.resource_drop(&mut store)?;
+            }
+        }
         let refusal = ty.results().next().as_ref().and_then(refusal_of);
         match (refusal, results) {
             (Some(refusal), [result]) => *result = refusal,
