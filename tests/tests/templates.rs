@@ -15,6 +15,9 @@ const TEMPLATES: [(&str, &[&str]); 5] = [
     ("echo", &["size=3"]),
 ];
 
+/// Templates in other languages, whose tests are in `python_plugins.rs` and `javascript_plugins.rs`.
+const OTHER_LANGUAGES: [&str; 2] = ["python", "javascript"];
+
 fn init(place: &Path, arguments: &[&str]) -> std::process::Output {
     Command::new(binary()).arg("init").args(arguments).current_dir(place).output().unwrap()
 }
@@ -94,5 +97,6 @@ fn an_unknown_template_lists_the_valid_ones() {
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(TEMPLATES.iter().all(|(template, _)| said.contains(template)), "{said}");
+    assert!(OTHER_LANGUAGES.iter().all(|template| said.contains(template)), "{said}");
     assert!(!place.path().join("mine").exists());
 }

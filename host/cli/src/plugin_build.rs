@@ -1,107 +1,103 @@
-//! Builds a plugin written in Rust: cargo compiles it to a core module, `wit-component` encodes that as a component.
+//! Builds plugins: a language's own tools make a component, which is then checked as an upload of it would be.
 //!
-//! There are two kinds of toolchain. One with an installed `wasm32-unknown-unknown` standard library, as rustup
-//! provides, builds the plugin like any crate. Without rustup, Debian's `rustc-web` and `rust-web-src` build the
-//! standard library along with the plugin. All functions here block, for seconds to minutes.
+//! A language is one module with a [`PluginLanguage`], listed in [`LANGUAGES`]. The manifest of a plugin's directory
+//! determines its language. All functions here block, for seconds to minutes.
 
 mod command;
 mod error;
-mod toolchain;
+pub(crate) mod javascript;
+pub(crate) mod python;
+mod rust;
+mod staging;
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use saggar_plugin::PluginDeclarations;
-use serde::Deserialize;
-use wit_component::ComponentEncoder;
 
 use error::BuildError;
-use toolchain::{ToolchainChoice, WasmToolchain};
 
-/// The target that plugins are compiled for. It has no operating system, so a plugin imports only our interfaces.
-const WASM_TARGET: &str = "wasm32-unknown-unknown";
-/// Settings of the release profile that override the plugin's own manifest: one module, in which a panic is a trap. It
-/// is optimized for size, because plugins only describe work and the host compiles them at each first load.
-const RELEASE_PROFILE: [&str; 6] = [
-    "profile.release.opt-level=\"s\"",
-    "profile.release.lto=\"fat\"",
-    "profile.release.codegen-units=1",
-    "profile.release.panic=\"abort\"",
-    "profile.release.debug=false",
-    "profile.release.strip=true",
-];
+/// A language that plugins can be written in, with its tools.
+trait PluginLanguage: Sync {
+    /// Returns the language's name for messages.
+    fn name(&self) -> &'static str;
 
-/// Builds the plugin whose `Cargo.toml` is in `manifest_dir`, and returns the path of the component:
-/// `target/saggar/<crate>.wasm` in the plugin's workspace. With `quiet`, cargo's messages are collected for the error
-/// instead of shown.
+    /// Returns the name of the file that a plugin's directory has if the plugin is written in this language.
+    fn manifest(&self) -> &'static str;
+
+    /// Builds the plugin in `directory`. With `quiet`, messages of the tools are collected for the error instead of
+    /// shown.
+    ///
+    /// # Errors
+    /// The errors of the language's tools, or the reason why they cannot be run.
+    fn build(&self, directory: &Path, quiet: bool) -> Result<BuiltComponent, BuildError>;
+
+    /// Returns what the plugin's manifest declares, without building the plugin.
+    ///
+    /// # Errors
+    /// If the manifest is missing or invalid.
+    fn declarations(&self, directory: &Path) -> Result<PluginDeclarations, BuildError>;
+}
+
+/// Every language. A directory with the manifests of several has the first one.
+static LANGUAGES: [&dyn PluginLanguage; 3] = [&rust::Rust, &python::Python, &javascript::JavaScript];
+
+/// The component of a plugin.
+struct BuiltComponent {
+    /// The plugin's name.
+    name: String,
+    /// Where to store the component.
+    directory: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// Returns whether a directory has the manifest of a plugin.
+pub(crate) fn is_plugin_directory(directory: &Path) -> bool {
+    language_of(directory).is_ok()
+}
+
+/// Returns the manifests of all languages, and where their sources are, as patterns of files to watch.
+pub(crate) fn source_patterns() -> impl Iterator<Item = &'static str> {
+    LANGUAGES.iter().map(|language| language.manifest()).chain(["src/**/*"])
+}
+
+fn language_of(directory: &Path) -> Result<&'static dyn PluginLanguage, BuildError> {
+    let mut languages = LANGUAGES.into_iter();
+    languages.find(|language| directory.join(language.manifest()).is_file()).ok_or_else(|| BuildError::NoManifest {
+        path: directory.to_owned(),
+        expected: LANGUAGES.map(|language| format!("{} ({})", language.manifest(), language.name())).to_vec(),
+    })
+}
+
+/// Builds the plugin in `directory`, and returns the path of the component: `target/saggar/NAME.wasm` in the directory
+/// or, in Rust, its workspace. With `quiet`, messages of the tools are collected for the error instead of shown.
 ///
 /// # Errors
-/// `NotACrate` or `Metadata` if there is no valid package; `NoToolchain`, with what to install; `Cargo` if it does not
-/// compile; `NoModule`, `NotAComponent` or `Refused` if it compiles but is not a plugin or needs interfaces that this
-/// host lacks; `Spawn`; `Io`.
-pub(crate) fn build_plugin(manifest_dir: &Path, quiet: bool) -> Result<PathBuf, BuildError> {
-    let (toolchain, metadata, manifest) = resolve_build(manifest_dir)?;
-    let mut packages = metadata.packages.iter();
-    let package = packages.find(|package| package.manifest_path == manifest);
-    let package = package.ok_or(BuildError::NotACrate { path: manifest })?;
-    build_package(package, &metadata.target_directory, &toolchain, quiet)
+/// `NoManifest`; the errors of the language; `NotAComponent` or `Refused` if it builds but is not a plugin or needs
+/// interfaces that this host lacks; `Io`.
+pub(crate) fn build_plugin(directory: &Path, quiet: bool) -> Result<PathBuf, BuildError> {
+    let component = language_of(directory)?.build(directory, quiet)?;
+    check_component(&component.bytes)?;
+    let path = component.directory.join(format!("{}.wasm", component.name));
+    replace_file(&component.directory, &path, &component.bytes)?;
+    Ok(path)
 }
 
-fn resolve_build(manifest_dir: &Path) -> Result<(WasmToolchain, CargoMetadata, PathBuf), BuildError> {
-    let manifest = manifest_dir.join("Cargo.toml");
-    let manifest = manifest.canonicalize().map_err(|_| BuildError::NotACrate { path: manifest_dir.to_owned() })?;
-    let toolchain = toolchain::find_toolchain_in(ToolchainChoice::from_environment()?, manifest_dir)?;
-    let metadata = cargo_metadata(&manifest, &toolchain)?;
-    Ok((toolchain, metadata, manifest))
-}
-
-fn build_package(
-    package: &CargoPackage,
-    target_directory: &Path,
-    toolchain: &WasmToolchain,
-    quiet: bool,
-) -> Result<PathBuf, BuildError> {
-    let declarations = PluginDeclarations::from_package(&package.name, &package.metadata)
-        .map_err(|messages| BuildError::Metadata { path: package.manifest_path.clone(), messages })?;
-    let module = compile_module(package, toolchain, quiet)?;
-    let module = fs::read(&module).map_err(|source| BuildError::Io { path: module, source })?;
-    let component = declarations.append_to(encode_component(&module)?);
-    check_component(&component)?;
-    let directory = target_directory.join("saggar");
-    let component_path = directory.join(format!("{}.wasm", package.name));
-    replace_file(&directory, &component_path, &component)?;
-    Ok(component_path)
-}
-
-/// Returns the declarations of the plugin whose `Cargo.toml` is in `manifest_dir`, without building it.
+/// Returns the declarations of the plugin in `directory`, without building it.
 ///
 /// # Errors
-/// `NotACrate`; `Metadata`; `NoToolchain`.
-pub(crate) fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclarations, BuildError> {
-    let (_, metadata, manifest) = resolve_build(manifest_dir)?;
-    let package = metadata.packages.iter().find(|package| package.manifest_path == manifest);
-    let package = package.ok_or_else(|| BuildError::NotACrate { path: manifest.clone() })?;
-    PluginDeclarations::from_package(&package.name, &package.metadata)
-        .map_err(|messages| BuildError::Metadata { path: manifest, messages })
+/// `NoManifest`; the errors of the language.
+pub(crate) fn read_declarations(directory: &Path) -> Result<PluginDeclarations, BuildError> {
+    language_of(directory)?.declarations(directory)
 }
 
-/// Returns the toolchain that [`build_plugin`] would use in the current directory, for reports.
+/// Returns the toolchain for plugins in Rust that a build in the current directory would use, for reports.
 ///
 /// # Errors
 /// `NoToolchain`, with what to install; `UnknownToolchain`.
-pub(crate) fn find_toolchain() -> Result<WasmToolchain, BuildError> {
-    toolchain::find_toolchain_in(ToolchainChoice::from_environment()?, Path::new("."))
-}
-
-/// Encodes a core module that was built with our interfaces as a component.
-///
-/// # Errors
-/// `NotAComponent` if the module imports something that the host does not offer, or lacks an export.
-pub(crate) fn encode_component(module: &[u8]) -> Result<Vec<u8>, BuildError> {
-    let component = ComponentEncoder::default().validate(true).module(module).and_then(|encoder| encoder.encode());
-    component.map_err(|error| BuildError::NotAComponent { reason: format!("{error:#}") })
+pub(crate) fn find_rust_toolchain() -> Result<impl std::fmt::Display, BuildError> {
+    rust::find_toolchain()
 }
 
 /// Checks that this host accepts a component: it implements a world of this version, not of a newer one.
@@ -112,80 +108,6 @@ fn check_component(component: &[u8]) -> Result<(), BuildError> {
     let checked = saggar_plugin::check_component(component);
     checked.ok_or_else(|| BuildError::NotAComponent { reason: "it does not read as a component".to_owned() })??;
     Ok(())
-}
-
-/// The workspace as `cargo metadata` describes it.
-#[derive(Deserialize)]
-struct CargoMetadata {
-    packages: Vec<CargoPackage>,
-    target_directory: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct CargoPackage {
-    name: String,
-    manifest_path: PathBuf,
-    #[serde(default)]
-    metadata: serde_json::Value,
-}
-
-fn cargo_metadata(manifest: &Path, toolchain: &WasmToolchain) -> Result<CargoMetadata, BuildError> {
-    let mut cargo = cargo_command(toolchain, manifest);
-    cargo.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
-    let output = command::run_to_completion(&mut cargo)?;
-    let failed = |messages| BuildError::Metadata { path: manifest.to_owned(), messages };
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
-}
-
-#[derive(Deserialize)]
-struct CargoMessage {
-    manifest_path: Option<PathBuf>,
-    #[serde(default)]
-    filenames: Vec<PathBuf>,
-}
-
-/// Compiles the package and returns the path of its core module.
-fn compile_module(package: &CargoPackage, toolchain: &WasmToolchain, quiet: bool) -> Result<PathBuf, BuildError> {
-    let manifest = package.manifest_path.as_path();
-    let mut cargo = cargo_command(toolchain, manifest);
-    // `rustc --crate-type` instead of `build`: a plugin's crate can also be an ordinary library, for its tests.
-    cargo.args(["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", WASM_TARGET]);
-    cargo.args(["--message-format=json-render-diagnostics", "--manifest-path"]).arg(manifest);
-    for setting in RELEASE_PROFILE {
-        cargo.args(["--config", setting]);
-    }
-    toolchain.configure(&mut cargo);
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+simd128");
-    cargo.stderr(if quiet { Stdio::piped() } else { Stdio::inherit() });
-    let output = command::run_to_completion(&mut cargo)?;
-    if !output.status.success() {
-        let messages = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(BuildError::Cargo { package: package.name.clone(), status: output.status, messages });
-    }
-    let messages = output.stdout.split(|byte| *byte == b'\n');
-    let artifacts = messages.filter_map(|line| serde_json::from_slice::<CargoMessage>(line).ok());
-    let ours = artifacts.filter(|message| message.manifest_path.as_deref() == Some(manifest));
-    let mut modules = ours.flat_map(|message| message.filenames);
-    modules
-        .find(|path| path.extension().is_some_and(|extension| extension == "wasm"))
-        .ok_or_else(|| BuildError::NoModule { package: package.name.clone() })
-}
-
-/// Returns a cargo command for the plugin: in its directory, and without the environment variables of a cargo process
-/// around this one.
-fn cargo_command(toolchain: &WasmToolchain, manifest: &Path) -> Command {
-    let mut cargo = Command::new(toolchain.cargo());
-    if let Some(directory) = manifest.parent() {
-        cargo.current_dir(directory);
-    }
-    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR", "RUSTC"] {
-        cargo.env_remove(name);
-    }
-    cargo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    cargo
 }
 
 /// Puts the component in place by a rename, so that a server that watches the file never sees a partial one.
@@ -203,10 +125,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_without_a_package_is_refused() {
+    fn a_directory_without_a_manifest_is_refused() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let error = build_plugin(&root.join("src"), true).unwrap_err();
-        assert!(matches!(&error, BuildError::NotACrate { path } if path.ends_with("src")), "{error}");
+        assert!(matches!(&error, BuildError::NoManifest { path, .. } if path.ends_with("src")), "{error}");
     }
 
     #[test]
@@ -229,17 +151,5 @@ mod tests {
         let older = check_component(&component("tensors@0.0.9")).unwrap_err().to_string();
         assert!(older.contains("this host speaks 0.1.0: build the plugin against saggar:plugin@0.1.0"), "{older}");
         assert!(matches!(check_component(b"\0asm"), Err(BuildError::NotAComponent { .. })));
-    }
-
-    #[test]
-    fn a_module_without_plugin_exports_is_refused() {
-        let empty = b"\0asm\x01\0\0\0";
-        assert!(encode_component(empty).is_ok(), "an empty component");
-        let error = encode_component(b"\0asm").unwrap_err();
-        assert!(matches!(error, BuildError::NotAComponent { .. }), "{error}");
-        // `(module (import "env" "read" (func)))`: an import that is in none of our interfaces.
-        let foreign = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x0c\x01\x03env\x04read\0\0";
-        let error = encode_component(foreign).unwrap_err();
-        assert!(matches!(&error, BuildError::NotAComponent { reason } if reason.contains("env")), "{error}");
     }
 }

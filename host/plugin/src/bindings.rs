@@ -31,3 +31,28 @@ wasmtime::component::bindgen!({
 
 pub(crate) use self::exports::saggar::plugin::{importer, predictor, trainer};
 pub(crate) use self::saggar::plugin::{datasets, graphs, job, logging, replies, tensors, variables};
+
+/// Types of WASI's interfaces, which `crate::wasi` defines function by function.
+pub(crate) mod wasi {
+    use wasmtime::component::{ComponentType, Lift, Lower, Resource};
+
+    use crate::wasi::StreamFailure;
+
+    /// `wasi:clocks/wall-clock.datetime`.
+    #[derive(Clone, Copy, Debug, ComponentType, Lift, Lower)]
+    #[component(record)]
+    pub(crate) struct Datetime {
+        pub(crate) seconds: u64,
+        pub(crate) nanoseconds: u32,
+    }
+
+    /// `wasi:io/streams.stream-error`.
+    #[derive(Debug, ComponentType, Lift, Lower)]
+    #[component(variant)]
+    pub(crate) enum StreamError {
+        #[component(name = "last-operation-failed")]
+        LastOperationFailed(Resource<StreamFailure>),
+        #[component(name = "closed")]
+        Closed,
+    }
+}

@@ -120,14 +120,20 @@ impl PluginDeclarations {
     /// # Errors
     /// A message about what is wrong.
     pub fn from_package(name: &str, metadata: &Value) -> Result<PluginDeclarations, String> {
-        let declared = match metadata.get("saggar") {
-            None | Some(Value::Null) => PluginDeclarations::default(),
-            Some(table) => {
-                let read = PluginDeclarations::deserialize(table).map_err(|error| error.to_string());
-                let checked = read.and_then(PluginDeclarations::validate);
-                checked.map_err(|reason| format!("[package.metadata.saggar]: {reason}"))?
-            }
-        };
+        match metadata.get("saggar") {
+            None | Some(Value::Null) => Ok(PluginDeclarations { name: Some(name.to_owned()), ..Self::default() }),
+            Some(table) => PluginDeclarations::from_table(name, table)
+                .map_err(|reason| format!("[package.metadata.saggar]: {reason}")),
+        }
+    }
+
+    /// Reads the declarations of the plugin `name` from a table of its manifest.
+    ///
+    /// # Errors
+    /// A message about what is wrong.
+    pub fn from_table(name: &str, table: &Value) -> Result<PluginDeclarations, String> {
+        let read = PluginDeclarations::deserialize(table).map_err(|error| error.to_string());
+        let declared = read.and_then(PluginDeclarations::validate)?;
         Ok(PluginDeclarations { name: Some(name.to_owned()), ..declared })
     }
 

@@ -1,7 +1,7 @@
 //! The wasmtime engine that compiles and runs plugins.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use saggar_store::Digest;
@@ -20,6 +20,7 @@ use crate::limits::{
     COMPILE_TIME_MAX, CORE_INSTANCES_MAX, EPOCH_TICK, MEMORIES_PER_MODULE_MAX, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX,
     STACK_BYTES_MAX, TABLE_ELEMENTS_MAX, TABLE_KEEP_RESIDENT_BYTES, TABLES_PER_MODULE_MAX,
 };
+use crate::wasi;
 
 /// Configuration of a [`PluginEngine`].
 #[derive(Clone, Debug)]
@@ -126,7 +127,7 @@ impl PluginEngine {
             None => compile()?.component,
         };
         let halves = check_interface(&ComponentInterface::from_component(&component, &self.0.engine))?;
-        let pre = self.0.linker.instantiate_pre(&component).map_err(incompatible_error)?;
+        let pre = self.link(&component).map_err(incompatible_error)?;
         let trainer =
             halves.trains.then(|| trainer::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
         let predictor =
@@ -134,6 +135,16 @@ impl PluginEngine {
         let importer =
             halves.imports.then(|| importer::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
         Ok(CompiledPlugin(Arc::new(CompiledPluginInner { digest, pre, trainer, predictor, importer })))
+    }
+
+    /// Resolves the imports of a component. Only one that imports WASI gets that.
+    fn link(&self, component: &Component) -> wasmtime::Result<InstancePre<InstanceState>> {
+        if !wasi::is_imported_by(component) {
+            return self.0.linker.instantiate_pre(component);
+        }
+        let mut linker = self.0.linker.clone();
+        wasi::add_to_linker(&mut linker, component)?;
+        linker.instantiate_pre(component)
     }
 
     fn compile_uncached(
@@ -173,6 +184,23 @@ struct CompiledPluginInner {
     importer: Option<importer::GuestIndices>,
 }
 
+/// A reference to a plugin that is ready to run as long as others use it.
+#[derive(Clone)]
+pub struct WeakCompiledPlugin(Weak<CompiledPluginInner>);
+
+impl WeakCompiledPlugin {
+    /// Returns the plugin, or `None` if its compiled code was freed.
+    pub fn upgrade(&self) -> Option<CompiledPlugin> {
+        self.0.upgrade().map(CompiledPlugin)
+    }
+}
+
+impl std::fmt::Debug for WeakCompiledPlugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("WeakCompiledPlugin").field(&self.upgrade()).finish()
+    }
+}
+
 impl std::fmt::Debug for CompiledPlugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let CompiledPluginInner { digest, trainer, predictor, .. } = &*self.0;
@@ -189,6 +217,17 @@ impl CompiledPlugin {
     /// Returns the SHA-256 of the component.
     pub fn digest(&self) -> &Digest {
         &self.0.digest
+    }
+
+    /// Returns the memory of the compiled code and data in bytes. It is freed with the last clone.
+    pub fn code_bytes(&self) -> usize {
+        let code = self.0.pre.component().image_range();
+        (code.end as usize).saturating_sub(code.start as usize)
+    }
+
+    /// Returns a reference that does not keep the compiled code in memory.
+    pub fn downgrade(&self) -> WeakCompiledPlugin {
+        WeakCompiledPlugin(Arc::downgrade(&self.0))
     }
 
     /// Returns whether the plugin exports a trainer.

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::failure_reason::FailureReason;
 use crate::guest_error_code::GuestErrorCode;
+use crate::limits::ERROR_TEXT_BYTES_MAX;
 
 /// The version of the WIT package that this host implements.
 pub const WIT_VERSION: &str = "0.1.0";
@@ -288,6 +289,17 @@ impl PluginError {
 
     pub(crate) fn signature(reason: impl Into<String>) -> PluginError {
         PluginError::BadSignature { reason: reason.into() }
+    }
+
+    /// Adds the last lines of the plugin's standard error to the reason of a trap.
+    pub(crate) fn with_stderr(mut self, lines: &[String]) -> PluginError {
+        if let PluginError::Trap { reason, .. } | PluginError::MemoryLimit { reason, .. } = &mut self
+            && !lines.is_empty()
+        {
+            *reason = format!("{}; standard error ends with: {}", reason, lines.join("\n"));
+            reason.truncate(reason.floor_char_boundary(ERROR_TEXT_BYTES_MAX));
+        }
+        self
     }
 
     /// Returns the kind of failure, for job records, metrics and public messages.

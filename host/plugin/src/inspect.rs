@@ -8,6 +8,7 @@ use wit_parser::{WorldItem, WorldKey};
 
 use crate::error::{PluginError, WIT_VERSION};
 use crate::limits::COMPONENT_BYTES_MAX;
+use crate::wasi;
 
 const PACKAGE: &str = "saggar:plugin/";
 const TRAINER: &str = "trainer";
@@ -131,6 +132,7 @@ pub(crate) fn check_interface(face: &ComponentInterface) -> Result<ExportedRoles
     for ComponentImport { name, is_interface } in &face.imports {
         let given = if *is_interface { plugin_interface_name(name)? } else { None };
         match given {
+            None if *is_interface && wasi::is_provided(name) => {}
             Some(interface) if PLUGIN_IMPORTS.contains(&interface) => {}
             Some(interface) if TRAINER_IMPORTS.contains(&interface) && halves.trains => {}
             Some(interface) if TRAINER_IMPORTS.contains(&interface) => {
@@ -168,9 +170,9 @@ fn plugin_interface_name(name: &str) -> Result<Option<&str>, PluginError> {
 }
 
 fn import_hint(import: &str) -> &'static str {
-    if import.starts_with("wasi:") {
-        "plugins have no files, clocks or network; build for wasm32-unknown-unknown, or stub WASI (componentize-py \
-         --stub-wasi)"
+    if wasi::is_wasi(import) {
+        "plugins have cli, clocks, filesystem, io, random and sockets of WASI 0.2, without any file, clock or network \
+         behind them; build for one of these or for wasm32-unknown-unknown"
     } else if import.starts_with(PACKAGE) {
         "it is not part of this version of the plugin interface"
     } else {

@@ -18,6 +18,7 @@ use crate::limits::{CALL_BYTES_MAX, COMPONENT_HANDLES_MAX, HANDLES_MAX, HOST_BYT
 use crate::logging::log_budget::LogBudget;
 use crate::streaming::reply::StreamingReply;
 use crate::variables::device_weights::CallWeights;
+use crate::wasi::WasiState;
 
 /// The purpose of an instance, which decides which interfaces it can use.
 pub(crate) enum InstanceRole {
@@ -45,6 +46,7 @@ pub(crate) struct InstanceState {
     /// The weights of the current call.
     pub(crate) weights: CallWeights,
     pub(crate) logs: LogBudget,
+    pub(crate) wasi: WasiState,
     pub(crate) role: InstanceRole,
     pub(crate) limiter: InstanceLimiter,
 }
@@ -58,6 +60,10 @@ impl InstanceState {
     ) -> InstanceState {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES_MAX);
+        let seed = match &role {
+            InstanceRole::Train(train) => train.context.seed(),
+            InstanceRole::Predict { .. } => 0,
+        };
         InstanceState {
             table,
             backend,
@@ -66,6 +72,7 @@ impl InstanceState {
             graphs: GraphScope::default(),
             weights: CallWeights::default(),
             logs: LogBudget::default(),
+            wasi: WasiState::new(seed),
             role,
             limiter: InstanceLimiter::new(memory_bytes_max),
         }
@@ -87,6 +94,7 @@ impl InstanceState {
 
     /// Resets what earlier calls recorded, and starts the clock of the next call.
     pub(crate) fn begin_call(&mut self, clock: CallClock) {
+        self.wasi.stderr.take_tail();
         self.limiter.begin_call(clock);
     }
 
@@ -140,8 +148,10 @@ impl InstanceState {
         self.limiter.guest_error(during, convert::returned_error(error))
     }
 
-    /// Returns the error for a call that trapped.
+    /// Returns the error for a call that trapped. Its reason contains what the plugin last wrote to standard error,
+    /// where other languages than Rust write the reason for a trap.
     pub(crate) fn trap_error(&mut self, during: &'static str, error: &wasmtime::Error) -> PluginError {
-        self.limiter.trap_error(during, error)
+        self.finish_output();
+        self.limiter.trap_error(during, error).with_stderr(&self.wasi.stderr.take_tail())
     }
 }

@@ -39,12 +39,13 @@ mod streaming;
 mod tensors;
 pub mod train;
 mod variables;
+mod wasi;
 mod worlds;
 
 pub use compiler::children::{CompileChildren, CompilePurpose, CompilerMode};
 pub use declarations::{ParameterDeclaration, ParameterType, PluginDeclarations};
 pub use dry_run::{DryRunModel, dry_run};
-pub use engine::{CompiledPlugin, PluginEngine, PluginEngineConfig};
+pub use engine::{CompiledPlugin, PluginEngine, PluginEngineConfig, WeakCompiledPlugin};
 pub use error::PluginError;
 pub use failure_reason::FailureReason;
 pub use guest_error_code::GuestErrorCode;

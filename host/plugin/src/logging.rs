@@ -22,18 +22,33 @@ impl InstanceState {
             },
         }
     }
-}
 
-impl Host for InstanceState {
-    fn log(&mut self, level: Level, line: String) -> wasmtime::Result<()> {
-        let line = truncate_line(&line);
+    /// Writes a line of the plugin, within the limits of lines and bytes.
+    pub(crate) fn log_line(&mut self, level: LogLevel, line: &str) {
+        let line = truncate_line(line);
         match self.logs.charge_line(line.len()) {
-            LogLineVerdict::Keep => self.write_log(convert::log_level(level), line),
+            LogLineVerdict::Keep => self.write_log(level, line),
             LogLineVerdict::LimitNotice => {
                 self.write_log(LogLevel::Warn, "the plugin logs too much: later lines are only counted")
             }
             LogLineVerdict::Drop => {}
         }
+    }
+
+    /// Writes the lines that a call has left unfinished on standard output and error, since it has ended.
+    pub(crate) fn finish_output(&mut self) {
+        if let Some(line) = self.wasi.stdout.finish() {
+            self.log_line(LogLevel::Info, &line);
+        }
+        if let Some(line) = self.wasi.stderr.finish() {
+            self.log_line(LogLevel::Warn, &line);
+        }
+    }
+}
+
+impl Host for InstanceState {
+    fn log(&mut self, level: Level, line: String) -> wasmtime::Result<()> {
+        self.log_line(convert::log_level(level), &line);
         Ok(())
     }
 }

@@ -69,6 +69,7 @@ pub fn train(
     store.data_mut().begin_call(clock);
     let answer = guest.call_train(&mut store);
     let state = store.data_mut();
+    state.finish_output();
     let dropped = state.logs.dropped();
     if dropped > 0 {
         state.write_log(LogLevel::Warn, &format!("{dropped} log lines were dropped"));

@@ -86,6 +86,8 @@ pub const MODEL_RETAINED_MEMORY_DIVISOR: u64 = 8;
 pub const MODEL_BATCH_MEMORY_DIVISOR: u64 = 16;
 /// Compiled plugins that are cached for new weights.
 pub const COMPILED_PLUGINS_MAX: usize = 8;
+/// Bytes of compiled code and data up to which a plugin stays in memory after its last version was unloaded.
+pub const COMPILED_PLUGIN_BYTES_MAX: usize = 8 << 20;
 /// Batch sizes of one version whose executions are counted separately.
 pub const BATCHES_COUNTED_MAX: usize = 64;
 /// Versions of one model whose series stay in `/metrics` after they were unloaded.

@@ -10,11 +10,14 @@ use saggar_devices::RecoverableDevice;
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{
     CompilePurpose, CompiledPlugin, InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelSignature,
-    NamedTensor, PluginEngine, PluginError, PredictionOptions,
+    NamedTensor, PluginEngine, PluginError, PredictionOptions, WeakCompiledPlugin,
 };
+use saggar_store::Digest;
 use saggar_store::models::VersionFiles;
 
-use crate::limits::{COMPILED_PLUGINS_MAX, MODEL_BATCH_MEMORY_DIVISOR, MODEL_RETAINED_MEMORY_DIVISOR};
+use crate::limits::{
+    COMPILED_PLUGIN_BYTES_MAX, COMPILED_PLUGINS_MAX, MODEL_BATCH_MEMORY_DIVISOR, MODEL_RETAINED_MEMORY_DIVISOR,
+};
 use crate::metrics::device_usage::DeviceUsageAccount;
 use crate::predictor::{LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate};
 
@@ -29,9 +32,30 @@ pub struct PluginHost {
     load_time: Duration,
     metrics: Arc<MetricsRegistry>,
     /// The plugins compiled last, newest at the end, so that new weights for one of them need no compilation.
-    compiled: Mutex<VecDeque<CompiledPlugin>>,
+    compiled: Mutex<VecDeque<CachedPlugin>>,
     /// The version of each model that was loaded last, while it serves.
     last_loaded: Mutex<BTreeMap<String, LastLoadedModel>>,
+}
+
+/// A compiled plugin that a later version can use. Large ones, such as those with a Python interpreter, are freed with
+/// the last version that uses them: they are loaded again from the artifact cache.
+#[derive(Debug)]
+struct CachedPlugin {
+    digest: Digest,
+    plugin: WeakCompiledPlugin,
+    /// Keeps a small plugin in memory.
+    _retained: Option<CompiledPlugin>,
+}
+
+impl CachedPlugin {
+    fn new(plugin: &CompiledPlugin) -> CachedPlugin {
+        let is_small = plugin.code_bytes() <= COMPILED_PLUGIN_BYTES_MAX;
+        CachedPlugin {
+            digest: *plugin.digest(),
+            plugin: plugin.downgrade(),
+            _retained: is_small.then(|| plugin.clone()),
+        }
+    }
 }
 
 /// A loaded version, and the account that its instances are charged to.
@@ -65,12 +89,16 @@ impl PluginHost {
 
     fn compile(&self, files: &VersionFiles) -> Result<CompiledPlugin, LoadError> {
         let compiled = || self.compiled.lock();
-        if let Some(plugin) = compiled().iter().find(|plugin| *plugin.digest() == files.manifest.plugin) {
-            return Ok(plugin.clone());
+        let mut cached = compiled();
+        let known = cached.iter().find(|cached| cached.digest == files.manifest.plugin);
+        if let Some(plugin) = known.and_then(|cached| cached.plugin.upgrade()) {
+            return Ok(plugin);
         }
+        cached.retain(|cached| cached.digest != files.manifest.plugin);
+        drop(cached);
         let plugin = self.host.compile_for(&files.load_plugin()?, CompilePurpose::Load, self.load_time)?;
         let mut compiled = compiled();
-        compiled.push_back(plugin.clone());
+        compiled.push_back(CachedPlugin::new(&plugin));
         if compiled.len() > COMPILED_PLUGINS_MAX {
             compiled.pop_front();
         }

@@ -151,7 +151,7 @@ fn check_open_files() -> DoctorFinding {
 }
 
 fn check_guest_toolchain() -> DoctorFinding {
-    match crate::plugin_build::find_toolchain() {
+    match crate::plugin_build::find_rust_toolchain() {
         Ok(toolchain) => DoctorFinding::new("plugins", FindingState::Ok, format!("are built by {toolchain}")),
         Err(error) => {
             let what = "cannot be built here (running them needs no compiler)";

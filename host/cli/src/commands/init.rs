@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::args::InitArgs;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
-use templates::PluginTemplate;
+use crate::plugin_build::{javascript, python};
+use templates::{PluginTemplate, TemplateLanguage};
 
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/sdk/src");
 const WORKSPACE: &str = include_str!("../../../../plugins/Cargo.toml");
@@ -76,19 +77,47 @@ fn is_taken(root: &Path, must_be_empty: bool) -> bool {
 }
 
 fn write_project(root: &Path, name: &str, template: &PluginTemplate) -> std::io::Result<()> {
-    let vendor = root.join("vendor");
-    copy_embedded_dir(&SDK, &vendor.join("plugins/sdk/src"))?;
-    copy_embedded_dir(&WIT_FILES, &vendor.join("wit"))?;
     let source = root.join("src");
     std::fs::create_dir_all(&source)?;
     for (path, contents) in template.files() {
         std::fs::write(source.join(path), contents)?;
     }
-    std::fs::write(vendor.join("plugins/sdk/Cargo.toml"), SDK_MANIFEST)?;
-    std::fs::write(root.join("Cargo.toml"), cargo_manifest(name, template))?;
-    std::fs::write(root.join(".gitignore"), "/target\n/.saggar\n")?;
+    match template.language {
+        TemplateLanguage::Rust => write_rust_files(root, name, template)?,
+        TemplateLanguage::Python => write_python_files(root, name, template)?,
+        TemplateLanguage::JavaScript => write_javascript_files(root, name, template)?,
+    }
     std::fs::write(root.join(PROJECT_FILE), project_file(name, template))?;
     std::fs::write(root.join("README.md"), readme(name, template))
+}
+
+fn write_rust_files(root: &Path, name: &str, template: &PluginTemplate) -> std::io::Result<()> {
+    let vendor = root.join("vendor");
+    copy_embedded_dir(&SDK, &vendor.join("plugins/sdk/src"))?;
+    copy_embedded_dir(&WIT_FILES, &vendor.join("wit"))?;
+    std::fs::write(vendor.join("plugins/sdk/Cargo.toml"), SDK_MANIFEST)?;
+    std::fs::write(root.join("Cargo.toml"), cargo_manifest(name, template))?;
+    std::fs::write(root.join(".gitignore"), "/target\n/.saggar\n")
+}
+
+fn write_python_files(root: &Path, name: &str, template: &PluginTemplate) -> std::io::Result<()> {
+    python::write_sdk(&root.join(python::SDK_PATH))?;
+    copy_embedded_dir(&WIT_FILES, &root.join(python::WIT_PATH))?;
+    replace_name(&root.join("src/plugin.py"), name)?;
+    std::fs::write(root.join("pyproject.toml"), template.manifest.replace("NAME", name))?;
+    std::fs::write(root.join(".gitignore"), "/target\n/.saggar\n__pycache__/\n")
+}
+
+fn write_javascript_files(root: &Path, name: &str, template: &PluginTemplate) -> std::io::Result<()> {
+    javascript::write_vendor(root)?;
+    replace_name(&root.join("src/plugin.js"), name)?;
+    std::fs::write(root.join("package.json"), template.manifest.replace("NAME", name))?;
+    std::fs::write(root.join(".gitignore"), "/target\n/.saggar\nnode_modules/\n")
+}
+
+fn replace_name(file: &Path, name: &str) -> std::io::Result<()> {
+    let text = std::fs::read_to_string(file)?;
+    std::fs::write(file, text.replace("NAME", name))
 }
 
 fn copy_embedded_dir(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
@@ -124,11 +153,16 @@ fn project_file(name: &str, template: &PluginTemplate) -> String {
         "# `saggar check` checks this file; `saggar check --schema` describes every key.\n\
          manifest = 1\n\n[project]\nname = \"NAME\"\n\n\
          [plugin.NAME]\nsource = \"target/saggar/NAME.wasm\"\n\
-         [plugin.NAME.build]\ncommand = \"saggar build\"\nwatch = [\"src/**/*.rs\", \"Cargo.toml\"]\n\n\
+         [plugin.NAME.build]\ncommand = \"saggar build\"\nwatch = [WATCH]\n\n\
          # saggar run --task train -f\n[task.train]\nplugin = \"NAME\"\n{}",
         template.task
     );
-    text.replace("NAME", name)
+    let watch = match template.language {
+        TemplateLanguage::Rust => r#""src/**/*.rs", "Cargo.toml""#,
+        TemplateLanguage::Python => r#""src/**/*.py", "pyproject.toml""#,
+        TemplateLanguage::JavaScript => r#""src/**/*.js", "package.json""#,
+    };
+    text.replace("NAME", name).replace("WATCH", watch)
 }
 
 fn readme(name: &str, template: &PluginTemplate) -> String {
@@ -170,6 +204,21 @@ mod tests {
         ] {
             assert!(dir.path().join(file).is_file(), "{file}");
         }
+    }
+
+    #[test]
+    fn init_writes_every_file_of_a_python_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let template = templates::find_template("python").unwrap();
+        write_project(dir.path(), "mine", template).unwrap();
+        for file in ["pyproject.toml", "vendor/python/saggar_plugin/py.typed", "vendor/wit/graphs.wit", "README.md"] {
+            assert!(dir.path().join(file).is_file(), "{file}");
+        }
+        let plugin = std::fs::read_to_string(dir.path().join("src/plugin.py")).unwrap();
+        assert!(plugin.contains("job.param(\"model\", \"mine\")") && plugin.lines().count() < 90, "{plugin}");
+        assert!(!dir.path().join("Cargo.toml").exists());
+        let declared = crate::plugin_build::read_declarations(dir.path()).unwrap();
+        assert_eq!(declared.name.as_deref(), Some("mine"));
     }
 
     #[test]

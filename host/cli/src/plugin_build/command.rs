@@ -44,6 +44,19 @@ pub(super) fn run_with_timeout(command: &mut Command, limit: Duration) -> Option
     status.success().then(|| String::from_utf8_lossy(&written).into_owned())
 }
 
+/// Returns the error of a tool that failed.
+pub(super) fn check(what: &str, output: Output) -> Result<(), BuildError> {
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(BuildError::Tool { what: what.to_owned(), status: output.status, messages: error_text(&output) })
+}
+
+/// Returns what a tool wrote to standard error.
+pub(super) fn error_text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}
+
 fn spawn_error(command: &Command, source: std::io::Error) -> BuildError {
     BuildError::Spawn { program: command.get_program().to_string_lossy().into_owned(), source }
 }

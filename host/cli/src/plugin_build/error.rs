@@ -6,11 +6,47 @@ use std::process::ExitStatus;
 
 use saggar_plugin::PluginError;
 
-use super::toolchain::{SETUP_DEBIAN, SETUP_RUSTUP, TOOLCHAIN_VARIABLE};
+use super::rust::toolchain::{SETUP_DEBIAN, SETUP_RUSTUP, TOOLCHAIN_VARIABLE};
 
 /// The reason why a plugin could not be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BuildError {
+    /// The directory has the manifest of no language.
+    #[error("{}: there is no plugin in this directory: it has no {}", path.display(), expected.join(" or "))]
+    NoManifest {
+        /// The directory.
+        path: PathBuf,
+        /// The manifests of all languages.
+        expected: Vec<String>,
+    },
+    /// A manifest is missing something or has something wrong.
+    #[error("{}: {reason}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A tool of a language is missing and could not be installed.
+    #[error("{tool} is needed to build this plugin: {reason}; {hint}")]
+    MissingTool {
+        /// The tool.
+        tool: &'static str,
+        /// Why it is not there.
+        reason: String,
+        /// What to do.
+        hint: String,
+    },
+    /// A tool of a language failed.
+    #[error("{what} failed ({status}){}{messages}", if messages.is_empty() { "" } else { ":\n" })]
+    Tool {
+        /// What was done.
+        what: String,
+        /// Exit status of the tool.
+        status: ExitStatus,
+        /// Messages of the tool, unless they were shown already.
+        messages: String,
+    },
     /// The directory has no `Cargo.toml` with a package.
     #[error("{}: the directory has no Cargo.toml with a package", path.display())]
     NotACrate {
@@ -65,7 +101,7 @@ pub(crate) enum BuildError {
         package: String,
     },
     /// The module is not a plugin.
-    #[error("the module is not a plugin: {reason}; does the crate call `saggar_plugin::export!`?")]
+    #[error("the module is not a plugin: {reason}; does it call `export`?")]
     NotAComponent {
         /// The missing or unexpected import or export.
         reason: String,

@@ -102,6 +102,7 @@ impl InstanceFactory {
         let loaded = guest.model().call_load(&mut store, variables, &self.config);
         let loaded = loaded.map_err(|error| store.data_mut().trap_error("load", &error))?;
         let model = loaded.map_err(|error| store.data_mut().guest_error("load", error))?;
+        store.data_mut().finish_output();
         store.data_mut().weights.set(None);
         Ok(PluginInstance { store, guest, model })
     }
@@ -148,6 +149,7 @@ impl PluginInstance {
         let answer = self.guest.model().call_predict(&mut self.store, self.model, &inputs);
         // Drop the sink and the weights: the call is over.
         let state = self.store.data_mut();
+        state.finish_output();
         state.set_reply(None);
         state.set_cancel_token(None);
         state.weights.set(None);

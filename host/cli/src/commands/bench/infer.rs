@@ -16,6 +16,7 @@ use crate::args::BenchInferArgs;
 use crate::commands::{build, stored_version};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
+use crate::plugin_build;
 
 /// Maximum time of one request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(600);
@@ -59,7 +60,7 @@ impl BenchModel {
     fn from_args(args: &BenchInferArgs, output: CliOutput) -> Result<BenchModel, CliError> {
         let home = super::open_state_dir(&args.home)?;
         let path = Path::new(&args.model);
-        let is_plugin = path.is_file() || path.join("Cargo.toml").is_file();
+        let is_plugin = path.is_file() || plugin_build::is_plugin_directory(path);
         let weights = match (&args.weights, is_plugin) {
             (Some(weights), _) => weights,
             (None, false) => &args.model,

@@ -8,14 +8,13 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use saggar_project::Glob;
 
 use crate::exit::{self, CliError};
+use crate::plugin_build;
 use crate::project::ProjectContext;
 
 /// The quiet time that ends a save: editors write in several steps.
 const SETTLE_TIME: Duration = Duration::from_millis(40);
 /// Maximum time to wait for the end of a save.
 const SETTLE_TIME_MAX: Duration = Duration::from_millis(500);
-/// The patterns if the project file sets none.
-const DEFAULT_PATTERNS: [&str; 2] = ["src/**/*", "Cargo.toml"];
 
 /// A watcher that reports when a source was saved.
 pub(super) struct SourceWatcher {
@@ -33,7 +32,7 @@ impl SourceWatcher {
         let said = project.manifest.plugins.get(plugin).and_then(|plugin| plugin.build.as_ref());
         let globs = match said.map(|build| build.watch.clone()).filter(|watch| !watch.is_empty()) {
             Some(watch) => watch,
-            None => DEFAULT_PATTERNS.iter().filter_map(|pattern| Glob::parse(pattern).ok()).collect(),
+            None => plugin_build::source_patterns().filter_map(|pattern| Glob::parse(pattern).ok()).collect(),
         };
         let failed = |error: notify::Error| {
             CliError::new(exit::UNEXPECTED, "watch", format!("sources cannot be watched: {error}"))

@@ -10,15 +10,26 @@ static CLASSIFIER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/tem
 static TRAINER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/trainer/src");
 static ECHO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/echo/src");
 static INPUT_OPT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/input-opt/src");
+static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/python/src");
+static JAVASCRIPT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/javascript/src");
 static LENET: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/lenet/src");
 /// The network that the template `input-opt` shares with `lenet`.
 const LENET_MODEL: &str = include_str!("../../../../../plugins/lenet/src/model.rs");
 const LENET_MODEL_PATH: &str = "#[path = \"../../lenet/src/model.rs\"]\n";
 
+/// The language of a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TemplateLanguage {
+    Rust,
+    Python,
+    JavaScript,
+}
+
 /// A template of a plugin.
 pub(crate) struct PluginTemplate {
     /// Its name on the command line.
     pub(crate) name: &'static str,
+    pub(super) language: TemplateLanguage,
     /// A short description for a list.
     pub(super) about: &'static str,
     /// The description and usage for the plugin's README; `NAME` stands for the plugin's name.
@@ -28,14 +39,15 @@ pub(crate) struct PluginTemplate {
     /// The rest of `[task.train]` in the project file.
     pub(super) task: &'static str,
     source: &'static Dir<'static>,
-    /// The manifest of the crate that the template is made from.
-    manifest: &'static str,
+    /// The manifest of the package that the template is made from.
+    pub(super) manifest: &'static str,
 }
 
 /// All templates, the default first.
-pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
+pub(crate) static TEMPLATES: [PluginTemplate; 7] = [
     PluginTemplate {
         name: "classifier",
+        language: TemplateLanguage::Rust,
         about: "trains on any dataset of pictures or features, and predicts",
         readme: "A saggar plugin that classifies pictures or features, in one file: the network, its inputs and outputs, and\n\
                  its training. Parameters: `input` (the field that it learns from, `image` by default), `units`, `classes`\n\
@@ -48,6 +60,7 @@ pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
     },
     PluginTemplate {
         name: "trainer",
+        language: TemplateLanguage::Rust,
         about: "a custom training loop whose result is a file",
         readme: "A saggar plugin that only trains, with a custom loop: steps, checkpoints and resuming are written out in\n\
                  `src/lib.rs`. The learned weights become the file `weights.csv`, which `saggar output get JOB` fetches.\n\
@@ -60,6 +73,7 @@ pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
     },
     PluginTemplate {
         name: "input-opt",
+        language: TemplateLanguage::Rust,
         about: "a picture that a trained classifier is sure of",
         readme: "A saggar plugin that trains a picture instead of a network: a published version of `lenet` stays fixed, and\n\
                  the picture moves until the classifier is sure that it shows the class `target`. Parameters: `target`,\n\
@@ -72,6 +86,7 @@ pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
     },
     PluginTemplate {
         name: "lenet-mnist",
+        language: TemplateLanguage::Rust,
         about: "two convolutions that learn MNIST and other small pictures",
         readme: "A saggar plugin that classifies small pictures, grey or RGB: the network is in `src/model.rs`, its training in\n\
                  `src/train.rs`. Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`,\n\
@@ -82,7 +97,33 @@ pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
         manifest: include_str!("../../../../../plugins/lenet/Cargo.toml"),
     },
     PluginTemplate {
+        name: "python",
+        language: TemplateLanguage::Python,
+        about: "two convolutions that learn small pictures, in Python",
+        readme: "A saggar plugin in Python that classifies small pictures, grey or RGB: the network and its training are in\n\
+                 `src/plugin.py`. Parameters: `epochs`, `batch`, `lr`, `units`, `classes` (how many, if the dataset does not\n\
+                 name them), `model` (the name to publish under, NAME by default). `vendor/python` is for editors and type\n\
+                 checkers too: `mypy src` reads `pyproject.toml`.",
+        run: "saggar run NAME --data DATASET -f",
+        task: "data = [\"digits\"] # `saggar data push FOLDER --name digits` stores it\n",
+        source: &PYTHON,
+        manifest: include_str!("../../../../../plugins/templates/python/pyproject.toml"),
+    },
+    PluginTemplate {
+        name: "javascript",
+        language: TemplateLanguage::JavaScript,
+        about: "the same in JavaScript",
+        readme: "A saggar plugin in JavaScript that classifies small pictures, grey or RGB: the network and its training are in\n\
+                 `src/plugin.js`. Parameters: `epochs`, `batch`, `lr`, `units`, `classes` (how many, if the dataset does not\n\
+                 name them), `model` (the name to publish under, NAME by default).",
+        run: "saggar run NAME --data DATASET -f",
+        task: "data = [\"digits\"] # `saggar data push FOLDER --name digits` stores it\n",
+        source: &JAVASCRIPT,
+        manifest: include_str!("../../../../../plugins/templates/javascript/package.json"),
+    },
+    PluginTemplate {
         name: "echo",
+        language: TemplateLanguage::Rust,
         about: "a model that returns its input",
         readme: "A saggar plugin that predicts and learns nothing: `y` is `x`. Its training only publishes it.\n\
                  Parameters: `size` (how many numbers), `model` (the name to publish under, NAME by default).",
@@ -145,7 +186,12 @@ mod tests {
     fn no_template_refers_to_files_outside_its_source() {
         for template in &TEMPLATES {
             let files = template.files();
-            assert!(files.iter().any(|(path, _)| path.as_os_str() == "lib.rs"), "{}", template.name);
+            let main = match template.language {
+                TemplateLanguage::Rust => "lib.rs",
+                TemplateLanguage::Python => "plugin.py",
+                TemplateLanguage::JavaScript => "plugin.js",
+            };
+            assert!(files.iter().any(|(path, _)| path.as_os_str() == main), "{}", template.name);
             for (path, contents) in files {
                 let text = String::from_utf8(contents.to_vec()).unwrap();
                 assert!(!text.contains("#[path"), "{}: {}", template.name, path.display());

@@ -7,13 +7,15 @@ use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{BuildError, WASM_TARGET, command};
+use super::WASM_TARGET;
+use crate::plugin_build::command;
+use crate::plugin_build::error::BuildError;
 
 /// The environment variable that selects a toolchain: `auto`, `rustup` or `debian`.
 pub(crate) const TOOLCHAIN_VARIABLE: &str = "SAGGAR_GUEST_TOOLCHAIN";
 
-pub(super) const SETUP_RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
-pub(super) const SETUP_DEBIAN: &str = "apt install rustc-web cargo-web rust-web-src lld";
+pub(in crate::plugin_build) const SETUP_RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
+pub(in crate::plugin_build) const SETUP_DEBIAN: &str = "apt install rustc-web cargo-web rust-web-src lld";
 
 /// Time limit of a program that only answers a query, in seconds.
 const QUERY_SECONDS_MAX: u64 = 20;

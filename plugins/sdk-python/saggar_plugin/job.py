@@ -1,0 +1,87 @@
+"""The job that a training runs in: parameters, metrics, checkpoints, publishing and output files."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from .dataset import Batches
+from .errors import Stopped, call
+from .params import Params, T
+from .variables import Variables
+
+try:
+    from wit_world.imports import job as raw
+except ImportError:  # A plugin that only predicts has no job.
+    pass
+
+
+class Job:
+    """The job that a training runs in."""
+
+    def __init__(self) -> None:
+        self.params = Params.parse(raw.parameters())
+        """All parameters."""
+
+    def param(self, name: str, default: T) -> T:
+        """Returns a parameter, which must have the type of its default."""
+        return self.params.param(name, default)
+
+    @property
+    def seed(self) -> int:
+        """The job's seed, from which all randomness should derive."""
+        return raw.seed()
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return raw.attempt()
+
+    @property
+    def shards(self) -> int:
+        """The number of equal shards of every batch."""
+        return raw.shards()
+
+    def variables(self) -> Variables:
+        """Returns an empty namespace, whose random initial values depend on the job's seed."""
+        return Variables.seeded(self.seed)
+
+    def metric(self, step: int, name: str, value: float) -> None:
+        """Records a value of a named series at a step."""
+        raw.metric(step, name, float(value))
+
+    def progress(self, step: int, of: int) -> None:
+        """Reports that `step` of `of` steps are done."""
+        raw.progress(step, of)
+
+    def resume(self, variables: Variables, batches: Sequence[Batches]) -> tuple[int, bytes] | None:
+        """Restores the newest checkpoint. Returns its step and state, or `None` at the beginning of a training."""
+        return call(raw.resume, variables.raw, [it.raw for it in batches])
+
+    def boundary(self, step: int, variables: Variables, batches: Sequence[Batches], state: bytes) -> None:
+        """Marks a step boundary, where the host saves checkpoints. Raises `Stopped` if the job is stopping."""
+        if not call(raw.boundary, step, variables.raw, [it.raw for it in batches], state):
+            raise Stopped("the training was stopped at a step boundary")
+
+    def phase(self, name: str) -> None:
+        """Starts a phase of the job, such as `post`, which can fail without undoing what was published."""
+        call(raw.phase, name)
+
+    def publish(self, model: str, variables: Variables, config: Mapping[str, Any] | None = None) -> int:
+        """Publishes the variables as a new version of `model`, with `config` for `Model.__init__`.
+
+        Returns the version's number.
+        """
+        return call(raw.publish, model, variables.raw, Params(config).dump())
+
+    def open_model(self, model: str, version: int | None = None) -> tuple[int, Variables, Params]:
+        """Opens a published version, the newest without a number: its number, variables and configuration."""
+        opened = call(raw.open_model, model, version)
+        return opened.version, Variables(opened.variables), Params.parse(opened.config)
+
+    def secret(self, name: str) -> str:
+        """Returns the value of a secret that was granted to the job."""
+        return call(raw.secret, name)
+
+    def write_output(self, path: str, data: bytes) -> None:
+        """Stores a file with the job, replacing any file with that path."""
+        call(raw.write_output, path, data)
