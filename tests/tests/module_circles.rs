@@ -150,7 +150,7 @@ impl CrateModules {
 
     /// Returns the path from the crate's root of a path that is written in `module`, or `None` if it leads to another
     /// crate.
-    fn from_root(&self, module: &ModulePath, path: &[String]) -> Option<ModulePath> {
+    fn path_from_root(&self, module: &ModulePath, path: &[String]) -> Option<ModulePath> {
         let first = path.first()?;
         let joined = |base: &[String], rest: &[String]| Some([base, rest].concat());
         match first.as_str() {
@@ -161,7 +161,7 @@ impl CrateModules {
                 joined(&module[..module.len().saturating_sub(levels)], &path[levels..])
             }
             _ => {
-                let submodule = [module.as_slice(), &[first.clone()]].concat();
+                let submodule = [module.as_slice(), std::slice::from_ref(first)].concat();
                 self.mentions.contains_key(&submodule).then(|| [submodule.as_slice(), &path[1..]].concat())
             }
         }
@@ -172,7 +172,7 @@ impl CrateModules {
         let longest = (0..=path.len()).rev().find(|&length| self.mentions.contains_key(&path[..length]));
         let (module, rest) = path.split_at(longest.unwrap_or(0));
         let reexport = rest.first().and_then(|name| self.reexports.get(&(module.to_vec(), name.clone())));
-        match reexport.and_then(|item| self.from_root(&module.to_vec(), item)) {
+        match reexport.and_then(|item| self.path_from_root(&module.to_vec(), item)) {
             // The limit ends re-exports that lead to each other.
             Some(item) if depth < 8 => self.defining_module(&[item.as_slice(), &rest[1..]].concat(), depth + 1),
             _ => module.to_vec(),
@@ -184,7 +184,7 @@ impl CrateModules {
     fn dependencies(&self) -> BTreeMap<ModulePath, BTreeSet<ModulePath>> {
         let mut dependencies: BTreeMap<ModulePath, BTreeSet<ModulePath>> = BTreeMap::new();
         for (module, mentions) in &self.mentions {
-            let paths = mentions.iter().filter_map(|path| self.from_root(module, path));
+            let paths = mentions.iter().filter_map(|path| self.path_from_root(module, path));
             let used = paths.map(|path| self.defining_module(&path, 0));
             dependencies.entry(module.clone()).or_default().extend(used.filter(|used| !module.starts_with(used)));
             if let Some((_, parent)) = module.split_last() {
@@ -208,7 +208,7 @@ fn circle(start: &ModulePath, dependencies: &BTreeMap<ModulePath, BTreeSet<Modul
     let mut seen = BTreeSet::new();
     while let Some(way) = queue.pop_front() {
         for next in dependencies.get(way.last()?).into_iter().flatten() {
-            let way = [way.as_slice(), &[next.clone()]].concat();
+            let way = [way.as_slice(), std::slice::from_ref(next)].concat();
             if next == start {
                 return Some(way);
             }

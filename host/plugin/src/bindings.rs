@@ -36,7 +36,7 @@ pub(crate) use self::saggar::plugin::{datasets, graphs, job, logging, replies, t
 pub(crate) mod wasi {
     use wasmtime::component::{ComponentType, Lift, Lower, Resource};
 
-    use crate::wasi::StreamFailure;
+    use crate::wasi_state::StreamFailure;
 
     /// `wasi:clocks/wall-clock.datetime`.
     #[derive(Clone, Copy, Debug, ComponentType, Lift, Lower)]

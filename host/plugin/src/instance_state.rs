@@ -18,7 +18,7 @@ use crate::limits::{CALL_BYTES_MAX, COMPONENT_HANDLES_MAX, HANDLES_MAX, HOST_BYT
 use crate::logging::log_budget::LogBudget;
 use crate::streaming::reply::StreamingReply;
 use crate::variables::device_weights::CallWeights;
-use crate::wasi::WasiState;
+use crate::wasi_state::WasiState;
 
 /// The purpose of an instance, which decides which interfaces it can use.
 pub(crate) enum InstanceRole {

@@ -40,6 +40,7 @@ mod tensors;
 pub mod train;
 mod variables;
 mod wasi;
+mod wasi_state;
 mod worlds;
 
 pub use compiler::children::{CompileChildren, CompilePurpose, CompilerMode};

@@ -10,37 +10,19 @@
 //! configuration would have to keep out of reach. Here, they do not exist.
 
 mod functions;
-mod output_stream;
-mod random_bytes;
 mod refusal;
 
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance, ResourceType};
 
 use crate::instance_state::InstanceState;
-pub(crate) use output_stream::GuestOutput;
-pub(crate) use random_bytes::RandomBytes;
+use crate::wasi_state::StreamFailure;
 
 /// Packages whose interfaces a plugin can import.
 const PACKAGES: [&str; 6] =
     ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 /// Versions of these packages.
 const VERSIONS: &str = "0.2.";
-
-/// The state behind the WASI interfaces of an instance.
-#[derive(Debug)]
-pub(crate) struct WasiState {
-    pub(crate) stdout: GuestOutput,
-    pub(crate) stderr: GuestOutput,
-    pub(crate) random: RandomBytes,
-}
-
-impl WasiState {
-    /// Creates the state of an instance whose random numbers depend on `seed`.
-    pub(crate) fn new(seed: u64) -> WasiState {
-        WasiState { stdout: GuestOutput::default(), stderr: GuestOutput::default(), random: RandomBytes::new(seed) }
-    }
-}
 
 /// Returns whether an import is an interface of WASI that plugins have.
 pub(crate) fn is_provided(import: &str) -> bool {
@@ -117,10 +99,6 @@ pub(crate) struct OutputStream;
 /// An event that has happened already, since there is no time to wait for.
 #[derive(Debug)]
 pub(crate) struct Pollable;
-
-/// The error of a stream, which does not occur.
-#[derive(Debug)]
-pub(crate) struct StreamFailure;
 
 /// Files, directories, sockets and terminals, which do not exist, and the network, which refuses everything.
 #[derive(Debug)]

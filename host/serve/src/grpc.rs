@@ -10,9 +10,8 @@
 
 pub(crate) mod call_head;
 pub(crate) mod call_metrics;
-mod health;
-pub(crate) mod protocol;
-mod reflection;
+pub(crate) mod health;
+pub(crate) mod reflection;
 pub(crate) mod response;
 pub(crate) mod status;
 

@@ -7,6 +7,7 @@ use axum::routing::{MethodRouter, any};
 
 use crate::access::route_scopes::RouteRequirement;
 use crate::app::AppState;
+use crate::handler_output::HandlerOutput;
 use crate::openapi::described_response::{DescribeResponses, DescribedResponse};
 use crate::openapi::operation::OperationArea;
 
@@ -18,32 +19,6 @@ pub(crate) struct HttpProtocol {
     /// The areas of the OpenAPI document that describe the routes.
     pub(crate) areas: &'static [OperationArea],
 }
-
-/// A handler, with the type that it returns. `Arguments` are those of [`Handler`].
-pub(crate) trait HandlerOutput<Arguments> {
-    /// The type that it returns.
-    type Output;
-}
-
-macro_rules! impl_handler_output {
-    ($($argument:ident),*) => {
-        impl<F, Fut, M, $($argument,)*> HandlerOutput<(M, $($argument,)*)> for F
-        where
-            F: FnOnce($($argument),*) -> Fut,
-            Fut: Future,
-        {
-            type Output = Fut::Output;
-        }
-    };
-}
-
-impl_handler_output!();
-impl_handler_output!(A);
-impl_handler_output!(A, B);
-impl_handler_output!(A, B, C);
-impl_handler_output!(A, B, C, D);
-impl_handler_output!(A, B, C, D, E);
-impl_handler_output!(A, B, C, D, E, G);
 
 /// A path, with the handler of each method, what the method requires on a protected listener, and the responses that the
 /// type of the handler describes.

@@ -16,6 +16,8 @@ mod content_encoding;
 pub mod device_inventory;
 pub mod error;
 mod grpc;
+mod grpc_protocol;
+mod handler_output;
 mod http_protocol;
 mod initial_series;
 mod json_body;

@@ -7,6 +7,7 @@
 pub(crate) mod described_response;
 mod document;
 pub(crate) mod operation;
+pub(crate) mod operation_response;
 mod schema_catalog;
 mod signature;
 
@@ -24,7 +25,8 @@ use self::document::{
     ComponentsObject, DocumentMembers, InfoObject, LicenseObject, MediaTypeObject, OpenApiDocument, PathItem,
     ResponseObject, ServerObject, TagObject,
 };
-use self::operation::{JSON, OpenApiOperation, OperationArea};
+use self::operation::{OpenApiOperation, OperationArea};
+use self::operation_response::JSON;
 use self::schema_catalog::SchemaCatalog;
 use crate::app::AppState;
 

@@ -17,7 +17,7 @@ use crate::app::{AppState, InterfaceIndex};
 use crate::app_parts::AppParts;
 use crate::cog::protocol::COG;
 use crate::error::ApiError;
-use crate::grpc::protocol::GRPC;
+use crate::grpc_protocol::GRPC;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::initial_series;
 use crate::oip::protocol::OPEN_INFERENCE;

@@ -6,7 +6,12 @@ use std::process::ExitStatus;
 
 use saggar_plugin::PluginError;
 
-use super::rust::toolchain::{SETUP_DEBIAN, SETUP_RUSTUP, TOOLCHAIN_VARIABLE};
+/// The environment variable that selects a toolchain for plugins in Rust: `auto`, `rustup` or `debian`.
+pub(crate) const TOOLCHAIN_VARIABLE: &str = "SAGGAR_GUEST_TOOLCHAIN";
+
+/// The commands that install a toolchain for plugins in Rust.
+pub(super) const SETUP_RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
+const SETUP_DEBIAN: &str = "apt install rustc-web cargo-web rust-web-src lld";
 
 /// The reason why a plugin could not be built.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use saggar_rest::server::{IndexDocument, PROGRAM_NAME};
 
 use crate::app::AppState;
 use crate::openapi::described_response::DescribedResponse;
-use crate::openapi::operation::{OperationResponse, SchemaSource};
+use crate::openapi::operation_response::{OperationResponse, SchemaSource};
 use crate::pages::console;
 
 /// The response of `GET /`.

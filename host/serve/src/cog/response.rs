@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use super::prediction::{CogPrediction, CogPredictionDocument};
 use crate::error::AcceptedResponse;
 use crate::openapi::described_response::DescribedResponse;
-use crate::openapi::operation::{OperationResponse, SchemaSource};
+use crate::openapi::operation_response::{OperationResponse, SchemaSource};
 
 /// The response to a request for a prediction that exists or has just ended.
 pub(super) enum PredictionResponse {

@@ -20,13 +20,13 @@ use crate::error::ApiError;
 use crate::limits::EVENT_STREAM_POLL;
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct HealthCheckRequest {
+pub(crate) struct HealthCheckRequest {
     #[prost(string, tag = "1")]
     service: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct HealthCheckResponse {
+pub(crate) struct HealthCheckResponse {
     #[prost(enumeration = "ServingStatus", tag = "1")]
     status: i32,
 }
@@ -42,7 +42,7 @@ enum ServingStatus {
 }
 
 /// Handles `Check`.
-pub(super) async fn check(
+pub(crate) async fn check(
     State(app): State<AppState>,
     GrpcRequest(HealthCheckRequest { service }): GrpcRequest<HealthCheckRequest>,
 ) -> Result<GrpcResponse<HealthCheckResponse>, ApiError> {
@@ -56,7 +56,7 @@ pub(super) async fn check(
 }
 
 /// Handles `Watch`: sends the status, and then each change.
-pub(super) async fn watch(
+pub(crate) async fn watch(
     State(app): State<AppState>,
     holder: StreamHolder,
     authorization: StreamAuthorization,

@@ -165,7 +165,7 @@ struct DescribedFile {
 }
 
 /// Handles `ServerReflectionInfo`: answers each request of the stream.
-pub(super) async fn server_reflection(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn server_reflection(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let head = CallHead::read(&parts)?;
     let messages = app.body_reader().messages(&parts, body, head.coding, GRPC_REQUEST_BYTES_MAX);
@@ -261,7 +261,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::grpc::protocol::GRPC;
+    use crate::grpc_protocol::GRPC;
 
     /// Tools list exactly the methods that the server has.
     #[test]

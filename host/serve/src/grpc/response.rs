@@ -17,6 +17,8 @@ use super::status::{CONTENT_TYPE, GrpcStatus};
 use crate::content_encoding::ContentEncoding;
 use crate::error::ApiError;
 use crate::limits::COMPRESS_BYTES_MIN;
+use crate::openapi::described_response::DescribedResponse;
+use crate::openapi::operation_response::OperationResponse;
 use crate::request_body::message_stream::MESSAGE_PREFIX_BYTES;
 
 /// The header with the encoding of compressed messages.
@@ -69,6 +71,13 @@ pub(crate) fn begin_frame(length: usize) -> Vec<u8> {
 /// A response of one small message.
 #[derive(Debug)]
 pub(crate) struct GrpcResponse<T>(pub(crate) T);
+
+/// The OpenAPI document does not describe gRPC.
+impl<T> DescribedResponse for GrpcResponse<T> {
+    fn responses() -> Vec<OperationResponse> {
+        Vec::new()
+    }
+}
 
 impl<T: Message> IntoResponse for GrpcResponse<T> {
     fn into_response(self) -> Response {

@@ -11,7 +11,7 @@ use axum::http::Method;
 use axum::response::Response;
 use schemars::JsonSchema;
 
-use super::operation::{JSON, OperationResponse, SchemaSource};
+use super::operation_response::{JSON, OperationResponse, SchemaSource};
 use super::schema_catalog::SchemaCatalog;
 use crate::error::{AcceptedResponse, CreatedResponse, NoContent, ProbeResponse, SerializedJson};
 

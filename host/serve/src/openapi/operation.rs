@@ -2,21 +2,18 @@
 
 use std::borrow::Cow;
 
-use axum::handler::Handler;
 use axum::http::Method;
 use indexmap::IndexMap;
 use saggar_serving::limits::DEADLINE_MAX;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::described_response::DescribedResponse;
 use super::document::{
     ContentMap, MediaTypeObject, OperationObject, ParameterObject, PathItem, RequestBodyObject, ResponseObject,
     ResponseOrReference,
 };
+use super::operation_response::{JSON, MediaContent, OperationResponse, SchemaSource};
 use super::schema_catalog::SchemaCatalog;
-use crate::app::AppState;
-use crate::http_protocol::HandlerOutput;
 
 /// A group of operations, under one tag of the document.
 #[derive(Clone, Copy, Debug)]
@@ -63,44 +60,6 @@ pub(crate) enum ParameterType {
     },
     /// The milliseconds that a prediction may take.
     Deadline,
-}
-
-/// A response that is not an error.
-pub(crate) struct OperationResponse {
-    pub(super) status: u16,
-    /// The content in one media type, or `None` if the response has no body.
-    pub(super) content: Option<MediaContent>,
-}
-
-impl OperationResponse {
-    /// Creates a response with content in one media type. Others of the same status can be added.
-    pub(crate) fn new(status: u16, media_type: &'static str, schema: SchemaSource) -> OperationResponse {
-        OperationResponse { status, content: Some((media_type, schema)) }
-    }
-
-    /// Creates a response without a body.
-    pub(crate) fn empty(status: u16) -> OperationResponse {
-        OperationResponse { status, content: None }
-    }
-}
-
-/// A media type, and the schema of its content.
-type MediaContent = (&'static str, SchemaSource);
-
-/// The schema of a body.
-pub(crate) enum SchemaSource {
-    /// Text.
-    Text,
-    /// Bytes.
-    Binary,
-    /// Any object.
-    AnyObject,
-    /// Any JSON.
-    Anything,
-    /// The schema of a type of this program.
-    Type(fn(&mut SchemaCatalog) -> Value),
-    /// The schema of this name, which describes a model.
-    Model(String),
 }
 
 impl OpenApiOperation {
@@ -191,11 +150,8 @@ impl OpenApiOperation {
     }
 
     /// Adds the responses that the type of a handler describes, for a path that is not in the route table.
-    pub(crate) fn with_responses_of<H, T>(mut self, _: H) -> OpenApiOperation
-    where
-        H: Handler<T, AppState> + HandlerOutput<T, Output: DescribedResponse>,
-    {
-        self.responses.extend(H::Output::responses());
+    pub(crate) fn with_responses(mut self, responses: Vec<OperationResponse>) -> OpenApiOperation {
+        self.responses.extend(responses);
         self
     }
 
@@ -270,9 +226,6 @@ impl OpenApiOperation {
         }
     }
 }
-
-/// The media type of JSON.
-pub(crate) const JSON: &str = "application/json";
 
 /// Returns the responses by status.
 fn responses(

@@ -1,13 +1,18 @@
 //! A model's inputs and outputs as JSON schemas, for single items and for batches.
 
+use axum::handler::Handler;
 use indexmap::IndexMap;
 use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
+use super::described_response::DescribedResponse;
 use super::document::PathItem;
-use super::operation::{JSON, OpenApiOperation, SchemaSource};
+use super::operation::OpenApiOperation;
+use super::operation_response::{JSON, OperationResponse, SchemaSource};
 use super::schema_catalog::SchemaCatalog;
+use crate::app::AppState;
+use crate::handler_output::HandlerOutput;
 use crate::predict::describe::describe_named;
 
 /// A model's part of the document: its schemas by name, and its path, whose other schemas every document has.
@@ -23,7 +28,7 @@ pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOp
     let path = format!("/models/{model}/predict");
     let operations = [
         OpenApiOperation::get(path.clone(), format!("The inputs and outputs of {model}, and an example body"))
-            .with_responses_of(describe_named)
+            .with_responses(responses_of(describe_named))
             .with_errors(&[400, 404, 503]),
         OpenApiOperation::post(path, format!("A prediction by {model}"))
             .with_deadline()
@@ -38,6 +43,14 @@ pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOp
         output: (output, single_or_batch(|batch| output_schema(&signature.outputs, batch))),
         paths,
     }
+}
+
+/// Returns the responses that the type of a handler describes.
+fn responses_of<H, T>(_: H) -> Vec<OperationResponse>
+where
+    H: Handler<T, AppState> + HandlerOutput<T, Output: DescribedResponse>,
+{
+    H::Output::responses()
 }
 
 /// Returns the schema of a single item or a batch.

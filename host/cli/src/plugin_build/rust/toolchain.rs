@@ -9,13 +9,7 @@ use std::time::Duration;
 
 use super::WASM_TARGET;
 use crate::plugin_build::command;
-use crate::plugin_build::error::BuildError;
-
-/// The environment variable that selects a toolchain: `auto`, `rustup` or `debian`.
-pub(crate) const TOOLCHAIN_VARIABLE: &str = "SAGGAR_GUEST_TOOLCHAIN";
-
-pub(in crate::plugin_build) const SETUP_RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
-pub(in crate::plugin_build) const SETUP_DEBIAN: &str = "apt install rustc-web cargo-web rust-web-src lld";
+use crate::plugin_build::error::{BuildError, TOOLCHAIN_VARIABLE};
 
 /// Time limit of a program that only answers a query, in seconds.
 const QUERY_SECONDS_MAX: u64 = 20;
@@ -182,6 +176,7 @@ fn matches_compiler(library: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plugin_build::error::SETUP_RUSTUP;
 
     #[test]
     fn toolchain_choices_parse_from_their_names() {

@@ -3,7 +3,8 @@
 use saggar_rest::datasets::{DatasetAnnouncement, DatasetFromJobRequest};
 use saggar_rest::projects::AssignProjectsRequest;
 
-use crate::openapi::operation::{OpenApiOperation, SchemaSource};
+use crate::openapi::operation::OpenApiOperation;
+use crate::openapi::operation_response::SchemaSource;
 
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {

@@ -6,7 +6,8 @@ use saggar_rest::plugins::ResumeTestRequest;
 use saggar_rest::schedules::SetScheduleRequest;
 use saggar_rest::secrets::SetSecretRequest;
 
-use crate::openapi::operation::{OpenApiOperation, ParameterType, SchemaSource};
+use crate::openapi::operation::{OpenApiOperation, ParameterType};
+use crate::openapi::operation_response::SchemaSource;
 
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {

@@ -2,7 +2,8 @@
 
 use saggar_rest::keys::KeyRequest;
 
-use crate::openapi::operation::{OpenApiOperation, ParameterType, SchemaSource};
+use crate::openapi::operation::{OpenApiOperation, ParameterType};
+use crate::openapi::operation_response::SchemaSource;
 
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {

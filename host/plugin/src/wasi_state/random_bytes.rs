@@ -18,7 +18,7 @@ impl RandomBytes {
     }
 
     /// Returns the next `count` bytes.
-    pub(super) fn next_bytes(&mut self, count: usize) -> Vec<u8> {
+    pub(crate) fn next_bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count.next_multiple_of(16));
         while bytes.len() < count {
             bytes.extend(self.next_block().into_iter().flat_map(u32::to_le_bytes));
@@ -27,7 +27,7 @@ impl RandomBytes {
         bytes
     }
 
-    pub(super) fn next_u64(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         let [low, high, ..] = self.next_block();
         u64::from(low) | u64::from(high) << 32
     }

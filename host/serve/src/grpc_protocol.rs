@@ -2,8 +2,8 @@
 
 use saggar_store::AccessAction;
 
-use super::{health, reflection};
 use crate::access::route_scopes::RouteRequirement;
+use crate::grpc::{health, reflection};
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::oip::grpc as inference;
 
