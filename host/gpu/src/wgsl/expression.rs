@@ -102,6 +102,12 @@ pub(super) fn write_expr(w: &mut ShaderWriter<'_>, expr: &ScalarExpr, point: &Ev
                     &register_name(point, *b),
                 )
             }
+            Instruction::Select(condition, yes, no) if dtype_of(expr, *yes).is_float() => format!(
+                "choose({}, {}, {})",
+                register_name(point, *condition),
+                register_name(point, *yes),
+                register_name(point, *no)
+            ),
             Instruction::Select(condition, yes, no) => format!(
                 "select({}, {}, {} != 0u)",
                 register_name(point, *no),

@@ -7,7 +7,7 @@
 use super::wide_integer;
 
 /// Functions by name, each with its text. A function calls only functions earlier in the list.
-const FUNCTIONS: [(&str, &str); 20] = [
+const FUNCTIONS: [(&str, &str); 21] = [
     // A parameter, so that no compiler stage sees a constant NaN or infinity, which WGSL forbids.
     ("float_bits", "fn float_bits(bits: u32) -> f32 {\n    return bitcast<f32>(bits);\n}\n"),
     ("is_nan", "fn is_nan(x: f32) -> bool {\n    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n"),
@@ -18,6 +18,16 @@ const FUNCTIONS: [(&str, &str); 20] = [
     (
         "min_nan",
         "fn min_nan(a: f32, b: f32) -> f32 {\n    return select(select(min(a, b), b, is_nan(b)), a, is_nan(a));\n}\n",
+    ),
+    // Selects bits by a mask, because a driver can replace `select(x, 0.0, x <= 0.0)` by a maximum, which loses NaN.
+    (
+        "choose",
+        "fn choose(condition: u32, yes: f32, no: f32) -> f32 {
+    let other = bitcast<u32>(no);
+    let mask = select(0u, 0xffffffffu, condition != 0u);
+    return bitcast<f32>(other ^ ((bitcast<u32>(yes) ^ other) & mask));
+}
+",
     ),
     ("sign_nan", "fn sign_nan(x: f32) -> f32 {\n    return select(sign(x), x, is_nan(x));\n}\n"),
     ("exp_full", EXP),

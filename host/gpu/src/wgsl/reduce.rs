@@ -335,7 +335,13 @@ pub(super) fn arg_fold(
     let dtype = w.value(input).descriptor.dtype;
     let (less, more) = if largest { ("best", "value") } else { ("value", "best") };
     let beats = binary::less_expression(w.wide_integers(), dtype, less, more);
-    w.line(format!("if ({beats}) {{ best = value; best_index = i; }}"));
+    if dtype.is_float() {
+        w.line(format!("let beats = select(0u, 1u, {beats});"));
+        w.line("best = choose(beats, value, best);");
+        w.line("best_index = select(best_index, i, beats != 0u);");
+    } else {
+        w.line(format!("if ({beats}) {{ best = value; best_index = i; }}"));
+    }
     w.close();
     w.assign(output, "id", "i32(best_index)")
 }

@@ -336,6 +336,12 @@ fn gather_scatter_and_arg_fold_shaders_are_valid() {
             @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
             @group(0) @binding(1) var<storage, read_write> b1: array<i32>;
 
+            fn choose(condition: u32, yes: f32, no: f32) -> f32 {
+                let other = bitcast<u32>(no);
+                let mask = select(0u, 0xffffffffu, condition != 0u);
+                return bitcast<f32>(other ^ ((bitcast<u32>(yes) ^ other) & mask));
+            }
+
             @compute @workgroup_size(64)
             fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
                 let tile = group.x;
@@ -346,7 +352,9 @@ fn gather_scatter_and_arg_fold_shaders_are_valid() {
                 var best_index = 0u;
                 for (var i = 1u; i < 5u; i += 1u) {
                     let value = b0[start + i * 4u];
-                    if (best < value) { best = value; best_index = i; }
+                    let beats = select(0u, 1u, best < value);
+                    best = choose(beats, value, best);
+                    best_index = select(best_index, i, beats != 0u);
                 }
                 b1[id] = i32(best_index);
             }
