@@ -30,7 +30,7 @@ impl GuestOutput {
         lines
     }
 
-    /// Returns the unfinished line, or `None` if there is none.
+    /// Returns the unfinished line, or `None` if every line is finished.
     pub(crate) fn finish(&mut self) -> Option<String> {
         if self.unfinished.is_empty() {
             return None;

@@ -53,7 +53,7 @@ pub(super) fn adapter_label(info: &DeviceInfo) -> String {
     format!("{}{}", info.adapter, if info.software { ", software" } else { "" })
 }
 
-/// The result of a device as JSON: its measurements of type `T`, or why there are none.
+/// The result of a device as JSON: its measurements of type `T`, or why it has not been measured.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum BenchDeviceResult<'a, T> {
