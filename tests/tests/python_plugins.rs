@@ -70,7 +70,7 @@ fn the_template_trains_serves_and_resumes_like_a_plugin_in_rust() {
     assert!(log.contains("published version 1 of mine") && log.contains("validation/accuracy"), "{log}");
 
     let test =
-        ["plugins", "test", wasm, "--data", "digits", "--preemptions", "1", "--device", "cpu", "--", "epochs=30"];
+        ["plugins", "test", wasm, "--data", "digits", "--preemptions", "1", "--device", "cpu", "--", "epochs=120"];
     let tested = server.saggar(&test);
     assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
 }
