@@ -15,7 +15,7 @@ mod sources;
 pub mod webnn;
 
 pub use cgroup::MemoryGroup;
-pub use guests::{guest, lenet, plugin};
+pub use guests::{build_plugin, guest, lenet, plugin};
 pub use http::{HttpPayload, HttpResponse, request};
 pub use inference_clients::{publish_echo, run_inference_client, serve_inference_models};
 pub use jobs::SteadyJob;

@@ -1,27 +1,12 @@
 //! Plugins in JavaScript: built from the template, trained, resumed and served.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert, and it says SKIP")]
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::{ServerProcess, binary};
+use saggar_tests::{ServerProcess, binary, build_plugin};
 
 /// Exit code of a build that failed.
 const BUILD_FAILED: i32 = 7;
-
-/// Returns the component of the plugin in `directory`, or prints SKIP and returns `None` without Node.js or
-/// ComponentizeJS.
-fn build(directory: &Path) -> Option<PathBuf> {
-    let built = Command::new(binary()).args(["build", "--json"]).arg(directory).output().unwrap();
-    let messages = String::from_utf8_lossy(&built.stderr).into_owned();
-    if !built.status.success() && messages.contains("is needed to build this plugin") {
-        println!("SKIP: {messages}");
-        return None;
-    }
-    assert!(built.status.success(), "{messages}");
-    let answer: serde_json::Value = serde_json::from_slice(&built.stdout).unwrap();
-    Some(answer["component"].as_str().unwrap().into())
-}
 
 #[test]
 fn the_javascript_template_trains_serves_and_resumes() {
@@ -31,7 +16,7 @@ fn the_javascript_template_trains_serves_and_resumes() {
         Command::new(binary()).args(["init", "mine", "--template", "javascript"]).current_dir(&place).output();
     assert!(written.unwrap().status.success());
     let plugin = place.path().join("mine");
-    let Some(component) = build(&plugin) else { return };
+    let Some(component) = build_plugin(&plugin) else { return };
     let wasm = component.to_str().unwrap();
     let server = ServerProcess::start(home.path());
     server.push_digits();
@@ -72,7 +57,7 @@ fn errors_of_javascript_name_the_line_of_the_plugin() {
     let begin = "function train(job) {\n";
     std::fs::write(&source, text.replace(begin, &format!("{begin}{thrown}"))).unwrap();
     let line = text.lines().position(|line| line == begin.trim_end()).unwrap() + 2;
-    let Some(component) = build(&plugin) else { return };
+    let Some(component) = build_plugin(&plugin) else { return };
     let server = ServerProcess::start(home.path());
     server.push_digits();
     let run = ["run", component.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--", "fail=true"];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use saggar_tests::{HttpPayload, ServerProcess, binary, plugin, root};
+use saggar_tests::{HttpPayload, ServerProcess, binary, build_plugin, plugin, root};
 use serde_json::json;
 
 /// Exit code of a build that failed.
@@ -20,19 +20,7 @@ const CACHED_START_SECONDS_MAX: f64 = 3.0;
 fn build_guest(place: &Path, name: &str) -> Option<PathBuf> {
     let copied = Command::new("cp").arg("-r").arg(root().join("tests/guests-python").join(name)).arg(place).status();
     assert!(copied.unwrap().success());
-    build(&place.join(name))
-}
-
-fn build(directory: &Path) -> Option<PathBuf> {
-    let built = Command::new(binary()).args(["build", "--json"]).arg(directory).output().unwrap();
-    let messages = String::from_utf8_lossy(&built.stderr).into_owned();
-    if !built.status.success() && messages.contains("is needed to build this plugin") {
-        println!("SKIP: {messages}");
-        return None;
-    }
-    assert!(built.status.success(), "{messages}");
-    let answer: serde_json::Value = serde_json::from_slice(&built.stdout).unwrap();
-    Some(answer["component"].as_str().unwrap().into())
+    build_plugin(&place.join(name))
 }
 
 /// Runs the training of the hostile plugin. Returns the job and its log.
@@ -50,9 +38,9 @@ fn the_template_trains_serves_and_resumes_like_a_plugin_in_rust() {
     let written = Command::new(binary()).args(["init", "mine", "--template", "python"]).current_dir(&place).output();
     assert!(written.unwrap().status.success());
     let plugin = place.path().join("mine");
-    let Some(component) = build(&plugin) else { return };
+    let Some(component) = build_plugin(&plugin) else { return };
     let before = std::fs::read(&component).unwrap();
-    build(&plugin).unwrap();
+    build_plugin(&plugin).unwrap();
     assert_eq!(std::fs::read(&component).unwrap(), before, "a build of the same sources keeps the component");
 
     let server = ServerProcess::start(home.path());

@@ -41,7 +41,8 @@ trait PluginLanguage: Sync {
 }
 
 /// Every language. A directory with the manifests of several has the first one.
-static LANGUAGES: [&dyn PluginLanguage; 3] = [&rust::Rust, &python::Python, &javascript::JavaScript];
+static LANGUAGES: [&dyn PluginLanguage; 3] =
+    [&rust::RustLanguage, &python::PythonLanguage, &javascript::JavaScriptLanguage];
 
 /// The component of a plugin.
 struct BuiltComponent {

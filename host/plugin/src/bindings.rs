@@ -41,7 +41,7 @@ pub(crate) mod wasi {
     /// `wasi:clocks/wall-clock.datetime`.
     #[derive(Clone, Copy, Debug, ComponentType, Lift, Lower)]
     #[component(record)]
-    pub(crate) struct Datetime {
+    pub(crate) struct WasiDatetime {
         pub(crate) seconds: u64,
         pub(crate) nanoseconds: u32,
     }

@@ -82,7 +82,7 @@ fn resource_type(name: &str) -> ResourceType {
     match name {
         "input-stream" => ResourceType::host::<InputStream>(),
         "output-stream" => ResourceType::host::<OutputStream>(),
-        "pollable" => ResourceType::host::<Pollable>(),
+        "pollable" => ResourceType::host::<WasiPollable>(),
         "error" => ResourceType::host::<StreamFailure>(),
         _ => ResourceType::host::<AbsentResource>(),
     }
@@ -98,7 +98,7 @@ pub(crate) struct OutputStream;
 
 /// An event that has happened already, since there is no time to wait for.
 #[derive(Debug)]
-pub(crate) struct Pollable;
+pub(crate) struct WasiPollable;
 
 /// Files, directories, sockets and terminals, which do not exist, and the network, which refuses everything.
 #[derive(Debug)]

@@ -30,9 +30,9 @@ check();
 ";
 
 /// JavaScript: a package with a `package.json`.
-pub(super) struct JavaScript;
+pub(super) struct JavaScriptLanguage;
 
-impl PluginLanguage for JavaScript {
+impl PluginLanguage for JavaScriptLanguage {
     fn name(&self) -> &'static str {
         "JavaScript"
     }
@@ -200,13 +200,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = |text: &str| {
             fs::write(dir.path().join(MANIFEST), text).unwrap();
-            JavaScript.declarations(dir.path()).unwrap_err().to_string()
+            JavaScriptLanguage.declarations(dir.path()).unwrap_err().to_string()
         };
         assert!(error("{}").contains("missing field `name`"));
         assert!(error(r#"{"name": "@scope/m"}"#).contains("cannot be the name of a plugin"));
         assert!(error(r#"{"name": "m", "main": "../x.js"}"#).contains("expected a module below src"));
         assert!(error(r#"{"name": "m", "saggar": {"parametres": {}}}"#).contains("unknown field `parametres`"));
         fs::write(dir.path().join(MANIFEST), r#"{"name": "m"}"#).unwrap();
-        assert_eq!(JavaScript.declarations(dir.path()).unwrap().name.as_deref(), Some("m"));
+        assert_eq!(JavaScriptLanguage.declarations(dir.path()).unwrap().name.as_deref(), Some("m"));
     }
 }

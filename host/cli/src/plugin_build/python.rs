@@ -14,7 +14,7 @@ use saggar_plugin::{PluginDeclarations, WIT_FILES};
 use super::error::BuildError;
 use super::staging::{BuildRecord, write_files};
 use super::{BuiltComponent, PluginLanguage};
-use componentize::Componentize;
+use componentize::ComponentizeEnvironment;
 use manifest::PythonManifest;
 
 /// The guest library.
@@ -28,9 +28,9 @@ const SOURCE: &str = "src";
 const ENTRY: &str = "saggar_entry";
 
 /// Python: a project with a `pyproject.toml`.
-pub(super) struct Python;
+pub(super) struct PythonLanguage;
 
-impl PluginLanguage for Python {
+impl PluginLanguage for PythonLanguage {
     fn name(&self) -> &'static str {
         "Python"
     }
@@ -61,7 +61,7 @@ impl PluginLanguage for Python {
 }
 
 fn componentize(staging: &PythonStaging, manifest: &PythonManifest, quiet: bool) -> Result<Vec<u8>, BuildError> {
-    let tool = Componentize::find_or_install(quiet)?;
+    let tool = ComponentizeEnvironment::find_or_install(quiet)?;
     tool.install_dependencies(&manifest.dependencies, &staging.environment)?;
     tool.write_bindings(&staging.wit, &manifest.world, &staging.root.join("bindings"))?;
     let module = staging.root.join("component.wasm");
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_project_without_its_module_is_refused() {
         let dir = project();
-        let error = Python.build(dir.path(), true).map(|built| built.name).unwrap_err().to_string();
+        let error = PythonLanguage.build(dir.path(), true).map(|built| built.name).unwrap_err().to_string();
         assert!(error.contains("module: there is no ") && error.contains("src/plugin.py"), "{error}");
     }
 

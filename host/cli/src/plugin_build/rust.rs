@@ -32,9 +32,9 @@ const RELEASE_PROFILE: [&str; 6] = [
 ];
 
 /// Rust: a package of cargo.
-pub(super) struct Rust;
+pub(super) struct RustLanguage;
 
-impl PluginLanguage for Rust {
+impl PluginLanguage for RustLanguage {
     fn name(&self) -> &'static str {
         "Rust"
     }

@@ -3,8 +3,8 @@
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{StoreContextMut, bail};
 
-use super::{AbsentResource, InputStream, OutputStream, Pollable};
-use crate::bindings::wasi::{Datetime, StreamError};
+use super::{AbsentResource, InputStream, OutputStream, WasiPollable};
+use crate::bindings::wasi::{StreamError, WasiDatetime};
 use crate::instance_state::InstanceState;
 use crate::job_context::LogLevel;
 
@@ -84,8 +84,8 @@ fn define_monotonic_clock(
 
 fn define_wall_clock(instance: &mut LinkerInstance<'_, InstanceState>, name: &str) -> Option<wasmtime::Result<()>> {
     let datetime = match name {
-        "now" => Datetime { seconds: WALL_CLOCK_SECONDS, nanoseconds: 0 },
-        "resolution" => Datetime { seconds: 0, nanoseconds: 1 },
+        "now" => WasiDatetime { seconds: WALL_CLOCK_SECONDS, nanoseconds: 0 },
+        "resolution" => WasiDatetime { seconds: 0, nanoseconds: 1 },
         _ => return None,
     };
     Some(instance.func_wrap(name, move |_: Store<'_>, ()| Ok((datetime,))))
@@ -94,10 +94,12 @@ fn define_wall_clock(instance: &mut LinkerInstance<'_, InstanceState>, name: &st
 fn define_poll(instance: &mut LinkerInstance<'_, InstanceState>, name: &str) -> Option<wasmtime::Result<()>> {
     match name {
         "[method]pollable.ready" => {
-            Some(instance.func_wrap(name, |_: Store<'_>, (_,): (Resource<Pollable>,)| Ok((true,))))
+            Some(instance.func_wrap(name, |_: Store<'_>, (_,): (Resource<WasiPollable>,)| Ok((true,))))
         }
-        "[method]pollable.block" => Some(instance.func_wrap(name, |_: Store<'_>, (_,): (Resource<Pollable>,)| Ok(()))),
-        "poll" => Some(instance.func_wrap(name, |_: Store<'_>, (events,): (Vec<Resource<Pollable>>,)| {
+        "[method]pollable.block" => {
+            Some(instance.func_wrap(name, |_: Store<'_>, (_,): (Resource<WasiPollable>,)| Ok(())))
+        }
+        "poll" => Some(instance.func_wrap(name, |_: Store<'_>, (events,): (Vec<Resource<WasiPollable>>,)| {
             Ok(((0_u32..).take(events.len()).collect::<Vec<u32>>(),))
         })),
         _ => None,
@@ -166,6 +168,6 @@ fn stream(descriptor: u32) -> Resource<OutputStream> {
     Resource::new_own(descriptor)
 }
 
-fn ready() -> Resource<Pollable> {
+fn ready() -> Resource<WasiPollable> {
     Resource::new_own(0)
 }

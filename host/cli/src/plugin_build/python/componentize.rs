@@ -23,17 +23,17 @@ const LAUNCHER: &str = "import sys\nfrom componentize_py import script\ntry:\n  
                         sys.exit(str(error).partition('\\nCaused by:')[0].partition('\\nStack backtrace:')[0].strip())\n";
 
 /// componentize-py, installed.
-pub(super) struct Componentize {
+pub(super) struct ComponentizeEnvironment {
     /// The interpreter of its virtual environment.
     python: PathBuf,
 }
 
-impl Componentize {
+impl ComponentizeEnvironment {
     /// Returns the tool from the user's cache, installed there if it is missing.
     ///
     /// # Errors
     /// `MissingTool` if there is no Python or pip cannot install it; `Io`.
-    pub(super) fn find_or_install(quiet: bool) -> Result<Componentize, BuildError> {
+    pub(super) fn find_or_install(quiet: bool) -> Result<ComponentizeEnvironment, BuildError> {
         let directory = staging::cache_directory("componentize-py")?.join(format!("componentize-py-{VERSION}"));
         let python = directory.join("bin/python");
         if !python.exists() {
@@ -42,7 +42,7 @@ impl Componentize {
             }
             staging::install_into(&directory, create)?;
         }
-        Ok(Componentize { python })
+        Ok(ComponentizeEnvironment { python })
     }
 
     /// Installs requirements into the `site-packages` of `environment`. Only packages without native code can be.
