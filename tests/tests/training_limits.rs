@@ -45,7 +45,7 @@ fn a_failed_checkpoint_save_is_retried_at_the_next_one() {
     let quota = format!("{}B", used + 2 * 96 * 96 * 4 - 1);
     let server = ServerProcess::start_with(home.path(), &["--storage-quota", &quota]);
     // Slow steps, so that a checkpoint can be requested during them.
-    let job = SteadyJob::with_steps(60).with_parameter("spin", 20).submit(&server);
+    let job = SteadyJob::with_steps(60).with_parameter("spin", 150).submit(&server);
     server.wait_for_step(&job, 2);
     server.request("POST", &format!("/api/v1/jobs/{job}/checkpoint"), HttpPayload::Nothing);
     let ended = server.wait_for_job(&job);
