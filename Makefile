@@ -32,14 +32,13 @@ help: ## list the targets
 setup: ## find or install the build requirements
 	@.ci/setup build
 
-build: setup ## build target/release/saggar and the reference plugins
+build: setup ## build target/release/saggar, with the reference plugins inside
 	cargo build --locked $(IN_PROFILE)
-	@$(MAKE) --no-print-directory plugins
 
-plugins: ## build the reference plugins with the existing saggar binary
+plugins: ## write the components of the reference plugins into plugins/target/saggar, with the existing saggar binary
 	@for plugin in $(PLUGINS); do $(BUILT) build plugins/$$plugin || exit 1; done
 
-dist: build ## write packages into target/dist: a tarball, and a .deb for Debian and Ubuntu
+dist: build ## write packages into target/dist: a tarball, a .deb for Debian and Ubuntu, and the Python client
 	@.ci/setup dist
 	@host/dist/package $(BUILT)
 
@@ -117,7 +116,7 @@ fuzz-graphs: ## compile GRAPHS=100000 random graphs for a GPU and compare them w
 	GRAPHS=$(GRAPHS) NODES=$(NODES) cargo test --locked --workspace --test programs -- \
 	 random_graphs_compile_for_a_gpu large_graphs_take --nocapture
 
-bench: build ## measure training and serving against other servers (ONLY="overhead swaps" selects sections; MNIST=DIR trains on MNIST)
+bench: build plugins ## measure training and serving against other servers (ONLY="overhead swaps" selects sections; MNIST=DIR trains on MNIST)
 	@.ci/setup bench
 	@for guest in matmul hostile steady; do $(BUILT) build tests/guests/$$guest || exit 1; done
 	SAGGAR_BIN=$(CURDIR)/$(BUILT) cargo bench --locked $(call BENCH_IN_PROFILE,saggar-tests) --bench bench -- $(ONLY)
@@ -131,13 +130,13 @@ carry: ## pack the build's checks and benchmarks for a machine that has only a G
 	@.ci/setup build
 	@host/devices/benches/carry/pack
 
-attack: build ## run the attack tests against the release binary, each sustained attack for ATTACK_SECONDS=60
+attack: build plugins ## run the attack tests against the release binary, each sustained attack for ATTACK_SECONDS=60
 	@.ci/setup test
 	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
 	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
 	 cargo test --locked --workspace --no-fail-fast $(addprefix --test ,$(ATTACKS)) -- --nocapture --test-threads 1
 
-soak: build ## an hour of clients of every kind, swaps and trainings at once, and SWAPS=1000 reloads (SOAK_SECONDS=3600)
+soak: build plugins ## an hour of clients of every kind, swaps and trainings at once, and SWAPS=1000 reloads (SOAK_SECONDS=3600)
 	SOAK_SECONDS=$(SOAK_SECONDS) SWAPS=$(SWAPS) SAGGAR_BIN=$(CURDIR)/$(BUILT) \
 	 cargo test --locked --workspace --test soak --test swap -- --nocapture --test-threads 1
 

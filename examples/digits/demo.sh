@@ -5,7 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 saggar=${SAGGAR_BIN:-$PWD/target/release/saggar}
-plugin=plugins/target/saggar/lenet.wasm
 digit=examples/digits/held-out/7.png
 keep=${KEEP:-0}
 addr=${SAGGAR_ADDR:-127.0.0.1:5000}
@@ -44,8 +43,8 @@ echo "serving on http://$addr"
 step "saggar data push examples/digits --name digits"
 "$saggar" data push examples/digits --name digits
 
-step "saggar run $plugin --data digits -f"
-"$saggar" run "$plugin" --project digits --data digits --seed 7 -f
+step "saggar run lenet --data digits -f"
+"$saggar" run lenet --project digits --data digits --seed 7 -f
 
 step "saggar models ls: the server has swapped the new version in"
 for _ in $(seq 200); do

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use saggar_tests::onnx::small_model::{external_model, external_weights};
-use saggar_tests::{HttpPayload, ServerProcess, plugin, shared};
+use saggar_tests::{HttpPayload, ServerProcess, shared};
 use serde_json::{Value, json};
 
 /// Tolerance for ONNX Runtime's outputs, which are recorded with six digits.
@@ -32,7 +32,6 @@ fn flatten_json(value: &Value, into: &mut Vec<f64>) {
 }
 
 fn import_model(server: &ServerProcess, file: &Path, name: &str) {
-    plugin("onnx");
     server.saggar_ok(&["import", file.to_str().unwrap(), "--name", name]);
 }
 
@@ -110,7 +109,6 @@ fn encode_number(field: u8, value: u8) -> Vec<u8> {
 
 #[test]
 fn bool_tensors_are_bool_in_the_open_inference_protocol() {
-    plugin("onnx");
     let (_home, server) = ServerProcess::start_in_temp_dir();
     // `y = Not(x)`, of two booleans (type 9) without a batch dimension.
     let shape = encode_field(1, &encode_number(1, 2));
@@ -137,7 +135,6 @@ fn bool_tensors_are_bool_in_the_open_inference_protocol() {
 
 #[test]
 fn invalid_model_files_are_refused_and_a_copied_file_is_imported_once_complete() {
-    plugin("onnx");
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
     let send =
@@ -180,7 +177,6 @@ fn assert_serves(server: &ServerProcess, model: &str) {
 
 #[test]
 fn models_are_imported_with_their_external_data_files() {
-    plugin("onnx");
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
     let files = tempfile::tempdir().unwrap();
@@ -216,7 +212,6 @@ fn models_are_imported_with_their_external_data_files() {
 
 #[test]
 fn a_multipart_upload_imports_a_model_with_its_files() {
-    plugin("onnx");
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
     let send = |name: &str, parts: &[(&str, &str, Vec<u8>)]| {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use saggar_tests::{binary, lenet, root};
+use saggar_tests::{binary, root};
 
 /// Runs a command in the project's root and returns its output.
 fn run(program: impl AsRef<std::ffi::OsStr>, arguments: &[&Path]) -> Output {
@@ -38,7 +38,13 @@ fn a_package_serves_and_trains_in_a_bare_debian_and_leaves_only_the_state_direct
     {
         assert!(listed.lines().any(|line| line.ends_with(file)), "{tarball} has no {file}: {listed}");
     }
-    let checked = run(root().join("host/dist/check"), &[Path::new("target/dist/saggar.deb"), &lenet()]);
+    let wheel = names.split_whitespace().find(|word| word.ends_with(".whl")).unwrap();
+    let listed = run(
+        "python3",
+        &[Path::new("-m"), Path::new("zipfile"), Path::new("-l"), &root().join("target/dist").join(wheel)],
+    );
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("saggar/py.typed"));
+    let checked = run(root().join("host/dist/check"), &[Path::new("target/dist/saggar.deb")]);
     assert!(checked.status.success());
 }
 

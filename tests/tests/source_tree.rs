@@ -7,11 +7,12 @@ use std::path::Path;
 use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
-const FLOORS: [(&str, u32); 17] = [
+const FLOORS: [(&str, u32); 19] = [
     ("tensor", 0),
     ("clock", 0),
     ("metrics", 0),
     ("rest", 0),
+    ("wasm-build", 0),
     ("compile", 1),
     ("store", 1),
     ("project", 1),
@@ -21,10 +22,11 @@ const FLOORS: [(&str, u32); 17] = [
     ("gpu", 3),
     ("devices", 4),
     ("plugin", 5),
-    ("jobs", 6),
-    ("serving", 6),
-    ("serve", 7),
-    ("cli", 8),
+    ("reference-plugins", 6),
+    ("jobs", 7),
+    ("serving", 7),
+    ("serve", 8),
+    ("cli", 9),
 ];
 
 const FILE_LINES_MAX: usize = 500;

@@ -7,6 +7,7 @@ mod ascii_picture;
 mod atomic_file;
 mod client;
 mod commands;
+mod component_source;
 mod escape;
 mod event_stream;
 mod exit;

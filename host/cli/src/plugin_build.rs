@@ -33,6 +33,12 @@ trait PluginLanguage: Sync {
     /// The errors of the language's tools, or the reason why they cannot be run.
     fn build(&self, directory: &Path, quiet: bool) -> Result<BuiltComponent, BuildError>;
 
+    /// Returns the tools that a build in the current directory would use, as a text for reports. Installs nothing.
+    ///
+    /// # Errors
+    /// What is missing, with what to install.
+    fn find_tools(&self) -> Result<String, BuildError>;
+
     /// Returns what the plugin's manifest declares, without building the plugin.
     ///
     /// # Errors
@@ -93,12 +99,10 @@ pub(crate) fn read_declarations(directory: &Path) -> Result<PluginDeclarations, 
     language_of(directory)?.declarations(directory)
 }
 
-/// Returns the toolchain for plugins in Rust that a build in the current directory would use, for reports.
-///
-/// # Errors
-/// `NoToolchain`, with what to install; `UnknownToolchain`.
-pub(crate) fn find_rust_toolchain() -> Result<impl std::fmt::Display, BuildError> {
-    rust::find_toolchain()
+/// Returns each language with the tools that a build in the current directory would use, or with the reason why it cannot
+/// be built. Installs nothing but a target of rustup.
+pub(crate) fn find_tools() -> impl Iterator<Item = (&'static str, Result<String, BuildError>)> {
+    LANGUAGES.iter().map(|language| (language.name(), language.find_tools()))
 }
 
 /// Checks that this host accepts a component: it implements a world of this version, not of a newer one.

@@ -37,7 +37,8 @@ pub struct JobSpec {
     /// The task of the project file that the job was started from.
     #[serde(default = "default_task")]
     pub task: String,
-    /// The SHA-256 of an uploaded plugin, as hexadecimal digits. A prediction job gets the model's.
+    /// The SHA-256 of an uploaded plugin, as hexadecimal digits. A client can also submit the name of a reference plugin,
+    /// which the server replaces. A prediction job gets the model's.
     pub plugin: String,
     /// The plugin's parameters.
     #[serde(default)]

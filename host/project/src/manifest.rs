@@ -19,7 +19,7 @@ use crate::parse_report::{ParseReport, TableKind};
 pub use model::{
     BatchingSettings, InstanceRange, ModelKeepAlive, ModelSection, RequestQueueSettings, ResponseCacheSettings,
 };
-pub use plugin::{PluginBuildCommand, PluginSection};
+pub use plugin::{PluginBuildCommand, PluginSection, REFERENCE_PLUGINS};
 pub use queue::{PoolSection, ProjectQuota, QueueSection};
 pub(crate) use run_options::is_device_name;
 pub use run_options::{

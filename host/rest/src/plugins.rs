@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The uploaded plugins.
+/// The uploaded plugins and the reference plugins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "Plugins")]
@@ -13,7 +13,7 @@ pub struct PluginListDocument {
     pub plugins: Vec<ListedPluginDocument>,
 }
 
-/// An uploaded plugin.
+/// An uploaded plugin, or a reference plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "PluginFacts")]
@@ -26,6 +26,8 @@ pub struct PluginDocument {
     pub predicts: bool,
     /// Its size in bytes.
     pub bytes: u64,
+    /// Whether it is a reference plugin, which the server's program contains. A job can name it instead of its digest.
+    pub reference: bool,
     /// The plugin's declarations: `name`; `parameters`, each with a type, the accepted values, its `default` and a line
     /// of `help`; and `data`, the fields that it reads by mount point. Omitted if it declares nothing.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@
 pub mod import_error;
 pub mod model_files;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs;
@@ -18,6 +19,7 @@ use std::time::{Duration, SystemTime};
 use saggar_clock::Clock;
 use saggar_devices::RecoverableDevice;
 use saggar_plugin::{ImportRequest, PluginEngine, PluginError};
+use saggar_reference_plugins::{ONNX_PLUGIN, reference_plugin};
 use saggar_store::digest::Digest;
 use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
 use saggar_store::regular_file;
@@ -45,8 +47,8 @@ pub struct OnnxImporter {
     pub device: Arc<RecoverableDevice>,
     /// The registry that versions are published to.
     pub models: ModelRegistry,
-    /// Candidate paths of the component. The first that exists is used.
-    pub plugin_paths: Vec<PathBuf>,
+    /// The file with the component, or `None` for the reference plugin inside the program.
+    pub plugin_path: Option<PathBuf>,
     /// The clock for creation times of versions.
     pub clock: Arc<dyn Clock>,
     /// Maximum duration of an import.
@@ -55,13 +57,7 @@ pub struct OnnxImporter {
 
 impl ModelImporter for OnnxImporter {
     fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<PublishedVersion, ImportError> {
-        let found = self.plugin_paths.iter().find_map(|path| regular_file::read(path, u64::MAX).ok());
-        let Some(component) = found else {
-            let looked: Vec<String> = self.plugin_paths.iter().map(|path| path.display().to_string()).collect();
-            let looked = looked.join(", ");
-            tracing::warn!(looked, "the plugin that reads ONNX files is not here");
-            return Err(ImportError::NoPlugin { looked });
-        };
+        let component = self.load_plugin()?;
         let file = &*files.plugin_payload()?;
         let import = ImportRequest { component: &component, file, options, time: self.time };
         let imported = import.run(&self.host, self.device.current())?;
@@ -77,6 +73,20 @@ impl ModelImporter for OnnxImporter {
         })?;
         tracing::info!(model, version = published.version, source, bytes = file.len(), "imported");
         Ok(published)
+    }
+}
+
+impl OnnxImporter {
+    fn load_plugin(&self) -> Result<Cow<'static, [u8]>, ImportError> {
+        let Some(path) = &self.plugin_path else {
+            let plugin = reference_plugin(ONNX_PLUGIN).expect("a reference plugin");
+            return Ok(Cow::Borrowed(plugin.component()));
+        };
+        regular_file::read(path, u64::MAX).map(Cow::Owned).map_err(|error| {
+            let (path, reason) = (path.clone(), error.to_string());
+            tracing::warn!(path = %path.display(), reason, "the plugin that reads ONNX files cannot be read");
+            ImportError::NoPlugin { path, reason }
+        })
     }
 }
 
@@ -221,7 +231,7 @@ mod tests {
             let file = files.plugin_payload()?;
             self.0.lock().push((model.to_owned(), file.to_vec(), options.to_owned()));
             if file.starts_with(b"bad") {
-                return Err(ImportError::NoPlugin { looked: "nowhere".to_owned() });
+                return Err(ImportError::NoPlugin { path: "nowhere".into(), reason: "not there".to_owned() });
             }
             Ok(PublishedVersion { version: 1, is_new: true, dir: PathBuf::new() })
         }

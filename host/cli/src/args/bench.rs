@@ -16,8 +16,8 @@ pub(crate) enum BenchCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchTrainArgs {
-    /// A component, or the directory of a plugin, which is built first [default: the task's plugin, else this
-    /// directory].
+    /// A component, the directory of a plugin, which is built first, or a reference plugin, such as `lenet` [default:
+    /// the task's plugin, else this directory].
     pub(crate) plugin: Option<PathBuf>,
     /// Use the plugin, parameters and data of this task in the project file saggar.toml; options given here win.
     #[arg(long, value_name = "TASK")]

@@ -8,7 +8,7 @@ use saggar_project::units;
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// The source of the graphs: a plugin's component or directory, a model version's directory, a served model's name
+    /// The source of the graphs: a plugin's component or directory, a reference plugin's name, a model version's directory, a served model's name
     /// (digits, digits@2), an ONNX file, or a graph in text form (*.graph).
     #[arg(value_name = "GRAPH")]
     pub(crate) source: String,
@@ -39,7 +39,7 @@ pub(crate) struct InspectArgs {
     /// The state directory with served models and datasets.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
-    /// The plugin that reads ONNX files [default: the one beside the program].
+    /// The plugin that reads ONNX files [default: the one inside the program].
     #[arg(long, env = "SAGGAR_ONNX_PLUGIN", value_name = "FILE")]
     pub(crate) onnx_plugin: Option<PathBuf>,
     /// The training's parameters, such as batch=64, or the import's options for an ONNX file.

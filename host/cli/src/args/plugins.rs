@@ -9,8 +9,14 @@ use crate::commands::init::templates;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginsCommand {
-    /// List the server's plugins, and whether each is known to resume after an interruption.
+    /// List the server's plugins and the reference plugins, and whether each is known to resume after an interruption.
     Ls,
+    /// Show a plugin: its digest, its parameters with their values, default and meaning, and the data that it reads.
+    Show {
+        /// A reference plugin, the name or the first digits of the digest of a plugin that the server has, a component,
+        /// or the directory of a plugin.
+        plugin: String,
+    },
     /// List the worlds, each with its version and the interfaces that a plugin of it exports and imports.
     Worlds,
     /// Test that a plugin resumes after an interruption: its training runs twice, once without and once with

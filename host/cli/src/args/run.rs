@@ -10,8 +10,8 @@ use saggar_project::{CheckpointPolicy, DeviceRequest, GpuRequest, PRECISIONS, RE
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// A component, or the directory of a plugin, which is built first [default: the task's plugin, else this
-    /// directory].
+    /// A component, the directory of a plugin, which is built first, or a reference plugin, such as `lenet` [default:
+    /// the task's plugin, else this directory].
     pub(crate) plugin: Option<PathBuf>,
     /// Run this task of the project file saggar.toml; options given here win.
     #[arg(long, value_name = "TASK")]

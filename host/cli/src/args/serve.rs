@@ -63,7 +63,7 @@ pub(crate) struct ServeArgs {
     /// The maximum time to import an ONNX file: 600s.
     #[arg(long, default_value = "600s", value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) import_timeout: Duration,
-    /// The plugin that reads ONNX files [default: the one beside the program].
+    /// The plugin that reads ONNX files [default: the one inside the program].
     #[arg(long, env = "SAGGAR_ONNX_PLUGIN", value_name = "FILE")]
     pub(crate) onnx_plugin: Option<PathBuf>,
     /// An address prefix that events of predictions can be sent to: https://example.com/hooks. Can be given several

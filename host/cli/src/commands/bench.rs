@@ -16,7 +16,7 @@ use saggar_plugin::{PluginEngine, PluginEngineConfig};
 use saggar_store::StateDir;
 
 use crate::args::BenchCommand;
-use crate::exit::{self, CliError};
+use crate::exit::CliError;
 use crate::output::CliOutput;
 
 pub(crate) fn bench(args: &BenchCommand, output: CliOutput) -> Result<i32, CliError> {
@@ -37,10 +37,4 @@ fn plugin_host(home: Option<&StateDir>) -> Result<PluginEngine, CliError> {
     let cache_dir = home.map(StateDir::cache);
     PluginEngine::new(PluginEngineConfig { cache_dir, ..PluginEngineConfig::default() })
         .map_err(|error| device::plugin_error(&error))
-}
-
-/// Reads the bytes of a component.
-fn read_component(path: &Path) -> Result<Vec<u8>, CliError> {
-    std::fs::read(path)
-        .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", path.display())))
 }

@@ -7,7 +7,6 @@ mod first_answer;
 mod server;
 mod source_watcher;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +24,7 @@ use serde_json::Value;
 use super::{job_follow, run};
 use crate::args::DevArgs;
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
+use crate::component_source::ComponentSource;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::project::ProjectContext;
@@ -99,9 +99,9 @@ fn build_or_report(
     task: &TaskSection,
     ending: &Arc<DevShutdown>,
     output: CliOutput,
-) -> Option<PathBuf> {
+) -> Option<ComponentSource> {
     match run::build_plugin(project, &task.plugin, output, Some(ending)) {
-        Ok(path) => Some(path),
+        Ok(component) => Some(component),
         Err(failure) => {
             output.print_error(&failure);
             None
@@ -139,13 +139,13 @@ struct DevSession<'a> {
     /// The name of the plugin's model, once it is known.
     model: Option<String>,
     /// The component whose training lacks data, with the dataset versions that existed then.
-    blocked_on_data: Option<(PathBuf, Vec<(String, u64)>)>,
+    blocked_on_data: Option<(ComponentSource, Vec<(String, u64)>)>,
     output: CliOutput,
 }
 
 impl DevSession<'_> {
     /// Deploys a component, and prints the time since the edit.
-    fn deploy_or_report(&mut self, component: Option<PathBuf>, edit: Option<SourceEdit>) {
+    fn deploy_or_report(&mut self, component: Option<ComponentSource>, edit: Option<SourceEdit>) {
         let Some(component) = component else { return self.print_still_serving() };
         self.blocked_on_data = None;
         let Err(failure) = self.deploy(&component, edit) else { return };
@@ -190,7 +190,7 @@ impl DevSession<'_> {
         }
     }
 
-    fn deploy(&mut self, component: &Path, edit: Option<SourceEdit>) -> Result<(), CliError> {
+    fn deploy(&mut self, component: &ComponentSource, edit: Option<SourceEdit>) -> Result<(), CliError> {
         let digest = run::upload_plugin(self.client, component)?;
         if self.model.is_none() {
             self.model = self.find_model(component)?;
@@ -218,20 +218,20 @@ impl DevSession<'_> {
     }
 
     /// Returns the model of the plugin's versions, or `None` if there is no version.
-    fn find_model(&self, component: &Path) -> Result<Option<String>, CliError> {
-        let stem = component.file_stem().map(|stem| stem.to_string_lossy().replace('_', "-"));
+    fn find_model(&self, component: &ComponentSource) -> Result<Option<String>, CliError> {
+        let own = component.name().replace('_', "-");
         let of_plugin = |(name, model): (&String, &saggar_project::ModelSection)| {
             (model.plugin.as_ref() == Some(&self.task.plugin)).then(|| name.clone())
         };
         let named = self.task.args.get("model").and_then(Value::as_str).map(str::to_owned);
-        let named = named.or_else(|| self.project.manifest.models.iter().find_map(of_plugin)).or(stem);
+        let named = named.or_else(|| self.project.manifest.models.iter().find_map(of_plugin)).or(Some(own));
         let ModelListDocument { models } = self.client.get("/api/v1/models")?;
         let is_there = |model: &ModelDocument| !model.versions.is_empty() && Some(&model.name) == named.as_ref();
         Ok(models.iter().any(is_there).then_some(named).flatten())
     }
 
     /// Runs the task and waits until the server serves the model that it publishes. Returns the model's name.
-    fn train(&self, digest: &str, component: &Path) -> Result<String, CliError> {
+    fn train(&self, digest: &str, component: &ComponentSource) -> Result<String, CliError> {
         let spec = run::task_spec(self.project, self.name, digest, component)?;
         self.output.print_note(&format!("no version is there yet: running task {}", self.name));
         let submitted = self.client.post("/api/v1/jobs", RequestBody::json(&spec));

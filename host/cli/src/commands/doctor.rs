@@ -79,7 +79,7 @@ pub(crate) fn doctor(args: &DoctorArgs, output: CliOutput) -> Result<i32, CliErr
     let mut findings = device::check_devices();
     findings.extend(drivers::check_drivers());
     findings.push(device::check_selection("auto"));
-    findings.push(check_guest_toolchain());
+    findings.extend(check_plugin_tools());
     findings.push(state_dir_check::check_state_dir(&args.home, args.fix));
     findings.extend(state_dir_check::check_linked_dirs(&args.home));
     findings.extend(state_dir_check::list_other_state_dirs(&KnownStateDirs::for_current_user().others(&args.home)));
@@ -150,14 +150,15 @@ fn check_open_files() -> DoctorFinding {
     found.with_hint("`ulimit -n 4096` before `saggar serve`, or LimitNOFILE=4096 of its systemd service, allows more")
 }
 
-fn check_guest_toolchain() -> DoctorFinding {
-    match crate::plugin_build::find_rust_toolchain() {
-        Ok(toolchain) => DoctorFinding::new("plugins", FindingState::Ok, format!("are built by {toolchain}")),
+/// Checks for each language whether plugins can be built here.
+fn check_plugin_tools() -> impl Iterator<Item = DoctorFinding> {
+    crate::plugin_build::find_tools().map(|(language, tools)| match tools {
+        Ok(tools) => DoctorFinding::new("plugins", FindingState::Ok, format!("in {language} are built by {tools}")),
         Err(error) => {
-            let what = "cannot be built here (running them needs no compiler)";
+            let what = format!("in {language} cannot be built here (running them needs no tools)");
             DoctorFinding::new("plugins", FindingState::Missing, what).with_hint(error.to_string())
         }
-    }
+    })
 }
 
 /// Checks the user's configuration.

@@ -1,6 +1,7 @@
-//! `saggar plugins`: lists the server's plugins and the worlds that a plugin can be built for, and tests whether a plugin resumes
+//! `saggar plugins`: lists and shows the server's plugins and the reference plugins, lists the worlds that a plugin can be built for, and tests whether a plugin resumes
 //! after interruptions.
 
+mod show;
 mod worlds;
 
 use std::time::Duration;
@@ -23,6 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) fn plugins(args: &PluginsCommand, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match args {
         PluginsCommand::Ls => list_plugins(client, output).map(|()| 0),
+        PluginsCommand::Show { plugin } => show::show_plugin(plugin, client, output).map(|()| 0),
         PluginsCommand::Worlds => worlds::list_worlds(output).map(|()| 0),
         PluginsCommand::Test(args) => test_resume(args, client, output),
     }
@@ -46,21 +48,25 @@ fn list_plugins(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
             yes(plugin.trains),
             yes(plugin.predicts),
             units::format_bytes(plugin.bytes),
-            match resume_test.as_ref().map(|test| &test.interrupted) {
-                None => "not tested".to_owned(),
-                Some(Some(job)) => format!("yes ({job})"),
-                Some(None) => "yes".to_owned(),
-            },
+            if plugin.reference { "saggar" } else { "upload" }.to_owned(),
+            describe_resume_test(resume_test.as_ref()),
         ]
     };
     output.print_table(
-        &["NAME", "PLUGIN", "TRAINS", "PREDICTS", "SIZE", "RESUMES"],
+        &["NAME", "PLUGIN", "TRAINS", "PREDICTS", "SIZE", "FROM", "RESUMES"],
         &plugins.iter().map(row).collect::<Vec<_>>(),
     );
-    if plugins.is_empty() {
-        output.print_note("No plugins. `saggar run` uploads one.");
-    }
+    output.print_note("Next: saggar plugins show NAME | saggar run NAME --data DATASET");
     Ok(())
+}
+
+/// Returns whether a plugin is known to resume after an interruption, with the job that showed it.
+fn describe_resume_test(test: Option<&ResumeTestDocument>) -> String {
+    match test.map(|test| &test.interrupted) {
+        None => "not tested".to_owned(),
+        Some(Some(job)) => format!("yes ({job})"),
+        Some(None) => "yes".to_owned(),
+    }
 }
 
 fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {

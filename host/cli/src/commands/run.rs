@@ -8,14 +8,13 @@ mod serve;
 mod spec;
 mod world;
 
-use std::path::{Path, PathBuf};
-
 use saggar_jobs::JobSpec;
 use saggar_rest::jobs::JobDocument;
 use saggar_rest::plugins::PluginListDocument;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub(crate) use self::help::find_listed_plugin;
 pub(crate) use component::{build_plugin, upload_plugin};
 pub(crate) use serve::wait_until_served;
 
@@ -23,6 +22,7 @@ use self::estimate::RunEstimate;
 use super::job_follow::{self, describe_end, exit_code};
 use crate::args::{RunArgs, RunMode};
 use crate::client::{ApiClient, RequestBody};
+use crate::component_source::ComponentSource;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 use crate::project::{self, ProjectContext};
@@ -48,7 +48,7 @@ pub(crate) fn job_spec_of_run(args: &RunArgs, client: &ApiClient, output: CliOut
 ///
 /// # Errors
 /// Returns the errors of a run that is submitted.
-pub(crate) fn local_run(args: &RunArgs, output: CliOutput) -> Result<(JobSpec, PathBuf), CliError> {
+pub(crate) fn local_run(args: &RunArgs, output: CliOutput) -> Result<(JobSpec, ComponentSource), CliError> {
     let project = ProjectContext::for_task(args.task.as_deref())?;
     let user = project::user_config()?;
     let task = project.as_ref().zip(args.task.as_deref()).map(|(project, name)| project.task(name)).transpose()?;
@@ -64,13 +64,13 @@ fn spec_and_mode(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resul
     let task = project.as_ref().zip(args.task.as_deref()).map(|(project, name)| project.task(name)).transpose()?;
     let given = RunInputs { args, project: project.as_ref(), task, user: &user };
     let world = args.env.as_deref().map(|world| world::find_world("--env", world)).transpose()?;
-    let upload = |component: &Path| {
+    let upload = |component: &ComponentSource| {
         world.as_ref().map(|world| world::check_exports("--env", world, component)).transpose()?;
         upload_plugin(client, component)
     };
     let spec = match &args.from_file {
         Some(file) => {
-            let digest = args.plugin.as_deref().map(|path| component::find_or_build_component(path, output));
+            let digest = args.plugin.as_deref().map(|path| ComponentSource::find_or_build(path, output));
             let digest = digest.transpose()?.map(|path| upload(&path)).transpose()?;
             given.spec_from_file(file, digest.as_deref())?
         }
@@ -78,8 +78,7 @@ fn spec_and_mode(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resul
             // Check the rest of the specification before anything is built.
             given.build_spec(&"0".repeat(64), "job")?;
             let component = plugin_component(&given, output)?;
-            let stem = component.file_stem().map_or_else(|| "job".into(), |stem| stem.to_string_lossy());
-            given.build_spec(&upload(&component)?, &stem)?
+            given.build_spec(&upload(&component)?, &component.name())?
         }
     };
     let mode = args.mode.unwrap_or_else(|| match task.map(|(_, task)| task.mode) {
@@ -97,21 +96,20 @@ pub(crate) fn task_spec(
     project: &ProjectContext,
     name: &str,
     digest: &str,
-    component: &Path,
+    component: &ComponentSource,
 ) -> Result<JobSpec, CliError> {
     let user = project::user_config()?;
     let given =
         RunInputs { args: &RunArgs::default(), project: Some(project), task: Some(project.task(name)?), user: &user };
-    let stem = component.file_stem().map_or_else(|| "job".into(), |stem| stem.to_string_lossy());
-    given.build_spec(digest, &stem)
+    given.build_spec(digest, &component.name())
 }
 
 /// Returns the component of the selected plugin: the named one, the task's, or that of this directory.
-fn plugin_component(given: &RunInputs<'_>, output: CliOutput) -> Result<PathBuf, CliError> {
+fn plugin_component(given: &RunInputs<'_>, output: CliOutput) -> Result<ComponentSource, CliError> {
     match (&given.args.plugin, given.project, given.task) {
-        (Some(path), _, _) => component::find_or_build_component(path, output),
+        (Some(path), _, _) => ComponentSource::find_or_build(path, output),
         (None, Some(project), Some((_, task))) => build_plugin(project, &task.plugin, output, None),
-        (None, _, _) => component::find_or_build_component(".".as_ref(), output),
+        (None, _, _) => ComponentSource::find_or_build(".".as_ref(), output),
     }
 }
 

@@ -123,7 +123,6 @@ impl ServerParts {
         let datasets = DatasetStore::new(home.datasets());
         let records = records::open(home.database()).map_err(unexpected_error)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
-        let onnx_plugins = onnx_plugin_paths(args.onnx_plugin.as_deref(), &program);
         let launcher = Arc::new(LocalLauncher {
             program: program.clone(),
             home: home.root().to_owned(),
@@ -147,7 +146,7 @@ impl ServerParts {
             host: host.clone(),
             device: Arc::clone(device),
             models: ModelRegistry::new(&models_dir),
-            plugin_paths: onnx_plugins,
+            plugin_path: args.onnx_plugin.clone(),
             clock: Arc::clone(&clock),
             time: args.import_timeout,
         });
@@ -214,7 +213,14 @@ impl ServerParts {
         });
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
-        urls.iter().for_each(|url| tracing::info!("serving on {url}"));
+        for url in &urls {
+            // A browser cannot open the address of a Unix socket.
+            if url.starts_with("http") {
+                tracing::info!("serving on {url}; the console is at {url}/");
+            } else {
+                tracing::info!("serving on {url}");
+            }
+        }
         // Standard output has one line per address, because scripts read the addresses from it. It is written in one
         // piece, because a script that reads only the first line closes the pipe, and the next write would end the
         // command.
@@ -283,15 +289,6 @@ fn stop_server_on_panic<T: Send + 'static>(
 fn running_executable(program: &Path) -> PathBuf {
     let running = Path::new("/proc/self/exe");
     if running.exists() { running.to_owned() } else { program.to_owned() }
-}
-
-/// Returns the possible paths of the ONNX plugin: the given one, beside the program, or the project's build output.
-pub(crate) fn onnx_plugin_paths(named: Option<&Path>, program: &Path) -> Vec<PathBuf> {
-    if let Some(named) = named {
-        return vec![named.to_owned()];
-    }
-    let beside = program.parent().unwrap_or(Path::new("."));
-    vec![beside.join("plugins/onnx.wasm"), beside.join("../../plugins/target/saggar/onnx.wasm")]
 }
 
 /// Discovers the devices of this machine: the serving device immediately, the others in the background.

@@ -20,6 +20,8 @@ const WIT_PATH: &str = "vendor/wit";
 const MANIFEST: &str = "package.json";
 /// The version that the guest library is tested with.
 const VERSION: &str = "0.23.0";
+/// The oldest Node.js that runs it.
+const NODE_MAJOR_MIN: u32 = 20;
 /// The world of all plugins in JavaScript.
 const WORLD: &str = "model-plugin";
 const BUILD_SCRIPT: &str = include_str!("javascript/build.mjs");
@@ -60,6 +62,22 @@ impl PluginLanguage for JavaScriptLanguage {
             }
         };
         Ok(BuiltComponent { name: manifest.name, directory: output, bytes })
+    }
+
+    fn find_tools(&self) -> Result<String, BuildError> {
+        let version = |program: &str| {
+            let mut asked = Command::new(program);
+            asked.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let output = command::run_to_completion(&mut asked)
+                .map_err(|error| missing_npm(error.to_string(), "on Debian `apt install nodejs npm`"))?;
+            Ok::<String, BuildError>(String::from_utf8_lossy(&output.stdout).trim().trim_start_matches('v').to_owned())
+        };
+        let (node, npm) = (version("node")?, version("npm")?);
+        let major: u32 = node.split('.').next().and_then(|major| major.parse().ok()).unwrap_or_default();
+        if major < NODE_MAJOR_MIN {
+            return Err(missing_npm(format!("this is Node.js {node}"), "install a newer Node.js"));
+        }
+        Ok(format!("Node.js {node}, npm {npm} and ComponentizeJS {VERSION}"))
     }
 
     fn declarations(&self, directory: &Path) -> Result<PluginDeclarations, BuildError> {
@@ -173,22 +191,21 @@ fn find_or_install(quiet: bool) -> Result<PathBuf, BuildError> {
 }
 
 fn install(draft: &Path) -> Result<(), BuildError> {
-    let missing = |reason: String, hint: &str| BuildError::MissingTool {
-        tool: "ComponentizeJS, with Node.js 20 and npm,",
-        reason,
-        hint: hint.to_owned(),
-    };
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-audit", "--no-fund", "--silent", "--prefix"]).arg(draft);
     npm.arg(format!("@bytecodealliance/componentize-js@{VERSION}"));
     npm.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let output = command::run_to_completion(&mut npm)
-        .map_err(|error| missing(error.to_string(), "on Debian `apt install nodejs npm`"))?;
+        .map_err(|error| missing_npm(error.to_string(), "on Debian `apt install nodejs npm`"))?;
     if output.status.success() {
         return Ok(());
     }
     let reason = format!("npm could not install version {VERSION}: {}", command::error_text(&output));
-    Err(missing(reason, "connect this machine to a package registry for the first build"))
+    Err(missing_npm(reason, "connect this machine to a package registry for the first build"))
+}
+
+fn missing_npm(reason: String, hint: &str) -> BuildError {
+    BuildError::MissingTool { tool: "ComponentizeJS, with Node.js 20 and npm,", reason, hint: hint.to_owned() }
 }
 
 #[cfg(test)]

@@ -55,6 +55,10 @@ impl PluginLanguage for PythonLanguage {
         Ok(BuiltComponent { name: manifest.name, directory: output, bytes })
     }
 
+    fn find_tools(&self) -> Result<String, BuildError> {
+        componentize::find_tools()
+    }
+
     fn declarations(&self, directory: &Path) -> Result<PluginDeclarations, BuildError> {
         Ok(PythonManifest::read(directory)?.declarations)
     }

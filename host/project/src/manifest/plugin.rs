@@ -7,6 +7,9 @@ use crate::manifest_value::ManifestValue;
 /// The WIT worlds that a plugin can implement.
 const WORLDS: [&str; 3] = ["model-plugin", "predict-plugin", "train-plugin"];
 
+/// The names of the plugins that the program contains.
+pub const REFERENCE_PLUGINS: [&str; 6] = ["lenet", "mlp", "char-lm", "transformer", "input-opt", "onnx"];
+
 /// A plugin of the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSection {
@@ -42,7 +45,11 @@ pub(super) fn read_plugin(table: &ManifestTable<'_>) -> Option<PluginSection> {
 fn read_source(item: &ManifestValue<'_>) -> Option<String> {
     match item.text()? {
         path if path.ends_with(".wasm") => Some(path.to_owned()),
-        _ => item.report_expected("the path of a component, NAME.wasm"),
+        name if REFERENCE_PLUGINS.contains(&name) => Some(name.to_owned()),
+        _ => item.report_expected(format_args!(
+            "the path of a component, NAME.wasm, or a reference plugin ({})",
+            REFERENCE_PLUGINS.join(", ")
+        )),
     }
 }
 

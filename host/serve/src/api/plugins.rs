@@ -1,10 +1,14 @@
-//! `/api/v1/plugins`: WebAssembly components, checked at upload and addressed by their content.
+//! `/api/v1/plugins`: WebAssembly components, checked at upload and addressed by their content. The reference plugins are
+//! listed too, and stored when a job first uses one.
 
 pub(crate) mod resume;
+
+use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::extract::{Request, State};
 use bytes::Bytes;
+use saggar_reference_plugins::{ReferencePlugin, reference_plugin, reference_plugins};
 use saggar_rest::plugins::{ListedPluginDocument, PluginDocument, PluginListDocument};
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
@@ -20,7 +24,7 @@ use crate::plugin_inspector::PluginFacts;
 pub(crate) async fn upload(State(app): State<AppState>, request: Request) -> Result<Json<PluginDocument>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.body_reader().read(&parts, body, PLUGIN_BYTES_MAX).await?;
-    Ok(Json(plugin_document(&store_plugin(&app, body.bytes.clone()).await?)))
+    Ok(Json(store_plugin(&app, body.bytes.clone()).await?.document()))
 }
 
 /// Handles `GET /api/v1/plugins`.
@@ -35,31 +39,45 @@ pub(crate) async fn list(
             Ok(Some(facts)) => {
                 let test = resume::load_resume_test(objects, &facts.digest).await?;
                 let resume_test = test.map(|test| resume::resume_test_document(test, &sight));
-                plugins.push(ListedPluginDocument { plugin: plugin_document(&facts), resume_test });
+                plugins.push(ListedPluginDocument { plugin: facts.document(), resume_test });
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(object = object.name, %error, "plugin left out of the list"),
         }
     }
+    let stored = plugins.iter().map(|listed| listed.plugin.digest.clone()).collect();
+    plugins.extend(app.run_blocking(move |_| Ok::<_, ApiError>(unused_reference_plugins(&stored))).await?);
     Ok(Json(PluginListDocument { plugins }))
 }
 
-fn plugin_document(facts: &PluginFacts) -> PluginDocument {
-    let declares = (!facts.declares.is_empty())
-        .then(|| serde_json::to_value(&facts.declares).expect("declarations are plain data"));
-    PluginDocument {
-        digest: facts.digest.hex(),
-        trains: facts.trains,
-        predicts: facts.predicts,
-        bytes: facts.bytes,
-        declares,
+/// Returns the reference plugins that are not among the stored digests. Blocks.
+fn unused_reference_plugins(stored: &BTreeSet<String>) -> Vec<ListedPluginDocument> {
+    let listed = |plugin: &'static ReferencePlugin| {
+        let facts = PluginFacts::of_reference(plugin);
+        ListedPluginDocument { plugin: facts.document(), resume_test: None }
+    };
+    reference_plugins().iter().map(listed).filter(|listed| !stored.contains(&listed.plugin.digest)).collect()
+}
+
+/// Returns the component of the reference plugin with this digest. Blocks.
+fn reference_component(digest: &Digest) -> Option<Bytes> {
+    let plugin = reference_plugins().iter().find(|plugin| plugin.digest() == digest)?;
+    Some(Bytes::from_static(plugin.component()))
+}
+
+/// Returns the digest that a job's `plugin` means: that of a reference plugin if it is the name of one, else the text
+/// itself.
+pub(crate) async fn digest_of_name(app: &AppState, plugin: &str) -> Result<String, ApiError> {
+    match reference_plugin(plugin) {
+        None => Ok(plugin.to_owned()),
+        Some(plugin) => app.run_blocking(move |_| Ok::<_, ApiError>(plugin.digest().hex())).await,
     }
 }
 
-/// Returns the facts of an uploaded plugin.
+/// Returns the facts of a plugin. A reference plugin is stored if it is not yet.
 ///
 /// # Errors
-/// Returns `NotFound` if it was not uploaded, and `PluginRefused` if it can no longer run here.
+/// Returns `NotFound` if it was not uploaded and is no reference plugin, and `PluginRefused` if it can no longer run here.
 pub(crate) async fn facts(app: &AppState, digest: &Digest) -> Result<PluginFacts, ApiError> {
     let objects = &app.parts().objects;
     if let Some(facts) = load_facts(objects, &facts_object_name(digest)).await? {
@@ -67,11 +85,17 @@ pub(crate) async fn facts(app: &AppState, digest: &Digest) -> Result<PluginFacts
     }
     match objects.get_blob(digest).await {
         Ok(wasm) => store_plugin(app, wasm).await,
-        Err(StoreError::NotFound { .. }) => Err(ApiError::NotFound {
-            kind: "plugin",
-            name: digest.hex(),
-            hint: "upload it first: POST /api/v1/plugins".to_owned(),
-        }),
+        Err(StoreError::NotFound { .. }) => {
+            let wanted = *digest;
+            match app.run_blocking(move |_| Ok::<_, ApiError>(reference_component(&wanted))).await? {
+                Some(wasm) => store_plugin(app, wasm).await,
+                None => Err(ApiError::NotFound {
+                    kind: "plugin",
+                    name: digest.hex(),
+                    hint: "upload it first: POST /api/v1/plugins".to_owned(),
+                }),
+            }
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
         ImportError::NoPlugin { .. } => of(
             StatusCode::SERVICE_UNAVAILABLE,
             ErrorCode::NoImporter,
-            "build it with `saggar build plugins/onnx`, or name it with `saggar serve --onnx-plugin`",
+            "start the server without `--onnx-plugin` to use the plugin inside the program, or name a component that it can read",
         ),
         ImportError::Plugin(PluginError::CompilerBusy { .. }) => compiler_busy(),
         ImportError::Plugin(PluginError::CompilerStopped) => retryable(ErrorCode::Stopping),

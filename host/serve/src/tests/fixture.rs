@@ -493,6 +493,6 @@ struct UnavailableImporter;
 
 impl ModelImporter for UnavailableImporter {
     fn import(&self, _: &str, _: &ModelFiles, _: &str) -> Result<PublishedVersion, ImportError> {
-        Err(ImportError::NoPlugin { looked: "nowhere".to_owned() })
+        Err(ImportError::NoPlugin { path: "nowhere".into(), reason: "not there".to_owned() })
     }
 }

@@ -1,5 +1,7 @@
 //! Why a file was not imported as a model.
 
+use std::path::PathBuf;
+
 use saggar_plugin::PluginError;
 use saggar_store::error::ModelError;
 use thiserror::Error;
@@ -7,11 +9,13 @@ use thiserror::Error;
 /// The reason for which a file was not imported.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// The plugin that reads such files is not installed.
-    #[error("the plugin that reads ONNX files is not here")]
+    /// The plugin that reads such files cannot be read. Its path stays in the log.
+    #[error("the plugin that reads ONNX files cannot be read: {reason}")]
     NoPlugin {
-        /// The paths that were searched, for the log.
-        looked: String,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's message.
+        reason: String,
     },
     /// A file in which the model stores tensors is missing.
     #[error("the model keeps tensors in the file `{name}`, which is not with it")]

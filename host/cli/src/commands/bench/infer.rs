@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use super::device::{self, BenchDeviceResult, DeviceResults};
 use crate::args::BenchInferArgs;
-use crate::commands::{build, stored_version};
+use crate::commands::stored_version;
+use crate::component_source::{ComponentSource, named_reference};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::plugin_build;
@@ -60,7 +61,9 @@ impl BenchModel {
     fn from_args(args: &BenchInferArgs, output: CliOutput) -> Result<BenchModel, CliError> {
         let home = super::open_state_dir(&args.home)?;
         let path = Path::new(&args.model);
-        let is_plugin = path.is_file() || plugin_build::is_plugin_directory(path);
+        // A model can have the name of a reference plugin; with --model, the name is the plugin.
+        let is_reference = args.weights.is_some() && named_reference(path).is_some();
+        let is_plugin = path.is_file() || plugin_build::is_plugin_directory(path) || is_reference;
         let weights = match (&args.weights, is_plugin) {
             (Some(weights), _) => weights,
             (None, false) => &args.model,
@@ -74,15 +77,13 @@ impl BenchModel {
         let hint = "name a version's directory, or the state directory that has the model: --home DIR";
         let (files, variables) = stored_version::open_version(weights, models.as_deref(), hint)?;
         let wasm = match (is_plugin, args.weights.is_some()) {
-            (true, _) => {
-                let component = if path.is_dir() { build::build_component(path, output)? } else { path.to_owned() };
-                super::read_component(&component)?
-            }
+            (true, _) => ComponentSource::find_or_build(path, output)?.read()?.into_owned(),
             (false, false) => files.load_plugin().map_err(|error| CliError::invalid(error.to_string()))?,
             (false, true) => {
                 let message = format!("there is no plugin {}", args.model);
-                return Err(CliError::new(exit::NOT_FOUND, "no_plugin", message)
-                    .with_hint("name a .wasm component, or the directory of a plugin"));
+                return Err(CliError::new(exit::NOT_FOUND, "no_plugin", message).with_hint(
+                    "name a .wasm component, the directory of a plugin, or a reference plugin, such as lenet",
+                ));
             }
         };
         let host = super::plugin_host(home.as_ref())?;

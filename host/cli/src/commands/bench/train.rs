@@ -105,11 +105,11 @@ impl BenchTraining {
         }
         let datasets = data::open_datasets(&spec.data, &folders, home.as_ref())?;
         let host = super::plugin_host(home.as_ref())?;
-        let wasm = super::read_component(&component)?;
-        let invalid = |error| CliError::invalid(format!("{}: {error}", component.display()));
+        let wasm = component.read()?;
+        let invalid = |error| CliError::invalid(format!("{component}: {error}"));
         let plugin = host.compile(&wasm).map_err(invalid)?;
         if !plugin.has_trainer() {
-            let message = format!("{} exports no trainer", component.display());
+            let message = format!("{component} exports no trainer");
             return Err(
                 CliError::invalid(message).with_hint("`saggar bench infer` measures a plugin that only predicts")
             );

@@ -18,6 +18,9 @@ const DRIVER_DIRECTORIES: [&str; 4] =
 const LIBRARY_DIRECTORIES: [&str; 6] =
     ["lib", "usr/lib", "usr/lib64", "usr/local/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu"];
 
+/// The libraries of glvnd that NVIDIA's Vulkan driver loads.
+const GLVND_LIBRARIES: [&str; 3] = ["libGLdispatch.so.0", "libGLX.so.0", "libEGL.so.1"];
+
 /// A driver manifest, as far as it is checked. Source: Vulkan loader, LoaderDriverInterface.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -101,7 +104,8 @@ impl DriverEnvironment {
             (names, _) => DoctorFinding::new("drivers", FindingState::Ok, names.join(", ")),
         };
         let broken = broken.into_iter().filter_map(Result::err);
-        [summary].into_iter().chain(broken).chain(self.check_nvidia(&usable)).chain(self.check_render_nodes()).collect()
+        let nvidia = self.check_nvidia(&usable).into_iter().chain(self.check_glvnd(&usable));
+        [summary].into_iter().chain(broken).chain(nvidia).chain(self.check_render_nodes()).collect()
     }
 
     /// Returns the driver manifests, in the loader's order.
@@ -156,6 +160,18 @@ impl DriverEnvironment {
         let what = "an NVIDIA GPU's kernel driver is here, and its Vulkan driver (libGLX_nvidia.so.0) is not";
         let hint = "in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics; \
                     elsewhere, install the driver's graphics libraries";
+        Some(DoctorFinding::new("nvidia", FindingState::Missing, what).with_hint(hint))
+    }
+
+    /// Finds an NVIDIA driver without the libraries of glvnd that it loads. Such a driver lists no GPU.
+    fn check_glvnd(&self, usable: &[String]) -> Option<DoctorFinding> {
+        usable.iter().find(|library| library.contains("nvidia"))?;
+        let missing: Vec<&str> = GLVND_LIBRARIES.into_iter().filter(|name| !self.has_library(name)).collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let what = format!("NVIDIA's Vulkan driver loads {}, which is not here", missing.join(" and "));
+        let hint = "install libglvnd0, libglx0 and libegl1 (Debian, Ubuntu) or libglvnd (Fedora, Arch)";
         Some(DoctorFinding::new("nvidia", FindingState::Missing, what).with_hint(hint))
     }
 
@@ -260,6 +276,12 @@ mod tests {
         write(root.path(), "usr/lib/libGLX_nvidia.so.0", "");
         write(root.path(), "n.json", r#"{"ICD": {"library_path": "libGLX_nvidia.so.0"}}"#);
         machine.named_files = Some(root.path().join("n.json").display().to_string());
+        let [drivers, nvidia] = &finding_lines(&machine)[..] else { panic!("{:?}", finding_lines(&machine)) };
+        assert_eq!(drivers, "drivers OK libGLX_nvidia.so.0");
+        assert!(nvidia.contains("loads libGLdispatch.so.0 and libGLX.so.0 and libEGL.so.1"), "{nvidia}");
+        for library in GLVND_LIBRARIES {
+            write(root.path(), &format!("usr/lib/{library}"), "");
+        }
         assert_eq!(finding_lines(&machine), ["drivers OK libGLX_nvidia.so.0"]);
     }
 

@@ -11,6 +11,7 @@ use saggar_device::{Backend, Meter, NullBackend};
 use saggar_plugin::{
     CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PluginEngineConfig, PluginError,
 };
+use saggar_reference_plugins::ONNX_PLUGIN;
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::dataset::{ColumnarDataset, DatasetStore};
 use saggar_store::models;
@@ -18,7 +19,8 @@ use saggar_tensor::{text, verify};
 
 use super::placeholder_dataset;
 use crate::args::InspectArgs;
-use crate::commands::{build, import, run, serve, stored_version};
+use crate::commands::{import, run, stored_version};
+use crate::component_source::{ComponentSource, named_reference};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 
@@ -46,13 +48,13 @@ pub(super) fn load_graphs(
     if path.is_file() && extension == "graph" {
         return read_graph_text(path);
     }
-    let mut session = InspectSession::new(args, target)?;
+    let mut session = InspectSession::new(args, target, output)?;
     if path.is_file() && extension == "onnx" {
         session.record_import(path)?;
-    } else if path.is_file() {
-        session.record_component(&read_file(path)?)?;
-    } else if path.is_dir() && !path.join(models::MANIFEST_FILE).is_file() {
-        session.record_component(&read_file(&build::build_component(path, output)?)?)?;
+    } else if path.is_file() || (path.is_dir() && !path.join(models::MANIFEST_FILE).is_file()) {
+        session.record_component(&ComponentSource::find_or_build(path, output)?.read()?)?;
+    } else if let Some(plugin) = named_reference(path).filter(|_| !session.has_model(&args.source)) {
+        session.record_component(plugin.component())?;
     } else {
         session.record_version()?;
     }
@@ -76,16 +78,17 @@ fn read_graph_text(path: &Path) -> Result<LoadedGraphs, CliError> {
 /// A device that records graphs, and the plugins that build them.
 struct InspectSession<'a> {
     args: &'a InspectArgs,
+    output: CliOutput,
     host: PluginEngine,
     device: NullBackend,
     cut_short: Vec<String>,
 }
 
 impl<'a> InspectSession<'a> {
-    fn new(args: &'a InspectArgs, target: CompileTarget) -> Result<InspectSession<'a>, CliError> {
+    fn new(args: &'a InspectArgs, target: CompileTarget, output: CliOutput) -> Result<InspectSession<'a>, CliError> {
         let host = PluginEngine::new(PluginEngineConfig { instances_max: 8, ..PluginEngineConfig::default() })
             .map_err(plugin_error)?;
-        Ok(InspectSession { args, host, device: NullBackend::new(target), cut_short: Vec::new() })
+        Ok(InspectSession { args, output, host, device: NullBackend::new(target), cut_short: Vec::new() })
     }
 
     /// Records the graphs of a plugin's training, and of predictions with the models that this training published.
@@ -141,16 +144,16 @@ impl<'a> InspectSession<'a> {
         Ok(())
     }
 
+    /// Returns whether the state directory has a model of this name.
+    fn has_model(&self, name: &str) -> bool {
+        self.args.home.join("models").join(name).is_dir()
+    }
+
     /// Records the graphs that the ONNX plugin builds from a file.
     fn record_import(&mut self, file: &Path) -> Result<(), CliError> {
-        let program = std::env::current_exe().unwrap_or_default();
-        let places = serve::onnx_plugin_paths(self.args.onnx_plugin.as_deref(), &program);
-        let found = places.iter().find(|path| path.is_file()).ok_or_else(|| {
-            let message = format!("the plugin that reads ONNX files is not at {}", places[0].display());
-            CliError::new(exit::NOT_FOUND, "no_plugin", message)
-                .with_hint("`make plugins` builds it; --onnx-plugin names it")
-        })?;
-        let plugin = self.host.compile(&read_file(found)?).map_err(plugin_error)?;
+        let importer = self.args.onnx_plugin.as_deref().unwrap_or(Path::new(ONNX_PLUGIN));
+        let component = ComponentSource::find_or_build(importer, self.output)?.read()?;
+        let plugin = self.host.compile(&component).map_err(plugin_error)?;
         let options = serde_json::Value::Object(run::parse_parameters(&self.args.parameters)?).to_string();
         let files = import::read_model_files(file)?;
         let model =

@@ -1,5 +1,4 @@
-//! Resolves a plugin on the command line (a file, a plugin's directory, or a plugin of the project) to a component that
-//! the server has.
+//! Builds the plugins of the project, and uploads components.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -8,31 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use saggar_project::{PROJECT_FILE, PluginSection};
+use saggar_reference_plugins::reference_plugin;
 use saggar_rest::plugins::PluginDocument;
 
 use super::world;
 use crate::client::{ApiClient, RequestBody};
-use crate::commands::build;
 use crate::commands::dev::DevShutdown;
+use crate::component_source::ComponentSource;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::project::ProjectContext;
 
 /// A shell function that makes `saggar` in a build command run this program.
 const SAGGAR_SHELL_FUNCTION: &str = "saggar() { \"$SAGGAR_PROGRAM\" \"$@\"; }";
-
-/// Returns the component to run: the file itself, or the result of building the plugin's directory.
-pub(super) fn find_or_build_component(path: &Path, output: CliOutput) -> Result<PathBuf, CliError> {
-    if path.is_dir() {
-        return build::build_component(path, output);
-    }
-    if !path.exists() {
-        let message = format!("there is no plugin {}", path.display());
-        let hint = "name a .wasm component, or the directory of a plugin";
-        return Err(CliError::new(exit::NOT_FOUND, "no_plugin", message).with_hint(hint));
-    }
-    Ok(path.to_owned())
-}
 
 /// Returns the component of a project plugin, built first if the project file has a build command.
 ///
@@ -44,7 +31,7 @@ pub(crate) fn build_plugin(
     name: &str,
     output: CliOutput,
     ending: Option<&DevShutdown>,
-) -> Result<PathBuf, CliError> {
+) -> Result<ComponentSource, CliError> {
     // The parser has checked that every used name exists.
     let Some(plugin) = project.manifest.plugins.get(name) else {
         return Err(CliError::invalid(format!("{PROJECT_FILE} has no plugin {name:?}")));
@@ -53,7 +40,7 @@ pub(crate) fn build_plugin(
         output.print_note(&format!("building {name}: {}", build.command));
         run_build_command(project, &build.command, output, ending)?;
     }
-    let component = component_path(project, plugin)?;
+    let component = component_source(project, plugin)?;
     if let Some(world) = plugin.world {
         let option = format!("plugin.{name}.world");
         world::check_exports(&option, &world::find_world(&option, world)?, &component)?;
@@ -61,26 +48,31 @@ pub(crate) fn build_plugin(
     Ok(component)
 }
 
-/// Returns the path of a project plugin's component without building it.
+/// Returns a project plugin's component without building it.
 ///
 /// # Errors
 /// Returns `no_plugin` if there is no file at the source path.
-pub(super) fn built_component(project: &ProjectContext, name: &str) -> Result<PathBuf, CliError> {
+pub(super) fn built_component(project: &ProjectContext, name: &str) -> Result<ComponentSource, CliError> {
     match project.manifest.plugins.get(name) {
-        Some(plugin) => component_path(project, plugin),
+        Some(plugin) => component_source(project, plugin),
         None => Err(CliError::invalid(format!("{PROJECT_FILE} has no plugin {name:?}"))),
     }
 }
 
-fn component_path(project: &ProjectContext, plugin: &PluginSection) -> Result<PathBuf, CliError> {
+fn component_source(project: &ProjectContext, plugin: &PluginSection) -> Result<ComponentSource, CliError> {
     let path = project.path(&plugin.source);
     if path.is_file() {
-        return Ok(path);
+        return Ok(ComponentSource::File(path));
+    }
+    if let Some(plugin) = reference_plugin(&plugin.source).filter(|_| plugin.build.is_none()) {
+        return Ok(ComponentSource::Reference(plugin));
     }
     let message = format!("there is no component {}", path.display());
     let hint = match plugin.build {
         Some(_) => "its build command did not create it: fix `source` or `command`",
-        None => "build it, or add a build command: [plugin.NAME.build] command = \"saggar build\"",
+        None => {
+            "build it, add a build command ([plugin.NAME.build] command = \"saggar build\"), or name a reference plugin, which `saggar plugins ls` lists"
+        }
     };
     Err(CliError::new(exit::NOT_FOUND, "no_plugin", message).with_hint(hint))
 }
@@ -138,10 +130,8 @@ fn search_path_with(program: &Path) -> Option<OsString> {
 }
 
 /// Uploads the component to the server and returns its digest.
-pub(crate) fn upload_plugin(client: &ApiClient, component: &Path) -> Result<String, CliError> {
-    let wasm = std::fs::read(component)
-        .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
-    let plugin: PluginDocument =
-        client.post("/api/v1/plugins", RequestBody::Bytes { content_type: "application/wasm", bytes: &wasm })?;
+pub(crate) fn upload_plugin(client: &ApiClient, component: &ComponentSource) -> Result<String, CliError> {
+    let body = RequestBody::Bytes { content_type: "application/wasm", bytes: &component.read()? };
+    let plugin: PluginDocument = client.post("/api/v1/plugins", body)?;
     Ok(plugin.digest)
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::component;
 use crate::args::{self, Cli, CliCommand, RunArgs};
 use crate::client::ApiClient;
+use crate::component_source::named_reference;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::project::ProjectContext;
@@ -67,7 +68,7 @@ pub(super) fn show_plugin_help(args: &RunArgs, client: &ApiClient, output: CliOu
     Ok(0)
 }
 
-fn print_parameters(plugin: &str, declares: &PluginDeclarations, output: CliOutput) {
+pub(crate) fn print_parameters(plugin: &str, declares: &PluginDeclarations, output: CliOutput) {
     let name = declares.name.as_deref().unwrap_or(plugin);
     if declares.parameters.is_empty() {
         output.print_line(&format!("{name} declares no parameters; see its own documentation."));
@@ -101,12 +102,28 @@ fn find_declarations(args: &RunArgs, client: &ApiClient) -> Result<(String, Plug
             return Err(CliError::invalid("expected a plugin or a task"));
         };
         let (_, task) = project.task(task)?;
-        let declares = declarations_at_path(&component::built_component(&project, &task.plugin)?)?;
+        let component = component::built_component(&project, &task.plugin)?;
+        let declares = PluginDeclarations::from_component(&component.read()?)
+            .map_err(|error| CliError::invalid(format!("{component}: {error}")))?;
         return Ok((format!("--task {}", args.task.as_deref().unwrap_or_default()), declares));
     };
     let named = path.display().to_string();
-    let declares = if path.exists() { declarations_at_path(path)? } else { declarations_on_server(&named, client)? };
-    Ok((named, declares))
+    find_named_declarations(path, client).map(|declares| (named, declares))
+}
+
+/// Returns the declarations of a component, a plugin's directory, a reference plugin, or a plugin of the server. Builds
+/// nothing.
+///
+/// # Errors
+/// Returns `no_plugin` if `name` is none of them.
+pub(crate) fn find_named_declarations(name: &Path, client: &ApiClient) -> Result<PluginDeclarations, CliError> {
+    if name.exists() {
+        return declarations_at_path(name);
+    }
+    match named_reference(name) {
+        Some(plugin) => Ok(plugin.declarations()),
+        None => declarations_on_server(&name.display().to_string(), client),
+    }
 }
 
 fn declarations_at_path(path: &Path) -> Result<PluginDeclarations, CliError> {
@@ -120,8 +137,11 @@ fn declarations_at_path(path: &Path) -> Result<PluginDeclarations, CliError> {
     PluginDeclarations::from_component(&wasm).map_err(|error| CliError::invalid(format!("{}: {error}", path.display())))
 }
 
-/// Returns the declarations of a plugin on the server, found by its name or the first digits of its digest.
-fn declarations_on_server(named: &str, client: &ApiClient) -> Result<PluginDeclarations, CliError> {
+/// Returns a plugin of the server, found by its name or the first digits of its digest.
+///
+/// # Errors
+/// Returns `no_plugin`, and the errors of the request.
+pub(crate) fn find_listed_plugin(named: &str, client: &ApiClient) -> Result<ListedPluginDocument, CliError> {
     let PluginListDocument { plugins } = client.get("/api/v1/plugins")?;
     let is_digest = named.len() >= DIGEST_DIGITS_MIN;
     let is_meant = |listed: &&ListedPluginDocument| {
@@ -133,7 +153,11 @@ fn declarations_on_server(named: &str, client: &ApiClient) -> Result<PluginDecla
             CliError::new(exit::NOT_FOUND, "no_plugin", message).with_hint("`saggar plugins ls` lists the server's")
         );
     };
-    match &found.plugin.declares {
+    Ok(found.clone())
+}
+
+fn declarations_on_server(named: &str, client: &ApiClient) -> Result<PluginDeclarations, CliError> {
+    match &find_listed_plugin(named, client)?.plugin.declares {
         None => Ok(PluginDeclarations::default()),
         Some(declares) => {
             serde_json::from_value(declares.clone()).map_err(|error| CliError::invalid(error.to_string()))

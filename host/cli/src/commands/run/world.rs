@@ -1,9 +1,8 @@
 //! Checks that a component implements a world: that of `saggar run --env WORLD`, or of `world` in the project file.
 
-use std::path::Path;
-
 use saggar_plugin::PluginWorld;
 
+use crate::component_source::ComponentSource;
 use crate::exit::{self, CliError};
 
 /// Returns the world that `text`, the value of `option`, names.
@@ -24,9 +23,8 @@ pub(super) fn find_world(option: &str, text: &str) -> Result<PluginWorld, CliErr
 ///
 /// # Errors
 /// Returns `invalid` with the component's exports and the world's.
-pub(super) fn check_exports(option: &str, world: &PluginWorld, component: &Path) -> Result<(), CliError> {
-    let wasm = std::fs::read(component)
-        .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
+pub(super) fn check_exports(option: &str, world: &PluginWorld, component: &ComponentSource) -> Result<(), CliError> {
+    let wasm = component.read()?;
     // The server rejects a file that is not a component, with the reason.
     let Some(exports) = saggar_plugin::component_exports(&wasm) else { return Ok(()) };
     if world.export_names().all(|wanted| exports.contains(&wanted)) {
@@ -34,8 +32,7 @@ pub(super) fn check_exports(option: &str, world: &PluginWorld, component: &Path)
     }
     let wanted: Vec<String> = world.export_names().collect();
     let message = format!(
-        "{} exports {}; a plugin of {}@{}, which {option} asks for, exports {}",
-        component.display(),
+        "{component} exports {}; a plugin of {}@{}, which {option} asks for, exports {}",
         exports.join(", "),
         world.name,
         world.version,

@@ -17,6 +17,9 @@ const PYTHON_VERSION: &str = "3.14";
 /// The environment variable that names the Python interpreter that runs componentize-py.
 const PYTHON_VARIABLE: &str = "SAGGAR_PYTHON";
 const PYTHON_DEFAULT: &str = "python3";
+/// Prints the version of an interpreter, and fails if it is too old or cannot make environments.
+const PYTHON_CHECK: &str = "import ensurepip, venv, platform, sys; print(platform.python_version()); \
+                            sys.exit(sys.version_info < (3, 10))";
 /// Runs componentize-py, and prints of a failure what the plugin's author can use: not the tool's own stack.
 const LAUNCHER: &str = "import sys\nfrom componentize_py import script\ntry:\n    sys.exit(script())\n\
                         except AssertionError as error:\n    \
@@ -115,19 +118,45 @@ impl ComponentizeEnvironment {
     }
 }
 
+/// Returns what a build would use: the interpreter and the version of componentize-py. Installs nothing.
+///
+/// # Errors
+/// `MissingTool`.
+pub(super) fn find_tools() -> Result<String, BuildError> {
+    let python = python_program();
+    let mut asked = Command::new(&python);
+    asked.args(["-c", PYTHON_CHECK]);
+    asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = command::run_to_completion(&mut asked).map_err(|error| missing_python(&python, error.to_string()))?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match output.status.success() {
+        true => Ok(format!("Python {version} and componentize-py {VERSION}")),
+        false if !version.is_empty() => Err(missing_python(&python, format!("this is Python {version}"))),
+        false => Err(missing_python(&python, command::error_text(&output))),
+    }
+}
+
+/// Returns the Python interpreter to make environments with.
+fn python_program() -> PathBuf {
+    env::var_os(PYTHON_VARIABLE).map_or_else(|| PYTHON_DEFAULT.into(), PathBuf::from)
+}
+
+fn missing_python(python: &Path, reason: String) -> BuildError {
+    BuildError::MissingTool {
+        tool: "Python 3.10 or newer, with venv and pip,",
+        reason: format!("{}: {reason}", python.display()),
+        hint: format!("on Debian `apt install python3 python3-venv`; {PYTHON_VARIABLE} names another interpreter"),
+    }
+}
+
 fn create(draft: &Path) -> Result<(), BuildError> {
-    let python = env::var_os(PYTHON_VARIABLE).unwrap_or_else(|| PYTHON_DEFAULT.into());
+    let python = python_program();
     let mut venv = Command::new(&python);
     venv.args(["-m", "venv"]).arg(draft).env_remove("VIRTUAL_ENV").env_remove("PYTHONHOME");
     venv.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let missing = |reason: String| BuildError::MissingTool {
-        tool: "Python 3.10 or newer, with venv and pip,",
-        reason: format!("{} -m venv: {reason}", python.display()),
-        hint: format!("on Debian `apt install python3 python3-venv`; {PYTHON_VARIABLE} names another interpreter"),
-    };
-    let output = command::run_to_completion(&mut venv).map_err(|error| missing(error.to_string()))?;
+    let output = command::run_to_completion(&mut venv).map_err(|error| missing_python(&python, error.to_string()))?;
     if !output.status.success() {
-        return Err(missing(command::error_text(&output)));
+        return Err(missing_python(&python, command::error_text(&output)));
     }
     let mut install = pip(draft.join("bin/python").as_os_str());
     install.args(["--only-binary", ":all:"]).arg(format!("componentize-py=={VERSION}"));

@@ -28,7 +28,7 @@ use crate::resource_access;
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 impl JsonBody for JobSpec {
-    const EXAMPLE: &'static str = r#"{"project": "digits", "plugin": "SHA-256 of a plugin, as POST /api/v1/plugins answers it", "data": [{"dataset": "digits", "mount": "/data"}], "parameters": {"epochs": 3}}"#;
+    const EXAMPLE: &'static str = r#"{"project": "digits", "plugin": "lenet, or the SHA-256 of a plugin, as POST /api/v1/plugins answers it", "data": [{"dataset": "digits", "mount": "/data"}], "parameters": {"epochs": 3}}"#;
 }
 
 /// Handles `POST /api/v1/jobs`.
@@ -166,6 +166,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 /// checkpoint to its step. Its project and the jobs that it names must be visible to the submitter.
 pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut JobSpec) -> Result<(), ApiError> {
     sight.check_submission(&spec.project)?;
+    spec.plugin = super::super::plugins::digest_of_name(app, &spec.plugin).await?;
     spec.validate().map_err(JobError::from)?;
     let mut declares = PluginDeclarations::default();
     spec.plugin = match &mut spec.predict {

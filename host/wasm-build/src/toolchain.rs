@@ -7,9 +7,11 @@ use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::WASM_TARGET;
-use crate::plugin_build::command;
-use crate::plugin_build::error::{BuildError, TOOLCHAIN_VARIABLE};
+use crate::command;
+use crate::error::{TOOLCHAIN_VARIABLE, WasmBuildError};
+
+/// The target that plugins are compiled for. It has no operating system, so a plugin imports only our interfaces.
+pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// Time limit of a program that only answers a query, in seconds.
 const QUERY_SECONDS_MAX: u64 = 20;
@@ -23,7 +25,7 @@ const DEBIAN_LINKER: &str = "wasm-ld";
 
 /// The kind of toolchain to look for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum ToolchainChoice {
+enum ToolchainChoice {
     /// The first one that works: rustup, then Debian.
     #[default]
     Auto,
@@ -38,7 +40,7 @@ impl ToolchainChoice {
     ///
     /// # Errors
     /// `UnknownToolchain`.
-    pub(crate) fn from_environment() -> Result<Self, BuildError> {
+    fn from_environment() -> Result<Self, WasmBuildError> {
         match env::var_os(TOOLCHAIN_VARIABLE) {
             Some(value) => value.to_string_lossy().parse(),
             None => Ok(Self::Auto),
@@ -47,21 +49,21 @@ impl ToolchainChoice {
 }
 
 impl FromStr for ToolchainChoice {
-    type Err = BuildError;
+    type Err = WasmBuildError;
 
-    fn from_str(value: &str) -> Result<Self, BuildError> {
+    fn from_str(value: &str) -> Result<Self, WasmBuildError> {
         match value {
             "" | "auto" => Ok(Self::Auto),
             "rustup" => Ok(Self::Rustup),
             "debian" => Ok(Self::Debian),
-            other => Err(BuildError::UnknownToolchain { value: other.to_owned() }),
+            other => Err(WasmBuildError::UnknownToolchain { value: other.to_owned() }),
         }
     }
 }
 
 /// A toolchain that compiles to WebAssembly.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum WasmToolchain {
+pub enum WasmToolchain {
     /// Plain cargo: the target's standard library is installed.
     Installed,
     /// Debian's compiler, which builds the standard library from the sources in `library`.
@@ -81,8 +83,17 @@ impl fmt::Display for WasmToolchain {
 }
 
 impl WasmToolchain {
+    /// Finds a toolchain for the plugin in `directory`, whose own toolchain file is honoured. The environment variable
+    /// `SAGGAR_GUEST_TOOLCHAIN` selects the kind.
+    ///
+    /// # Errors
+    /// `NoToolchain`, with what to install; `UnknownToolchain`.
+    pub fn find(directory: &Path) -> Result<WasmToolchain, WasmBuildError> {
+        find_toolchain_in(ToolchainChoice::from_environment()?, directory)
+    }
+
     /// Returns the cargo program to run.
-    pub(super) fn cargo(&self) -> &str {
+    pub(crate) fn cargo(&self) -> &str {
         match self {
             Self::Installed => "cargo",
             // A rustup cargo can be older than the compiler whose standard library it would build.
@@ -92,7 +103,7 @@ impl WasmToolchain {
     }
 
     /// Adds the settings that this toolchain needs besides the target.
-    pub(super) fn configure(&self, cargo: &mut Command) {
+    pub(crate) fn configure(&self, cargo: &mut Command) {
         let Self::Debian { library } = self else { return };
         cargo.arg("-Zbuild-std=std,panic_abort");
         cargo.env("RUSTC", DEBIAN_RUSTC);
@@ -103,8 +114,7 @@ impl WasmToolchain {
     }
 }
 
-/// Finds a toolchain for the plugin in `directory`, whose own toolchain file is honoured.
-pub(super) fn find_toolchain_in(choice: ToolchainChoice, directory: &Path) -> Result<WasmToolchain, BuildError> {
+fn find_toolchain_in(choice: ToolchainChoice, directory: &Path) -> Result<WasmToolchain, WasmBuildError> {
     let found = match choice {
         ToolchainChoice::Rustup => find_installed(directory).map_err(|reason| vec![reason]),
         ToolchainChoice::Debian => find_debian().map_err(|reason| vec![reason]),
@@ -112,7 +122,7 @@ pub(super) fn find_toolchain_in(choice: ToolchainChoice, directory: &Path) -> Re
             find_installed(directory).or_else(|first| find_debian().map_err(|second| vec![first, second]))
         }
     };
-    found.map_err(|reasons| BuildError::NoToolchain { reasons })
+    found.map_err(|reasons| WasmBuildError::NoToolchain { reasons })
 }
 
 fn find_installed(directory: &Path) -> Result<WasmToolchain, String> {
@@ -176,7 +186,7 @@ fn matches_compiler(library: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin_build::error::SETUP_RUSTUP;
+    use crate::error::SETUP_RUSTUP;
 
     #[test]
     fn toolchain_choices_parse_from_their_names() {
@@ -189,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_missing_toolchain_error_names_what_to_install() {
-        let error = BuildError::NoToolchain { reasons: vec!["/usr/bin/rustc is not Debian's".to_owned()] };
+        let error = WasmBuildError::NoToolchain { reasons: vec!["/usr/bin/rustc is not Debian's".to_owned()] };
         let text = error.to_string();
         assert!(
             text.contains(SETUP_RUSTUP) && text.contains("rust-web-src") && text.contains("not Debian's"),
