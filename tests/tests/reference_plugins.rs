@@ -28,7 +28,7 @@ fn the_program_contains_the_components_that_a_build_makes() {
         let listed = listed.as_array().unwrap().iter().find(is_it).unwrap_or_else(|| panic!("{name}: {listed}"));
         assert_eq!(listed["digest"], built, "{name}");
         assert_eq!(listed["reference"], true, "{name}");
-        assert_eq!((&listed["trains"], &listed["predicts"]), (&json!(name != "onnx"), &json!(true)), "{name}");
+        assert_eq!((&listed["trains"], &listed["predicts"]), (&json!(name != "onnx"), &json!(name != "input-opt")), "{name}");
     }
     // Uploading one changes what is known of it, and not how often it is listed.
     server.upload(&plugin("lenet"));
@@ -40,17 +40,17 @@ fn the_program_contains_the_components_that_a_build_makes() {
 #[test]
 fn a_plugin_is_shown_with_its_parameters_without_a_server() {
     let empty = tempfile::tempdir().unwrap();
-    let shown = saggar_in(empty.path(), &["plugins", "show", "lenet"]);
-    let text = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    let answer = saggar_in(empty.path(), &["plugins", "show", "lenet"]);
+    let text = String::from_utf8(answer.stdout).unwrap();
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
     let digest = Digest::of(&std::fs::read(plugin("lenet")).unwrap()).hex();
     assert!(text.contains(&digest), "{text}");
     assert!(text.contains("epochs") && text.contains("Passes over the dataset.") && text.contains("20"), "{text}");
     assert!(text.contains("Reads at /data: image, label"), "{text}");
     let file = plugin("mlp");
-    let shown = saggar_in(empty.path(), &["plugins", "show", file.to_str().unwrap(), "--json"]);
-    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
-    assert_eq!((&shown["declares"]["name"], &shown["reference"]), (&json!("mlp"), &json!(true)));
+    let answer = saggar_in(empty.path(), &["plugins", "show", file.to_str().unwrap(), "--json"]);
+    let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!((&answer["declares"]["name"], &answer["reference"]), (&json!("mlp"), &json!(true)));
     std::fs::write(empty.path().join("text.wasm"), "no component").unwrap();
     let refused = saggar_in(empty.path(), &["plugins", "show", "text.wasm"]);
     let text = String::from_utf8_lossy(&refused.stderr);
@@ -74,7 +74,7 @@ fn a_job_names_a_reference_plugin_and_a_file_of_that_name_wins() {
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     let unknown = json!({ "project": "named", "plugin": "mlpp" });
     let refused = server.request("POST", "/api/v1/jobs", HttpPayload::Json(&unknown));
-    assert_eq!(refused.status, 422, "{}", refused.text);
+    assert_eq!(refused.status, 400, "{}", refused.text);
     assert!(refused.text.contains("mlpp"), "{}", refused.text);
     // onnx is a reference plugin that does not train.
     let refused =

@@ -115,7 +115,7 @@ fn find_declarations(args: &RunArgs, client: &ApiClient) -> Result<(String, Plug
 /// nothing.
 ///
 /// # Errors
-/// Returns `no_plugin` if `name` is none of them.
+/// Returns `no_plugin` if `name` is not one of them.
 pub(crate) fn find_named_declarations(name: &Path, client: &ApiClient) -> Result<PluginDeclarations, CliError> {
     if name.exists() {
         return declarations_at_path(name);
