@@ -7,7 +7,7 @@ use std::path::Path;
 use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
-const FLOORS: [(&str, u32); 17] = [
+const FLOORS: [(&str, u32); 18] = [
     ("tensor", 0),
     ("clock", 0),
     ("metrics", 0),
@@ -15,6 +15,7 @@ const FLOORS: [(&str, u32); 17] = [
     ("compile", 1),
     ("store", 1),
     ("project", 1),
+    ("telemetry", 1),
     ("device", 2),
     ("testgen", 2),
     ("cpu", 3),

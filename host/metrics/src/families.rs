@@ -70,6 +70,10 @@ families! {
     http_request_duration: HistogramVec("saggar_http_request_seconds", "Time from a request's head to its answer.", ["route"], SECONDS);
     rpc_requests: IntCounterVec("saggar_rpc_requests_total", "Remote procedure calls that ended, by their status.", ["protocol", "method", "code"]);
 
+    log_lines_lost: IntCounterVec("saggar_log_lines_lost_total", "Lines of the server's log (server) and the access log (access) that could not be written.", ["log"]);
+    trace_spans_exported: IntCounterVec("saggar_trace_spans_exported_total", "Spans that the collector took.", []);
+    trace_spans_dropped: IntCounterVec("saggar_trace_spans_dropped_total", "Spans dropped: the queue was full (queue_full), the collector refused them (refused) or could not be reached (unreachable).", ["reason"]);
+
     predict_requests: IntCounterVec("saggar_predict_requests_total", "Prediction requests by outcome.", ["model", "version", "outcome"]);
     predict_items: IntCounterVec("saggar_predict_items_total", "Items predicted; divided by the number of executions, the mean batch size.", ["model", "version"]);
     predict_executions: IntCounterVec("saggar_predict_executions_total", "Batches run.", ["model", "version"]);

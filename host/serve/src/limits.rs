@@ -5,6 +5,18 @@ use std::time::Duration;
 use saggar_serving::limits::REQUEST_MEMORY_BYTES_MIN;
 use saggar_store::limits::CHUNK_BYTES_MAX;
 
+/// Entries of a page of MLflow's interface if the client names no number: MLflow's default.
+pub const MLFLOW_ENTRIES_DEFAULT: usize = 1000;
+/// Most entries of a page that a client of MLflow's interface can name: MLflow's maximum.
+pub const MLFLOW_PAGE_MAX: usize = 50_000;
+/// Newest jobs, and newest external runs, of an experiment in which MLflow's clients search.
+pub const MLFLOW_RUNS_SEARCHED_MAX: usize = 20_000;
+/// Values of a metric in one answer to MLflow's clients, which expect all at once.
+pub const MLFLOW_POINTS_MAX: usize = 1_000_000;
+/// Bytes that clients of MLflow's interface can log between two checks of the storage quota, which walk directories.
+pub const LOGGED_BYTES_UNCHECKED_MAX: u64 = 1 << 20;
+/// Characters of a path or header in the access log.
+pub const ACCESS_FIELD_CHARS_MAX: usize = 512;
 /// Connections served at the same time. Further ones wait until one ends or an idle one is evicted.
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Connections reserved for each listener, independent of the load on the others.

@@ -6,6 +6,7 @@ mod models;
 mod reexec;
 mod server_config;
 mod shutdown;
+mod telemetry;
 mod threads;
 
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ use saggar_serving::{
 };
 use saggar_store::records;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{DatasetStore, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore};
+use saggar_store::{DatasetStore, ExternalRunStore, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -44,6 +45,7 @@ use crate::args::{self, CompileChildArgs, ServeArgs, WorkerArgs};
 use crate::commands;
 use crate::exit::{self, CliError};
 use crate::known_state_dirs::{DEFAULT_STATE_DIR, KnownStateDirs};
+use crate::logging;
 use crate::output::CliOutput;
 
 pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError> {
@@ -117,6 +119,7 @@ impl ServerParts {
     fn assemble(args: &ServeArgs, home: &StateDir, device: &Arc<RecoverableDevice>) -> Result<ServerParts, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(MetricsRegistry::new());
+        let observer = telemetry::start_telemetry(args, &metrics)?;
         let ServerConfig { scheduler_config: layout, settings, models_dir, storage_quota } = ServerConfig::read(args)?;
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let objects = ObjectStorage::local(&home.objects()).map_err(unexpected_error)?;
@@ -134,7 +137,8 @@ impl ServerParts {
             JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
                 .with_keys(home.keys())
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
-                .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX));
+                .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
+                .with_tracer(observer.tracer.clone());
         let children = CompileChildren::new(running_executable(&program));
         let compiler = CompilerMode::Children(children.clone());
         let config = PluginEngineConfig { cache_dir: Some(home.cache()), compiler, ..PluginEngineConfig::default() };
@@ -182,6 +186,8 @@ impl ServerParts {
             audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
+            external_runs: ExternalRunStore::new(home.external_runs()),
+            observer,
         };
         Ok(ServerParts { parts, loader, watch, clock, children })
     }
@@ -198,6 +204,8 @@ impl ServerParts {
         let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
         let (jobs, models) = (self.parts.jobs.clone(), Arc::clone(&self.parts.models));
+        let observer = self.parts.observer.clone();
+        telemetry::reopen_on_hangup(&observer);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).recover_lost_devices(down.clone()));
         let app = AppState::new(self.parts, self.clock, down.clone());
@@ -227,6 +235,7 @@ impl ServerParts {
                 if has_inherited {
                     // systemd holds the sockets, and starts the service again after a failure.
                     tracing::error!("the server ends, because a new process may get a device");
+                    logging::flush_log();
                     std::process::exit(exit::UNEXPECTED);
                 }
                 tracing::warn!("the server restarts, because a new process may get a device");
@@ -250,7 +259,9 @@ impl ServerParts {
         loader.await.flatten().map_err(unexpected_error)?;
         keeping.await.flatten().map_err(unexpected_error)?;
         waits.set_waiting_for("jobs");
-        running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error)
+        let ran = running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error);
+        telemetry::flush_telemetry(&observer);
+        ran
     }
 }
 

@@ -21,6 +21,7 @@ use saggar_serving::{
     DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
     ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget, VersionCandidate,
 };
+use saggar_store::ExternalRunStore;
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
@@ -39,7 +40,7 @@ use super::serving_options::ServingOptions;
 use super::streaming_model::StreamingPredictor;
 use crate::{
     AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PluginFacts, PluginInspector,
-    decode_sample,
+    RequestObserver, decode_sample,
 };
 
 /// First pixels that make the model misbehave.
@@ -139,6 +140,8 @@ impl ServerFixture {
             webhooks: Vec::new(),
             access: Arc::new(AccessControl::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
             memory: RequestMemoryBudget::new(options.requests_bytes),
+            external_runs: ExternalRunStore::new(home.external_runs()),
+            observer: RequestObserver::default(),
             audit: AuditLog::new(home.audit_log(), clock.clone()),
         };
         let app = AppState::new(parts, clock, stopping);

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_plugin::{ModelSignature, NamedTensor, PieceSink};
+use saggar_telemetry::RequestTrace;
+use saggar_telemetry::request_trace::BatchTimes;
 
 use super::deadline::PredictionDeadline;
 use super::memory_estimate::prediction_bytes_max;
@@ -30,7 +32,8 @@ pub struct PredictionCall {
 }
 
 impl PredictionCall {
-    /// Begins a prediction with a leased version. Sets `charge` to `decode_bytes`, the memory for decoding the body.
+    /// Begins a prediction with a leased version. Sets `charge` to `decode_bytes`, the memory for decoding the body. If
+    /// its request is observed, `trace` gets its phases when it ends.
     ///
     /// # Errors
     /// Returns `MemoryFull` or `MemoryShare`.
@@ -40,11 +43,12 @@ impl PredictionCall {
         deadline: PredictionDeadline,
         mut charge: MemoryCharge,
         decode_bytes: u64,
+        trace: Option<RequestTrace>,
     ) -> Result<PredictionCall, ServingError> {
         let deadline = deadline.or_default_limit(lease.live_version().policy().deadline);
         let charged = charge.resize(decode_bytes, Some(deadline.until())).await;
         charged.inspect_err(|error| service.count_rejection(error))?;
-        let (service, record) = (service.clone(), PredictionRecord::new(Arc::new(lease)));
+        let (service, record) = (service.clone(), PredictionRecord::new(Arc::new(lease), trace));
         Ok(PredictionCall { service, record, deadline, charge })
     }
 
@@ -121,6 +125,7 @@ impl PredictionCall {
         if cached != Some(true) {
             self.record.observe_phase(PredictionPhase::Queue, times.queue);
             self.record.observe_phase(PredictionPhase::Compute, times.compute);
+            self.record.set_batch(times.batch);
         }
         self.record.set_answer(items.unwrap_or(1), cached);
         Ok(CompletedPrediction { tensors, items, warnings, timings: times, cached, call: self })
@@ -165,7 +170,7 @@ impl PredictionCall {
         let request = PredictionRequest { inputs, until, limit, sink, _lease: lease, charge };
         let (computed, charge) = self.live_version().queue().enqueue_and_wait(request).await?;
         self.charge = charge;
-        let times = ComputeTimings { queue: computed.queue, compute: computed.compute };
+        let times = ComputeTimings { queue: computed.queue, compute: computed.compute, batch: Some(computed.batch) };
         self.live_version().mark_used(self.service.now_ms());
         if let Some(shadow) = shadow {
             shadow.spawn_and_compare(until, limit, &computed.tensors);
@@ -181,6 +186,8 @@ pub struct ComputeTimings {
     pub queue: Duration,
     /// Duration of the batch.
     pub compute: Duration,
+    /// The batch, or `None` if the answer came from the cache.
+    pub batch: Option<BatchTimes>,
 }
 
 /// The result of a prediction.
