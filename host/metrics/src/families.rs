@@ -85,6 +85,8 @@ families! {
     batches_dispatched: IntCounterVec("saggar_batches_dispatched_total", "Batches dispatched, by trigger: full, deadline, idle, draining.", ["model", "version", "trigger"]);
     cache_requests: IntCounterVec("saggar_cache_requests_total", "Predictions looked up in the model's cache.", ["model", "version", "result"]);
     shadow_requests: IntCounterVec("saggar_shadow_requests_total", "Predictions repeated by a shadow version: same, different, failed, dropped.", ["model", "version", "result"]);
+    recorded_rows: IntCounterVec("saggar_recorded_rows_total", "Items of predictions that were recorded for a dataset.", ["model"]);
+    recorded_rows_dropped: IntCounterVec("saggar_recorded_rows_dropped_total", "Items drawn for a dataset and not recorded: too many waited (busy), or a version could not be stored (failed).", ["model", "reason"]);
     requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
     auth_failures: IntCounterVec("saggar_auth_failures_total", "Requests without the key or the scope that they need.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);

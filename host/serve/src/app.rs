@@ -80,7 +80,8 @@ impl AppState {
         let checkpoints = CheckpointStore::new(parts.objects.clone());
         let predictions = CogPredictions::new(parts.webhooks.clone());
         let (models, metrics) = (Arc::clone(&parts.models), Arc::clone(&parts.metrics));
-        let prediction_service = PredictionService::new(models, metrics, Arc::clone(&clock));
+        let prediction_service =
+            PredictionService::new(models, metrics, Arc::clone(&clock)).with_sampler(parts.sampler.clone());
         let counted = StorageCounter::default();
         let (bodies, streams) = (BodyReader::new(parts.memory.clone()), EventStreams::default());
         let references = RwLock::default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
-use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, RequestMemoryBudget};
+use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, PredictionSampler, RequestMemoryBudget};
 use saggar_store::ExternalRunStore;
 use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
@@ -60,6 +60,8 @@ pub struct AppParts {
     pub memory: RequestMemoryBudget,
     /// Runs of programs that are not jobs.
     pub external_runs: ExternalRunStore,
+    /// Draws predictions to be recorded.
+    pub sampler: Option<Arc<dyn PredictionSampler>>,
     /// The access log and the traces of requests.
     pub observer: RequestObserver,
 }

@@ -32,6 +32,7 @@ mod pages;
 pub mod plugin_inspector;
 pub mod predict;
 pub mod program_version;
+pub mod recording;
 mod request_body;
 mod request_id;
 mod request_memory;
@@ -65,6 +66,7 @@ pub use error::ApiError;
 pub use oip::InferError;
 pub use plugin_inspector::{PluginFacts, PluginInspector};
 pub use predict::body_decoder::decode_sample;
+pub use recording::{PredictionRecorder, RecordingPolicy};
 pub use request_observer::RequestObserver;
 
 use connection::{ConnectionTimeouts, file_descriptors};

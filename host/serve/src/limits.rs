@@ -5,6 +5,16 @@ use std::time::Duration;
 use saggar_serving::limits::REQUEST_MEMORY_BYTES_MIN;
 use saggar_store::limits::CHUNK_BYTES_MAX;
 
+/// Bytes of recorded predictions that are computed or wait for the thread that collects them.
+pub const SAMPLES_BYTES_MAX: usize = 64 << 20;
+/// Recorded predictions that wait for the thread that collects them.
+pub const SAMPLES_WAITING_MAX: usize = 65_536;
+/// The time between two looks whether recorded predictions become a version.
+pub const RECORDING_TICK: Duration = Duration::from_millis(250);
+/// Maximum time in which a server that stops stores recorded predictions.
+pub const RECORDING_TIME_MAX: Duration = Duration::from_secs(10);
+/// Newest versions of a dataset of recorded predictions that are kept.
+pub const RECORDED_VERSIONS_MAX: usize = 5;
 /// Entries of a page of MLflow's interface if the client names no number: MLflow's default.
 pub const MLFLOW_ENTRIES_DEFAULT: usize = 1000;
 /// Most entries of a page that a client of MLflow's interface can name: MLflow's maximum.

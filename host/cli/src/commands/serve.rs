@@ -22,8 +22,8 @@ use saggar_metrics::MetricsRegistry;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, PluginEngine, PluginEngineConfig};
 use saggar_serve::{
-    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, ServerListener, TlsCertificates,
-    decode_sample,
+    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PredictionRecorder, ServerListener,
+    TlsCertificates, decode_sample,
 };
 use saggar_serving::limits::BLOCKING_THREADS_MAX;
 use saggar_serving::{
@@ -113,6 +113,7 @@ struct ServerParts {
     watch: ModelWatch,
     clock: Arc<dyn Clock>,
     children: CompileChildren,
+    recorder: Option<Arc<PredictionRecorder>>,
 }
 
 impl ServerParts {
@@ -120,7 +121,9 @@ impl ServerParts {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(MetricsRegistry::new());
         let observer = telemetry::start_telemetry(args, &metrics)?;
-        let ServerConfig { scheduler_config: layout, settings, models_dir, storage_quota } = ServerConfig::read(args)?;
+        let ServerConfig { scheduler_config: layout, settings, recordings, models_dir, storage_quota } =
+            ServerConfig::read(args)?;
+        let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let objects = ObjectStorage::local(&home.objects()).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
@@ -187,9 +190,10 @@ impl ServerParts {
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
             external_runs: ExternalRunStore::new(home.external_runs()),
+            sampler: recorder.as_ref().map(|recorder| recorder.sampler()),
             observer,
         };
-        Ok(ServerParts { parts, loader, watch, clock, children })
+        Ok(ServerParts { parts, loader, watch, clock, children, recorder })
     }
 
     /// Serves until Ctrl-C or SIGTERM; then lets requests finish and jobs save their state.
@@ -209,6 +213,9 @@ impl ServerParts {
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).recover_lost_devices(down.clone()));
         let app = AppState::new(self.parts, self.clock, down.clone());
+        if let Some(recorder) = &self.recorder {
+            recorder.start(&app);
+        }
         let loader = stop_server_on_panic(
             "models are not loaded",
             tokio::spawn(self.loader.run(self.watch, down.clone())),
@@ -255,6 +262,10 @@ impl ServerParts {
         let served = saggar_serve::serve(listeners, app, down).await;
         shutdown.send_replace(true);
         served.map_err(unexpected_error)?;
+        if let Some(recorder) = &self.recorder {
+            waits.set_waiting_for("recorded predictions");
+            recorder.stop().await;
+        }
         waits.set_waiting_for("models");
         loader.await.flatten().map_err(unexpected_error)?;
         keeping.await.flatten().map_err(unexpected_error)?;

@@ -141,6 +141,7 @@ impl ServerFixture {
             access: Arc::new(AccessControl::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
             memory: RequestMemoryBudget::new(options.requests_bytes),
             external_runs: ExternalRunStore::new(home.external_runs()),
+            sampler: None,
             observer: RequestObserver::default(),
             audit: AuditLog::new(home.audit_log(), clock.clone()),
         };

@@ -13,6 +13,7 @@ use super::deadline::PredictionDeadline;
 use super::memory_estimate::prediction_bytes_max;
 use super::prediction_inputs::PredictionInputs;
 use super::prediction_record::PredictionRecord;
+use super::prediction_sampler::{PredictionSample, SampleTicket};
 use super::prediction_service::PredictionService;
 use super::response_cache::ResponseCache;
 use crate::batching::queued_prediction::PredictionRequest;
@@ -115,6 +116,7 @@ impl PredictionCall {
         sink: Option<Arc<dyn PieceSink>>,
     ) -> Result<CompletedPrediction, ServingError> {
         let (items, warnings) = (inputs.items, std::mem::take(&mut inputs.warnings));
+        let sample = self.draw_sample(&inputs);
         self.record.set_computing();
         let result = self.find_cached_or_compute(inputs, sink).await;
         if let Err(error) = &result {
@@ -128,7 +130,26 @@ impl PredictionCall {
             self.record.set_batch(times.batch);
         }
         self.record.set_answer(items.unwrap_or(1), cached);
+        if let Some((ticket, inputs)) = sample {
+            self.keep_sample(inputs, &tensors, items.unwrap_or(1), ticket);
+        }
         Ok(CompletedPrediction { tensors, items, warnings, timings: times, cached, call: self })
+    }
+
+    /// Returns a copy of the inputs, if this prediction is sampled.
+    fn draw_sample(&self, inputs: &PredictionInputs) -> Option<(SampleTicket, Vec<NamedTensor>)> {
+        let sampler = self.service.sampler()?;
+        let given: usize = inputs.tensors.iter().map(|tensor| tensor.bytes.len()).sum();
+        let item: usize = self.signature().outputs.iter().map(|port| port.item.bytes()).sum();
+        let bytes = given.saturating_add(item.saturating_mul(inputs.items.unwrap_or(1)));
+        let ticket = sampler.draw(&self.live_version().model, bytes)?;
+        Some((ticket, inputs.tensors.clone()))
+    }
+
+    fn keep_sample(&self, inputs: Vec<NamedTensor>, outputs: &[NamedTensor], items: usize, ticket: SampleTicket) {
+        let Some(sampler) = self.service.sampler() else { return };
+        let (model, signature) = (self.live_version().model.clone(), self.signature().clone());
+        sampler.keep(PredictionSample { model, signature, inputs, outputs: outputs.to_vec(), items, ticket });
     }
 
     /// Returns the cached answer if the model has a cache that contains it, else computes.
