@@ -151,6 +151,7 @@ fn each_foreign_interface_is_used_in_one_place() {
                 "host/serve/src/error/protocol_error.rs",
                 "host/serve/src/error/serving.rs",
                 "host/serve/src/error/status_map.rs",
+                "host/serve/src/error/mlflow.rs",
                 "host/serve/src/error/success.rs",
             ],
         ),

@@ -223,6 +223,41 @@ fn a_job_and_its_attempts_belong_to_the_trace_of_the_request() {
 }
 
 #[test]
+fn a_job_continues_its_trace_after_a_restart_of_the_server() {
+    let collector = TraceCollector::start();
+    let home = tempfile::tempdir().unwrap();
+    // The worker's log is that of the attempt, so its lines name the trace there.
+    let variables = [("SAGGAR_LOG", "debug")];
+    let server = serve_traced(home.path(), &collector.url(), &variables);
+    server.push_digits();
+    let digest = server.upload(&lenet());
+    let spec = json!({
+        "project": "digits", "plugin": digest, "parameters": { "epochs": 2000 }, "checkpoint_every": { "milliseconds": 1000 },
+        "data": [{ "dataset": "digits", "mount": "/data" }]
+    });
+    let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01");
+    let headers = ["-H", "content-type: application/json", "-H", &parent, "-d", &spec.to_string()];
+    let job: Value = serde_json::from_slice(&curl(&server, "/api/v1/jobs", &headers)).unwrap();
+    let name = job["name"].as_str().unwrap_or_else(|| panic!("{job}")).to_owned();
+    server.wait_for_step(&name, 10);
+    let log = server.saggar_ok(&["logs", &name]);
+    assert!(log.contains(TRACE), "{log}");
+    server.kill_and_wait();
+    let server = serve_traced(home.path(), &collector.url(), &variables);
+    server.wait_for("another attempt", |server| (server.job(&name)["attempt"].as_u64() == Some(2)).then_some(()));
+    server.wait_for_step(&name, 10);
+    server.saggar_ok(&["stop", &name]);
+    assert_eq!(server.wait_for_job(&name)["state"], "CANCELLED");
+    let spans = wait_for_spans(&server, &collector, TRACE, 6);
+    let job = named(&spans, "job");
+    let mut attempts: Vec<&Value> = spans.iter().filter(|span| span["name"] == "job attempt").collect();
+    attempts.sort_by_key(|span| span["attributes"]["saggar.attempt"].as_u64());
+    let numbers: Vec<&Value> = attempts.iter().map(|span| &span["attributes"]["saggar.attempt"]).collect();
+    assert_eq!(numbers, [&json!(1), &json!(2)], "{spans:#?}");
+    assert!(attempts.iter().all(|span| span["parent"] == job["id"]), "{spans:#?}");
+}
+
+#[test]
 fn a_collector_that_fails_costs_spans_and_no_request() {
     let home = tempfile::tempdir().unwrap();
     // A port on which nothing listens, and one that accepts connections and never answers.

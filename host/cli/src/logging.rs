@@ -63,7 +63,7 @@ pub(crate) fn init_logging(cli: &Cli) {
             tracing_subscriber::fmt::layer().with_ansi(colour).with_target(false).with_writer(writer).boxed()
         }
     };
-    tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+    tracing_subscriber::registry().with(filter).with(layer).init();
 }
 
 /// Returns the writer of the server's log, or that of other commands if its thread cannot be started.

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_json_line_has_the_prediction_only_if_there_is_one() {
         let now = jiff::Timestamp::from_second(1_771_000_000).unwrap();
-        let parse = |summary| {
+        let parse = |summary: &RequestSummary| {
             let text = json_line(&line(), summary, Duration::from_millis(250), now);
             serde_json::from_str::<serde_json::Value>(&text).unwrap()
         };

@@ -259,6 +259,8 @@ impl ServerParts {
             let _ = stopping.wait_for(|&stop| stop).await;
             children.stop();
         });
+        // Recording needs the server until its last rows are stored.
+        let recorded_app = self.recorder.is_some().then(|| app.clone());
         let served = saggar_serve::serve(listeners, app, down).await;
         shutdown.send_replace(true);
         served.map_err(unexpected_error)?;
@@ -266,6 +268,7 @@ impl ServerParts {
             waits.set_waiting_for("recorded predictions");
             recorder.stop().await;
         }
+        drop(recorded_app);
         waits.set_waiting_for("models");
         loader.await.flatten().map_err(unexpected_error)?;
         keeping.await.flatten().map_err(unexpected_error)?;

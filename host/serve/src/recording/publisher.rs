@@ -31,7 +31,7 @@ pub struct PredictionRecorder {
 }
 
 impl PredictionRecorder {
-    /// Creates a recorder of these models, or returns `None` if there are none.
+    /// Creates a recorder of these models, or returns `None` without a model.
     pub fn new(
         policies: BTreeMap<String, RecordingPolicy>,
         metrics: &MetricsRegistry,

@@ -110,14 +110,14 @@ impl RecordingWindow {
 }
 
 fn fields(inputs: &[ModelPort], outputs: &[ModelPort]) -> Vec<RecordedField> {
-    let taken: BTreeSet<&str> = inputs.iter().map(|port| port.name.as_str()).collect();
+    let input_names: BTreeSet<&str> = inputs.iter().map(|port| port.name.as_str()).collect();
     let field = |port: &ModelPort, name: String| RecordedField {
         name,
         item: port.item.clone(),
         // Only integers can have classes in a dataset.
         classes: if !port.item.dtype.is_float() { port.classes.clone() } else { Vec::new() },
     };
-    let named = |port: &ModelPort| match taken.contains(port.name.as_str()) {
+    let named = |port: &ModelPort| match input_names.contains(port.name.as_str()) {
         true => format!("output_{}", port.name),
         false => port.name.clone(),
     };

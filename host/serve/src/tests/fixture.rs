@@ -21,15 +21,13 @@ use saggar_serving::{
     DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
     ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget, VersionCandidate,
 };
-use saggar_store::ExternalRunStore;
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
 use saggar_store::digest::Digest;
 use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
-use saggar_store::objects::ObjectStorage;
 use saggar_store::records::{ClaimedJob, JobRecords};
-use saggar_store::state_dir::StateDir;
+use saggar_store::{ExternalRunStore, ObjectStorage, StateDir};
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde_json::Value;
 use tokio::sync::watch;

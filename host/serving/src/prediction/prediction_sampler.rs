@@ -1,4 +1,4 @@
-//! Samples of predictions, for whoever records them. Without a sampler nothing is copied.
+//! Samples of predictions, for code that records them. Without a sampler nothing is copied.
 
 use std::any::Any;
 use std::fmt::Debug;

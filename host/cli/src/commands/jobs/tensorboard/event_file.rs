@@ -9,7 +9,7 @@ use prost::{Message, Oneof};
 const FILE_VERSION: &str = "brain.Event:2";
 /// CRC32C's polynomial, with the bits reversed.
 const CRC_POLYNOMIAL: u32 = 0x82f6_3b78;
-/// What is added to a rotated checksum, so that a checksum of data with checksums is none of its own.
+/// The constant of masked checksums, which differ from the checksums of data that contains checksums.
 const CRC_MASK: u32 = 0xa282_ead8;
 
 #[derive(Clone, PartialEq, Message)]
