@@ -21,6 +21,8 @@ pub const MLFLOW_ENTRIES_DEFAULT: usize = 1000;
 pub const MLFLOW_PAGE_MAX: usize = 50_000;
 /// Newest jobs, and newest external runs, of an experiment in which MLflow's clients search.
 pub const MLFLOW_RUNS_SEARCHED_MAX: usize = 20_000;
+/// Bytes of the runs that match a search of MLflow's clients.
+pub const MLFLOW_SEARCH_BYTES_MAX: usize = 64 << 20;
 /// Values of a metric in one answer to MLflow's clients, which expect all at once.
 pub const MLFLOW_POINTS_MAX: usize = 1_000_000;
 /// Bytes that clients of MLflow's interface can log between two checks of the storage quota, which walk directories.

@@ -17,7 +17,8 @@ use thiserror::Error;
 
 use crate::durable;
 use limits::{
-    EXPERIMENTS_MAX, KEY_CHARS_MAX, METRIC_KEYS_MAX, NAME_CHARS_MAX, POINTS_MAX, RUNS_MAX, TEXTS_MAX, VALUE_CHARS_MAX,
+    EXPERIMENTS_MAX, KEY_CHARS_MAX, METRIC_KEYS_MAX, NAME_CHARS_MAX, POINTS_MAX, RUNS_MAX, TEXT_BYTES_MAX, TEXTS_MAX,
+    VALUE_CHARS_MAX,
 };
 
 /// The reason why external runs cannot be read or written.
@@ -432,6 +433,12 @@ fn set_text(transaction: &Transaction<'_>, run: i64, is_tag: bool, key: &str, va
         }
     }
     transaction.execute("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", params![run, is_tag, key, value])?;
+    let sql = "SELECT sum(length(CAST(key AS BLOB)) + length(CAST(value AS BLOB))) FROM texts WHERE run = ?";
+    let bytes: i64 = transaction.prepare_cached(sql)?.query_row([run], |row| row.get(0))?;
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes > TEXT_BYTES_MAX) {
+        let what = "bytes of the run's parameters and tags";
+        return Err(ExternalRunError::TooMany { what, count_max: TEXT_BYTES_MAX }.into());
+    }
     Ok(())
 }
 

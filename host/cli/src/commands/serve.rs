@@ -142,10 +142,7 @@ impl ServerParts {
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
                 .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
                 .with_tracer(observer.tracer.clone());
-        let children = CompileChildren::new(running_executable(&program));
-        let compiler = CompilerMode::Children(children.clone());
-        let config = PluginEngineConfig { cache_dir: Some(home.cache()), compiler, ..PluginEngineConfig::default() };
-        let host = PluginEngine::new(config).map_err(unexpected_error)?;
+        let (host, children) = plugin_engine(home, &program)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = ModelRouter::new(Arc::clone(&metrics));
         let router = Arc::new(if args.no_load_on_demand { router } else { router.with_on_demand_loading() });
@@ -182,10 +179,7 @@ impl ServerParts {
             inspector: Arc::new(host),
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
             webhooks: args.allow_webhook.clone(),
-            access: Arc::new(
-                AccessControl::new(home.keys(), home.key_usage(), Arc::clone(&clock), Arc::clone(&metrics))
-                    .with_hosts(args.allow_host.clone()),
-            ),
+            access: access_control(args, home, &clock, &metrics),
             audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
@@ -277,6 +271,25 @@ impl ServerParts {
         telemetry::flush_telemetry(&observer);
         ran
     }
+}
+
+/// Creates the engine of plugins, which compiles in child processes.
+fn plugin_engine(home: &StateDir, program: &Path) -> Result<(PluginEngine, CompileChildren), CliError> {
+    let children = CompileChildren::new(running_executable(program));
+    let compiler = CompilerMode::Children(children.clone());
+    let config = PluginEngineConfig { cache_dir: Some(home.cache()), compiler, ..PluginEngineConfig::default() };
+    Ok((PluginEngine::new(config).map_err(unexpected_error)?, children))
+}
+
+/// Loads the keys of the server.
+fn access_control(
+    args: &ServeArgs,
+    home: &StateDir,
+    clock: &Arc<dyn Clock>,
+    metrics: &Arc<MetricsRegistry>,
+) -> Arc<AccessControl> {
+    let access = AccessControl::new(home.keys(), home.key_usage(), Arc::clone(clock), Arc::clone(metrics));
+    Arc::new(access.with_hosts(args.allow_host.clone()))
 }
 
 fn follow_policy(mode: args::FollowMode) -> FollowPolicy {

@@ -52,6 +52,12 @@ pub(crate) enum MlflowError {
         /// Its identifier.
         id: String,
     },
+    /// More runs match than can be answered.
+    #[error("more than {runs} runs match, which take too much memory")]
+    TooLarge {
+        /// The runs so far.
+        runs: usize,
+    },
     /// A job cannot be changed by a client.
     #[error("{job} is a job of this server: its plugin logs, and clients only read")]
     IsJob {
@@ -78,6 +84,10 @@ impl ProtocolError for MlflowError {
             }
             MlflowError::NoRun { .. } | MlflowError::Store(ExternalRunError::NoRun { .. }) => {
                 ErrorMapping::not_found(ErrorCode::NotFound, "mlflow.search_runs() lists the runs")
+            }
+            MlflowError::TooLarge { .. } => {
+                let hint = "name fewer experiments, or a filter such as metrics.loss < 0.1";
+                ErrorMapping::bad_request(ErrorCode::BadParameter, hint)
             }
             MlflowError::IsJob { .. } => ErrorMapping::conflict("log to a run that mlflow.start_run() created"),
             MlflowError::Store(ExternalRunError::ExperimentExists { .. }) => ErrorMapping::conflict(""),

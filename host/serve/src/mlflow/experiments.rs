@@ -1,6 +1,7 @@
 //! Experiments: the projects, and those that clients created.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -172,7 +173,7 @@ async fn answer_search(
     let mut found = if wants_active { visible_experiments(app, sight).await? } else { Vec::new() };
     found.retain(|experiment| filter.matches(experiment));
     // By default the last changed first, as in MLflow.
-    found.sort_by(|left, right| right.last_update_time.cmp(&left.last_update_time));
+    found.sort_by_key(|experiment| Reverse(experiment.last_update_time));
     found.sort_by(|left, right| order.compare(left, right));
     let (experiments, next_page_token) = page.cut(found);
     Ok(Json(SearchExperimentsResponse { experiments, next_page_token }))

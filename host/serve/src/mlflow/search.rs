@@ -15,10 +15,13 @@ use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::{ApiError, SerializedJson};
 use crate::json_body::JsonBody;
-use crate::limits::{MLFLOW_ENTRIES_DEFAULT, MLFLOW_RUNS_SEARCHED_MAX};
+use crate::limits::{MLFLOW_ENTRIES_DEFAULT, MLFLOW_RUNS_SEARCHED_MAX, MLFLOW_SEARCH_BYTES_MAX};
 
+/// The bytes of a value of a metric in memory, and of the rest of a run, about.
+const POINT_BYTES: usize = 80;
+const RUN_BYTES: usize = 400;
 /// External runs that are read at once.
-const READ_AT_ONCE: u32 = 500;
+const READ_AT_ONCE: u32 = 50;
 
 impl JsonBody for SearchRunsRequest {
     const EXAMPLE: &'static str =
@@ -30,9 +33,36 @@ struct RunSearch {
     filter: SearchFilter,
     wants_active: bool,
     wants_deleted: bool,
+    /// Bytes of the runs that matched so far.
+    bytes: usize,
 }
 
 impl RunSearch {
+    /// Adds the runs that match.
+    ///
+    /// # Errors
+    /// `TooLarge` if the matching runs take too much memory.
+    fn add(
+        &mut self,
+        runs: impl Iterator<Item = ExternalRun>,
+        found: &mut Vec<ExternalRun>,
+    ) -> Result<(), MlflowError> {
+        for run in runs {
+            if !self.matches(&run) {
+                continue;
+            }
+            let texts = run.parameters.iter().chain(&run.tags).map(|(key, value)| key.len() + value.len());
+            let bytes = texts.sum::<usize>() + run.latest.len() * POINT_BYTES + RUN_BYTES;
+            let found_bytes = self.bytes + bytes;
+            if found_bytes > MLFLOW_SEARCH_BYTES_MAX {
+                return Err(MlflowError::TooLarge { runs: found.len() });
+            }
+            self.bytes = found_bytes;
+            found.push(run);
+        }
+        Ok(())
+    }
+
     fn matches(&self, run: &ExternalRun) -> bool {
         let is_wanted = if run.is_deleted { self.wants_deleted } else { self.wants_active };
         is_wanted && self.filter.matches(run)
@@ -49,10 +79,11 @@ pub(super) async fn search(
     let request: SearchRunsRequest = app.body_reader().read_json(request).await?;
     let page = PageRequest::read(request.max_results, request.page_token.as_deref(), MLFLOW_ENTRIES_DEFAULT)?;
     let view = request.run_view_type.as_deref().unwrap_or("ACTIVE_ONLY");
-    let search = RunSearch {
+    let mut search = RunSearch {
         filter: SearchFilter::parse(request.filter.as_deref().unwrap_or_default(), RUN_ATTRIBUTES)?,
         wants_active: view != "DELETED_ONLY",
         wants_deleted: view != "ACTIVE_ONLY",
+        bytes: 0,
     };
     let order = SearchOrder::parse(&request.order_by, RUN_ATTRIBUTES)?;
     let known = visible_experiments(&app, &sight).await?;
@@ -64,8 +95,8 @@ pub(super) async fn search(
         let name = experiment.ok_or_else(missing)?.name.as_str();
         if !searched.contains(&name) {
             searched.push(name);
-            add_jobs(&app, name, &search, &mut found).await?;
-            add_external_runs(&app, name, &search, &mut found).await?;
+            add_jobs(&app, name, &mut search, &mut found).await?;
+            add_external_runs(&app, name, &mut search, &mut found).await?;
         }
     }
     // Sorting and serializing many runs takes long enough to delay the executor's other tasks.
@@ -81,7 +112,7 @@ pub(super) async fn search(
 async fn add_jobs(
     app: &AppState,
     project: &str,
-    search: &RunSearch,
+    search: &mut RunSearch,
     found: &mut Vec<ExternalRun>,
 ) -> Result<(), ApiError> {
     let mut filter = JobFilter { project: Some(project.to_owned()), ..JobFilter::default() };
@@ -92,7 +123,7 @@ async fn add_jobs(
         (filter.before, count) = (Some(last.cursor), count + jobs.len());
         let details = app.jobs().details(jobs.iter().map(|job| job.id.clone()).collect()).await?;
         let runs = jobs.iter().filter_map(|job| Some(job_run(job, details.get(&job.id)?)));
-        found.extend(runs.filter(|run| search.matches(run)));
+        search.add(runs, found)?;
     }
     Ok(())
 }
@@ -100,7 +131,7 @@ async fn add_jobs(
 async fn add_external_runs(
     app: &AppState,
     experiment: &str,
-    search: &RunSearch,
+    search: &mut RunSearch,
     found: &mut Vec<ExternalRun>,
 ) -> Result<(), ApiError> {
     let (mut before, mut count) = (None, 0);
@@ -112,7 +143,7 @@ async fn add_external_runs(
         let runs = read.await?;
         let Some((last, _)) = runs.last() else { return Ok(()) };
         (before, count) = (Some(*last), count + runs.len());
-        found.extend(runs.into_iter().map(|(_, run)| run).filter(|run| search.matches(run)));
+        search.add(runs.into_iter().map(|(_, run)| run), found)?;
     }
     Ok(())
 }

@@ -6,6 +6,8 @@ pub const EXPERIMENTS_MAX: u64 = 10_000;
 pub const RUNS_MAX: u64 = 100_000;
 /// Parameters of a run, and tags of it.
 pub const TEXTS_MAX: u64 = 1000;
+/// Bytes of all parameters and tags of a run.
+pub const TEXT_BYTES_MAX: u64 = 1 << 20;
 /// Metrics of a run.
 pub const METRIC_KEYS_MAX: u64 = 1000;
 /// Values of all metrics of a run.

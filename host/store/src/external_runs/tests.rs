@@ -91,6 +91,9 @@ fn a_refused_write_stores_nothing() {
     assert!(matches!(log(&[("", "1")], Vec::new()), Err(ExternalRunError::Length { .. })));
     let many: Vec<_> = (0..=METRIC_KEYS_MAX).map(|at| point(&format!("m{at}"), 1, 1.0)).collect();
     assert!(matches!(log(&[], many), Err(ExternalRunError::TooMany { .. })));
+    let large: Vec<(String, String)> = (0..200).map(|at| text(&at.to_string(), &"v".repeat(8000))).collect();
+    let large = large.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>();
+    assert!(matches!(log(&large, Vec::new()), Err(ExternalRunError::TooMany { .. })));
     let read = store.run(&run).unwrap();
     assert_eq!((read.parameters, read.latest), (vec![text("lr", "1")], Vec::new()));
 }
