@@ -223,6 +223,27 @@ fn a_job_and_its_attempts_belong_to_the_trace_of_the_request() {
 }
 
 #[test]
+fn webhooks_carry_the_trace_of_the_request() {
+    let receiver = TraceCollector::start();
+    let home = tempfile::tempdir().unwrap();
+    publish_echo(home.path());
+    let address = format!("{}/hooks", receiver.url());
+    let server = ServerProcess::start_with(home.path(), &["--allow-webhook", &address]);
+    server.wait_for_version("echo", 1);
+    let body = json!({ "input": { "x": [1, 2, 3, 4] }, "model": "echo", "webhook": address }).to_string();
+    let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01");
+    let headers = ["-H", "content-type: application/json", "-H", &parent, "-H", "tracestate: rojo=1", "-d", &body];
+    let made: Value = serde_json::from_slice(&curl(&server, "/predictions", &headers)).unwrap();
+    assert_eq!(made["status"], "succeeded", "{made}");
+    let requests = server.wait_for("both events", |_| Some(receiver.requests()).filter(|all| all.len() == 2));
+    for request in requests {
+        let head = request.head.join("\n");
+        assert!(head.contains(&format!("traceparent: 00-{TRACE}-")) && !head.contains(SPAN), "{head}");
+        assert!(head.contains("tracestate: rojo=1"), "{head}");
+    }
+}
+
+#[test]
 fn a_job_continues_its_trace_after_a_restart_of_the_server() {
     let collector = TraceCollector::start();
     let home = tempfile::tempdir().unwrap();
