@@ -46,7 +46,16 @@ pub fn publish_echo(home: &Path) {
 
 /// Runs a script of `tests/clients` in an environment with the clients installed.
 pub fn run_inference_client(script: &str, arguments: &[&str]) {
-    let installed = Command::new(root().join(".ci/clients")).output().expect("bash is installed");
+    client_output("tests/clients/requirements.txt", script, arguments);
+}
+
+/// Runs a script of `tests/clients` in an environment with the packages of `requirements`, expects success, and returns
+/// what it printed.
+///
+/// # Panics
+/// If the packages cannot be installed, or the script fails.
+pub fn client_output(requirements: &str, script: &str, arguments: &[&str]) -> String {
+    let installed = Command::new(root().join(".ci/clients")).arg(requirements).output().expect("bash is installed");
     let problem = String::from_utf8_lossy(&installed.stderr);
     assert!(installed.status.success(), "the clients could not be installed: {problem}");
     let python = String::from_utf8_lossy(&installed.stdout);
@@ -55,4 +64,5 @@ pub fn run_inference_client(script: &str, arguments: &[&str]) {
     let checked = checked.expect("the environment has Python");
     let (printed, problem) = (String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr));
     assert!(checked.status.success(), "{printed}\n{problem}");
+    printed.into_owned()
 }

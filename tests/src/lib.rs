@@ -2,6 +2,7 @@
 //! reference plugins, and HTTP requests.
 
 mod cgroup;
+mod collector;
 pub mod component;
 mod guests;
 mod http;
@@ -15,9 +16,10 @@ mod sources;
 pub mod webnn;
 
 pub use cgroup::MemoryGroup;
+pub use collector::{CollectedRequest, TraceCollector};
 pub use guests::{build_plugin, guest, lenet, plugin};
 pub use http::{HttpPayload, HttpResponse, request};
-pub use inference_clients::{publish_echo, run_inference_client, serve_inference_models};
+pub use inference_clients::{client_output, publish_echo, run_inference_client, serve_inference_models};
 pub use jobs::SteadyJob;
 pub use mounts::unshare_command;
 pub use process::{

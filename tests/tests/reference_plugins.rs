@@ -28,7 +28,11 @@ fn the_program_contains_the_components_that_a_build_makes() {
         let listed = listed.as_array().unwrap().iter().find(is_it).unwrap_or_else(|| panic!("{name}: {listed}"));
         assert_eq!(listed["digest"], built, "{name}");
         assert_eq!(listed["reference"], true, "{name}");
-        assert_eq!((&listed["trains"], &listed["predicts"]), (&json!(name != "onnx"), &json!(name != "input-opt")), "{name}");
+        assert_eq!(
+            (&listed["trains"], &listed["predicts"]),
+            (&json!(name != "onnx"), &json!(name != "input-opt")),
+            "{name}"
+        );
     }
     // Uploading one changes what is known of it, and not how often it is listed.
     server.upload(&plugin("lenet"));

@@ -46,7 +46,7 @@ pub(crate) use plugins::{BuildArgs, InitArgs, PluginsCommand, TestResumeArgs};
 pub(crate) use predict::PredictArgs;
 pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs, ManualArgs};
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
-pub(crate) use serve::{FollowMode, ServeArgs};
+pub(crate) use serve::{AccessLogStyle, FollowMode, LogFormat, ServeArgs};
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
 #[derive(Debug, Parser)]

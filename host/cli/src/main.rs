@@ -13,6 +13,7 @@ mod event_stream;
 mod exit;
 mod interrupt;
 mod known_state_dirs;
+mod logging;
 mod multipart;
 mod output;
 mod plugin_build;
@@ -28,7 +29,6 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
-use tracing_subscriber::EnvFilter;
 
 use args::{Cli, CliCommand};
 use exit::CliError;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     if looks {
         wayland::silence_wayland();
     }
-    init_logging(&cli);
+    logging::init_logging(&cli);
     let code = match run(cli, output) {
         Ok(code) => code,
         Err(failure) => {
@@ -61,6 +61,7 @@ fn main() -> ExitCode {
             failure.exit_code
         }
     };
+    logging::flush_log();
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
@@ -149,27 +150,4 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Manual(args) => commands::manual::manual(&args).map(|()| 0),
         CliCommand::Version => commands::version::print_versions(&server, output).map(|()| 0),
     }
-}
-
-/// Initializes logging to standard error: the server at `info`, other commands at `warn`, unless `SAGGAR_LOG` or `-v`
-/// says otherwise.
-fn init_logging(cli: &Cli) {
-    let level = match (&cli.command, cli.verbose) {
-        (CliCommand::Serve(_), 0) if !cli.quiet => "info",
-        (_, 0) => "warn",
-        (_, 1) => "debug",
-        (_, _) => "trace",
-    };
-    // Only this project's crates get the chosen level, because wgpu and cranelift log much.
-    let ours = format!(
-        "warn,saggar={level},saggar_serve={level},saggar_serving={level},saggar_jobs={level},saggar_plugin={level},saggar_devices={level},saggar_device={level},saggar_cpu={level},saggar_gpu={level},saggar_store={level}"
-    );
-    let filter = EnvFilter::try_from_env("SAGGAR_LOG").unwrap_or_else(|_| EnvFilter::new(ours));
-    let colour = !cli.no_color && std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(colour)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
 }

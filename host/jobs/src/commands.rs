@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use saggar_store::records::{JobFilter, JobRecord, JobRecords, NewJob, StateReason};
 use saggar_store::{AccessRights, JobState};
+use saggar_telemetry::TraceContext;
 use serde_json::{Map, Value};
 
 use crate::JobService;
 use crate::error::JobError;
+use crate::job_trace::{TRACE_EVENT, event_text};
 use crate::spec::{CheckpointSelector, InitFrom, JobSpec, PREEMPTED};
 
 /// A job to be submitted.
@@ -22,6 +24,8 @@ pub struct JobSubmission {
     pub rights: AccessRights,
     /// A submission with an already used key returns the existing job.
     pub idempotency_key: Option<String>,
+    /// The trace context of the request, which caused the job.
+    pub trace: Option<TraceContext>,
 }
 
 impl JobService {
@@ -30,7 +34,7 @@ impl JobService {
     /// # Errors
     /// `Spec`; `NoQueue`; `Records`, also if too many jobs are queued.
     pub async fn submit(&self, submission: JobSubmission) -> Result<JobRecord, JobError> {
-        let JobSubmission { spec, owner, rights, idempotency_key } = submission;
+        let JobSubmission { spec, owner, rights, idempotency_key, trace } = submission;
         self.validate_spec(&spec)?;
         let job = NewJob {
             project: spec.project.clone(),
@@ -44,7 +48,15 @@ impl JobService {
             ..NewJob::default()
         };
         let now_ms = self.shared.clock.now_ms();
-        let job = self.shared.with_records(move |records| records.submit(&job, now_ms)).await?;
+        let submit = move |records: &dyn JobRecords| {
+            let job = records.submit(&job, now_ms)?;
+            // A repeated submission returns the job of the first one, which has the trace of that one.
+            if let Some(context) = trace.filter(|_| job.created_ms == now_ms && job.attempts == 0) {
+                records.record_event(&job.id, TRACE_EVENT, &event_text(&context), now_ms)?;
+            }
+            Ok(job)
+        };
+        let job = self.shared.with_records(submit).await?;
         self.shared.metrics.families.jobs_submitted.with_label_values(&[&spec.project, &spec.task]).inc();
         self.shared.wake_scheduler();
         self.shared.notify_change();

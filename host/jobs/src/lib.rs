@@ -12,6 +12,7 @@ mod effects;
 pub mod error;
 mod gateway;
 mod gauges;
+mod job_trace;
 mod key_limits;
 pub mod launcher;
 pub mod limits;
@@ -48,6 +49,7 @@ use saggar_store::records::{
     ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobRecord, JobRecords, MetricPoint, StateReason, UsageTotal,
 };
 use saggar_store::{JobFiles, KeyFile, StateDir};
+use saggar_telemetry::Tracer;
 use tokio::sync::watch;
 
 pub use commands::{JobSubmission, restart_spec};
@@ -173,6 +175,15 @@ impl JobService {
         self
     }
 
+    /// Sends the spans of jobs whose request was traced to `tracer`, if there is one.
+    #[must_use]
+    pub fn with_tracer(self, tracer: Option<Tracer>) -> JobService {
+        if let Some(tracer) = tracer {
+            self.shared.set_tracer(tracer);
+        }
+        self
+    }
+
     /// Sets the function that resolves references of scheduled jobs when they are due, as those of other jobs are at
     /// submission. Only the first call has an effect.
     pub fn set_spec_resolver(&self, resolver: SpecResolver) {
@@ -253,6 +264,14 @@ impl JobService {
     /// `Records`.
     pub async fn list(&self, filter: JobFilter) -> Result<Vec<JobRecord>, JobError> {
         self.shared.with_records(move |records| records.list(&filter)).await
+    }
+
+    /// Returns the projects that have jobs, each with the time of its oldest job and of its last change, by name.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn projects(&self) -> Result<Vec<(String, UnixMillis, UnixMillis)>, JobError> {
+        self.shared.with_records(|records| records.projects()).await
     }
 
     /// Returns the attempts of a job, first one first.

@@ -83,6 +83,9 @@ pub struct AttemptConfig {
     pub jobs: BTreeMap<String, String>,
     /// The access rights of the key that submitted the job.
     pub rights: AccessRights,
+    /// The trace context of the attempt, as a `traceparent`, if the job is traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 impl AttemptConfig {

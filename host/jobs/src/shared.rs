@@ -12,6 +12,7 @@ use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
 use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::{JobRecords, StateReason};
 use saggar_store::{AccessRights, JobFiles, KeyFile};
+use saggar_telemetry::Tracer;
 use tokio::sync::{Notify, watch};
 
 use crate::attempt_control::AttemptControl;
@@ -52,6 +53,7 @@ pub(crate) struct SharedState {
     effects: OnceLock<EffectLog>,
     publication_notes: OnceLock<PublicationNotes>,
     gateway: OnceLock<WorkerGateway>,
+    tracer: OnceLock<Tracer>,
     changed: watch::Sender<u64>,
 }
 
@@ -89,6 +91,7 @@ impl SharedState {
             effects,
             publication_notes: OnceLock::new(),
             gateway: OnceLock::new(),
+            tracer: OnceLock::new(),
             changed,
         }
     }
@@ -111,6 +114,16 @@ impl SharedState {
     /// Returns the notes about a version that a job published.
     pub(crate) fn publication_notes(&self, model: &str, version: u64) -> Vec<String> {
         self.publication_notes.get().map(|notes| notes(model, version)).unwrap_or_default()
+    }
+
+    /// Sets the receiver of the jobs' spans. Only the first call has an effect.
+    pub(crate) fn set_tracer(&self, tracer: Tracer) {
+        let _ = self.tracer.set(tracer);
+    }
+
+    /// Returns the receiver of the jobs' spans, if there is one.
+    pub(crate) fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.get()
     }
 
     /// Records an effect.

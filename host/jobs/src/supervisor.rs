@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use saggar_store::records::{ClaimedJob, JobRecords, JobState, StateReason};
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::attempt_control::AttemptControl;
 use crate::attempt_recorder::AttemptRecorder;
 use crate::error::JobError;
+use crate::job_trace::JobTrace;
 use crate::outcome::{AttemptOutcome, OutcomeContext, RetryDecision, attempt_outcome, decide_retry};
 use crate::reclaim;
 use crate::shared::SharedState;
@@ -32,11 +34,20 @@ pub(crate) async fn supervise_attempt(
     orders: watch::Receiver<AttemptControl>,
 ) {
     let (id, name, attempt) = (claim.job.id.clone(), claim.job.name.clone(), claim.lease.attempt);
-    tracing::info!(job = %name, attempt, device, "attempt starts");
-    if let Err(error) = drive_attempt(&shared, claim, device, orders).await {
-        tracing::error!(job = %name, attempt, %error, "attempt lost");
-        reclaim::requeue_after_supervisor_failure(&shared, &id, &error).await;
-    }
+    let trace = JobTrace::read(&shared, &claim).await;
+    let trace_id = trace.as_ref().map(|trace| tracing::field::display(trace.attempt_context().trace));
+    let span = tracing::info_span!("attempt", job = %name, attempt, trace_id);
+    let drive = async {
+        tracing::info!(device, "attempt starts");
+        if let Err(error) = drive_attempt(&shared, claim, device, orders, trace.as_ref()).await {
+            tracing::error!(%error, "attempt lost");
+            reclaim::requeue_after_supervisor_failure(&shared, &id, &error).await;
+        }
+        if let Some(trace) = &trace {
+            trace.record_end(&shared).await;
+        }
+    };
+    drive.instrument(span).await;
     shared.notify_change();
 }
 
@@ -45,6 +56,7 @@ async fn drive_attempt(
     claim: ClaimedJob,
     device: String,
     orders: watch::Receiver<AttemptControl>,
+    trace: Option<&JobTrace>,
 ) -> Result<(), JobError> {
     let mut recorder = AttemptRecorder::open(Arc::clone(shared), &claim)?;
     let mut spec: JobSpec = match serde_json::from_str(&claim.job.spec) {
@@ -65,7 +77,7 @@ async fn drive_attempt(
         }
         Err(error) => return Err(error),
     };
-    let mut worker = match WorkerSession::start(shared, &claim, spec.clone(), jobs, clock) {
+    let mut worker = match WorkerSession::start(shared, &claim, spec.clone(), jobs, clock, trace) {
         Ok(worker) => worker,
         Err(error) => {
             let reason = StateReason::new("LAUNCH_FAILED", error.to_string());

@@ -29,6 +29,7 @@ use saggar_plugin::{
     TrainOutcome, train,
 };
 use saggar_store::{CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir};
+use saggar_telemetry::TraceContext;
 use thiserror::Error;
 
 use crate::limits::WORKER_OOM_SCORE_ADJUSTMENT;
@@ -67,6 +68,9 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
         }
     };
     channel.start_heartbeat();
+    let context = start.trace.as_deref().and_then(TraceContext::from_traceparent);
+    let _span = context.map(|context| tracing::info_span!("attempt", trace_id = %context.trace).entered());
+    tracing::debug!(job = start.name, attempt = start.attempt, rank = start.rank, "the worker begins");
     let attempt = WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control, start };
     match attempt.run() {
         Ok(outcome) => {

@@ -147,7 +147,8 @@ impl TestScheduler {
     }
 
     async fn submit(&self, spec: JobSpec) -> String {
-        let submission = JobSubmission { spec, owner: None, rights: AccessRights::default(), idempotency_key: None };
+        let submission =
+            JobSubmission { spec, owner: None, rights: AccessRights::default(), idempotency_key: None, trace: None };
         self.jobs.submit(submission).await.unwrap().name
     }
 

@@ -70,6 +70,10 @@ families! {
     http_request_duration: HistogramVec("saggar_http_request_seconds", "Time from a request's head to its answer.", ["route"], SECONDS);
     rpc_requests: IntCounterVec("saggar_rpc_requests_total", "Remote procedure calls that ended, by their status.", ["protocol", "method", "code"]);
 
+    log_lines_lost: IntCounterVec("saggar_log_lines_lost_total", "Lines of the server's log (server) and the access log (access) that could not be written.", ["log"]);
+    trace_spans_exported: IntCounterVec("saggar_trace_spans_exported_total", "Spans that the collector took.", []);
+    trace_spans_dropped: IntCounterVec("saggar_trace_spans_dropped_total", "Spans dropped: the queue was full (queue_full), the collector refused them (refused) or could not be reached (unreachable).", ["reason"]);
+
     predict_requests: IntCounterVec("saggar_predict_requests_total", "Prediction requests by outcome.", ["model", "version", "outcome"]);
     predict_items: IntCounterVec("saggar_predict_items_total", "Items predicted; divided by the number of executions, the mean batch size.", ["model", "version"]);
     predict_executions: IntCounterVec("saggar_predict_executions_total", "Batches run.", ["model", "version"]);
@@ -81,6 +85,8 @@ families! {
     batches_dispatched: IntCounterVec("saggar_batches_dispatched_total", "Batches dispatched, by trigger: full, deadline, idle, draining.", ["model", "version", "trigger"]);
     cache_requests: IntCounterVec("saggar_cache_requests_total", "Predictions looked up in the model's cache.", ["model", "version", "result"]);
     shadow_requests: IntCounterVec("saggar_shadow_requests_total", "Predictions repeated by a shadow version: same, different, failed, dropped.", ["model", "version", "result"]);
+    recorded_rows: IntCounterVec("saggar_recorded_rows_total", "Items of predictions that were recorded for a dataset.", ["model"]);
+    recorded_rows_dropped: IntCounterVec("saggar_recorded_rows_dropped_total", "Items drawn for a dataset and not recorded: too many waited (busy), or a version could not be stored (failed).", ["model", "reason"]);
     requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
     auth_failures: IntCounterVec("saggar_auth_failures_total", "Requests without the key or the scope that they need.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);

@@ -28,8 +28,8 @@ pub use glob::Glob;
 pub use manifest::{
     BatchingSettings, CheckpointPolicy, DeviceRequest, GpuRequest, InstanceRange, MinimumUtilization, ModelKeepAlive,
     ModelSection, PRECISIONS, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest, ProjectQuota,
-    ProjectSection, QueueSection, REFERENCE_PLUGINS, RETRY_CAUSES, RequestQueueSettings, ResponseCacheSettings,
-    RunOptions, TaskArguments, TaskMode, TaskSection, project_name,
+    ProjectSection, QueueSection, REFERENCE_PLUGINS, RETRY_CAUSES, RecordingSettings, RequestQueueSettings,
+    ResponseCacheSettings, RunOptions, TaskArguments, TaskMode, TaskSection, project_name,
 };
 pub use name::is_valid_name;
 pub use reference::{MountSource, TaskMount, WeightsReference, parse_mount};

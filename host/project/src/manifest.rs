@@ -17,7 +17,8 @@ use crate::manifest_table::ManifestTable;
 use crate::parse_report::{ParseReport, TableKind};
 
 pub use model::{
-    BatchingSettings, InstanceRange, ModelKeepAlive, ModelSection, RequestQueueSettings, ResponseCacheSettings,
+    BatchingSettings, InstanceRange, ModelKeepAlive, ModelSection, RecordingSettings, RequestQueueSettings,
+    ResponseCacheSettings,
 };
 pub use plugin::{PluginBuildCommand, PluginSection, REFERENCE_PLUGINS};
 pub use queue::{PoolSection, ProjectQuota, QueueSection};

@@ -56,6 +56,16 @@ pub fn parse_percent(text: &str) -> Result<u32, UnitError> {
     number.ok_or_else(|| UnitError::Percent { text: text.to_owned() })
 }
 
+/// Parses a share of something as a percentage above 0, such as `1%` or `0.5%`. Returns a number up to 1.
+///
+/// # Errors
+/// `UnitError::Percent` if the percent sign is missing, or the number is not above 0 or is above 100.
+pub fn parse_share(text: &str) -> Result<f64, UnitError> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let percent = number.filter(|share| *share > 0.0 && *share <= 100.0);
+    percent.map(|percent| percent / 100.0).ok_or_else(|| UnitError::Percent { text: text.to_owned() })
+}
+
 /// Parses an interval such as `30s` or `100steps`.
 ///
 /// # Errors

@@ -20,6 +20,7 @@ pub mod events;
 pub mod job_metrics;
 pub mod jobs;
 pub mod keys;
+pub mod mlflow;
 pub mod model_commands;
 pub mod models;
 pub mod oip;

@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::openapi::described_response::HandlerResponses;
 use crate::openapi::operation::OperationArea;
 use crate::request_body::BodyReader;
-use crate::storage::StorageCounter;
+use crate::storage::{LoggedBytes, StorageCounter};
 
 /// The state of a server. Clones share it.
 #[derive(Clone)]
@@ -36,6 +36,7 @@ struct AppStateInner {
     prediction_service: PredictionService,
     event_streams: EventStreams,
     storage_counter: StorageCounter,
+    logged_bytes: LoggedBytes,
     reference_lock: RwLock<()>,
     shutdown: watch::Receiver<bool>,
 }
@@ -79,7 +80,8 @@ impl AppState {
         let checkpoints = CheckpointStore::new(parts.objects.clone());
         let predictions = CogPredictions::new(parts.webhooks.clone());
         let (models, metrics) = (Arc::clone(&parts.models), Arc::clone(&parts.metrics));
-        let prediction_service = PredictionService::new(models, metrics, Arc::clone(&clock));
+        let prediction_service =
+            PredictionService::new(models, metrics, Arc::clone(&clock)).with_sampler(parts.sampler.clone());
         let counted = StorageCounter::default();
         let (bodies, streams) = (BodyReader::new(parts.memory.clone()), EventStreams::default());
         let references = RwLock::default();
@@ -93,6 +95,7 @@ impl AppState {
             prediction_service,
             event_streams: streams,
             storage_counter: counted,
+            logged_bytes: LoggedBytes::default(),
             reference_lock: references,
             shutdown,
         };
@@ -157,6 +160,10 @@ impl AppState {
 
     pub(crate) fn storage_counter(&self) -> &StorageCounter {
         &self.shared.storage_counter
+    }
+
+    pub(crate) fn logged_bytes(&self) -> &LoggedBytes {
+        &self.shared.logged_bytes
     }
 
     pub(crate) fn checkpoints(&self) -> &CheckpointStore {

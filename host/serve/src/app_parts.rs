@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
-use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, RequestMemoryBudget};
+use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, PredictionSampler, RequestMemoryBudget};
+use saggar_store::ExternalRunStore;
 use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
 use saggar_store::objects::ObjectStorage;
@@ -18,6 +19,7 @@ use crate::audit::AuditLog;
 use crate::cog::webhook::WebhookPrefix;
 use crate::device_inventory::DeviceInventory;
 use crate::plugin_inspector::PluginInspector;
+use crate::request_observer::RequestObserver;
 
 /// The components of a server.
 #[derive(Debug)]
@@ -56,6 +58,12 @@ pub struct AppParts {
     pub audit: AuditLog,
     /// The memory budget of requests.
     pub memory: RequestMemoryBudget,
+    /// Runs of programs that are not jobs.
+    pub external_runs: ExternalRunStore,
+    /// Draws predictions to be recorded.
+    pub sampler: Option<Arc<dyn PredictionSampler>>,
+    /// The access log and the traces of requests.
+    pub observer: RequestObserver,
 }
 
 impl AppParts {

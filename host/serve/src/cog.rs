@@ -141,7 +141,8 @@ async fn create_or_find(
     let by = (call.live_version().model.clone(), call.live_version().version);
     let prediction = CogPrediction::new((owner, id), by, digest, &asked.input, now_ms);
     let prediction = app.predictions().store.add(prediction, Instant::now())?;
-    let webhook = asked.webhook.map(|address| app.predictions().webhooks.start(address, asked.webhook_filter));
+    let trace = body.trace.as_ref().and_then(|trace| trace.context()).cloned();
+    let webhook = asked.webhook.map(|address| app.predictions().webhooks.start(address, asked.webhook_filter, trace));
     drop(body);
     let pieces = matches!(patience, WaitPreference::Events(_));
     execution::spawn_prediction(&app, &prediction, call, inputs, pieces, webhook);

@@ -4,6 +4,7 @@
 //! and not sent to clients.
 
 mod access;
+mod mlflow;
 mod protocol_error;
 mod serving;
 mod status_map;
@@ -25,6 +26,7 @@ use thiserror::Error;
 use crate::access::AccessError;
 
 pub(crate) use access::plain_http_on_tls_response;
+pub(crate) use mlflow::mlflow_error_json;
 pub use protocol_error::ProtocolError;
 pub(crate) use success::{AcceptedResponse, CreatedResponse, NoContent, ProbeResponse, SerializedJson, not_modified};
 

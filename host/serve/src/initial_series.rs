@@ -17,6 +17,7 @@ pub(crate) fn create_initial_series(families: &MetricHandles) {
     for reason in EVICTION_REASONS {
         families.model_evictions.with_label_values(&[reason]);
     }
+    families.trace_spans_exported.with_label_values::<&str>(&[]);
     families.watch_rescans.with_label_values::<&str>(&[]);
     families.instance_start.with_label_values::<&str>(&[]);
 }

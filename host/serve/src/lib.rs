@@ -5,6 +5,7 @@
 //! engine that runs plugins or on a device interface. Only [`error`] maps errors to HTTP status codes.
 
 pub mod access;
+pub mod access_log;
 pub mod api;
 pub mod app;
 pub mod app_parts;
@@ -23,6 +24,7 @@ mod initial_series;
 mod json_body;
 pub mod limits;
 mod low_priority;
+mod mlflow;
 mod multipart_form;
 pub mod oip;
 mod openapi;
@@ -30,10 +32,12 @@ mod pages;
 pub mod plugin_inspector;
 pub mod predict;
 pub mod program_version;
+pub mod recording;
 mod request_body;
 mod request_id;
 mod request_memory;
 mod request_middleware;
+pub mod request_observer;
 mod resource_access;
 mod server;
 mod storage;
@@ -48,6 +52,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 pub use access::{AccessControl, Actor, Principal};
+pub use access_log::{AccessLog, AccessLogFormat};
 pub use api::keys::key_document;
 pub use app::AppState;
 pub use app_parts::AppParts;
@@ -61,6 +66,8 @@ pub use error::ApiError;
 pub use oip::InferError;
 pub use plugin_inspector::{PluginFacts, PluginInspector};
 pub use predict::body_decoder::decode_sample;
+pub use recording::{PredictionRecorder, RecordingPolicy};
+pub use request_observer::RequestObserver;
 
 use connection::{ConnectionTimeouts, file_descriptors};
 

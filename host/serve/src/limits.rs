@@ -5,6 +5,30 @@ use std::time::Duration;
 use saggar_serving::limits::REQUEST_MEMORY_BYTES_MIN;
 use saggar_store::limits::CHUNK_BYTES_MAX;
 
+/// Bytes of recorded predictions that are computed or wait for the thread that collects them.
+pub const SAMPLES_BYTES_MAX: usize = 64 << 20;
+/// Recorded predictions that wait for the thread that collects them.
+pub const SAMPLES_WAITING_MAX: usize = 65_536;
+/// The time between two looks whether recorded predictions become a version.
+pub const RECORDING_TICK: Duration = Duration::from_millis(250);
+/// Maximum time in which a server that stops stores recorded predictions.
+pub const RECORDING_TIME_MAX: Duration = Duration::from_secs(10);
+/// Newest versions of a dataset of recorded predictions that are kept.
+pub const RECORDED_VERSIONS_MAX: usize = 5;
+/// Entries of a page of MLflow's interface if the client names no number: MLflow's default.
+pub const MLFLOW_ENTRIES_DEFAULT: usize = 1000;
+/// Most entries of a page that a client of MLflow's interface can name: MLflow's maximum.
+pub const MLFLOW_PAGE_MAX: usize = 50_000;
+/// Newest jobs, and newest external runs, of an experiment in which MLflow's clients search.
+pub const MLFLOW_RUNS_SEARCHED_MAX: usize = 20_000;
+/// Bytes of the runs that match a search of MLflow's clients.
+pub const MLFLOW_SEARCH_BYTES_MAX: usize = 64 << 20;
+/// Values of a metric in one answer to MLflow's clients, which expect all at once.
+pub const MLFLOW_POINTS_MAX: usize = 1_000_000;
+/// Bytes that clients of MLflow's interface can log between two checks of the storage quota, which walk directories.
+pub const LOGGED_BYTES_UNCHECKED_MAX: u64 = 1 << 20;
+/// Characters of a path or header in the access log.
+pub const ACCESS_FIELD_CHARS_MAX: usize = 512;
 /// Connections served at the same time. Further ones wait until one ends or an idle one is evicted.
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Connections reserved for each listener, independent of the load on the others.

@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use saggar_serving::{MemoryCharge, RequestMemoryBudget};
+use saggar_telemetry::RequestTrace;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
@@ -37,6 +38,8 @@ pub(crate) struct BodyReader {
 pub(crate) struct BufferedBody {
     pub(crate) bytes: Bytes,
     charge: MemoryCharge,
+    /// The observation of its request.
+    pub(crate) trace: Option<RequestTrace>,
 }
 
 impl BufferedBody {
@@ -56,13 +59,14 @@ impl BufferedBody {
     /// Decompresses on a blocking thread to at most `bytes_max` bytes.
     async fn decompress(self, coding: ContentEncoding, bytes_max: usize) -> Result<BufferedBody, ApiError> {
         let thread = self.charge.acquire_thread().await?;
-        let mut charge = self.new_charge();
+        let (mut charge, trace) = (self.new_charge(), self.trace);
         let runtime = Handle::current();
+        let bytes = self.bytes;
         let work = move || {
             let _thread = thread;
             let reserve = |bytes: usize| Ok(charge.resize_blocking(bytes as u64, &runtime)?);
-            let bytes = coding.decompress(&self.bytes, bytes_max, reserve)?;
-            Ok(BufferedBody { bytes: bytes.into(), charge })
+            let bytes = coding.decompress(&bytes, bytes_max, reserve)?;
+            Ok(BufferedBody { bytes: bytes.into(), charge, trace })
         };
         let expanded = tokio::task::spawn_blocking(work).await;
         expanded.unwrap_or_else(|error| Err(ApiError::Internal { cause: format!("expanding: {error}") }))
@@ -106,13 +110,14 @@ impl BodyReader {
         }
         let length_max = announced.map_or(bytes_max, |length| usize::try_from(length).unwrap_or(bytes_max));
         let mut charge = charge_for_request(&self.memory, &parts.extensions);
+        let trace = parts.extensions.get::<RequestTrace>().cloned();
         let mut bytes = BytesMut::new();
         let mut pace = BodyRateGuard::new(self.idle_timeout);
         let mut pieces = 0;
         loop {
             let piece = timeout_at(pace.deadline(), stream.next()).await;
             let piece = match piece.map_err(|_| ApiError::BodyQuiet { quiet: self.idle_timeout })? {
-                None => return Ok(BufferedBody { bytes: bytes.freeze(), charge }),
+                None => return Ok(BufferedBody { bytes: bytes.freeze(), charge, trace }),
                 Some(Err(error)) => return Err(ApiError::BodyBroken { reason: error.to_string() }),
                 Some(Ok(piece)) => piece,
             };

@@ -19,15 +19,17 @@ use tracing::Instrument;
 
 use crate::access::route_scopes::RouteScopes;
 use crate::access::{AccessControl, ListenPolicy, Principal};
-use crate::error::{ApiError, ErrorBody};
+use crate::error::{ApiError, ErrorBody, mlflow_error_json};
 use crate::grpc::call_head::is_grpc;
 use crate::grpc::call_metrics::CallCount;
 use crate::grpc::status::error_response;
 use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX};
+use crate::mlflow::is_mlflow_route;
 use crate::program_version::{OWN_VERSION, VERSION_HEADER};
 use crate::request_body::drain;
 use crate::request_id::{REQUEST_ID_HEADER, RequestId};
 use crate::request_memory::{charge_for_client, charge_response};
+use crate::request_observer::RequestObserver;
 
 /// The route label of requests that match no route.
 const UNMATCHED_ROUTE: &str = "unmatched";
@@ -41,21 +43,32 @@ pub(crate) struct AuthLayer {
     pub(crate) scopes: Arc<RouteScopes>,
     pub(crate) metrics: Arc<MetricsRegistry>,
     pub(crate) memory: RequestMemoryBudget,
+    pub(crate) observer: RequestObserver,
 }
 
 /// Admits the request, answers it, and records metrics. A request whose client disconnects before the response counts
 /// with code 499.
 pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut request: Request, next: Next) -> Response {
-    let AuthLayer { policy: door, access, scopes, metrics, memory } = entrance;
+    let AuthLayer { policy: door, access, scopes, metrics, memory, observer } = entrance;
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().map_or(UNMATCHED_ROUTE, MatchedPath::as_str).to_owned();
     let method = method_label(request.method());
-    let span = tracing::info_span!("request", request_id = %id, method, route);
+    let mut observed = observer.begin(&request, &id, &route);
+    let trace = observed.as_ref().map(|observed| observed.trace().clone());
+    let trace_id =
+        trace.as_ref().and_then(|trace| trace.context()).map(|context| tracing::field::display(context.trace));
+    let span = tracing::info_span!("request", request_id = %id, method, route, trace_id);
+    if let Some(trace) = trace {
+        request.extensions_mut().insert(trace);
+    }
     let known = (route != UNMATCHED_ROUTE).then_some(&*route);
     let call = is_grpc(request.headers()).then(|| CallCount::begin(&metrics, known));
     let admitted = access.admit(door, |method| scopes.requirement(known, method), &mut request);
     let who = request.extensions().get::<Principal>().cloned();
+    if let Some(observed) = observed.as_mut().filter(|_| admitted.is_ok()) {
+        observed.set_principal(who.as_ref().unwrap_or(&Principal::Loopback));
+    }
     let mut count = RequestMetricsGuard { metrics, route, method, began: Instant::now(), code: None };
     let answer = match admitted {
         Ok(()) => {
@@ -76,9 +89,13 @@ pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut req
     count.code = Some(response.status().as_u16());
     let response = match call {
         Some(call) => call.finish(call_response(response, count.route != UNMATCHED_ROUTE), &id),
-        None => json_error_response(response, &id),
+        None => json_error_response(response, &id, is_mlflow_route(&count.route)),
     };
-    identify_response(response, &id)
+    let response = identify_response(response, &id);
+    match observed {
+        Some(observed) => observed.finish(response),
+        None => response,
+    }
 }
 
 /// Turns an error into the response to a call of gRPC.
@@ -147,9 +164,10 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// Serializes the body of an error, which names the request.
-fn json_error_response(mut response: Response, id: &str) -> Response {
+fn json_error_response(mut response: Response, id: &str, is_mlflow: bool) -> Response {
     if let Some(body) = response.extensions_mut().remove::<ErrorBody>() {
-        *response.body_mut() = Body::from(body.json(id));
+        let text = if is_mlflow { mlflow_error_json(&body, response.status(), id) } else { body.json(id) };
+        *response.body_mut() = Body::from(text);
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         response.headers_mut().remove(header::CONTENT_LENGTH);

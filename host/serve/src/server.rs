@@ -20,6 +20,7 @@ use crate::error::ApiError;
 use crate::grpc_protocol::GRPC;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::initial_series;
+use crate::mlflow::protocol::MLFLOW;
 use crate::oip::protocol::OPEN_INFERENCE;
 use crate::openapi::described_response::HandlerResponses;
 use crate::pages::protocol::PAGES;
@@ -29,8 +30,8 @@ use crate::request_middleware::{AuthLayer, admit_and_observe};
 use crate::tfs::protocol::TENSORFLOW_SERVING;
 
 /// Every protocol, in the order of the index and of the OpenAPI document.
-pub(crate) const PROTOCOLS: [HttpProtocol; 7] =
-    [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, GRPC, MANAGEMENT];
+pub(crate) const PROTOCOLS: [HttpProtocol; 8] =
+    [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, GRPC, MANAGEMENT, MLFLOW];
 
 /// Returns the routes of all protocols. Two protocols can have methods of the same path.
 pub(crate) fn all_routes() -> impl Iterator<Item = HttpRoute> {
@@ -105,6 +106,7 @@ impl AppState {
             scopes: Arc::new(route_scopes()),
             metrics: Arc::clone(self.metrics()),
             memory: self.parts().memory.clone(),
+            observer: self.parts().observer.clone(),
         };
         let router = all_routes().fold(Router::new(), |router, route| router.route(route.path, route.handlers));
         router

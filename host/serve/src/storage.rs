@@ -1,5 +1,6 @@
 //! Storage usage and the check against the server's storage limit.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -7,6 +8,7 @@ use saggar_store::StoreError;
 use saggar_store::storage_usage::StorageUsage;
 
 use crate::app_parts::AppParts;
+use crate::limits::LOGGED_BYTES_UNCHECKED_MAX;
 
 /// The maximum age of a count for the metrics page. Counting walks every directory.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(15);
@@ -44,6 +46,19 @@ impl AppParts {
     pub(crate) fn check_storage_quota_after(&self, going: u64, bytes: u64) -> Result<(), StoreError> {
         let Some(quota) = self.storage_quota else { return Ok(()) };
         quota.check(self.home.stored_bytes(&self.models_dir)?.saturating_sub(going), bytes)
+    }
+}
+
+/// Counts the bytes that clients log, so that the quota is checked now and then and not at each value.
+#[derive(Debug, Default)]
+pub(crate) struct LoggedBytes(AtomicU64);
+
+impl LoggedBytes {
+    /// Adds bytes. Returns whether the quota is to be checked before they are stored.
+    pub(crate) fn add(&self, bytes: u64) -> bool {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        let steps = |bytes: u64| bytes.div_ceil(LOGGED_BYTES_UNCHECKED_MAX);
+        steps(before.wrapping_add(bytes)) != steps(before)
     }
 }
 

@@ -54,6 +54,7 @@ pub use plugin_host::PluginHost;
 pub use prediction::deadline::PredictionDeadline;
 pub use prediction::prediction_call::{CompletedPrediction, ComputeTimings, PredictionCall};
 pub use prediction::prediction_inputs::PredictionInputs;
+pub use prediction::prediction_sampler::{PredictionSample, PredictionSampler, SampleTicket};
 pub use prediction::prediction_service::PredictionService;
 pub use predictor::{LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate};
 pub use request_memory::{ClientKey, MemoryCharge, RequestMemoryBudget};

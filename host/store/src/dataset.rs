@@ -16,7 +16,7 @@ use saggar_clock::UnixMillis;
 use saggar_tensor::Descriptor;
 
 use crate::digest::Digest;
-use crate::error::DatasetError;
+use crate::error::{DatasetError, StoreError};
 use crate::objects::ObjectStorage;
 use crate::versions::directories::VersionDirectories;
 use crate::versions::objects::ObjectVersions;
@@ -251,6 +251,20 @@ impl DatasetStore {
     /// Returns `BadName`; `DiskFull`; `Store`; and every error that names a position in a file of the folder.
     pub fn ingest(&self, name: &str, folder: &Path, now_ms: UnixMillis) -> Result<DatasetInfo, DatasetError> {
         self.ingest_from(name, folder, None, now_ms, &|_| Ok(()))
+    }
+
+    /// Imports as [`ingest`](Self::ingest) does. `room` checks the quota for a number of bytes before they are written.
+    ///
+    /// # Errors
+    /// Returns the same errors, and those of `room`.
+    pub fn ingest_within(
+        &self,
+        name: &str,
+        folder: &Path,
+        now_ms: UnixMillis,
+        room: impl Fn(u64) -> Result<(), StoreError>,
+    ) -> Result<DatasetInfo, DatasetError> {
+        self.ingest_from(name, folder, None, now_ms, &room)
     }
 
     /// Imports as [`ingest`](Self::ingest) does, from an upload if one is given. Calls `room` before columns are

@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod dataset;
 pub mod digest;
 pub mod error;
+pub mod external_runs;
 pub mod image_decoder;
 pub mod job_files;
 pub mod keys;
@@ -43,6 +44,7 @@ pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
 pub use digest::{Digest, Sha256Hasher};
 pub use durable::random_hex;
 pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
+pub use external_runs::{ExternalRunError, ExternalRunStore};
 pub use job_files::{AttemptLog, JobFiles, LocalJobFiles, ObjectJobFiles};
 pub use keys::{KeyError, KeyFile, KeyRecord, KeyScope, NewKey};
 pub use models::{

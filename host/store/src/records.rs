@@ -129,6 +129,12 @@ pub trait JobRecords: std::fmt::Debug + Send + Sync {
     /// Returns `Database`.
     fn list(&self, filter: &JobFilter) -> Result<Vec<JobRecord>, RecordError>;
 
+    /// Returns the projects that have jobs, each with the time of its oldest job and of its last change, by name.
+    ///
+    /// # Errors
+    /// Returns `Database`.
+    fn projects(&self) -> Result<Vec<(String, UnixMillis, UnixMillis)>, RecordError>;
+
     /// Returns the number of jobs in each state; states without jobs are omitted.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ use crate::secrets::SecretStore;
 /// keys.json     keys, hashed         key-usage.json  what they used of their quotas
 /// secrets.json  secrets that jobs can be granted
 /// audit.log     changes by clients
+/// external-runs.db  runs of programs that are not jobs
 /// ```
 /// Each directory in it, and `objects/checkpoints`, can be a symbolic link to a directory elsewhere, also on another
 /// disk: files are never moved from one of them to another.
@@ -211,6 +212,11 @@ impl StateDir {
     /// Returns the path of the audit log: which client changed which model or key.
     pub fn audit_log(&self) -> PathBuf {
         self.root.join("audit.log")
+    }
+
+    /// Returns the path of the database of external runs.
+    pub fn external_runs(&self) -> PathBuf {
+        self.root.join("external-runs.db")
     }
 
     /// Returns the path of the job database.

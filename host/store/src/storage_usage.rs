@@ -34,7 +34,7 @@ pub enum StorageKind {
     Models,
     /// Uploaded components.
     Plugins,
-    /// Job records.
+    /// Records of jobs and of external runs.
     Records,
     /// Data that can be recreated at any time. It does not count towards a limit.
     Cache,
@@ -162,10 +162,12 @@ impl StateDir {
                 usage.add(kind, tree_bytes(&entry.path())?);
             }
         }
-        for suffix in ["", "-wal", "-shm"] {
-            let mut file = self.database().into_os_string();
-            file.push(suffix);
-            usage.add(StorageKind::Records, fs::metadata(file).map_or(0, |data| data.len()));
+        for database in [self.database(), self.external_runs()] {
+            for suffix in ["", "-wal", "-shm"] {
+                let mut file = database.clone().into_os_string();
+                file.push(suffix);
+                usage.add(StorageKind::Records, fs::metadata(file).map_or(0, |data| data.len()));
+            }
         }
         Ok(usage)
     }

@@ -1,5 +1,6 @@
 //! Arguments of the commands about existing jobs, schedules and secrets.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -68,6 +69,13 @@ pub(crate) struct MetricsArgs {
     /// Print every value as CSV: one row per step, one column per series.
     #[arg(long)]
     pub(crate) csv: bool,
+    /// Write every value to an event file in this directory, which `tensorboard --logdir` shows. The job is a run. An
+    /// earlier file of the job is replaced.
+    #[arg(long, value_name = "DIR", conflicts_with = "csv")]
+    pub(crate) tensorboard: Option<PathBuf>,
+    /// Write further values until the job is over.
+    #[arg(short, long, requires = "tensorboard")]
+    pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]

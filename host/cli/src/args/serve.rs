@@ -87,6 +87,34 @@ pub(crate) struct ServeArgs {
     /// Answer a request for a version that is stored but not loaded with 404, instead of loading it.
     #[arg(long)]
     pub(crate) no_load_on_demand: bool,
+    /// The format of the server's log on standard error.
+    #[arg(long, env = "SAGGAR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+    /// Write a line for each request to this file, or to standard output (-). SIGHUP opens the file again, for
+    /// logrotate. [default: no access log]
+    #[arg(long, env = "SAGGAR_ACCESS_LOG", value_name = "FILE")]
+    pub(crate) access_log: Option<PathBuf>,
+    /// The format of the access log: a JSON object on each line, or the Common Log Format with more fields.
+    #[arg(long, value_enum, default_value_t = AccessLogStyle::Json, requires = "access_log", value_name = "FORMAT")]
+    pub(crate) access_log_format: AccessLogStyle,
+}
+
+/// The format of the server's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines of text.
+    Text,
+    /// A JSON object on each line.
+    Json,
+}
+
+/// The format of the access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessLogStyle {
+    /// A JSON object on each line.
+    Json,
+    /// The Common Log Format, with the fields of the combined format and more.
+    Common,
 }
 
 /// The version of a model that serves if no version was promoted.

@@ -4,10 +4,12 @@ mod best_checkpoint;
 mod compare;
 mod control;
 mod idle;
+mod job_series;
 mod metrics;
 mod quota;
 mod removal;
 mod schedules_and_secrets;
+mod tensorboard;
 mod watch;
 
 use std::time::{SystemTime, UNIX_EPOCH};

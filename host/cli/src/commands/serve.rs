@@ -6,6 +6,7 @@ mod models;
 mod reexec;
 mod server_config;
 mod shutdown;
+mod telemetry;
 mod threads;
 
 use std::path::{Path, PathBuf};
@@ -21,8 +22,8 @@ use saggar_metrics::MetricsRegistry;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, PluginEngine, PluginEngineConfig};
 use saggar_serve::{
-    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, ServerListener, TlsCertificates,
-    decode_sample,
+    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PredictionRecorder, ServerListener,
+    TlsCertificates, decode_sample,
 };
 use saggar_serving::limits::BLOCKING_THREADS_MAX;
 use saggar_serving::{
@@ -31,7 +32,7 @@ use saggar_serving::{
 };
 use saggar_store::records;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{DatasetStore, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore};
+use saggar_store::{DatasetStore, ExternalRunStore, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -44,6 +45,7 @@ use crate::args::{self, CompileChildArgs, ServeArgs, WorkerArgs};
 use crate::commands;
 use crate::exit::{self, CliError};
 use crate::known_state_dirs::{DEFAULT_STATE_DIR, KnownStateDirs};
+use crate::logging;
 use crate::output::CliOutput;
 
 pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError> {
@@ -111,13 +113,17 @@ struct ServerParts {
     watch: ModelWatch,
     clock: Arc<dyn Clock>,
     children: CompileChildren,
+    recorder: Option<Arc<PredictionRecorder>>,
 }
 
 impl ServerParts {
     fn assemble(args: &ServeArgs, home: &StateDir, device: &Arc<RecoverableDevice>) -> Result<ServerParts, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(MetricsRegistry::new());
-        let ServerConfig { scheduler_config: layout, settings, models_dir, storage_quota } = ServerConfig::read(args)?;
+        let observer = telemetry::start_telemetry(args, &metrics)?;
+        let ServerConfig { scheduler_config: layout, settings, recordings, models_dir, storage_quota } =
+            ServerConfig::read(args)?;
+        let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let objects = ObjectStorage::local(&home.objects()).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
@@ -133,11 +139,9 @@ impl ServerParts {
             JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
                 .with_keys(home.keys())
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
-                .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX));
-        let children = CompileChildren::new(running_executable(&program));
-        let compiler = CompilerMode::Children(children.clone());
-        let config = PluginEngineConfig { cache_dir: Some(home.cache()), compiler, ..PluginEngineConfig::default() };
-        let host = PluginEngine::new(config).map_err(unexpected_error)?;
+                .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
+                .with_tracer(observer.tracer.clone());
+        let (host, children) = plugin_engine(home, &program)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = ModelRouter::new(Arc::clone(&metrics));
         let router = Arc::new(if args.no_load_on_demand { router } else { router.with_on_demand_loading() });
@@ -174,15 +178,15 @@ impl ServerParts {
             inspector: Arc::new(host),
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
             webhooks: args.allow_webhook.clone(),
-            access: Arc::new(
-                AccessControl::new(home.keys(), home.key_usage(), Arc::clone(&clock), Arc::clone(&metrics))
-                    .with_hosts(args.allow_host.clone()),
-            ),
+            access: access_control(args, home, &clock, &metrics),
             audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
+            external_runs: ExternalRunStore::new(home.external_runs()),
+            sampler: recorder.as_ref().map(|recorder| recorder.sampler()),
+            observer,
         };
-        Ok(ServerParts { parts, loader, watch, clock, children })
+        Ok(ServerParts { parts, loader, watch, clock, children, recorder })
     }
 
     /// Serves until Ctrl-C or SIGTERM; then lets requests finish and jobs save their state.
@@ -197,9 +201,14 @@ impl ServerParts {
         let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
         let (jobs, models) = (self.parts.jobs.clone(), Arc::clone(&self.parts.models));
+        let observer = self.parts.observer.clone();
+        telemetry::reopen_on_hangup(&observer);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).recover_lost_devices(down.clone()));
         let app = AppState::new(self.parts, self.clock, down.clone());
+        if let Some(recorder) = &self.recorder {
+            recorder.start(&app);
+        }
         let loader = stop_server_on_panic(
             "models are not loaded",
             tokio::spawn(self.loader.run(self.watch, down.clone())),
@@ -233,6 +242,7 @@ impl ServerParts {
                 if has_inherited {
                     // systemd holds the sockets, and starts the service again after a failure.
                     tracing::error!("the server ends, because a new process may get a device");
+                    logging::flush_log();
                     std::process::exit(exit::UNEXPECTED);
                 }
                 tracing::warn!("the server restarts, because a new process may get a device");
@@ -249,15 +259,43 @@ impl ServerParts {
             let _ = stopping.wait_for(|&stop| stop).await;
             children.stop();
         });
+        // Recording needs the server until its last rows are stored.
+        let recorded_app = self.recorder.is_some().then(|| app.clone());
         let served = saggar_serve::serve(listeners, app, down).await;
         shutdown.send_replace(true);
         served.map_err(unexpected_error)?;
+        if let Some(recorder) = &self.recorder {
+            waits.set_waiting_for("recorded predictions");
+            recorder.stop().await;
+        }
+        drop(recorded_app);
         waits.set_waiting_for("models");
         loader.await.flatten().map_err(unexpected_error)?;
         keeping.await.flatten().map_err(unexpected_error)?;
         waits.set_waiting_for("jobs");
-        running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error)
+        let ran = running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error);
+        telemetry::flush_telemetry(&observer);
+        ran
     }
+}
+
+/// Creates the engine of plugins, which compiles in child processes.
+fn plugin_engine(home: &StateDir, program: &Path) -> Result<(PluginEngine, CompileChildren), CliError> {
+    let children = CompileChildren::new(running_executable(program));
+    let compiler = CompilerMode::Children(children.clone());
+    let config = PluginEngineConfig { cache_dir: Some(home.cache()), compiler, ..PluginEngineConfig::default() };
+    Ok((PluginEngine::new(config).map_err(unexpected_error)?, children))
+}
+
+/// Loads the keys of the server.
+fn access_control(
+    args: &ServeArgs,
+    home: &StateDir,
+    clock: &Arc<dyn Clock>,
+    metrics: &Arc<MetricsRegistry>,
+) -> Arc<AccessControl> {
+    let access = AccessControl::new(home.keys(), home.key_usage(), Arc::clone(clock), Arc::clone(metrics));
+    Arc::new(access.with_hosts(args.allow_host.clone()))
 }
 
 fn follow_policy(mode: args::FollowMode) -> FollowPolicy {

@@ -28,7 +28,17 @@ fn start_command() -> WorkerCommand {
     let JobLease { job, attempt, epoch } = lease();
     let spec = JobSpec::new("p", "0".repeat(64));
     let (name, jobs, rights) = ("p-1".to_owned(), BTreeMap::new(), AccessRights::default());
-    WorkerCommand::Start(Box::new(AttemptConfig { job, name, attempt, epoch, rank: 0, spec, jobs, rights }))
+    WorkerCommand::Start(Box::new(AttemptConfig {
+        job,
+        name,
+        attempt,
+        epoch,
+        rank: 0,
+        spec,
+        jobs,
+        rights,
+        trace: None,
+    }))
 }
 
 /// Returns the events until the end of the stream.

@@ -14,6 +14,7 @@ use crate::attempt_control::AttemptControl;
 use crate::attempt_recorder::AttemptRecorder;
 use crate::error::JobError;
 use crate::gateway::{CommandWriter, ConnectionResult, EventReader, HelloError, PendingConnection, WorkerConnection};
+use crate::job_trace::JobTrace;
 use crate::launcher::{AttemptResources, LaunchRequest, WorkerHandle, WorkerSignal};
 use crate::limits::{EVENT_BYTES_MAX, STOP_GRACE, USAGE_INTERVAL, WORKER_HEARTBEAT_INTERVAL};
 use crate::line_reader::{LineRead, LineStream};
@@ -65,6 +66,7 @@ impl WorkerSession {
         spec: JobSpec,
         jobs: BTreeMap<String, String>,
         clock: AttemptDeadlines,
+        trace: Option<&JobTrace>,
     ) -> Result<WorkerSession, JobError> {
         let (credentials, pending) = shared.gateway()?.expect(claim.lease.clone());
         let request = LaunchRequest {
@@ -91,6 +93,7 @@ impl WorkerSession {
             spec,
             jobs,
             rights: claim.job.rights.clone(),
+            trace: trace.map(|trace| trace.attempt_context().traceparent()),
         };
         Ok(WorkerSession {
             worker,

@@ -12,6 +12,9 @@ use crate::units;
 /// Maximum of the limits of a model's instances.
 const INSTANCES_MAX: u32 = 1024;
 
+/// Maximum rows of a version of recorded predictions.
+const RECORDED_ROWS_MAX: u32 = 1_000_000;
+
 /// Settings for serving a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSection {
@@ -35,6 +38,21 @@ pub struct ModelSection {
     pub cache: Option<ResponseCacheSettings>,
     /// Files of inputs that are predicted before a version becomes ready.
     pub warmup: Vec<Value>,
+    /// How predictions are recorded for a dataset; not at all if `None`.
+    pub record: Option<RecordingSettings>,
+}
+
+/// How predictions are recorded for the dataset `recorded-NAME`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecordingSettings {
+    /// The share of predictions, above 0 and at most 1.
+    pub share: f64,
+    /// The time after which recorded rows become a version.
+    pub every: Option<Duration>,
+    /// Maximum rows of a version.
+    pub rows: Option<u32>,
+    /// Maximum bytes of a version.
+    pub max_bytes: Option<u64>,
 }
 
 /// How requests are batched.
@@ -94,6 +112,7 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
         instances: read_instances(table),
         cache: table.optional("cache", |item| read_response_cache(&item.table()?)),
         warmup: table.optional("warmup", |item| item.list(ManifestValue::to_json)).unwrap_or_default(),
+        record: table.optional("record", read_recording),
     };
     table.report_unsupported("routes", "leave it out: the plugin declares the paths of its model");
     table.report_unsupported("traffic", "set the shares of existing versions with PUT /api/v1/models/NAME/traffic");
@@ -152,6 +171,25 @@ fn read_response_cache(table: &ManifestTable<'_>) -> Option<ResponseCacheSetting
     let max_bytes = table.required("max_bytes", "max_bytes = \"64MiB\"", |item| item.size_bytes());
     table.report_unknown_keys();
     Some(ResponseCacheSettings { max_bytes: max_bytes? })
+}
+
+/// Reads a share such as `"1%"`, or a table with a share.
+fn read_recording(item: &ManifestValue<'_>) -> Option<RecordingSettings> {
+    let share = |item: &ManifestValue<'_>| {
+        item.parse_text_or_report(units::parse_share, "a share above 0 with a percent sign, such as \"1%\" or \"0.5%\"")
+    };
+    if !item.is_table() {
+        return Some(RecordingSettings { share: share(item)?, every: None, rows: None, max_bytes: None });
+    }
+    let table = item.table()?;
+    let settings = RecordingSettings {
+        share: table.required("share", "share = \"1%\"", share).unwrap_or(1.0),
+        every: table.optional("every", |item| item.duration()),
+        rows: table.optional("rows", |item| item.bounded_count(1, RECORDED_ROWS_MAX)),
+        max_bytes: table.optional("max_bytes", |item| item.size_bytes()),
+    };
+    table.report_unknown_keys();
+    Some(settings)
 }
 
 fn parse_keep_alive(text: &str) -> Result<ModelKeepAlive, crate::error::UnitError> {

@@ -84,7 +84,11 @@ pub(crate) async fn remove(
 }
 
 /// Removes a version that no unfinished job mounts and returns its size in bytes.
-async fn remove_unused_version(app: &AppState, sight: &ProjectScope, reference: String) -> Result<u64, ApiError> {
+pub(crate) async fn remove_unused_version(
+    app: &AppState,
+    sight: &ProjectScope,
+    reference: String,
+) -> Result<u64, ApiError> {
     let resolved = reference.clone();
     let _turn = app.reference_lock().write().await;
     let rights = sight.rights().clone();
@@ -146,7 +150,7 @@ pub(crate) async fn create_from_job(
 
 /// Sets the metric to the bytes of all datasets together. Called only after a dataset was added or removed, since it
 /// lists all of them.
-fn update_dataset_bytes_metric(parts: &crate::AppParts) -> Result<(), DatasetError> {
+pub(crate) fn update_dataset_bytes_metric(parts: &crate::AppParts) -> Result<(), DatasetError> {
     let bytes: u64 = parts.datasets.list()?.iter().map(|info| info.bytes).sum();
     parts.metrics.families.dataset_bytes.with_label_values::<&str>(&[]).set(bytes as f64);
     Ok(())

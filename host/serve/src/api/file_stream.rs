@@ -9,7 +9,7 @@ use crate::limits::OUTPUT_PIECE_BYTES;
 
 /// Returns a body of the next `bytes` bytes of `reader`. If the reader ends early, the response is cut off, which the
 /// client notices.
-pub(super) fn stream_body(reader: impl Read + Send + 'static, bytes: u64) -> Body {
+pub(crate) fn stream_body(reader: impl Read + Send + 'static, bytes: u64) -> Body {
     Body::from_stream(stream::try_unfold((reader, bytes), read_chunk))
 }
 

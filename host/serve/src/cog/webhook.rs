@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Uri;
+use saggar_telemetry::TraceContext;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::error::PredictionError;
@@ -164,8 +165,13 @@ impl WebhookClient {
         Ok(())
     }
 
-    /// Starts sending events to a URL that was checked.
-    pub(super) fn start(&self, address: String, filter: WebhookEventFilter) -> PredictionWebhook {
+    /// Starts sending events to a URL that was checked. They carry `trace`, the context of the request that caused them.
+    pub(super) fn start(
+        &self,
+        address: String,
+        filter: WebhookEventFilter,
+        trace: Option<TraceContext>,
+    ) -> PredictionWebhook {
         // A prediction has two events, so the queue is never full.
         let (queue, mut events) = mpsc::channel::<String>(2);
         let (agent, at_once) = (self.agent.clone(), Arc::clone(&self.call_permits));
@@ -175,7 +181,7 @@ impl WebhookClient {
             while let Some(body) = events.recv().await {
                 // Only the last event is retried, because it delays no other.
                 let tries = if events.is_closed() && events.is_empty() { WEBHOOK_TRIES_MAX } else { 1 };
-                if let Err(reason) = deliver(&agent, &at_once, &address, &body, tries).await {
+                if let Err(reason) = deliver(&agent, &at_once, &address, (&body, trace.as_ref()), tries).await {
                     tracing::warn!(to = address_text, reason, "webhook not delivered");
                 }
             }
@@ -204,16 +210,24 @@ async fn deliver(
     agent: &ureq::Agent,
     at_once: &Arc<Semaphore>,
     address: &str,
-    body: &str,
+    (body, trace): (&str, Option<&TraceContext>),
     tries: u32,
 ) -> Result<(), String> {
     let mut pause = WEBHOOK_BACKOFF;
     for left in (0..tries).rev() {
         let permit = Arc::clone(at_once).acquire_owned().await.map_err(|error| error.to_string())?;
         let (agent, address, body) = (agent.clone(), address.to_owned(), body.to_owned());
+        let trace = trace.cloned();
         let post = move || {
             let _permit = permit;
-            let answer = agent.post(&address).header("content-type", "application/json").send(body);
+            let mut post = agent.post(&address).header("content-type", "application/json");
+            if let Some(trace) = &trace {
+                post = post.header("traceparent", trace.traceparent());
+                if !trace.state.is_empty() {
+                    post = post.header("tracestate", &trace.state);
+                }
+            }
+            let answer = post.send(body);
             answer.map(|answer| answer.status().as_u16())
         };
         let answered = tokio::task::spawn_blocking(post).await.map_err(|error| error.to_string())?;

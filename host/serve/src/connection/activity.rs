@@ -1,5 +1,6 @@
 //! The activity of one connection, by which connections are chosen for eviction when the limit is reached.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +30,12 @@ impl PeerAddress {
     /// Returns whether the peer is this machine.
     pub(crate) fn is_loopback(self) -> bool {
         self.0.is_loopback()
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -57,7 +57,7 @@ impl GrpcCode {
     ];
 
     /// Returns the code's name, as a metric label.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             GrpcCode::Ok => "OK",
             GrpcCode::Cancelled => "CANCELLED",
@@ -76,9 +76,17 @@ impl GrpcCode {
     }
 
     /// Returns the code in headers or trailers, or `None` if they have none.
-    pub(super) fn from_headers(headers: &HeaderMap) -> Option<GrpcCode> {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Option<GrpcCode> {
         let number: u8 = headers.get(STATUS_HEADER)?.to_str().ok()?.parse().ok()?;
         GrpcCode::ALL.into_iter().find(|code| *code as u8 == number)
+    }
+
+    /// Returns whether the server failed, and not the client. Source: OpenTelemetry, semantic conventions for gRPC.
+    pub(crate) const fn is_server_fault(self) -> bool {
+        matches!(
+            self,
+            GrpcCode::DeadlineExceeded | GrpcCode::Unimplemented | GrpcCode::Internal | GrpcCode::Unavailable
+        )
     }
 
     /// Returns the code of an error. This is the only table of them.

@@ -69,7 +69,8 @@ pub(crate) async fn begin_call_of_numbers(
         keep.apply(app, &version.model).await?;
     }
     let decode_bytes = decode_bytes_max(version.predictor().signature(), &body.bytes, number_bytes_min);
-    Ok(PredictionCall::begin(app.prediction_service(), lease, deadline, body.new_charge(), decode_bytes).await?)
+    let (charge, trace) = (body.new_charge(), body.trace.clone());
+    Ok(PredictionCall::begin(app.prediction_service(), lease, deadline, charge, decode_bytes, trace).await?)
 }
 
 /// Counts a request whose body was refused because of its size or the memory in use.

@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use bytes::{Buf, Bytes, BytesMut};
 use futures::StreamExt;
 use saggar_serving::MemoryCharge;
+use saggar_telemetry::RequestTrace;
 use tokio::time::{timeout, timeout_at};
 
 use super::{BodyRateGuard, BodyReader, BufferedBody};
@@ -32,6 +33,7 @@ pub(crate) struct MessageStream {
     bytes_max: usize,
     idle_timeout: Duration,
     charge: MemoryCharge,
+    trace: Option<RequestTrace>,
 }
 
 /// The arrival of one message.
@@ -58,6 +60,7 @@ impl BodyReader {
             bytes_max,
             idle_timeout: self.idle_timeout,
             charge: charge_for_request(&self.memory, &parts.extensions),
+            trace: parts.extensions.get::<RequestTrace>().cloned(),
         }
     }
 }
@@ -114,7 +117,7 @@ impl MessageStream {
         let mut charge = self.charge.empty_charge();
         if self.rest.len() >= length {
             charge.resize(length as u64, None).await?;
-            return Ok(BufferedBody { bytes: self.rest.split_to(length), charge });
+            return Ok(BufferedBody { bytes: self.rest.split_to(length), charge, trace: self.trace.clone() });
         }
         let mut bytes = BytesMut::new();
         while bytes.len() < length {
@@ -128,7 +131,7 @@ impl MessageStream {
             }
             bytes.extend_from_slice(&piece);
         }
-        Ok(BufferedBody { bytes: bytes.freeze(), charge })
+        Ok(BufferedBody { bytes: bytes.freeze(), charge, trace: self.trace.clone() })
     }
 
     /// Waits until bytes of a message that has begun are here.

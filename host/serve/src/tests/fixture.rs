@@ -26,9 +26,8 @@ use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
 use saggar_store::digest::Digest;
 use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
-use saggar_store::objects::ObjectStorage;
 use saggar_store::records::{ClaimedJob, JobRecords};
-use saggar_store::state_dir::StateDir;
+use saggar_store::{ExternalRunStore, ObjectStorage, StateDir};
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -39,7 +38,7 @@ use super::serving_options::ServingOptions;
 use super::streaming_model::StreamingPredictor;
 use crate::{
     AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PluginFacts, PluginInspector,
-    decode_sample,
+    RequestObserver, decode_sample,
 };
 
 /// First pixels that make the model misbehave.
@@ -139,6 +138,9 @@ impl ServerFixture {
             webhooks: Vec::new(),
             access: Arc::new(AccessControl::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
             memory: RequestMemoryBudget::new(options.requests_bytes),
+            external_runs: ExternalRunStore::new(home.external_runs()),
+            sampler: None,
+            observer: RequestObserver::default(),
             audit: AuditLog::new(home.audit_log(), clock.clone()),
         };
         let app = AppState::new(parts, clock, stopping);

@@ -3,10 +3,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use saggar_plugin::{CancelToken, FailureReason, NamedTensor, PluginError, PredictionOptions};
+use saggar_telemetry::request_trace::BatchTimes;
 use saggar_tensor::{Descriptor, Shape};
 use tokio::runtime::Handle;
 
@@ -17,6 +18,9 @@ use crate::limits::IN_PLACE_BATCH_TIME_MAX;
 use crate::metrics::statistics::VersionStatistics;
 use crate::metrics::version_metrics::VersionMetrics;
 use crate::predictor::ModelPredictor;
+
+/// The number of the next batch, so that the batches of all versions have different ones.
+static NEXT_BATCH: AtomicU64 = AtomicU64::new(1);
 
 /// Computes the batches of one version.
 #[derive(Debug)]
@@ -117,11 +121,12 @@ impl BatchExecutor {
         let terms = PredictionOptions { deadline, sink: None, cancel, requires_idle_instance: limit.is_some() };
         let merged = self.merge_inputs(&batch);
         let outputs = self.predict_timed(items, batch.len(), |predictor| predictor.predict(merged, &terms));
-        match outputs.and_then(|(outputs, time)| Ok((split_outputs(outputs, &counts)?, time))) {
-            Ok((outputs, compute)) => {
+        match outputs.and_then(|(outputs, times)| Ok((split_outputs(outputs, &counts)?, times))) {
+            Ok((outputs, batch_times)) => {
+                let (compute, times) = (batch_times.compute, BatchTimes { began: now, ..batch_times });
                 for (waiting, tensors) in batch.into_iter().zip(outputs) {
                     let queue = now.saturating_duration_since(waiting.since);
-                    waiting.reply(Ok(ComputedPrediction { tensors, queue, compute }));
+                    waiting.reply(Ok(ComputedPrediction { tensors, queue, compute, batch: times }));
                 }
                 Vec::new()
             }
@@ -162,17 +167,20 @@ impl BatchExecutor {
             let items = waiting.items;
             let result = self.predict_timed(items, 1, |predictor| predictor.predict(inputs, &terms));
             drop(terms);
-            waiting.reply(result.map(|(tensors, compute)| ComputedPrediction { tensors, queue, compute }));
+            waiting.reply(result.map(|(tensors, times)| {
+                let batch = BatchTimes { began: now, ..times };
+                ComputedPrediction { tensors, queue, compute: times.compute, batch }
+            }));
         }
     }
 
-    /// Runs `predict`, and counts it and records its duration.
+    /// Runs `predict`, and counts it and records its duration. The batch begins with the call.
     fn predict_timed(
         &self,
         items: usize,
         requests: usize,
         predict: impl FnOnce(&dyn ModelPredictor) -> Result<Vec<NamedTensor>, PluginError>,
-    ) -> Result<(Vec<NamedTensor>, Duration), PluginError> {
+    ) -> Result<(Vec<NamedTensor>, BatchTimes), PluginError> {
         let _running = self.metrics.track_in_flight(requests);
         let began = Instant::now();
         let outputs = predict(&*self.predictor);
@@ -181,7 +189,8 @@ impl BatchExecutor {
         let outputs = outputs?;
         self.metrics.record_execution(items);
         self.statistics.record_execution(items, time);
-        Ok((outputs, time))
+        let number = NEXT_BATCH.fetch_add(1, Ordering::Relaxed);
+        Ok((outputs, BatchTimes { number, requests, items, began, compute_began: began, compute: time }))
     }
 
     /// Returns the inputs of all requests as one batch. Each request's inputs are in the signature's order.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use saggar_plugin::{NamedTensor, PieceSink, PluginError};
+use saggar_telemetry::request_trace::BatchTimes;
 use tokio::sync::oneshot;
 
 use crate::metrics::version_metrics::GaugeGuard;
@@ -34,6 +35,8 @@ pub(crate) struct ComputedPrediction {
     pub(crate) queue: Duration,
     /// Duration of the batch.
     pub(crate) compute: Duration,
+    /// The batch.
+    pub(crate) batch: BatchTimes,
 }
 
 /// The result of a request, with the memory charge that came with it.

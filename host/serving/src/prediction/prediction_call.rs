@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_plugin::{ModelSignature, NamedTensor, PieceSink};
+use saggar_telemetry::RequestTrace;
+use saggar_telemetry::request_trace::BatchTimes;
 
 use super::deadline::PredictionDeadline;
 use super::memory_estimate::prediction_bytes_max;
 use super::prediction_inputs::PredictionInputs;
 use super::prediction_record::PredictionRecord;
+use super::prediction_sampler::{PredictionSample, SampleTicket};
 use super::prediction_service::PredictionService;
 use super::response_cache::ResponseCache;
 use crate::batching::queued_prediction::PredictionRequest;
@@ -30,7 +33,8 @@ pub struct PredictionCall {
 }
 
 impl PredictionCall {
-    /// Begins a prediction with a leased version. Sets `charge` to `decode_bytes`, the memory for decoding the body.
+    /// Begins a prediction with a leased version. Sets `charge` to `decode_bytes`, the memory for decoding the body. If
+    /// its request is observed, `trace` gets its phases when it ends.
     ///
     /// # Errors
     /// Returns `MemoryFull` or `MemoryShare`.
@@ -40,11 +44,12 @@ impl PredictionCall {
         deadline: PredictionDeadline,
         mut charge: MemoryCharge,
         decode_bytes: u64,
+        trace: Option<RequestTrace>,
     ) -> Result<PredictionCall, ServingError> {
         let deadline = deadline.or_default_limit(lease.live_version().policy().deadline);
         let charged = charge.resize(decode_bytes, Some(deadline.until())).await;
         charged.inspect_err(|error| service.count_rejection(error))?;
-        let (service, record) = (service.clone(), PredictionRecord::new(Arc::new(lease)));
+        let (service, record) = (service.clone(), PredictionRecord::new(Arc::new(lease), trace));
         Ok(PredictionCall { service, record, deadline, charge })
     }
 
@@ -111,6 +116,7 @@ impl PredictionCall {
         sink: Option<Arc<dyn PieceSink>>,
     ) -> Result<CompletedPrediction, ServingError> {
         let (items, warnings) = (inputs.items, std::mem::take(&mut inputs.warnings));
+        let sample = self.draw_sample(&inputs);
         self.record.set_computing();
         let result = self.find_cached_or_compute(inputs, sink).await;
         if let Err(error) = &result {
@@ -121,9 +127,29 @@ impl PredictionCall {
         if cached != Some(true) {
             self.record.observe_phase(PredictionPhase::Queue, times.queue);
             self.record.observe_phase(PredictionPhase::Compute, times.compute);
+            self.record.set_batch(times.batch);
         }
         self.record.set_answer(items.unwrap_or(1), cached);
+        if let Some((ticket, inputs)) = sample {
+            self.keep_sample(inputs, &tensors, items.unwrap_or(1), ticket);
+        }
         Ok(CompletedPrediction { tensors, items, warnings, timings: times, cached, call: self })
+    }
+
+    /// Returns a copy of the inputs, if this prediction is sampled.
+    fn draw_sample(&self, inputs: &PredictionInputs) -> Option<(SampleTicket, Vec<NamedTensor>)> {
+        let sampler = self.service.sampler()?;
+        let given: usize = inputs.tensors.iter().map(|tensor| tensor.bytes.len()).sum();
+        let item: usize = self.signature().outputs.iter().map(|port| port.item.bytes()).sum();
+        let bytes = given.saturating_add(item.saturating_mul(inputs.items.unwrap_or(1)));
+        let ticket = sampler.draw(&self.live_version().model, bytes)?;
+        Some((ticket, inputs.tensors.clone()))
+    }
+
+    fn keep_sample(&self, inputs: Vec<NamedTensor>, outputs: &[NamedTensor], items: usize, ticket: SampleTicket) {
+        let Some(sampler) = self.service.sampler() else { return };
+        let (model, signature) = (self.live_version().model.clone(), self.signature().clone());
+        sampler.keep(PredictionSample { model, signature, inputs, outputs: outputs.to_vec(), items, ticket });
     }
 
     /// Returns the cached answer if the model has a cache that contains it, else computes.
@@ -165,7 +191,7 @@ impl PredictionCall {
         let request = PredictionRequest { inputs, until, limit, sink, _lease: lease, charge };
         let (computed, charge) = self.live_version().queue().enqueue_and_wait(request).await?;
         self.charge = charge;
-        let times = ComputeTimings { queue: computed.queue, compute: computed.compute };
+        let times = ComputeTimings { queue: computed.queue, compute: computed.compute, batch: Some(computed.batch) };
         self.live_version().mark_used(self.service.now_ms());
         if let Some(shadow) = shadow {
             shadow.spawn_and_compare(until, limit, &computed.tensors);
@@ -181,6 +207,8 @@ pub struct ComputeTimings {
     pub queue: Duration,
     /// Duration of the batch.
     pub compute: Duration,
+    /// The batch, or `None` if the answer came from the cache.
+    pub batch: Option<BatchTimes>,
 }
 
 /// The result of a prediction.

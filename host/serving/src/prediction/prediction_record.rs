@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{FailureReason, PluginError};
+use saggar_telemetry::request_trace::BatchTimes;
+use saggar_telemetry::{PredictionTimes, RequestTrace};
 
 use crate::live_version::{LiveVersion, VersionLease};
 use crate::metrics::prediction_outcome::{PredictionFailure, PredictionOutcome, PredictionPhase};
@@ -22,10 +24,16 @@ pub(crate) struct PredictionRecord {
     timings: RequestTimings,
     items: usize,
     cached: Option<bool>,
+    /// The observation of its request, or `None` if the request is not observed.
+    trace: Option<RequestTrace>,
+    batch: Option<BatchTimes>,
+    /// When decoding and encoding ended.
+    decoded_at: Option<Instant>,
+    encoded_at: Option<Instant>,
 }
 
 impl PredictionRecord {
-    pub(crate) fn new(lease: Arc<VersionLease>) -> PredictionRecord {
+    pub(crate) fn new(lease: Arc<VersionLease>, trace: Option<RequestTrace>) -> PredictionRecord {
         PredictionRecord {
             lease,
             began: Instant::now(),
@@ -34,6 +42,10 @@ impl PredictionRecord {
             timings: RequestTimings::default(),
             items: 1,
             cached: None,
+            trace,
+            batch: None,
+            decoded_at: None,
+            encoded_at: None,
         }
     }
 
@@ -49,10 +61,30 @@ impl PredictionRecord {
     pub(crate) fn observe_phase(&mut self, phase: PredictionPhase, time: Duration) {
         self.live_version().metrics().observe_phase(phase, time);
         match phase {
-            PredictionPhase::Decode => self.timings.decode = time,
+            PredictionPhase::Decode => (self.timings.decode, self.decoded_at) = (time, Some(Instant::now())),
             PredictionPhase::Queue => self.timings.queue = time,
             PredictionPhase::Compute => self.timings.compute = time,
-            PredictionPhase::Encode => self.timings.encode = time,
+            PredictionPhase::Encode => (self.timings.encode, self.encoded_at) = (time, Some(Instant::now())),
+        }
+    }
+
+    /// Records the batch in which it was computed.
+    pub(crate) fn set_batch(&mut self, batch: Option<BatchTimes>) {
+        self.batch = batch;
+    }
+
+    /// Returns the phases for the observation of the request.
+    fn times(&self) -> PredictionTimes {
+        let began = |ended: Option<Instant>, time: Duration| Some((ended?.checked_sub(time)?, time));
+        let version = self.live_version();
+        PredictionTimes {
+            model: version.model.clone(),
+            version: version.version,
+            outcome: self.outcome.name(),
+            decode: began(self.decoded_at, self.timings.decode),
+            queue: self.timings.queue,
+            batch: self.batch,
+            encode: began(self.encoded_at, self.timings.encode),
         }
     }
 
@@ -102,5 +134,8 @@ impl Drop for PredictionRecord {
             statistics.record_failure(total);
         }
         self.live_version().metrics().record_outcome(self.outcome, total);
+        if let Some(trace) = &self.trace {
+            trace.record_prediction(&self.times());
+        }
     }
 }

@@ -6,6 +6,7 @@ use saggar_clock::Clock;
 use saggar_metrics::MetricsRegistry;
 
 use super::deadline::PredictionDeadline;
+use super::prediction_sampler::PredictionSampler;
 use crate::error::ServingError;
 use crate::live_version::VersionLease;
 use crate::metrics::rejection::RejectionReason;
@@ -18,12 +19,23 @@ pub struct PredictionService {
     router: Arc<ModelRouter>,
     metrics: Arc<MetricsRegistry>,
     clock: Arc<dyn Clock>,
+    sampler: Option<Arc<dyn PredictionSampler>>,
 }
 
 impl PredictionService {
     /// Creates a service. `clock` gives the times at which versions were last used.
     pub fn new(router: Arc<ModelRouter>, metrics: Arc<MetricsRegistry>, clock: Arc<dyn Clock>) -> PredictionService {
-        PredictionService { router, metrics, clock }
+        PredictionService { router, metrics, clock, sampler: None }
+    }
+
+    /// Passes samples of predictions to `sampler`, if there is one.
+    #[must_use]
+    pub fn with_sampler(self, sampler: Option<Arc<dyn PredictionSampler>>) -> PredictionService {
+        PredictionService { sampler, ..self }
+    }
+
+    pub(super) fn sampler(&self) -> Option<&Arc<dyn PredictionSampler>> {
+        self.sampler.as_ref()
     }
 
     /// Checks that the model and version exist, awake or not. A protocol calls this before it reads the input.

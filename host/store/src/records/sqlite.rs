@@ -183,6 +183,10 @@ impl JobRecords for SqliteRecords {
         self.read(|tx| job::list(tx, filter))
     }
 
+    fn projects(&self) -> Result<Vec<(String, UnixMillis, UnixMillis)>, RecordError> {
+        self.read(job::projects)
+    }
+
     fn count_by_state(&self) -> Result<Vec<(JobState, u64)>, RecordError> {
         self.read(job::count_by_state)
     }

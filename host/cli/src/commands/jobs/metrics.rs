@@ -2,56 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesDocument, MetricSeriesPoint};
+use saggar_rest::job_metrics::{MetricSeriesDocument, MetricSeriesPoint};
 
+use super::job_series::{JobMetrics, SeriesPoint};
+use super::tensorboard;
 use crate::args::MetricsArgs;
-use crate::client::{ApiClient, encode_path_segment};
-use crate::commands::job_follow::job_path;
+use crate::client::ApiClient;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 
-/// A point of a series.
-#[derive(Clone, Copy)]
-struct SeriesPoint {
-    step: u64,
-    /// The value; NaN if it cannot be represented in JSON.
-    value: f64,
-    /// The time, in ms since 1970.
-    at_ms: u64,
-}
-
-/// The metrics of a job.
-struct JobMetrics {
-    /// The start of the first attempt, in ms since 1970.
-    started_ms: u64,
-    /// The series by name, their points in step order.
-    series: BTreeMap<String, Vec<SeriesPoint>>,
-}
-
 impl JobMetrics {
-    /// Fetches every point, page by page.
-    fn fetch(args: &MetricsArgs, client: &ApiClient) -> Result<JobMetrics, CliError> {
-        let wanted: Vec<String> = args.series.iter().map(|name| encode_path_segment(name)).collect();
-        let only = if wanted.is_empty() { String::new() } else { format!("&series={}", wanted.join(",")) };
-        let mut measured = JobMetrics { started_ms: 0, series: BTreeMap::new() };
-        let mut from = Some(0);
-        while let Some(step) = from {
-            let page: JobMetricsDocument =
-                client.get(&format!("{}/metrics?times=1&from={step}{only}", job_path(&args.job)))?;
-            measured.started_ms = page.started_ms.unwrap_or(0);
-            for one in page.series {
-                let known = measured.series.entry(one.name).or_default();
-                // If a series was shorter than others, the next page repeats points of it, which are skipped.
-                let last = known.last().map(|point| point.step);
-                known.extend(
-                    one.points.iter().map(read_point).filter(|point| last.is_none_or(|last| point.step > last)),
-                );
-            }
-            from = page.next;
-        }
-        Ok(measured)
-    }
-
     /// Returns the series as the server answers them.
     fn series_documents(&self) -> Vec<MetricSeriesDocument> {
         let finite = |value: f64| value.is_finite().then_some(value);
@@ -91,16 +51,11 @@ fn csv_field(name: &str) -> String {
     }
 }
 
-fn read_point(point: &MetricSeriesPoint) -> SeriesPoint {
-    let (step, value, at_ms) = match *point {
-        MetricSeriesPoint::Timed(step, value, at_ms) => (step, value, at_ms),
-        MetricSeriesPoint::Plain(step, value) => (step, value, 0),
-    };
-    SeriesPoint { step, value: value.unwrap_or(f64::NAN), at_ms }
-}
-
 pub(crate) fn metrics(args: &MetricsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let measured = JobMetrics::fetch(args, client)?;
+    if let Some(directory) = &args.tensorboard {
+        return tensorboard::export(args, directory, client, output);
+    }
+    let measured = JobMetrics::fetch(args, 0, client)?;
     if output.json {
         output.print_json(&measured.series_documents());
         return Ok(());

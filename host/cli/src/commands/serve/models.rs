@@ -2,13 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
-use saggar_project::{ModelKeepAlive, ModelSection, ProjectManifest};
+use saggar_project::{ModelKeepAlive, ModelSection, ProjectManifest, is_valid_name};
+use saggar_serve::RecordingPolicy;
+use saggar_serve::recording::RECORDED_PREFIX;
 use saggar_serving::{
     BatchConfig, ConfigDuration, InstanceLimit, InstanceRange, KeepAlive as Kept, ModelConfig, QueueConfig,
     ResponseCacheConfig,
 };
 use serde_json::Value;
+
+/// The time after which recorded rows become a version, if the project file does not say.
+const RECORDED_EVERY_DEFAULT: Duration = Duration::from_secs(600);
+/// Rows of a version of recorded predictions, alike.
+const RECORDED_ROWS_DEFAULT: usize = 10_000;
+/// Bytes of a version, alike, and their maximum.
+const RECORDED_BYTES_DEFAULT: usize = 16 << 20;
+const RECORDED_BYTES_MAX: usize = 1 << 30;
 
 /// Maximum bytes of a file of warm-up inputs.
 const WARMUP_BYTES_MAX: u64 = 16 << 20;
@@ -57,6 +68,39 @@ pub(super) fn models_directory(manifest: &ProjectManifest, directory: &Path) -> 
         }
     }
     Ok(found.map(|(_, parent)| if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent }))
+}
+
+/// Returns how predictions are recorded, by model.
+///
+/// # Errors
+/// Returns a sentence that names the model if its dataset cannot have its name.
+pub(super) fn recording_policies(manifest: &ProjectManifest) -> Result<BTreeMap<String, RecordingPolicy>, String> {
+    let mut policies = BTreeMap::new();
+    for (name, model) in &manifest.models {
+        let Some(record) = model.record else { continue };
+        let dataset = format!("{RECORDED_PREFIX}{name}");
+        if !is_valid_name(&dataset) {
+            return Err(format!(
+                "[model.{name}]: record: the dataset's name `{dataset}` is too long; shorten the model's"
+            ));
+        }
+        let bytes =
+            record.max_bytes.map_or(RECORDED_BYTES_DEFAULT, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        if bytes > RECORDED_BYTES_MAX {
+            return Err(format!(
+                "[model.{name}]: record.max_bytes: at most 1GiB, because rows are collected in memory"
+            ));
+        }
+        let policy = RecordingPolicy {
+            share: record.share,
+            every: record.every.unwrap_or(RECORDED_EVERY_DEFAULT),
+            rows_max: record.rows.map_or(RECORDED_ROWS_DEFAULT, |rows| rows as usize),
+            bytes_max: bytes,
+        };
+        tracing::info!(model = name, dataset, share = record.share, "predictions of the model are recorded");
+        policies.insert(name.clone(), policy);
+    }
+    Ok(policies)
 }
 
 fn settings_of_model(model: &ModelSection, directory: &Path) -> Result<ModelConfig, String> {

@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use crate::logging;
+
 /// Set in a restarted server, which has printed its addresses before.
 const VARIABLE: &str = "SAGGAR_RESTARTED";
 
@@ -21,6 +23,7 @@ pub(super) fn reexec(urls: &[String]) -> io::Error {
         Err(error) => return error,
     };
     let arguments = with_addresses(std::env::args_os().skip(1), urls);
+    logging::flush_log();
     Command::new(program).args(arguments).env(VARIABLE, "1").exec()
 }
 

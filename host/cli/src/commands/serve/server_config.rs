@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use saggar_jobs::{JobQueue, ResourceQuota, SchedulerConfig};
 use saggar_project::{PROJECT_FILE, ProjectManifest};
+use saggar_serve::RecordingPolicy;
 use saggar_serving::ModelConfig;
 
 use super::models;
@@ -20,6 +21,8 @@ pub(super) struct ServerConfig {
     pub(super) scheduler_config: SchedulerConfig,
     /// The configuration, by name, of models without a `model.json`.
     pub(super) settings: BTreeMap<String, ModelConfig>,
+    /// How predictions are recorded, by model.
+    pub(super) recordings: BTreeMap<String, RecordingPolicy>,
     /// The directory of model versions.
     pub(super) models_dir: Option<PathBuf>,
     /// Maximum bytes of everything that is stored.
@@ -36,6 +39,7 @@ impl ServerConfig {
         let said = ServerConfig {
             scheduler_config: simple,
             settings: BTreeMap::new(),
+            recordings: BTreeMap::new(),
             models_dir: args.models.clone(),
             storage_quota: args.storage_quota,
         };
@@ -54,6 +58,7 @@ impl ServerConfig {
         let layout = scheduler_config(self.scheduler_config, manifest);
         layout.validate().map_err(|error| bad(error.to_string()))?;
         let settings = models::model_settings(manifest, directory).map_err(bad)?;
+        let recordings = models::recording_policies(manifest).map_err(bad)?;
         let beside = models::models_directory(manifest, directory).map_err(bad)?;
         for warning in &manifest.warnings {
             tracing::warn!(file = %path.display(), "{warning}");
@@ -63,6 +68,7 @@ impl ServerConfig {
         Ok(ServerConfig {
             scheduler_config: layout,
             settings,
+            recordings,
             models_dir: self.models_dir.or(beside),
             storage_quota: self.storage_quota.or(manifest.quota.storage),
         })

@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use crate::exit;
+use crate::logging;
 use crate::signals::ShutdownSignals;
 
 /// Maximum time of a graceful shutdown: requests finish and jobs save their state at the same time, each within
@@ -107,6 +108,7 @@ async fn run_shutdown(
     while look.as_ref().is_ok_and(|look| !look.is_finished()) {
         std::thread::sleep(Duration::from_millis(1));
     }
+    logging::flush_log();
     std::process::exit(code);
 }
 

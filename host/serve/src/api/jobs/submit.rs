@@ -13,6 +13,7 @@ use saggar_store::error::DatasetError;
 use saggar_store::models::{ScannedVersion, VersionCompleteness, plugin_digest, scan};
 use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, AccessDenied, AccessRights, CheckpointInfo};
+use saggar_telemetry::{RequestTrace, TraceContext};
 
 use super::{requirements, views};
 use crate::access::{Actor, Principal, ProjectScope};
@@ -65,6 +66,7 @@ struct JobSubmitter {
     actor: Actor,
     sight: ProjectScope,
     idempotency_key: Option<String>,
+    trace: Option<TraceContext>,
 }
 
 impl JobSubmitter {
@@ -72,7 +74,8 @@ impl JobSubmitter {
         let idempotency_key = idempotency_key(request.headers())?;
         let (actor, sight) =
             (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
-        Ok(JobSubmitter { actor, sight, idempotency_key })
+        let trace = request.extensions().get::<RequestTrace>().and_then(RequestTrace::context).cloned();
+        Ok(JobSubmitter { actor, sight, idempotency_key, trace })
     }
 
     /// Resolves the references of the specification, and records the job.
@@ -106,7 +109,8 @@ impl JobSubmitter {
         let _kept = app.reference_lock().read().await;
         pin_spec(app, &self.sight, &mut spec).await?;
         let (plugin, owner, rights) = (spec.plugin.clone(), key_name(&self.actor), self.actor.rights.clone());
-        let job = app.jobs().submit(JobSubmission { spec, owner, rights, idempotency_key }).await?;
+        let trace = self.trace.clone();
+        let job = app.jobs().submit(JobSubmission { spec, owner, rights, idempotency_key, trace }).await?;
         tracing::info!(job = job.name, plugin, "job submitted");
         Ok(job)
     }

@@ -1,6 +1,6 @@
 //! Transactions on jobs and attempts.
 
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 use saggar_clock::UnixMillis;
 
 use super::row::{self, JOB_COLUMNS, to_sql_integer};
@@ -112,6 +112,15 @@ pub(super) fn list(tx: &Transaction<'_>, filter: &JobFilter) -> TransactionResul
     let mut statement = tx.prepare_cached(&sql)?;
     let asked = params![filter.project, wanted, before, limit, filter.experiment, projects];
     let rows = statement.query_map(asked, row::job_from_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn projects(tx: &Transaction<'_>) -> TransactionResult<Vec<(String, UnixMillis, UnixMillis)>> {
+    let sql = "SELECT project, min(created_ms), max(coalesce(finished_ms, started_ms, created_ms)) FROM jobs \
+               GROUP BY project ORDER BY project";
+    let mut statement = tx.prepare_cached(sql)?;
+    let ms = |row: &Row<'_>, at| row.get::<_, i64>(at).map(|ms| UnixMillis::try_from(ms).unwrap_or(0));
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, ms(row, 1)?, ms(row, 2)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
