@@ -22,6 +22,7 @@ mod reference;
 pub(crate) mod renamed;
 mod run;
 mod serve;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -37,16 +38,17 @@ pub(crate) use job::{
     CompareArgs, CostArgs, DiffArgs, GcArgs, MetricsArgs, RestartArgs, RmArgs, ScheduleCommand, SecretCommand, WaitArgs,
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
-pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};
+pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
 pub(crate) use listen_address::ListenAddress;
 pub(crate) use machine::{DoctorArgs, WorkerArgs};
-pub(crate) use models::{ImportArgs, ModelRmArgs, ModelsCommand};
+pub(crate) use models::{BundleImportArgs, ImportArgs, ModelExportArgs, ModelPushArgs, ModelRmArgs, ModelsCommand};
 pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};
 pub(crate) use plugins::{BuildArgs, InitArgs, PluginsCommand, TestResumeArgs};
 pub(crate) use predict::PredictArgs;
 pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs, ManualArgs};
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
 pub(crate) use serve::{FollowMode, ServeArgs};
+pub(crate) use verify::VerifyArgs;
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
 #[derive(Debug, Parser)]
@@ -137,6 +139,8 @@ pub(crate) enum CliCommand {
     Import(ImportArgs),
     /// Request a prediction from a model.
     Predict(PredictArgs),
+    /// Check a stored answer: which version made it, and whether that is still there and unchanged.
+    Verify(VerifyArgs),
     /// Measure a plugin on the devices of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),

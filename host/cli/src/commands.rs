@@ -27,4 +27,5 @@ pub(crate) mod serve;
 pub(crate) mod serving_status;
 mod stored_version;
 pub(crate) mod systemd_sockets;
+pub(crate) mod verify;
 pub(crate) mod version;

@@ -135,6 +135,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
         CliCommand::Import(args) => commands::import::import(&args, &client, output).map(|()| 0),
         CliCommand::Predict(args) => commands::predict::predict(&args, &client, output),
+        CliCommand::Verify(args) => commands::verify::verify(&args, &client, output).map(|()| 0),
         CliCommand::Bench(args) => commands::bench::bench(&args, output),
         CliCommand::Key(args) => commands::key::key(&args, output).map(|()| 0),
         CliCommand::Doctor(args) => commands::doctor::doctor(&args, output),

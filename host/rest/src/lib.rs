@@ -21,6 +21,7 @@ pub mod job_metrics;
 pub mod jobs;
 pub mod keys;
 pub mod model_commands;
+pub mod model_versions;
 pub mod models;
 pub mod oip;
 pub mod outputs;

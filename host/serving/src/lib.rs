@@ -35,6 +35,7 @@ pub use import::{DroppedFiles, ModelImporter, OnnxImporter};
 pub use lifecycle::ModelLifecycle;
 pub use lifecycle::device_recovery::DeviceRecovery;
 pub use lifecycle::publish::WeightsSource;
+pub use lifecycle::push::PushedContent;
 pub use lifecycle::reconcile_loop::{ReconcileLoop, ReconcileTriggers};
 pub use lifecycle::removal::RemovedVersions;
 pub use lifecycle::residency::EVICTION_REASONS;
@@ -55,7 +56,9 @@ pub use prediction::deadline::PredictionDeadline;
 pub use prediction::prediction_call::{CompletedPrediction, ComputeTimings, PredictionCall};
 pub use prediction::prediction_inputs::PredictionInputs;
 pub use prediction::prediction_service::PredictionService;
-pub use predictor::{LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate};
+pub use predictor::{
+    CandidateContent, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate,
+};
 pub use request_memory::{ClientKey, MemoryCharge, RequestMemoryBudget};
 pub use router::ModelRouter;
 pub use unserved_reason::{FollowPolicy, UnservedReason};

@@ -14,6 +14,7 @@ mod model_record;
 mod on_demand;
 mod persisted_state;
 pub mod publish;
+pub mod push;
 pub mod reconcile_loop;
 pub mod removal;
 pub mod residency;

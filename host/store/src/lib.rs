@@ -23,6 +23,7 @@ pub mod records;
 pub mod regular_file;
 pub mod rights;
 pub mod secrets;
+pub mod signature;
 pub mod state_dir;
 pub mod storage_usage;
 pub mod zip_directory;
@@ -42,7 +43,7 @@ pub use dataset::upload::UploadStore;
 pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
 pub use digest::{Digest, Sha256Hasher};
 pub use durable::random_hex;
-pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
+pub use error::{BundleError, CheckpointError, DatasetError, ModelError, RecordError, StoreError};
 pub use job_files::{AttemptLog, JobFiles, LocalJobFiles, ObjectJobFiles};
 pub use keys::{KeyError, KeyFile, KeyRecord, KeyScope, NewKey};
 pub use models::{

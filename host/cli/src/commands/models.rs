@@ -1,5 +1,9 @@
 //! `saggar models ...`: lists models and controls which versions serve.
 
+mod bundle;
+mod push;
+mod version;
+
 use std::collections::BTreeMap;
 
 use saggar_rest::model_commands::{
@@ -19,7 +23,13 @@ use crate::units;
 pub(crate) fn models(args: &ModelsCommand, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     match args {
         ModelsCommand::Ls => list_models(client, output),
-        ModelsCommand::Show { model } => show_model(model, client, output),
+        ModelsCommand::Show { model, verify } => match model.split_once('@') {
+            Some((model, version)) => version::show_version(model, version, *verify, client, output),
+            None => show_model(model, client, output),
+        },
+        ModelsCommand::Push(args) => push::push_version(args, client, output),
+        ModelsCommand::Export(args) => bundle::export_bundle(args, client, output),
+        ModelsCommand::ImportBundle(args) => bundle::import_bundle(args, client, output),
         ModelsCommand::Promote { model, version } => {
             let word = || PromotionTarget::Word(version.clone());
             let version = version.parse().map_or_else(|_| word(), PromotionTarget::Version);

@@ -18,8 +18,9 @@ use saggar_jobs::{JobError, JobService, LaunchRequest, SchedulerConfig, WorkerHa
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{GuestErrorCode, ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_serving::{
-    DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
-    ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget, VersionCandidate,
+    CandidateContent, DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles,
+    ModelHost, ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget,
+    VersionCandidate,
 };
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::dataset::DatasetStore;
@@ -130,6 +131,7 @@ impl ServerFixture {
             home: home.clone(),
             models_dir: home.models(),
             storage_quota: None,
+            trusted_keys: Vec::new(),
             objects: ObjectStorage::local(&home.objects()).unwrap(),
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
@@ -186,6 +188,8 @@ impl ServerFixture {
             source_job: "job",
             created_ms: 1_000 + mark as u64,
             metrics: BTreeMap::from([("accuracy".to_owned(), f64::from(mark) / 10.0)]),
+            card: None,
+            provenance: Default::default(),
         };
         self.models.publish(&publication).unwrap().version
     }
@@ -350,6 +354,13 @@ impl PredictionGate {
 }
 
 impl ModelHost for FakeModelHost {
+    fn check_content(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError> {
+        if it.plugin == b"refused" {
+            return Err(PluginError::NotComponent { reason: "it is text".to_owned() }.into());
+        }
+        Ok(it.variables.to_vec())
+    }
+
     fn load_version(
         &self,
         it: VersionCandidate<'_>,

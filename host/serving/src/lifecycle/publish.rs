@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saggar_store::SavedVariable;
 use saggar_store::error::{ModelError, StoreError};
-use saggar_store::models::{ModelPublication, PublishedVersion};
+use saggar_store::models::{ModelProvenance, ModelPublication, PublishedVersion};
 
 use super::version_scan;
 use crate::error::ServingError;
@@ -28,6 +28,8 @@ pub enum WeightsSource {
         job: String,
         /// The job's metrics at the checkpoint.
         metrics: BTreeMap<String, f64>,
+        /// What the weights were made from.
+        provenance: ModelProvenance,
     },
 }
 
@@ -57,20 +59,25 @@ impl ModelLifecycle {
         let publish = move || {
             let refuse = |error| publish_error(&model, from, error);
             let (files, variables) = models.open(&model, from).map_err(refuse)?;
-            let (variables, source_job, metrics) = match weights {
-                WeightsSource::Version(_) => (variables, files.manifest.source_job, files.manifest.metrics),
-                WeightsSource::Checkpoint { variables, job, metrics } => (variables, job, metrics),
+            let manifest = files.manifest;
+            let (variables, source_job, metrics, provenance) = match weights {
+                WeightsSource::Version(_) => (variables, manifest.source_job, manifest.metrics, manifest.provenance),
+                WeightsSource::Checkpoint { variables, job, metrics, provenance } => {
+                    (variables, job, metrics, provenance)
+                }
             };
             let weights: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
-            room((weights + plugin.len() + files.manifest.config.len()) as u64)?;
+            room((weights + plugin.len() + manifest.config.len()) as u64)?;
             let publication = ModelPublication {
                 model: &model,
                 plugin: &plugin,
                 variables: &variables,
-                config: &files.manifest.config,
+                config: &manifest.config,
                 source_job: &source_job,
                 created_ms,
                 metrics,
+                card: None,
+                provenance,
             };
             models.publish(&publication).map_err(refuse)
         };
