@@ -18,6 +18,7 @@ pub mod model_state;
 pub mod plugin_host;
 pub mod prediction;
 pub mod predictor;
+pub mod promotion_gate;
 pub mod request_memory;
 pub mod router;
 pub mod serving_policy;
@@ -59,6 +60,7 @@ pub use prediction::prediction_service::PredictionService;
 pub use predictor::{
     CandidateContent, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate,
 };
+pub use promotion_gate::PromotionGate;
 pub use request_memory::{ClientKey, MemoryCharge, RequestMemoryBudget};
 pub use router::ModelRouter;
 pub use unserved_reason::{FollowPolicy, UnservedReason};

@@ -253,7 +253,10 @@ impl ModelLifecycle {
         let Some(newest) = status.versions.last().filter(|newest| newest.version > memory.newest_logged) else {
             return;
         };
-        if matches!(newest.unserved, Some(UnservedReason::NotPromoted { .. } | UnservedReason::ModelUnloaded)) {
+        if matches!(
+            newest.unserved,
+            Some(UnservedReason::NotPromoted { .. } | UnservedReason::ModelUnloaded | UnservedReason::ConditionNotMet)
+        ) {
             memory.newest_logged = newest.version;
             let measured = newest.origin.as_ref().map(VersionOrigin::summarize_metrics).unwrap_or_default();
             let reason = &newest.reason;
@@ -389,6 +392,9 @@ impl ModelLifecycle {
         let mut tries = 0;
         for (&version, on_disk) in versions.range(oldest..).rev() {
             let is_up = memory.loaded.get(&version) == Some(&on_disk.fingerprint);
+            if self.is_held_back(version, versions, memory) {
+                continue;
+            }
             if !is_up && (!self.can_load(version, on_disk, memory) || tries == LOAD_TRIES_MAX) {
                 continue;
             }
@@ -398,6 +404,14 @@ impl ModelLifecycle {
             }
         }
         (None, None)
+    }
+
+    /// Returns whether a version does not meet the condition of the model's configuration to become the default.
+    fn is_held_back(&self, version: u64, versions: &BTreeMap<u64, FingerprintedVersion>, memory: &ModelRecord) -> bool {
+        let origin = |version: u64| versions.get(&version).and_then(|on_disk| on_disk.origin.as_ref());
+        let reference = memory.desired.last_default.and_then(|serving| Some((serving, origin(serving)?)));
+        let (Some(gate), Some(candidate)) = (&memory.config.promote, origin(version)) else { return false };
+        gate.refusal((version, candidate), reference).is_some()
     }
 
     fn can_load(&self, version: u64, on_disk: &FingerprintedVersion, memory: &ModelRecord) -> bool {

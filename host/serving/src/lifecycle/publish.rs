@@ -13,6 +13,7 @@ use super::version_scan;
 use crate::error::ServingError;
 use crate::lifecycle::ModelLifecycle;
 use crate::model_state::{ModelStatus, Residency};
+use crate::promotion_gate::refusal_message;
 use crate::unserved_reason::{FollowPolicy, UnservedReason};
 
 /// The source of the weights of a version that is published here.
@@ -103,6 +104,18 @@ impl ModelLifecycle {
                 let less = if new.is_less_accurate_than(&serving.origin) { "warning: less accurate: " } else { "" };
                 let old = serving.version;
                 notes.push(format!("{less}{model}@{version}: {measured}; {model}@{old}, which serves: {before}"));
+            }
+        }
+        if let (Ok(new), Some(status)) = (&measured, &status)
+            && status.follows_newest()
+            && let Some(gate) = &status.config.promote
+        {
+            let origin = |version: u64| status.versions.iter().find(|it| it.version == version)?.origin.as_ref();
+            let reference = status.desired.last_default.and_then(|serving| Some((serving, origin(serving)?)));
+            if let Some(refusal) = gate.refusal((version, new), reference) {
+                let message = refusal_message(&refusal, model, version);
+                notes.push(format!("{model}@{version} is stored and not served: {message}"));
+                return notes;
             }
         }
         let fixed = status.as_ref().and_then(|status| status.desired.fixed_default(self.follow));
