@@ -1,5 +1,6 @@
 //! The command line: global options and commands.
 
+mod backup;
 mod bench;
 mod compile_child;
 mod data;
@@ -29,6 +30,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use saggar_plugin::compiler;
 
+pub(crate) use backup::{BackupArgs, RestoreArgs, UpgradeCheckArgs};
 pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
 pub(crate) use compile_child::CompileChildArgs;
 pub(crate) use data::{DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs};
@@ -149,6 +151,12 @@ pub(crate) enum CliCommand {
     Key(KeyCommand),
     /// Check this machine: devices, drivers, configuration and the state directory.
     Doctor(DoctorArgs),
+    /// Copy a state directory to one file, also while a server uses it.
+    Backup(BackupArgs),
+    /// Create a state directory from a backup.
+    Restore(RestoreArgs),
+    /// Say whether this program can open a state directory, and what it would change in it, without changing anything.
+    UpgradeCheck(UpgradeCheckArgs),
     /// Build a plugin into a component.
     Build(BuildArgs),
     /// Show how the compiler compiles the graphs of a plugin or a model.

@@ -89,6 +89,9 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
             | CliCommand::Bench(_)
             | CliCommand::Key(_)
             | CliCommand::Doctor(_)
+            | CliCommand::Backup(_)
+            | CliCommand::Restore(_)
+            | CliCommand::UpgradeCheck(_)
             | CliCommand::Build(_)
             | CliCommand::Init(_)
             | CliCommand::Inspect(_)
@@ -139,6 +142,9 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Bench(args) => commands::bench::bench(&args, output),
         CliCommand::Key(args) => commands::key::key(&args, output).map(|()| 0),
         CliCommand::Doctor(args) => commands::doctor::doctor(&args, output),
+        CliCommand::Backup(args) => commands::backup::back_up(&args, output).map(|()| 0),
+        CliCommand::Restore(args) => commands::backup::restore(&args, output).map(|()| 0),
+        CliCommand::UpgradeCheck(args) => commands::upgrade_check::upgrade_check(&args, output).map(|()| 0),
         CliCommand::Build(args) => commands::build::build(&args, output).map(|()| 0),
         CliCommand::Inspect(args) => commands::inspect::inspect(&args, output).map(|()| 0),
         CliCommand::Init(args) => commands::init::init(&args, output).map(|()| 0),

@@ -7,6 +7,7 @@
 //! Deliberately elsewhere: applying a checkpoint to a device (`jobs`), plugins (`plugin`), authentication (`serve`).
 //! Logic takes the time as an argument; see [`saggar_clock`].
 
+pub mod backup;
 pub mod checkpoint;
 pub mod dataset;
 pub mod digest;
@@ -25,6 +26,7 @@ pub mod rights;
 pub mod secrets;
 pub mod signature;
 pub mod state_dir;
+pub mod state_formats;
 pub mod storage_usage;
 pub mod zip_directory;
 
