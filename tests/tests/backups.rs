@@ -101,7 +101,8 @@ fn every_backup_of_a_busy_server_is_restorable() {
     fs::create_dir(&home).unwrap();
     let server = ServerProcess::start_with(&home, &["--jobs", "2"]);
     // Every step saves a checkpoint and prunes one, while versions and outputs appear.
-    let fields = |job: SteadyJob| job.with_field("checkpoint_every", json!({"steps": 1})).with_field("checkpoint_keep_last", 1);
+    let fields =
+        |job: SteadyJob| job.with_field("checkpoint_every", json!({"steps": 1})).with_field("checkpoint_keep_last", 1);
     let jobs: Vec<String> = (0..2).map(|_| fields(SteadyJob::with_steps(100_000)).submit(&server)).collect();
     jobs.iter().for_each(|job| drop(server.wait_for_step(job, 5)));
     for n in 0..6 {

@@ -78,11 +78,10 @@ fn parse_command_line() -> Cli {
     })
 }
 
-/// Runs the command and returns its exit code.
-fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
-    // Commands without a server must not fail because of a bad key or certificate.
-    let local = matches!(
-        cli.command,
+/// Returns whether a command needs no server. It must not fail because of a bad key or certificate.
+fn is_local(command: &CliCommand) -> bool {
+    matches!(
+        command,
         CliCommand::Serve(_)
             | CliCommand::Worker(_)
             | CliCommand::CompileChild(_)
@@ -99,7 +98,12 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
             | CliCommand::Completion(_)
             | CliCommand::Manual(_)
             | CliCommand::Devices
-    );
+    )
+}
+
+/// Runs the command and returns its exit code.
+fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
+    let local = is_local(&cli.command);
     let server = match local {
         true => ServerAddress::default(),
         false => ServerAddress::from_cli(&cli)?,

@@ -248,7 +248,7 @@ mod tests {
             (99, FormatVerdict::TooNew),
         ] {
             connection.execute_batch("CREATE TABLE IF NOT EXISTS t (x)").unwrap();
-            connection.pragma_update(None, "user_version", version).unwrap();
+            connection.pragma_update(None, "user_version", version as i64).unwrap();
             assert!(fs::metadata(dir.path().join("saggar.db-wal")).unwrap().len() > 0);
             check(version, verdict);
             connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();

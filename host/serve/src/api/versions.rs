@@ -96,6 +96,6 @@ async fn checkpoint_weights(
         VariableKind::Training => false,
     };
     let variables = checkpoint.variables.into_iter().filter(|variable| shipped(variable.kind)).collect();
-    let provenance = model_provenance(&spec, &checkpoint.device, Some(info.step));
+    let provenance = Box::new(model_provenance(&spec, &checkpoint.device, Some(info.step)));
     Ok((plugin, WeightsSource::Checkpoint { variables, job: job.name, metrics: checkpoint.metrics, provenance }))
 }

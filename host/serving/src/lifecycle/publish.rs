@@ -30,7 +30,7 @@ pub enum WeightsSource {
         /// The job's metrics at the checkpoint.
         metrics: BTreeMap<String, f64>,
         /// What the weights were made from.
-        provenance: ModelProvenance,
+        provenance: Box<ModelProvenance>,
     },
 }
 
@@ -64,7 +64,7 @@ impl ModelLifecycle {
             let (variables, source_job, metrics, provenance) = match weights {
                 WeightsSource::Version(_) => (variables, manifest.source_job, manifest.metrics, manifest.provenance),
                 WeightsSource::Checkpoint { variables, job, metrics, provenance } => {
-                    (variables, job, metrics, provenance)
+                    (variables, job, metrics, *provenance)
                 }
             };
             let weights: usize = variables.iter().map(|variable| variable.bytes.len()).sum();

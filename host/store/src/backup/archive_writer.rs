@@ -196,7 +196,7 @@ pub(super) fn list(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
         let entry = entry.map_err(StoreError::io(directory))?;
         let name = entry.file_name();
         let is_uncommitted = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
-        if !UNCOMMITTED.iter().any(|prefix| is_uncommitted(prefix)) {
+        if !UNCOMMITTED.iter().any(is_uncommitted) {
             paths.push(entry.path());
         }
     }
