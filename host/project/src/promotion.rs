@@ -246,9 +246,9 @@ impl<'a> ConditionTokens<'a> {
     fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
         self.skip_spaces();
         let rest = self.rest();
-        let taken = &rest[..rest.find(|c| !belongs(c)).unwrap_or(rest.len())];
-        self.at += taken.len();
-        taken
+        let prefix = &rest[..rest.find(|c| !belongs(c)).unwrap_or(rest.len())];
+        self.at += prefix.len();
+        prefix
     }
 
     /// Returns the error for what comes next.

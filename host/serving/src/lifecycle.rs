@@ -13,6 +13,7 @@ mod load_limiter;
 mod model_record;
 mod on_demand;
 mod persisted_state;
+mod promotion;
 pub mod publish;
 pub mod push;
 pub mod reconcile_loop;
@@ -342,37 +343,6 @@ impl ModelLifecycle {
         }
     }
 
-    /// Logs the training metrics of the new default and of the one that it replaces.
-    fn log_swap(&self, name: &str, swap: Option<&VersionSwap>) {
-        let Some(VersionSwap { from: Some(from), to: Some(to), reason, .. }) = swap else { return };
-        let (Some(old), Some(new)) = (self.router.ready_version(name, *from), self.router.ready_version(name, *to))
-        else {
-            return;
-        };
-        let (measured, before) = (new.origin.summarize_metrics(), old.origin.summarize_metrics());
-        if new.origin.is_less_accurate_than(&old.origin) {
-            tracing::warn!(
-                model = name,
-                version = to,
-                measured,
-                replaced = from,
-                before,
-                reason,
-                "the new default version is less accurate than the one that it replaces; `saggar models rollback` goes back"
-            );
-        } else {
-            tracing::info!(
-                model = name,
-                version = to,
-                measured,
-                replaced = from,
-                before,
-                reason,
-                "new default version"
-            );
-        }
-    }
-
     /// Applies the desired state to the routing of requests.
     pub(crate) fn publish_desired_state(self: &Arc<ModelLifecycle>, name: &str, memory: &ModelRecord) {
         self.router.set_desired_state(name, &memory.desired, &memory.config, self.follow);
@@ -404,14 +374,6 @@ impl ModelLifecycle {
             }
         }
         (None, None)
-    }
-
-    /// Returns whether a version does not meet the condition of the model's configuration to become the default.
-    fn is_held_back(&self, version: u64, versions: &BTreeMap<u64, FingerprintedVersion>, memory: &ModelRecord) -> bool {
-        let origin = |version: u64| versions.get(&version).and_then(|on_disk| on_disk.origin.as_ref());
-        let reference = memory.desired.last_default.and_then(|serving| Some((serving, origin(serving)?)));
-        let (Some(gate), Some(candidate)) = (&memory.config.promote, origin(version)) else { return false };
-        gate.refusal((version, candidate), reference).is_some()
     }
 
     fn can_load(&self, version: u64, on_disk: &FingerprintedVersion, memory: &ModelRecord) -> bool {

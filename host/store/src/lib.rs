@@ -32,6 +32,7 @@ pub mod zip_directory;
 
 mod directory_size;
 mod durable;
+mod format_number;
 mod safetensors_header;
 mod tensor_text;
 mod versions;

@@ -6,11 +6,10 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
 use crate::checkpoint::manifest as checkpoint_manifest;
 use crate::dataset::manifest as dataset_manifest;
 use crate::error::StoreError;
+use crate::format_number::read_format_number;
 use crate::limits::MANIFEST_BYTES_MAX;
 use crate::{keys, models, records, regular_file};
 
@@ -100,19 +99,15 @@ fn files_below(
 
 /// Returns the format of JSON files with a member `format`.
 fn file_formats(part: &'static str, files: &[PathBuf], readable: RangeInclusive<u64>) -> StateFormat {
-    #[derive(Deserialize)]
-    struct FormatOnly {
-        format: u64,
-    }
     let (mut found, mut problem, mut is_broken) = (BTreeMap::new(), String::new(), false);
     for path in files {
         let read = match regular_file::read(path, MANIFEST_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             read => read.map_err(|error| error.to_string()),
         };
-        let parsed = read.and_then(|text| serde_json::from_slice::<FormatOnly>(&text).map_err(|it| it.to_string()));
+        let parsed = read.and_then(|text| read_format_number(&text).map_err(|it| it.to_string()));
         match parsed {
-            Ok(FormatOnly { format }) => *found.entry(format).or_default() += 1,
+            Ok(format) => *found.entry(format).or_default() += 1,
             Err(error) => {
                 is_broken = true;
                 if problem.is_empty() {

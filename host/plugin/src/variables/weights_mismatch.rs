@@ -22,11 +22,11 @@ impl From<WeightsMismatch> for PluginError {
 /// Returns the text for a tensor that is missing from weights with these names.
 pub(crate) fn describe_missing<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
     let count = names.len();
-    let shown: Vec<String> = names.take(NAMES_SHOWN_MAX).map(|name| format!("`{name}`")).collect();
-    match count.saturating_sub(shown.len()) {
+    let quoted: Vec<String> = names.take(NAMES_SHOWN_MAX).map(|name| format!("`{name}`")).collect();
+    match count.saturating_sub(quoted.len()) {
         _ if count == 0 => "no tensors".to_owned(),
-        0 => format!("only {}", shown.join(", ")),
-        more => format!("no such tensor; they have {} and {more} more", shown.join(", ")),
+        0 => format!("only {}", quoted.join(", ")),
+        more => format!("no such tensor; they have {} and {more} more", quoted.join(", ")),
     }
 }
 

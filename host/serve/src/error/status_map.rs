@@ -42,8 +42,10 @@ pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
             FailureReason::Device | FailureReason::Engine => internal_mapping(),
             _ => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadFile, "nothing was published"),
         },
-        ImportError::Store(error) => super::serving::map_store_error(error),
-        ImportError::Model(_) | ImportError::Load(_) | ImportError::Internal { .. } => internal_mapping(),
+        ImportError::Store(StoreError::QuotaExceeded { .. }) => quota_exceeded(),
+        ImportError::Store(_) | ImportError::Model(_) | ImportError::Load(_) | ImportError::Internal { .. } => {
+            internal_mapping()
+        }
     }
 }
 

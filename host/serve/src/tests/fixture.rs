@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, JobService, LaunchRequest, SchedulerConfig, WorkerHandle, WorkerLauncher};
@@ -36,6 +36,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::formula_model::FormulaPredictor;
+use super::prediction_gate::PredictionGate;
 use super::serving_options::ServingOptions;
 use super::streaming_model::StreamingPredictor;
 use crate::{
@@ -330,27 +331,6 @@ pub(super) struct FakeModelHost {
     pub(super) renew_failures: AtomicUsize,
     /// The plugin text of each model's most recently loaded version.
     plugins: Mutex<BTreeMap<String, String>>,
-}
-
-/// Blocks predictions until it is opened.
-#[derive(Debug, Default)]
-pub(super) struct PredictionGate {
-    open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl PredictionGate {
-    pub(super) fn open(&self) {
-        *self.open.lock() = true;
-        self.opened.notify_all();
-    }
-
-    pub(super) fn wait(&self) {
-        let mut open = self.open.lock();
-        while !*open {
-            self.opened.wait(&mut open);
-        }
-    }
 }
 
 impl ModelHost for FakeModelHost {

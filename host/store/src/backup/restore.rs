@@ -12,6 +12,7 @@ use super::{
 use crate::digest::{Digest, Sha256Hasher};
 use crate::durable::{self, disk};
 use crate::error::StoreError;
+use crate::format_number::read_format_number;
 use crate::regular_file;
 
 /// Bytes that are copied at a time.
@@ -130,17 +131,13 @@ fn unpack_entry(entry: &mut impl Read, path: &Path) -> Result<(u64, Digest), Bac
 }
 
 fn read_index(entry: &mut impl Read) -> Result<BackupIndex, BackupError> {
-    #[derive(serde::Deserialize)]
-    struct FormatOnly {
-        format: u64,
-    }
     let refuse = |reason: String| malformed(format!("{INDEX_ENTRY}: {reason}"));
     let mut text = Vec::new();
     entry.take(INDEX_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| refuse(error.to_string()))?;
     if text.len() as u64 > INDEX_BYTES_MAX {
         return Err(refuse(format!("it has more than {INDEX_BYTES_MAX} bytes")));
     }
-    let FormatOnly { format } = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
+    let format = read_format_number(&text).map_err(|error| refuse(error.to_string()))?;
     if format != BACKUP_FORMAT {
         return Err(BackupError::OtherFormat { found: format, expected: BACKUP_FORMAT });
     }
@@ -153,8 +150,8 @@ fn check_index(index: &BackupIndex, unpacked: &BTreeMap<String, UnpackedEntry>) 
     let mut entries: BTreeSet<&str> = BTreeSet::new();
     for file in &index.files {
         let BackupFile { path, bytes, sha256, entry } = file;
-        let shown: String = path.chars().take(200).collect();
-        let refuse = |reason: &str| malformed(format!("{INDEX_ENTRY}: {shown:?}: {reason}"));
+        let short_path: String = path.chars().take(200).collect();
+        let refuse = |reason: &str| malformed(format!("{INDEX_ENTRY}: {short_path:?}: {reason}"));
         if !is_plain_path(path) {
             return Err(refuse("it is not a path below the state directory"));
         }

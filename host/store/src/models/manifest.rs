@@ -12,6 +12,7 @@ use super::provenance::ModelProvenance;
 use super::{CARD_FILE, MANIFEST_FILE, PLUGIN_FILE, WEIGHTS_FILE};
 use crate::digest::Digest;
 use crate::error::{FileProblem, ModelError, StoreError};
+use crate::format_number::read_format_number;
 use crate::regular_file;
 
 /// The version of the manifest's format that this build writes and reads.
@@ -131,13 +132,8 @@ pub(super) enum ManifestError {
 
 /// Parses a manifest and checks the names of its files.
 pub(super) fn parse_manifest(text: &[u8]) -> Result<ModelManifest, ManifestError> {
-    // A newer format can have other members, so that its number is read before them.
-    #[derive(Deserialize)]
-    struct FormatOnly {
-        format: u64,
-    }
     let unreadable = |error: serde_json::Error| ManifestError::Unreadable(error.to_string());
-    let FormatOnly { format } = serde_json::from_slice(text).map_err(unreadable)?;
+    let format = read_format_number(text).map_err(unreadable)?;
     if format != FORMAT {
         return Err(ManifestError::OtherFormat(format));
     }

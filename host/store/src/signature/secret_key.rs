@@ -24,7 +24,7 @@ const SEED_AT: usize = 62;
 /// Position of the checksum.
 const CHECKSUM_AT: usize = 126;
 
-/// A secret key without a password. Whoever has its file can sign.
+/// A secret key without a password. Anyone who has its file can sign.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
     seed: [u8; 32],

@@ -7,6 +7,7 @@ use super::{BLOCK, BUNDLE_FORMAT, BundleIndex, ENTRIES, INDEX_BYTES_MAX, INDEX_E
 use crate::checkpoint::digest_of_variables;
 use crate::digest::Digest;
 use crate::error::BundleError;
+use crate::format_number::read_format_number;
 use crate::limits::CARD_BYTES_MAX;
 use crate::models::manifest::{FORMAT, MANIFEST_BYTES_MAX, ManifestError, ModelManifest, parse_manifest};
 use crate::models::{CARD_FILE, MANIFEST_FILE, PLUGIN_FILE, WEIGHTS_FILE, weights};
@@ -75,13 +76,8 @@ impl ModelBundle {
 }
 
 fn parse_index(text: &[u8]) -> Result<BundleIndex, BundleError> {
-    #[derive(serde::Deserialize)]
-    struct FormatOnly {
-        format: u64,
-    }
     let refuse = |reason: String| BundleError::Entry { name: INDEX_ENTRY.to_owned(), reason };
-    // A newer format can have other members, so that its number is read before them.
-    let FormatOnly { format } = serde_json::from_slice(text).map_err(|error| refuse(error.to_string()))?;
+    let format = read_format_number(text).map_err(|error| refuse(error.to_string()))?;
     if format != BUNDLE_FORMAT {
         return Err(BundleError::OtherFormat { what: INDEX_ENTRY, found: format, expected: BUNDLE_FORMAT });
     }
