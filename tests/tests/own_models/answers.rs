@@ -3,7 +3,7 @@
 use std::fs;
 
 use saggar_tests::{HttpPayload, ServerProcess, lenet};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{TestFiles, push_mlp};
 
