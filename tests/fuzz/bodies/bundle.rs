@@ -17,10 +17,7 @@ pub(crate) fn check(file: &[u8]) {
     let published = models.publish_bundle(&bundle.model, &bundle).expect("a verified bundle is published");
     let files = saggar_store::models::verify(&published.dir).expect("it is intact");
     let mut exported = Vec::new();
-    files
-        .to_bundle(&bundle.model)
-        .and_then(|mut it| Ok(it.read_to_end(&mut exported)))
-        .expect("it is open")
-        .expect("it is read");
+    let mut stream = files.to_bundle(&bundle.model).expect("its files are open");
+    stream.read_to_end(&mut exported).expect("its files are read");
     assert_eq!(exported, file);
 }
