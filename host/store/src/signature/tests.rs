@@ -48,6 +48,6 @@ fn keys_are_read_as_text_and_as_files() {
         assert!(matches!(bad.parse::<SigningKey>(), Err(SignatureError::BadSecretKey { .. })), "{bad}");
     }
     let mut damaged = key.to_file();
-    damaged.replace_range(120..121, if &damaged[120..121] == "A" { "B" } else { "A" });
+    damaged.replace_range(160..161, if &damaged[160..161] == "A" { "B" } else { "A" });
     assert!(matches!(damaged.parse::<SigningKey>(), Err(SignatureError::BadSecretKey { .. })), "{damaged}");
 }
