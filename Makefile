@@ -107,7 +107,7 @@ conformance-onnx-rules: ## run these cases with the plugin's import rules on the
 # tests/tests/mutations.rs is a short form of it, on generated seeds and mutations of them.
 fuzz: ## fuzz the parsers of untrusted input, SECONDS_EACH seconds per target (needs cargo-fuzz and a nightly compiler)
 	cd tests/fuzz && cargo run --quiet --locked --bin seeds -- corpus/verify && cp -r corpus/verify corpus/compile
-	cd tests/fuzz && for target in verify compile tangles safetensors predictions infer_message onnx; do \
+	cd tests/fuzz && for target in verify compile tangles safetensors bundle predictions infer_message onnx; do \
 	    cargo +nightly fuzz run --fuzz-dir . $$target -- -max_total_time=$(SECONDS_EACH) -timeout=20 -rss_limit_mb=4096; \
 	done
 

@@ -39,6 +39,8 @@ pub fn publish_echo(home: &Path) {
         source_job: "",
         created_ms: 1,
         metrics: Default::default(),
+        card: None,
+        provenance: Default::default(),
     };
     let home = StateDir::open(home).expect("a state directory");
     ModelRegistry::new(home.models()).publish(&publication).expect("the directory is writable");

@@ -3,6 +3,8 @@
 //! Every run tries the same inputs. `make fuzz` continues from there, guided by code coverage, for any duration.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
+#[path = "../fuzz/bodies/bundle.rs"]
+mod bundle;
 #[path = "../fuzz/bodies/compile.rs"]
 mod compile;
 #[path = "../fuzz/bodies/infer_message.rs"]
@@ -17,10 +19,15 @@ mod tangles;
 mod verify;
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::safetensors::tensor::{Dtype, TensorView, serialize};
+use saggar_store::models::bundle::ModelBundle;
+use saggar_store::models::{ModelProvenance, ModelPublication};
+use saggar_store::{ModelRegistry, SavedVariable, VariableKind};
 use saggar_tensor::text::{parse, print};
+use saggar_tensor::{DType, Descriptor, Shape};
 use saggar_testgen::{CaseRng, high_fan_in_graph, primitive_cases, random_graph};
 
 /// Mutated texts that are parsed and verified.
@@ -104,6 +111,50 @@ fn verified_graphs_compile_to_equivalent_programs() {
     for seed in 0..TANGLES {
         assert_no_panic("tangles", &seed.to_le_bytes(), || tangles::check(seed));
     }
+}
+
+/// Returns bundles: without weights, and with weights, metrics and a card.
+fn bundle_files() -> Vec<Vec<u8>> {
+    let directory = tempfile::tempdir().unwrap();
+    let models = ModelRegistry::new(directory.path());
+    let kernel = SavedVariable {
+        name: "kernel".to_owned(),
+        kind: VariableKind::Statistic,
+        descriptor: Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap()),
+        bytes: vec![7; 24].into(),
+    };
+    let plain = ModelPublication {
+        model: "net",
+        plugin: b"\0asm",
+        variables: &[],
+        config: "{}",
+        source_job: "",
+        created_ms: 1,
+        metrics: BTreeMap::new(),
+        card: None,
+        provenance: ModelProvenance::default(),
+    };
+    let (variables, metrics) = ([kernel], BTreeMap::from([("loss".to_owned(), 0.5)]));
+    let full = ModelPublication { variables: &variables, metrics, card: Some("# Card"), ..plain.clone() };
+    let export = |it: &ModelPublication<'_>| {
+        let files = saggar_store::models::verify(&models.publish(it).unwrap().dir).unwrap();
+        let mut bytes = Vec::new();
+        files.to_bundle("net").unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    vec![export(&plain), export(&full)]
+}
+
+#[test]
+fn mutated_bundles_are_refused_or_stored_unchanged() {
+    let (seeds, random) = (bundle_files(), &mut CaseRng::new(6));
+    let inputs = seeds.iter().cloned().chain((0..FILES).map(|_| mutate_seed(random, &seeds))).collect::<Vec<_>>();
+    let mut accepted = 0;
+    for input in inputs {
+        accepted += usize::from(ModelBundle::read(&input.clone().into()).is_ok());
+        assert_no_panic("bundle", &input, || bundle::check(&input));
+    }
+    assert!(accepted >= seeds.len(), "the seeds themselves are bundles");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The command line: global options and commands.
 
+mod backup;
 mod bench;
 mod compile_child;
 mod data;
@@ -22,12 +23,14 @@ mod reference;
 pub(crate) mod renamed;
 mod run;
 mod serve;
+mod verify;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use saggar_plugin::compiler;
 
+pub(crate) use backup::{BackupArgs, RestoreArgs, UpgradeCheckArgs};
 pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
 pub(crate) use compile_child::CompileChildArgs;
 pub(crate) use data::{DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs};
@@ -37,16 +40,17 @@ pub(crate) use job::{
     CompareArgs, CostArgs, DiffArgs, GcArgs, MetricsArgs, RestartArgs, RmArgs, ScheduleCommand, SecretCommand, WaitArgs,
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
-pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};
+pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
 pub(crate) use listen_address::ListenAddress;
 pub(crate) use machine::{DoctorArgs, WorkerArgs};
-pub(crate) use models::{ImportArgs, ModelRmArgs, ModelsCommand};
+pub(crate) use models::{BundleImportArgs, ImportArgs, ModelExportArgs, ModelPushArgs, ModelRmArgs, ModelsCommand};
 pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};
 pub(crate) use plugins::{BuildArgs, InitArgs, PluginsCommand, TestResumeArgs};
 pub(crate) use predict::PredictArgs;
 pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs, ManualArgs};
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
 pub(crate) use serve::{AccessLogStyle, FollowMode, LogFormat, ServeArgs};
+pub(crate) use verify::VerifyArgs;
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
 #[derive(Debug, Parser)]
@@ -137,6 +141,8 @@ pub(crate) enum CliCommand {
     Import(ImportArgs),
     /// Request a prediction from a model.
     Predict(PredictArgs),
+    /// Check a stored answer: which version made it, and whether that is still there and unchanged.
+    Verify(VerifyArgs),
     /// Measure a plugin on the devices of this machine.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -145,6 +151,12 @@ pub(crate) enum CliCommand {
     Key(KeyCommand),
     /// Check this machine: devices, drivers, configuration and the state directory.
     Doctor(DoctorArgs),
+    /// Copy a state directory to one file, also while a server uses it.
+    Backup(BackupArgs),
+    /// Create a state directory from a backup.
+    Restore(RestoreArgs),
+    /// Say whether this program can open a state directory, and what it would change in it, without changing anything.
+    UpgradeCheck(UpgradeCheckArgs),
     /// Build a plugin into a component.
     Build(BuildArgs),
     /// Show how the compiler compiles the graphs of a plugin or a model.

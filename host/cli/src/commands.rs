@@ -1,5 +1,6 @@
 //! The commands, one concept per file.
 
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod check;
@@ -27,4 +28,6 @@ pub(crate) mod serve;
 pub(crate) mod serving_status;
 mod stored_version;
 pub(crate) mod systemd_sockets;
+pub(crate) mod upgrade_check;
+pub(crate) mod verify;
 pub(crate) mod version;

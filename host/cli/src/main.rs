@@ -80,17 +80,19 @@ fn parse_command_line() -> Cli {
     })
 }
 
-/// Runs the command and returns its exit code.
-fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
-    // Commands without a server must not fail because of a bad key or certificate.
-    let local = matches!(
-        cli.command,
+/// Returns whether a command needs no server. It must not fail because of a bad key or certificate.
+fn is_local(command: &CliCommand) -> bool {
+    matches!(
+        command,
         CliCommand::Serve(_)
             | CliCommand::Worker(_)
             | CliCommand::CompileChild(_)
             | CliCommand::Bench(_)
             | CliCommand::Key(_)
             | CliCommand::Doctor(_)
+            | CliCommand::Backup(_)
+            | CliCommand::Restore(_)
+            | CliCommand::UpgradeCheck(_)
             | CliCommand::Build(_)
             | CliCommand::Init(_)
             | CliCommand::Inspect(_)
@@ -98,7 +100,12 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
             | CliCommand::Completion(_)
             | CliCommand::Manual(_)
             | CliCommand::Devices
-    );
+    )
+}
+
+/// Runs the command and returns its exit code.
+fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
+    let local = is_local(&cli.command);
     let server = match local {
         true => ServerAddress::default(),
         false => ServerAddress::from_cli(&cli)?,
@@ -137,9 +144,13 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
         CliCommand::Import(args) => commands::import::import(&args, &client, output).map(|()| 0),
         CliCommand::Predict(args) => commands::predict::predict(&args, &client, output),
+        CliCommand::Verify(args) => commands::verify::verify(&args, &client, output).map(|()| 0),
         CliCommand::Bench(args) => commands::bench::bench(&args, output),
         CliCommand::Key(args) => commands::key::key(&args, output).map(|()| 0),
         CliCommand::Doctor(args) => commands::doctor::doctor(&args, output),
+        CliCommand::Backup(args) => commands::backup::back_up(&args, output).map(|()| 0),
+        CliCommand::Restore(args) => commands::backup::restore(&args, output).map(|()| 0),
+        CliCommand::UpgradeCheck(args) => commands::upgrade_check::upgrade_check(&args, output).map(|()| 0),
         CliCommand::Build(args) => commands::build::build(&args, output).map(|()| 0),
         CliCommand::Inspect(args) => commands::inspect::inspect(&args, output).map(|()| 0),
         CliCommand::Init(args) => commands::init::init(&args, output).map(|()| 0),

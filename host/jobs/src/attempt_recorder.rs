@@ -240,6 +240,7 @@ impl AttemptRecorder {
         self.log(&text);
         for note in self.shared.publication_notes(model, version) {
             self.log(&note);
+            self.record_note("PUBLICATION_NOTE", note).await?;
         }
         self.log_publication(model, format!("version {version} by job {}", self.name), true);
         Ok(())

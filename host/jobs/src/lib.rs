@@ -62,7 +62,7 @@ pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
 pub use spec::{
     CheckpointEvery, CheckpointSelector, DataMount, DataSource, ESTIMATE_FILE, InitFrom, JobSpec, PredictionSpec,
-    RetryCause, parse_keep_best,
+    RetryCause, model_provenance, parse_keep_best,
 };
 pub use worker::JobRights;
 

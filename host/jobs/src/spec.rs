@@ -6,6 +6,7 @@ mod init_from;
 mod mount;
 mod precision;
 mod prediction;
+mod provenance;
 mod retry_cause;
 mod validate;
 
@@ -20,6 +21,7 @@ pub use init_from::{CheckpointSelector, CheckpointSelectorParseError, InitFrom, 
 pub use mount::{DataMount, DataSource};
 pub use precision::Precision;
 pub use prediction::PredictionSpec;
+pub use provenance::model_provenance;
 pub use retry_cause::{HOST_RESTART, HOST_SHUTDOWN, IDLE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause, WORKER_LOST};
 
 /// The output file of a measuring job.

@@ -206,6 +206,16 @@ pub enum PluginError {
         /// The label, file or field at fault.
         place: Option<String>,
     },
+    /// The weights lack a tensor that the plugin declares, or have it with another shape or data type.
+    #[error("weights: tensor `{name}`: the plugin declares {declared}, and the weights have {given}")]
+    Weights {
+        /// The tensor's name.
+        name: String,
+        /// The data type and shape that the plugin declares.
+        declared: String,
+        /// What the weights have in its place.
+        given: String,
+    },
     /// The plugin reported an invalid signature.
     #[error("the plugin's signature is not usable: {reason}")]
     BadSignature {
@@ -334,6 +344,7 @@ impl PluginError {
                 | GuestErrorCode::NotFound
                 | GuestErrorCode::Internal => FailureReason::PluginError,
             },
+            PluginError::Weights { .. } => FailureReason::BadWeights,
             PluginError::BadSignature { .. } => FailureReason::BadSignature,
             PluginError::BadOutput { .. } => FailureReason::BadOutput,
             PluginError::BadInput { .. } => FailureReason::BadInput,

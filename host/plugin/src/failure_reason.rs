@@ -33,6 +33,8 @@ named_enum! {
         OutOfMemory = "OUT_OF_MEMORY",
         /// The plugin returned an error.
         PluginError = "PLUGIN_ERROR",
+        /// The weights do not fit the plugin.
+        BadWeights = "BAD_WEIGHTS",
         /// The plugin reported an invalid signature.
         BadSignature = "BAD_SIGNATURE",
         /// An output does not match the signature.

@@ -14,6 +14,7 @@ mod named_tensor;
 pub(crate) mod prediction_options;
 pub(crate) mod route;
 pub(crate) mod signature;
+mod weight_kinds;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,6 +58,29 @@ pub struct ModelParts {
     pub on_instance_start: Option<InstanceStartHook>,
 }
 
+impl ModelParts {
+    /// Returns the factory of the version's instances, which ask for the variables of `namespace`.
+    fn into_factory(
+        self,
+        host: &PluginEngine,
+        namespace: VariableNamespace,
+        device: Arc<dyn Backend>,
+    ) -> InstanceFactory {
+        InstanceFactory {
+            host: host.clone(),
+            name: self.plugin.digest().hex()[..12].into(),
+            plugin: self.plugin,
+            variables: namespace,
+            config: self.config,
+            backend: device,
+            meter: self.meter,
+            executables: Arc::new(ExecutableCache::default()),
+            limits: self.limits,
+            on_instance_start: self.on_instance_start,
+        }
+    }
+}
+
 /// Splits a batch of any size into parts, pads each with zeros, computes them and concatenates the outputs.
 ///
 /// `sizes` returns the batch sizes to use for a number of items. `compute` gets a padded part, its number of items and
@@ -96,22 +120,10 @@ impl LoadedModel {
     /// # Errors
     /// `MissingExport` if the plugin has no predictor; `Device`; `BadSignature`; the errors of loading an instance.
     pub fn load(host: &PluginEngine, parts: ModelParts, device: Arc<dyn Backend>) -> Result<LoadedModel, PluginError> {
-        let ModelParts { plugin, variables, config, weights_meter, meter, limits, on_instance_start: started } = parts;
-        plugin.predictor_export()?;
-        let weights = Arc::new(DeviceWeights::upload(&variables, &*device, &weights_meter)?);
-        let recipe = InstanceFactory {
-            host: host.clone(),
-            name: plugin.digest().hex()[..12].into(),
-            plugin,
-            variables: VariableNamespace::with_call_weights(&variables),
-            config,
-            backend: device,
-            meter,
-            executables: Arc::new(ExecutableCache::default()),
-            limits,
-            on_instance_start: started,
-        };
-        drop(variables);
+        parts.plugin.predictor_export()?;
+        let weights = Arc::new(DeviceWeights::upload(&parts.variables, &*device, &parts.weights_meter)?);
+        let namespace = VariableNamespace::with_call_weights(&parts.variables);
+        let recipe = parts.into_factory(host, namespace, device);
         let (instances, signature) = InstancePool::new(recipe, &weights)?;
         Ok(LoadedModel { instances: Arc::new(instances), weights, signature: Arc::new(signature) })
     }

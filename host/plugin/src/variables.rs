@@ -7,6 +7,7 @@
 pub(crate) mod device_variable;
 pub(crate) mod device_weights;
 pub(crate) mod namespace;
+pub(crate) mod weights_mismatch;
 
 use saggar_store::checkpoint::VariableKind;
 use saggar_tensor::Descriptor;
@@ -124,13 +125,20 @@ impl HostVariables for InstanceState {
         kind: WitKind,
     ) -> Result<Resource<WitVariable>, HostError> {
         let (descriptor, kind) = (convert::descriptor(&descriptor)?, convert::variable_kind(kind));
-        let VariableNamespace { seed, sealed, variables } = self.table.get(&namespace)?;
+        let VariableNamespace { seed, sealed, adopts_kinds, variables } = self.table.get(&namespace)?;
         if let Some(variable) = variables.get(&name) {
-            variable.check(&descriptor, kind)?;
-            let variable = variable.clone();
+            let (variable, adopts) = (variable.clone(), *adopts_kinds);
+            if *sealed && *variable.descriptor() != descriptor {
+                self.weights.record_mismatch(&name, &descriptor, || variable.descriptor().to_string());
+            }
+            variable.check(&descriptor, if adopts { variable.kind() } else { kind })?;
+            if adopts {
+                self.weights.record_kind(name, kind);
+            }
             return self.push(variable);
         }
         if *sealed {
+            self.weights.record_mismatch(&name, &descriptor, || weights_mismatch::describe_missing(variables.keys()));
             return Err(HostError::not_found(name, "the model version has no such variable"));
         }
         if name.starts_with(RESERVED_PREFIX) {

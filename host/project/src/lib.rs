@@ -16,6 +16,7 @@ mod manifest_table;
 mod manifest_value;
 mod name;
 mod parse_report;
+mod promotion;
 mod reference;
 mod schema;
 pub mod units;
@@ -32,6 +33,7 @@ pub use manifest::{
     ResponseCacheSettings, RunOptions, TaskArguments, TaskMode, TaskSection, project_name,
 };
 pub use name::is_valid_name;
+pub use promotion::{PromotionCondition, PromotionParseError};
 pub use reference::{MountSource, TaskMount, WeightsReference, parse_mount};
 pub use schema::SCHEMA;
 

@@ -72,6 +72,8 @@ error_codes! {
     BadRequest = "bad_request",
     /// A secret has a length that is not allowed.
     BadSecret = "bad_secret",
+    /// A file is not signed, or not by a trusted key, or was changed after it was signed.
+    BadSignature = "bad_signature",
     /// A job's specification is invalid.
     BadSpec = "bad_spec",
     /// The job's state does not allow the operation.

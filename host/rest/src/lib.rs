@@ -22,6 +22,7 @@ pub mod jobs;
 pub mod keys;
 pub mod mlflow;
 pub mod model_commands;
+pub mod model_versions;
 pub mod models;
 pub mod oip;
 pub mod outputs;

@@ -65,6 +65,11 @@ impl ModelConfigDocument {
         self.0.get("keep_alive").and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// Returns the condition under which a published version becomes the default, or `None` if the newest does.
+    pub fn promotion_condition(&self) -> Option<&str> {
+        self.0.get("promote").and_then(Value::as_str)
+    }
+
     /// Returns whether the model stays loaded even if other models need the memory.
     pub fn is_pinned(&self) -> bool {
         self.0.get("pin").and_then(Value::as_bool).unwrap_or_default()
@@ -114,7 +119,7 @@ pub struct ModelVersionDocument {
     /// The reason of the state, as text.
     pub reason: String,
     /// Why a stored, intact version is not loaded.
-    #[schemars(extend("enum" = ["MODEL_UNLOADED", "ASLEEP", "NOT_PROMOTED", "SUPERSEDED", "PENDING", null]))]
+    #[schemars(extend("enum" = ["MODEL_UNLOADED", "ASLEEP", "NOT_PROMOTED", "CONDITION_NOT_MET", "SUPERSEDED", "PENDING", null]))]
     pub reason_code: Option<String>,
     /// The SHA-256 of its plugin.
     pub plugin: Option<String>,

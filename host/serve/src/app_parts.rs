@@ -11,6 +11,7 @@ use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
 use saggar_store::objects::ObjectStorage;
 use saggar_store::projects::ProjectAssignments;
+use saggar_store::signature::VerifyingKey;
 use saggar_store::state_dir::StateDir;
 use saggar_store::storage_usage::StorageQuota;
 
@@ -46,6 +47,9 @@ pub struct AppParts {
     pub uploads: UploadStore,
     /// Imports models from files.
     pub importer: Arc<dyn ModelImporter>,
+    /// The keys that can sign bundles. If there are any, models from outside are accepted only as bundles that one of
+    /// them has signed.
+    pub trusted_keys: Vec<VerifyingKey>,
     /// Inspects uploaded plugins.
     pub inspector: Arc<dyn PluginInspector>,
     /// The devices of this machine.

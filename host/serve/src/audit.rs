@@ -47,6 +47,10 @@ pub enum AuditAction {
     ModelRemove,
     /// A model version was imported from a file.
     ModelImport,
+    /// A model version was pushed: a plugin with weights made elsewhere.
+    ModelPush,
+    /// A model version was imported from a bundle.
+    ModelBundle,
     /// A plugin was marked as resumable.
     PluginMark,
     /// A job was requested to stop.
@@ -103,6 +107,8 @@ impl AuditAction {
             AuditAction::ModelConfigure => "model.configure",
             AuditAction::ModelRemove => "model.remove",
             AuditAction::ModelImport => "model.import",
+            AuditAction::ModelPush => "model.push",
+            AuditAction::ModelBundle => "model.bundle",
             AuditAction::PluginMark => "plugin.mark",
             AuditAction::JobStop => "job.stop",
             AuditAction::JobPreempt => "job.preempt",

@@ -21,6 +21,7 @@ use saggar_serving::{ImportError, PredictionFailure, PredictionOutcome, Referenc
 use saggar_store::SecretError;
 use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError, is_disk_full};
 use saggar_store::keys::KeyError;
+use saggar_store::signature::SignatureError;
 use thiserror::Error;
 
 use crate::access::AccessError;
@@ -148,6 +149,9 @@ pub enum ApiError {
     /// A file could not be imported as a model.
     #[error(transparent)]
     Import(#[from] ImportError),
+    /// A file is not signed as this server demands.
+    #[error("the bundle is refused: {0}")]
+    Signature(#[from] SignatureError),
     /// A job operation failed.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -262,6 +266,9 @@ impl ApiError {
                 of(StatusCode::TOO_MANY_REQUESTS, ErrorCode::StreamsFull, "ask for a list instead")
             }
             ApiError::Import(error) => status_map::map_import_error(error),
+            ApiError::Signature(_) => {
+                of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadSignature, "nothing was published")
+            }
             ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
             ApiError::Job(error) => status_map::map_job_error(error),
             ApiError::Dataset(error) => status_map::map_dataset_error(error),
@@ -297,7 +304,9 @@ impl ApiError {
         let ErrorMapping { status, code, .. } = self.mapping();
         if status == StatusCode::INTERNAL_SERVER_ERROR || code == ErrorCode::DiskFull {
             let cause = match self {
-                ApiError::Internal { cause } | ApiError::Serving(ServingError::Internal { cause }) => cause.clone(),
+                ApiError::Import(ImportError::Internal { cause })
+                | ApiError::Internal { cause }
+                | ApiError::Serving(ServingError::Internal { cause }) => cause.clone(),
                 error => error.to_string(),
             };
             tracing::error!(%code, %cause, "request failed");

@@ -51,6 +51,14 @@ impl BufferedBody {
         Ok(self.charge.acquire_thread().await?)
     }
 
+    /// Charges memory for this many copies of the body, beside the body itself.
+    ///
+    /// # Errors
+    /// Returns `MemoryFull` and `MemoryShare`.
+    pub(crate) async fn charge_copies(&mut self, copies: u64) -> Result<(), ApiError> {
+        Ok(self.charge.resize((1 + copies) * self.bytes.len() as u64, None).await?)
+    }
+
     /// Returns an empty charge to the account of the body's client.
     pub(crate) fn new_charge(&self) -> MemoryCharge {
         self.charge.empty_charge()

@@ -28,6 +28,7 @@ mod observability;
 mod oip;
 mod on_demand;
 mod openapi;
+mod prediction_gate;
 mod predictions;
 mod project_access;
 mod promotion;

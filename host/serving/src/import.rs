@@ -70,6 +70,8 @@ impl ModelImporter for OnnxImporter {
             source_job: &source,
             created_ms: self.clock.now_ms(),
             metrics: BTreeMap::new(),
+            card: None,
+            provenance: Default::default(),
         })?;
         tracing::info!(model, version = published.version, source, bytes = file.len(), "imported");
         Ok(published)

@@ -18,6 +18,7 @@ pub mod model_state;
 pub mod plugin_host;
 pub mod prediction;
 pub mod predictor;
+pub mod promotion_gate;
 pub mod request_memory;
 pub mod router;
 pub mod serving_policy;
@@ -35,6 +36,7 @@ pub use import::{DroppedFiles, ModelImporter, OnnxImporter};
 pub use lifecycle::ModelLifecycle;
 pub use lifecycle::device_recovery::DeviceRecovery;
 pub use lifecycle::publish::WeightsSource;
+pub use lifecycle::push::PushedContent;
 pub use lifecycle::reconcile_loop::{ReconcileLoop, ReconcileTriggers};
 pub use lifecycle::removal::RemovedVersions;
 pub use lifecycle::residency::EVICTION_REASONS;
@@ -56,7 +58,10 @@ pub use prediction::prediction_call::{CompletedPrediction, ComputeTimings, Predi
 pub use prediction::prediction_inputs::PredictionInputs;
 pub use prediction::prediction_sampler::{PredictionSample, PredictionSampler, SampleTicket};
 pub use prediction::prediction_service::PredictionService;
-pub use predictor::{LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate};
+pub use predictor::{
+    CandidateContent, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate,
+};
+pub use promotion_gate::PromotionGate;
 pub use request_memory::{ClientKey, MemoryCharge, RequestMemoryBudget};
 pub use router::ModelRouter;
 pub use unserved_reason::{FollowPolicy, UnservedReason};

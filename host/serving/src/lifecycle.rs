@@ -13,7 +13,9 @@ mod load_limiter;
 mod model_record;
 mod on_demand;
 mod persisted_state;
+mod promotion;
 pub mod publish;
+pub mod push;
 pub mod reconcile_loop;
 pub mod removal;
 pub mod residency;
@@ -252,7 +254,10 @@ impl ModelLifecycle {
         let Some(newest) = status.versions.last().filter(|newest| newest.version > memory.newest_logged) else {
             return;
         };
-        if matches!(newest.unserved, Some(UnservedReason::NotPromoted { .. } | UnservedReason::ModelUnloaded)) {
+        if matches!(
+            newest.unserved,
+            Some(UnservedReason::NotPromoted { .. } | UnservedReason::ModelUnloaded | UnservedReason::ConditionNotMet)
+        ) {
             memory.newest_logged = newest.version;
             let measured = newest.origin.as_ref().map(VersionOrigin::summarize_metrics).unwrap_or_default();
             let reason = &newest.reason;
@@ -338,37 +343,6 @@ impl ModelLifecycle {
         }
     }
 
-    /// Logs the training metrics of the new default and of the one that it replaces.
-    fn log_swap(&self, name: &str, swap: Option<&VersionSwap>) {
-        let Some(VersionSwap { from: Some(from), to: Some(to), reason, .. }) = swap else { return };
-        let (Some(old), Some(new)) = (self.router.ready_version(name, *from), self.router.ready_version(name, *to))
-        else {
-            return;
-        };
-        let (measured, before) = (new.origin.summarize_metrics(), old.origin.summarize_metrics());
-        if new.origin.is_less_accurate_than(&old.origin) {
-            tracing::warn!(
-                model = name,
-                version = to,
-                measured,
-                replaced = from,
-                before,
-                reason,
-                "the new default version is less accurate than the one that it replaces; `saggar models rollback` goes back"
-            );
-        } else {
-            tracing::info!(
-                model = name,
-                version = to,
-                measured,
-                replaced = from,
-                before,
-                reason,
-                "new default version"
-            );
-        }
-    }
-
     /// Applies the desired state to the routing of requests.
     pub(crate) fn publish_desired_state(self: &Arc<ModelLifecycle>, name: &str, memory: &ModelRecord) {
         self.router.set_desired_state(name, &memory.desired, &memory.config, self.follow);
@@ -388,6 +362,9 @@ impl ModelLifecycle {
         let mut tries = 0;
         for (&version, on_disk) in versions.range(oldest..).rev() {
             let is_up = memory.loaded.get(&version) == Some(&on_disk.fingerprint);
+            if self.is_held_back(version, versions, memory) {
+                continue;
+            }
             if !is_up && (!self.can_load(version, on_disk, memory) || tries == LOAD_TRIES_MAX) {
                 continue;
             }

@@ -14,6 +14,7 @@ use crate::limits::{
     DEADLINE_DEFAULT, DEADLINE_MAX, INSTANCES_DEFAULT, INSTANCES_MAX, INSTANCES_MIN, PREDICTIONS_DEFAULT,
     PREDICTIONS_MAX,
 };
+use crate::promotion_gate::PromotionGate;
 use crate::serving_policy::{BatchPolicy, ServingPolicy};
 
 /// The file's name in a model's directory.
@@ -32,6 +33,9 @@ pub struct ModelConfig {
     pub queue: QueueConfig,
     /// Idle time after which the model is put to sleep.
     pub keep_alive: KeepAlive,
+    /// The condition under which a published version becomes the default. Without one, the newest does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promote: Option<PromotionGate>,
     /// Whether it stays loaded even if other models need the memory.
     #[serde(skip_serializing_if = "is_false")]
     pub pin: bool,
@@ -354,6 +358,7 @@ mod tests {
             (r#"{"instances": {"max": 0}}"#, "instances.max: expected 1 to"),
             (r#"{"instances": {"min": 3, "max": 2}}"#, "instances.min: expected at most instances.max (2), got 3"),
             (r#"{"queue": {"timeout": "0s"}}"#, "queue.timeout: expected more than 0s"),
+            (r#"{"promote": "accuracy >="}"#, "character 12: expected a number"),
             (r#"{"keep_alive": "soon"}"#, "expected a time such as \"5m\""),
             (r#"{"ensemble": {"steps": []}}"#, "at least one step"),
             ("[", "not JSON at byte 0: it ends within a list"),

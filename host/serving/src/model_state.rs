@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::desired_state::{DesiredState, STABLE};
 use crate::live_version::LiveVersion;
 use crate::model_config::{KeepAlive, ModelConfig};
+use crate::promotion_gate::refusal_message;
 use crate::unserved_reason::{FollowPolicy, UnservedReason};
 use crate::version_origin::VersionOrigin;
 use crate::version_state::VersionState;
@@ -184,13 +185,26 @@ impl ModelState {
     fn expected_default(&self) -> Option<u64> {
         let newest = || {
             let mut whole = self.listed.iter().rev().filter(|(_, listed)| !listed.failed);
-            whole.find(|(_, listed)| listed.reason.is_empty()).map(|(version, _)| *version)
+            whole
+                .find(|(version, listed)| listed.reason.is_empty() && self.gate_refusal(**version).is_none())
+                .map(|(version, _)| *version)
         };
         match self.desired.fixed_default(self.follow).or(self.default) {
             Some(version) => Some(version),
             None if self.follow == FollowPolicy::Promoted => None,
             None => newest(),
         }
+    }
+
+    /// Returns the reason for which a version does not become the default by itself, or `None` if it does.
+    fn gate_refusal(&self, version: u64) -> Option<String> {
+        let origin = |version: u64| self.listed.get(&version).and_then(|listed| listed.origin.as_ref());
+        let gate = self.config.promote.as_ref()?;
+        if self.follow == FollowPolicy::Promoted || self.desired.promoted_version().is_some() {
+            return None;
+        }
+        let reference = self.desired.last_default.and_then(|serving| Some((serving, origin(serving)?)));
+        gate.refusal((version, origin(version)?), reference)
     }
 
     /// Returns the versions that would be loaded if the model were awake.
@@ -216,6 +230,7 @@ impl ModelState {
         let is_fixed = self.desired.fixed_default(self.follow).is_some();
         Some(match (&self.residency, self.expected_default()) {
             (Residency::Unloaded, _) => UnservedReason::ModelUnloaded,
+            _ if self.gate_refusal(version).is_some() => UnservedReason::ConditionNotMet,
             (_, None) => UnservedReason::NotPromoted { default: None },
             (_, Some(default)) if version < default => UnservedReason::Superseded { default },
             (_, Some(default)) if version > default && is_fixed => {
@@ -224,6 +239,14 @@ impl ModelState {
             (Residency::Asleep(cause), Some(_)) => UnservedReason::Asleep(cause),
             (Residency::Awake, Some(_)) => UnservedReason::Pending,
         })
+    }
+
+    /// Returns the reason for which a version is not loaded as a sentence for people.
+    fn unserved_message(&self, reason: UnservedReason, name: &str, version: u64) -> String {
+        match (reason, self.gate_refusal(version)) {
+            (UnservedReason::ConditionNotMet, Some(refusal)) => refusal_message(&refusal, name, version),
+            (reason, _) => reason.message(name, version),
+        }
     }
 
     /// Takes all versions out of service for which `keep` is false.
@@ -275,7 +298,7 @@ impl ModelState {
             VersionStatus {
                 version,
                 state,
-                reason: reason.or_else(|| Some(idle?.message(name, version))).unwrap_or_default(),
+                reason: reason.or_else(|| Some(self.unserved_message(idle?, name, version))).unwrap_or_default(),
                 unserved: idle,
                 origin: serving.as_ref().map(|s| s.origin.clone()).or_else(|| listed?.origin.clone()),
                 serving,

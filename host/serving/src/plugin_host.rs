@@ -1,5 +1,7 @@
 //! Loads model versions as plugins on a device.
 
+mod content_check;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -12,14 +14,16 @@ use saggar_plugin::{
     CompilePurpose, CompiledPlugin, InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelSignature,
     NamedTensor, PluginEngine, PluginError, PredictionOptions, WeakCompiledPlugin,
 };
-use saggar_store::Digest;
 use saggar_store::models::VersionFiles;
+use saggar_store::{Digest, SavedVariable};
 
 use crate::limits::{
     COMPILED_PLUGIN_BYTES_MAX, COMPILED_PLUGINS_MAX, MODEL_BATCH_MEMORY_DIVISOR, MODEL_RETAINED_MEMORY_DIVISOR,
 };
 use crate::metrics::device_usage::DeviceUsageAccount;
-use crate::predictor::{LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate};
+use crate::predictor::{
+    CandidateContent, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelHost, ModelPredictor, VersionCandidate,
+};
 
 /// Compiles plugins and runs them on one device.
 #[derive(Debug)]
@@ -121,6 +125,18 @@ impl PluginHost {
         model.is_compatible(plugin, &it.files.manifest.config, it.variables).then_some((model, account))
     }
 
+    /// Returns the limits of a version with at most this many instances.
+    fn model_limits(&self, instances_max: usize) -> ModelLimits {
+        let default = ModelLimits::default();
+        ModelLimits {
+            instances_max,
+            load_time: self.load_time,
+            residual_bytes_max: default.residual_bytes_max.min(self.device_bytes_max / MODEL_RETAINED_MEMORY_DIVISOR),
+            batch_bytes_max: default.batch_bytes_max.min(self.device_bytes_max / MODEL_BATCH_MEMORY_DIVISOR),
+            ..default
+        }
+    }
+
     /// Loads a version with new instances and warms it up.
     fn load_model(
         &self,
@@ -129,14 +145,7 @@ impl PluginHost {
         weights_meter: &Meter,
     ) -> Result<(LoadedModel, Arc<DeviceUsageAccount>), LoadError> {
         let starts = self.metrics.families.instance_start.with_label_values::<&str>(&[]);
-        let default = ModelLimits::default();
-        let limits = ModelLimits {
-            instances_max: it.instances_max,
-            load_time: self.load_time,
-            residual_bytes_max: default.residual_bytes_max.min(self.device_bytes_max / MODEL_RETAINED_MEMORY_DIVISOR),
-            batch_bytes_max: default.batch_bytes_max.min(self.device_bytes_max / MODEL_BATCH_MEMORY_DIVISOR),
-            ..default
-        };
+        let limits = self.model_limits(it.instances_max);
         let meter = Meter::new(self.device_bytes_max);
         let parts = ModelParts {
             plugin,
@@ -153,6 +162,10 @@ impl PluginHost {
 }
 
 impl ModelHost for PluginHost {
+    fn check_content(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError> {
+        self.load_and_predict_once(it)
+    }
+
     fn load_version(
         &self,
         it: VersionCandidate<'_>,

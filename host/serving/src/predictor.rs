@@ -116,8 +116,28 @@ pub struct VersionCandidate<'a> {
     pub instances_max: usize,
 }
 
+/// The content of a version before it is published.
+#[derive(Clone, Copy, Debug)]
+pub struct CandidateContent<'a> {
+    /// The plugin's component.
+    pub plugin: &'a [u8],
+    /// The weights.
+    pub variables: &'a [SavedVariable],
+    /// The configuration passed to the plugin's `predictor.load`.
+    pub config: &'a str,
+    /// Whether the kinds of the variables are known. Otherwise the plugin decides which of them are statistics.
+    pub has_kinds: bool,
+}
+
 /// Loads versions.
 pub trait ModelHost: Debug + Send + Sync {
+    /// Loads content that is not published yet, predicts once with it, and drops it again. Returns the weights with the
+    /// kinds that the plugin declares. Called from a blocking thread.
+    ///
+    /// # Errors
+    /// Returns [`LoadError`] if a version with this content could not be served.
+    fn check_content(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError>;
+
     /// Loads and warms up a version, and reports the duration of each phase to `phase`. Called from a blocking thread.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! The reason for which a stored version is not served: a code for programs, and a sentence for people that says how to
 //! change it.
 
+use crate::promotion_gate::refusal_message;
+
 /// The version that default requests get if no user promoted one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FollowPolicy {
@@ -23,6 +25,8 @@ pub enum UnservedReason {
         /// The default.
         default: Option<u64>,
     },
+    /// Its metrics do not meet the condition of the model's configuration.
+    ConditionNotMet,
     /// The default is another version, and this one is older.
     Superseded {
         /// The default.
@@ -39,6 +43,7 @@ impl UnservedReason {
             UnservedReason::ModelUnloaded => "MODEL_UNLOADED",
             UnservedReason::Asleep(_) => "ASLEEP",
             UnservedReason::NotPromoted { .. } => "NOT_PROMOTED",
+            UnservedReason::ConditionNotMet => "CONDITION_NOT_MET",
             UnservedReason::Superseded { .. } => "SUPERSEDED",
             UnservedReason::Pending => "PENDING",
         }
@@ -64,6 +69,9 @@ impl UnservedReason {
             }
             UnservedReason::NotPromoted { default: None } => {
                 format!("it waits for `saggar models promote {model} {version}`")
+            }
+            UnservedReason::ConditionNotMet => {
+                refusal_message("its metrics do not meet the condition `promote` of the model", model, version)
             }
             UnservedReason::Superseded { default } => {
                 format!("older than version {default}; `saggar models load {model} {version}` loads it too")

@@ -24,7 +24,7 @@ use crate::objects::ObjectStorage;
 mod export;
 mod listing;
 mod load;
-mod manifest;
+pub(crate) mod manifest;
 mod pack;
 mod retention;
 mod save;

@@ -32,7 +32,7 @@ mod idx;
 mod images;
 mod in_memory;
 mod ingest;
-mod manifest;
+pub(crate) mod manifest;
 mod map;
 mod npy;
 mod npz;

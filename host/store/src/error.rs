@@ -8,7 +8,9 @@ use thiserror::Error;
 
 use crate::digest::Digest;
 
+mod bundle;
 mod dataset;
+pub use bundle::BundleError;
 pub use dataset::DatasetError;
 
 /// Returns whether the error or one of its causes means that the disk or the user's disk quota is full.

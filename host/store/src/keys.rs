@@ -33,7 +33,7 @@ pub use usage::{KeyUsage, KeyUsageFile};
 pub const KEY_PREFIX: &str = "sgr_";
 
 /// The format of the file that this build reads and writes.
-const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 1;
 
 /// A stored key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@
 //! Deliberately elsewhere: applying a checkpoint to a device (`jobs`), plugins (`plugin`), authentication (`serve`).
 //! Logic takes the time as an argument; see [`saggar_clock`].
 
+pub mod backup;
 pub mod checkpoint;
 pub mod dataset;
 pub mod digest;
@@ -24,12 +25,15 @@ pub mod records;
 pub mod regular_file;
 pub mod rights;
 pub mod secrets;
+pub mod signature;
 pub mod state_dir;
+pub mod state_formats;
 pub mod storage_usage;
 pub mod zip_directory;
 
 mod directory_size;
 mod durable;
+mod format_number;
 mod safetensors_header;
 mod tensor_text;
 mod versions;
@@ -43,7 +47,7 @@ pub use dataset::upload::UploadStore;
 pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
 pub use digest::{Digest, Sha256Hasher};
 pub use durable::random_hex;
-pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
+pub use error::{BundleError, CheckpointError, DatasetError, ModelError, RecordError, StoreError};
 pub use external_runs::{ExternalRunError, ExternalRunStore};
 pub use job_files::{AttemptLog, JobFiles, LocalJobFiles, ObjectJobFiles};
 pub use keys::{KeyError, KeyFile, KeyRecord, KeyScope, NewKey};

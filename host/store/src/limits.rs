@@ -23,6 +23,9 @@ pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of a safetensors file's header: the format's own limit.
 pub const WEIGHTS_HEADER_BYTES_MAX: u64 = 100_000_000;
 
+/// Bytes of a model version's card.
+pub const CARD_BYTES_MAX: u64 = 1 << 20;
+
 /// Bytes of a model version's or a dataset's name.
 pub const NAME_BYTES_MAX: usize = 63;
 

@@ -8,14 +8,11 @@
 //! [`VersionCompleteness::Incomplete`], which is not an error.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use saggar_clock::UnixMillis;
-use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{SavedVariable, VariableKind, digest_of_variables};
 use crate::digest::Digest;
@@ -27,65 +24,32 @@ use crate::versions::directories::VersionDirectories;
 use crate::versions::objects::ObjectVersions;
 use crate::versions::{self, VersionFetch, VersionStore};
 
+pub mod bundle;
+pub mod manifest;
 mod notes;
+pub mod provenance;
 mod removal;
 #[cfg(test)]
 mod tests;
 mod weights;
 
+pub use manifest::{FORMAT, FileEntry, ModelManifest};
 pub use notes::NOTE_BYTES_MAX;
+pub use provenance::ModelProvenance;
+
+use manifest::{check_sizes, read_manifest};
 
 /// The plugin's file name in a version.
 pub const PLUGIN_FILE: &str = "plugin.wasm";
 /// The weights' file name in a version.
 pub const WEIGHTS_FILE: &str = "weights.safetensors";
+/// The file name of the card in a version: Markdown for people. A version can have none.
+pub const CARD_FILE: &str = "card.md";
 /// The manifest's file name in a version; copied last.
 pub const MANIFEST_FILE: &str = "manifest.json";
 
-/// The version of the manifest's format.
-const FORMAT: u64 = 1;
-/// Limit on the bytes of a manifest. It has a line for each file and each statistic, far less than this.
-const MANIFEST_BYTES_MAX: u64 = 16 << 20;
-
 /// Limit on the series whose values a version stores. Every scan of the directory reads the manifests of all versions.
 pub const VERSION_METRICS_MAX: usize = 32;
-
-/// A file of a version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileEntry {
-    /// Its name, without folders.
-    pub name: String,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// Its SHA-256.
-    pub sha256: Digest,
-}
-
-/// The content of `manifest.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelManifest {
-    /// The version of this format.
-    pub format: u64,
-    /// The files of the version, except the manifest.
-    pub files: Vec<FileEntry>,
-    /// Digest of the plugin's component.
-    pub plugin: Digest,
-    /// Digest of the weights: [`digest_of_variables`] over parameters and statistics.
-    pub weights: Digest,
-    /// The configuration passed to the plugin's `predictor.load`.
-    pub config: String,
-    /// Names of the variables that are statistics; the others are parameters.
-    pub statistics: Vec<String>,
-    /// The time of publication.
-    pub created_ms: UnixMillis,
-    /// The job that published it; empty if no job did.
-    pub source_job: String,
-    /// The metrics of the job at publication: the latest value of each of its series.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metrics: BTreeMap<String, f64>,
-}
 
 /// A version to publish.
 #[derive(Clone, Debug)]
@@ -105,6 +69,10 @@ pub struct ModelPublication<'a> {
     /// The job's metrics: the latest value of each series. Values that JSON cannot represent are omitted, and so are
     /// series beyond [`VERSION_METRICS_MAX`].
     pub metrics: BTreeMap<String, f64>,
+    /// Markdown about the version for people, or `None`.
+    pub card: Option<&'a str>,
+    /// What the version is made from.
+    pub provenance: ModelProvenance,
 }
 
 /// A published version.
@@ -187,7 +155,7 @@ impl ModelRegistry {
         check_name(it.model)?;
         let mut saved_variables: Vec<_> = it.variables.iter().filter(|it| it.kind != VariableKind::Training).collect();
         saved_variables.sort_by(|a, b| a.name.cmp(&b.name));
-        let weights = weights::encode(&saved_variables)?;
+        let weights = weights::encode(&saved_variables, &BTreeMap::new())?;
         let statistics = saved_variables.iter().filter(|it| it.kind == VariableKind::Statistic);
         let file = |name: &str, bytes: &[u8]| FileEntry {
             name: name.to_owned(),
@@ -195,9 +163,10 @@ impl ModelRegistry {
             sha256: Digest::of(bytes),
         };
         let finite = it.metrics.iter().filter(|(_, value)| value.is_finite());
+        let card = it.card.map(|card| file(CARD_FILE, card.as_bytes()));
         let manifest = ModelManifest {
             format: FORMAT,
-            files: vec![file(PLUGIN_FILE, it.plugin), file(WEIGHTS_FILE, &weights)],
+            files: [file(PLUGIN_FILE, it.plugin), file(WEIGHTS_FILE, &weights)].into_iter().chain(card).collect(),
             plugin: Digest::of(it.plugin),
             weights: digest_of_variables(saved_variables.iter().copied()),
             config: it.config.to_owned(),
@@ -205,31 +174,42 @@ impl ModelRegistry {
             created_ms: it.created_ms,
             source_job: it.source_job.to_owned(),
             metrics: finite.take(VERSION_METRICS_MAX).map(|(name, value)| (name.clone(), *value)).collect(),
+            provenance: it.provenance.clone(),
         };
         let text =
             serde_json::to_vec_pretty(&manifest).map_err(|error| ModelError::Weights { reason: error.to_string() })?;
+        let card = it.card.map(|card| (CARD_FILE, card.as_bytes()));
+        let files = [(PLUGIN_FILE, it.plugin), (WEIGHTS_FILE, &weights[..])].into_iter().chain(card);
+        self.place_version(it.model, &manifest, files.chain([(MANIFEST_FILE, &text[..])]))
+    }
+
+    /// Creates a version of these files, the manifest last, unless a version with the same publication exists.
+    fn place_version<'a>(
+        &self,
+        model: &str,
+        manifest: &ModelManifest,
+        files: impl Iterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<PublishedVersion, ModelError> {
         let same = |versions: &[u64]| {
-            let find = |version: &&u64| self.is_same_publication(it.model, **version, &manifest);
+            let find = |version: &&u64| self.is_same_publication(model, **version, manifest);
             Ok::<_, ModelError>(versions.iter().rev().find(find).copied())
         };
         let fill = |dir: &Path| {
-            let files = [(PLUGIN_FILE, it.plugin), (WEIGHTS_FILE, &weights), (MANIFEST_FILE, &text)];
             for (name, bytes) in files {
                 let path = dir.join(name);
                 durable::write_new_shared(&path, bytes).map_err(StoreError::io(&path))?;
             }
             Ok(())
         };
-        let placed = versions::publish(&*self.versions, it.model, self.versions.begin(it.model)?, same, fill)?;
-        let dir = self.versions.local_directory(it.model, placed.version, VersionFetch::All)?;
+        let placed = versions::publish(&*self.versions, model, self.versions.begin(model)?, same, fill)?;
+        let dir = self.versions.local_directory(model, placed.version, VersionFetch::All)?;
         Ok(PublishedVersion { version: placed.version, is_new: placed.is_new, dir })
     }
 
     /// Returns whether a version is complete and has the content of this publication.
     fn is_same_publication(&self, model: &str, version: u64, wanted: &ModelManifest) -> bool {
         let Ok(dir) = self.versions.local_directory(model, version, VersionFetch::All) else { return false };
-        let key = |it: &ModelManifest| (it.source_job.clone(), it.plugin, it.weights, it.config.clone());
-        read_manifest(&dir).is_ok_and(|found| key(&found) == key(wanted)) && verify(&dir).is_ok()
+        read_manifest(&dir).is_ok_and(|found| found.is_same_publication(wanted)) && verify(&dir).is_ok()
     }
 
     /// Returns the versions of all models, sorted by name and number. Cheap: it checks sizes, not contents.
@@ -321,6 +301,14 @@ pub fn verify(dir: &Path) -> Result<VersionFiles, ModelError> {
     load(dir).map(|(files, _)| files)
 }
 
+/// Returns a version's files after their sizes were checked, as by [`ModelRegistry::scan`]. Their contents are not read.
+///
+/// # Errors
+/// Returns `NotFound`; `Incomplete`, naming the first invalid file; `Store`.
+pub fn check_files(dir: &Path) -> Result<VersionFiles, ModelError> {
+    Ok(VersionFiles { dir: dir.to_owned(), manifest: check_sizes(dir)? })
+}
+
 /// Verifies a version's directory as [`verify`] does, and also returns its weights, sorted by name.
 ///
 /// # Errors
@@ -345,9 +333,18 @@ pub fn load(dir: &Path) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError
 /// # Errors
 /// Returns `Weights` if two variables have the same name, or one has a name that the format reserves.
 pub fn encode_weights(variables: &[SavedVariable]) -> Result<Vec<u8>, ModelError> {
+    encode_tensors(variables, &BTreeMap::new())
+}
+
+/// Encodes variables as a safetensors file whose metadata are these texts by name. The same arguments give the same
+/// bytes.
+///
+/// # Errors
+/// The same as [`encode_weights`].
+pub fn encode_tensors(variables: &[SavedVariable], metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, ModelError> {
     let mut sorted: Vec<&SavedVariable> = variables.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    weights::encode(&sorted)
+    weights::encode(&sorted, metadata)
 }
 
 /// Returns the manifest of the version in `dir`. No other file is read.
@@ -392,6 +389,31 @@ impl VersionFiles {
         self.read(PLUGIN_FILE)
     }
 
+    /// Returns the number of tensors of the weights and of their elements together. Only the file's header is read.
+    ///
+    /// # Errors
+    /// Returns `Incomplete` if it is malformed; `Store`.
+    pub fn count_elements(&self) -> Result<(u64, u64), ModelError> {
+        let path = self.weights();
+        let file = regular_file::open(&path).map_err(StoreError::io(&path))?;
+        let count = weights::count_elements(file).map_err(StoreError::io(&path))?;
+        count.map_err(|reason| ModelError::Incomplete { file: path, problem: FileProblem::Unreadable { reason } })
+    }
+
+    /// Returns the card, verified after it was read, or `None` if the version has none.
+    ///
+    /// # Errors
+    /// Returns `Incomplete` if it is damaged or not text; `Store`.
+    pub fn load_card(&self) -> Result<Option<String>, ModelError> {
+        if self.manifest.file(CARD_FILE).is_none() {
+            return Ok(None);
+        }
+        String::from_utf8(self.read(CARD_FILE)?).map(Some).map_err(|error| {
+            let problem = FileProblem::Unreadable { reason: error.to_string() };
+            ModelError::Incomplete { file: self.dir.join(CARD_FILE), problem }
+        })
+    }
+
     /// Returns the weights, sorted by name, verified after they were read.
     ///
     /// # Errors
@@ -412,7 +434,7 @@ impl VersionFiles {
     fn read(&self, name: &str) -> Result<Vec<u8>, ModelError> {
         let path = self.dir.join(name);
         let bytes = regular_file::read(&path, u64::MAX).map_err(StoreError::io(&path))?;
-        let problem = match self.manifest.files.iter().find(|file| file.name == name) {
+        let problem = match self.manifest.file(name) {
             None => FileProblem::Missing,
             Some(file) => {
                 let found = Digest::of(&bytes);
@@ -424,53 +446,4 @@ impl VersionFiles {
         };
         Err(ModelError::Incomplete { file: path, problem })
     }
-}
-
-/// Returns a version's manifest if the files beside it have the sizes in it.
-fn check_sizes(dir: &Path) -> Result<ModelManifest, ModelError> {
-    let manifest = read_manifest(dir)?;
-    for file in &manifest.files {
-        let path = dir.join(&file.name);
-        let problem = match fs::metadata(&path) {
-            Ok(meta) if meta.is_file() && meta.len() == file.bytes => continue,
-            Ok(meta) if !meta.is_file() => FileProblem::Unreadable { reason: "it is not a regular file".to_owned() },
-            Ok(meta) => FileProblem::WrongSize { expected: file.bytes, found: meta.len() },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => FileProblem::Missing,
-            Err(error) => return Err(StoreError::io(&path)(error).into()),
-        };
-        return Err(ModelError::Incomplete { file: path, problem });
-    }
-    Ok(manifest)
-}
-
-fn read_manifest(dir: &Path) -> Result<ModelManifest, ModelError> {
-    if !dir.is_dir() {
-        return Err(ModelError::NotFound { dir: dir.to_owned() });
-    }
-    let file = dir.join(MANIFEST_FILE);
-    let incomplete = |problem| ModelError::Incomplete { file: file.clone(), problem };
-    let unreadable = |reason: String| incomplete(FileProblem::Unreadable { reason });
-    let size = match fs::metadata(&file) {
-        Ok(meta) => meta.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(incomplete(FileProblem::Missing));
-        }
-        Err(error) => return Err(StoreError::io(&file)(error).into()),
-    };
-    if size > MANIFEST_BYTES_MAX {
-        return Err(unreadable(format!("it has {size} bytes")));
-    }
-    let text = regular_file::read(&file, MANIFEST_BYTES_MAX).map_err(StoreError::io(&file))?;
-    let manifest: ModelManifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
-    if manifest.format != FORMAT {
-        let found = manifest.format;
-        return Err(incomplete(FileProblem::OtherFormat { found, expected: FORMAT }));
-    }
-    let mut names: Vec<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
-    names.sort_unstable();
-    if names != [PLUGIN_FILE, WEIGHTS_FILE] {
-        let reason = format!("it lists {names:?}, expected {PLUGIN_FILE} and {WEIGHTS_FILE}");
-        return Err(unreadable(reason));
-    }
-    Ok(manifest)
 }

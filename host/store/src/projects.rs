@@ -218,6 +218,8 @@ mod tests {
             source_job,
             created_ms: 1,
             metrics: Default::default(),
+            card: None,
+            provenance: Default::default(),
         };
         ModelRegistry::new(root).publish(&it).unwrap();
     }

@@ -49,6 +49,11 @@ pub fn open(url: impl AsRef<OsStr>) -> Result<Arc<dyn JobRecords>, RecordError> 
     Ok(Arc::new(SqliteRecords::open(path)?))
 }
 
+/// The version of the database's schema that this build writes.
+pub(crate) fn schema_version() -> u64 {
+    sqlite::SCHEMAS.len() as u64
+}
+
 /// One value of a named series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MetricPoint {

@@ -7,7 +7,7 @@ use super::Cli;
 
 /// Headings of `saggar --help`, each with its commands. Every visible command is under one of them.
 pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
-    ("Serve", &["serve", "predict"]),
+    ("Serve", &["serve", "predict", "verify"]),
     (
         "Train",
         &[
@@ -18,6 +18,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Data", &["data"]),
     ("Models", &["models", "import", "plugins"]),
     ("Access", &["key", "secret", "quota"]),
+    ("Maintain", &["backup", "restore", "upgrade-check"]),
     ("Inspect and measure", &["inspect", "bench", "cost", "doctor", "version"]),
     ("Project", &["init", "dev", "build", "check", "config", "completion"]),
 ];
@@ -69,7 +70,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("data projects", &["saggar data projects digits --project vision"]),
     ("models", &["saggar models ls", "saggar models promote digits 3"]),
     ("models ls", &["saggar models ls"]),
-    ("models show", &["saggar models show digits"]),
+    ("models show", &["saggar models show digits", "saggar models show digits@3 --verify"]),
+    ("models push", &["saggar models push digits plugin.wasm --weights w.safetensors --config c.json --card card.md"]),
+    ("models export", &["saggar models export digits@3 digits.saggar"]),
+    ("models import-bundle", &["saggar models import-bundle digits.saggar --public-key release.pub"]),
     ("models promote", &["saggar models promote digits 3", "saggar models promote digits newest"]),
     ("models rollback", &["saggar models rollback digits"]),
     ("models canary", &["saggar models canary digits 4 10%", "saggar models canary digits 4 0%"]),
@@ -89,6 +93,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("key create", &["saggar key create web --scope predict --rate 100/s --expires 30d"]),
     ("key ls", &["saggar key ls"]),
     ("key revoke", &["saggar key revoke web"]),
+    ("key pair", &["saggar key pair release"]),
+    ("key sign", &["saggar key sign digits.saggar --secret-key release.key"]),
+    ("verify", &["saggar verify answer.http", "saggar verify answer.http --recompute -i image=@seven.png"]),
+    ("backup", &["saggar backup saggar-backup.tar --home /var/lib/saggar"]),
+    ("restore", &["saggar restore saggar-backup.tar --home /var/lib/saggar"]),
+    ("upgrade-check", &["saggar upgrade-check --home /var/lib/saggar"]),
     ("secret", &["saggar secret set hub-token --project vision < token.txt", "saggar secret ls"]),
     ("secret set", &["saggar secret set hub-token --project vision < token.txt"]),
     ("secret ls", &["saggar secret ls"]),

@@ -8,7 +8,7 @@ use saggar_store::keys::{KeyScope, RateLimit, RequestQuota};
 
 use saggar_project::units;
 
-/// Manage API keys for clients of this machine's server. Keys are stored in the state directory, so no server needs to
+/// Manage API keys for clients of this machine's server, and keys that sign files. API keys are stored in the state directory, so no server needs to
 /// run; a running server applies changes at once.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
@@ -18,6 +18,10 @@ pub(crate) enum KeyCommand {
     Ls(KeyHomeArgs),
     /// Revoke a key.
     Revoke(KeyRevokeArgs),
+    /// Make a key pair that signs files, such as bundles of models: NAME.key and NAME.pub.
+    Pair(KeyPairArgs),
+    /// Sign a file. The signature is written beside it, with .minisig added to its name.
+    Sign(KeySignArgs),
 }
 
 #[derive(Debug, Args)]
@@ -56,6 +60,21 @@ pub(crate) struct KeyCreateArgs {
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]
     pub(crate) place: KeyHomeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyPairArgs {
+    /// The files' path without their ending: `release` makes release.key and release.pub.
+    pub(crate) name: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeySignArgs {
+    /// The file to sign.
+    pub(crate) file: PathBuf,
+    /// The secret key that `saggar key pair` made.
+    #[arg(long, env = "SAGGAR_SECRET_KEY", value_name = "FILE")]
+    pub(crate) secret_key: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -9,11 +9,20 @@ use saggar_project::units;
 pub(crate) enum ModelsCommand {
     /// List models.
     Ls,
-    /// Show a model's versions, inputs and outputs.
+    /// Show a model's versions, inputs and outputs; or what one version is made from: MODEL@VERSION.
     Show {
-        /// The model.
+        /// MODEL, or MODEL@VERSION.
         model: String,
+        /// Read all files of the version and compare their digests.
+        #[arg(long)]
+        verify: bool,
     },
+    /// Create a version from a plugin and weights that were made elsewhere, and serve it.
+    Push(ModelPushArgs),
+    /// Write a version to one file, which `saggar models import-bundle` reads.
+    Export(ModelExportArgs),
+    /// Create a version from a file that `saggar models export` wrote, and serve it.
+    ImportBundle(BundleImportArgs),
     /// Make a version the default and pin it; `newest` follows new versions again.
     Promote {
         /// The model.
@@ -97,6 +106,49 @@ pub(crate) enum ModelsCommand {
     },
     /// Remove a version of a model, or the model with all its versions.
     Rm(ModelRmArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelPushArgs {
+    /// The model's name.
+    pub(crate) name: String,
+    /// The plugin's component, which predicts.
+    pub(crate) plugin: PathBuf,
+    /// A safetensors file with the tensors that the plugin declares [default: no tensors].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) weights: Option<PathBuf>,
+    /// The configuration that the plugin gets when it loads [default: {}].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// A description of the version for people, in Markdown.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) card: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelExportArgs {
+    /// MODEL@VERSION, or MODEL for the version that serves.
+    pub(crate) model: String,
+    /// The file to write.
+    pub(crate) file: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleImportArgs {
+    /// The bundle.
+    pub(crate) file: PathBuf,
+    /// The model's name [default: the one in the bundle].
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The signature of the bundle [default: the bundle's name with .minisig added, if it exists].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) signature: Option<PathBuf>,
+    /// Refuse the bundle unless this key has signed it: the key itself, RW..., or its file. Can be given several times.
+    #[arg(long, value_name = "KEY|FILE")]
+    pub(crate) public_key: Vec<String>,
 }
 
 #[derive(Debug, Args)]

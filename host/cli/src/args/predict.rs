@@ -38,6 +38,9 @@ pub(crate) struct PredictArgs {
     /// Draw the picture that was sent, in characters.
     #[arg(long)]
     pub(crate) show: bool,
+    /// The file to write the whole response to, with its headers, for `saggar verify`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dataset", "stream"])]
+    pub(crate) save: Option<PathBuf>,
     /// The file to write the answer to.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

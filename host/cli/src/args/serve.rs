@@ -84,6 +84,10 @@ pub(crate) struct ServeArgs {
     /// promoted one, so that the previous version keeps serving.
     #[arg(long, value_enum, default_value_t = FollowMode::Newest, value_name = "WHICH")]
     pub(crate) follow: FollowMode,
+    /// Accept models from outside only as bundles that this key has signed: the key itself, RW..., or its file. Can be
+    /// given several times. Pushes and ONNX files are refused then.
+    #[arg(long, env = "SAGGAR_TRUSTED_KEY", value_delimiter = ',', value_name = "KEY|FILE")]
+    pub(crate) trusted_key: Vec<String>,
     /// Answer a request for a version that is stored but not loaded with 404, instead of loading it.
     #[arg(long)]
     pub(crate) no_load_on_demand: bool,

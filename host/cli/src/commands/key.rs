@@ -1,5 +1,7 @@
 //! `saggar key`: creates, lists and revokes keys in the state directory.
 
+pub(crate) mod signing;
+
 use std::sync::Arc;
 
 use saggar_clock::{Clock, SystemClock, UnixMillis};
@@ -19,6 +21,8 @@ pub(crate) fn key(args: &KeyCommand, output: CliOutput) -> Result<(), CliError> 
         KeyCommand::Create(args) => create_key(args, output),
         KeyCommand::Ls(args) => list_keys(args, output),
         KeyCommand::Revoke(args) => revoke_key(args, output),
+        KeyCommand::Pair(args) => signing::make_key_pair(args, output),
+        KeyCommand::Sign(args) => signing::sign_file(args, output),
     }
 }
 

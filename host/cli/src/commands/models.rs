@@ -1,5 +1,9 @@
 //! `saggar models ...`: lists models and controls which versions serve.
 
+mod bundle;
+mod push;
+mod version;
+
 use std::collections::BTreeMap;
 
 use saggar_rest::model_commands::{
@@ -19,7 +23,13 @@ use crate::units;
 pub(crate) fn models(args: &ModelsCommand, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     match args {
         ModelsCommand::Ls => list_models(client, output),
-        ModelsCommand::Show { model } => show_model(model, client, output),
+        ModelsCommand::Show { model, verify } => match model.split_once('@') {
+            Some((model, version)) => version::show_version(model, version, *verify, client, output),
+            None => show_model(model, client, output),
+        },
+        ModelsCommand::Push(args) => push::push_version(args, client, output),
+        ModelsCommand::Export(args) => bundle::export_bundle(args, client, output),
+        ModelsCommand::ImportBundle(args) => bundle::import_bundle(args, client, output),
         ModelsCommand::Promote { model, version } => {
             let word = || PromotionTarget::Word(version.clone());
             let version = version.parse().map_or_else(|_| word(), PromotionTarget::Version);
@@ -160,6 +170,21 @@ fn remove_model(args: &ModelRmArgs, client: &ApiClient, output: CliOutput) -> Re
     Ok(())
 }
 
+/// Prints how a published version of each model becomes the default, if no user promoted one.
+fn print_promotion_rules(models: &[ModelDocument], output: CliOutput) {
+    let following = models.iter().filter(|model| model.follows_newest && !model.versions.is_empty());
+    let (conditional, newest): (Vec<_>, Vec<_>) =
+        following.partition(|model| model.config.promotion_condition().is_some());
+    for model in conditional {
+        let (name, condition) = (&model.name, model.config.promotion_condition().unwrap_or_default());
+        output.print_note(&format!("{name}: a published version serves if {condition}"));
+    }
+    if !newest.is_empty() {
+        let names: Vec<&str> = newest.iter().map(|model| model.name.as_str()).collect();
+        output.print_note(&format!("{}: the newest version serves as soon as it is published", names.join(", ")));
+    }
+}
+
 const VERSION_COLUMNS: &[&str] =
     &["MODEL", "VERSION", "STATE", "ALIASES", "TRAFFIC", "MEASURED", "WEIGHTS", "FROM", "REASON"];
 
@@ -176,6 +201,7 @@ fn list_models(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     }
     output.print_table(VERSION_COLUMNS, &rows);
     models.iter().for_each(|model| print_notice(model, output));
+    print_promotion_rules(&models, output);
     if rows.is_empty() {
         output.print_note("No models. A training that publishes creates one: `saggar run PLUGIN --data DATASET -f`.");
     }

@@ -1,6 +1,7 @@
 //! `saggar predict`: sends one request, built from values or files, or submits a job for a dataset.
 
 mod job;
+pub(crate) mod saved_response;
 mod stream;
 
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::multipart::{self, FormPart};
 use crate::output::CliOutput;
 
 /// The value of one input.
-enum InputValue {
+pub(crate) enum InputValue {
     Json(Value),
     File { name: String, content_type: &'static str, bytes: Vec<u8> },
 }
@@ -63,6 +64,9 @@ fn predict_once(args: &PredictArgs, client: &ApiClient, output: CliOutput) -> Re
         return stream::show_events(events, output);
     }
     let (headers, answer) = client.post_for_text(&path, request.request_body())?;
+    if let Some(file) = &args.save {
+        saved_response::write_response(file, &headers, &answer)?;
+    }
     if let Some(file) = &args.output {
         std::fs::write(file, &answer)
             .map_err(|error| CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", file.display())))?;
@@ -89,13 +93,13 @@ fn print_model_headers(headers: &ureq::http::HeaderMap, output: CliOutput) {
 }
 
 /// The body of a request: JSON, or a form if there are files.
-enum PredictRequest {
+pub(crate) enum PredictRequest {
     Json(Value),
     Form { content_type: String, bytes: Vec<u8> },
 }
 
 impl PredictRequest {
-    fn from_inputs(inputs: &[(String, InputValue)]) -> Result<PredictRequest, CliError> {
+    pub(crate) fn from_inputs(inputs: &[(String, InputValue)]) -> Result<PredictRequest, CliError> {
         if inputs.iter().any(|(_, part)| matches!(part, InputValue::File { .. })) {
             let (content_type, bytes) =
                 multipart::encode_form(inputs.iter().map(|(name, part)| (name.as_str(), part.form_part())))?;
@@ -110,7 +114,7 @@ impl PredictRequest {
         Ok(PredictRequest::Json(Value::Object(object)))
     }
 
-    fn request_body(&self) -> RequestBody<'_> {
+    pub(crate) fn request_body(&self) -> RequestBody<'_> {
         match self {
             PredictRequest::Json(value) => RequestBody::json(value),
             PredictRequest::Form { content_type, bytes } => RequestBody::Bytes { content_type, bytes },
@@ -119,7 +123,7 @@ impl PredictRequest {
 }
 
 /// Parses `name=value` and `name=@file`.
-fn parse_input(text: &str) -> Result<(String, InputValue), CliError> {
+pub(crate) fn parse_input(text: &str) -> Result<(String, InputValue), CliError> {
     let wrong = || {
         CliError::invalid(format!("-i {text:?} is not an input"))
             .with_hint("expected name=value or name=@file, for example image=@7.png or prompt=\"To be\"")

@@ -39,6 +39,7 @@ use tokio::task::{JoinError, JoinHandle};
 use self::memory::MemoryLimits;
 use self::model_watch::ModelWatch;
 use self::server_config::ServerConfig;
+use super::key::signing::read_public_key;
 use super::listeners;
 use super::systemd_sockets::SystemdSocket;
 use crate::args::{self, CompileChildArgs, ServeArgs, WorkerArgs};
@@ -175,6 +176,7 @@ impl ServerParts {
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
             importer,
+            trusted_keys: args.trusted_key.iter().map(|key| read_public_key(key)).collect::<Result<_, _>>()?,
             inspector: Arc::new(host),
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
             webhooks: args.allow_webhook.clone(),

@@ -33,7 +33,9 @@ pub(crate) fn serving_status(model: &ModelDocument, number: u64) -> ServingStatu
     match (version.state.as_str(), version.reason_code.as_deref()) {
         ("READY", _) => ServingStatus::Serving,
         ("FAILED", _) => ServingStatus::Refused(reason),
-        (_, Some("MODEL_UNLOADED" | "NOT_PROMOTED" | "SUPERSEDED" | "ASLEEP")) => ServingStatus::NotServing(reason),
+        (_, Some("MODEL_UNLOADED" | "NOT_PROMOTED" | "CONDITION_NOT_MET" | "SUPERSEDED" | "ASLEEP")) => {
+            ServingStatus::NotServing(reason)
+        }
         _ => ServingStatus::Pending,
     }
 }
@@ -89,7 +91,7 @@ mod tests {
         let of = |state: &str, code: Value| serving_status(&model(state, code), 3);
         assert_eq!(of("READY", Value::Null), ServingStatus::Serving);
         assert_eq!(of("FAILED", Value::Null), ServingStatus::Refused("why".to_owned()));
-        for code in ["MODEL_UNLOADED", "NOT_PROMOTED", "SUPERSEDED", "ASLEEP"] {
+        for code in ["MODEL_UNLOADED", "NOT_PROMOTED", "CONDITION_NOT_MET", "SUPERSEDED", "ASLEEP"] {
             assert_eq!(of("UNLOADED", json!(code)), ServingStatus::NotServing("why".to_owned()), "{code}");
         }
         for (state, code) in [("LOADING", Value::Null), ("UNLOADED", json!("PENDING")), ("UNLOADED", Value::Null)] {

@@ -57,6 +57,8 @@ mod tests {
                 source_job: "",
                 created_ms: Default::default(),
                 metrics: Default::default(),
+                card: None,
+                provenance: Default::default(),
             };
             ModelRegistry::new(place.path()).publish(&it).unwrap().dir
         };

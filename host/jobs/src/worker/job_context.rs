@@ -22,7 +22,7 @@ use super::metering::UsageCounters;
 use super::nan_guard::NanGuard;
 use super::rights::JobRights;
 use crate::protocol::{AttemptConfig, WorkerEvent};
-use crate::spec::{NonFinite, Precision};
+use crate::spec::{NonFinite, Precision, model_provenance};
 use crate::storage_guard::StorageGuard;
 
 /// The parts of a context.
@@ -48,6 +48,8 @@ pub(super) struct WorkerJobContext {
     usage_counters: Arc<UsageCounters>,
     log_placeholders: LogPlaceholders,
     timer: CheckpointTimer,
+    /// The step that the plugin reported last.
+    step: u64,
     /// The step of the newest checkpoint.
     last_checkpoint_step: u64,
     /// The latest value of each series.
@@ -65,6 +67,7 @@ impl WorkerJobContext {
             usage_counters: spending,
             log_placeholders: words,
             timer,
+            step: 0,
             last_checkpoint_step: 0,
             metrics,
             nan_guard: finite,
@@ -133,6 +136,7 @@ impl JobContext for WorkerJobContext {
     }
 
     fn progress(&mut self, step: u64, of: u64) {
+        self.step = step;
         self.parts.channel.send(&WorkerEvent::Progress { step, of });
     }
 
@@ -241,6 +245,8 @@ impl JobContext for WorkerJobContext {
             source_job: &self.parts.start.name,
             created_ms: SystemClock.now_ms(),
             metrics: self.metrics.clone(),
+            card: None,
+            provenance: model_provenance(&self.parts.start.spec, &self.parts.device, Some(self.step)),
         };
         let published = self.parts.models.publish(&publication).map_err(|error| {
             self.parts.rights.release_model(model);

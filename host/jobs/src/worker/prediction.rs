@@ -3,6 +3,7 @@
 //! after them, because the same version gives the same answers.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use saggar_plugin::{
     PredictionOptions, TrainOutcome,
 };
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
-use saggar_store::models::{encode_weights, read_weights};
+use saggar_store::models::{ModelManifest, encode_tensors, read_weights};
 use saggar_store::{ColumnarDataset, DatasetStore, ModelRegistry, StateDir};
 use saggar_tensor::Descriptor;
 
@@ -53,12 +54,14 @@ impl PredictionAttempt<'_> {
         device: Arc<dyn Backend>,
         meter: Meter,
     ) -> Result<TrainOutcome, AttemptFailure> {
-        let model = self.load_model(host, device, meter)?;
+        let device_name = device.info().name.clone();
+        let (model, manifest) = self.load_model(host, device, meter)?;
+        let origin = self.origin(&manifest, &device_name);
         let items = self.dataset.items(self.prediction.split.as_deref());
         let items = items.map_err(|error| AttemptFailure::permanent("BAD_DATASET", error))?;
         let count = items.end - items.start;
         let inputs = self.input_ports(&model)?;
-        let mut answers = PredictionOutputs::new(&model, count)?;
+        let mut answers = PredictionOutputs::new(&model, count, origin)?;
         answers.resume_from_output(&self.home, &self.start.job);
         let (model_name, dataset) = (&self.prediction.model, &self.start.spec.data[0].source);
         self.log(format!("{model_name}@{} answers for {count} items of {dataset}", self.version()));
@@ -79,7 +82,7 @@ impl PredictionAttempt<'_> {
         host: &PluginEngine,
         device: Arc<dyn Backend>,
         meter: Meter,
-    ) -> Result<LoadedModel, AttemptFailure> {
+    ) -> Result<(LoadedModel, ModelManifest), AttemptFailure> {
         let no_model = |error: saggar_store::ModelError| AttemptFailure::permanent("NO_MODEL", error);
         let (files, variables) = self.models.open(&self.prediction.model, self.prediction.version).map_err(no_model)?;
         let plugin = host.compile(&files.load_plugin().map_err(no_model)?)?;
@@ -87,13 +90,26 @@ impl PredictionAttempt<'_> {
         let parts = ModelParts {
             plugin,
             variables,
-            config: files.manifest.config,
+            config: files.manifest.config.clone(),
             weights_meter: meter.clone(),
             meter,
             limits: ModelLimits { memory_bytes, instances_max: 1, ..ModelLimits::default() },
             on_instance_start: None,
         };
-        Ok(LoadedModel::load(host, parts, device)?)
+        Ok((LoadedModel::load(host, parts, device)?, files.manifest))
+    }
+
+    /// Returns what computes the answers, for the file that contains them.
+    fn origin(&self, manifest: &ModelManifest, device: &str) -> BTreeMap<String, String> {
+        let model = format!("{}@{}", self.prediction.model, self.version());
+        let facts = [
+            ("model", model),
+            ("plugin", format!("sha256:{}", manifest.plugin)),
+            ("weights", format!("sha256:{}", manifest.weights)),
+            ("device", device.to_owned()),
+            ("job", self.start.name.clone()),
+        ];
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     fn version(&self) -> u64 {
@@ -206,10 +222,16 @@ struct PredictionOutputs {
     done: u64,
     /// The total number of items.
     count: u64,
+    /// What computes the answers: the metadata of the file.
+    origin: BTreeMap<String, String>,
 }
 
 impl PredictionOutputs {
-    fn new(model: &LoadedModel, count: u64) -> Result<PredictionOutputs, AttemptFailure> {
+    fn new(
+        model: &LoadedModel,
+        count: u64,
+        origin: BTreeMap<String, String>,
+    ) -> Result<PredictionOutputs, AttemptFailure> {
         let outputs: Vec<_> =
             model.signature().outputs.iter().map(|port| (port.name.clone(), port.item.clone())).collect();
         let item: u64 = outputs.iter().map(|(_, item)| item.bytes() as u64).sum();
@@ -221,7 +243,7 @@ impl PredictionOutputs {
             return Err(AttemptFailure::permanent("TOO_LARGE", message));
         }
         let outputs = outputs.into_iter().map(|(name, item)| (name, item, Vec::new())).collect();
-        Ok(PredictionOutputs { outputs, done: 0, count })
+        Ok(PredictionOutputs { outputs, done: 0, count, origin })
     }
 
     /// Loads the answers of an earlier attempt. Loads nothing if there is no such output or it does not match.
@@ -264,6 +286,7 @@ impl PredictionOutputs {
             Ok(SavedVariable { name: name.clone(), kind: VariableKind::Parameter, descriptor, bytes })
         };
         let arrays = self.outputs.iter().map(array).collect::<Result<Vec<_>, AttemptFailure>>()?;
-        encode_weights(&arrays).map_err(|error| AttemptFailure::permanent(FailureReason::BadOutput.as_str(), error))
+        encode_tensors(&arrays, &self.origin)
+            .map_err(|error| AttemptFailure::permanent(FailureReason::BadOutput.as_str(), error))
     }
 }

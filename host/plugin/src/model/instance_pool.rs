@@ -1,12 +1,14 @@
 //! A pool of instances of one plugin with one configuration: created on demand up to a maximum, kept warm, dropped when
 //! their code fails. They hold no weights: each call brings those of its version.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use saggar_device::{Backend, CancelToken, DeviceBuffer, Meter};
+use saggar_store::checkpoint::VariableKind;
 use wasmtime::Store;
 use wasmtime::component::ResourceAny;
 
@@ -100,11 +102,28 @@ impl InstanceFactory {
         let variables =
             store.data_mut().push(self.variables.clone()).map_err(|fault| to_plugin_error(&mut store, fault))?;
         let loaded = guest.model().call_load(&mut store, variables, &self.config);
-        let loaded = loaded.map_err(|error| store.data_mut().trap_error("load", &error))?;
-        let model = loaded.map_err(|error| store.data_mut().guest_error("load", error))?;
+        let loaded = loaded
+            .map_err(|error| store.data_mut().trap_error("load", &error))
+            .and_then(|loaded| loaded.map_err(|error| store.data_mut().guest_error("load", error)));
+        let model = loaded.map_err(|error| store.data_mut().weights.explain_load_error(error))?;
         store.data_mut().finish_output();
         store.data_mut().weights.set(None);
         Ok(PluginInstance { store, guest, model })
+    }
+}
+
+impl InstanceFactory {
+    /// Loads the plugin in an instance that is dropped again, and returns the kinds of the variables that it asked for,
+    /// by name. The factory's namespace must adopt kinds.
+    ///
+    /// # Errors
+    /// The errors of loading the plugin; `Weights`.
+    pub(super) fn declared_kinds(
+        &self,
+        weights: &Arc<DeviceWeights>,
+    ) -> Result<BTreeMap<String, VariableKind>, PluginError> {
+        let instance = self.create_instance(weights, self.load_clock())?;
+        Ok(instance.store.data().weights.declared_kinds().clone())
     }
 }
 

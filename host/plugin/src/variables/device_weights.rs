@@ -1,9 +1,14 @@
 //! Saved variables on a device: the weights of a model version.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use saggar_device::{Backend, DeviceBuffer, DeviceError, Meter};
-use saggar_store::checkpoint::SavedVariable;
+use saggar_store::checkpoint::{SavedVariable, VariableKind};
+use saggar_tensor::Descriptor;
+
+use super::weights_mismatch::WeightsMismatch;
+use crate::error::PluginError;
 
 /// The weights of one model version on the device, in the order of the variables' names.
 #[derive(Debug)]
@@ -37,6 +42,10 @@ pub(crate) struct CallWeights {
     /// Whether state that outlives a call depends on its weights: the plugin has read some, or computed with them while
     /// it loaded. Such an instance cannot be used with other weights.
     were_read: bool,
+    /// The first tensor that the plugin asked for and the weights do not have as declared.
+    mismatch: Option<WeightsMismatch>,
+    /// The kinds that the plugin declared, by name, if the namespace adopts them.
+    declared_kinds: BTreeMap<String, VariableKind>,
 }
 
 impl CallWeights {
@@ -53,6 +62,34 @@ impl CallWeights {
     /// Records that state of the instance depends on the weights.
     pub(crate) fn record_read(&mut self) {
         self.were_read = true;
+    }
+
+    /// Records that the weights do not have a tensor as the plugin declares it. Only the first one is kept.
+    pub(crate) fn record_mismatch(&mut self, name: &str, declared: &Descriptor, given: impl FnOnce() -> String) {
+        self.mismatch.get_or_insert_with(|| WeightsMismatch {
+            name: name.to_owned(),
+            declared: declared.to_string(),
+            given: given(),
+        });
+    }
+
+    /// Records the kind that the plugin declares for a variable.
+    pub(crate) fn record_kind(&mut self, name: String, kind: VariableKind) {
+        self.declared_kinds.insert(name, kind);
+    }
+
+    /// Returns the recorded kinds by name.
+    pub(crate) fn declared_kinds(&self) -> &BTreeMap<String, VariableKind> {
+        &self.declared_kinds
+    }
+
+    /// Returns the error of a failed load. If the plugin failed after it asked for a tensor that the weights do not have
+    /// as declared, that is the error.
+    pub(crate) fn explain_load_error(&mut self, error: PluginError) -> PluginError {
+        match (self.mismatch.take(), error) {
+            (Some(mismatch), PluginError::Guest { .. } | PluginError::Trap { .. }) => mismatch.into(),
+            (_, error) => error,
+        }
     }
 
     /// Returns whether state of the instance depends on the weights of a call.

@@ -17,12 +17,15 @@ pub struct VariableNamespace {
     pub(super) seed: u64,
     /// Set for the variables of a model version: none can be created or changed.
     pub(super) sealed: bool,
+    /// Whether the plugin decides which of the variables are parameters and which are statistics, because they come from
+    /// a file that does not say.
+    pub(super) adopts_kinds: bool,
     pub(super) variables: BTreeMap<String, DeviceVariable>,
 }
 
 impl VariableNamespace {
     pub(crate) fn new(seed: u64) -> VariableNamespace {
-        VariableNamespace { seed, sealed: false, variables: BTreeMap::new() }
+        VariableNamespace { seed, sealed: false, adopts_kinds: false, variables: BTreeMap::new() }
     }
 
     /// Uploads a model version's variables once. Clones share the device memory.
@@ -41,7 +44,7 @@ impl VariableNamespace {
             let slot = DeviceVariableInner { name: it.name.clone(), kind: it.kind, sealed: true, memory };
             variables.insert(it.name.clone(), DeviceVariable(Arc::new(slot)));
         }
-        Ok(VariableNamespace { seed: 0, sealed: true, variables })
+        Ok(VariableNamespace { seed: 0, sealed: true, adopts_kinds: false, variables })
     }
 
     /// Returns a model version's variables, whose elements are in the weights that each call brings.
@@ -53,7 +56,13 @@ impl VariableNamespace {
             let slot = DeviceVariableInner { name: saved.name.clone(), kind: saved.kind, sealed: true, memory };
             (saved.name.clone(), DeviceVariable(Arc::new(slot)))
         };
-        VariableNamespace { seed: 0, sealed: true, variables: sorted.into_iter().enumerate().map(variable).collect() }
+        let variables = sorted.into_iter().enumerate().map(variable).collect();
+        VariableNamespace { seed: 0, sealed: true, adopts_kinds: false, variables }
+    }
+
+    /// Returns these variables with the kinds that the plugin declares, which the instance records.
+    pub(crate) fn adopting_kinds(self) -> VariableNamespace {
+        VariableNamespace { adopts_kinds: true, ..self }
     }
 
     /// Returns whether `saved` has the same names, kinds, data types and shapes as these, so that it can replace them.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 use crate::parse_report::TableKind;
+use crate::promotion::PromotionCondition;
 use crate::units;
 
 /// Maximum of the limits of a model's instances.
@@ -30,6 +31,8 @@ pub struct ModelSection {
     pub queue: Option<RequestQueueSettings>,
     /// How long the model stays loaded without requests.
     pub keep_alive: Option<ModelKeepAlive>,
+    /// The condition under which a published version serves. Without one, the newest serves.
+    pub promote: Option<PromotionCondition>,
     /// Whether the model stays loaded even if others need the memory.
     pub pin: Option<bool>,
     /// Limits of the number of instances, and therefore of concurrent calls.
@@ -108,6 +111,7 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
         keep_alive: table.optional("keep_alive", |item| {
             item.parse_text_or_report(parse_keep_alive, "a time such as \"5m\" or \"0s\", or \"forever\"")
         }),
+        promote: table.optional("promote", read_condition),
         pin: table.optional("pin", |item| item.boolean()),
         instances: read_instances(table),
         cache: table.optional("cache", |item| read_response_cache(&item.table()?)),
@@ -118,6 +122,14 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
     table.report_unsupported("traffic", "set the shares of existing versions with PUT /api/v1/models/NAME/traffic");
     table.report_unknown_keys();
     Some(model)
+}
+
+/// Reads a condition. An error names the position within it.
+fn read_condition(item: &ManifestValue<'_>) -> Option<PromotionCondition> {
+    match item.string()?.parse::<PromotionCondition>() {
+        Ok(condition) => Some(condition),
+        Err(error) => item.report_error(error.to_string(), "such as \"validation/accuracy >= serving - 0.005\""),
+    }
 }
 
 /// Reads `instances`, or the keys that it replaces.

@@ -235,3 +235,18 @@ fn values_of_the_wrong_type_are_reported() {
               hint: `saggar check --schema` shows what every key takes"#]],
     );
 }
+
+#[test]
+fn a_promotion_condition_is_checked_with_its_position() {
+    let text =
+        |condition: &str| format!("manifest = 1\n[project]\nname = \"p\"\n[model.digits]\npromote = {condition}\n");
+    let manifest = ProjectManifest::parse(&text("\"validation/accuracy >= serving - 0.005\"")).unwrap();
+    let condition = manifest.models["digits"].promote.as_ref().unwrap();
+    assert_eq!(condition.to_string(), "validation/accuracy >= serving - 0.005");
+    let error = ProjectManifest::parse(&text("\"accuracy >= best\"")).unwrap_err().to_string();
+    assert!(
+        error.contains("5:11: model.digits.promote: character 13: expected a number") && error.contains("`best`"),
+        "{error}"
+    );
+    assert!(ProjectManifest::parse(&text("0.9")).is_err());
+}

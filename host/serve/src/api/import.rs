@@ -9,6 +9,7 @@ use saggar_serving::limits::EXTERNAL_FILES_MAX;
 use saggar_serving::{ImportError, ModelFiles};
 use serde_json::Value;
 
+use super::model_push::refuse_unsigned;
 use super::query::QueryParameters;
 use crate::access::Actor;
 use crate::app::AppState;
@@ -32,6 +33,7 @@ pub(crate) async fn import(
         return Err(ApiError::Parameter { name: "options", expected: "a JSON object", got });
     }
     let actor = Actor::from_extensions(request.extensions());
+    refuse_unsigned(&app)?;
     let (parts, body) = request.into_parts();
     let body = app.body_reader().read(&parts, body, IMPORT_BYTES_MAX).await?;
     let declared = parts.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));

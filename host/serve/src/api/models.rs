@@ -118,7 +118,7 @@ pub(crate) fn config_document(model: &ModelStatus) -> ModelConfigDocument {
     }
 }
 
-fn version_document(model: &ModelStatus, version: &VersionStatus) -> ModelVersionDocument {
+pub(super) fn version_document(model: &ModelStatus, version: &VersionStatus) -> ModelVersionDocument {
     let origin = version.origin.as_ref();
     let serving = version.serving.as_ref();
     let used_ms = serving.map(|serving| serving.last_used_ms()).filter(|&ms| ms > 0);

@@ -2,10 +2,12 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use saggar_jobs::{JobSpec, PredictionSpec};
 use saggar_rest::outputs::{OutputFileDocument, OutputListDocument};
-use saggar_store::OutputFile;
+use saggar_store::records::JobRecord;
+use saggar_store::{ModelRegistry, OutputFile};
 
 use super::file_stream;
 use super::visible_job::VisibleJob;
@@ -38,13 +40,40 @@ pub(crate) async fn download(
         let name = path.chars().take(200).collect();
         return Err(ApiError::NotFound { kind: "output", name, hint: known_files_hint(&job.name, &files) });
     };
+    let origin = origin_headers(&app, &job).await?;
     let headers = [
         (header::CONTENT_TYPE, content_type(&path).to_owned()),
         (header::CONTENT_LENGTH, bytes.to_string()),
         // A browser must not treat a file that a plugin wrote as a page of this server.
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
     ];
-    Ok((headers, file_stream::stream_body(file, bytes)).into_response())
+    Ok((headers, origin, file_stream::stream_body(file, bytes)).into_response())
+}
+
+/// Returns the headers that say what computed a job's outputs: the plugin, the device of its last attempt, and for
+/// predictions the version of the model and the digest of its weights, if it still exists.
+async fn origin_headers(app: &AppState, job: &JobRecord) -> Result<HeaderMap, ApiError> {
+    let unreadable = |error: serde_json::Error| ApiError::Internal { cause: format!("the job's spec: {error}") };
+    let spec: JobSpec = serde_json::from_str(&job.spec).map_err(unreadable)?;
+    let mut headers = HeaderMap::new();
+    let mut insert = |name: &'static str, text: &str| {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(name, value);
+        }
+    };
+    insert("x-saggar-plugin", &format!("sha256:{}", spec.plugin));
+    if let Some(attempt) = app.jobs().attempts(&job.id).await?.last() {
+        insert("x-saggar-device", &attempt.device);
+    }
+    let Some(PredictionSpec { model, version: Some(version), .. }) = spec.predict else { return Ok(headers) };
+    insert("x-saggar-model", &format!("{model}@{version}"));
+    let read = move |parts: &crate::AppParts| {
+        Ok::<_, ApiError>(ModelRegistry::new(&parts.models_dir).manifest(&model, version).ok())
+    };
+    if let Some(manifest) = app.run_blocking(read).await? {
+        insert("x-saggar-digest", &format!("sha256:{}", manifest.weights));
+    }
+    Ok(headers)
 }
 
 /// Returns a hint such as `job digits-1 wrote confusion.csv, target-003.png`.

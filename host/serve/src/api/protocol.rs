@@ -3,8 +3,9 @@
 use saggar_store::AccessAction;
 
 use super::{
-    datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_commands, model_removal, models,
-    operations, outputs, plugins, projects, queues, quota, schedules, secrets, versions,
+    datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_bundles, model_commands,
+    model_push, model_removal, models, operations, outputs, plugins, projects, queues, quota, schedules, secrets,
+    version_detail, versions,
 };
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
@@ -111,9 +112,14 @@ fn model_routes() -> Vec<HttpRoute> {
             .get(RouteRequirement::Key, models::get)
             .delete(AccessAction::DeleteModel, model_removal::remove_model),
         HttpRoute::new("/api/v1/models/{model}/import").post(AccessAction::PublishModel, import::import),
+        HttpRoute::new("/api/v1/models/{model}/push").post(AccessAction::PublishModel, model_push::push),
+        HttpRoute::new("/api/v1/models/{model}/bundle").post(AccessAction::PublishModel, model_bundles::import),
         HttpRoute::new("/api/v1/models/{model}/versions").post(AccessAction::PublishModel, versions::publish),
         HttpRoute::new("/api/v1/models/{model}/versions/{version}")
+            .get(RouteRequirement::Key, version_detail::get)
             .delete(AccessAction::DeleteModel, model_removal::remove_version),
+        HttpRoute::new("/api/v1/models/{model}/versions/{version}/bundle")
+            .get(AccessAction::ReadWeights, model_bundles::export),
         HttpRoute::new("/api/v1/models/{model}/load").post(AccessAction::LoadModel, model_commands::load),
         HttpRoute::new("/api/v1/models/{model}/unload").post(AccessAction::UnloadModel, model_commands::unload),
         HttpRoute::new("/api/v1/models/{model}/warm").post(AccessAction::LoadModel, model_commands::warm),

@@ -2,7 +2,7 @@
 //! stores.
 
 use axum::extract::{Path, Request, State};
-use saggar_jobs::{InitFrom, JobSpec};
+use saggar_jobs::{InitFrom, JobSpec, model_provenance};
 use saggar_rest::model_commands::PublishVersionRequest;
 use saggar_rest::models::PublishedVersionDocument;
 use saggar_serving::WeightsSource;
@@ -96,5 +96,6 @@ async fn checkpoint_weights(
         VariableKind::Training => false,
     };
     let variables = checkpoint.variables.into_iter().filter(|variable| shipped(variable.kind)).collect();
-    Ok((plugin, WeightsSource::Checkpoint { variables, job: job.name, metrics: checkpoint.metrics }))
+    let provenance = Box::new(model_provenance(&spec, &checkpoint.device, Some(info.step)));
+    Ok((plugin, WeightsSource::Checkpoint { variables, job: job.name, metrics: checkpoint.metrics, provenance }))
 }

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use saggar_jobs::JobError;
 use saggar_plugin::{FailureReason, GuestErrorCode, PluginError};
 use saggar_rest::errors::ErrorCode;
-use saggar_serving::ImportError;
+use saggar_serving::{ImportError, LoadError};
 use saggar_store::SecretError;
 use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
 
@@ -32,9 +32,20 @@ pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
         | ImportError::UnknownFile { .. }
         | ImportError::TooManyFiles { .. }
         | ImportError::Unreadable { .. }
-        | ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadFile, "nothing was published"),
+        | ImportError::BadWeights { .. }
+        | ImportError::BadText { .. }
+        | ImportError::Bundle(_) => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadFile, "nothing was published"),
         ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, ErrorCode::BadName, ""),
-        ImportError::Model(_) => internal_mapping(),
+        ImportError::Plugin(error) | ImportError::Load(LoadError::TimedOut { error }) => match error.reason() {
+            FailureReason::DeviceLost => retryable(ErrorCode::DeviceLost),
+            FailureReason::OutOfMemory => retryable(ErrorCode::OutOfMemory),
+            FailureReason::Device | FailureReason::Engine => internal_mapping(),
+            _ => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadFile, "nothing was published"),
+        },
+        ImportError::Store(StoreError::QuotaExceeded { .. }) => quota_exceeded(),
+        ImportError::Store(_) | ImportError::Model(_) | ImportError::Load(_) | ImportError::Internal { .. } => {
+            internal_mapping()
+        }
     }
 }
 

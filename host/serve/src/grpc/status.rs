@@ -105,6 +105,7 @@ impl GrpcCode {
             | ErrorCode::BadPlugin
             | ErrorCode::BadRequest
             | ErrorCode::BadSecret
+            | ErrorCode::BadSignature
             | ErrorCode::BadSpec
             | ErrorCode::BadTransferEncoding
             | ErrorCode::HttpsOnly

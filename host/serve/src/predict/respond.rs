@@ -49,6 +49,7 @@ pub(super) fn add_version_headers(version: &LiveVersion, headers: &mut HeaderMap
     // Names of models and devices are plain text. A device name that is not is omitted.
     let value = |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
     headers.insert("x-saggar-model", value(&format!("{}@{}", version.model, version.version)));
+    headers.insert("x-saggar-plugin", value(&format!("sha256:{}", version.origin.plugin)));
     headers.insert("x-saggar-digest", value(&format!("sha256:{}", version.origin.weights)));
     headers.insert("x-saggar-device", value(&version.device));
 }

@@ -11,15 +11,16 @@ use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, JobService, LaunchRequest, SchedulerConfig, WorkerHandle, WorkerLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{GuestErrorCode, ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_serving::{
-    DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
-    ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget, VersionCandidate,
+    CandidateContent, DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles,
+    ModelHost, ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget,
+    VersionCandidate,
 };
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_store::dataset::DatasetStore;
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::formula_model::FormulaPredictor;
+use super::prediction_gate::PredictionGate;
 use super::serving_options::ServingOptions;
 use super::streaming_model::StreamingPredictor;
 use crate::{
@@ -129,6 +131,7 @@ impl ServerFixture {
             home: home.clone(),
             models_dir: home.models(),
             storage_quota: None,
+            trusted_keys: Vec::new(),
             objects: ObjectStorage::local(&home.objects()).unwrap(),
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
@@ -188,6 +191,8 @@ impl ServerFixture {
             source_job: "job",
             created_ms: 1_000 + mark as u64,
             metrics: BTreeMap::from([("accuracy".to_owned(), f64::from(mark) / 10.0)]),
+            card: None,
+            provenance: Default::default(),
         };
         self.models.publish(&publication).unwrap().version
     }
@@ -330,28 +335,14 @@ pub(super) struct FakeModelHost {
     plugins: Mutex<BTreeMap<String, String>>,
 }
 
-/// Blocks predictions until it is opened.
-#[derive(Debug, Default)]
-pub(super) struct PredictionGate {
-    open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl PredictionGate {
-    pub(super) fn open(&self) {
-        *self.open.lock() = true;
-        self.opened.notify_all();
-    }
-
-    pub(super) fn wait(&self) {
-        let mut open = self.open.lock();
-        while !*open {
-            self.opened.wait(&mut open);
-        }
-    }
-}
-
 impl ModelHost for FakeModelHost {
+    fn check_content(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError> {
+        if it.plugin == b"refused" {
+            return Err(PluginError::NotComponent { reason: "it is text".to_owned() }.into());
+        }
+        Ok(it.variables.to_vec())
+    }
+
     fn load_version(
         &self,
         it: VersionCandidate<'_>,

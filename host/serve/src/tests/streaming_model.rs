@@ -9,7 +9,8 @@ use saggar_plugin::{
 use saggar_serving::ModelPredictor;
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::fixture::{PredictionGate, test_port};
+use super::fixture::test_port;
+use super::prediction_gate::PredictionGate;
 
 /// The maximum length of the output in bytes.
 const OUTPUT_BYTES: usize = 16;

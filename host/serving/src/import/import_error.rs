@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use saggar_plugin::PluginError;
-use saggar_store::error::ModelError;
+use saggar_store::error::{BundleError, ModelError, StoreError};
 use thiserror::Error;
+
+use crate::predictor::LoadError;
 
 /// The reason for which a file was not imported.
 #[derive(Debug, Error)]
@@ -61,10 +63,48 @@ pub enum ImportError {
         /// The error of the operating system.
         reason: String,
     },
+    /// The weights are not a safetensors file.
+    #[error("the weights cannot be read: {reason}")]
+    BadWeights {
+        /// The reason, with the tensor.
+        reason: String,
+    },
+    /// The configuration or the card is not text, or is too long.
+    #[error("the {part} is not usable: {reason}")]
+    BadText {
+        /// `configuration` or `card`.
+        part: &'static str,
+        /// The reason.
+        reason: String,
+    },
+    /// The bundle is refused.
+    #[error("the bundle is refused: {0}")]
+    Bundle(#[from] BundleError),
+    /// The content cannot be served.
+    #[error(transparent)]
+    Load(LoadError),
+    /// The server failed.
+    #[error("internal error")]
+    Internal {
+        /// The cause, for the log only.
+        cause: String,
+    },
+    /// The files could not be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The plugin refused the file, or failed.
     #[error(transparent)]
     Plugin(#[from] PluginError),
     /// The version could not be published.
     #[error(transparent)]
     Model(#[from] ModelError),
+}
+
+impl From<LoadError> for ImportError {
+    fn from(error: LoadError) -> ImportError {
+        match error {
+            LoadError::Plugin(error) => ImportError::Plugin(error),
+            error => ImportError::Load(error),
+        }
+    }
 }

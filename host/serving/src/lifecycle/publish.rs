@@ -7,12 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saggar_store::SavedVariable;
 use saggar_store::error::{ModelError, StoreError};
-use saggar_store::models::{ModelPublication, PublishedVersion};
+use saggar_store::models::{ModelProvenance, ModelPublication, PublishedVersion};
 
 use super::version_scan;
 use crate::error::ServingError;
 use crate::lifecycle::ModelLifecycle;
 use crate::model_state::{ModelStatus, Residency};
+use crate::promotion_gate::refusal_message;
 use crate::unserved_reason::{FollowPolicy, UnservedReason};
 
 /// The source of the weights of a version that is published here.
@@ -28,6 +29,8 @@ pub enum WeightsSource {
         job: String,
         /// The job's metrics at the checkpoint.
         metrics: BTreeMap<String, f64>,
+        /// What the weights were made from.
+        provenance: Box<ModelProvenance>,
     },
 }
 
@@ -57,20 +60,25 @@ impl ModelLifecycle {
         let publish = move || {
             let refuse = |error| publish_error(&model, from, error);
             let (files, variables) = models.open(&model, from).map_err(refuse)?;
-            let (variables, source_job, metrics) = match weights {
-                WeightsSource::Version(_) => (variables, files.manifest.source_job, files.manifest.metrics),
-                WeightsSource::Checkpoint { variables, job, metrics } => (variables, job, metrics),
+            let manifest = files.manifest;
+            let (variables, source_job, metrics, provenance) = match weights {
+                WeightsSource::Version(_) => (variables, manifest.source_job, manifest.metrics, manifest.provenance),
+                WeightsSource::Checkpoint { variables, job, metrics, provenance } => {
+                    (variables, job, metrics, *provenance)
+                }
             };
             let weights: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
-            room((weights + plugin.len() + files.manifest.config.len()) as u64)?;
+            room((weights + plugin.len() + manifest.config.len()) as u64)?;
             let publication = ModelPublication {
                 model: &model,
                 plugin: &plugin,
                 variables: &variables,
-                config: &files.manifest.config,
+                config: &manifest.config,
                 source_job: &source_job,
                 created_ms,
                 metrics,
+                card: None,
+                provenance,
             };
             models.publish(&publication).map_err(refuse)
         };
@@ -96,6 +104,18 @@ impl ModelLifecycle {
                 let less = if new.is_less_accurate_than(&serving.origin) { "warning: less accurate: " } else { "" };
                 let old = serving.version;
                 notes.push(format!("{less}{model}@{version}: {measured}; {model}@{old}, which serves: {before}"));
+            }
+        }
+        if let (Ok(new), Some(status)) = (&measured, &status)
+            && status.follows_newest()
+            && let Some(gate) = &status.config.promote
+        {
+            let origin = |version: u64| status.versions.iter().find(|it| it.version == version)?.origin.as_ref();
+            let reference = status.desired.last_default.and_then(|serving| Some((serving, origin(serving)?)));
+            if let Some(refusal) = gate.refusal((version, new), reference) {
+                let message = refusal_message(&refusal, model, version);
+                notes.push(format!("{model}@{version} is stored and not served: {message}"));
+                return notes;
             }
         }
         let fixed = status.as_ref().and_then(|status| status.desired.fixed_default(self.follow));

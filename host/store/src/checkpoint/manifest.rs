@@ -23,9 +23,9 @@ use super::{CheckpointInfo, DatasetPosition, VariableKind};
 use crate::digest::{Digest, Sha256Hasher};
 
 /// The version of the format that this build writes.
-pub(super) const FORMAT: u64 = 3;
+pub(crate) const FORMAT: u64 = 3;
 /// The format versions that this build reads.
-const FORMATS_READ: RangeInclusive<u64> = 1..=FORMAT;
+pub(crate) const FORMATS_READ: RangeInclusive<u64> = 1..=FORMAT;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -15,7 +15,7 @@ use crate::limits::MANIFEST_BYTES_MAX;
 use crate::regular_file;
 
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
-pub(super) const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 1;
 
 /// A field and the file of its column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -31,6 +31,8 @@ fn a_model_version_is_published_whole_or_not_at_all() {
             source_job,
             created_ms: 5,
             metrics: Default::default(),
+            card: None,
+            provenance: Default::default(),
         };
         ModelRegistry::new(root.join("models")).publish(&it).map(drop)
     };

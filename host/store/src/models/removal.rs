@@ -64,6 +64,8 @@ mod tests {
             source_job: "",
             created_ms: 1,
             metrics: Default::default(),
+            card: None,
+            provenance: Default::default(),
         };
         models.publish(&it).unwrap().version
     }

@@ -1,3 +1,5 @@
+use std::fs;
+
 use saggar_tensor::{DType, Descriptor, Shape};
 use tempfile::TempDir;
 
@@ -28,6 +30,8 @@ fn publication(variables: &[SavedVariable]) -> ModelPublication<'_> {
         source_job: "J1",
         created_ms: 5,
         metrics: BTreeMap::new(),
+        card: None,
+        provenance: Default::default(),
     }
 }
 

@@ -33,7 +33,7 @@ mod usage_totals;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-const SCHEMAS: [&str; 6] = [
+pub(super) const SCHEMAS: [&str; 6] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),

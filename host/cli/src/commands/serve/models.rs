@@ -8,8 +8,8 @@ use saggar_project::{ModelKeepAlive, ModelSection, ProjectManifest, is_valid_nam
 use saggar_serve::RecordingPolicy;
 use saggar_serve::recording::RECORDED_PREFIX;
 use saggar_serving::{
-    BatchConfig, ConfigDuration, InstanceLimit, InstanceRange, KeepAlive as Kept, ModelConfig, QueueConfig,
-    ResponseCacheConfig,
+    BatchConfig, ConfigDuration, InstanceLimit, InstanceRange, KeepAlive as Kept, ModelConfig, PromotionGate,
+    QueueConfig, ResponseCacheConfig,
 };
 use serde_json::Value;
 
@@ -125,6 +125,7 @@ fn settings_of_model(model: &ModelSection, directory: &Path) -> Result<ModelConf
             timeout: queue.timeout.map_or(defaults.queue.timeout, ConfigDuration),
         },
         keep_alive: loaded_for,
+        promote: model.promote.clone().map(PromotionGate),
         pin: model.pin.unwrap_or(defaults.pin),
         instances: InstanceRange {
             min: model.instances.min.map_or(defaults.instances.min, |min| min as usize),

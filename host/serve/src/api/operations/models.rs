@@ -3,6 +3,7 @@
 use saggar_rest::model_commands::{
     OptionalVersionRequest, PromoteRequest, PublishVersionRequest, SetAliasRequest, SetShadowRequest, TrafficRequest,
 };
+use saggar_rest::model_versions::{BundleImportForm, ModelPushForm};
 use saggar_rest::models::{ModelConfigDocument, ModelImportForm};
 use saggar_rest::projects::AssignProjectsRequest;
 
@@ -13,7 +14,7 @@ const COMMAND_ERRORS: &[u16] = &[400, 404, 408, 409, 413, 422, 503];
 
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {
-    [command_operations(), model_operations()].into_iter().flatten().collect()
+    [command_operations(), model_operations(), upload_operations()].into_iter().flatten().collect()
 }
 
 /// Returns the operations that change how a model is served.
@@ -67,6 +68,33 @@ fn command_operations() -> Vec<OpenApiOperation> {
     ]
 }
 
+/// Returns the operations that create versions from files, and the export.
+fn upload_operations() -> Vec<OpenApiOperation> {
+    vec![
+        OpenApiOperation::post(
+            "/api/v1/models/{model}/push",
+            "Creates a version from a plugin and weights made elsewhere, and responds once it serves or is stored",
+        )
+        .with_description(
+            "The content is loaded and predicts once before anything is stored. Weights that lack a tensor which the \
+             plugin declares, or have it with another shape, are refused with the tensor's name.",
+        )
+        .with_binary_body()
+        .with_form::<ModelPushForm>()
+        .with_errors(&[400, 408, 413, 422, 503, 507]),
+        OpenApiOperation::post("/api/v1/models/{model}/bundle", "Creates a version from a bundle")
+            .with_description("The bundle is verified as a whole, with its signature, before anything is stored.")
+            .with_binary_body()
+            .with_form::<BundleImportForm>()
+            .with_errors(&[400, 408, 413, 422, 503, 507]),
+        OpenApiOperation::get(
+            "/api/v1/models/{model}/versions/{version}/bundle",
+            "A version as one file, to be imported by another server",
+        )
+        .with_errors(&[400, 404]),
+    ]
+}
+
 /// Returns the operations on models and their versions.
 fn model_operations() -> Vec<OpenApiOperation> {
     vec![
@@ -97,6 +125,12 @@ fn model_operations() -> Vec<OpenApiOperation> {
         )
         .with_body::<PublishVersionRequest>()
         .with_errors(&[400, 404, 408, 413, 503]),
+        OpenApiOperation::get(
+            "/api/v1/models/{model}/versions/{version}",
+            "What a version is made from and contains: metrics, data, parameters, files, card",
+        )
+        .with_query("verify", ParameterType::Described("`true` reads all files and compares their digests."))
+        .with_errors(&[400, 404]),
         OpenApiOperation::delete("/api/v1/models/{model}/versions/{version}", "Removes a version")
             .with_description(
                 "Refused while default requests, an alias, a share or a shadow needs it, or an \

@@ -121,7 +121,7 @@ fn weights_of_every_data_type_round_trip() {
     });
     let mut by_name: Vec<&SavedVariable> = variables.iter().collect();
     by_name.sort_by(|a, b| a.name.cmp(&b.name));
-    let read = decode(&encode(&by_name).unwrap().into(), &[]).unwrap();
+    let read = decode(&encode(&by_name, &BTreeMap::new()).unwrap().into(), &[]).unwrap();
     assert!(read.iter().eq(by_name));
 }
 
@@ -150,5 +150,27 @@ proptest! {
         if let Ok(variables) = decode(&raw_file(length, header.as_bytes(), data), &[]) {
             prop_assert_eq!(variables.iter().map(|it| it.bytes.len()).sum::<usize>(), data);
         }
+    }
+}
+
+#[test]
+fn metadata_are_written_in_order_and_readers_skip_them() {
+    let empty: Vec<&SavedVariable> = Vec::new();
+    let metadata: BTreeMap<String, String> =
+        [("model".to_owned(), "net@1".to_owned()), ("device".to_owned(), "a \"quoted\" one".to_owned())].into();
+    let variable = SavedVariable {
+        name: "x".to_owned(),
+        kind: VariableKind::Parameter,
+        descriptor: saggar_tensor::Descriptor::new(saggar_tensor::DType::F32, saggar_tensor::Shape::scalar()),
+        bytes: Bytes::from_static(&[1, 2, 3, 4]),
+    };
+    for variables in [empty, vec![&variable]] {
+        let file = encode(&variables, &metadata).unwrap();
+        assert_eq!(encode(&variables, &metadata).unwrap(), file);
+        let (_, read) = safetensors::SafeTensors::read_metadata(&file).unwrap();
+        let found: BTreeMap<String, String> = read.metadata().clone().unwrap().into_iter().collect();
+        assert_eq!(found, metadata);
+        let decoded = decode(&file.into(), &[]).unwrap();
+        assert_eq!(decoded.iter().collect::<Vec<_>>(), variables);
     }
 }

@@ -1,0 +1,48 @@
+//! Weights that come from a file, which does not say which of them are parameters and which are statistics: the plugin
+//! that loads them does.
+
+use std::sync::Arc;
+
+use saggar_device::Backend;
+use saggar_store::checkpoint::{SavedVariable, VariableKind};
+
+use super::{LoadedModel, ModelParts};
+use crate::engine::PluginEngine;
+use crate::error::PluginError;
+use crate::variables::device_weights::DeviceWeights;
+use crate::variables::namespace::VariableNamespace;
+
+impl LoadedModel {
+    /// Loads the plugin once with variables of unknown kinds, drops it, and returns the variables with the kinds that it
+    /// declares. Variables that it does not ask for remain parameters. Blocks.
+    ///
+    /// # Errors
+    /// `Weights` if a variable is missing, or has another data type or shape than the plugin declares, or if the plugin
+    /// declares one that only training needs; `MissingExport` if it has no predictor; `Device`; the errors of loading an
+    /// instance.
+    pub fn declared_weights(
+        host: &PluginEngine,
+        parts: ModelParts,
+        device: Arc<dyn Backend>,
+    ) -> Result<Vec<SavedVariable>, PluginError> {
+        parts.plugin.predictor_export()?;
+        let mut variables = parts.variables.clone();
+        let weights = Arc::new(DeviceWeights::upload(&variables, &*device, &parts.weights_meter)?);
+        let namespace = VariableNamespace::with_call_weights(&variables).adopting_kinds();
+        let kinds = parts.into_factory(host, namespace, device).declared_kinds(&weights)?;
+        for variable in &mut variables {
+            match kinds.get(&variable.name) {
+                Some(VariableKind::Training) => {
+                    return Err(PluginError::Weights {
+                        name: variable.name.clone(),
+                        declared: format!("{} that only training needs", variable.descriptor),
+                        given: "parameters and statistics only, as every published version has".to_owned(),
+                    });
+                }
+                Some(kind) => variable.kind = *kind,
+                None => variable.kind = VariableKind::Parameter,
+            }
+        }
+        Ok(variables)
+    }
+}

@@ -1,0 +1,101 @@
+//! `/api/v1/models/{model}/versions/{version}`: what one version is made of, and the forms that create one.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::models::ModelVersionDocument;
+
+/// One version of a model: what it is made from and what it contains.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "VersionDetail")]
+pub struct VersionDetailDocument {
+    /// The model's name.
+    pub model: String,
+    /// The version as in the list of versions, with the metrics of its training.
+    pub version: ModelVersionDocument,
+    /// What it was made from.
+    pub provenance: ProvenanceDocument,
+    /// The configuration of its plugin.
+    pub config: String,
+    /// Its files, without the manifest.
+    pub files: Vec<VersionFileDocument>,
+    /// The bytes of its files together.
+    pub stored_bytes: u64,
+    /// The number of tensors of its weights.
+    pub tensors: u64,
+    /// The number of elements of its weights together.
+    pub elements: u64,
+    /// Markdown about the version for people, if it has a card.
+    pub card: Option<String>,
+    /// Whether its files have the digests of its manifest; null if that was not requested with `verify=true`.
+    pub intact: Option<bool>,
+    /// The file that is damaged, and how.
+    pub damage: String,
+}
+
+/// What a version was made from, as far as its publisher knew.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "Provenance")]
+pub struct ProvenanceDocument {
+    /// The dataset versions that the training read, by mount.
+    pub data: BTreeMap<String, String>,
+    /// The parameters of the training.
+    pub parameters: Map<String, Value>,
+    /// The seed of the training.
+    pub seed: Option<u64>,
+    /// The step of the training at publication.
+    pub step: Option<u64>,
+    /// The device of the training.
+    pub device: String,
+    /// The version of the program that published it.
+    pub program: String,
+}
+
+/// A file of a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "VersionFile")]
+pub struct VersionFileDocument {
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its SHA-256.
+    pub sha256: String,
+}
+
+/// The form of a push: a plugin, and weights that were made elsewhere. A plugin without weights can be sent alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ModelPush")]
+pub struct ModelPushForm {
+    /// The plugin's component.
+    #[schemars(extend("format" = "binary"))]
+    pub plugin: String,
+    /// A safetensors file with the tensors that the plugin declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "binary"))]
+    pub weights: Option<String>,
+    /// The configuration passed to the plugin's `predictor.load`: by default `{}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// Markdown about the version for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<String>,
+}
+
+/// The form of an import of a bundle with its signature. A bundle without one can be sent alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BundleImport")]
+pub struct BundleImportForm {
+    /// The bundle.
+    #[schemars(extend("format" = "binary"))]
+    pub bundle: String,
+    /// The content of its signature file, as minisign writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}

@@ -1,0 +1,39 @@
+//! Checks content before it is published: it is loaded on the device as a version would be, and predicts once.
+
+use std::time::Instant;
+
+use saggar_device::Meter;
+use saggar_plugin::{CompilePurpose, LoadedModel, ModelParts};
+use saggar_store::SavedVariable;
+
+use super::PluginHost;
+use crate::predictor::{CandidateContent, LoadError};
+
+impl PluginHost {
+    /// Loads the content and predicts the defaults of its inputs. Returns the weights with the kinds that the plugin
+    /// declares.
+    ///
+    /// # Errors
+    /// Returns the errors of compiling and loading the plugin, which include weights that do not fit it.
+    pub(super) fn load_and_predict_once(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError> {
+        let began = Instant::now();
+        let plugin = self.host.compile_for(it.plugin, CompilePurpose::Upload, self.load_time)?;
+        let parts = |variables: &[SavedVariable]| ModelParts {
+            plugin: plugin.clone(),
+            variables: variables.to_vec(),
+            config: it.config.to_owned(),
+            weights_meter: Meter::new(self.device_bytes_max),
+            meter: Meter::new(self.device_bytes_max),
+            limits: self.model_limits(1),
+            on_instance_start: None,
+        };
+        let device = self.device.current();
+        let variables = match it.has_kinds {
+            true => it.variables.to_vec(),
+            false => LoadedModel::declared_weights(&self.host, parts(it.variables), std::sync::Arc::clone(&device))?,
+        };
+        let model = LoadedModel::load(&self.host, parts(&variables), device)?;
+        model.predict_defaults_once(self.load_time.saturating_sub(began.elapsed()))?;
+        Ok(variables)
+    }
+}

@@ -1,0 +1,9 @@
+//! Runs the body of the same name on a fuzzer's inputs; `tests/tests/mutations.rs` has a short form of it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../bodies/bundle.rs"]
+mod body;
+
+fuzz_target!(|file: &[u8]| body::check(file));
