@@ -81,6 +81,9 @@ families! {
     batches_dispatched: IntCounterVec("saggar_batches_dispatched_total", "Batches dispatched, by trigger: full, deadline, idle, draining.", ["model", "version", "trigger"]);
     cache_requests: IntCounterVec("saggar_cache_requests_total", "Predictions looked up in the model's cache.", ["model", "version", "result"]);
     shadow_requests: IntCounterVec("saggar_shadow_requests_total", "Predictions repeated by a shadow version: same, different, failed, dropped.", ["model", "version", "result"]);
+    handler_requests: IntCounterVec("saggar_handler_requests_total", "Requests to HTTP handlers of plugins, by outcome.", ["model", "version", "outcome"]);
+    handler_duration: HistogramVec("saggar_handler_seconds", "Time from a request's arrival at a handler to the end of its response.", ["model", "version"], SECONDS);
+    handler_in_flight: IntGaugeVec("saggar_handler_in_flight", "Requests to HTTP handlers of plugins that are waiting or being answered.", ["model", "version"]);
     requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
     auth_failures: IntCounterVec("saggar_auth_failures_total", "Requests without the key or the scope that they need.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);

@@ -61,6 +61,7 @@ mod error;
 mod export;
 mod fit;
 mod graph;
+mod http;
 mod import;
 mod job;
 mod json;
@@ -81,6 +82,7 @@ pub use bindings::graphs::{
     RecurrentNetworkActivation, RecurrentNetworkDirection, ReduceOptions, Resample2dOptions, RoundingType,
     ScatterReduction,
 };
+pub use bindings::http_handler::HttpMethod;
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
 pub use classes::Classes;
@@ -93,6 +95,10 @@ pub use graph::operand::{
     GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell,
 };
 pub use graph::{Executable, Graph, Inputs};
+pub use http::request::HttpRequest;
+pub use http::response::HttpResponse;
+pub use http::routes::{HttpRoutes, list_http_routes, run_http_handler};
+pub use http::stream::HttpStream;
 pub use import::{Importer, Weights};
 pub use job::Job;
 pub use json::Json;
