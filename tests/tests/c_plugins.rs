@@ -63,7 +63,7 @@ fn a_plugin_in_c_trains_serves_and_resumes_like_a_plugin_in_rust() {
     assert!(right >= RIGHT_MIN, "{right} of 10");
 
     let test = ["plugins", "test", wasm, "--data", "digits", "--preemptions", "1", "--device", "cpu", "--"];
-    let tested = server.saggar(&[&test[..], &["epochs=400"]].concat());
+    let tested = server.saggar(&[&test[..], &["epochs=4000"]].concat());
     assert!(tested.status.success(), "{}", messages(&tested));
 }
 

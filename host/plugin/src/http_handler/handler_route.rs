@@ -97,7 +97,7 @@ pub struct HandlerMatch {
 /// Returns the handlers of `path`, split at its slashes, or `None` if there are none. Of the routes with the request's
 /// method, the one with the first literal segment is chosen.
 pub fn match_handlers(routes: &[HandlerRoute], method: Option<HandlerMethod>, path: &[&str]) -> Option<HandlerMatch> {
-    let matching: Vec<(usize, &HandlerRoute, Vec<(&str, &str)>)> = routes
+    let matching: Vec<_> = routes
         .iter()
         .enumerate()
         .filter_map(|(index, route)| Some((index, route, match_segments(&route.segments, path)?)))
