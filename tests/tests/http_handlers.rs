@@ -330,9 +330,12 @@ fn handlers_are_listed_and_described() {
     });
     assert!(routes.contains(&greeting), "{routes:?}");
     assert!(routes.iter().any(|route| route["path"] == "/of/{x}" && route["kind"] == "prediction"), "{routes:?}");
-    let shown = server.saggar_ok(&["models", "show", "handlers"]);
-    assert!(shown.contains("route    GET /hello/{name}  handler  Greets `name`, `times` times\n"), "{shown}");
-    assert!(shown.contains("route    GET,POST /of/{x}  prediction\n"), "{shown}");
+    let description = server.saggar_ok(&["models", "show", "handlers"]);
+    assert!(
+        description.contains("route    GET /hello/{name}  handler  Greets `name`, `times` times\n"),
+        "{description}"
+    );
+    assert!(description.contains("route    GET,POST /of/{x}  prediction\n"), "{description}");
     let document = server.get("/openapi.json");
     let item = &document["paths"]["/models/handlers/items/{key}"];
     let methods: Vec<&String> = item.as_object().unwrap().keys().filter(|key| *key != "parameters").collect();

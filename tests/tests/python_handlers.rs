@@ -36,8 +36,8 @@ fn a_python_plugin_answers_http_requests() {
     check_values(&server);
     check_mistakes(&server);
     check_streams(&server);
-    let shown = server.saggar_ok(&["models", "show", "greeter"]);
-    assert!(shown.contains("route    GET /hello/{name}  handler  Greets somebody\n"), "{shown}");
+    let description = server.saggar_ok(&["models", "show", "greeter"]);
+    assert!(description.contains("route    GET /hello/{name}  handler  Greets somebody\n"), "{description}");
     assert_eq!(get(&server, "/hello/Ada").status, 200);
 }
 

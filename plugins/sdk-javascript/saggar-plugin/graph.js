@@ -154,9 +154,9 @@ export class Graph {
     assignGuarded(guard, variable, value) {
         const range = this.ranges.get(variable.name);
         const limited = range ? value.clamp(...range) : value;
-        const kept = guard ? guard.where(limited, this.stored(variable)) : limited;
-        call(() => this.builder.assign(variable.raw, kept.raw));
-        this.assigned.set(variable.name, kept);
+        const assigned = guard ? guard.where(limited, this.stored(variable)) : limited;
+        call(() => this.builder.assign(variable.raw, assigned.raw));
+        this.assigned.set(variable.name, assigned);
     }
 
     /** Verifies and compiles the graph. A dispatch returns only the outputs named here. */

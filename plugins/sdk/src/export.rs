@@ -1,13 +1,12 @@
 //! Exports of a plugin: implements the host's interfaces with a plugin's types and functions.
 
-use std::any::Any;
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::bindings::{predictor, tensors, variables};
 use crate::error::{Error, Result};
 use crate::import::{Importer, Weights};
 use crate::job::Job;
+use crate::loaded::set_loaded;
 use crate::logging::report_panics;
 use crate::params::Params;
 use crate::predict::Predictor;
@@ -161,32 +160,12 @@ pub fn run_import<I: Importer>(
 #[derive(Debug)]
 pub struct Loaded<P>(Rc<P>);
 
-thread_local! {
-    /// The predictor that this instance has loaded, for its HTTP handlers. An instance loads one.
-    static LOADED: RefCell<Option<Rc<dyn Any>>> = const { RefCell::new(None) };
-}
-
-/// Calls `work` with the predictor that this instance has loaded.
-///
-/// # Panics
-/// None was loaded, or one of another type.
-pub(crate) fn with_loaded<P: 'static, T>(work: impl FnOnce(&P) -> T) -> T {
-    let loaded = LOADED.with_borrow(|loaded| loaded.clone());
-    match loaded.as_ref().and_then(|loaded| loaded.downcast_ref::<P>()) {
-        Some(predictor) => work(predictor),
-        None => panic!(
-            "`export!(http: routes)` has routes of {}, which is not the exported predictor",
-            std::any::type_name::<P>()
-        ),
-    }
-}
-
 impl<P: Predictor> predictor::GuestModel for Loaded<P> {
     fn load(variables: variables::Variables, config: String) -> std::result::Result<predictor::Model, tensors::Error> {
         report_panics();
         let model = Params::parse(&config).and_then(|config| P::load(Variables::from_raw(variables), config))?;
         let model = Rc::new(model);
-        LOADED.set(Some(Rc::<P>::clone(&model)));
+        set_loaded(Rc::<P>::clone(&model));
         Ok(predictor::Model::new(Self(model)))
     }
 

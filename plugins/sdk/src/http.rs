@@ -5,4 +5,3 @@
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod routes;
-pub(crate) mod stream;

@@ -66,6 +66,7 @@ mod import;
 mod job;
 mod json;
 pub mod layers;
+mod loaded;
 mod logging;
 pub mod losses;
 pub mod optimizers;
@@ -96,9 +97,8 @@ pub use graph::operand::{
 };
 pub use graph::{Executable, Graph, Inputs};
 pub use http::request::HttpRequest;
-pub use http::response::HttpResponse;
+pub use http::response::{HttpResponse, HttpStream};
 pub use http::routes::{HttpRoutes, list_http_routes, run_http_handler};
-pub use http::stream::HttpStream;
 pub use import::{Importer, Weights};
 pub use job::Job;
 pub use json::Json;

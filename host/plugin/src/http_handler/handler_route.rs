@@ -94,7 +94,7 @@ pub struct HandlerMatch {
     pub methods: Vec<HandlerMethod>,
 }
 
-/// Returns the handlers of `path`, split at its slashes, or `None` if there are none. Of the routes with the request's
+/// Returns the handlers of `path`, split at its slashes, or `None` if no route matches. Of the routes with the request's
 /// method, the one with the first literal segment is chosen.
 pub fn match_handlers(routes: &[HandlerRoute], method: Option<HandlerMethod>, path: &[&str]) -> Option<HandlerMatch> {
     let matching: Vec<_> = routes

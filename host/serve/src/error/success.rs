@@ -84,7 +84,7 @@ pub(crate) fn not_modified() -> Response {
 /// Returns a response with the status that a plugin's handler chose.
 ///
 /// # Errors
-/// Returns `Internal` if it is none of HTTP.
+/// Returns `Internal` if it is not a status of HTTP.
 pub(crate) fn plugin_response(status: u16, body: Body) -> Result<Response, ApiError> {
     let status = StatusCode::from_u16(status).map_err(|error| ApiError::Internal { cause: error.to_string() })?;
     let mut response = Response::new(body);

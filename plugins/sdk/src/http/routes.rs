@@ -6,7 +6,7 @@ use crate::bindings::http_handler as raw;
 use crate::bindings::http_handler::HttpMethod;
 use crate::bindings::tensors;
 use crate::error::Result;
-use crate::export::with_loaded;
+use crate::loaded::with_loaded;
 
 use super::request::HttpRequest;
 use super::response::HttpResponse;
