@@ -3,6 +3,7 @@
 //! A language is one module with a [`PluginLanguage`], listed in [`LANGUAGES`]. The manifest of a plugin's directory
 //! determines its language. All functions here block, for seconds to minutes.
 
+mod c;
 mod command;
 mod error;
 pub(crate) mod javascript;
@@ -47,8 +48,8 @@ trait PluginLanguage: Sync {
 }
 
 /// Every language. A directory with the manifests of several has the first one.
-static LANGUAGES: [&dyn PluginLanguage; 3] =
-    [&rust::RustLanguage, &python::PythonLanguage, &javascript::JavaScriptLanguage];
+static LANGUAGES: [&dyn PluginLanguage; 4] =
+    [&rust::RustLanguage, &python::PythonLanguage, &javascript::JavaScriptLanguage, &c::CLanguage];
 
 /// The component of a plugin.
 struct BuiltComponent {

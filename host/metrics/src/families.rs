@@ -87,6 +87,9 @@ families! {
     shadow_requests: IntCounterVec("saggar_shadow_requests_total", "Predictions repeated by a shadow version: same, different, failed, dropped.", ["model", "version", "result"]);
     recorded_rows: IntCounterVec("saggar_recorded_rows_total", "Items of predictions that were recorded for a dataset.", ["model"]);
     recorded_rows_dropped: IntCounterVec("saggar_recorded_rows_dropped_total", "Items drawn for a dataset and not recorded: too many waited (busy), or a version could not be stored (failed).", ["model", "reason"]);
+    handler_requests: IntCounterVec("saggar_handler_requests_total", "Requests to HTTP handlers of plugins, by outcome.", ["model", "version", "outcome"]);
+    handler_duration: HistogramVec("saggar_handler_seconds", "Time from a request's arrival at a handler to the end of its response.", ["model", "version"], SECONDS);
+    handler_in_flight: IntGaugeVec("saggar_handler_in_flight", "Requests to HTTP handlers of plugins that are waiting or being answered.", ["model", "version"]);
     requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
     auth_failures: IntCounterVec("saggar_auth_failures_total", "Requests without the key or the scope that they need.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);

@@ -29,8 +29,8 @@ wasmtime::component::bindgen!({
     },
 });
 
-pub(crate) use self::exports::saggar::plugin::{importer, predictor, trainer};
-pub(crate) use self::saggar::plugin::{datasets, graphs, job, logging, replies, tensors, variables};
+pub(crate) use self::exports::saggar::plugin::{http_handler, importer, predictor, trainer};
+pub(crate) use self::saggar::plugin::{datasets, graphs, http_stream, job, logging, replies, tensors, variables};
 
 /// Types of WASI's interfaces, which `crate::wasi` defines function by function.
 pub(crate) mod wasi {

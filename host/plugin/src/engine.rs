@@ -9,7 +9,7 @@ use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
 use crate::artifact::{ArtifactCache, CompiledComponent};
-use crate::bindings::{AnyPlugin, importer, predictor, trainer};
+use crate::bindings::{AnyPlugin, http_handler, importer, predictor, trainer};
 use crate::call_limits::CallClock;
 use crate::compiler::children::{CompilePurpose, CompilerMode};
 use crate::complexity;
@@ -106,7 +106,7 @@ impl PluginEngine {
     ///
     /// # Errors
     /// `TooLarge`, `NotComponent`, `Malformed`, `TooComplex`, `WitVersion`, `UnknownImport`, `NotGranted`, `NoExports`,
-    /// `Incompatible`; with child processes also `CompileLimit`, `CompilerBusy`, `CompilerStopped` and
+    /// `HandlerWithoutModel`, `Incompatible`; with child processes also `CompileLimit`, `CompilerBusy`, `CompilerStopped` and
     /// `CompilerCrashed`.
     pub fn compile_for(
         &self,
@@ -134,7 +134,9 @@ impl PluginEngine {
             halves.predicts.then(|| predictor::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
         let importer =
             halves.imports.then(|| importer::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
-        Ok(CompiledPlugin(Arc::new(CompiledPluginInner { digest, pre, trainer, predictor, importer })))
+        let handler =
+            halves.handles.then(|| http_handler::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
+        Ok(CompiledPlugin(Arc::new(CompiledPluginInner { digest, pre, trainer, predictor, importer, handler })))
     }
 
     /// Resolves the imports of a component. Only one that imports WASI gets that.
@@ -182,6 +184,7 @@ struct CompiledPluginInner {
     trainer: Option<trainer::GuestIndices>,
     predictor: Option<predictor::GuestIndices>,
     importer: Option<importer::GuestIndices>,
+    handler: Option<http_handler::GuestIndices>,
 }
 
 /// A reference to a plugin that is ready to run as long as others use it.
@@ -265,6 +268,11 @@ impl CompiledPlugin {
     pub(crate) fn importer_export(&self) -> Result<&importer::GuestIndices, PluginError> {
         let missing = PluginError::MissingExport { export: "saggar:plugin/importer", purpose: "import" };
         self.0.importer.as_ref().ok_or(missing)
+    }
+
+    /// Returns the export of HTTP handlers, or `None` if the plugin has none.
+    pub(crate) fn handler_export(&self) -> Option<&http_handler::GuestIndices> {
+        self.0.handler.as_ref()
     }
 
     /// Instantiates the plugin in `store`.

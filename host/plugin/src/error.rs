@@ -113,6 +113,12 @@ pub enum PluginError {
         /// The exports that it has.
         exports: String,
     },
+    /// The component exports handlers of HTTP requests, and no model that they could work with.
+    #[error(
+        "the component exports saggar:plugin/http-handler without saggar:plugin/predictor, whose model its handlers \
+         work with: export both"
+    )]
+    HandlerWithoutModel,
     /// The component lacks the export for the requested call.
     #[error("the plugin has no {export}: it cannot {purpose}")]
     MissingExport {
@@ -232,6 +238,16 @@ pub enum PluginError {
         /// What the plugin returned.
         given: String,
     },
+    /// A response of the plugin's handler cannot be sent.
+    #[error("the handler's response, {place}: expected {expected}, got {given}")]
+    BadResponse {
+        /// The part at fault: `status`, `body`, a header, or the number of responses.
+        place: String,
+        /// What the host accepts.
+        expected: String,
+        /// What the plugin returned.
+        given: String,
+    },
     /// An input of the request does not match the model's signature.
     #[error("input {name}: expected {expected}, got {given}")]
     BadInput {
@@ -323,6 +339,7 @@ impl PluginError {
             | PluginError::UnknownImport { .. }
             | PluginError::NotGranted { .. }
             | PluginError::NoExports { .. }
+            | PluginError::HandlerWithoutModel
             | PluginError::MissingExport { .. }
             | PluginError::Incompatible { .. } => FailureReason::BadPlugin,
             PluginError::CompileLimit { .. } | PluginError::CompilerCrashed { .. } => FailureReason::CompileLimit,
@@ -346,7 +363,7 @@ impl PluginError {
             },
             PluginError::Weights { .. } => FailureReason::BadWeights,
             PluginError::BadSignature { .. } => FailureReason::BadSignature,
-            PluginError::BadOutput { .. } => FailureReason::BadOutput,
+            PluginError::BadOutput { .. } | PluginError::BadResponse { .. } => FailureReason::BadOutput,
             PluginError::BadInput { .. } => FailureReason::BadInput,
             PluginError::Busy { .. } => FailureReason::Busy,
             PluginError::Device(DeviceError::Lost { .. }) => FailureReason::DeviceLost,

@@ -14,8 +14,9 @@ const PACKAGE: &str = "saggar:plugin/";
 const TRAINER: &str = "trainer";
 const PREDICTOR: &str = "predictor";
 const IMPORTER: &str = "importer";
+const HTTP_HANDLER: &str = "http-handler";
 /// Interfaces that every plugin can import.
-pub(crate) const PLUGIN_IMPORTS: [&str; 5] = ["tensors", "variables", "graphs", "logging", "replies"];
+pub(crate) const PLUGIN_IMPORTS: [&str; 6] = ["tensors", "variables", "graphs", "logging", "replies", "http-stream"];
 /// Interfaces that only a plugin with a trainer can import.
 pub(crate) const TRAINER_IMPORTS: [&str; 2] = ["datasets", "job"];
 
@@ -25,6 +26,7 @@ pub(crate) struct ExportedRoles {
     pub(crate) trains: bool,
     pub(crate) predicts: bool,
     pub(crate) imports: bool,
+    pub(crate) handles: bool,
 }
 
 /// Checks by the first bytes whether this can be a component.
@@ -105,7 +107,7 @@ impl ComponentInterface {
 /// Returns `None` if the bytes do not read as a component.
 ///
 /// # Errors
-/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`.
+/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`; `HandlerWithoutModel`.
 pub fn check_component(wasm: &[u8]) -> Option<Result<(), PluginError>> {
     ComponentInterface::from_bytes(wasm).map(|face| check_interface(&face).map(drop))
 }
@@ -113,14 +115,15 @@ pub fn check_component(wasm: &[u8]) -> Option<Result<(), PluginError>> {
 /// Checks a component's imports and exports by name and version.
 ///
 /// # Errors
-/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`.
+/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`; `HandlerWithoutModel`.
 pub(crate) fn check_interface(face: &ComponentInterface) -> Result<ExportedRoles, PluginError> {
-    let mut halves = ExportedRoles { trains: false, predicts: false, imports: false };
+    let mut halves = ExportedRoles { trains: false, predicts: false, imports: false, handles: false };
     for name in &face.exports {
         match plugin_interface_name(name)? {
             Some(TRAINER) => halves.trains = true,
             Some(PREDICTOR) => halves.predicts = true,
             Some(IMPORTER) => halves.imports = true,
+            Some(HTTP_HANDLER) => halves.handles = true,
             // Other exports are not for this host; ignore them.
             _ => {}
         }
@@ -128,6 +131,9 @@ pub(crate) fn check_interface(face: &ComponentInterface) -> Result<ExportedRoles
     if !halves.trains && !halves.predicts {
         let exports = if face.exports.is_empty() { "nothing".to_owned() } else { format_names(&face.exports) };
         return Err(PluginError::NoExports { exports });
+    }
+    if halves.handles && !halves.predicts {
+        return Err(PluginError::HandlerWithoutModel);
     }
     for ComponentImport { name, is_interface } in &face.imports {
         let given = if *is_interface { plugin_interface_name(name)? } else { None };

@@ -13,6 +13,7 @@ use crate::convert;
 use crate::error::PluginError;
 use crate::graphs::graph_scope::GraphScope;
 use crate::host_error::HostError;
+use crate::http_handler::handler_call::StreamedResponse;
 use crate::job::train_role::TrainRole;
 use crate::limits::{CALL_BYTES_MAX, COMPONENT_HANDLES_MAX, HANDLES_MAX, HOST_BYTES_MAX};
 use crate::logging::log_budget::LogBudget;
@@ -48,6 +49,8 @@ pub(crate) struct InstanceState {
     pub(crate) logs: LogBudget,
     pub(crate) wasi: WasiState,
     pub(crate) role: InstanceRole,
+    /// The response of the HTTP request that the plugin answers; `None` outside of such a call.
+    pub(crate) response: Option<StreamedResponse>,
     pub(crate) limiter: InstanceLimiter,
 }
 
@@ -74,6 +77,7 @@ impl InstanceState {
             logs: LogBudget::default(),
             wasi: WasiState::new(seed),
             role,
+            response: None,
             limiter: InstanceLimiter::new(memory_bytes_max),
         }
     }
@@ -117,9 +121,9 @@ impl InstanceState {
         self.limiter.cancel_token()
     }
 
-    /// Returns whether a prediction is running, as opposed to loading or importing.
+    /// Returns whether a request is being answered, as opposed to loading or importing.
     pub(crate) fn is_predicting(&self) -> bool {
-        matches!(self.role, InstanceRole::Predict { reply: Some(_), .. })
+        self.response.is_some() || matches!(self.role, InstanceRole::Predict { reply: Some(_), .. })
     }
 
     /// Resets the watchdog: the plugin made a host call.

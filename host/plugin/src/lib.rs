@@ -22,6 +22,7 @@ mod failure_reason;
 mod graphs;
 mod guest_error_code;
 mod host_error;
+mod http_handler;
 mod import;
 mod imported_model;
 mod initializers;
@@ -52,6 +53,9 @@ pub use engine::{CompiledPlugin, PluginEngine, PluginEngineConfig, WeakCompiledP
 pub use error::PluginError;
 pub use failure_reason::FailureReason;
 pub use guest_error_code::GuestErrorCode;
+pub use http_handler::handler_call::{HandlerOptions, HandlerRequest, HandlerResponse, ResponseSink};
+pub use http_handler::handler_route::{HandlerMatch, HandlerMethod, HandlerRoute, match_handlers};
+pub use http_handler::response_head::ResponseHead;
 pub use import::{ImportRequest, import};
 pub use imported_model::ImportedModel;
 pub use inspect::check_component;

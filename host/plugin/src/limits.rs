@@ -102,6 +102,16 @@ pub const BATCH_SIZES_MAX: usize = 32;
 pub const PIECES_MAX: usize = 1 << 16;
 /// Bytes of one such piece. `wit/replies.wit` documents this number.
 pub const PIECE_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a handler's whole response. `wit/http-handler.wit` documents this number.
+pub const HANDLER_BODY_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one piece of a response that a handler streams. `wit/http-stream.wit` documents this number.
+pub const HANDLER_PIECE_BYTES_MAX: usize = 64 << 10;
+/// Headers of a handler's response, and bytes of their names and values. `wit/http-stream.wit` documents both.
+pub const HANDLER_HEADERS_MAX: usize = 32;
+/// See [`HANDLER_HEADERS_MAX`].
+pub const HANDLER_HEADERS_BYTES_MAX: usize = 8 << 10;
+/// Bytes of the description of a handler's route.
+pub const HANDLER_DESCRIPTION_BYTES_MAX: usize = 1 << 10;
 
 /// Interval of the epoch ticks at which running instances check their deadlines.
 pub const EPOCH_TICK: Duration = Duration::from_millis(10);
@@ -164,3 +174,4 @@ const _: () = assert!(LOG_LINE_BYTES_MAX as u64 <= LOG_BYTES_MAX);
 const _: () = assert!(saggar_tensor::limits::GRAPH_CONSTANT_BYTES_MAX as u64 <= HOST_BYTES_MAX);
 const _: () = assert!(saggar_tensor::limits::GRAPH_NODES_MAX as u64 * NODE_BYTES <= HOST_BYTES_MAX);
 const _: () = assert!(saggar_tensor::limits::GRAPH_CONSTANT_BYTES_MAX <= CALL_BYTES_MAX);
+const _: () = assert!(HANDLER_BODY_BYTES_MAX <= CALL_BYTES_MAX);

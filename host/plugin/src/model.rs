@@ -26,6 +26,7 @@ use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
 use crate::graphs::compiled_graph::ExecutableCache;
 use crate::guest_error_code::GuestErrorCode;
+use crate::http_handler::handler_call::{HANDLE, HandlerOptions, HandlerRequest, HandlerResponse};
 use crate::streaming::reply::StreamingReply;
 use crate::variables::device_weights::DeviceWeights;
 use crate::variables::namespace::VariableNamespace;
@@ -343,6 +344,33 @@ impl LoadedModel {
             PluginError::Guest { during, code: GuestErrorCode::Cancelled, .. }
                 if terms.sink.as_ref().is_some_and(|it| it.is_gone()) =>
             {
+                PluginError::Cancelled { during }
+            }
+            error => error,
+        })
+    }
+
+    /// Answers an HTTP request with the plugin's own code, in an instance that serves no other call meanwhile. Returns
+    /// `None` if the response was streamed to the sink of `options`. Blocks, at most until the deadline.
+    ///
+    /// # Errors
+    /// `MissingExport` if the plugin has no handlers; `Busy`; `Deadline`; `Cancelled`; `Trap` and other failures of the
+    /// plugin's code; `BadResponse`.
+    pub fn handle(
+        &self,
+        request: HandlerRequest,
+        options: &HandlerOptions,
+    ) -> Result<Option<HandlerResponse>, PluginError> {
+        let left = options.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(PluginError::Deadline { during: HANDLE, limit_ms: millis(options.limit) });
+        }
+        let mut lease = self.instances.acquire(&self.weights, InstanceWait::Within(left))?;
+        let answer = lease.instance().handle(request, Arc::clone(&self.weights), options);
+        // An error or a wrong response is a normal answer of the plugin: its instance can be reused.
+        lease.set_reusable(matches!(answer, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadResponse { .. })));
+        answer.map_err(|error| match error {
+            PluginError::Guest { during, code: GuestErrorCode::Cancelled, .. } if options.cancel.is_cancelled() => {
                 PluginError::Cancelled { during }
             }
             error => error,

@@ -110,7 +110,17 @@ mod tests {
     fn listed_worlds_match_the_interfaces_that_components_are_checked_against() {
         let worlds = plugin_worlds().unwrap();
         let names: Vec<&str> = worlds.iter().map(|world| world.name.as_str()).collect();
-        assert_eq!(names, ["model-plugin", "predict-plugin", "train-plugin", "import-plugin"]);
+        assert_eq!(
+            names,
+            [
+                "model-plugin",
+                "predict-plugin",
+                "model-http-plugin",
+                "predict-http-plugin",
+                "train-plugin",
+                "import-plugin"
+            ]
+        );
         for world in &worlds {
             assert_eq!(world.version, WIT_VERSION, "{}", world.name);
             assert!(world.about.ends_with('.'), "{}: {:?}", world.name, world.about);

@@ -156,6 +156,25 @@ pub struct SignatureDocument {
     pub outputs: Vec<PortDocument>,
     /// The batch sizes that it computes.
     pub batch_sizes: Vec<usize>,
+    /// The additional paths below `/models/NAME`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<ModelRouteDocument>,
+}
+
+/// A path of a model, besides `/models/NAME/predict`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "ModelRoute")]
+pub struct ModelRouteDocument {
+    /// The methods that it accepts.
+    pub methods: Vec<String>,
+    /// The path, such as `/hello/{name}`.
+    pub path: String,
+    /// `prediction`, or `handler` if the plugin answers with its own code.
+    #[schemars(extend("enum" = ["prediction", "handler"]))]
+    pub kind: String,
+    /// What it does; can be empty.
+    pub description: String,
 }
 
 /// An input or output of a model.

@@ -29,7 +29,9 @@ use crate::access::AccessError;
 pub(crate) use access::plain_http_on_tls_response;
 pub(crate) use mlflow::mlflow_error_json;
 pub use protocol_error::ProtocolError;
-pub(crate) use success::{AcceptedResponse, CreatedResponse, NoContent, ProbeResponse, SerializedJson, not_modified};
+pub(crate) use success::{
+    AcceptedResponse, CreatedResponse, NoContent, ProbeResponse, SerializedJson, not_modified, plugin_response,
+};
 
 /// Why a request failed.
 #[derive(Debug, Error)]
@@ -115,12 +117,14 @@ pub enum ApiError {
         path: String,
     },
     /// The route does not support this method.
-    #[error("{method} is not a method of {path}")]
+    #[error("{method} is not a method of {path}{}", allowed_text(allow))]
     Method {
         /// The method.
         method: String,
         /// The path.
         path: String,
+        /// The methods of the path as the value of `allow`, or empty if the router adds that header.
+        allow: String,
     },
     /// The named object does not exist.
     #[error("no {kind} {name}; {hint}")]
@@ -314,6 +318,10 @@ impl ApiError {
     }
 }
 
+fn allowed_text(allow: &str) -> String {
+    if allow.is_empty() { String::new() } else { format!("; it has {allow}") }
+}
+
 fn retryable(code: ErrorCode) -> ErrorMapping {
     let hint = "try again; GET /readyz?verbose shows what it waits for".to_owned();
     ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code, hint }
@@ -357,6 +365,12 @@ impl IntoResponse for ApiError {
         let mut response = status.into_response();
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let ApiError::Method { allow, .. } = &self
+            && !allow.is_empty()
+            && let Ok(allow) = HeaderValue::from_str(allow)
+        {
+            response.headers_mut().insert(header::ALLOW, allow);
         }
         if let ApiError::Access(error) = &self {
             access::insert_access_headers(error, response.headers_mut());

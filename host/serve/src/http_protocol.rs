@@ -68,6 +68,14 @@ impl HttpRoute {
         self.with_method::<H, T>(Method::DELETE, requirement.into(), |handlers| handlers.delete(handler))
     }
 
+    /// Adds the method `PATCH`.
+    pub(crate) fn patch<H, T: 'static>(self, requirement: impl Into<RouteRequirement>, handler: H) -> HttpRoute
+    where
+        H: Handler<T, AppState> + HandlerOutput<T, Output: DescribedResponse>,
+    {
+        self.with_method::<H, T>(Method::PATCH, requirement.into(), |handlers| handlers.patch(handler))
+    }
+
     /// Passes every method to one handler. Methods that are not in `requirements` require `admin`.
     pub(crate) fn any<H: Handler<T, AppState>, T: 'static>(
         self,

@@ -8,11 +8,12 @@ pub mod decode;
 pub(crate) mod describe;
 pub mod encode;
 pub(crate) mod event_stream;
+mod http_handlers;
 pub mod image;
 pub mod json_inputs;
 pub(crate) mod keep_alive;
 pub(crate) mod model_routes;
-mod operations;
+pub(crate) mod operations;
 mod path_inputs;
 pub(crate) mod piece_sink;
 pub(crate) mod protocol;
@@ -32,7 +33,8 @@ use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
 use crate::request_body::BufferedBody;
 use crate::request_id::RequestId;
-use begin_call::{begin_call, count_body_rejection, read_deadline};
+use begin_call::{begin_call_of_lease, count_body_rejection, lease_version, read_deadline};
+use http_handlers::{check_prediction_method, find_handlers, respond_with_handler};
 use keep_alive::KeepAliveOverride;
 use path_inputs::PathInputs;
 use respond::respond;
@@ -77,7 +79,15 @@ async fn predict(
     app.prediction_service().check(reference)?;
     let body = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await;
     let body = body.inspect_err(|error| count_body_rejection(app.metrics(), error))?;
-    let mut call = begin_call(app, reference, deadline, keep, &body).await?;
+    let lease = lease_version(app, reference, deadline, keep).await?;
+    if let InputSource::Path(path) = how {
+        let version = lease.live_version();
+        if let Some(found) = find_handlers(version, &parts.method, path) {
+            return respond_with_handler(app, lease, deadline, found, &parts, path, body).await;
+        }
+        check_prediction_method(version, &parts.method, path)?;
+    }
+    let mut call = begin_call_of_lease(app, lease, deadline, &body).await?;
     let decoding = Instant::now();
     let inputs = match how {
         InputSource::Body => body_decoder::decode_body(call.signature(), &parts.headers, &body).await,

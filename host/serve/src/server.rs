@@ -121,5 +121,5 @@ impl AppState {
 
 async fn method_not_allowed(request: Request) -> ApiError {
     let path = request.uri().path().chars().take(200).collect();
-    ApiError::Method { method: request.method().as_str().chars().take(40).collect(), path }
+    ApiError::Method { method: request.method().as_str().chars().take(40).collect(), path, allow: String::new() }
 }

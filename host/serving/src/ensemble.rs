@@ -113,7 +113,8 @@ impl EnsembleModel {
         if sizes.is_empty() && steps.iter().any(|step| !step.signature.batch_sizes.is_empty()) {
             return Err(EnsembleError("the steps have no batch size in common".to_owned()));
         }
-        let signature = ModelSignature { inputs, outputs, batch_sizes: sizes, routes: Vec::new() };
+        let signature =
+            ModelSignature { inputs, outputs, batch_sizes: sizes, routes: Vec::new(), handlers: Vec::new() };
         Ok(EnsembleModel { router: Arc::downgrade(router), steps, signature })
     }
 

@@ -6,6 +6,7 @@ pub mod desired_state;
 mod ensemble;
 mod error;
 mod guest_threads;
+mod http_handler;
 pub mod import;
 pub mod json_text;
 pub mod lifecycle;
@@ -30,6 +31,8 @@ pub mod version_origin;
 pub mod version_state;
 
 pub use error::ServingError;
+pub use http_handler::handler_call::{HandlerAnswer, run_handler};
+pub use http_handler::handler_stream::HandlerStream;
 pub use import::import_error::ImportError;
 pub use import::model_files::ModelFiles;
 pub use import::{DroppedFiles, ModelImporter, OnnxImporter};

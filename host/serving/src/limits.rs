@@ -49,6 +49,11 @@ pub const QUICK_BATCH_TIME_MAX: Duration = Duration::from_millis(2);
 pub const SLOW_BATCH_TIME_MIN: Duration = Duration::from_millis(20);
 /// Maximum duration of a batch that is computed in place. After it the batch is recomputed on another thread.
 pub const IN_PLACE_BATCH_TIME_MAX: Duration = Duration::from_millis(100);
+/// Pieces of a response that a handler streams, each of up to 64 KiB, that wait for a slow client. Past this the plugin
+/// waits.
+pub const HANDLER_PIECES_WAITING_MAX: usize = 8;
+/// Time after the deadline of a streamed response in which the interrupted plugin must have ended.
+pub const STREAM_END_GRACE: Duration = Duration::from_secs(2);
 /// Aliases of a model.
 pub const ALIASES_MAX: usize = 64;
 /// Former default versions of a model that it can be rolled back to.

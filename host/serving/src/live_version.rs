@@ -32,6 +32,9 @@ pub struct LiveVersion {
     /// One permit for each prediction that is queued or computed.
     queue_permits: Arc<Semaphore>,
     queue: Arc<BatchQueue>,
+    /// One permit for each handler that can run at the same time: all slots but one, so that predictions can run
+    /// beside them.
+    handler_places: Arc<Semaphore>,
     cache: Option<ResponseCache>,
     metrics: Arc<VersionMetrics>,
     statistics: Arc<VersionStatistics>,
@@ -73,7 +76,13 @@ impl LiveVersion {
         metrics: &MetricsRegistry,
         statistics: Arc<VersionStatistics>,
     ) -> LiveVersion {
-        let metrics = Arc::new(VersionMetrics::new(metrics, model, version, terms.cache_bytes > 0));
+        let metrics = Arc::new(VersionMetrics::new(
+            metrics,
+            model,
+            version,
+            terms.cache_bytes > 0,
+            !predictor.signature().handlers.is_empty(),
+        ));
         let executor = BatchExecutor::new(model, Arc::clone(&predictor), Arc::clone(&metrics), Arc::clone(&statistics));
         LiveVersion {
             model: model.to_owned(),
@@ -84,6 +93,7 @@ impl LiveVersion {
             policy: terms,
             queue_permits: Arc::new(Semaphore::new(terms.capacity)),
             queue: Arc::new(BatchQueue::new(terms.batch, executor)),
+            handler_places: Arc::new(Semaphore::new(terms.batch.slots.saturating_sub(1).max(1))),
             cache: (terms.cache_bytes > 0).then(|| ResponseCache::new(terms.cache_bytes)),
             metrics,
             statistics,
@@ -113,6 +123,10 @@ impl LiveVersion {
 
     pub(crate) fn queue(&self) -> &Arc<BatchQueue> {
         &self.queue
+    }
+
+    pub(crate) fn handler_places(&self) -> &Arc<Semaphore> {
+        &self.handler_places
     }
 
     pub(crate) fn metrics(&self) -> &VersionMetrics {

@@ -11,8 +11,9 @@ use saggar_device::Meter;
 use saggar_devices::RecoverableDevice;
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{
-    CompilePurpose, CompiledPlugin, InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelSignature,
-    NamedTensor, PluginEngine, PluginError, PredictionOptions, WeakCompiledPlugin,
+    CompilePurpose, CompiledPlugin, HandlerOptions, HandlerRequest, HandlerResponse, InstanceStartHook, LoadedModel,
+    ModelLimits, ModelParts, ModelSignature, NamedTensor, PluginEngine, PluginError, PredictionOptions,
+    WeakCompiledPlugin,
 };
 use saggar_store::models::VersionFiles;
 use saggar_store::{Digest, SavedVariable};
@@ -241,5 +242,13 @@ impl ModelPredictor for LoadedModel {
 
     fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError> {
         LoadedModel::predict(self, inputs, terms)
+    }
+
+    fn handle(
+        &self,
+        request: HandlerRequest,
+        options: &HandlerOptions,
+    ) -> Result<Option<HandlerResponse>, PluginError> {
+        LoadedModel::handle(self, request, options)
     }
 }

@@ -5,7 +5,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_plugin::{FailureReason, LoadedModel, ModelSignature, NamedTensor, PluginError, PredictionOptions};
+use saggar_plugin::{
+    FailureReason, HandlerOptions, HandlerRequest, HandlerResponse, LoadedModel, ModelSignature, NamedTensor,
+    PluginError, PredictionOptions,
+};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
@@ -44,6 +47,20 @@ pub trait ModelPredictor: Debug + Send + Sync {
     /// # Errors
     /// Returns `Deadline` if it takes longer than the options allow, `Cancelled`, and any other error of the plugin.
     fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError>;
+
+    /// Answers an HTTP request to one of the handlers of the signature. Called from threads that can block. Returns
+    /// `None` if the response was streamed to the sink of the options, which is released before this returns.
+    ///
+    /// # Errors
+    /// Returns `MissingExport` for a model without handlers, and the errors of [`LoadedModel::handle`].
+    fn handle(
+        &self,
+        request: HandlerRequest,
+        options: &HandlerOptions,
+    ) -> Result<Option<HandlerResponse>, PluginError> {
+        let _ = (request, options);
+        Err(PluginError::MissingExport { export: "saggar:plugin/http-handler", purpose: "handle requests" })
+    }
 }
 
 /// A phase of loading a version.

@@ -40,7 +40,8 @@ fn echo_version(metrics: &MetricsRegistry) -> LiveVersion {
     let item = descriptor(&[]);
     let port = ModelPort { name: "x".to_owned(), item, semantics: None, classes: Vec::new(), default: None };
     let (inputs, outputs) = (vec![port.clone()], vec![port]);
-    let signature = ModelSignature { inputs, outputs, batch_sizes: vec![1, 32], routes: Vec::new() };
+    let signature =
+        ModelSignature { inputs, outputs, batch_sizes: vec![1, 32], routes: Vec::new(), handlers: Vec::new() };
     let origin = VersionOrigin {
         plugin: Digest::of(b"plugin"),
         weights: Digest::of(b"weights"),

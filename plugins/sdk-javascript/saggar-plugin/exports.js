@@ -3,7 +3,8 @@
 import { Stopped, exported } from './errors.js';
 import { Job } from './job.js';
 import { Params } from './params.js';
-import { GraphPredictor } from './predict.js';
+import { GraphPredictor, Model, rawSignature } from './predict.js';
+import { tensorsByName } from './tensor.js';
 import { Variables } from './variables.js';
 
 const plugin = {};
@@ -14,8 +15,19 @@ export function exportPlugin({ model, train }) {
 }
 
 /** Checks, when the component is built, that the plugin exports what its world requires. */
-export function check() {
+export function check(handles = false) {
     if (!plugin.model || !plugin.train) throw new TypeError('the plugin must call `exportPlugin({ model, train })`');
+    const { handlers } = plugin.model.prototype;
+    const inherited = [Model.prototype.handlers, undefined];
+    if (!handles && Object.hasOwn(plugin.model.prototype, 'handlers') && !inherited.includes(handlers)) {
+        const world = '"world": "model-http-plugin"';
+        throw new TypeError(`${plugin.model.name} has handlers(): set \`${world}\` under \`saggar\` in package.json`);
+    }
+}
+
+/** Returns the model that this instance has loaded. An instance loads one. */
+export function loadedModel() {
+    return plugin.loaded;
 }
 
 /** The host's interface `trainer`. */
@@ -36,18 +48,24 @@ class LoadedModel {
         return exported(() => {
             const params = Params.parse(config);
             const loaded = new LoadedModel();
-            loaded.predictor = new GraphPredictor(new plugin.model(new Variables(variables), params));
+            const model = new plugin.model(new Variables(variables), params);
+            loaded.predictor = model instanceof Model ? new GraphPredictor(model) : model;
+            if (model instanceof Model) model.predictor = loaded.predictor;
             params.check();
+            plugin.loaded = model;
             return loaded;
         });
     }
 
     signature() {
-        return this.predictor.signature();
+        return exported(() => rawSignature(this.predictor.signature()));
     }
 
     predict(inputs) {
-        return exported(() => this.predictor.predict(inputs));
+        return exported(() => {
+            const outputs = this.predictor.predict(tensorsByName(inputs));
+            return Object.entries(outputs).map(([name, tensor]) => ({ name, tensor: tensor.raw }));
+        });
     }
 }
 

@@ -5,17 +5,39 @@ import { call } from './errors.js';
 import { Operand } from './operand.js';
 import { pack, tensorsByName } from './tensor.js';
 
+/** Returns the inputs by name. An unknown name throws. */
+function namedInputs(operands) {
+    return new Proxy(operands, {
+        get(target, name) {
+            if (typeof name === 'symbol' || name in target) return target[name];
+            throw new RangeError(`no input \`${name}\`; available: ${Object.keys(target).join(', ') || 'none'}`);
+        },
+    });
+}
+
 /** A graph being built. Every operand refers to its graph. */
 export class Graph {
-    /** `training`: whether the graph is a training step, in which some layers behave differently. */
-    constructor({ training = false } = {}) {
-        this.training = training;
+    /**
+     * `training`: whether the graph is a training step, in which some layers behave differently. `half`: whether models
+     * compute in `float16`. `instead`: variables that are read in the place of others, by name.
+     */
+    constructor({ training = false, half = false, instead = new Map() } = {}) {
+        Object.assign(this, { training, half, instead });
         this.raw = new GraphBuilder();
         this.variables = new Map();
+        this.halves = new Map();
         this.assigned = new Map();
+        this.ranges = new Map();
         this.statistics = [];
+        this.guard = undefined;
+        this.sound = undefined;
         this.key = undefined;
         this.streams = 0;
+    }
+
+    /** The type that a model computes in: `float16` in a training step with mixed precision, else `float32`. */
+    get floatType() {
+        return this.half ? 'float16' : 'float32';
     }
 
     get builder() {
@@ -35,21 +57,45 @@ export class Graph {
     /** Returns an input for each item, with `size` items stacked along a new first dimension. */
     inputs(items, size) {
         const made = items.map(([name, item]) => [name, this.input(name, item.dataType, [size, ...item.shape])]);
-        return Object.fromEntries(made);
+        return namedInputs(Object.fromEntries(made));
     }
 
+    /** Returns a constant tensor of these numbers in row-major order. */
     constant(values, shape, dataType = 'float32') {
         return this.add((builder) => builder.constant({ dataType, shape }, pack(dataType, values)));
     }
 
+    /** Returns a constant scalar; the number is rounded to the data type. */
     scalar(value, dataType = 'float32') {
         return this.add((builder) => builder.scalar(dataType, value));
     }
 
-    /** Returns the variable's value at the start of the dispatch, the same operand in each call. */
+    /** Returns a constant tensor with the same number in every element. */
+    full(shape, value, dataType = 'float32') {
+        return this.add((builder) => builder.fill({ dataType, shape }, value));
+    }
+
+    /** Returns a tensor with the numbers 0, 1, 2, ... along `axis`. */
+    iota(shape, axis, dataType) {
+        return this.add((builder) => builder.iota({ dataType, shape }, axis));
+    }
+
+    /**
+     * Returns the variable's value at the start of the dispatch, the same operand in each call. A parameter is read in
+     * the data type of `floatType`.
+     */
     variable(variable) {
+        const value = this.stored(variable);
+        if (!this.half || variable.kind !== 'parameter') return value;
+        if (!this.halves.has(variable.name)) this.halves.set(variable.name, value.to('float16'));
+        return this.halves.get(variable.name);
+    }
+
+    /** Returns the variable's value at the start of the dispatch, in the variable's data type. */
+    stored(variable) {
         if (!this.variables.has(variable.name)) {
-            this.variables.set(variable.name, this.add((builder) => builder.variable(variable.raw)));
+            const read = this.instead.get(variable.name) ?? variable;
+            this.variables.set(variable.name, this.add((builder) => builder.variable(read.raw)));
         }
         return this.variables.get(variable.name);
     }
@@ -58,14 +104,20 @@ export class Graph {
     randomStream(variables) {
         if (!this.key) {
             const variable = variables.randomKey();
-            this.key = this.variable(variable);
-            this.assign(variable, this.key.add(this.constant([0, 0, 1, 0], [4], 'uint32')));
+            this.key = this.stored(variable);
+            this.assignGuarded(undefined, variable, this.key.add(this.constant([0, 0, 1, 0], [4], 'uint32')));
         }
         return [this.key, this.streams++];
     }
 
+    /** Returns `float32` numbers, uniform in `[0, 1)`, that depend only on `key` (`uint32[4]`) and `stream`. */
     randomUniform(shape, key, stream) {
         return this.add((builder) => builder.randomUniform(shape, key.raw, stream));
+    }
+
+    /** Returns `float32` numbers with mean 0 and standard deviation 1 that depend only on `key` and `stream`. */
+    randomNormal(shape, key, stream) {
+        return this.add((builder) => builder.randomNormal(shape, key.raw, stream));
     }
 
     /** Returns the gradient of `loss`, which has one element, with respect to each operand in `wrt`. */
@@ -76,8 +128,12 @@ export class Graph {
 
     /** Assigns `value` to `variable` at the end of the dispatch. Reads in the same graph see the old value. */
     assign(variable, value) {
-        call(() => this.builder.assign(variable.raw, value.raw));
-        this.assigned.set(variable.name, value);
+        this.assignGuarded(this.guard, variable, value);
+    }
+
+    /** Clamps the values of all later assignments to the variable, including those of an optimizer. */
+    constrainRange(variable, low, high) {
+        this.ranges.set(variable.name, [low, high]);
     }
 
     /** Assigns a value that is learnt without gradients, when the graph is built. */
@@ -85,9 +141,27 @@ export class Graph {
         this.statistics.push([variable, value.stopGradient()]);
     }
 
+    /** Makes later calls of `assign` keep the old value if `guard`, a `uint8` scalar, is 0. */
+    setAssignmentGuard(guard) {
+        this.guard = guard;
+    }
+
+    /** Makes statistics keep the old value if `sound`, a `uint8` scalar, is 0. */
+    setStatisticsGuard(sound) {
+        this.sound = sound;
+    }
+
+    assignGuarded(guard, variable, value) {
+        const range = this.ranges.get(variable.name);
+        const limited = range ? value.clamp(...range) : value;
+        const assigned = guard ? guard.where(limited, this.stored(variable)) : limited;
+        call(() => this.builder.assign(variable.raw, assigned.raw));
+        this.assigned.set(variable.name, assigned);
+    }
+
     /** Verifies and compiles the graph. A dispatch returns only the outputs named here. */
     build(outputs) {
-        this.statistics.forEach(([variable, value]) => this.assign(variable, value));
+        this.statistics.forEach(([variable, value]) => this.assignGuarded(this.sound, variable, value));
         const builder = this.builder;
         this.raw = undefined;
         const named = Object.entries(outputs).map(([name, operand]) => [name, operand.raw]);

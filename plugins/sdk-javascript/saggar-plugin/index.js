@@ -6,14 +6,25 @@
  * seed.
  */
 
+export { Batches, Dataset } from './dataset.js';
 export { HostError, Stopped } from './errors.js';
 export { exportPlugin } from './exports.js';
+export { Feed, Fit } from './fit.js';
 export { Executable, Graph } from './graph.js';
-export { Batches, Dataset, Job } from './job.js';
-export { Conv2d, Dropout, Embedding, LayerNorm, Linear } from './layers.js';
-export { Operand } from './operand.js';
+export { Job } from './job.js';
+export {
+    BatchNorm2d, Conv2d, ConvTranspose2d, Dropout, Embedding, LayerNorm, Linear, MultiHeadAttention, PositionEmbedding,
+    paddingMask, scaledDotProductAttention,
+} from './layers.js';
+export {
+    CrossEntropy, accuracy, binaryCrossEntropyWithLogits, classification, crossEntropy, meanSquaredError,
+} from './losses.js';
+export { Operand, concat } from './operand.js';
+export { Adam, Cosine, InverseSquareRoot, Muon, Sgd, Warmup, clipGradNorm } from './optimizers.js';
 export { Params } from './params.js';
-export { Model, classPorts, classOutputs, classesOf, portOf } from './predict.js';
-export { Tensor } from './tensor.js';
-export { Adam, Feed, Fit, Sgd, accuracy, classification, meanSquaredError } from './training.js';
-export { Variable, Variables, constant, normal, uniform, zeros } from './variables.js';
+export { Model, Predictor, classPorts, classOutputs, classesOf, emit, portOf, textPort } from './predict.js';
+export { HttpResponse } from './responses.js';
+export { Tensor, unpadded } from './tensor.js';
+export {
+    Variable, Variables, constant, fanInUniform, normal, uniform, xavierUniform, zeros,
+} from './variables.js';

@@ -1,71 +1,9 @@
-/** The job that a training runs in, and its datasets. */
+/** The job that a training runs in: parameters, metrics, checkpoints, publishing and output files. */
 
 import * as raw from 'saggar:plugin/job@0.1.0';
-import { Dataset as RawDataset } from 'saggar:plugin/datasets@0.1.0';
 import { Stopped, call } from './errors.js';
 import { Params } from './params.js';
-import { tensorsByName } from './tensor.js';
 import { Variables } from './variables.js';
-
-/** A dataset version that is mounted into the job. */
-export class Dataset {
-    constructor(handle) {
-        this.raw = handle;
-    }
-
-    /** Opens the dataset that is mounted at `mount`. */
-    static open(mount = '/data') {
-        return new Dataset(call(() => RawDataset.open(mount)));
-    }
-
-    get splits() {
-        return this.raw.splits();
-    }
-
-    /** Returns a column: its name, the data type and shape of an item, and the names of its classes. */
-    field(name) {
-        const fields = this.raw.fields();
-        const found = fields.find((field) => field.name === name);
-        if (!found) {
-            throw new RangeError(`no field \`${name}\`; available: ${fields.map((field) => field.name).join(', ')}`);
-        }
-        const { dataType, shape } = found.item;
-        return { name, item: { dataType, shape: Array.from(shape) }, classes: found.classes };
-    }
-
-    /** Returns the number of items in a split, or in the whole dataset. */
-    count(split) {
-        return Number(call(() => this.raw.len(split)));
-    }
-
-    batches(fields, options) {
-        return new Batches(call(() => this.raw.batches(fields, options)));
-    }
-}
-
-/** An iterator over batches, epoch after epoch. Its position is part of a checkpoint. */
-export class Batches {
-    constructor(handle) {
-        this.raw = handle;
-    }
-
-    /** Returns the next batch, or `undefined` at the end of an epoch; the next epoch starts after that. */
-    next() {
-        const batch = call(() => this.raw.next());
-        return batch && tensorsByName(batch);
-    }
-
-    /** Dispatches `graph` up to `steps` times. Returns the number of dispatches and the mean of each output. */
-    run(graph, steps) {
-        const done = call(() => this.raw.run(graph.raw, steps));
-        const means = Object.entries(tensorsByName(done.outputs)).map(([name, tensor]) => [name, tensor.item()]);
-        return [done.steps, Object.fromEntries(means)];
-    }
-
-    get fullBatches() {
-        return Number(this.raw.fullBatches());
-    }
-}
 
 /** The job that a training runs in. */
 export class Job {
@@ -75,6 +13,8 @@ export class Job {
         this.seed = raw.seed();
         /** The number of equal shards of every batch. */
         this.shards = Math.max(raw.shards(), 1);
+        /** The number of this attempt, from 1. */
+        this.attempt = raw.attempt();
     }
 
     /** Returns a parameter, which must have the type of its default. */
@@ -82,15 +22,22 @@ export class Job {
         return this.params.param(name, byDefault);
     }
 
+    /** Returns a parameter that is a number, which can be whole or not. */
+    number(name, byDefault) {
+        return this.params.number(name, byDefault);
+    }
+
     /** Returns an empty namespace, whose random initial values depend on the job's seed. */
     variables() {
         return Variables.seeded(this.seed);
     }
 
+    /** Records a value of a named series at a step. */
     metric(step, name, value) {
         raw.metric(BigInt(step), name, value);
     }
 
+    /** Reports that `step` of `of` steps are done. */
     progress(step, of) {
         raw.progress(BigInt(step), BigInt(of));
     }
@@ -113,6 +60,22 @@ export class Job {
         return Number(call(() => raw.publish(model, variables.raw, JSON.stringify(config))));
     }
 
+    /** Starts a phase of the job, such as `post`, which can fail without undoing what was published. */
+    phase(name) {
+        call(() => raw.phase(name));
+    }
+
+    /** Opens a published version, the newest without a number: its number, variables and configuration. */
+    openModel(model, version) {
+        const opened = call(() => raw.openModel(model, version === undefined ? undefined : BigInt(version)));
+        return {
+            version: Number(opened.version),
+            variables: new Variables(opened.variables),
+            config: Params.parse(opened.config),
+        };
+    }
+
+    /** Returns the value of a secret that was granted to the job. */
     secret(name) {
         return call(() => raw.secret(name));
     }

@@ -28,6 +28,16 @@ export class Params {
         return value;
     }
 
+    /** Returns a number, which can be whole or not. */
+    number(name, byDefault) {
+        this.read.add(name);
+        const value = this.members[name] ?? byDefault;
+        if (typeof value !== 'number') {
+            throw new RangeError(`parameter \`${name}\` must be a number, not ${JSON.stringify(value)}`);
+        }
+        return value;
+    }
+
     /** Throws for a member that was not read. */
     check() {
         const unread = Object.keys(this.members).find((name) => !this.read.has(name));

@@ -1,7 +1,9 @@
 /** Models that answer requests. */
 
+import { emit as rawEmit } from 'saggar:plugin/replies@0.1.0';
+import { call } from './errors.js';
 import { Graph } from './graph.js';
-import { tensorsByName } from './tensor.js';
+import { Tensor } from './tensor.js';
 
 const BATCH_SIZES = [1, 2, 4, 8, 16, 32];
 
@@ -16,6 +18,56 @@ export class Model {
     get batchSizes() {
         return BATCH_SIZES;
     }
+
+    /** Returns additional paths that predict: `{ path, inputs? }`, with the numbers that the path sets. */
+    routes() {
+        return [];
+    }
+
+    /**
+     * Returns the paths that the plugin answers with its own code: `{ method, path, handler, description? }`, with the
+     * name of a method or a function. The world must be `model-http-plugin`.
+     */
+    handlers() {
+        return [];
+    }
+
+    /** Predicts one batch of a size in `batchSizes`, for handlers of HTTP requests. */
+    run(inputs) {
+        if (!this.predictor) throw new TypeError('the model is not loaded: a training builds its own graphs');
+        return this.predictor.predict(inputs);
+    }
+}
+
+/**
+ * A predictor that computes with tensors, for what a `Model` cannot express: several graphs, loops, texts.
+ *
+ * A subclass has `constructor(v, config)`, `signature()`, which returns `{ inputs, outputs, batchSizes?, routes? }`, and
+ * `predict(inputs)`, which gets and returns tensors by name. It can have `handlers()`, as a `Model`.
+ */
+export class Predictor {
+    handlers() {
+        return [];
+    }
+}
+
+/** Returns a port for texts of up to `size` bytes. */
+export function textPort(name, size) {
+    return { name, item: { dataType: 'uint8', shape: [size] }, semantics: 'text' };
+}
+
+/** Sends a piece of an output, a tensor or bytes, to the client before the rest of the answer is known. */
+export function emit(output, item, piece) {
+    const made = piece instanceof Tensor ? { tag: 'tensor', val: piece.raw } : { tag: 'bytes', val: piece };
+    call(() => rawEmit(output, item, made));
+}
+
+/** Returns a signature in the host's form. */
+export function rawSignature({ inputs, outputs, batchSizes = [], routes = [] }) {
+    const port = ({ name, item, semantics, classes = [], default: byDefault }) =>
+        ({ name, item, semantics, classes, default: byDefault });
+    const route = ({ path, inputs: given = {} }) => ({ path, inputs: Object.entries(given) });
+    return { inputs: inputs.map(port), outputs: outputs.map(port), batchSizes, routes: routes.map(route) };
 }
 
 /** Runs a model. */
@@ -36,22 +88,15 @@ export class GraphPredictor {
     }
 
     signature() {
-        const port = ({ name, item, semantics, classes = [], default: byDefault }) =>
-            ({ name, item, semantics, classes, default: byDefault });
         const { model } = this;
         return {
-            inputs: model.inputs().map(port),
-            outputs: model.outputs().map(port),
-            batchSizes: model.batchSizes,
-            routes: [],
+            inputs: model.inputs(), outputs: model.outputs(), batchSizes: model.batchSizes, routes: model.routes(),
         };
     }
 
     predict(inputs) {
-        const given = tensorsByName(inputs);
-        const [batch] = Object.values(given)[0].shape;
-        const outputs = this.graph(batch).dispatch(given);
-        return Object.entries(outputs).map(([name, tensor]) => ({ name, tensor: tensor.raw }));
+        const [batch] = Object.values(inputs)[0].shape;
+        return this.graph(batch).dispatch(inputs);
     }
 }
 
@@ -79,6 +124,6 @@ export function classPorts(classes) {
 
 /** Returns these outputs for logits `[batch, classes]`. */
 export function classOutputs(logits) {
-    const probabilities = logits.softmax(1);
+    const probabilities = logits.to('float32').softmax(1);
     return { label: probabilities.argMax(1), probability: probabilities.amax(1), probabilities };
 }

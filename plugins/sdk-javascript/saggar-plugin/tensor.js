@@ -31,6 +31,11 @@ export class Tensor {
         this.raw = raw;
     }
 
+    /** Creates a tensor of little-endian elements in row-major order. */
+    static fromBytes(dataType, shape, bytes) {
+        return new Tensor(call(() => RawTensor.fromBytes({ dataType, shape }, bytes)));
+    }
+
     /** Creates a tensor of these numbers, in row-major order. */
     static of(values, shape, dataType = 'float32') {
         return new Tensor(call(() => RawTensor.fromBytes({ dataType, shape }, pack(dataType, values))));
@@ -58,6 +63,12 @@ export class Tensor {
     item() {
         return this.toArray()[0];
     }
+}
+
+/** Returns a text that is padded with zeros, such as an item of a text field. */
+export function unpadded(bytes) {
+    const end = bytes.indexOf(0);
+    return new TextDecoder().decode(end < 0 ? bytes : bytes.slice(0, end));
 }
 
 /** Returns the host's tensors by their names. */

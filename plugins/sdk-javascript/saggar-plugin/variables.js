@@ -15,6 +15,12 @@ export function fanInUniform(fanIn) {
     return uniform(-bound, bound);
 }
 
+/** Uniform in plus or minus `sqrt(6 / (inputs + outputs))`. Source: Glorot and Bengio, AISTATS 2010. */
+export function xavierUniform(inputs, outputs) {
+    const bound = Math.sqrt(6 / Math.max(inputs + outputs, 1));
+    return uniform(-bound, bound);
+}
+
 /** One tensor of state. */
 export class Variable {
     constructor(raw, name, descriptor, kind) {

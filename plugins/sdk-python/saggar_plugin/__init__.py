@@ -13,6 +13,7 @@ from .errors import ErrorCode, HostError, Stopped
 from .exports import export
 from .fit import Feed, Fit, Objective
 from .graph import Executable, Graph, Inputs
+from .http import HttpAnswer, HttpRequest, HttpResponse, route
 from .job import Job
 from .losses import CrossEntropy, accuracy
 from .operand import InterpolationMode, Operand, PaddingMode, ScatterReduction, concat
@@ -50,6 +51,9 @@ __all__ = [
     "Fit",
     "Graph",
     "HostError",
+    "HttpAnswer",
+    "HttpRequest",
+    "HttpResponse",
     "Inputs",
     "InterpolationMode",
     "Job",
@@ -80,6 +84,7 @@ __all__ = [
     "log",
     "losses",
     "optimizers",
+    "route",
     "uint32",
     "uint64",
     "uint8",

@@ -19,6 +19,8 @@ _PACKAGES = ("saggar_plugin", "wit_world", "componentize_py_types")
 _ENTRY_MODULES = ("saggar_entry", "predictor")
 # Where the builder of components mounts the first directory of modules, the plugin's `src`.
 _SOURCE_MOUNT = "/0/"
+# Where it mounts the standard library.
+_LIBRARY_MOUNT = "/python/"
 _MOUNTS = ((_SOURCE_MOUNT, "src/"), ("/1/saggar_plugin", "saggar_plugin"), ("/2/saggar_plugin", "saggar_plugin"))
 
 
@@ -115,6 +117,8 @@ def plugin_line(trace: TracebackType | None) -> str | None:
 
 def _is_plugin(frame: FrameType) -> bool:
     module: Any = frame.f_globals.get("__name__", "")
+    if frame.f_code.co_filename.startswith(_LIBRARY_MOUNT):
+        return False
     return module.split(".")[0] not in _PACKAGES and module not in _ENTRY_MODULES
 
 

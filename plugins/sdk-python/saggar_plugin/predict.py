@@ -113,6 +113,14 @@ class Model:
         """Builds the outputs, by name, from the inputs of a batch."""
         raise NotImplementedError
 
+    _predictor: Predictor | None = None
+
+    def run(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Predicts one batch of a size in `batch_sizes`, for handlers of HTTP requests. Each tensor is `[batch, item...]`."""
+        if self._predictor is None:
+            raise RuntimeError("the model is not loaded: a training builds its own graphs")
+        return self._predictor.predict(inputs)
+
 
 @dataclass
 class Signature:

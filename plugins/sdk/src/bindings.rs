@@ -61,6 +61,31 @@ pub mod import {
     });
 }
 
+/// The HTTP handlers of the world of a plugin that has some, with the types of [`predict`]. The other part is [`predict`].
+pub mod http {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "
+            package saggar:sdk;
+            world handling {
+                import saggar:plugin/tensors@0.1.0;
+                import saggar:plugin/http-stream@0.1.0;
+                export saggar:plugin/http-handler@0.1.0;
+            }
+        ",
+        world: "saggar:sdk/handling",
+        pub_export_macro: true,
+        export_macro_name: "export_http_handler",
+        default_bindings_module: "saggar_plugin::bindings::http",
+        generate_all,
+        with: {
+            "saggar:plugin/tensors@0.1.0": super::predict::saggar::plugin::tensors,
+        },
+    });
+}
+
+pub use http::exports::saggar::plugin::http_handler;
+pub use http::saggar::plugin::http_stream;
 pub use import::exports::saggar::plugin::importer;
 pub use predict::exports::saggar::plugin::predictor;
 pub use predict::saggar::plugin::{graphs, logging, replies, tensors, variables};

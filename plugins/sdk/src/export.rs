@@ -1,9 +1,12 @@
 //! Exports of a plugin: implements the host's interfaces with a plugin's types and functions.
 
+use std::rc::Rc;
+
 use crate::bindings::{predictor, tensors, variables};
 use crate::error::{Error, Result};
 use crate::import::{Importer, Weights};
 use crate::job::Job;
+use crate::loaded::set_loaded;
 use crate::logging::report_panics;
 use crate::params::Params;
 use crate::predict::Predictor;
@@ -16,6 +19,8 @@ use crate::variables::Variables;
 /// - `export!(predict: Model)`: predicts with a [`Model`](crate::Model).
 /// - `export!(predictor: Predictor)`: predicts with a [`Predictor`](crate::Predictor).
 /// - `export!(train: function)`: trains.
+/// - `export!(http: routes)`: answers HTTP requests with the handlers of a function `fn() -> HttpRoutes<P>`, beside
+///   another call that exports the predictor `P`. See [`HttpRoutes`](crate::HttpRoutes).
 /// - `export!(importer: Importer)`: imports files in a foreign format with an [`Importer`](crate::Importer), and
 ///   predicts with the imported models.
 ///
@@ -82,6 +87,28 @@ macro_rules! export {
             $crate::bindings::import::export_importer!(ImporterExport with_types_in $crate::bindings::import);
         };
     };
+    (http: $routes:path) => {
+        // The exported names are only valid in WebAssembly; a native linker refuses them.
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            struct HandlerExport;
+            impl $crate::bindings::http_handler::Guest for HandlerExport {
+                fn routes() -> ::std::vec::Vec<$crate::bindings::http_handler::HandlerRoute> {
+                    $crate::list_http_routes($routes)
+                }
+                fn handle(
+                    route: u32,
+                    request: $crate::bindings::http_handler::HttpRequest,
+                ) -> ::core::result::Result<
+                    ::core::option::Option<$crate::bindings::http_handler::HttpResponse>,
+                    $crate::bindings::tensors::Error,
+                > {
+                    $crate::run_http_handler($routes, route, request)
+                }
+            }
+            $crate::bindings::http::export_http_handler!(HandlerExport with_types_in $crate::bindings::http);
+        };
+    };
     (train: $train:path) => {
         // The exported names are only valid in WebAssembly; a native linker refuses them.
         #[cfg(target_arch = "wasm32")]
@@ -131,12 +158,14 @@ pub fn run_import<I: Importer>(
 
 /// A predictor in the form that the host's bindings require. Used by [`export!`].
 #[derive(Debug)]
-pub struct Loaded<P>(P);
+pub struct Loaded<P>(Rc<P>);
 
 impl<P: Predictor> predictor::GuestModel for Loaded<P> {
     fn load(variables: variables::Variables, config: String) -> std::result::Result<predictor::Model, tensors::Error> {
         report_panics();
         let model = Params::parse(&config).and_then(|config| P::load(Variables::from_raw(variables), config))?;
+        let model = Rc::new(model);
+        set_loaded(Rc::<P>::clone(&model));
         Ok(predictor::Model::new(Self(model)))
     }
 

@@ -61,10 +61,12 @@ mod error;
 mod export;
 mod fit;
 mod graph;
+mod http;
 mod import;
 mod job;
 mod json;
 pub mod layers;
+mod loaded;
 mod logging;
 pub mod losses;
 pub mod optimizers;
@@ -81,6 +83,7 @@ pub use bindings::graphs::{
     RecurrentNetworkActivation, RecurrentNetworkDirection, ReduceOptions, Resample2dOptions, RoundingType,
     ScatterReduction,
 };
+pub use bindings::http_handler::HttpMethod;
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
 pub use classes::Classes;
@@ -93,6 +96,9 @@ pub use graph::operand::{
     GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell,
 };
 pub use graph::{Executable, Graph, Inputs};
+pub use http::request::HttpRequest;
+pub use http::response::{HttpResponse, HttpStream};
+pub use http::routes::{HttpRoutes, list_http_routes, run_http_handler};
 pub use import::{Importer, Weights};
 pub use job::Job;
 pub use json::Json;

@@ -257,6 +257,11 @@ pub struct Graphs<M> {
 }
 
 impl<M: Model> Graphs<M> {
+    /// Returns the model.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
     fn build(&self, size: u32) -> Result<Executable> {
         let ports = self.model.inputs();
         let graph = Graph::new();

@@ -81,5 +81,6 @@ fn signature_with_input(dtype: DType, semantics: Option<&str>) -> ModelSignature
         outputs: vec![port("y", DType::F32, &[])],
         batch_sizes: vec![1],
         routes: Vec::new(),
+        handlers: Vec::new(),
     }
 }

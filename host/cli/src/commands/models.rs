@@ -10,7 +10,7 @@ use saggar_rest::model_commands::{
     OptionalVersionRequest, PromoteRequest, PromotionTarget, SetAliasRequest, SetShadowRequest, TrafficRequest,
 };
 use saggar_rest::models::{
-    ModelDocument, ModelListDocument, ModelVersionDocument, PortDocument, RemovedVersionsDocument,
+    ModelDocument, ModelListDocument, ModelRouteDocument, ModelVersionDocument, PortDocument, RemovedVersionsDocument,
 };
 use saggar_rest::projects::{AssignProjectsRequest, AssignedProjectsDocument};
 
@@ -244,6 +244,10 @@ fn show_model(name: &str, client: &ApiClient, output: CliOutput) -> Result<(), C
             let default = default.map(|value| format!("  default {value}")).unwrap_or_default();
             output.print_line(&format!("  {title:<8} {name}  {dtype}[{shape}]  {semantics}{default}"));
         }
+    }
+    for ModelRouteDocument { methods, path, kind, description } in signature.routes {
+        let line = format!("  {:<8} {} {path}  {kind}  {description}", "route", methods.join(","));
+        output.print_line(line.trim_end());
     }
     output.print_line("");
     let rows = version_rows(&model, output);

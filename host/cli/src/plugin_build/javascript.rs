@@ -22,14 +22,16 @@ const MANIFEST: &str = "package.json";
 const VERSION: &str = "0.23.0";
 /// The oldest Node.js that runs it.
 const NODE_MAJOR_MIN: u32 = 20;
-/// The world of all plugins in JavaScript.
-const WORLD: &str = "model-plugin";
+/// The worlds of plugins in JavaScript: without and with HTTP handlers.
+const MODEL_WORLD: &str = "model-plugin";
+const HTTP_WORLD: &str = "model-http-plugin";
 const BUILD_SCRIPT: &str = include_str!("javascript/build.mjs");
 const ENTRY_MODULE: &str = "import './MAIN';
 import { check } from './vendor/javascript/saggar-plugin/exports.js';
 export { predictor, trainer } from './vendor/javascript/saggar-plugin/exports.js';
-check();
+check(HANDLES);
 ";
+const HTTP_EXPORT: &str = "export { httpHandler } from './vendor/javascript/saggar-plugin/http.js';\n";
 
 /// JavaScript: a package with a `package.json`.
 pub(super) struct JavaScriptLanguage;
@@ -50,13 +52,13 @@ impl PluginLanguage for JavaScriptLanguage {
         let staged = output.join("javascript");
         stage(directory, &staged.join("modules"), &manifest)?;
         let wit = directory.join(WIT_PATH);
-        let settings = format!("{VERSION} {BUILD_SCRIPT} {declarations:?}");
+        let settings = format!("{VERSION} {BUILD_SCRIPT} {} {declarations:?}", manifest.world());
         let last_build = BuildRecord::new(staged.join("built"), &[&staged.join("modules"), &wit], &settings)?;
         let built = output.join(format!("{}.wasm", manifest.name));
         let bytes = match last_build.built_before(&built) {
             Some(bytes) => bytes,
             None => {
-                let bytes = declarations.append_to(componentize(&staged, &wit, quiet)?);
+                let bytes = declarations.append_to(componentize(&staged, &wit, manifest.world(), quiet)?);
                 last_build.record(&bytes)?;
                 bytes
             }
@@ -112,11 +114,27 @@ impl PackageManifest {
         if !manifest.main.starts_with("src/") || manifest.main.contains(['\'', '\\', '\n']) {
             return Err(refused(format!("main: expected a module below src, got {:?}", manifest.main)));
         }
+        let world = manifest.saggar.get("world");
+        if world.is_some_and(|world| world != MODEL_WORLD && world != HTTP_WORLD) {
+            let given = world.map(ToString::to_string).unwrap_or_default();
+            return Err(refused(format!("saggar.world: expected {MODEL_WORLD} or {HTTP_WORLD}, got {given}")));
+        }
         Ok(manifest)
     }
 
+    /// Returns the world that the component implements.
+    fn world(&self) -> &str {
+        self.saggar.get("world").and_then(serde_json::Value::as_str).unwrap_or(MODEL_WORLD)
+    }
+
+    fn has_http_handlers(&self) -> bool {
+        self.world() == HTTP_WORLD
+    }
+
     fn declarations(&self, directory: &Path) -> Result<PluginDeclarations, BuildError> {
-        let table = serde_json::Value::Object(self.saggar.clone());
+        let mut table = self.saggar.clone();
+        table.shift_remove("world");
+        let table = serde_json::Value::Object(table);
         PluginDeclarations::from_table(&self.name, &table).map_err(|reason| BuildError::Manifest {
             path: directory.join(MANIFEST),
             reason: format!("saggar: {reason}"),
@@ -140,7 +158,12 @@ fn stage(directory: &Path, to: &Path, manifest: &PackageManifest) -> Result<(), 
     for part in ["src", SDK_PATH] {
         copy_directory(&directory.join(part), &to.join(part)).map_err(at(&directory.join(part)))?;
     }
-    fs::write(to.join("saggar-entry.js"), ENTRY_MODULE.replace("MAIN", &manifest.main)).map_err(at(to))
+    let handles = manifest.has_http_handlers();
+    let mut entry = ENTRY_MODULE.replace("MAIN", &manifest.main).replace("HANDLES", &handles.to_string());
+    if handles {
+        entry.push_str(HTTP_EXPORT);
+    }
+    fs::write(to.join("saggar-entry.js"), entry).map_err(at(to))
 }
 
 fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -157,7 +180,7 @@ fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn componentize(staged: &Path, wit: &Path, quiet: bool) -> Result<Vec<u8>, BuildError> {
+fn componentize(staged: &Path, wit: &Path, world: &str, quiet: bool) -> Result<Vec<u8>, BuildError> {
     let tool = find_or_install(quiet)?;
     let component = staged.join("component.wasm");
     let script = tool.join("build.mjs");
@@ -165,7 +188,7 @@ fn componentize(staged: &Path, wit: &Path, quiet: bool) -> Result<Vec<u8>, Build
     let mut node = Command::new("node");
     // ComponentizeJS finds modules relative to the current directory.
     node.current_dir(staged.join("modules")).arg(&script).arg("saggar-entry.js");
-    node.arg(absolute(wit)?).arg(WORLD).arg(absolute(&component)?);
+    node.arg(absolute(wit)?).arg(world).arg(absolute(&component)?);
     node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command::check("ComponentizeJS", command::run_to_completion(&mut node)?)?;
     let bytes = fs::read(&component).map_err(|source| BuildError::Io { path: component.clone(), source })?;
@@ -223,6 +246,12 @@ mod tests {
         assert!(error(r#"{"name": "@scope/m"}"#).contains("cannot be the name of a plugin"));
         assert!(error(r#"{"name": "m", "main": "../x.js"}"#).contains("expected a module below src"));
         assert!(error(r#"{"name": "m", "saggar": {"parametres": {}}}"#).contains("unknown field `parametres`"));
+        assert!(
+            error(r#"{"name": "m", "saggar": {"world": "pluto"}}"#).contains("expected model-plugin or model-http")
+        );
+        fs::write(dir.path().join(MANIFEST), r#"{"name": "m", "saggar": {"world": "model-http-plugin"}}"#).unwrap();
+        assert!(PackageManifest::read(dir.path()).unwrap().has_http_handlers());
+        assert_eq!(JavaScriptLanguage.declarations(dir.path()).unwrap().name.as_deref(), Some("m"));
         fs::write(dir.path().join(MANIFEST), r#"{"name": "m"}"#).unwrap();
         assert_eq!(JavaScriptLanguage.declarations(dir.path()).unwrap().name.as_deref(), Some("m"));
     }

@@ -15,7 +15,7 @@ use super::error::BuildError;
 use super::staging::{BuildRecord, write_files};
 use super::{BuiltComponent, PluginLanguage};
 use componentize::ComponentizeEnvironment;
-use manifest::PythonManifest;
+use manifest::{PythonManifest, WorldExports};
 
 /// The guest library.
 pub(crate) static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/sdk-python/saggar_plugin");
@@ -133,14 +133,20 @@ impl PythonStaging {
 
 /// Returns the module that componentize-py begins with.
 fn entry_module(manifest: &PythonManifest) -> String {
-    let (trains, predicts) = manifest.exports;
+    let WorldExports { trainer, predictor, http_handler } = manifest.exports;
     let python = |flag| if flag { "True" } else { "False" };
+    // A guest library that a plugin brings can be older than handlers.
+    let (handler, handles) = if http_handler {
+        ("from saggar_plugin.exports import HttpHandler as HttpHandler\n", ", handles=True")
+    } else {
+        ("", "")
+    };
     format!(
         "import {} as _plugin\nfrom saggar_plugin import exports\nfrom saggar_plugin.exports import Trainer as Trainer\n\
-         exports.check(trains={}, predicts={})\n",
+         {handler}exports.check(trains={}, predicts={}{handles})\n",
         manifest.module,
-        python(trains),
-        python(predicts)
+        python(trainer),
+        python(predictor)
     )
 }
 

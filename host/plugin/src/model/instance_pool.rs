@@ -14,14 +14,18 @@ use wasmtime::component::ResourceAny;
 
 use super::batch_sizes::BatchSizes;
 use super::model_limits::{InstanceStartHook, ModelLimits};
+use super::prediction_options::millis;
 use super::signature::ModelSignature;
-use crate::bindings::predictor;
 use crate::bindings::tensors::NamedTensor;
+use crate::bindings::{http_handler, predictor};
 use crate::call_limits::CallClock;
 use crate::engine::{CompiledPlugin, PluginEngine, incompatible_error};
 use crate::error::PluginError;
 use crate::graphs::compiled_graph::ExecutableCache;
 use crate::host_error::HostError;
+use crate::http_handler::handler_call::{
+    HANDLE, HandlerOptions, HandlerRequest, HandlerResponse, StreamedResponse, checked_response,
+};
 use crate::instance_state::{InstanceRole, InstanceState};
 use crate::limits::MEMORY_BYTES_MAX;
 use crate::streaming::reply::StreamingReply;
@@ -63,6 +67,8 @@ pub(super) enum InstanceWait {
 pub(super) struct PluginInstance {
     store: Store<InstanceState>,
     guest: predictor::Guest,
+    /// The plugin's HTTP handlers, if it exports any.
+    handler: Option<http_handler::Guest>,
     model: ResourceAny,
 }
 
@@ -98,6 +104,8 @@ impl InstanceFactory {
             started.notify(began.elapsed());
         }
         let guest = self.plugin.predictor_export()?.load(&mut store, &instance).map_err(incompatible_error)?;
+        let handler = self.plugin.handler_export().map(|export| export.load(&mut store, &instance));
+        let handler = handler.transpose().map_err(incompatible_error)?;
         store.data_mut().begin_call(clock);
         let variables =
             store.data_mut().push(self.variables.clone()).map_err(|fault| to_plugin_error(&mut store, fault))?;
@@ -108,7 +116,7 @@ impl InstanceFactory {
         let model = loaded.map_err(|error| store.data_mut().weights.explain_load_error(error))?;
         store.data_mut().finish_output();
         store.data_mut().weights.set(None);
-        Ok(PluginInstance { store, guest, model })
+        Ok(PluginInstance { store, guest, handler, model })
     }
 }
 
@@ -139,7 +147,13 @@ impl PluginInstance {
     pub(super) fn signature(&mut self, clock: CallClock) -> Result<ModelSignature, PluginError> {
         self.store.data_mut().begin_call(clock);
         let signature = self.guest.model().call_signature(&mut self.store, self.model);
-        ModelSignature::from_wit(signature.map_err(|error| self.store.data_mut().trap_error("signature", &error))?)
+        let signature = signature.map_err(|error| self.store.data_mut().trap_error("signature", &error))?;
+        let handlers = match &self.handler {
+            Some(handler) => handler.call_routes(&mut self.store),
+            None => Ok(Vec::new()),
+        };
+        let handlers = handlers.map_err(|error| self.store.data_mut().trap_error("routes", &error))?;
+        ModelSignature::from_wit(signature, handlers)
     }
 
     /// Returns whether the plugin has read the weights that it was loaded or called with, so that its state can depend
@@ -181,6 +195,41 @@ impl PluginInstance {
         })?;
         let outputs = answer.map_err(|error| self.store.data_mut().guest_error("predict", error))?;
         self.take_outputs(outputs).map_err(|fault| to_plugin_error(&mut self.store, fault))
+    }
+
+    /// Runs a handler of the plugin. A streamed response goes to the sink of `options`.
+    pub(super) fn handle(
+        &mut self,
+        request: HandlerRequest,
+        weights: Arc<DeviceWeights>,
+        options: &HandlerOptions,
+    ) -> Result<Option<HandlerResponse>, PluginError> {
+        let span = tracing::debug_span!("handle");
+        let _entered = span.enter();
+        let missing = PluginError::MissingExport { export: "saggar:plugin/http-handler", purpose: "handle requests" };
+        let handler = self.handler.as_ref().ok_or(missing)?;
+        let HandlerOptions { until, limit, .. } = *options;
+        let state = self.store.data_mut();
+        state.begin_call(CallClock::new(Some(until.saturating_duration_since(Instant::now())), None));
+        state.set_cancel_token(Some(options.cancel.clone()));
+        state.weights.set(Some(weights));
+        let sink = Arc::clone(&options.sink);
+        state.response = Some(StreamedResponse { sink, until, limit, is_started: false });
+        let (route, request) = request.into_wit();
+        let answer = handler.call_handle(&mut self.store, route, &request);
+        drop(request);
+        // Drop the sink and the weights: the call is over.
+        let state = self.store.data_mut();
+        state.finish_output();
+        let is_started = state.response.take().is_some_and(|response| response.is_started);
+        state.set_cancel_token(None);
+        state.weights.set(None);
+        let answer = answer.map_err(|error| match self.store.data_mut().trap_error(HANDLE, &error) {
+            PluginError::Deadline { during, .. } => PluginError::Deadline { during, limit_ms: millis(limit) },
+            error => error,
+        })?;
+        let response = answer.map_err(|error| self.store.data_mut().guest_error(HANDLE, error))?;
+        checked_response(response, is_started)
     }
 
     fn push_inputs(&mut self, inputs: Vec<(String, DeviceBuffer)>) -> Result<Vec<NamedTensor>, HostError> {

@@ -12,7 +12,7 @@ use crate::limits::{ROUTE_BYTES_MAX, ROUTES_MAX};
 pub enum RouteSegment {
     /// This exact word.
     Word(String),
-    /// Any text, which is the value of the input with this name.
+    /// Any text, which is the value of the input or parameter with this name.
     Input(String),
 }
 
@@ -30,18 +30,7 @@ pub struct ModelRoute {
 impl ModelRoute {
     /// Returns the values of the inputs in `path` by name, as text, or `None` if `path` does not match this route.
     pub fn match_path<'p>(&self, path: &[&'p str]) -> Option<Vec<(&str, &'p str)>> {
-        if path.len() != self.segments.len() {
-            return None;
-        }
-        let mut inputs = Vec::new();
-        for (segment, text) in self.segments.iter().zip(path) {
-            match segment {
-                RouteSegment::Word(word) if word == text => {}
-                RouteSegment::Word(_) => return None,
-                RouteSegment::Input(name) => inputs.push((name.as_str(), *text)),
-            }
-        }
-        Some(inputs)
+        match_segments(&self.segments, path)
     }
 
     /// Returns the names of the inputs that the route gives, in its path or as fixed values.
@@ -52,6 +41,25 @@ impl ModelRoute {
         });
         in_path.chain(self.fixed_inputs.iter().map(|(name, _)| name.as_str()))
     }
+}
+
+/// Returns the texts in the places of names in `segments`, or `None` if `path` does not match them.
+pub(crate) fn match_segments<'s, 'p>(
+    segments: &'s [RouteSegment],
+    path: &[&'p str],
+) -> Option<Vec<(&'s str, &'p str)>> {
+    if path.len() != segments.len() {
+        return None;
+    }
+    let mut found = Vec::new();
+    for (segment, text) in segments.iter().zip(path) {
+        match segment {
+            RouteSegment::Word(word) if word == text => {}
+            RouteSegment::Word(_) => return None,
+            RouteSegment::Input(name) => found.push((name.as_str(), *text)),
+        }
+    }
+    Some(found)
 }
 
 /// Parses and checks the routes of a signature.
@@ -103,7 +111,8 @@ pub(super) fn parse_routes(given: Vec<predictor::Route>, inputs: &[ModelPort]) -
     Ok(routes)
 }
 
-fn parse_segments(path: &str) -> Result<Vec<RouteSegment>, String> {
+/// Returns the segments of a path, or what is wrong with it.
+pub(crate) fn parse_segments(path: &str) -> Result<Vec<RouteSegment>, String> {
     let Some(rest) = path.strip_prefix('/').filter(|_| path.len() <= ROUTE_BYTES_MAX) else {
         return Err(format!("a path begins with / and has at most {ROUTE_BYTES_MAX} bytes"));
     };

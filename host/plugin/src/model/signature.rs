@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use saggar_tensor::{Descriptor, Shape};
 
-use crate::bindings::predictor;
+use crate::bindings::{http_handler, predictor};
 use crate::convert;
 use crate::error::PluginError;
+use crate::http_handler::handler_route::{HandlerRoute, parse_handler_routes};
 use crate::limits::{BATCH_ITEMS_MAX, BATCH_SIZES_MAX, CLASSES_MAX, SIGNATURE_PORTS_MAX};
 
 use super::model_port::{ModelPort, encode_in_range};
@@ -25,6 +26,8 @@ pub struct ModelSignature {
     pub batch_sizes: Vec<usize>,
     /// Additional paths below the model's path.
     pub routes: Vec<ModelRoute>,
+    /// Paths that the plugin answers with its own code.
+    pub handlers: Vec<HandlerRoute>,
 }
 
 impl ModelSignature {
@@ -37,11 +40,14 @@ impl ModelSignature {
         needed.next().filter(|_| needed.next().is_none())
     }
 
-    /// Checks a signature that a plugin reported.
+    /// Checks a signature and the routes of handlers that a plugin reported.
     ///
     /// # Errors
     /// `BadSignature`.
-    pub(super) fn from_wit(given: predictor::Signature) -> Result<ModelSignature, PluginError> {
+    pub(super) fn from_wit(
+        given: predictor::Signature,
+        handlers: Vec<http_handler::HandlerRoute>,
+    ) -> Result<ModelSignature, PluginError> {
         let batch_sizes = convert::to_usizes(&given.batch_sizes);
         let (smallest, largest) = (batch_sizes.first().copied().unwrap_or(1), batch_sizes.last().copied().unwrap_or(1));
         let ascending = batch_sizes.is_sorted_by(|a, b| a < b);
@@ -57,7 +63,8 @@ impl ModelSignature {
             return Err(PluginError::signature(format!("output {name} has a default, which only inputs have")));
         }
         let routes = parse_routes(given.routes, &inputs)?;
-        Ok(ModelSignature { inputs, outputs, batch_sizes, routes })
+        let handlers = parse_handler_routes(handlers, &routes)?;
+        Ok(ModelSignature { inputs, outputs, batch_sizes, routes, handlers })
     }
 }
 

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_rest::models::{
-    ModelConfigDocument, ModelDocument, ModelListDocument, ModelVersionDocument, PortDocument, ShadowDocument,
-    SignatureDocument, VersionSwapDocument,
+    ModelConfigDocument, ModelDocument, ModelListDocument, ModelRouteDocument, ModelVersionDocument, PortDocument,
+    ShadowDocument, SignatureDocument, VersionSwapDocument,
 };
 use saggar_serving::desired_state::STABLE;
 use saggar_serving::model_config::{BatchConfig, KeepAlive, ModelConfig};
@@ -48,7 +48,25 @@ pub(crate) fn signature_document(signature: &ModelSignature) -> SignatureDocumen
         inputs: signature.inputs.iter().map(port_document).collect(),
         outputs: signature.outputs.iter().map(port_document).collect(),
         batch_sizes: signature.batch_sizes.clone(),
+        routes: route_documents(signature),
     }
+}
+
+/// Returns the additional paths of a model: predictions first, then the handlers of its plugin.
+fn route_documents(signature: &ModelSignature) -> Vec<ModelRouteDocument> {
+    let predictions = signature.routes.iter().map(|route| ModelRouteDocument {
+        methods: vec!["GET".to_owned(), "POST".to_owned()],
+        path: route.path.clone(),
+        kind: "prediction".to_owned(),
+        description: String::new(),
+    });
+    let handlers = signature.handlers.iter().map(|handler| ModelRouteDocument {
+        methods: vec![handler.method.name().to_owned()],
+        path: handler.path.clone(),
+        kind: "handler".to_owned(),
+        description: handler.description.clone(),
+    });
+    predictions.chain(handlers).collect()
 }
 
 /// Returns a model without its signature.

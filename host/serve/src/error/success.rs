@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use axum::Json;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -79,4 +79,15 @@ impl<T> IntoResponse for SerializedJson<T> {
 /// Returns an empty response with status 304.
 pub(crate) fn not_modified() -> Response {
     StatusCode::NOT_MODIFIED.into_response()
+}
+
+/// Returns a response with the status that a plugin's handler chose.
+///
+/// # Errors
+/// Returns `Internal` if it is not a status of HTTP.
+pub(crate) fn plugin_response(status: u16, body: Body) -> Result<Response, ApiError> {
+    let status = StatusCode::from_u16(status).map_err(|error| ApiError::Internal { cause: error.to_string() })?;
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    Ok(response)
 }

@@ -92,6 +92,15 @@ impl OpenApiOperation {
         OpenApiOperation::new(Method::DELETE, path.into(), summary.into())
     }
 
+    /// Creates an operation of a path that a model declares.
+    pub(crate) fn of_model(method: Method, path: String, summary: String) -> OpenApiOperation {
+        OpenApiOperation::new(method, path.into(), summary.into())
+    }
+
+    pub(crate) fn patch(path: &'static str, summary: &'static str) -> OpenApiOperation {
+        OpenApiOperation::new(Method::PATCH, path.into(), summary.into())
+    }
+
     /// Adds a text that explains the operation further.
     pub(crate) fn with_description(mut self, description: &'static str) -> OpenApiOperation {
         self.description = Some(description);

@@ -1,8 +1,9 @@
 //! A model's inputs and outputs as JSON schemas, for single items and for batches.
 
 use axum::handler::Handler;
+use axum::http::Method;
 use indexmap::IndexMap;
-use saggar_plugin::{ModelPort, ModelSignature};
+use saggar_plugin::{HandlerMethod, HandlerRoute, ModelPort, ModelSignature};
 use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
@@ -14,6 +15,7 @@ use super::schema_catalog::SchemaCatalog;
 use crate::app::AppState;
 use crate::handler_output::HandlerOutput;
 use crate::predict::describe::describe_named;
+use crate::predict::operations::{ANY_TYPE, HANDLER_ERRORS};
 
 /// A model's part of the document: its schemas by name, and its path, whose other schemas every document has.
 pub(super) struct ModelOpenApi {
@@ -36,13 +38,40 @@ pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOp
             .with_content(200, JSON, SchemaSource::Model(output.clone()))
             .with_errors(&[400, 404, 408, 413, 415, 422, 429, 500, 503, 504]),
     ];
+    let operations =
+        operations.into_iter().chain(signature.handlers.iter().map(|handler| describe_handler(model, handler)));
     let (mut paths, mut catalog) = (IndexMap::new(), SchemaCatalog::new());
-    operations.into_iter().for_each(|operation| operation.insert_into(&mut paths, "predict", &mut catalog));
+    operations.for_each(|operation| operation.insert_into(&mut paths, "predict", &mut catalog));
+    for parameter in paths.values_mut().flat_map(|item: &mut PathItem| &mut item.parameters) {
+        // The names are the plugin's, and the values any text.
+        parameter.schema = json!({ "type": "string", "minLength": 1 });
+    }
     ModelOpenApi {
         input: (input, single_or_batch(|batch| object_schema(&signature.inputs, batch))),
         output: (output, single_or_batch(|batch| output_schema(&signature.outputs, batch))),
         paths,
     }
+}
+
+/// Describes a path that the model's plugin answers with its own code.
+fn describe_handler(model: &str, handler: &HandlerRoute) -> OpenApiOperation {
+    let HandlerRoute { method, path, description, .. } = handler;
+    let summary = match description.as_str() {
+        "" => format!("{} {path}, answered by the plugin of {model}", method.name()),
+        description => description.to_owned(),
+    };
+    let (verb, takes_body) = match method {
+        HandlerMethod::Get => (Method::GET, false),
+        HandlerMethod::Delete => (Method::DELETE, false),
+        HandlerMethod::Post => (Method::POST, true),
+        HandlerMethod::Put => (Method::PUT, true),
+        HandlerMethod::Patch => (Method::PATCH, true),
+    };
+    let operation = OpenApiOperation::of_model(verb, format!("/models/{model}{path}"), summary)
+        .with_deadline()
+        .with_content(200, ANY_TYPE, SchemaSource::Binary)
+        .with_errors(HANDLER_ERRORS);
+    if takes_body { operation.with_body_content(ANY_TYPE, SchemaSource::Binary) } else { operation }
 }
 
 /// Returns the responses that the type of a handler describes.

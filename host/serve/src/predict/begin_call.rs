@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use saggar_metrics::MetricsRegistry;
-use saggar_serving::{ModelReference, PredictionCall, PredictionDeadline, RejectionReason};
+use saggar_serving::{ModelReference, PredictionCall, PredictionDeadline, RejectionReason, VersionLease};
 
 use super::keep_alive::KeepAliveOverride;
 use crate::app::AppState;
@@ -63,14 +63,57 @@ pub(crate) async fn begin_call_of_numbers(
     body: &BufferedBody,
     number_bytes_min: usize,
 ) -> Result<PredictionCall, ApiError> {
+    let lease = lease_version(app, reference, deadline, keep).await?;
+    begin_leased_call(app, lease, deadline, body, number_bytes_min).await
+}
+
+/// Leases the version that `reference` refers to, or the default model if `None`. `keep` is the keep-alive time that the
+/// client requests. Call it once the body is complete.
+///
+/// # Errors
+/// Returns the errors of [`PredictionService::lease`](saggar_serving::PredictionService::lease) and of
+/// [`KeepAliveOverride::apply`].
+pub(super) async fn lease_version(
+    app: &AppState,
+    reference: Option<&ModelReference>,
+    deadline: PredictionDeadline,
+    keep: Option<KeepAliveOverride>,
+) -> Result<VersionLease, ApiError> {
     let lease = app.prediction_service().lease(reference, deadline).await?;
-    let version = lease.live_version();
     if let Some(keep) = keep {
-        keep.apply(app, &version.model).await?;
+        keep.apply(app, &lease.live_version().model).await?;
     }
+    Ok(lease)
+}
+
+/// Begins a prediction by a leased version, and charges the memory for decoding the body.
+///
+/// # Errors
+/// Returns `MemoryFull` or `MemoryShare`.
+async fn begin_leased_call(
+    app: &AppState,
+    lease: VersionLease,
+    deadline: PredictionDeadline,
+    body: &BufferedBody,
+    number_bytes_min: usize,
+) -> Result<PredictionCall, ApiError> {
+    let version = lease.live_version();
     let decode_bytes = decode_bytes_max(version.predictor().signature(), &body.bytes, number_bytes_min);
     let (charge, trace) = (body.new_charge(), body.trace.clone());
     Ok(PredictionCall::begin(app.prediction_service(), lease, deadline, charge, decode_bytes, trace).await?)
+}
+
+/// Begins like [`begin_call`] by a version that is leased already.
+///
+/// # Errors
+/// Returns `MemoryFull` or `MemoryShare`.
+pub(super) async fn begin_call_of_lease(
+    app: &AppState,
+    lease: VersionLease,
+    deadline: PredictionDeadline,
+    body: &BufferedBody,
+) -> Result<PredictionCall, ApiError> {
+    begin_leased_call(app, lease, deadline, body, JSON_NUMBER_BYTES_MIN).await
 }
 
 /// Counts a request whose body was refused because of its size or the memory in use.

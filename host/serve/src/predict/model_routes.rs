@@ -1,11 +1,12 @@
 //! Routes that models declare: `POST /models/NAME/dim/0.5`, or `POST /dim/0.5` for the default model. Values in the
-//! path and fixed values of the route are inputs, like those of the body.
+//! path and fixed values of the route are inputs, like those of the body. Paths with handlers run the plugin's own code.
 
 use axum::extract::{Path, Request, State};
-use axum::http::{Method, Uri};
+use axum::http::Uri;
 use axum::response::Response;
 use saggar_serving::ModelReference;
 
+use super::http_handlers::find_handlers;
 use super::path_inputs::find_route;
 use super::{InputSource, predict, text_codec};
 use crate::app::AppState;
@@ -27,14 +28,12 @@ pub(crate) async fn predict_default_by_path(
     request: Request,
 ) -> Result<Response, ApiError> {
     let uri = request.uri().clone();
-    if !matches!(*request.method(), Method::POST | Method::GET) {
-        return Err(no_route_error(&uri));
-    }
     let decoded = text_codec::percent_decode(uri.path()).ok_or_else(|| no_route_error(&uri))?;
     let path = decoded.strip_prefix('/').unwrap_or(&decoded).to_owned();
     // If no model is ready, no routes are declared.
     let Ok(serving) = app.models().find_live(None) else { return Err(no_route_error(&uri)) };
-    if find_route(&serving, &path).is_none() {
+    let method = request.method();
+    if find_route(&serving, &path).is_none() && find_handlers(&serving, method, &path).is_none() {
         return Err(no_route_error(&uri));
     }
     predict_by_path(&app, None, &path, request).await

@@ -3,9 +3,25 @@
 use std::collections::BTreeMap;
 
 use crate::openapi::operation::OpenApiOperation;
+use crate::openapi::operation_response::SchemaSource;
 
 /// The statuses of predictions that fail.
 const PREDICTION_ERRORS: &[u16] = &[400, 404, 406, 408, 413, 415, 422, 429, 500, 503, 504];
+/// The statuses of errors of the host at paths that a plugin answers. Its own code can answer with others.
+pub(crate) const HANDLER_ERRORS: &[u16] = &[400, 404, 405, 408, 413, 422, 429, 500, 503, 504];
+/// Any media type.
+pub(crate) const ANY_TYPE: &str = "*/*";
+
+const HANDLER_SUMMARY: &str = "A request to a path that the model's plugin answers with its own code";
+
+/// Adds what the plugin's own code can get and answer.
+fn handler_operation(operation: OpenApiOperation) -> OpenApiOperation {
+    operation
+        .with_description("GET and POST of such a path are answered by the plugin too.")
+        .with_deadline()
+        .with_content(200, ANY_TYPE, SchemaSource::Binary)
+        .with_errors(HANDLER_ERRORS)
+}
 
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {
@@ -53,5 +69,8 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
             .with_form::<BTreeMap<String, String>>()
             .with_prediction_response()
             .with_errors(PREDICTION_ERRORS),
+        handler_operation(OpenApiOperation::put("/models/{model}/{path}", HANDLER_SUMMARY)),
+        handler_operation(OpenApiOperation::delete("/models/{model}/{path}", HANDLER_SUMMARY)),
+        handler_operation(OpenApiOperation::patch("/models/{model}/{path}", HANDLER_SUMMARY)),
     ]
 }

@@ -22,7 +22,8 @@ pub(super) fn find_route<'s>(serving: &'s LiveVersion, path: &str) -> Option<&'s
     serving.predictor().signature().routes.iter().find(|route| route.match_path(&segments).is_some())
 }
 
-fn path_segments(path: &str) -> Vec<&str> {
+/// Splits a path without its first slash.
+pub(super) fn path_segments(path: &str) -> Vec<&str> {
     if path.is_empty() { Vec::new() } else { path.split('/').collect() }
 }
 

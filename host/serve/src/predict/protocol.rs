@@ -22,6 +22,9 @@ fn routes() -> Vec<HttpRoute> {
             .post(AccessAction::Predict, predict_named),
         HttpRoute::new("/models/{model}/{*path}")
             .get(AccessAction::Predict, model_routes::predict_named_by_path)
-            .post(AccessAction::Predict, model_routes::predict_named_by_path),
+            .post(AccessAction::Predict, model_routes::predict_named_by_path)
+            .put(AccessAction::Predict, model_routes::predict_named_by_path)
+            .delete(AccessAction::Predict, model_routes::predict_named_by_path)
+            .patch(AccessAction::Predict, model_routes::predict_named_by_path),
     ]
 }

@@ -419,6 +419,7 @@ fn image_signature() -> ModelSignature {
         outputs: vec![test_port("sum", DType::F32, &[], None), test_port("mark", DType::I32, &[], None)],
         batch_sizes: vec![1, 8],
         routes: Vec::new(),
+        handlers: Vec::new(),
     }
 }
 

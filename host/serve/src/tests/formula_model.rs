@@ -43,7 +43,13 @@ impl FormulaPredictor {
         };
         FormulaPredictor {
             name: name.to_owned(),
-            signature: ModelSignature { inputs, outputs, batch_sizes: vec![1, 4], routes: Vec::new() },
+            signature: ModelSignature {
+                inputs,
+                outputs,
+                batch_sizes: vec![1, 4],
+                routes: Vec::new(),
+                handlers: Vec::new(),
+            },
         }
     }
 }

@@ -37,7 +37,13 @@ impl StreamingPredictor {
             test_port("bytes", DType::U32, &[], None),
         ];
         StreamingPredictor {
-            signature: ModelSignature { inputs, outputs, batch_sizes: vec![1], routes: Vec::new() },
+            signature: ModelSignature {
+                inputs,
+                outputs,
+                batch_sizes: vec![1],
+                routes: Vec::new(),
+                handlers: Vec::new(),
+            },
             gate,
         }
     }

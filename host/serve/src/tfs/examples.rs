@@ -251,8 +251,13 @@ mod tests {
         let item = Descriptor::new(DType::U8, Shape::new([1 << 20]).unwrap());
         let semantics = Some("text".to_owned());
         let x = ModelPort { name: "x".to_owned(), item, semantics, classes: Vec::new(), default: None };
-        let signature =
-            ModelSignature { inputs: vec![x], outputs: Vec::new(), batch_sizes: vec![1], routes: Vec::new() };
+        let signature = ModelSignature {
+            inputs: vec![x],
+            outputs: Vec::new(),
+            batch_sizes: vec![1],
+            routes: Vec::new(),
+            handlers: Vec::new(),
+        };
         let read = |count: usize| {
             let body = format!("{{\"context\": {{\"x\": \"a\"}}, \"examples\": [{}]}}", vec!["{}"; count].join(","));
             let inputs = read_examples(&signature, body.as_bytes(), ExamplesMethod::Classify);

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use saggar_metrics::MetricsRegistry;
-use saggar_plugin::{LoadedModel, ModelSignature, NamedTensor, PluginError, PredictionOptions};
+use saggar_plugin::{
+    HandlerOptions, HandlerRequest, HandlerResponse, LoadedModel, ModelSignature, NamedTensor, PluginError,
+    PredictionOptions,
+};
 
 use super::device_usage::DeviceUsageAccount;
 use crate::predictor::{LoadedVersion, ModelPredictor};
@@ -62,6 +65,17 @@ impl ModelPredictor for MeteredPredictor {
         let outputs = predictor.predict(inputs, terms);
         self.report(false);
         outputs
+    }
+
+    fn handle(
+        &self,
+        request: HandlerRequest,
+        options: &HandlerOptions,
+    ) -> Result<Option<HandlerResponse>, PluginError> {
+        let predictor = self.predictor.as_ref().expect("it is only taken when this is dropped");
+        let response = predictor.handle(request, options);
+        self.report(false);
+        response
     }
 }
 

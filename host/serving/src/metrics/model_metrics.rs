@@ -105,7 +105,10 @@ impl ModelMetrics {
         let _ = families.predict_queue_length.remove_label_values(&labels);
         let _ = families.batch_items.remove_label_values(&labels);
         let _ = families.model_setups.remove_label_values(&labels);
+        let _ = families.handler_duration.remove_label_values(&labels);
+        let _ = families.handler_in_flight.remove_label_values(&labels);
         for outcome in PredictionOutcome::ALL {
+            let _ = families.handler_requests.remove_label_values(&[model, labels[1], outcome.name()]);
             let _ = families.predict_requests.remove_label_values(&[model, labels[1], outcome.name()]);
         }
         for release in DispatchTrigger::ALL {

@@ -54,10 +54,26 @@ pub(crate) struct VersionMetrics {
     dispatches: [IntCounter; DispatchTrigger::ALL.len()],
     /// Misses and hits, if the version has a cache.
     cache_results: Option<[IntCounter; 2]>,
+    /// The series of requests to handlers, if the version has any.
+    handlers: Option<HandlerSeries>,
+}
+
+/// The series of requests that a version's plugin answers with its own code.
+#[derive(Debug)]
+struct HandlerSeries {
+    outcomes: [IntCounter; PredictionOutcome::ALL.len()],
+    duration: Histogram,
+    in_flight: IntGauge,
 }
 
 impl VersionMetrics {
-    pub(crate) fn new(metrics: &MetricsRegistry, model: &str, version: u64, has_cache: bool) -> VersionMetrics {
+    pub(crate) fn new(
+        metrics: &MetricsRegistry,
+        model: &str,
+        version: u64,
+        has_cache: bool,
+        has_handlers: bool,
+    ) -> VersionMetrics {
         let families = &metrics.families;
         let version = version.to_string();
         let labels = [model, &version];
@@ -74,6 +90,11 @@ impl VersionMetrics {
             batch_items: families.batch_items.with_label_values(&labels),
             dispatches: DispatchTrigger::ALL.map(|release| counter(&families.batches_dispatched, release.name())),
             cache_results: has_cache.then(cached),
+            handlers: has_handlers.then(|| HandlerSeries {
+                outcomes: PredictionOutcome::ALL.map(|outcome| counter(&families.handler_requests, outcome.name())),
+                duration: families.handler_duration.with_label_values(&labels),
+                in_flight: families.handler_in_flight.with_label_values(&labels),
+            }),
         }
     }
 
@@ -81,6 +102,14 @@ impl VersionMetrics {
     pub(crate) fn record_outcome(&self, outcome: PredictionOutcome, time: Duration) {
         self.outcomes[outcome as usize].inc();
         self.duration.observe(time.as_secs_f64());
+    }
+
+    /// Records the outcome of a request to a handler and its total duration.
+    pub(crate) fn record_handler(&self, outcome: PredictionOutcome, time: Duration) {
+        if let Some(handlers) = &self.handlers {
+            handlers.outcomes[outcome as usize].inc();
+            handlers.duration.observe(time.as_secs_f64());
+        }
     }
 
     /// Records the duration of a phase of a prediction.
@@ -105,6 +134,12 @@ impl VersionMetrics {
         if let Some(cached) = &self.cache_results {
             cached[usize::from(hit)].inc();
         }
+    }
+
+    /// Counts a request to a handler as in flight until the returned guard is dropped. Returns `None` if the version has
+    /// no handlers.
+    pub(crate) fn track_handler(&self) -> Option<GaugeGuard> {
+        self.handlers.as_ref().map(|handlers| GaugeGuard::new(&handlers.in_flight, 1))
     }
 
     /// Counts requests as in flight until the returned guard is dropped.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{FailureReason, PluginError};
+use saggar_store::Digest;
 use saggar_telemetry::request_trace::BatchTimes;
 use saggar_telemetry::{PredictionTimes, RequestTrace};
 
@@ -102,14 +103,15 @@ impl PredictionRecord {
     pub(crate) fn finish<T, E: PredictionFailure>(&mut self, metrics: &MetricsRegistry, result: &Result<T, E>) {
         self.outcome = result.as_ref().map_or_else(PredictionFailure::outcome, |_| PredictionOutcome::Success);
         if let Some(error) = result.as_ref().err().and_then(PredictionFailure::plugin_error) {
-            // Long enough a prefix of the digest to distinguish plugins, short enough for a label.
-            count_plugin_fault(metrics, &self.live_version().origin.plugin.hex()[..12], error);
+            count_plugin_fault(metrics, &self.live_version().origin.plugin, error);
         }
     }
 }
 
 /// Counts a plugin's fault by plugin and kind.
-fn count_plugin_fault(metrics: &MetricsRegistry, plugin: &str, error: &PluginError) {
+pub(crate) fn count_plugin_fault(metrics: &MetricsRegistry, plugin: &Digest, error: &PluginError) {
+    // Long enough a prefix of the digest to distinguish plugins, short enough for a label.
+    let plugin = &plugin.hex()[..12];
     let families = &metrics.families;
     let (family, kind) = match error.reason() {
         FailureReason::Trap => (&families.plugin_traps, "trap"),

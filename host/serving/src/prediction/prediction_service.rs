@@ -68,12 +68,16 @@ impl PredictionService {
         &self.metrics
     }
 
-    pub(super) fn now_ms(&self) -> u64 {
+    pub(crate) fn shared_metrics(&self) -> &Arc<MetricsRegistry> {
+        &self.metrics
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
 
     /// Counts a request that was refused before it reached its model.
-    pub(super) fn count_rejection(&self, error: &ServingError) {
+    pub(crate) fn count_rejection(&self, error: &ServingError) {
         if let Some(reason) = RejectionReason::from_error(error) {
             reason.count(&self.metrics);
         }

@@ -24,8 +24,8 @@ pub(super) struct PythonManifest {
     pub(super) module: String,
     /// The world that the component implements.
     pub(super) world: String,
-    /// Whether the world exports a trainer, and a predictor.
-    pub(super) exports: (bool, bool),
+    /// What the world exports.
+    pub(super) exports: WorldExports,
     pub(super) declarations: PluginDeclarations,
 }
 
@@ -91,8 +91,16 @@ impl PythonManifest {
     }
 }
 
-/// Returns whether a world exports a trainer, and a predictor.
-fn exports_of(world: &str) -> Result<(bool, bool), String> {
+/// What a world exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WorldExports {
+    pub(super) trainer: bool,
+    pub(super) predictor: bool,
+    pub(super) http_handler: bool,
+}
+
+/// Returns what a world exports.
+fn exports_of(world: &str) -> Result<WorldExports, String> {
     let worlds = saggar_plugin::plugin_worlds().map_err(|error| error.to_string())?;
     let usable = || worlds.iter().filter(|world| !world.exports.iter().any(|export| export == "importer"));
     let Some(found) = usable().find(|found| found.name == world) else {
@@ -100,7 +108,11 @@ fn exports_of(world: &str) -> Result<(bool, bool), String> {
         return Err(format!("[tool.saggar] world: expected one of {}, got {world:?}", names.join(", ")));
     };
     let exports = |interface: &str| found.exports.iter().any(|export| export == interface);
-    Ok((exports("trainer"), exports("predictor")))
+    Ok(WorldExports {
+        trainer: exports("trainer"),
+        predictor: exports("predictor"),
+        http_handler: exports("http-handler"),
+    })
 }
 
 #[cfg(test)]
@@ -114,12 +126,16 @@ mod tests {
                     [tool.saggar.data]\n\"/data\" = [\"image\"]\n[tool.mypy]\nstrict = true\n";
         let manifest = PythonManifest::parse(text).unwrap();
         assert_eq!((manifest.module.as_str(), manifest.world.as_str()), ("plugin", "model-plugin"));
-        assert_eq!((manifest.exports, manifest.dependencies.as_slice()), ((true, true), &["a>=1".to_owned()][..]));
+        let all = WorldExports { trainer: true, predictor: true, http_handler: false };
+        assert_eq!((manifest.exports, manifest.dependencies.as_slice()), (all, &["a>=1".to_owned()][..]));
         assert_eq!(manifest.declarations.name.as_deref(), Some("mine"));
         assert_eq!(manifest.declarations.parameters["epochs"].min, Some(1.0));
         let trains =
             PythonManifest::parse("[project]\nname = \"m\"\n[tool.saggar]\nworld = \"train-plugin\"\n").unwrap();
-        assert_eq!(trains.exports, (true, false));
+        assert_eq!(trains.exports, WorldExports { predictor: false, ..all });
+        let handles =
+            PythonManifest::parse("[project]\nname = \"m\"\n[tool.saggar]\nworld = \"model-http-plugin\"\n").unwrap();
+        assert_eq!(handles.exports, WorldExports { http_handler: true, ..all });
     }
 
     #[test]
@@ -129,7 +145,8 @@ mod tests {
         };
         assert_eq!(
             error("world = \"pluto\""),
-            "[tool.saggar] world: expected one of model-plugin, predict-plugin, train-plugin, got \"pluto\""
+            "[tool.saggar] world: expected one of model-plugin, predict-plugin, model-http-plugin, \
+             predict-http-plugin, train-plugin, got \"pluto\""
         );
         assert!(error("module = \"predictor\"").contains("cannot be the name of a plugin's module"));
         assert!(error("module = 3").contains("expected a text, got 3"));

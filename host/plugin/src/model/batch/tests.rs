@@ -16,6 +16,7 @@ fn signature() -> ModelSignature {
         outputs: vec![port("z", &[3]), port("w", &[])],
         batch_sizes: vec![1, 2, 4],
         routes: Vec::new(),
+        handlers: Vec::new(),
     }
 }
 

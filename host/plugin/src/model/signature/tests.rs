@@ -16,7 +16,7 @@ fn number(data_type: DataType, default: f64) -> predictor::Port {
 
 fn signature_from_ports(inputs: Vec<predictor::Port>, output: predictor::Port) -> Result<ModelSignature, String> {
     let signature = predictor::Signature { inputs, outputs: vec![output], batch_sizes: vec![1, 4], routes: Vec::new() };
-    ModelSignature::from_wit(signature).map_err(|error| error.to_string())
+    ModelSignature::from_wit(signature, Vec::new()).map_err(|error| error.to_string())
 }
 
 fn signature_from_input(input: predictor::Port) -> Result<ModelSignature, String> {

@@ -19,6 +19,7 @@ fn vector(dtype: DType) -> ModelSignature {
         ],
         batch_sizes: vec![1, 4],
         routes: Vec::new(),
+        handlers: Vec::new(),
     }
 }
 
@@ -30,6 +31,7 @@ fn texts() -> ModelSignature {
         outputs: vec![port("said", DType::U8, &[8], Some("text"))],
         batch_sizes: vec![1],
         routes: Vec::new(),
+        handlers: Vec::new(),
     }
 }
 

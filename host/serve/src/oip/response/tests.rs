@@ -31,6 +31,7 @@ fn signature(outputs: &[ModelPort], batch_sizes: &[usize]) -> ModelSignature {
         outputs: outputs.to_vec(),
         batch_sizes: batch_sizes.to_vec(),
         routes: Vec::new(),
+        handlers: Vec::new(),
     }
 }
 

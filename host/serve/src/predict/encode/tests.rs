@@ -12,7 +12,7 @@ fn tensor(name: &str, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> NamedTen
 }
 
 fn signature_with_outputs(outputs: Vec<Port>) -> ModelSignature {
-    ModelSignature { inputs: Vec::new(), outputs, batch_sizes: vec![1], routes: Vec::new() }
+    ModelSignature { inputs: Vec::new(), outputs, batch_sizes: vec![1], routes: Vec::new(), handlers: Vec::new() }
 }
 
 fn f32_bytes(values: &[f32]) -> Vec<u8> {

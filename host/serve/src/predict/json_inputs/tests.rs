@@ -10,7 +10,7 @@ fn port_named(name: &str, dtype: DType, shape: &[usize]) -> Port {
 }
 
 fn signature_with_inputs(inputs: Vec<Port>) -> ModelSignature {
-    ModelSignature { inputs, outputs: Vec::new(), batch_sizes: vec![1], routes: Vec::new() }
+    ModelSignature { inputs, outputs: Vec::new(), batch_sizes: vec![1], routes: Vec::new(), handlers: Vec::new() }
 }
 
 fn image_signature() -> ModelSignature {

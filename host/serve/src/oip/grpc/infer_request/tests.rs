@@ -21,6 +21,7 @@ fn vector_signature(dtype: DType, semantics: Option<&str>) -> ModelSignature {
         outputs: vec![port("y", DType::F32, &[], None), port("z", DType::F32, &[], None)],
         batch_sizes: vec![1, 8],
         routes: Vec::new(),
+        handlers: Vec::new(),
     }
 }
 
