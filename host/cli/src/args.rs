@@ -30,7 +30,9 @@ use saggar_plugin::compiler;
 
 pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
 pub(crate) use compile_child::CompileChildArgs;
-pub(crate) use data::{DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs};
+pub(crate) use data::{
+    DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs, DataTableArgs,
+};
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{

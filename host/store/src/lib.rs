@@ -12,6 +12,7 @@ pub mod dataset;
 pub mod digest;
 pub mod error;
 pub mod image_decoder;
+pub mod image_resizer;
 pub mod job_files;
 pub mod keys;
 pub mod limits;
@@ -39,7 +40,7 @@ pub use checkpoint::{
     digest_of_variables,
 };
 pub use dataset::upload::UploadStore;
-pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
+pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore, dataset_description_schema};
 pub use digest::{Digest, Sha256Hasher};
 pub use durable::random_hex;
 pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use super::description::{DatasetDescription, ParquetDescription};
+use super::description::{
+    CsvDescription, DatasetDescription, ImageFoldersDescription, JsonLinesDescription, ParquetDescription,
+    WebDatasetDescription,
+};
 use super::draft::DatasetDraft;
 use super::staging::StagingArea;
-use super::{cifar, csv, description, idx, images, npy, npz, parquet, safetensors, text};
+use super::{cifar, csv, description, idx, images, json_lines, npy, npz, parquet, safetensors, text, webdataset};
 use crate::error::DatasetError;
 use crate::limits::DATASET_ITEMS_MAX;
 
@@ -30,16 +33,20 @@ fn read_format(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft,
         Some(DatasetDescription::Safetensors(description)) => {
             safetensors::read(staging, folder, description.description)
         }
-        Some(DatasetDescription::Images(description)) => images::read(staging, folder, description.description),
+        Some(DatasetDescription::Images(description)) => images::read(staging, folder, description),
         Some(DatasetDescription::Parquet(description)) => parquet::read(staging, folder, &description),
+        Some(DatasetDescription::JsonLines(description)) => json_lines::read(staging, folder, &description),
+        Some(DatasetDescription::WebDataset(description)) => webdataset::read(staging, folder, &description),
         None if idx::detect(folder) => idx::read(staging, folder, String::new()),
         None if cifar::detect(folder) => cifar::read(staging, folder, String::new()),
         None if npy::detect(folder)? => npy::read(staging, folder),
         None if npz::detect(folder)? => npz::read(staging, folder, String::new()),
         None if safetensors::detect(folder)? => safetensors::read(staging, folder, String::new()),
         None if parquet::detect(folder)? => parquet::read(staging, folder, &ParquetDescription::default()),
-        None if images::detect(folder) => images::read(staging, folder, String::new()),
-        None if csv::detect(folder)? => csv::read_undescribed(staging, folder),
+        None if json_lines::detect(folder)? => json_lines::read(staging, folder, &JsonLinesDescription::default()),
+        None if webdataset::detect(folder)? => webdataset::read(staging, folder, &WebDatasetDescription::default()),
+        None if images::detect(folder) => images::read(staging, folder, ImageFoldersDescription::default()),
+        None if csv::detect(folder)? => csv::read(staging, folder, &CsvDescription::default()),
         None if text::detect(folder)? => text::read(staging, folder),
         None => {
             let refused = images::unsupported_images_hint(folder);
