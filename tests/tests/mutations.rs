@@ -36,7 +36,7 @@ const TANGLES: u64 = 200;
 /// Mutated files of weights.
 const FILES: usize = 20_000;
 /// Mutated files of each format of datasets. Each is imported into a directory.
-const DATASET_FILES: usize = 400;
+const DATASET_FILES: usize = 1_500;
 /// Mutated bodies of prediction requests.
 const BODIES: usize = 20_000;
 /// Maximum changes to one seed.
@@ -147,6 +147,7 @@ fn mutated_dataset_files_are_imported_or_refused() {
             "dataset_parquet" => dataset_files::check_parquet,
             "dataset_npy" => dataset_files::check_npy,
             "dataset_npz" => dataset_files::check_npz,
+            "dataset_webdataset" => dataset_files::check_webdataset,
             "images" => dataset_files::check_image,
             "dataset_description" => dataset_files::check_description,
             other => panic!("{other} has no body"),

@@ -91,10 +91,7 @@ fn tabular_predicts_like_the_network_of_scikit_learn() {
         server.saggar_ok(&["data", "export", name, "--output", exported.to_str().unwrap()]);
         let expected: f64 = tables(&["score", exported.to_str().unwrap()]).parse().unwrap();
         let found = score_model(&server, name);
-        #[expect(clippy::print_stdout, reason = "the measured figures are the result")]
-        {
-            println!("{name}: tabular {found:.4}, scikit-learn {expected:.4}");
-        }
+        println!("{name}: tabular {found:.4}, scikit-learn {expected:.4}");
         assert!(found >= expected - 0.02, "{name}: tabular {found}, scikit-learn {expected}");
     }
 }

@@ -30,6 +30,8 @@ use saggar_plugin::compiler;
 
 pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
 pub(crate) use compile_child::CompileChildArgs;
+#[cfg(test)]
+pub(crate) use data::ImageSize;
 pub(crate) use data::{
     DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs, DataTableArgs,
 };

@@ -2,6 +2,8 @@
 
 use saggar_plugin::{Classes, DataType, Dataset, Error, Field, Json, Params, Result, info};
 
+use crate::column_reader::largest_label;
+
 /// The fields that are predicted if no parameter names one, in the order in which they are looked for.
 const TARGETS: [&str; 2] = ["label", "target"];
 
@@ -204,6 +206,6 @@ fn target_column(data: &Dataset, field: Field) -> Result<TargetColumn> {
     if matches!(field.item.data_type, DataType::Float32 | DataType::Float16) {
         return Ok(TargetColumn::Quantity { name });
     }
-    let count = if field.classes.is_empty() { crate::standardization::largest_label(data, &field)? + 1 } else { 0 };
+    let count = if field.classes.is_empty() { largest_label(data, &field)? + 1 } else { 0 };
     Ok(TargetColumn::Classes { name, classes: Classes::of(&field, count) })
 }

@@ -4,6 +4,7 @@
 //! deviations of the training part, which are variables of the model, so that a request contains the numbers of the
 //! table. Each field of classes has an embedding.
 
+mod column_reader;
 mod columns;
 mod model;
 mod standardization;

@@ -1,9 +1,7 @@
 //! The network, for training and for prediction.
 
 use saggar_plugin::layers::{Dropout, Embedding, Linear};
-use saggar_plugin::{
-    DataType, Dataset, Graph, Inputs, Model, Operand, Params, Port, Result, Variables, concat,
-};
+use saggar_plugin::{DataType, Dataset, Graph, Inputs, Model, Operand, Params, Port, Result, Variables, concat};
 
 use crate::columns::{NumberColumn, TableColumns, TargetColumn};
 use crate::standardization::Standardization;

@@ -70,6 +70,11 @@ pub(crate) fn check_npz(file: &[u8]) -> bool {
     check(&[("data.npz", file)])
 }
 
+/// Imports a WebDataset archive.
+pub(crate) fn check_webdataset(file: &[u8]) -> bool {
+    check(&[("data.tar", file)])
+}
+
 /// Imports an image, converted to another size.
 pub(crate) fn check_image(file: &[u8]) -> bool {
     let keys = br#"{"format": "images", "resize": {"width": 5, "height": 3}}"#;

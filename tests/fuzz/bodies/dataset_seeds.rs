@@ -15,6 +15,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("dataset_parquet", parquet_files()),
         ("dataset_npy", npy()),
         ("dataset_npz", npz()),
+        ("dataset_webdataset", archives()),
         ("images", images()),
         ("dataset_description", descriptions()),
     ]
@@ -146,6 +147,25 @@ fn grey_jpeg() -> Vec<u8> {
     add_segment(0xda, &[1, 1, 0, 0, 63, 0]);
     file.extend([0b0011_1111, 0xff, 0xd9]);
     file
+}
+
+fn archives() -> Vec<Vec<u8>> {
+    let archive = |entries: &[(&str, &[u8])]| {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (name, bytes) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o600);
+            builder.append_data(&mut header, name, *bytes).expect("in memory");
+        }
+        builder.into_inner().expect("in memory")
+    };
+    let image = png_file(4, 3, png::ColorType::Grayscale, &[7; 12]);
+    let long = format!("{}/1.txt", "d".repeat(120));
+    vec![
+        archive(&[("1.png", &image), ("1.cls", b"1"), ("2.png", &image), ("2.cls", b"0")]),
+        archive(&[(&long, b"one"), ("2.txt", b"two"), ("2.json", b"{}")]),
+    ]
 }
 
 fn descriptions() -> Vec<Vec<u8>> {

@@ -3,6 +3,8 @@
 //! If the description does not say whether the first line is a header, the line after it decides. Without fields in the
 //! description, they are inferred from the columns.
 
+mod cell;
+mod header;
 mod infer;
 mod lines;
 mod missing;

@@ -15,6 +15,10 @@ use crate::limits::DATASET_ITEMS_MAX;
 /// Reads a folder into a staging directory, as its `dataset.json` says, or by the names of its files.
 pub(super) fn read_folder(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft, DatasetError> {
     let draft = read_format(folder, staging)?;
+    if draft.items == 0 {
+        let name = folder.file_name().unwrap_or(folder.as_os_str());
+        return Err(DatasetError::Empty { file: name.to_string_lossy().into_owned() });
+    }
     if draft.items > DATASET_ITEMS_MAX {
         let what = "the dataset".to_owned();
         return Err(DatasetError::TooLarge { what, max: DATASET_ITEMS_MAX, unit: "items" });

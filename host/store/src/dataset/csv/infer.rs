@@ -13,6 +13,7 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::super::description::CsvDescription;
 use super::super::manifest::file_name;
+use super::header::is_header;
 use super::lines::CsvLineReader;
 use super::plan::{ColumnPlaces, TableField, TablePlan, column_name};
 use super::profile::{ColumnProfile, DistinctValues, ProfiledFile, distinct_values, profile_columns};
@@ -59,8 +60,8 @@ pub(super) fn infer_plan(
     }
     let source = ProfiledFile { path, file, delimiter, header };
     let profiles = profile_columns(&source, width)?;
-    let taken = [FEATURES].into_iter().chain(TARGETS).map(file_name).collect();
-    let mut inference = Inference { file, names: &names, target, fields: Vec::new(), taken, notes: Vec::new() };
+    let used_files = [FEATURES].into_iter().chain(TARGETS).map(file_name).collect();
+    let mut inference = Inference { file, names: &names, target, fields: Vec::new(), used_files, notes: Vec::new() };
     let rows = profiles.iter().map(ColumnProfile::values).max().unwrap_or(0);
     if rows == 0 {
         return Err(DatasetError::Empty { file: file.to_owned() });
@@ -117,14 +118,6 @@ fn is_label_name(name: &str) -> bool {
     LABELS.contains(&name.to_lowercase().as_str())
 }
 
-/// Returns whether a line is a header: some cells are not numbers where the next line has numbers, and no cell is a
-/// number where the next line has none.
-pub(super) fn is_header(first: &[String], second: &[String]) -> bool {
-    let is_number = |cell: &String| cell.parse::<f64>().is_ok();
-    let mut pairs = first.iter().zip(second);
-    !first.iter().any(is_number) && pairs.any(|(name, value)| !is_number(name) && is_number(value))
-}
-
 /// The columns besides the target, by what they contain.
 struct SortedColumns {
     numbers: Vec<usize>,
@@ -138,7 +131,7 @@ struct Inference<'a> {
     target: usize,
     fields: Vec<TableField>,
     /// The files of the fields so far, and of the fields `x`, `label` and `target`.
-    taken: HashSet<String>,
+    used_files: HashSet<String>,
     notes: Vec<String>,
 }
 
@@ -193,7 +186,7 @@ impl Inference<'_> {
         let count = values.texts.len();
         if count <= FEW_CLASSES || !values.is_too_many() && count as u64 <= rows / 2 {
             let name = self.unused_field_name(column);
-            self.taken.insert(file_name(&name));
+            self.used_files.insert(file_name(&name));
             self.fields.push(class_field(&name, column, values.texts.into_iter().collect()));
             return Ok(());
         }
@@ -254,7 +247,7 @@ impl Inference<'_> {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let name: String = self.names.get(column).map(|name| name.chars().map(plain).collect()).unwrap_or_default();
         let name = if name.chars().all(|c| c == '_') { format!("column_{}", column + 1) } else { name };
-        let is_taken = |name: &str| self.taken.contains(&file_name(name));
+        let is_taken = |name: &str| self.used_files.contains(&file_name(name));
         let short = |bytes: usize| name.chars().take(bytes).collect::<String>();
         let whole = short(FIELD_NAME_BYTES_MAX);
         if !is_taken(&whole) {

@@ -6,7 +6,8 @@ use std::path::Path;
 use saggar_tensor::Descriptor;
 
 use super::super::description::{ColumnSelection, CsvDescription, CsvFieldDescription, MissingPolicy};
-use super::infer::is_header;
+use super::cell::quoted_cell;
+use super::header::has_header;
 use super::lines::CsvLineReader;
 use crate::error::DatasetError;
 use crate::limits::CSV_LINE_BYTES_MAX;
@@ -109,7 +110,7 @@ impl TablePlan {
 /// Returns a column's name, or its number from 1.
 pub(super) fn column_name(names: &[String], column: usize) -> String {
     match names.get(column).filter(|name| !name.is_empty()) {
-        Some(name) => format!("`{}`", super::values::quoted_cell(name)),
+        Some(name) => format!("`{}`", quoted_cell(name)),
         None => (column + 1).to_string(),
     }
 }
@@ -173,29 +174,6 @@ impl<'n> ColumnPlaces<'n> {
                 format!("no column has this name; the columns are {known}{more}")
             }
         };
-        Err(DatasetError::Column { file: file.to_owned(), column: super::values::quoted_cell(name), reason })
+        Err(DatasetError::Column { file: file.to_owned(), column: quoted_cell(name), reason })
     }
-}
-
-/// Returns whether the first line of a described file is a header.
-fn has_header(path: &Path, file: &str, delimiter: u8, text: &CsvDescription) -> Result<bool, DatasetError> {
-    let mut lines = CsvLineReader::open(path, file, delimiter, false, 0)?;
-    if !lines.next_line()? {
-        return Ok(false);
-    }
-    let first = lines.cells();
-    // Reading the data refuses a line of another length.
-    if !lines.next_line().unwrap_or(false) {
-        return Ok(false);
-    }
-    let second = lines.cells();
-    let is_class = |line: &[String]| {
-        text.fields.iter().filter(|field| !field.classes.is_empty()).any(|field| match field.columns {
-            ColumnSelection::Range(start, end) => {
-                (start..end.min(line.len())).any(|at| field.classes.contains(&line[at]))
-            }
-            ColumnSelection::Names(_) => false,
-        })
-    };
-    Ok(!is_class(&first) && (is_header(&first, &second) || is_class(&second)))
 }

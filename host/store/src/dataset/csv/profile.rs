@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::cell::{is_missing_marker, quoted_cell};
 use super::lines::CsvLineReader;
-use super::values::{is_missing_marker, quoted_cell};
 use crate::error::DatasetError;
 use crate::limits::{TABLE_CLASSES_BYTES_MAX, TABLE_CLASSES_MAX};
 

@@ -2,25 +2,13 @@
 
 use saggar_tensor::DType;
 
+use super::cell::{is_missing_marker, quoted_cell};
 use super::lines::CsvLineReader;
 use super::plan::TableField;
 use crate::error::DatasetError;
 
 /// Maximum number of classes that an error lists.
 const CLASSES_NAMED: usize = 10;
-/// Characters of a cell that an error quotes.
-const CELL_CHARS_MAX: usize = 40;
-
-/// Returns whether a cell says that there is no value.
-pub(super) fn is_missing_marker(cell: &str) -> bool {
-    const MARKERS: [&str; 7] = ["", "?", "na", "n/a", "nan", "null", "none"];
-    cell.len() <= 4 && MARKERS.iter().any(|marker| marker.eq_ignore_ascii_case(cell))
-}
-
-/// Returns the beginning of a cell, for messages.
-pub(super) fn quoted_cell(cell: &str) -> String {
-    cell.chars().take(CELL_CHARS_MAX).collect()
-}
 
 impl TableField {
     /// Returns whether a cell has no value. The name of a class is a value.

@@ -6,7 +6,7 @@ use saggar_tensor::{DType, Descriptor, Shape};
 use serde_json::Value;
 
 use super::super::description::{ColumnField, MissingPolicy};
-use super::JsonObject;
+use super::object_reader::JsonObject;
 use crate::error::DatasetError;
 use crate::limits::{CLASS_NAME_BYTES_MAX, JSON_DEPTH_MAX, TABLE_CLASSES_MAX, TEXT_LINE_BYTES_MAX};
 

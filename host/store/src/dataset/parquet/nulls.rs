@@ -90,21 +90,21 @@ impl NullableTable<'_> {
         for column in &mut *self.columns {
             let size = column.item.bytes() as u64;
             let mut reader = column.data.reader()?;
-            let mut kept = self.staging.writer(1)?;
+            let mut remaining = self.staging.writer(1)?;
             let mut item = vec![0; size as usize];
             for row in 0..self.items {
                 reader.read_exact(&mut item).map_err(column.data.read_error())?;
                 if !dropped.contains(row) {
-                    kept.push(&item)?;
+                    remaining.push(&item)?;
                 }
             }
-            self.staging.remove(std::mem::replace(&mut column.data, kept.finish()?))?;
+            self.staging.remove(std::mem::replace(&mut column.data, remaining.finish()?))?;
         }
-        let mut kept = 0;
+        let mut rows_before = 0;
         for (_, begin, end) in &mut self.splits {
             let rows = (*begin..*end).filter(|row| !dropped.contains(*row)).count() as u64;
-            (*begin, *end) = (kept, kept + rows);
-            kept += rows;
+            (*begin, *end) = (rows_before, rows_before + rows);
+            rows_before += rows;
         }
         let (count, total, first) = (dropped.count, self.items, dropped.first + 1);
         let note = format!("{count} of {total} rows were dropped: values are missing (first in row {first})");
