@@ -7,6 +7,7 @@ use super::description::{
     WebDatasetDescription,
 };
 use super::draft::DatasetDraft;
+use super::source::list_files;
 use super::staging::StagingArea;
 use super::{cifar, csv, description, idx, images, json_lines, npy, npz, parquet, safetensors, text, webdataset};
 use crate::error::DatasetError;
@@ -53,10 +54,26 @@ fn read_format(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft,
         None if csv::detect(folder)? => csv::read(staging, folder, &CsvDescription::default()),
         None if text::detect(folder)? => text::read(staging, folder),
         None => {
-            let refused = images::unsupported_images_hint(folder);
+            let refused = images::unsupported_images_hint(folder) + &unsupported_tables_hint(folder);
             let folder = folder.file_name().unwrap_or(folder.as_os_str());
             let folder = folder.to_string_lossy().into_owned();
             Err(DatasetError::UnknownFormat { folder, refused })
         }
+    }
+}
+
+/// Endings of tables that are not read.
+const UNSUPPORTED_TABLES: [&str; 5] = ["arrow", "feather", "xlsx", "xls", "orc"];
+
+/// Returns a hint for an error about tables in other formats; empty if the folder has no such files.
+fn unsupported_tables_hint(folder: &Path) -> String {
+    let has = |ending: &&&str| list_files(folder, ending).is_ok_and(|files| !files.is_empty());
+    match UNSUPPORTED_TABLES.iter().find(has) {
+        Some(ending) => {
+            format!(
+                "; .{ending} files are not read: write Parquet, for example with pandas: frame.to_parquet(\"data.parquet\")"
+            )
+        }
+        None => String::new(),
     }
 }

@@ -124,3 +124,12 @@ fn unsupported_image_formats_are_named_in_the_error() {
     assert!(error.contains("folders of PNG, JPEG and WebP images named as their classes"), "{error}");
     assert!(error.ends_with("; .gif pictures are not read: make PNG, JPEG or WebP files of them"), "{error}");
 }
+
+#[test]
+fn unsupported_tables_are_named_in_the_error() {
+    let source = folder_with_files(&[("d.feather", b"ARROW1")]);
+    let error = datasets().1.ingest("d", source.path(), 0).unwrap_err().to_string();
+    let hint =
+        "; .feather files are not read: write Parquet, for example with pandas: frame.to_parquet(\"data.parquet\")";
+    assert!(error.ends_with(hint), "{error}");
+}
