@@ -71,7 +71,8 @@ fn images_of_several_sizes_and_formats_are_trained_on_and_predicted() {
     for (file, expected) in [("test/flat/1.webp", "flat"), ("test/tall/2.png", "tall"), ("test/tall/3.webp", "tall")] {
         let path = images.join(file);
         let input = format!("image=@{}", path.display());
-        let answer: Value = serde_json::from_str(&server.saggar_ok(&["predict", "bars", "-i", &input, "--json"])).unwrap();
+        let answer: Value =
+            serde_json::from_str(&server.saggar_ok(&["predict", "bars", "-i", &input, "--json"])).unwrap();
         assert_eq!(answer["label_name"], expected, "{file}");
         let media = if file.ends_with("webp") { "image/webp" } else { "image/png" };
         let body = std::fs::read(&path).unwrap();
