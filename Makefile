@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PLUGINS := lenet mlp char-lm transformer input-opt onnx
+PLUGINS := lenet mlp tabular char-lm transformer input-opt onnx
 GUESTS := careless echo formulas handlers hostile matmul mistakes painter steady teller
 # PROFILE=debug uses the build of `make test`, so that tests can run the targets that otherwise need a release build.
 PROFILE ?= release
@@ -106,8 +106,9 @@ conformance-onnx-rules: ## run these cases with the plugin's import rules on the
 
 # tests/tests/mutations.rs is a short form of it, on generated seeds and mutations of them.
 fuzz: ## fuzz the parsers of untrusted input, SECONDS_EACH seconds per target (needs cargo-fuzz and a nightly compiler)
-	cd tests/fuzz && cargo run --quiet --locked --bin seeds -- corpus/verify && cp -r corpus/verify corpus/compile
-	cd tests/fuzz && for target in verify compile tangles safetensors bundle predictions infer_message onnx; do \
+	cd tests/fuzz && cargo run --quiet --locked --bin seeds -- corpus && cp -r corpus/verify corpus/compile
+	cd tests/fuzz && for target in verify compile tangles safetensors bundle predictions infer_message onnx \
+	    dataset_csv dataset_json_lines dataset_parquet dataset_npy dataset_npz dataset_webdataset dataset_description images; do \
 	    cargo +nightly fuzz run --fuzz-dir . $$target -- -max_total_time=$(SECONDS_EACH) -timeout=20 -rss_limit_mb=4096; \
 	done
 

@@ -11,7 +11,7 @@ use std::{env, fs};
 use saggar_wasm_build::PluginPackage;
 
 /// The plugins that the program contains, in the order in which they are listed.
-const REFERENCE_PLUGINS: [&str; 6] = ["lenet", "mlp", "char-lm", "transformer", "input-opt", "onnx"];
+const REFERENCE_PLUGINS: [&str; 7] = ["lenet", "mlp", "tabular", "char-lm", "transformer", "input-opt", "onnx"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -108,7 +108,7 @@ fn page_script(page: &Path) -> String {
 /// Runs the commands of every page of a directory of the documentation, each page on a new server, in a copy of the project's
 /// root. Returns the number of pages with commands.
 fn run_pages(directory: &str) -> usize {
-    for name in ["lenet", "mlp", "char-lm", "transformer", "input-opt", "onnx"] {
+    for name in ["lenet", "mlp", "tabular", "char-lm", "transformer", "input-opt", "onnx"] {
         plugin(name);
     }
     let mut pages: Vec<_> = std::fs::read_dir(root().join("host/docs").join(directory)).unwrap().collect();

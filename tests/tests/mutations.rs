@@ -7,6 +7,10 @@
 mod bundle;
 #[path = "../fuzz/bodies/compile.rs"]
 mod compile;
+#[path = "../fuzz/bodies/dataset_files.rs"]
+mod dataset_files;
+#[path = "../fuzz/bodies/dataset_seeds.rs"]
+mod dataset_seeds;
 #[path = "../fuzz/bodies/infer_message.rs"]
 mod infer_message;
 #[path = "../fuzz/bodies/predictions.rs"]
@@ -38,6 +42,8 @@ const PROGRAMS: usize = 8_000;
 const TANGLES: u64 = 200;
 /// Mutated files of weights.
 const FILES: usize = 20_000;
+/// Mutated files of each format of datasets. Each is imported into a directory.
+const DATASET_FILES: usize = 1_500;
 /// Mutated bodies of prediction requests.
 const BODIES: usize = 20_000;
 /// Maximum changes to one seed.
@@ -180,6 +186,30 @@ fn mutated_weight_files_are_read_or_refused() {
     let inputs = seeds.iter().cloned().chain((0..FILES).map(|_| mutate_seed(random, &seeds))).collect::<Vec<_>>();
     for input in inputs {
         assert_no_panic("safetensors", &input, || safetensors::check(&input));
+    }
+}
+
+#[test]
+fn mutated_dataset_files_are_imported_or_refused() {
+    for (number, (target, seeds)) in dataset_seeds::all().into_iter().enumerate() {
+        let body = match target {
+            "dataset_csv" => dataset_files::check_csv,
+            "dataset_json_lines" => dataset_files::check_json_lines,
+            "dataset_parquet" => dataset_files::check_parquet,
+            "dataset_npy" => dataset_files::check_npy,
+            "dataset_npz" => dataset_files::check_npz,
+            "dataset_webdataset" => dataset_files::check_webdataset,
+            "images" => dataset_files::check_image,
+            "dataset_description" => dataset_files::check_description,
+            other => panic!("{other} has no body"),
+        };
+        let random = &mut CaseRng::new(10 + number as u64);
+        let mut datasets = 0;
+        let inputs = seeds.iter().cloned().chain((0..DATASET_FILES).map(|_| mutate_seed(random, &seeds)));
+        for input in inputs.collect::<Vec<_>>() {
+            assert_no_panic(target, &input, || datasets += usize::from(body(&input)));
+        }
+        assert!(datasets > 0, "{target}: no input is a dataset");
     }
 }
 

@@ -10,7 +10,7 @@ use saggar_tests::onnx::small_model::{external_model, external_weights};
 use saggar_tests::{HttpPayload, ServerProcess, binary, plugin};
 use serde_json::{Value, json};
 
-const NAMES: [&str; 6] = ["lenet", "mlp", "char-lm", "transformer", "input-opt", "onnx"];
+const NAMES: [&str; 7] = ["lenet", "mlp", "tabular", "char-lm", "transformer", "input-opt", "onnx"];
 
 /// Runs the program in `directory`, without a server.
 fn saggar_in(directory: &Path, arguments: &[&str]) -> Output {

@@ -33,7 +33,11 @@ use saggar_plugin::compiler;
 pub(crate) use backup::{BackupArgs, RestoreArgs, UpgradeCheckArgs};
 pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
 pub(crate) use compile_child::CompileChildArgs;
-pub(crate) use data::{DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs};
+#[cfg(test)]
+pub(crate) use data::ImageSize;
+pub(crate) use data::{
+    DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs, DataTableArgs,
+};
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{

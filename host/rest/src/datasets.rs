@@ -42,6 +42,8 @@ pub struct DatasetDocument {
     pub used_by: Vec<String>,
     /// The newest finished jobs that mounted it, newest first: at most 20, among the newest 1000 finished jobs.
     pub was_used_by: Vec<String>,
+    /// Messages about the import: what was inferred, left out or replaced.
+    pub notes: Vec<String>,
 }
 
 /// A field of a dataset's items.

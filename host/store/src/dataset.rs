@@ -32,6 +32,7 @@ mod idx;
 mod images;
 mod in_memory;
 mod ingest;
+mod json_lines;
 pub(crate) mod manifest;
 mod map;
 mod npy;
@@ -47,7 +48,9 @@ mod staging;
 mod tests;
 mod text;
 pub mod upload;
+mod webdataset;
 
+pub use description::schema::dataset_description_schema;
 pub use export::{DatasetExport, ExportedFile, ExportedTar};
 use manifest::DatasetManifest;
 use map::ColumnBytes;
@@ -105,6 +108,8 @@ pub struct DatasetInfo {
     pub splits: Vec<DatasetSplit>,
     /// The time of the import.
     pub created_ms: UnixMillis,
+    /// Messages for the user about the import: what was inferred, left out or replaced.
+    pub notes: Vec<String>,
 }
 
 impl ColumnarDataset {
@@ -318,6 +323,7 @@ impl DatasetStore {
             fields: manifest.fields(),
             splits: manifest.splits(),
             created_ms: manifest.created_ms,
+            notes: manifest.notes,
         })
     }
 

@@ -1,7 +1,9 @@
-//! Decodes PNG and JPEG files to pixels, for datasets and predictions alike, so that training and inference see the
+//! Decodes PNG, JPEG and WebP files to pixels, for datasets and predictions alike, so that training and inference see the
 //! same input. The format is detected from the first bytes, not from the file name.
 //!
 //! 16-bit samples are reduced to 8 bits, and palettes are resolved. The EXIF orientation of a JPEG is not applied.
+
+mod webp;
 
 use std::fmt;
 
@@ -34,13 +36,15 @@ pub enum ImageFormat {
     Png,
     /// JPEG, baseline and progressive. Source: ITU-T T.81.
     Jpeg,
+    /// WebP, with and without losses. Source: RFC 9649.
+    Webp,
 }
 
 /// The reason why an image cannot be decoded.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ImageDecodeError {
-    /// Neither a PNG nor a JPEG.
-    #[error("neither a PNG nor a JPEG image, by its first bytes")]
+    /// Not a format that is read.
+    #[error("not a PNG, JPEG or WebP image, by its first bytes")]
     UnknownFormat,
     /// No pixels, or more than the limit.
     #[error("{height} x {width} pixels; 1 to {IMAGE_SIDE_MAX} a side and {bytes_max} bytes in all are read")]
@@ -65,14 +69,28 @@ pub enum ImageDecodeError {
 impl ImageFormat {
     /// Returns the format that these first bytes belong to, or `None`.
     pub fn detect(file: &[u8]) -> Option<ImageFormat> {
-        [ImageFormat::Png, ImageFormat::Jpeg].into_iter().find(|format| file.starts_with(format.magic()))
+        let begins = |format: &ImageFormat| match format {
+            ImageFormat::Png | ImageFormat::Jpeg => file.starts_with(format.magic()),
+            ImageFormat::Webp => webp::is_webp(file),
+        };
+        [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Webp].into_iter().find(begins)
     }
 
-    /// Returns the magic number of the format: the first bytes of every file.
+    /// Returns the media type of the format.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            ImageFormat::Png => "image/png",
+            ImageFormat::Jpeg => "image/jpeg",
+            ImageFormat::Webp => "image/webp",
+        }
+    }
+
+    /// Returns the first bytes of every file of the format. Files of other formats can begin with those of WebP too.
     pub fn magic(self) -> &'static [u8] {
         match self {
             ImageFormat::Png => b"\x89PNG\r\n\x1a\n",
             ImageFormat::Jpeg => b"\xff\xd8\xff",
+            ImageFormat::Webp => b"RIFF",
         }
     }
 
@@ -86,6 +104,7 @@ impl ImageFormat {
                 Some((side(20)? as usize, side(16)? as usize))
             }
             ImageFormat::Jpeg => jpeg_dimensions(file),
+            ImageFormat::Webp => webp::webp_dimensions(file),
         }
     }
 
@@ -99,6 +118,7 @@ impl fmt::Display for ImageFormat {
         f.write_str(match self {
             ImageFormat::Png => "PNG",
             ImageFormat::Jpeg => "JPEG",
+            ImageFormat::Webp => "WebP",
         })
     }
 }
@@ -111,6 +131,22 @@ pub fn decode(file: &[u8], bytes_max: usize) -> Result<DecodedImage, ImageDecode
     match ImageFormat::detect(file).ok_or(ImageDecodeError::UnknownFormat)? {
         ImageFormat::Png => decode_png(file, bytes_max),
         ImageFormat::Jpeg => decode_jpeg(file, bytes_max),
+        ImageFormat::Webp => webp::decode_webp(file, bytes_max),
+    }
+}
+
+/// Returns whether a file is an image in colours, by its headers. A file that cannot be read is refused when it is
+/// decoded.
+pub fn has_colours(file: &[u8]) -> bool {
+    match ImageFormat::detect(file) {
+        // PNG (third edition), 11.2.1: the colour type 0 is grey, and 4 is grey with alpha.
+        Some(ImageFormat::Png) => file.get(25).is_some_and(|colours| !matches!(colours, 0 | 4)),
+        // ITU-T T.81, B.2.2: the number of components follows the two sides.
+        Some(ImageFormat::Jpeg) => {
+            jpeg_frame(file).and_then(|at| file.get(at + 9)).is_some_and(|components| *components > 1)
+        }
+        Some(ImageFormat::Webp) => true,
+        None => false,
     }
 }
 
@@ -187,10 +223,19 @@ fn decode_jpeg(file: &[u8], bytes_max: usize) -> Result<DecodedImage, ImageDecod
     Ok(DecodedImage { height, width, channels, pixels })
 }
 
-/// Returns height and width from the first frame header. Source: ITU-T T.81, B.2.2: markers `C0` to `CF` except `C4`,
-/// `C8` and `CC`.
+/// Returns height and width from the first frame header.
 fn jpeg_dimensions(file: &[u8]) -> Option<(usize, usize)> {
-    let number = |at: usize| Some(usize::from(u16::from_be_bytes(file.get(at..at + 2)?.try_into().ok()?)));
+    let at = jpeg_frame(file)?;
+    Some((jpeg_number(file, at + 5)?, jpeg_number(file, at + 7)?))
+}
+
+fn jpeg_number(file: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from(u16::from_be_bytes(file.get(at..at + 2)?.try_into().ok()?)))
+}
+
+/// Returns the position of the first frame header. Source: ITU-T T.81, B.2.2: markers `C0` to `CF` except `C4`, `C8` and
+/// `CC`.
+fn jpeg_frame(file: &[u8]) -> Option<usize> {
     // Skip the start-of-image marker.
     let mut at = 2;
     loop {
@@ -199,12 +244,10 @@ fn jpeg_dimensions(file: &[u8]) -> Option<(usize, usize)> {
         }
         match *file.get(at + 1)? {
             0xff => at += 1,
-            0xc0..=0xcf if ![0xc4, 0xc8, 0xcc].contains(&file[at + 1]) => {
-                return Some((number(at + 5)?, number(at + 7)?));
-            }
+            0xc0..=0xcf if ![0xc4, 0xc8, 0xcc].contains(&file[at + 1]) => return Some(at),
             // A scan or the end of the image comes before any frame header.
             0xda | 0xd9 => return None,
-            _ => at += 2 + number(at + 2)?.max(2),
+            _ => at += 2 + jpeg_number(file, at + 2)?.max(2),
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod digest;
 pub mod error;
 pub mod external_runs;
 pub mod image_decoder;
+pub mod image_resizer;
 pub mod job_files;
 pub mod keys;
 pub mod limits;
@@ -44,7 +45,7 @@ pub use checkpoint::{
     digest_of_variables,
 };
 pub use dataset::upload::UploadStore;
-pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
+pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore, dataset_description_schema};
 pub use digest::{Digest, Sha256Hasher};
 pub use durable::random_hex;
 pub use error::{BundleError, CheckpointError, DatasetError, ModelError, RecordError, StoreError};

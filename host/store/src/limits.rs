@@ -131,6 +131,9 @@ pub const PARQUET_VALUES_HELD_MAX: u32 = 8 << 20;
 /// Values of a dictionary in a Parquet file. All of them are decoded.
 pub const PARQUET_DICTIONARY_VALUES_MAX: u32 = 1 << 20;
 
+/// Rows up to which a column of a Parquet file can have nulls. There is a bit for each row.
+pub const PARQUET_NULL_ROWS_MAX: u64 = 1 << 28;
+
 /// Limit on the ratio of the values of a Parquet file to its size. A run of equal values takes a few bytes however long
 /// it is, so a damaged or hostile file could claim any number of rows.
 pub const PARQUET_EXPANSION_MAX: u64 = 4096;
@@ -147,6 +150,30 @@ pub const PNG_CHUNKS_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of one record of a CSV file. A quoted record can span several lines.
 pub const CSV_LINE_BYTES_MAX: usize = 4 << 20;
+
+/// Columns of a CSV file whose fields are inferred.
+pub const TABLE_COLUMNS_MAX: usize = DATASET_NAMES_MAX;
+
+/// Distinct texts in a column of a CSV file that are still classes.
+pub const TABLE_CLASSES_MAX: usize = 1_000;
+
+/// Bytes of the distinct texts of all columns of a CSV file whose fields are inferred.
+pub const TABLE_CLASSES_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes of a line of JSON.
+pub const JSON_LINE_BYTES_MAX: usize = 4 << 20;
+
+/// Levels of lists in a member of a JSON object.
+pub const JSON_DEPTH_MAX: usize = 8;
+
+/// Members of JSON objects whose texts can become classes without a description.
+pub const JSON_CLASS_MEMBERS_MAX: usize = 100;
+
+/// Bytes of a text that can become the name of a class.
+pub const CLASS_NAME_BYTES_MAX: usize = 255;
+
+/// Notes about one import.
+pub const DATASET_NOTES_MAX: usize = 64;
 
 /// Bytes of one line of a text file that is imported as a dataset.
 pub const TEXT_LINE_BYTES_MAX: usize = 64 << 10;
@@ -237,4 +264,9 @@ const _: () = assert!(
 const _: () = assert!(INGEST_BUFFERS_BYTES_MAX + 5 * IMAGE_BYTES_MAX <= INGEST_BYTES_MAX);
 // A record, and the end offset of each of its columns.
 const _: () = assert!(INGEST_BUFFERS_BYTES_MAX + (1 + size_of::<usize>()) * CSV_LINE_BYTES_MAX <= INGEST_BYTES_MAX);
+// A value of a parsed line takes 32 bytes, and at least 2 in the line.
+const _: () =
+    assert!(INGEST_BUFFERS_BYTES_MAX + 17 * JSON_LINE_BYTES_MAX + TABLE_CLASSES_BYTES_MAX <= INGEST_BYTES_MAX);
+const _: () =
+    assert!(JSON_CLASS_MEMBERS_MAX * TABLE_CLASSES_MAX * (CLASS_NAME_BYTES_MAX + 64) <= TABLE_CLASSES_BYTES_MAX);
 const _: () = assert!(INGEST_BUFFER_BYTES_MIN * DATASET_NAMES_MAX <= INGEST_BUFFERS_BYTES_MAX);

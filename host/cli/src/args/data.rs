@@ -24,6 +24,8 @@ pub(crate) enum DataCommand {
     Export(DataExportArgs),
     /// Store the output of a job as a version of a dataset.
     Add(DataAddArgs),
+    /// Print the JSON Schema of dataset.json, for editors.
+    Schema,
     /// Remove a version of a dataset, or all versions.
     Rm(DataRmArgs),
     /// Set the projects that a dataset belongs to: keys that are limited to other projects do not see it.
@@ -38,13 +40,59 @@ pub(crate) enum DataCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DataPushArgs {
-    /// The directory: .npy, .npz, .safetensors or .parquet files, one folder of images per class, text files, MNIST's
-    /// IDX files, CIFAR-10's binary files, one CSV file, or any files with a dataset.json. Files that match
-    /// .saggarignore are skipped. Or one such file.
+    /// The directory: .npy, .npz, .safetensors, .parquet, .jsonl or WebDataset's .tar files, one folder of images per
+    /// class, text files, MNIST's IDX files, CIFAR-10's binary files, one CSV file, or any files with a dataset.json.
+    /// Files that match .saggarignore are skipped. Or one such file.
     pub(crate) dir: PathBuf,
     /// The dataset's name [default: the name of the directory or file].
     #[arg(long)]
     pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) table: DataTableArgs,
+}
+
+/// Keys of dataset.json that can be given as options.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct DataTableArgs {
+    /// The column of a CSV file that is predicted [default: the column `label`, `class`, `target`, `y` or `species`,
+    /// else the last one].
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) target: Option<String>,
+    /// The share of the items that becomes the part `test`, such as 0.2. The others become the part `train`.
+    #[arg(long, value_name = "SHARE", value_parser = parse_test_share)]
+    pub(crate) split: Option<f64>,
+    /// What happens to rows with missing values: `refuse` fails, `drop` leaves the rows out, `mean` takes the mean of
+    /// the column or its most frequent class [default: refuse].
+    #[arg(long, value_name = "POLICY", value_parser = ["refuse", "drop", "mean"])]
+    pub(crate) missing: Option<String>,
+    /// A column of a CSV file that is left out. Can be given several times.
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) ignore: Vec<String>,
+    /// The size in pixels that all images of a folder are converted to, such as 32x32.
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_image_size)]
+    pub(crate) resize: Option<ImageSize>,
+}
+
+/// A size in pixels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ImageSize {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+}
+
+/// Parses a width and a height.
+fn parse_image_size(text: &str) -> Result<ImageSize, String> {
+    let size = text
+        .split_once('x')
+        .and_then(|(width, height)| Some(ImageSize { width: width.parse().ok()?, height: height.parse().ok()? }));
+    let size = size.filter(|size| size.width > 0 && size.height > 0);
+    size.ok_or_else(|| "expected a width and a height in pixels, such as 32x32".to_owned())
+}
+
+/// Parses the share of the part `test`.
+fn parse_test_share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0001..=0.9999).contains(share));
+    share.ok_or_else(|| "expected a number between 0 and 1, such as 0.2".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -60,7 +60,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("schedule ls", &["saggar schedule ls"]),
     ("schedule rm", &["saggar schedule rm nightly"]),
     ("data", &["saggar data push examples/digits --name digits", "saggar data ls"]),
-    ("data push", &["saggar data push examples/digits --name digits"]),
+    (
+        "data push",
+        &[
+            "saggar data push examples/digits --name digits",
+            "saggar data push wine.csv --target quality --split 0.2 --missing drop",
+            "saggar data push photos --resize 64x64",
+        ],
+    ),
+    ("data schema", &["saggar data schema > dataset.schema.json"]),
     ("data fetch", &["saggar data fetch https://example.com/digits.tar.gz --name digits --sha256 9f86d081884c7d65"]),
     ("data ls", &["saggar data ls digits"]),
     ("data show", &["saggar data show digits/1"]),

@@ -1,5 +1,6 @@
 //! `saggar data`: datasets and their versions. Transfers are in separate files.
 
+mod described;
 mod export;
 mod fetch;
 mod ignore_file;
@@ -26,6 +27,10 @@ pub(crate) fn data(args: &DataCommand, client: &ApiClient, output: CliOutput) ->
         DataCommand::Show { dataset } => show::show(dataset, client, output),
         DataCommand::Export(export) => export::export(export, client, output),
         DataCommand::Add(add) => self::add_from_job(add, client, output),
+        DataCommand::Schema => {
+            output.print_json(&saggar_store::dataset_description_schema());
+            Ok(())
+        }
         DataCommand::Rm(rm) => remove_versions(rm, client, output),
         DataCommand::Projects { name, projects } => {
             let path = format!("/api/v1/datasets/{}/projects", encode_path_segment(name));
@@ -36,6 +41,9 @@ pub(crate) fn data(args: &DataCommand, client: &ApiClient, output: CliOutput) ->
     }
 }
 
+/// Fields that are listed when a version was stored.
+const FIELDS_NOTED: usize = 20;
+
 /// Prints which version was stored, with a detail.
 fn print_stored_version(stored: &DatasetDocument, detail: &str, output: CliOutput) {
     if output.json {
@@ -43,7 +51,16 @@ fn print_stored_version(stored: &DatasetDocument, detail: &str, output: CliOutpu
         return;
     }
     output.print_line(&version_reference(stored));
-    output.print_note(&format!("  {} items, {detail}", stored.items));
+    let splits: Vec<String> = stored.splits.iter().map(|(name, items)| format!("{name} {items}")).collect();
+    output.print_note(&format!("  {} items ({}), {detail}", stored.items, splits.join(", ")));
+    for field in stored.fields.iter().take(FIELDS_NOTED) {
+        output.print_note(&format!("  {}", show::describe_field(field)));
+    }
+    if stored.fields.len() > FIELDS_NOTED {
+        let more = stored.fields.len() - FIELDS_NOTED;
+        output.print_note(&format!("  and {more} more fields: saggar data show {}", version_reference(stored)));
+    }
+    stored.notes.iter().for_each(|note| output.print_note(&format!("  note: {note}")));
 }
 
 /// Formats a reference to a version: `digits/2`.

@@ -142,11 +142,7 @@ pub(crate) fn parse_input(text: &str) -> Result<(String, InputValue), CliError> 
         let value = serde_json::from_slice(&bytes).map_err(|error| CliError::invalid(format!("{file}: {error}")))?;
         return Ok((name.to_owned(), InputValue::Json(value)));
     }
-    let content_type = match ImageFormat::detect(&bytes) {
-        Some(ImageFormat::Png) => "image/png",
-        Some(ImageFormat::Jpeg) => "image/jpeg",
-        None => "application/octet-stream",
-    };
+    let content_type = ImageFormat::detect(&bytes).map_or("application/octet-stream", ImageFormat::media_type);
     let base = Path::new(file).file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
     Ok((name.to_owned(), InputValue::File { name: base, content_type, bytes }))
 }

@@ -53,7 +53,7 @@ impl PluginLanguage for CLanguage {
 
     fn find_tools(&self) -> Result<String, BuildError> {
         // A program that is compiled and linked needs every part of the toolchain.
-        let staging = tempfile_directory()?;
+        let staging = create_temporary_directory()?;
         let source = staging.join("check.c");
         let io = |source| BuildError::Io { path: staging.clone(), source };
         fs::write(&source, "#include <stdlib.h>\nint check(void) { return abs(-1); }\n").map_err(io)?;
@@ -75,8 +75,8 @@ impl PluginLanguage for CLanguage {
 }
 
 /// Creates a directory for temporary files that no other process uses.
-fn tempfile_directory() -> Result<PathBuf, BuildError> {
-    let path = std::env::temp_dir().join(format!("saggar-{}-{}", std::process::id(), saggar_store::random_hex(8)));
+fn create_temporary_directory() -> Result<PathBuf, BuildError> {
+    let path = std::env::temp_dir().join(format!("saggar-{}-{}", std::process::id(), saggar_store::random_hex::<8>()));
     fs::create_dir(&path).map_err(|source| BuildError::Io { path: path.clone(), source })?;
     Ok(path)
 }

@@ -8,7 +8,7 @@ use crate::manifest_value::ManifestValue;
 const WORLDS: [&str; 3] = ["model-plugin", "predict-plugin", "train-plugin"];
 
 /// The names of the plugins that the program contains.
-pub const REFERENCE_PLUGINS: [&str; 6] = ["lenet", "mlp", "char-lm", "transformer", "input-opt", "onnx"];
+pub const REFERENCE_PLUGINS: [&str; 7] = ["lenet", "mlp", "tabular", "char-lm", "transformer", "input-opt", "onnx"];
 
 /// A plugin of the project.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -307,5 +307,6 @@ fn dataset_document(listed: &DatasetWithProjects, users: &DatasetUsers, sight: &
         projects: projects.clone(),
         used_by: seen(users.active_jobs(info), usize::MAX),
         was_used_by: seen(users.finished_jobs(info), DATASET_USERS_SHOWN),
+        notes: info.notes.clone(),
     }
 }

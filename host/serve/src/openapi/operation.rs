@@ -144,7 +144,7 @@ impl OpenApiOperation {
 
     /// Adds the bodies that a prediction accepts.
     pub(crate) fn with_prediction_body(self) -> OpenApiOperation {
-        let images = ["image/png", "image/jpeg"];
+        let images = ["image/png", "image/jpeg", "image/webp"];
         let operation = self.with_body_content(JSON, SchemaSource::Anything);
         images
             .into_iter()

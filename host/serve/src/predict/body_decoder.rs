@@ -44,7 +44,7 @@ pub(super) async fn decode_body(
     decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })?
 }
 
-/// Decodes a warm-up sample: a PNG or JPEG, or JSON.
+/// Decodes a warm-up sample: a PNG, JPEG or WebP, or JSON.
 ///
 /// # Errors
 /// Returns the problem with the sample as text.
@@ -52,7 +52,7 @@ pub fn decode_sample(signature: &ModelSignature, bytes: &[u8]) -> Result<Predict
     decode_untyped(signature, bytes).map_err(|error| error.to_string())
 }
 
-/// Decodes a file or value without a declared type: a PNG or JPEG, or JSON.
+/// Decodes a file or value without a declared type: a PNG, JPEG or WebP, or JSON.
 ///
 /// # Errors
 /// Returns the errors of [`decode_body`].
@@ -69,7 +69,8 @@ fn decode_by_media_type(
     declared: &str,
     bytes: &[u8],
 ) -> Result<PredictionInputs, ApiError> {
-    let expected = "application/json, multipart/form-data, image/png, image/jpeg or application/octet-stream";
+    let expected =
+        "application/json, multipart/form-data, image/png, image/jpeg, image/webp or application/octet-stream";
     let refuse = || ApiError::MediaType { got: declared.chars().take(80).collect(), expected };
     match media_type(declared).as_str() {
         "application/json" => Ok(json_inputs::decode_json(signature, bytes)?),
@@ -80,7 +81,7 @@ fn decode_by_media_type(
         "" | "text/plain" | "application/x-www-form-urlencoded" if looks_like_json(bytes) => {
             Ok(json_inputs::decode_json(signature, bytes)?)
         }
-        "image/png" | "image/jpeg" | "image/jpg" => decode_image_body(signature, bytes),
+        "image/png" | "image/jpeg" | "image/jpg" | "image/webp" => decode_image_body(signature, bytes),
         "application/octet-stream" => {
             let port = sole_input(signature)?;
             let input = if takes_images(port) && image::is_image(bytes) {

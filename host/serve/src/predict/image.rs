@@ -1,12 +1,11 @@
-//! Conversion of images: PNG and JPEG to an item of an `image` port, and such an item to PNG.
+//! Conversion of images: PNG, JPEG and WebP to an item of an `image` port, and such an item to PNG.
 //!
-//! Colours are converted to grey with ITU-R BT.601 weights, and grey to three equal channels. Transparent pixels are
-//! composited over black, and 16 bits are reduced to 8. An image of another size is resized per axis: shrunk by
-//! averaging over the area of each pixel, enlarged by linear interpolation between pixel centres.
+//! Images of another size or with other channels are converted as for datasets (`saggar_store::image_resizer`).
 
 use png::{BitDepth, ColorType};
 use saggar_rest::errors::ErrorCode;
-use saggar_store::image_decoder::{self, DecodedImage, ImageDecodeError, ImageFormat};
+use saggar_store::image_decoder::{self, ImageDecodeError, ImageFormat};
+use saggar_store::image_resizer::resize_picture;
 use saggar_tensor::DType;
 use thiserror::Error;
 
@@ -25,7 +24,7 @@ const STRETCH_FACTOR_MAX: f64 = 1.5;
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ImageError {
     /// The format is not supported.
-    #[error("{name}: expected a PNG or a JPEG, got {got}")]
+    #[error("{name}: expected a PNG, a JPEG or a WebP, got {got}")]
     NotPicture {
         /// The input.
         name: String,
@@ -134,7 +133,7 @@ pub struct ImageItem {
     pub warning: Option<String>,
 }
 
-/// Decodes a PNG or JPEG into an item of `port`.
+/// Decodes a PNG, JPEG or WebP into an item of `port`.
 ///
 /// # Errors
 /// Returns [`ImageError`]. Never decodes more than `IMAGE_PIXELS_MAX` pixels, whatever the file declares.
@@ -158,11 +157,7 @@ pub fn decode_image(port: &Port, bytes: &[u8]) -> Result<ImageItem, ImageError> 
         error => ImageError::Broken { name: name(), format, reason: error.to_string() },
     })?;
     let warning = resize_warning(&port.name, (picture.width, picture.height), (width, height));
-    let floats = FloatPixels::from_picture(&picture).with_channels(channels);
-    let rows = resample(&floats.values, picture.height, picture.width * channels, 1, height);
-    let values = resample(&rows, picture.width, channels, height, width);
-    let bytes = values.into_iter().map(|value| value.round().clamp(0.0, 255.0) as u8).collect();
-    Ok(ImageItem { bytes, warning })
+    Ok(ImageItem { bytes: resize_picture(&picture, height, width, channels), warning })
 }
 
 /// Returns a warning if resizing an image of width and height `from` to `to` loses much.
@@ -185,89 +180,10 @@ fn resize_warning(name: &str, from: (usize, usize), to: (usize, usize)) -> Optio
 fn guess_format(bytes: &[u8]) -> &'static str {
     match bytes {
         [b'G', b'I', b'F', b'8', ..] => "a GIF; convert it to PNG",
-        [b'R', b'I', b'F', b'F', ..] => "a WebP; convert it to PNG",
         [b'{' | b'[', ..] => "JSON; send it as application/json",
         [] => "nothing",
         _ => "something else",
     }
-}
-
-/// Pixels in row-major order with interleaved channels, values 0 to 255.
-struct FloatPixels {
-    channels: usize,
-    values: Vec<f32>,
-}
-
-fn samples_to_floats(samples: &[u8]) -> Vec<f32> {
-    samples.iter().map(|&sample| f32::from(sample)).collect()
-}
-
-fn composite_over_black(samples: &[u8], colours: usize) -> Vec<f32> {
-    let pixel = |pixel: &[u8]| {
-        let alpha = f32::from(pixel[colours]) / 255.0;
-        pixel[..colours].iter().map(move |&sample| f32::from(sample) * alpha).collect::<Vec<f32>>()
-    };
-    samples.chunks_exact(colours + 1).flat_map(pixel).collect()
-}
-
-impl FloatPixels {
-    /// Converts an image to floats. Transparent pixels are composited over black.
-    fn from_picture(picture: &DecodedImage) -> FloatPixels {
-        let (channels, values) = match picture.channels {
-            2 => (1, composite_over_black(&picture.pixels, 1)),
-            4 => (3, composite_over_black(&picture.pixels, 3)),
-            channels => (channels, samples_to_floats(&picture.pixels)),
-        };
-        FloatPixels { channels, values }
-    }
-
-    fn with_channels(self, channels: usize) -> FloatPixels {
-        let values: Vec<f32> = match (self.channels, channels) {
-            (3, 1) => {
-                let grey = |rgb: &[f32]| 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];
-                self.values.chunks_exact(3).map(grey).collect()
-            }
-            (1, 3) => self.values.iter().flat_map(|&grey| [grey; 3]).collect(),
-            _ => return self,
-        };
-        FloatPixels { channels, values }
-    }
-}
-
-/// Resizes one axis of `[outer, from, inner]` to `[outer, to, inner]`.
-fn resample(values: &[f32], from: usize, inner: usize, outer: usize, to: usize) -> Vec<f32> {
-    if from == to {
-        return values.to_vec();
-    }
-    let weights: Vec<Vec<(usize, f32)>> = (0..to).map(|at| resample_weights(from, to, at)).collect();
-    let mut resized = vec![0.0; outer * to * inner];
-    for block in 0..outer {
-        for (at, weights) in weights.iter().enumerate() {
-            let target = &mut resized[(block * to + at) * inner..][..inner];
-            for &(source, weight) in weights {
-                let source = &values[(block * from + source) * inner..][..inner];
-                for (value, &sample) in target.iter_mut().zip(source) {
-                    *value += weight * sample;
-                }
-            }
-        }
-    }
-    resized
-}
-
-/// Returns the pixels of `from` that contribute to pixel `at` of `to`, with weights whose sum is 1.
-fn resample_weights(from: usize, to: usize, at: usize) -> Vec<(usize, f32)> {
-    let scale = from as f64 / to as f64;
-    if scale <= 1.0 {
-        let centre = ((at as f64 + 0.5) * scale - 0.5).clamp(0.0, (from - 1) as f64);
-        let first = centre.floor() as usize;
-        let part = (centre - centre.floor()) as f32;
-        return vec![(first, 1.0 - part), ((first + 1).min(from - 1), part)];
-    }
-    let (start, end) = (at as f64 * scale, (at + 1) as f64 * scale);
-    let last = (end.ceil() as usize).min(from);
-    let covered = |pixel: usize| (end.min((pixel + 1) as f64) - start.max(pixel as f64)).max(0.0);
-    (start as usize..last).map(|pixel| (pixel, (covered(pixel) / scale) as f32)).collect()
 }
 
 impl ProtocolError for ImageError {
@@ -275,7 +191,7 @@ impl ProtocolError for ImageError {
         match self {
             ImageError::TooLarge { .. } => ErrorMapping::too_large("make the picture smaller"),
             ImageError::NotPicture { .. } | ImageError::NotImage { .. } => {
-                ErrorMapping::unsupported_media_type("send a PNG, a JPEG, or JSON")
+                ErrorMapping::unsupported_media_type("send a PNG, a JPEG, a WebP, or JSON")
             }
             ImageError::OneAtATime { .. } => ErrorMapping::not_acceptable(""),
             ImageError::Broken { .. } => {

@@ -9,8 +9,8 @@ use crate::predict::image;
 /// The most bytes of one input's elements under any protocol.
 const TENSOR_BYTES_MAX: u64 = if INPUT_BYTES_MAX > INFER_BYTES_MAX { INPUT_BYTES_MAX } else { INFER_BYTES_MAX } as u64;
 
-/// The first bytes of PNG and JPEG files.
-const IMAGE_FIRST_BYTES: [u8; 2] = [0x89, 0xff];
+/// The first bytes of PNG, JPEG and WebP files.
+const IMAGE_FIRST_BYTES: [u8; 3] = [0x89, 0xff, b'R'];
 
 /// Bytes per pixel for decoding an image: up to 12 for a progressive JPEG's coefficients or 4 for samples, 12 for
 /// colours as floats, 12 for a resampled copy.

@@ -109,7 +109,7 @@ pub(super) fn build_draft(
         count += items;
     }
     let columns = columns.into_iter().map(|(column, _)| column).collect();
-    Ok(DatasetDraft { columns, splits, items: count, description })
+    Ok(DatasetDraft { columns, splits, items: count, description, notes: Vec::new() })
 }
 
 /// Returns a column that begins with this array, and the array's origin.

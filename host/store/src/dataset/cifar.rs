@@ -64,7 +64,7 @@ pub(super) fn read(
     let (pixels, labels) = (records.pixels.finish()?, records.labels.finish()?);
     let columns = vec![column("image", image, Vec::new(), pixels), column("label", label, names, labels)];
     let splits = vec![("train".to_owned(), 0, trained), ("test".to_owned(), trained, items)];
-    Ok(DatasetDraft { columns, splits, items, description })
+    Ok(DatasetDraft { columns, splits, items, description, notes: Vec::new() })
 }
 
 /// Returns the names of the classes, or their numbers if the folder does not name them.

@@ -4,19 +4,24 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use saggar_tensor::{DType, Descriptor, Shape};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::manifest::{SplitRange, file_name};
 use crate::error::{DatasetError, StoreError};
-use crate::limits::{DATASET_NAMES_MAX, DESCRIPTION_BYTES_MAX, SHARES_MAX};
+use crate::limits::{DESCRIPTION_BYTES_MAX, IMAGE_BYTES_MAX, IMAGE_SIDE_MAX, SHARES_MAX};
 use crate::regular_file;
+
+pub(super) mod schema;
+mod table;
+
+pub(super) use table::{ColumnSelection, CsvDescription, CsvFieldDescription, MissingPolicy};
 
 /// The split of items that neither a description nor a name assigns to a split.
 pub(super) const DEFAULT_SPLIT: &str = "train";
 
 /// `dataset.json`, tagged by its `format`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "format", rename_all = "lowercase")]
 pub(super) enum DatasetDescription {
     Csv(CsvDescription),
@@ -26,20 +31,54 @@ pub(super) enum DatasetDescription {
     Npy(ArrayFilesDescription),
     Npz(NamedFilesDescription),
     Safetensors(NamedFilesDescription),
-    Images(NamedFilesDescription),
+    Images(ImageFoldersDescription),
     Parquet(ParquetDescription),
+    JsonLines(JsonLinesDescription),
+    WebDataset(WebDatasetDescription),
 }
 
 /// A folder whose file names determine the content.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NamedFilesDescription {
     #[serde(default)]
     pub(super) description: String,
 }
 
+/// A folder of images for each class.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImageFoldersDescription {
+    /// The size that all images are converted to. Without it, all must have the same size.
+    #[serde(default)]
+    pub(super) resize: Option<ImageSize>,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// A size in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImageSize {
+    pub(super) width: usize,
+    pub(super) height: usize,
+}
+
+impl ImageSize {
+    /// Refuses a size that an image cannot have.
+    pub(super) fn checked(self) -> Result<ImageSize, DatasetError> {
+        let ImageSize { width, height } = self;
+        let is_side = |side: usize| (1..=IMAGE_SIDE_MAX).contains(&side);
+        if is_side(width) && is_side(height) && 3 * width * height <= IMAGE_BYTES_MAX {
+            return Ok(self);
+        }
+        let most = format!("1 to {IMAGE_SIDE_MAX} a side and {IMAGE_BYTES_MAX} bytes in all are stored");
+        Err(description_error(format!("resize: {width} x {height} pixels; {most}")))
+    }
+}
+
 /// Text files: one line per item.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextFilesDescription {
     /// For each split, the file of each field.
@@ -49,19 +88,20 @@ pub(super) struct TextFilesDescription {
 }
 
 /// `.npy` files, one per field. An exported dataset has this description.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ArrayFilesDescription {
     pub(super) fields: Vec<ArrayField>,
     /// For each split, its first item and the one after its last. If empty, all items are the split `train`.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, (u64, u64)>")]
     pub(super) splits: serde_json::Map<String, serde_json::Value>,
     #[serde(default)]
     pub(super) description: String,
 }
 
 /// A field and its file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ArrayField {
     pub(super) name: String,
@@ -71,20 +111,62 @@ pub(super) struct ArrayField {
 }
 
 /// Parquet files: one field per listed column, or per column if none are listed.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ParquetDescription {
     #[serde(default)]
     pub(super) fields: Vec<ColumnField>,
+    /// What happens to rows with nulls.
+    #[serde(default)]
+    pub(super) missing: MissingPolicy,
+    /// The size that images are converted to, in RGB. Without it, all must have the same size.
+    #[serde(default)]
+    pub(super) resize: Option<ImageSize>,
     /// Shares of items, as of a CSV file. If empty, file names determine the splits.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, f64>")]
+    pub(super) splits: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// JSON lines: one field per listed member, or per member of the first object if none are listed.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JsonLinesDescription {
+    #[serde(default)]
+    pub(super) fields: Vec<ColumnField>,
+    /// What happens to objects without a value of a member.
+    #[serde(default)]
+    pub(super) missing: MissingPolicy,
+    /// Shares of items, as of a CSV file. If empty, file names determine the splits.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, f64>")]
+    pub(super) splits: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+/// WebDataset archives: consecutive entries with one name are an item.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebDatasetDescription {
+    /// The names of the classes of the field `label`.
+    #[serde(default)]
+    pub(super) classes: Vec<String>,
+    /// The size that images are converted to, in RGB. Without it, all must have the same size.
+    #[serde(default)]
+    pub(super) resize: Option<ImageSize>,
+    /// Shares of items, as of a CSV file. If empty, names of archives determine the splits.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, f64>")]
     pub(super) splits: serde_json::Map<String, serde_json::Value>,
     #[serde(default)]
     pub(super) description: String,
 }
 
 /// A field and its column of a table.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ColumnField {
     pub(super) name: String,
@@ -110,37 +192,6 @@ impl ColumnField {
     }
 }
 
-/// A CSV file: one line per item, numbers and class names.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CsvDescription {
-    pub(super) file: String,
-    /// Whether the first line is a header; detected if `None`.
-    #[serde(default)]
-    pub(super) header: Option<bool>,
-    pub(super) fields: Vec<CsvFieldDescription>,
-    #[serde(default)]
-    pub(super) splits: serde_json::Map<String, serde_json::Value>,
-    #[serde(default)]
-    pub(super) description: String,
-}
-
-/// A field and its range of columns.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CsvFieldDescription {
-    pub(super) name: String,
-    /// The first column, from 0, and the one after the last.
-    pub(super) columns: (usize, usize),
-    /// The shape. If `None`, one dimension, or a scalar for a single column.
-    pub(super) shape: Option<Vec<usize>>,
-    pub(super) dtype: String,
-    /// Values are scaled from 0 to this maximum to 0 to 255.
-    pub(super) maximum: Option<u32>,
-    #[serde(default)]
-    pub(super) classes: Vec<String>,
-}
-
 /// The unit of shares: one ten-thousandth.
 const SHARES: u64 = 10_000;
 
@@ -162,54 +213,6 @@ pub(super) fn read(folder: &Path) -> Result<Option<DatasetDescription>, DatasetE
     };
     let parsed = serde_json::from_slice(&text).map_err(|error| description_error(error.to_string()));
     parsed.map(Some)
-}
-
-impl CsvFieldDescription {
-    /// Returns the descriptor of an item if the field's properties are consistent.
-    pub(super) fn item_descriptor(&self) -> Result<Descriptor, DatasetError> {
-        let name = &self.name;
-        let (start, end) = self.columns;
-        let width = end.checked_sub(start).filter(|width| *width > 0);
-        let width = width.ok_or_else(|| {
-            description_error(format!(
-                "field {name}: columns [{start}, {end}] are empty or reversed; expected [first, last + 1]"
-            ))
-        })?;
-        let dims = match &self.shape {
-            Some(dims) => dims.clone(),
-            None if width == 1 => Vec::new(),
-            None => vec![width],
-        };
-        let dtype = DType::from_name(&self.dtype).ok_or_else(|| {
-            let known = DType::ALL.map(DType::name).join(", ");
-            description_error(format!("field {name}: no dtype is called `{}`; there are {known}", self.dtype))
-        })?;
-        let shape = Shape::new(dims).map_err(|error| description_error(format!("field {name}: {error}")))?;
-        if shape.elements() != width {
-            return Err(description_error(format!(
-                "field {name}: shape {shape} has {} elements, and columns [{start}, {end}] are \
-                 {width}",
-                shape.elements()
-            )));
-        }
-        let is_byte = dtype == DType::U8;
-        let bad = |what| DatasetError::BadType { field: name.clone(), dtype, what };
-        if dtype == DType::F16 {
-            return Err(bad("read from text; say float32"));
-        }
-        match self.maximum {
-            Some(_) if !is_byte => return Err(bad("stretched to 0..255; `maximum` needs uint8")),
-            Some(0) => return Err(description_error(format!("field {name}: maximum must be at least 1"))),
-            Some(_) | None => {}
-        }
-        if !self.classes.is_empty() && dtype.is_float() {
-            return Err(bad("a class number; `classes` needs an integer type"));
-        }
-        if self.classes.len() > DATASET_NAMES_MAX {
-            return Err(description_error(format!("field {name}: more than {DATASET_NAMES_MAX} classes")));
-        }
-        Ok(Descriptor::new(dtype, shape))
-    }
 }
 
 /// Refuses duplicate field names and names that are not valid file names.
@@ -245,16 +248,6 @@ impl ArrayFilesDescription {
             Ok((name.clone(), start, end))
         };
         self.splits.iter().map(range).collect()
-    }
-}
-
-impl CsvDescription {
-    /// Returns the splits and their shares. Without any, the only split is `train`.
-    pub(super) fn split_shares(&self) -> Result<Vec<(String, u64)>, DatasetError> {
-        if self.splits.is_empty() {
-            return Ok(vec![(DEFAULT_SPLIT.to_owned(), SHARES)]);
-        }
-        parse_shares(&self.splits)
     }
 }
 

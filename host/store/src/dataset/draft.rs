@@ -7,6 +7,7 @@ use super::manifest::{DatasetManifest, FORMAT, ManifestColumn, SplitRange, file_
 use super::staging::StagedColumn;
 use crate::digest::Digest;
 use crate::error::DatasetError;
+use crate::limits::DATASET_NOTES_MAX;
 
 /// An imported column.
 pub(super) struct DraftColumn {
@@ -22,6 +23,8 @@ pub(super) struct DatasetDraft {
     pub(super) splits: Vec<SplitRange>,
     pub(super) items: u64,
     pub(super) description: String,
+    /// Messages for the user about what was inferred, left out or replaced.
+    pub(super) notes: Vec<String>,
 }
 
 impl DatasetDraft {
@@ -44,6 +47,21 @@ impl DatasetDraft {
             });
         }
         let (splits, description) = (self.splits.clone(), self.description.clone());
-        Ok(DatasetManifest { format: FORMAT, items: self.items, columns, splits, description, created_ms, source })
+        let mut notes = self.notes.clone();
+        if notes.len() > DATASET_NOTES_MAX {
+            let more = notes.len() - (DATASET_NOTES_MAX - 1);
+            notes.truncate(DATASET_NOTES_MAX - 1);
+            notes.push(format!("{more} more notes are omitted"));
+        }
+        Ok(DatasetManifest {
+            format: FORMAT,
+            items: self.items,
+            columns,
+            splits,
+            description,
+            notes,
+            created_ms,
+            source,
+        })
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn read(
     let names = (0..CLASSES).map(|class| class.to_string()).collect();
     let label = Descriptor::new(DType::U8, Shape::scalar());
     let columns = vec![column("image", item, Vec::new(), pixels), column("label", label, names, classes)];
-    Ok(DatasetDraft { columns, splits, items, description })
+    Ok(DatasetDraft { columns, splits, items, description, notes: Vec::new() })
 }
 
 fn find_required_file(folder: &Path, name: &str) -> Result<PathBuf, DatasetError> {

@@ -1,12 +1,14 @@
-//! Imports folders of images: one folder of PNG and JPEG files per class, or folders `train`, `test` of such folders.
+//! Imports folders of images: one folder of PNG, JPEG and WebP files per class, or folders `train`, `test` of such
+//! folders.
 //!
 //! ```text
 //! cat/1.png  cat/2.jpg  dog/1.png         one split, train
 //! train/cat/1.png  test/dog/1.png         splits by their names
 //! ```
 //!
-//! All images must have the same size and number of channels: nothing is scaled or converted here. 16-bit samples are
-//! reduced to 8 bits, and palettes are resolved. Classes are numbered in the order of their names.
+//! All images must have the same size and number of channels, unless the description has a size: then all are converted
+//! to it, to RGB if one of them has colours, else to grey. 16-bit samples are reduced to 8 bits, and palettes are
+//! resolved. Classes are numbered in the order of their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -14,16 +16,18 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::description::DEFAULT_SPLIT;
+use super::description::{DEFAULT_SPLIT, ImageFoldersDescription, ImageSize};
 use super::draft::{DatasetDraft, DraftColumn};
 use super::staging::{ColumnWriter, StagingArea};
 use crate::error::{DatasetError, StoreError};
+use crate::image_decoder::{self, DecodedImage};
+use crate::image_resizer::resize_picture;
 use crate::limits::{DATASET_NAMES_MAX, IMAGE_BYTES_MAX};
-use crate::{image_decoder, regular_file};
+use crate::regular_file;
 
-const IMAGE_EXTENSIONS: [&str; 3] = ["png", "jpg", "jpeg"];
+const IMAGE_EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
 /// Extensions of unsupported image formats.
-const UNSUPPORTED_EXTENSIONS: [&str; 7] = ["webp", "gif", "bmp", "tif", "tiff", "avif", "heic"];
+const UNSUPPORTED_EXTENSIONS: [&str; 6] = ["gif", "bmp", "tif", "tiff", "avif", "heic"];
 
 /// For each split, the images of each class.
 type ImagesBySplit = BTreeMap<String, BTreeMap<String, Vec<PathBuf>>>;
@@ -37,7 +41,7 @@ pub(super) fn detect(folder: &Path) -> bool {
     entries.folders.iter().any(|folder| holds(folder) || deeper(folder))
 }
 
-/// Returns a hint for an error about unsupported formats, such as ` (.webp pictures are not read; ...)`; empty if the
+/// Returns a hint for an error about unsupported formats, such as ` (.gif pictures are not read; ...)`; empty if the
 /// folder has no such files.
 pub(super) fn unsupported_images_hint(folder: &Path) -> String {
     let ending = |path: &PathBuf| {
@@ -55,7 +59,7 @@ pub(super) fn unsupported_images_hint(folder: &Path) -> String {
     }
     match found.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>() {
         none if none.is_empty() => String::new(),
-        found => format!("; {} pictures are not read: make PNG or JPEG files of them", found.join(", ")),
+        found => format!("; {} pictures are not read: make PNG, JPEG or WebP files of them", found.join(", ")),
     }
 }
 
@@ -63,7 +67,7 @@ pub(super) fn unsupported_images_hint(folder: &Path) -> String {
 pub(super) fn read(
     staging: &StagingArea<'_>,
     folder: &Path,
-    description: String,
+    description: ImageFoldersDescription,
 ) -> Result<DatasetDraft, DatasetError> {
     let parts = list_splits(folder)?;
     let classes: BTreeSet<&String> = parts.values().flat_map(BTreeMap::keys).collect();
@@ -74,57 +78,119 @@ pub(super) fn read(
     }
     // One byte per label, as in other formats, if they fit.
     let dtype = if classes.len() <= 256 { DType::U8 } else { DType::U32 };
+    let resize = match description.resize {
+        Some(size) => Some(ResizedShape::of(folder, &parts, size)?),
+        None => None,
+    };
     let (mut splits, mut items) = (Vec::new(), 0u64);
-    let (mut pixels, mut labels) = (staging.writer(2)?, staging.writer(2)?);
-    let mut first: Option<(String, Descriptor)> = None;
+    let mut labels = staging.writer(2)?;
+    let mut images = ImageColumn { staging, folder, resize, pixels: staging.writer(2)?, first: None, resized: 0 };
     for (part, folders) in &parts {
         let begin = items;
         for (class, files) in folders {
             for path in files {
-                let (file, item) = append_image(staging, folder, path, &mut pixels)?;
-                let (other, expected) = first.get_or_insert_with(|| (file.clone(), item.clone()));
-                if item != *expected {
-                    let (found, expected) = (Box::new(item), Box::new(expected.clone()));
-                    return Err(DatasetError::ItemMismatch { file, found, other: other.clone(), expected });
-                }
+                images.append(path)?;
                 labels.push(&numbers[class].to_le_bytes()[..dtype.bytes()])?;
                 items += 1;
             }
         }
         splits.push((part.clone(), begin, items));
     }
-    let Some((_, item)) = first else {
+    let notes = images.note(items).into_iter().collect();
+    let Some((_, item)) = images.first else {
         return Err(DatasetError::Empty { file: "the folder".to_owned() });
     };
     let classes = classes.into_iter().cloned().collect();
     let column = |name: &str, item, classes, data| DraftColumn { name: name.to_owned(), item, classes, data };
-    let (pixels, labels) = (pixels.finish()?, labels.finish()?);
+    let (pixels, labels) = (images.pixels.finish()?, labels.finish()?);
     let label = Descriptor::new(dtype, Shape::scalar());
     let columns = vec![column("image", item, Vec::new(), pixels), column("label", label, classes, labels)];
-    Ok(DatasetDraft { columns, splits, items, description })
+    Ok(DatasetDraft { columns, splits, items, description: description.description, notes })
 }
 
-/// Appends an image's pixels, and returns its path in the folder and its descriptor.
-fn append_image(
-    staging: &StagingArea<'_>,
-    folder: &Path,
-    path: &Path,
-    pixels: &mut ColumnWriter<'_>,
-) -> Result<(String, Descriptor), DatasetError> {
-    let file = relative_name(folder, path);
-    let bytes = match regular_file::read(path, IMAGE_BYTES_MAX as u64) {
-        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
-            return Err(DatasetError::TooLarge { what: file, max: IMAGE_BYTES_MAX as u64, unit: "bytes" });
+/// The size and channels that images are converted to.
+#[derive(Clone, Copy)]
+struct ResizedShape {
+    height: usize,
+    width: usize,
+    channels: usize,
+}
+
+impl ResizedShape {
+    /// Returns the shape for these images: with 3 channels if one of them has colours, else with 1.
+    fn of(folder: &Path, parts: &ImagesBySplit, size: ImageSize) -> Result<ResizedShape, DatasetError> {
+        let ImageSize { width, height } = size.checked()?;
+        for path in parts.values().flat_map(BTreeMap::values).flatten() {
+            let bytes = read_file(folder, path)?;
+            if image_decoder::has_colours(&bytes) {
+                return Ok(ResizedShape { height, width, channels: 3 });
+            }
         }
-        read => read.map_err(StoreError::io(path))?,
-    };
-    let image = image_decoder::decode(&bytes, IMAGE_BYTES_MAX);
-    let image = image.map_err(|error| DatasetError::Malformed { file: file.clone(), reason: error.to_string() })?;
-    staging.check_size("the images", Some(pixels.bytes() + image.pixels.len() as u64))?;
-    pixels.push(&image.pixels)?;
-    let shape =
-        Shape::new([image.height, image.width, image.channels]).expect("as many elements as bytes that are there");
-    Ok((file, Descriptor::new(DType::U8, shape)))
+        Ok(ResizedShape { height, width, channels: 1 })
+    }
+}
+
+/// The column of the images' pixels.
+struct ImageColumn<'s> {
+    staging: &'s StagingArea<'s>,
+    folder: &'s Path,
+    resize: Option<ResizedShape>,
+    pixels: ColumnWriter<'s>,
+    /// The first image: its path in the folder and its item.
+    first: Option<(String, Descriptor)>,
+    /// The images that had another size or other channels.
+    resized: u64,
+}
+
+impl ImageColumn<'_> {
+    /// Appends an image's pixels.
+    fn append(&mut self, path: &Path) -> Result<(), DatasetError> {
+        let file = relative_name(self.folder, path);
+        let bytes = read_file(self.folder, path)?;
+        let decoded = image_decoder::decode(&bytes, IMAGE_BYTES_MAX);
+        let malformed = |error: image_decoder::ImageDecodeError| DatasetError::Malformed {
+            file: file.clone(),
+            reason: error.to_string(),
+        };
+        let mut image = decoded.map_err(malformed)?;
+        if let Some(to) = self.resize
+            && (image.height, image.width, image.channels) != (to.height, to.width, to.channels)
+        {
+            let pixels = resize_picture(&image, to.height, to.width, to.channels);
+            image = DecodedImage { height: to.height, width: to.width, channels: to.channels, pixels };
+            self.resized += 1;
+        }
+        self.staging.check_size("the images", Some(self.pixels.bytes() + image.pixels.len() as u64))?;
+        self.pixels.push(&image.pixels)?;
+        let shape =
+            Shape::new([image.height, image.width, image.channels]).expect("as many elements as bytes that are there");
+        let item = Descriptor::new(DType::U8, shape);
+        let (other, expected) = self.first.get_or_insert_with(|| (file.clone(), item.clone()));
+        if item == *expected {
+            return Ok(());
+        }
+        let (found, expected) = (Box::new(item), Box::new(expected.clone()));
+        Err(DatasetError::ImageMismatch { file, found, other: other.clone(), expected })
+    }
+
+    /// Returns a note if images were converted.
+    fn note(&self, items: u64) -> Option<String> {
+        let ResizedShape { height, width, channels } = self.resize?;
+        let colours = if channels == 3 { "RGB" } else { "grey" };
+        let resized = self.resized;
+        Some(format!("{resized} of {items} images were converted to {width} x {height} pixels in {colours}"))
+    }
+}
+
+/// Reads the file of an image.
+fn read_file(folder: &Path, path: &Path) -> Result<Vec<u8>, DatasetError> {
+    match regular_file::read(path, IMAGE_BYTES_MAX as u64) {
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+            let what = relative_name(folder, path);
+            Err(DatasetError::TooLarge { what, max: IMAGE_BYTES_MAX as u64, unit: "bytes" })
+        }
+        read => Ok(read.map_err(StoreError::io(path))?),
+    }
 }
 
 /// Returns the images by split and class, each sorted.

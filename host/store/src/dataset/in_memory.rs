@@ -63,6 +63,7 @@ impl ColumnarDataset {
             columns: columns.iter().map(column).collect(),
             splits,
             description: String::new(),
+            notes: Vec::new(),
             created_ms: 0,
             source: None,
         };

@@ -41,6 +41,9 @@ pub(super) struct DatasetManifest {
     pub(super) columns: Vec<ManifestColumn>,
     pub(super) splits: Vec<SplitRange>,
     pub(super) description: String,
+    /// Messages about the import, which do not change the digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
     pub(super) created_ms: UnixMillis,
     /// Identifier of the upload that it was imported from.
     pub(super) source: Option<Digest>,

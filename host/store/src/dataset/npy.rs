@@ -82,7 +82,7 @@ pub(super) fn read_described(
     }
     let items = first.map_or(0, |(_, items)| items);
     let splits = description.split_ranges(items)?;
-    Ok(DatasetDraft { columns, splits, items, description: description.description.clone() })
+    Ok(DatasetDraft { columns, splits, items, description: description.description.clone(), notes: Vec::new() })
 }
 
 /// Returns its subfolders that contain such files.

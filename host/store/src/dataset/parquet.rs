@@ -14,7 +14,9 @@ use std::sync::Arc;
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::arrays::StagedArray;
-use super::description::{ColumnField, DEFAULT_SPLIT, ParquetDescription, check_field_names, parse_shares};
+use super::description::{
+    ColumnField, DEFAULT_SPLIT, ImageSize, MissingPolicy, ParquetDescription, check_field_names, parse_shares,
+};
 use super::draft::{DatasetDraft, DraftColumn};
 use super::manifest::SplitRange;
 use super::npy::labels;
@@ -26,18 +28,22 @@ use crate::limits::{DATASET_BYTES_MAX, DATASET_ITEMS_MAX, PARQUET_EXPANSION_MAX}
 use crate::regular_file;
 
 mod column;
+mod features;
 mod footer;
 mod header;
+mod nulls;
 mod pages;
 mod schema;
 mod thrift;
 
-use column::{ColumnChunkSource, LENGTH_BYTES, ParquetColumn};
+use column::{ColumnChunkSource, ColumnOptions, LENGTH_BYTES, ParquetColumn};
 use footer::ParquetFooter;
+use nulls::NullableTable;
 use schema::{LeafColumn, ValueKind};
 
 /// The supported column types, for messages.
-const SUPPORTED: &str = "integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read";
+const SUPPORTED: &str =
+    "integers, floats, truth values, dates, strings, bytes of fixed length, images and lists of numbers are read";
 
 /// Returns whether the folder contains such files.
 pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
@@ -53,7 +59,9 @@ pub(super) fn read(
     let paths = list_files(folder, "parquet")?;
     let fields = description.fields.clone();
     let is_whole = fields.is_empty();
-    let mut table = ParquetTable { staging, first: String::new(), fields, is_whole, columns: Vec::new() };
+    let allows_nulls = description.missing != MissingPolicy::Refuse;
+    let options = ColumnOptions { allows_nulls, resize: checked_size(description.resize)? };
+    let mut table = ParquetTable { staging, first: String::new(), fields, is_whole, options, columns: Vec::new() };
     let mut parts: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for (stem, path) in paths {
         parts.entry(split_name(&stem).to_owned()).or_default().push(path);
@@ -74,15 +82,25 @@ pub(super) fn read(
     if items == 0 {
         return Err(DatasetError::Empty { file: table.first });
     }
+    let shares = if description.splits.is_empty() { Vec::new() } else { parse_shares(&description.splits)? };
+    let nulls = table.columns.iter_mut().map(|(column, _)| std::mem::take(&mut column.nulls)).collect();
     let mut columns = table.finish(items)?;
-    if !description.splits.is_empty() {
-        splits = reorder_by_split(staging, &mut columns, &parse_shares(&description.splits)?, items)?;
+    let mut nullable = NullableTable { staging, columns: &mut columns, nulls, splits, items };
+    let notes = nullable.apply(description.missing, &shares)?;
+    let (mut splits, items) = (nullable.splits, nullable.items);
+    if !shares.is_empty() {
+        splits = reorder_by_split(staging, &mut columns, &shares, items)?;
     }
-    Ok(DatasetDraft { columns, splits, items, description: description.description.clone() })
+    Ok(DatasetDraft { columns, splits, items, description: description.description.clone(), notes })
+}
+
+/// Refuses a size that an image cannot have.
+fn checked_size(size: Option<ImageSize>) -> Result<Option<ImageSize>, DatasetError> {
+    size.map(ImageSize::checked).transpose()
 }
 
 /// Returns the split of a file with this name, given without extension: the part before `-` and a number.
-fn split_name(stem: &str) -> &str {
+pub(super) fn split_name(stem: &str) -> &str {
     let numbered = |(at, _): &(usize, &str)| {
         let rest = &stem[at + 1..];
         *at > 0 && rest.starts_with(|first: char| first.is_ascii_digit())
@@ -99,6 +117,7 @@ struct ParquetTable<'s> {
     fields: Vec<ColumnField>,
     /// Whether all columns are read.
     is_whole: bool,
+    options: ColumnOptions,
     columns: Vec<(ParquetColumn<'s>, LeafColumn)>,
 }
 
@@ -132,6 +151,7 @@ impl ParquetTable<'_> {
                     chunk,
                     rows: group.rows,
                     before: rows,
+                    earlier: items,
                     bytes_max: maxima[at],
                     gathered,
                 };
@@ -149,7 +169,8 @@ impl ParquetTable<'_> {
         if self.first.is_empty() {
             file.clone_into(&mut self.first);
             if self.is_whole {
-                let mut names: Vec<_> = footer.leaves.iter().map(|leaf| leaf.name.clone()).collect();
+                let leaves = footer.leaves.iter().filter(|leaf| !leaf.is_image_path);
+                let mut names: Vec<_> = leaves.map(|leaf| leaf.name.clone()).collect();
                 // Sorted, as for other formats, so that the order of columns in a file does not change the dataset.
                 names.sort();
                 self.fields = names.into_iter().map(ColumnField::from_column_name).collect();
@@ -158,14 +179,34 @@ impl ParquetTable<'_> {
                 return Err(DatasetError::Malformed { file: file.to_owned(), reason: "it has no columns".to_owned() });
             }
             check_field_names(self.fields.iter().map(|field| field.name.as_str()))?;
+            self.name_classes(footer);
         }
         let known: BTreeSet<_> = self.fields.iter().map(ColumnField::column).collect();
         // Columns that are not selected can have any type, in any file.
-        if let Some(leaf) = footer.leaves.iter().find(|leaf| self.is_whole && !known.contains(leaf.name.as_str())) {
+        if let Some(leaf) = footer
+            .leaves
+            .iter()
+            .find(|leaf| self.is_whole && !leaf.is_image_path && !known.contains(leaf.name.as_str()))
+        {
             let reason = format!("{} has no such column; every file has the same columns", self.first);
             return Err(refused_column_error(file, leaf, reason));
         }
         self.select_columns(file, footer)
+    }
+
+    /// Adds the class names that the file has of columns of numbers, unless the description has some.
+    fn name_classes(&mut self, footer: &ParquetFooter) {
+        let Some(text) = &footer.features else { return };
+        let mut names = features::class_names(text);
+        let is_integer = |column: &str| {
+            let leaf = footer.leaves.iter().find(|leaf| leaf.name == column);
+            leaf.is_some_and(|leaf| matches!(leaf.kind, Ok(ValueKind::Number(dtype)) if !dtype.is_float()))
+        };
+        for field in self.fields.iter_mut().filter(|field| field.classes.is_empty()) {
+            if is_integer(field.column()) {
+                field.classes = names.remove(field.column()).unwrap_or_default();
+            }
+        }
     }
 
     fn select_columns(&mut self, file: &str, footer: &ParquetFooter) -> Result<Vec<usize>, DatasetError> {
@@ -193,7 +234,7 @@ impl ParquetTable<'_> {
                 Some(_) => {}
                 None => {
                     let data = self.staging.writer(self.fields.len())?;
-                    self.columns.push((ParquetColumn::new(kind, data), leaf.clone()));
+                    self.columns.push((ParquetColumn::new(kind, data, self.options), leaf.clone()));
                 }
             }
             places.push(place);
@@ -259,6 +300,8 @@ fn value_bytes(kind: ValueKind) -> usize {
         ValueKind::Number(dtype) => dtype.bytes(),
         ValueKind::Bytes(length) => length,
         ValueKind::Text => LENGTH_BYTES,
+        // The pixels are counted while they are decoded.
+        ValueKind::Image => 1,
     }
 }
 
@@ -273,7 +316,14 @@ fn finish_column(
 ) -> Result<DraftColumn, DatasetError> {
     let wrong = |reason: String| DatasetError::Description { reason: format!("field {}: {reason}", field.name) };
     let items = others.items;
+    let image = column.image;
     let (dtype, width, data) = match column.kind {
+        ValueKind::Image => {
+            if field.shape.is_some() || !field.classes.is_empty() {
+                return Err(wrong("an image has no `shape` and no `classes`".to_owned()));
+            }
+            (DType::U8, image.map(|sides| sides.iter().product()), column.data.finish()?)
+        }
         ValueKind::Number(dtype) => (dtype, column.length, column.data.finish()?),
         ValueKind::Bytes(length) => (DType::U8, Some(length), column.data.finish()?),
         ValueKind::Text => {
@@ -284,7 +334,8 @@ fn finish_column(
             (DType::U8, Some(width), data)
         }
     };
-    let dims = field.shape.clone().unwrap_or_else(|| width.into_iter().collect());
+    let plain = || image.map_or_else(|| width.into_iter().collect(), |sides| sides.to_vec());
+    let dims = field.shape.clone().unwrap_or_else(plain);
     let shape = Shape::new(dims).map_err(|error| wrong(error.to_string()))?;
     let elements = width.unwrap_or(1);
     if shape.elements() != elements {
@@ -342,9 +393,10 @@ mod tests {
             kind,
             defined: 0,
             list: None,
+            is_image_path: false,
         };
         let column = || {
-            let mut column = ParquetColumn::new(ValueKind::Text, staging.writer(1).unwrap());
+            let mut column = ParquetColumn::new(ValueKind::Text, staging.writer(1).unwrap(), ColumnOptions::default());
             column.data.push(b"\0\0\0\0\x03\0\0\0abc").unwrap();
             column.longest = 3;
             column

@@ -14,11 +14,15 @@ mod bounds;
 mod cifar;
 mod exporting;
 mod images;
+mod json_lines;
 mod parquet;
+mod parquet_features;
 mod parquet_hostile;
+mod table_columns;
 mod tables;
 mod texts;
 mod uploading;
+mod webdataset;
 
 fn gz(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -210,7 +214,7 @@ fn broken_idx_files_are_refused_with_the_place() {
     check(
         &[("notes.md", b"x")],
         expect![
-            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or NAME.parquet, one file NAME.csv[.gz], folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
+            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors, NAME.parquet, NAME.jsonl or NAME.tar, one file NAME.csv[.gz], folders of PNG, JPEG and WebP images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
         ],
     );
 }
@@ -240,10 +244,34 @@ fn csv_columns_have_their_declared_types() {
 fn broken_csv_files_are_refused_with_the_place() {
     let byte = r#"{"name":"x","columns":[0,2],"dtype":"uint8"}"#;
     check_csv(byte, b"1,2\n3,256\n", expect!["x.csv:2:2: `256` is not a number of type uint8 (field x)"]);
-    check_csv(byte, b"1,2\n3,\n", expect!["x.csv:2:2: `` is not a number of type uint8 (field x)"]);
-    check_csv(byte, b"1,\xff\n", expect!["x.csv:1:2: `\u{fffd}` is not a number of type uint8 (field x)"]);
-    check_csv(byte, b"1,2\n3,4,5\n", expect!["x.csv:2: 3 columns, expected 2"]);
-    check_csv(byte, b"1\n", expect!["x.csv:1: 1 columns, expected 2"]);
+    check_csv(
+        byte,
+        b"1,2\n3,\n",
+        expect![
+            "x.csv:2:2: column 2 has no value; push with `--missing drop` to leave such rows out, or with `--missing mean` to use the column's mean"
+        ],
+    );
+    check_csv(
+        byte,
+        b"1,\xff\n",
+        expect![
+            "x.csv:1:2: byte 0xff is not UTF-8; if the text is Latin-1 (Windows), convert it: iconv -f LATIN1 -t UTF-8 x.csv > x-utf8.csv"
+        ],
+    );
+    check_csv(
+        byte,
+        b"1,2\n3,4,5\n",
+        expect![
+            "x.csv:2: 3 columns, expected 2; every line has as many as the first, and a cell that contains the separator must be in double quotes"
+        ],
+    );
+    check_csv(
+        byte,
+        b"1\n",
+        expect![
+            "x.csv:1: 1 columns, expected 2; every line has as many as the first, and a cell that contains the separator must be in double quotes"
+        ],
+    );
     check_csv(byte, b"", expect!["x.csv: no items"]);
     let class = r#"{"name":"x","columns":[0,1],"dtype":"uint8","classes":["no","yes"]}"#;
     check_csv(
@@ -253,7 +281,13 @@ fn broken_csv_files_are_refused_with_the_place() {
     );
     let ink = r#"{"name":"x","columns":[0,1],"dtype":"uint8","maximum":16}"#;
     check_csv(ink, b"16\n17\n", expect!["x.csv:2:1: `17` is not a number from 0 to 16 (field x)"]);
-    check_csv(ink, b"NaN\n", expect!["x.csv:1:1: `NaN` is not a number from 0 to 16 (field x)"]);
+    check_csv(
+        ink,
+        b"NaN\n",
+        expect![
+            "x.csv:1:1: column 1 has no value; push with `--missing drop` to leave such rows out, or with `--missing mean` to use the column's mean"
+        ],
+    );
     let json = br#"{"format":"csv","file":"x.csv.gz","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
     check(&[("dataset.json", json)], expect!["x.csv.gz: missing, and dataset.json needs it"]);
     let bomb = gz(&vec![b'1'; 20 << 20]);
@@ -270,7 +304,7 @@ fn invalid_descriptions_are_refused() {
     check_json(
         r#"{"format":"orc"}"#,
         expect![
-            "dataset.json: unknown variant `orc`, expected one of `csv`, `idx`, `cifar10`, `text`, `npy`, `npz`, `safetensors`, `images`, `parquet` at line 1 column 15"
+            "dataset.json: unknown variant `orc`, expected one of `csv`, `idx`, `cifar10`, `text`, `npy`, `npz`, `safetensors`, `images`, `parquet`, `jsonlines`, `webdataset` at line 1 column 15"
         ],
     );
     check_json(
@@ -279,7 +313,7 @@ fn invalid_descriptions_are_refused() {
             r"`../x` cannot be a path: relative, parts without `..`, `\`, control characters or a leading dot, and no file inside another"
         ]],
     );
-    check_csv("", b"", expect!["dataset.json: `fields` is empty; a dataset has at least one"]);
+    check_csv("", b"", expect!["x.csv: no items"]);
     let field = |name: &str, rest: &str| format!(r#"{{"name":"{name}",{rest}}}"#);
     let one = r#""columns":[0,1],"dtype":"uint8""#;
     check_csv(
@@ -290,7 +324,9 @@ fn invalid_descriptions_are_refused() {
     check_csv(
         &field("x", r#""columns":[3,3],"dtype":"uint8""#),
         b"",
-        expect!["dataset.json: field x: columns [3, 3] are empty or reversed; expected [first, last + 1]"],
+        expect![
+            "dataset.json: field x: columns [3, 3] are empty or reversed; expected [first, last + 1], or the names of columns"
+        ],
     );
     check_csv(
         &field("x", r#""columns":[0,1],"dtype":"float64""#),

@@ -125,7 +125,7 @@ fn build_columns(
         let files = parts.iter().filter_map(|(_, files)| files.get(name));
         columns.push(build_column(staging, name, &field, files)?);
     }
-    Ok(DatasetDraft { columns, splits, items, description })
+    Ok(DatasetDraft { columns, splits, items, description, notes: Vec::new() })
 }
 
 /// Adds the lines of a file to the field's extent, next to other columns of `others` bytes. Returns the file's name and

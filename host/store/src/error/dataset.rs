@@ -42,8 +42,8 @@ pub enum DatasetError {
     },
     /// A folder without any known format.
     #[error(
-        "{folder}: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or \
-         NAME.parquet, one file NAME.csv[.gz], folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files \
+        "{folder}: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors, \
+         NAME.parquet, NAME.jsonl or NAME.tar, one file NAME.csv[.gz], folders of PNG, JPEG and WebP images named as their classes, text files NAME.txt[.gz], the MNIST files \
          train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files \
          data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]{refused}"
     )]
@@ -159,6 +159,18 @@ pub enum DatasetError {
         /// Its items.
         expected: Box<Descriptor>,
     },
+    /// Two images of one dataset have different sizes or channels.
+    #[error("{file} has items {found}, and {other} has {expected}; `--resize WIDTHxHEIGHT` converts all to one size")]
+    ImageMismatch {
+        /// The second file.
+        file: String,
+        /// Its items.
+        found: Box<Descriptor>,
+        /// The first file.
+        other: String,
+        /// Its items.
+        expected: Box<Descriptor>,
+    },
     /// A label that is not less than the number of classes.
     #[error("{file}: byte {offset} (decompressed): label {label}, and there are {classes} classes")]
     LabelOutOfRange {
@@ -217,8 +229,38 @@ pub enum DatasetError {
         /// What was expected.
         expected: String,
     },
+    /// A cell of a CSV file without a value.
+    #[error(
+        "{file}:{line}:{column}: column {name} has no value; push with `--missing drop` to leave such rows out, or with \
+         `--missing mean` to use the column's mean"
+    )]
+    MissingValue {
+        /// The file.
+        file: String,
+        /// The line, counted from 1.
+        line: u64,
+        /// The column, counted from 1.
+        column: usize,
+        /// The column's name, or its number.
+        name: String,
+    },
+    /// A text that is not UTF-8.
+    #[error("{file}:{line}:{column}: {reason}")]
+    BadEncoding {
+        /// The file.
+        file: String,
+        /// The line, counted from 1.
+        line: u64,
+        /// The column, counted from 1.
+        column: usize,
+        /// The problem, and how to convert the file.
+        reason: String,
+    },
     /// A line of a CSV file with too few or too many columns.
-    #[error("{file}:{line}: {found} columns, expected {expected}")]
+    #[error(
+        "{file}:{line}: {found} columns, expected {expected}; every line has as many as the first, and a cell that \
+         contains the separator must be in double quotes"
+    )]
     BadLine {
         /// The file.
         file: String,

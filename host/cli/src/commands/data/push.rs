@@ -10,8 +10,9 @@ use saggar_store::digest::{Digest, Sha256Hasher};
 use saggar_store::limits::{UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX};
 use saggar_store::regular_file;
 
+use super::described::{self, DESCRIPTION_FILE};
 use super::ignore_file::IgnorePatterns;
-use crate::args::DataPushArgs;
+use crate::args::{DataPushArgs, DataTableArgs};
 use crate::client::{ApiClient, RequestBody};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
@@ -21,11 +22,31 @@ use crate::units;
 /// Bytes of a chunk, the server's maximum.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// The location of a chunk, to read it again.
-struct ChunkLocation {
-    path: PathBuf,
-    index: u64,
-    bytes: u64,
+/// The content of a chunk, or where it is read again.
+enum ChunkLocation {
+    File { path: PathBuf, index: u64, bytes: u64 },
+    Memory(Vec<u8>),
+}
+
+impl ChunkLocation {
+    fn bytes(&self) -> u64 {
+        match self {
+            ChunkLocation::File { bytes, .. } => *bytes,
+            ChunkLocation::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Returns the content.
+    fn read(&self) -> Result<Vec<u8>, CliError> {
+        let (path, index) = match self {
+            ChunkLocation::File { path, index, .. } => (path, *index),
+            ChunkLocation::Memory(bytes) => return Ok(bytes.clone()),
+        };
+        let mut file = open_file(path)?;
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(index * CHUNK_BYTES as u64))
+            .map_err(|error| CliError::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", path.display())))?;
+        read_chunk(&mut file, path)
+    }
 }
 
 pub(super) fn push(args: &DataPushArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
@@ -33,22 +54,52 @@ pub(super) fn push(args: &DataPushArgs, client: &ApiClient, output: CliOutput) -
         Some(name) => name.clone(),
         None => default_name(&args.dir),
     };
-    if args.dir.is_file() {
-        push_file(&args.dir, &name, client, output)
+    let (root, paths) = if args.dir.is_file() {
+        (args.dir.parent().unwrap_or(Path::new("")), vec![args.dir.clone()])
     } else {
-        push_folder(&args.dir, &name, client, output)
-    }
-}
-
-/// Sends one file as a version of the dataset `name`.
-fn push_file(path: &Path, name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let root = path.parent().unwrap_or(Path::new(""));
-    send_all(root, &[path.to_owned()], name, client, output)
+        (&*args.dir, list_files(&args.dir)?)
+    };
+    send_files(&SentFiles::described(root, &paths, &args.table)?, &name, client, output)
 }
 
 /// Sends a folder as a version of the dataset `name`.
 pub(super) fn push_folder(dir: &Path, name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    send_all(dir, &list_files(dir)?, name, client, output)
+    send_files(&SentFiles::described(dir, &list_files(dir)?, &DataTableArgs::default())?, name, client, output)
+}
+
+/// A file that is sent.
+struct SentFile {
+    /// Where it is.
+    path: PathBuf,
+    /// Its path in the dataset.
+    name: String,
+}
+
+/// The files of an upload.
+struct SentFiles {
+    root: PathBuf,
+    files: Vec<SentFile>,
+    /// The description that options stand for, which replaces the folder's.
+    description: Option<Vec<u8>>,
+}
+
+impl SentFiles {
+    /// Returns files below `root`, with a description of these options.
+    fn described(root: &Path, paths: &[PathBuf], options: &DataTableArgs) -> Result<SentFiles, CliError> {
+        let relative = |path: &PathBuf| {
+            let parts = path.strip_prefix(root).unwrap_or(path).iter();
+            parts.map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>().join("/")
+        };
+        let files = paths.iter().map(|path| SentFile { path: path.clone(), name: relative(path) });
+        let mut files: Vec<SentFile> = files.collect();
+        let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+        let existing = files.iter().position(|file| file.name == DESCRIPTION_FILE);
+        let description = described::described(options, existing.map(|at| &*files[at].path), &names)?;
+        if description.is_some() {
+            files.retain(|file| file.name != DESCRIPTION_FILE);
+        }
+        Ok(SentFiles { root: root.to_owned(), files, description })
+    }
 }
 
 /// Returns the default name of a dataset: the folder's, or the file's without its extensions.
@@ -62,14 +113,14 @@ fn default_name(path: &Path) -> String {
     plain.rsplit_once('.').map_or(plain, |(stem, _)| stem).to_owned()
 }
 
-/// Sends files below `dir` as a version of the dataset `name`.
-fn send_all(dir: &Path, paths: &[PathBuf], name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let total: u64 = paths.iter().filter_map(|path| path.metadata().ok()).map(|data| data.len()).sum();
-    if total > UPLOAD_BYTES_MAX || paths.len() > UPLOAD_FILES_MAX {
+/// Sends files as a version of the dataset `name`.
+fn send_files(sent: &SentFiles, name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let total: u64 = sent.files.iter().filter_map(|file| file.path.metadata().ok()).map(|data| data.len()).sum();
+    if total > UPLOAD_BYTES_MAX || sent.files.len() > UPLOAD_FILES_MAX {
         return Err(CliError::invalid(format!(
             "{} holds {} files of {} together; a dataset takes at most {UPLOAD_FILES_MAX} files of {}",
-            dir.display(),
-            paths.len(),
+            sent.root.display(),
+            sent.files.len(),
             units::format_bytes(total),
             units::format_bytes(UPLOAD_BYTES_MAX),
         ))
@@ -78,8 +129,14 @@ fn send_all(dir: &Path, paths: &[PathBuf], name: &str, client: &ApiClient, outpu
     let mut progress = ProgressDisplay::for_bytes("reading", total, output);
     let mut chunks = BTreeMap::new();
     let mut files = Vec::new();
-    for path in paths {
-        files.push(chunk_file(dir, path, &mut chunks, &mut progress)?);
+    for file in &sent.files {
+        files.push(chunk_file(file, &mut chunks, &mut progress)?);
+    }
+    if let Some(text) = &sent.description {
+        let digest = Digest::of(text).hex();
+        let (path, size) = (DESCRIPTION_FILE.to_owned(), text.len() as u64);
+        files.push(AnnouncedFile { path, size, sha256: digest.clone(), chunks: vec![digest.clone()] });
+        chunks.insert(digest, ChunkLocation::Memory(text.clone()));
     }
     drop(progress);
     let announcement = DatasetAnnouncement { name: name.to_owned(), files };
@@ -131,11 +188,11 @@ fn list_files(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
 }
 
 fn chunk_file(
-    root: &Path,
-    path: &Path,
+    sent: &SentFile,
     chunks: &mut BTreeMap<String, ChunkLocation>,
     progress: &mut ProgressDisplay,
 ) -> Result<AnnouncedFile, CliError> {
+    let path = &*sent.path;
     let mut file = open_file(path)?;
     let mut whole = Sha256Hasher::new();
     let (mut size, mut list) = (0u64, Vec::new());
@@ -146,15 +203,14 @@ fn chunk_file(
         }
         whole.update(&bytes);
         let digest = Digest::of(&bytes).hex();
-        let place = ChunkLocation { path: path.to_owned(), index: list.len() as u64, bytes: bytes.len() as u64 };
+        let (path, index) = (path.to_owned(), list.len() as u64);
+        let place = ChunkLocation::File { path, index, bytes: bytes.len() as u64 };
         chunks.entry(digest.clone()).or_insert(place);
         list.push(digest);
         size += bytes.len() as u64;
         progress.advance(bytes.len() as u64);
     }
-    let relative: Vec<String> =
-        path.strip_prefix(root).unwrap_or(path).iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    Ok(AnnouncedFile { path: relative.join("/"), size, sha256: whole.finish().hex(), chunks: list })
+    Ok(AnnouncedFile { path: sent.name.clone(), size, sha256: whole.finish().hex(), chunks: list })
 }
 
 fn send_missing_chunks(
@@ -166,7 +222,7 @@ fn send_missing_chunks(
     output: CliOutput,
 ) -> Result<(), CliError> {
     let offered = missing.iter().filter_map(|digest| chunks.get(*digest));
-    let mut progress = ProgressDisplay::for_bytes("sending", offered.map(|place| place.bytes).sum(), output);
+    let mut progress = ProgressDisplay::for_bytes("sending", offered.map(ChunkLocation::bytes).sum(), output);
     for digest in missing {
         let place = chunks.get(*digest).ok_or_else(|| {
             CliError::new(
@@ -175,11 +231,7 @@ fn send_missing_chunks(
                 format!("the server asks for a chunk that was not offered: {digest}"),
             )
         })?;
-        let mut file = open_file(&place.path)?;
-        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(place.index * CHUNK_BYTES as u64)).map_err(
-            |error| CliError::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", place.path.display())),
-        )?;
-        let bytes = read_chunk(&mut file, &place.path)?;
+        let bytes = place.read()?;
         client.put(&format!("/api/v1/datasets/{name}/uploads/{upload}/chunks/{digest}"), &bytes)?;
         progress.advance(bytes.len() as u64);
     }

@@ -26,6 +26,10 @@ pub(super) fn show(dataset: &str, client: &ApiClient, output: CliOutput) -> Resu
     output.print_line("");
     let rows: Vec<Vec<String>> = newest.fields.iter().map(field_row).collect();
     output.print_table(&["FIELD", "TYPE", "SHAPE", "CLASSES"], &rows);
+    if !newest.notes.is_empty() {
+        output.print_line("");
+    }
+    newest.notes.iter().for_each(|note| output.print_line(&format!("note: {note}")));
     Ok(())
 }
 
@@ -46,6 +50,12 @@ fn version_facts(newest: &DatasetDocument, all: &[DatasetDocument]) -> [(&'stati
 
 fn field_row(field: &DatasetFieldDocument) -> Vec<String> {
     vec![field.name.clone(), field.dtype.clone(), format!("{:?}", field.shape), class_names(&field.classes)]
+}
+
+/// Returns a field in one line: `label uint8[]: no, yes`.
+pub(super) fn describe_field(field: &DatasetFieldDocument) -> String {
+    let shape = format!("{} {}{:?}", field.name, field.dtype, field.shape);
+    if field.classes.is_empty() { shape } else { format!("{shape}: {}", class_names(&field.classes)) }
 }
 
 /// Returns the names of a field's classes, or their number if they are many, or `-` if the field has none.
@@ -69,7 +79,9 @@ mod tests {
         let image = json!({ "name": "image", "dtype": "uint8", "shape": [8, 8] });
         assert_eq!(field(image), ["image", "uint8", "[8, 8]", "-"]);
         let label = json!({ "name": "label", "dtype": "uint8", "shape": [], "classes": ["no", "yes"] });
-        assert_eq!(field(label), ["label", "uint8", "[]", "no, yes"]);
+        assert_eq!(field(label.clone()), ["label", "uint8", "[]", "no, yes"]);
+        let label = DatasetFieldDocument { classes: vec!["no".to_owned()], ..serde_json::from_value(label).unwrap() };
+        assert_eq!(describe_field(&label), "label uint8[]: no");
         assert_eq!(class_names(&["a", "b", "c", "d", "e", "f"].map(str::to_owned)), "6 classes");
         let version = |document: Value| serde_json::from_value::<DatasetDocument>(document).unwrap();
         let newest = version(json!({

@@ -63,8 +63,8 @@ fn images_of_another_size_are_resized() {
 fn invalid_images_are_refused_with_the_reason() {
     let good = png(28, 28, ColorType::Grayscale, BitDepth::Eight, &[1; 784]);
     let refused = |bytes: &[u8]| decode_image(&port(&[28, 28]), bytes).unwrap_err().to_string();
-    assert_eq!(refused(b""), "image: expected a PNG or a JPEG, got nothing");
-    assert_eq!(refused(b"GIF89a"), "image: expected a PNG or a JPEG, got a GIF; convert it to PNG");
+    assert_eq!(refused(b""), "image: expected a PNG, a JPEG or a WebP, got nothing");
+    assert_eq!(refused(b"GIF89a"), "image: expected a PNG, a JPEG or a WebP, got a GIF; convert it to PNG");
     assert_eq!(refused(b"\xff\xd8\xff\xe0"), "image: the JPEG cannot be read: it ends early");
     for cut in 8..good.len() - 12 {
         assert!(refused(&good[..cut]).starts_with("image: the PNG cannot be read: "), "{cut}");

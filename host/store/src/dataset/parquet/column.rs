@@ -12,16 +12,23 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 use saggar_tensor::DType;
 
+use super::super::description::ImageSize;
 use super::super::staging::ColumnWriter;
 use super::footer::ColumnChunk;
+use super::nulls::NullRows;
 use super::pages::BoundedPageReader;
 use super::schema::{LeafColumn, ValueKind};
 use super::thrift::ThriftResult;
 use crate::error::DatasetError;
-use crate::limits::TEXT_LINE_BYTES_MAX;
+use crate::image_decoder::{self, DecodedImage};
+use crate::image_resizer::resize_picture;
+use crate::limits::{IMAGE_BYTES_MAX, TEXT_LINE_BYTES_MAX};
 
 /// Bytes of the length prefix of a text.
 pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// The channels of images that are converted to another size.
+const RGB: usize = 3;
 
 /// Number of values that are decoded at once.
 const BATCH_VALUES: usize = 1 << 16;
@@ -35,13 +42,28 @@ pub(super) struct ParquetColumn<'s> {
     pub(super) data: ColumnWriter<'s>,
     /// Bytes of the longest text.
     pub(super) longest: usize,
+    /// Height, width and channels of its images, which the first one determines.
+    pub(super) image: Option<[usize; 3]>,
+    pub(super) options: ColumnOptions,
+    /// The rows without a value, over all files. The column has zeros or an empty text there.
+    pub(super) nulls: NullRows,
     /// The reason why the last value could not be written.
     failure: Option<DatasetError>,
 }
 
+/// How values are read that are missing or differ in size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ColumnOptions {
+    /// Whether rows can have no value.
+    pub(super) allows_nulls: bool,
+    /// The size that images are converted to, in RGB.
+    pub(super) resize: Option<ImageSize>,
+}
+
 impl<'s> ParquetColumn<'s> {
-    pub(super) fn new(kind: ValueKind, data: ColumnWriter<'s>) -> ParquetColumn<'s> {
-        ParquetColumn { kind, length: None, data, longest: 0, failure: None }
+    pub(super) fn new(kind: ValueKind, data: ColumnWriter<'s>, options: ColumnOptions) -> ParquetColumn<'s> {
+        let (image, nulls) = (None, NullRows::default());
+        ParquetColumn { kind, length: None, data, longest: 0, image, options, nulls, failure: None }
     }
 
     /// Returns the bytes written so far.
@@ -63,9 +85,11 @@ pub(super) struct ColumnChunkSource<'a> {
     pub(super) file: &'a File,
     pub(super) leaf: &'a LeafColumn,
     pub(super) chunk: &'a ColumnChunk,
-    /// Rows of the row group, and of those before it.
+    /// Rows of the row group, and of those before it in the file.
     pub(super) rows: u64,
     pub(super) before: u64,
+    /// Rows of earlier files.
+    pub(super) earlier: u64,
     /// Limit on the bytes of the column after the row group is read.
     pub(super) bytes_max: u64,
     /// Values in pages passed to the decoder since it last returned rows.
@@ -91,7 +115,7 @@ impl ColumnChunkSource<'_> {
         let reader = get_column_reader(Arc::new(self.descriptor()?), Box::new(pages));
         let dtype = match column.kind {
             ValueKind::Number(dtype) => dtype,
-            ValueKind::Bytes(_) | ValueKind::Text => DType::U8,
+            ValueKind::Bytes(_) | ValueKind::Text | ValueKind::Image => DType::U8,
         };
         let length = self.leaf.length;
         match (reader, dtype) {
@@ -129,6 +153,9 @@ impl ColumnChunkSource<'_> {
                     column.write(bytes)
                 })
             }
+            (ColumnReader::ByteArrayColumnReader(reader), _) if column.kind == ValueKind::Image => {
+                self.read_rows(reader, column, |value, column| push_image(value.as_ref(), column, self.bytes_max))
+            }
             (ColumnReader::ByteArrayColumnReader(reader), _) => {
                 self.read_rows(reader, column, |value, column| push_text(value.as_ref(), column, self.bytes_max))
             }
@@ -161,6 +188,8 @@ impl ColumnChunkSource<'_> {
         loop {
             // Asking for one row too many detects extra rows. A list of unknown length can be long.
             let wide = match (self.leaf.list, column.length) {
+                // One image at a time, because each can be as large as a page.
+                (None, _) if column.kind == ValueKind::Image => BATCH_VALUES,
                 (None, _) => 1,
                 (Some(_), Some(length)) => length.max(1),
                 (Some(_), None) => BATCH_VALUES,
@@ -177,16 +206,25 @@ impl ColumnChunkSource<'_> {
             if done > self.rows {
                 return Err(format!("more than the {} rows of its row group", self.rows));
             }
-            match self.leaf.list {
-                None => self.check_no_nulls(&defined, first)?,
-                Some(list) => self.check_list_lengths(&defined, &repeated, list, first, &mut column.length)?,
-            }
-            let expected = if self.leaf.list.is_some() { repeated.len() } else { read };
+            let expected = match self.leaf.list {
+                None => read - self.count_nulls(&defined, first, column)?,
+                Some(list) => {
+                    self.check_list_lengths(&defined, &repeated, list, first, &mut column.length)?;
+                    repeated.len()
+                }
+            };
             if values.len() != expected {
                 return Err(format!("{} values after levels for {expected}; is the file damaged?", values.len()));
             }
             let length = column.length.unwrap_or(1);
-            for (at, value) in values.iter().enumerate() {
+            let has_nulls = expected < read && self.leaf.list.is_none();
+            let mut next = values.iter();
+            for at in 0..if has_nulls { read } else { values.len() } {
+                if has_nulls && defined.get(at).is_some_and(|level| *level < self.leaf.defined) {
+                    push_placeholder(column)?;
+                    continue;
+                }
+                let Some(value) = next.next() else { break };
                 let row = |reason| format!("row {}: {reason}", first + (at / length) as u64);
                 push(value, column).map_err(row)?;
             }
@@ -200,12 +238,26 @@ impl ColumnChunkSource<'_> {
         Ok(())
     }
 
-    /// Refuses rows without a value.
-    fn check_no_nulls(&self, defined: &[i16], first: u64) -> ThriftResult<()> {
-        match defined.iter().position(|level| *level < self.leaf.defined) {
-            Some(at) => Err(null_value_error(first + at as u64)),
-            None => Ok(()),
+    /// Records the rows without a value, and returns their number. Refuses them if the column cannot have any.
+    fn count_nulls(&self, defined: &[i16], first: u64, column: &mut ParquetColumn<'_>) -> ThriftResult<usize> {
+        let mut count = 0;
+        for (at, level) in defined.iter().enumerate() {
+            if *level >= self.leaf.defined {
+                continue;
+            }
+            let row = first + at as u64;
+            if column.kind == ValueKind::Image {
+                return Err(null_value_error(row));
+            }
+            if !column.options.allows_nulls {
+                return Err(format!(
+                    "row {row}: a null; push with `--missing drop` to leave such rows out, or with `--missing mean`"
+                ));
+            }
+            column.nulls.add(self.earlier + row - 1)?;
+            count += 1;
         }
+        Ok(count)
     }
 
     /// Refuses lists that contain nulls or differ in length from the first one.
@@ -252,6 +304,39 @@ fn describe_error(error: ParquetError) -> String {
 
 fn null_value_error(row: u64) -> String {
     format!("row {row}: a null; fill it or leave the row out")
+}
+
+/// Appends a value in place of a null: zeros, or an empty text.
+fn push_placeholder(column: &mut ParquetColumn<'_>) -> ThriftResult<()> {
+    let bytes = match column.kind {
+        ValueKind::Number(dtype) => dtype.bytes(),
+        ValueKind::Bytes(length) => length,
+        ValueKind::Text => LENGTH_BYTES,
+        ValueKind::Image => return Err("a null among images".to_owned()),
+    };
+    column.write(&vec![0; bytes])
+}
+
+/// Appends the pixels of an image. All have one size, or are converted to one.
+fn push_image(bytes: &[u8], column: &mut ParquetColumn<'_>, bytes_max: u64) -> ThriftResult<()> {
+    let mut image = image_decoder::decode(bytes, IMAGE_BYTES_MAX).map_err(|error| error.to_string())?;
+    if let Some(ImageSize { width, height }) = column.options.resize {
+        let pixels = resize_picture(&image, height, width, RGB);
+        image = DecodedImage { height, width, channels: RGB, pixels };
+    }
+    let found = [image.height, image.width, image.channels];
+    let expected = *column.image.get_or_insert(found);
+    if found != expected {
+        return Err(format!(
+            "an image of {found:?} (height, width, channels), and the first has {expected:?}; `--resize WIDTHxHEIGHT` \
+             converts all to one size"
+        ));
+    }
+    column.write(&image.pixels)?;
+    if column.bytes() > bytes_max {
+        return Err(format!("its images have more than {bytes_max} bytes together; is the file damaged?"));
+    }
+    Ok(())
 }
 
 fn push_value<const N: usize>(column: &mut ParquetColumn<'_>, bytes: [u8; N]) -> ThriftResult<()> {

@@ -15,12 +15,17 @@ const MAGIC_ENCRYPTED: [u8; 4] = *b"PARE";
 /// Bytes of the footer's length and of the magic bytes after it.
 const TAIL: u64 = 8;
 
+/// The key of the metadata that the library `datasets` of Hugging Face writes.
+const FEATURES_KEY: &str = "huggingface";
+
 /// The metadata of a file.
 #[derive(Debug)]
 pub(super) struct ParquetFooter {
     /// Its leaf columns, in order.
     pub(super) leaves: Vec<LeafColumn>,
     pub(super) groups: Vec<RowGroup>,
+    /// The text that the library `datasets` of Hugging Face adds, which describes the columns.
+    pub(super) features: Option<String>,
 }
 
 /// A row group.
@@ -76,12 +81,13 @@ pub(super) fn read_footer(file: &File) -> ThriftResult<ParquetFooter> {
 }
 
 fn parse(bytes: &[u8], begin: u64) -> ThriftResult<ParquetFooter> {
-    let (mut nodes, mut groups, mut rows) = (Vec::new(), Vec::new(), None);
+    let (mut nodes, mut groups, mut rows, mut metadata) = (Vec::new(), Vec::new(), None, Vec::new());
     CompactReader::new(bytes).read_struct(|reader, field| {
         match field.id {
             2 => nodes = reader.read_struct_list(field, SchemaNode::read)?,
             3 => rows = Some(reader.count(field)?),
             4 => groups = reader.read_struct_list(field, |reader| parse_row_group(reader, begin))?,
+            5 => metadata = reader.read_struct_list(field, parse_key_value)?,
             8 => return Err("it is encrypted; save the file without a key".to_owned()),
             _ => return Ok(false),
         }
@@ -95,7 +101,22 @@ fn parse(bytes: &[u8], begin: u64) -> ThriftResult<ParquetFooter> {
     if sum.is_none() || sum != rows {
         return Err("the rows of its row groups are not as many as the file's".to_owned());
     }
-    Ok(ParquetFooter { leaves, groups })
+    let features = metadata.into_iter().find_map(|(key, value)| (key == FEATURES_KEY).then_some(value));
+    Ok(ParquetFooter { leaves, groups, features })
+}
+
+/// Parses a `KeyValue`. Texts that are not UTF-8 are ignored with the others.
+fn parse_key_value(reader: &mut CompactReader<'_>) -> ThriftResult<(String, String)> {
+    let (mut key, mut value) = (String::new(), String::new());
+    reader.read_struct(|reader, field| {
+        match field.id {
+            1 => reader.text(field)?.clone_into(&mut key),
+            2 if key == FEATURES_KEY => reader.text(field)?.clone_into(&mut value),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok((key, value))
 }
 
 /// Refuses sizes that a file of this length cannot plausibly hold.

@@ -390,6 +390,7 @@ mod tests {
             kind: Ok(Values::Number(DType::U8)),
             defined: 1,
             list,
+            is_image_path: false,
         };
         let values = sizes.iter().map(|values| u64::from(*values)).sum();
         let chunk = ColumnChunk { codec: 0, values, start: 0, end: bytes.len() as u64 };

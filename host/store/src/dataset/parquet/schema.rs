@@ -22,6 +22,8 @@ pub(super) enum ValueKind {
     Bytes(usize),
     /// UTF-8.
     Text,
+    /// A PNG, JPEG or WebP file, decoded to `uint8` elements.
+    Image,
 }
 
 /// A leaf column of the schema.
@@ -38,6 +40,8 @@ pub(super) struct LeafColumn {
     pub(super) defined: i16,
     /// For a list, the minimum definition level at which it has elements.
     pub(super) list: Option<i16>,
+    /// Whether it is the file name of an image, which is not read.
+    pub(super) is_image_path: bool,
 }
 
 impl LeafColumn {
@@ -57,6 +61,7 @@ impl LeafColumn {
             Ok(ValueKind::Number(dtype)) => dtype.to_string(),
             Ok(ValueKind::Bytes(length)) => format!("{length} bytes"),
             Ok(ValueKind::Text) => "text".to_owned(),
+            Ok(ValueKind::Image) => "an image".to_owned(),
             Err(_) => "what is not read".to_owned(),
         };
         if self.list.is_some() { format!("it is a list of {item}") } else { format!("it is {item}") }
@@ -205,17 +210,47 @@ fn leaf_column(path: &[&SchemaNode], node: &SchemaNode, physical: i32) -> Thrift
     let levels =
         |nodes: &[&SchemaNode]| nodes.iter().filter(|it| [OPTIONAL, REPEATED].contains(&it.repetition)).count() as i16;
     let repeated = path.iter().position(|node| node.repetition == REPEATED);
-    let form = check_nesting(path);
+    let image_member = image_member(path);
+    let form = if image_member == Some(ImageMember::Bytes) { Ok(()) } else { check_nesting(path) };
     let names: Vec<_> = path.iter().map(|node| node.name.as_str()).collect();
     let name = if form.is_ok() { names[..1].concat() } else { names.join(".") };
-    let kind = form.and_then(|()| value_kind(node, physical, length)).and_then(|kind| match (kind, repeated) {
+    let kind = form.and_then(|()| match image_member {
+        Some(ImageMember::Bytes) => Ok(ValueKind::Image),
+        Some(ImageMember::Path) | None => value_kind(node, physical, length),
+    });
+    let kind = kind.and_then(|kind| match (kind, repeated) {
         (ValueKind::Text | ValueKind::Bytes(_), Some(_)) => {
             Err("a list of strings or bytes; save it as numbers".to_owned())
         }
         _ => Ok(kind),
     });
     let list = repeated.map(|at| levels(&path[..=at]));
-    Ok(LeafColumn { name, physical, length, kind, defined: levels(path), list })
+    let is_image_path = image_member == Some(ImageMember::Path);
+    Ok(LeafColumn { name, physical, length, kind, defined: levels(path), list, is_image_path })
+}
+
+/// A member of an image, as the library `datasets` of Hugging Face writes images: a structure of `bytes` and `path`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ImageMember {
+    /// The file.
+    Bytes,
+    /// The name that the file had.
+    Path,
+}
+
+/// Returns which member of an image a column is, or `None` for other columns.
+fn image_member(path: &[&SchemaNode]) -> Option<ImageMember> {
+    let [image, member] = path else { return None };
+    let is_plain = [image, member].iter().all(|node| node.repetition != REPEATED) && !image.is_list();
+    // The physical type 6 is that of bytes of any length.
+    if !is_plain || image.children != 2 || member.physical != Some(6) {
+        return None;
+    }
+    match (member.name.as_str(), member.logical, member.converted) {
+        ("bytes", None, None) => Some(ImageMember::Bytes),
+        ("path", ..) => Some(ImageMember::Path),
+        _ => None,
+    }
 }
 
 /// Refuses everything except plain values and lists of them.
@@ -242,6 +277,9 @@ fn check_nesting(path: &[&SchemaNode]) -> ThriftResult<()> {
 /// The kinds of `LogicalType` that are supported.
 const STRING: i16 = 1;
 const ENUM: i16 = 4;
+const DATE: i16 = 6;
+const TIME: i16 = 7;
+const TIMESTAMP: i16 = 8;
 const INTEGER: i16 = 10;
 const JSON: i16 = 12;
 const FLOAT16: i16 = 15;
@@ -268,6 +306,9 @@ fn value_kind(node: &SchemaNode, physical: Physical, length: usize) -> ThriftRes
         (Physical::INT64, None, None) => number(DType::I64),
         (Physical::INT32, Some(INTEGER), _) if node.integer.0 <= 32 => integer(node.integer.0, node.integer.1),
         (Physical::INT64, Some(INTEGER), _) if node.integer.0 == 64 => integer(64, node.integer.1),
+        // Days, or a number of the column's unit, since 1970 or midnight.
+        (Physical::INT32, Some(DATE | TIME), _) | (Physical::INT32, None, Some(6 | 7)) => number(DType::I32),
+        (Physical::INT64, Some(TIME | TIMESTAMP), _) | (Physical::INT64, None, Some(8..=10)) => number(DType::I64),
         (Physical::INT32, None, Some(unsigned @ 11..=13)) => integer(8 << (unsigned - 11), false),
         (Physical::INT32, None, Some(signed @ 15..=17)) => integer(8 << (signed - 15), true),
         (Physical::INT64, None, Some(14)) => integer(64, false),
@@ -288,9 +329,6 @@ fn value_kind(node: &SchemaNode, physical: Physical, length: usize) -> ThriftRes
 fn type_name(node: &SchemaNode, physical: Physical) -> String {
     let name = match (node.logical, node.converted) {
         (Some(5), _) | (None, Some(5)) => "decimal numbers",
-        (Some(6), _) | (None, Some(6)) => "dates",
-        (Some(7), _) | (None, Some(7 | 8)) => "times",
-        (Some(8), _) | (None, Some(9 | 10)) => "timestamps",
         (Some(14), _) => "UUIDs",
         (None, None) if physical == Physical::INT96 => "timestamps of 96 bits",
         (Some(13), _) | (None, Some(20)) => "BSON",

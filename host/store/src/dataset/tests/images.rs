@@ -101,20 +101,24 @@ fn images_of_unequal_shape_and_invalid_files_are_refused() {
     let color = png(2, 2, png::ColorType::Rgb, &[0; 12]);
     check_tree(
         &[("a/1.png", &image), ("b/1.png", &color)],
-        expect!["b/1.png has items uint8[2, 2, 3], and a/1.png has uint8[2, 2, 1]"],
+        expect![
+            "b/1.png has items uint8[2, 2, 3], and a/1.png has uint8[2, 2, 1]; `--resize WIDTHxHEIGHT` converts all to one size"
+        ],
     );
     check_tree(
         &[("a/1.png", &image), ("a/2.png", &png(1, 2, png::ColorType::Grayscale, &[0; 2]))],
-        expect!["a/2.png has items uint8[2, 1, 1], and a/1.png has uint8[2, 2, 1]"],
+        expect![
+            "a/2.png has items uint8[2, 1, 1], and a/1.png has uint8[2, 2, 1]; `--resize WIDTHxHEIGHT` converts all to one size"
+        ],
     );
     check_tree(&[("a/1.png", &image[..image.len() - 20])], expect!["a/1.png: a damaged PNG: unexpected end of file"]);
-    check_tree(&[("a/1.png", &image[..4])], expect!["a/1.png: neither a PNG nor a JPEG image, by its first bytes"]);
-    check_tree(&[("a/1.png", b"")], expect!["a/1.png: neither a PNG nor a JPEG image, by its first bytes"]);
+    check_tree(&[("a/1.png", &image[..4])], expect!["a/1.png: not a PNG, JPEG or WebP image, by its first bytes"]);
+    check_tree(&[("a/1.png", b"")], expect!["a/1.png: not a PNG, JPEG or WebP image, by its first bytes"]);
     check_tree(&[("a/1.jpg", &jpeg(RGB_JPEG)[..200])], expect!["a/1.jpg: a damaged JPEG: it ends early"]);
-    check_tree(&[("a/1.jpg", b"GIF89a...")], expect!["a/1.jpg: neither a PNG nor a JPEG image, by its first bytes"]);
+    check_tree(&[("a/1.jpg", b"GIF89a...")], expect!["a/1.jpg: not a PNG, JPEG or WebP image, by its first bytes"]);
     check_tree(
         &[("a/1.png", &image), ("a/notes.txt", b"x")],
-        expect!["a/notes.txt: no image; the folder of a class holds files in png, jpg, jpeg only"],
+        expect!["a/notes.txt: no image; the folder of a class holds files in png, jpg, jpeg, webp only"],
     );
     check_tree(&[("a/1.png", &image), ("b/", b"")], expect!["b: no items"]);
     check_tree(
@@ -132,7 +136,7 @@ fn images_of_unequal_shape_and_invalid_files_are_refused() {
     check_tree(
         &[("1.png", &image)],
         expect![
-            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors or NAME.parquet, one file NAME.csv[.gz], folders of PNG and JPEG images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
+            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors, NAME.parquet, NAME.jsonl or NAME.tar, one file NAME.csv[.gz], folders of PNG, JPEG and WebP images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
         ],
     );
     let mut wide = image.clone();
@@ -150,6 +154,44 @@ fn images_of_unequal_shape_and_invalid_files_are_refused() {
     check_tree(
         &[("a/1.png", &wide)],
         expect!["a/1.png: 2 x 20000 pixels; 1 to 16384 a side and 25165824 bytes in all are read"],
+    );
+}
+
+fn ingest_resized(files: &[(&str, &[u8])]) -> (DatasetInfo, ColumnarDataset) {
+    let json = br#"{"format":"images","resize":{"width":4,"height":2}}"#;
+    let files = [files, &[("dataset.json", &json[..])]].concat();
+    let (_directory, datasets) = datasets();
+    let info = datasets.ingest("images", tree(&files).path(), 0).unwrap();
+    let data = datasets.open(&info).unwrap();
+    (info, data)
+}
+
+#[test]
+fn images_of_several_sizes_and_formats_are_converted_to_one() {
+    let small = gray([0, 100, 200, 40]);
+    let (info, data) =
+        ingest_resized(&[("a/1.png", &small), ("b/2.png", &png(4, 2, png::ColorType::Grayscale, &[7; 8]))]);
+    assert_eq!(data.fields()[0].item.to_string(), "uint8[2, 4, 1]");
+    assert_eq!(data.read("image", &[0]).unwrap(), [0, 25, 75, 100, 200, 160, 80, 40]);
+    assert_eq!(data.read("image", &[1]).unwrap(), [7; 8]);
+    assert_eq!(info.notes, ["1 of 2 images were converted to 4 x 2 pixels in grey"]);
+    let mut webp = Vec::new();
+    let encoder = image_webp::WebPEncoder::new(&mut webp);
+    encoder.encode(&[0, 0, 200].repeat(6), 3, 2, image_webp::ColorType::Rgb8).unwrap();
+    let (info, data) = ingest_resized(&[("a/1.png", &small), ("a/2.webp", &webp), ("b/1.jpg", &jpeg(RGB_JPEG))]);
+    assert_eq!(data.fields()[0].item.to_string(), "uint8[2, 4, 3]");
+    assert_eq!(data.read("image", &[0]).unwrap()[..6], [0, 0, 0, 25, 25, 25]);
+    assert_eq!(data.read("image", &[1]).unwrap(), [0, 0, 200].repeat(8));
+    assert_eq!(info.notes, ["2 of 3 images were converted to 4 x 2 pixels in RGB"]);
+    let huge = br#"{"format":"images","resize":{"width":100000,"height":2}}"#;
+    check_tree(
+        &[("a/1.png", &small), ("dataset.json", huge)],
+        expect!["dataset.json: resize: 100000 x 2 pixels; 1 to 16384 a side and 25165824 bytes in all are stored"],
+    );
+    let text = br#"{"format":"images","resize":"4x2"}"#;
+    check_tree(
+        &[("a/1.png", &small), ("dataset.json", text)],
+        expect![[r#"dataset.json: invalid type: string "4x2", expected struct ImageSize"#]],
     );
 }
 

@@ -312,7 +312,9 @@ fn lists_of_unequal_length_and_nulls_are_refused() {
     let group = vec![column_with_levels::<Int32Type>(vec![1], Some(vec![1]), None)];
     check(
         &[("d.parquet", &file("optional int32 y", vec![group, vec![null]], WriterProperties::builder()))],
-        expect!["d.parquet: column y: row 3: a null; fill it or leave the row out"],
+        expect![
+            "d.parquet: column y: row 3: a null; push with `--missing drop` to leave such rows out, or with `--missing mean`"
+        ],
     );
 }
 
@@ -352,45 +354,31 @@ fn unsupported_column_types_are_refused() {
     let check_type =
         |field: &str, put: PutColumn, expected| check(&[("d.parquet", &plain(field, vec![put]))], expected);
     check_type(
-        "required int32 y (DATE)",
-        required_column::<Int32Type>(vec![1]),
-        expect![
-            "d.parquet: column y: dates; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
-        ],
-    );
-    check_type(
-        "required int64 y (TIMESTAMP(MILLIS,true))",
-        required_column::<Int64Type>(vec![1]),
-        expect![
-            "d.parquet: column y: timestamps; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
-        ],
-    );
-    check_type(
         "required int64 y (DECIMAL(10,2))",
         required_column::<Int64Type>(vec![1]),
         expect![
-            "d.parquet: column y: decimal numbers; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y: decimal numbers; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
     check_type(
         "required fixed_len_byte_array(16) y (UUID)",
         fixed(&[&[0; 16]]),
         expect![
-            "d.parquet: column y: UUIDs; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y: UUIDs; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
     check_type(
         "required binary y",
         texts(&["a"]),
         expect![
-            "d.parquet: column y: bytes of any length; make them strings or of fixed length, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y: bytes of any length; make them strings or of fixed length, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
     check_type(
         "required group y { required int32 z; }",
         required_column::<Int32Type>(vec![1]),
         expect![
-            "d.parquet: column y.z: part of a structure or map; make it a separate column, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y.z: part of a structure or map; make it a separate column, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
     check_type(
@@ -398,21 +386,21 @@ fn unsupported_column_types_are_refused() {
             required float element; } } } }",
         column_with_levels::<FloatType>(vec![1.0], Some(vec![2]), Some(vec![0])),
         expect![
-            "d.parquet: column y.list.element.list.element: a list of lists; flatten it and give the shape in dataset.json, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y.list.element.list.element: a list of lists; flatten it and give the shape in dataset.json, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
     check_type(
         "required group y (LIST) { repeated group list { required binary element (STRING); } }",
         column_with_levels::<ByteArrayType>(vec!["a".into()], Some(vec![1]), Some(vec![0])),
         expect![
-            "d.parquet: column y: a list of strings or bytes; save it as numbers, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y: a list of strings or bytes; save it as numbers, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
     check_type(
         "required group y (LIST) { repeated group list { required group element { required int32 z; } } }",
         column_with_levels::<Int32Type>(vec![1], Some(vec![1]), Some(vec![0])),
         expect![
-            "d.parquet: column y.list.element.z: part of a structure or map; make it a separate column, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
+            "d.parquet: column y.list.element.z: part of a structure or map; make it a separate column, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
 }

@@ -106,11 +106,8 @@ fn an_ambiguous_csv_file_is_refused_with_a_suggested_description() {
         reason.to_owned()
     };
     let check = |lines: &[u8], says: &str| assert_eq!(refused(&[("a.csv", lines)]), says);
-    check(b"a,b,c\n1,red,0\n", "a.csv: column 2 (`b`) has `red` in line 2, which is not a number");
-    check(
-        b"a,label,c\n1,0,2\n",
-        "a.csv: its label `label` stands between other columns, and a field is neighbouring ones",
-    );
+    let texts: String = (0..1001).map(|n| format!("{n},t{n}\n")).collect();
+    check(format!("a,label\n{texts}").as_bytes(), "a.csv: column 2 has more than 1000 different texts");
     check(b"1\n2\n", "a.csv: it has one column, and a dataset has features and a label");
     check(b"1,2\n", "a.csv: one line does not show which column is the label");
     let two = [("a.csv", &b"1,2\n"[..]), ("b.csv", &b"1,2\n"[..])];
@@ -121,9 +118,18 @@ fn an_ambiguous_csv_file_is_refused_with_a_suggested_description() {
 fn unsupported_image_formats_are_named_in_the_error() {
     let source = folder_with_files(&[]);
     std::fs::create_dir(source.path().join("cat")).unwrap();
-    std::fs::write(source.path().join("cat/1.WEBP"), "x").unwrap();
+    std::fs::write(source.path().join("cat/1.GIF"), "x").unwrap();
     let (_directory, datasets) = datasets();
     let error = datasets.ingest("d", source.path(), 0).unwrap_err().to_string();
-    assert!(error.contains("folders of PNG and JPEG images named as their classes"), "{error}");
-    assert!(error.ends_with("; .webp pictures are not read: make PNG or JPEG files of them"), "{error}");
+    assert!(error.contains("folders of PNG, JPEG and WebP images named as their classes"), "{error}");
+    assert!(error.ends_with("; .gif pictures are not read: make PNG, JPEG or WebP files of them"), "{error}");
+}
+
+#[test]
+fn unsupported_tables_are_named_in_the_error() {
+    let source = folder_with_files(&[("d.feather", b"ARROW1")]);
+    let error = datasets().1.ingest("d", source.path(), 0).unwrap_err().to_string();
+    let hint =
+        "; .feather files are not read: write Parquet, for example with pandas: frame.to_parquet(\"data.parquet\")";
+    assert!(error.ends_with(hint), "{error}");
 }
