@@ -224,14 +224,7 @@ impl ServerParts {
         });
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
-        for url in &urls {
-            // A browser cannot open the address of a Unix socket.
-            if url.starts_with("http") {
-                tracing::info!("serving on {url}; the console is at {url}/");
-            } else {
-                tracing::info!("serving on {url}");
-            }
-        }
+        log_addresses(&urls);
         // Standard output has one line per address, because scripts read the addresses from it. It is written in one
         // piece, because a script that reads only the first line closes the pipe, and the next write would end the
         // command.
@@ -323,6 +316,18 @@ fn stop_server_on_panic<T: Send + 'static>(
         }
         ended
     })
+}
+
+/// Logs the addresses, and where a browser finds the console.
+fn log_addresses(urls: &[String]) {
+    for url in urls {
+        // A browser cannot open the address of a Unix socket.
+        if url.starts_with("http") {
+            tracing::info!("serving on {url}; the console is at {url}/");
+        } else {
+            tracing::info!("serving on {url}");
+        }
+    }
 }
 
 /// Returns the path of the running executable, even if its file was replaced.
