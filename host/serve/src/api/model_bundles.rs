@@ -38,14 +38,12 @@ pub(crate) async fn import(
         }
         ModelBundle::read(&file).map_err(|error| ApiError::from(ImportError::from(error)))
     };
-    let verified = app.run_blocking(verify).await;
-    let published = match verified {
-        Ok(bundle) => {
-            let work = app.lifecycle().import_bundle(&model, bundle, room_check(&app));
-            publish_model_version(&app, &actor.rights, &model, work).await
-        }
-        Err(error) => Err(error),
+    // The rights come first, so that a key learns nothing about bundles for models of others.
+    let work = async {
+        let bundle = app.run_blocking(verify).await?;
+        Ok::<_, ApiError>(app.lifecycle().import_bundle(&model, bundle, room_check(&app)).await?)
     };
+    let published = publish_model_version(&app, &actor.rights, &model, work).await;
     drop(body);
     let detail = published.as_ref().map_or_else(|_| String::new(), |it| format!("version {}", it.version));
     app.audit().record(&actor, AuditAction::ModelBundle, &model, &detail, &published);
