@@ -24,7 +24,8 @@ fn listed_commands(help: &str) -> Vec<String> {
     let name = |line: &str| {
         let line = line.strip_prefix("  ")?;
         let (name, about) = line.split_once("  ")?;
-        (!about.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase())).then(|| name.to_owned())
+        let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') && !name.starts_with('-');
+        (!about.is_empty() && is_name).then(|| name.to_owned())
     };
     commands.lines().filter_map(name).collect()
 }
@@ -180,8 +181,13 @@ fn models(session: &mut JsonSession<'_>) {
         "models unload digits",
         "models load digits",
         "models warm digits",
-        "predict digits -i image=@digits/held-out/7.png",
+        "predict digits -i image=@digits/held-out/7.png --save seven.http",
+        "verify seven.http",
         "import sums.onnx",
+        "models export digits@1 digits.saggar",
+        "key pair release",
+        "key sign digits.saggar --secret-key release.key",
+        "models import-bundle digits.saggar --public-key release.pub",
         "bench infer digits --devices cpu --requests 3 --home state",
         "models rm digits --yes",
     ]);
@@ -200,7 +206,14 @@ fn machine(session: &mut JsonSession<'_>) {
         "check",
         "config ls",
         "plugins worlds",
+        "plugins show lenet",
+        "data schema",
+        "backup state.backup --home state",
+        "restore state.backup --home restored",
+        "upgrade-check --home restored",
     ]);
+    let echo = guest("echo");
+    session.json(&format!("models push echo {}", echo.display()));
     let bench = format!("bench train {} --devices cpu --steps 5 --home bench -- steps=50", guest("steady").display());
     session.documents(&bench, "");
     session.run_all(&["rm steady-1 --yes", "gc --keep-last 1 --yes"]);
