@@ -99,7 +99,8 @@ impl PredictionAttempt<'_> {
         Ok((LoadedModel::load(host, parts, device)?, files.manifest))
     }
 
-    /// Returns what computes the answers, for the file that contains them.
+    /// Returns what computes the answers, for the file that contains them. The job is not in it: the same model on the same
+    /// device gives the same bytes.
     fn origin(&self, manifest: &ModelManifest, device: &str) -> BTreeMap<String, String> {
         let model = format!("{}@{}", self.prediction.model, self.version());
         let facts = [
@@ -107,7 +108,6 @@ impl PredictionAttempt<'_> {
             ("plugin", format!("sha256:{}", manifest.plugin)),
             ("weights", format!("sha256:{}", manifest.weights)),
             ("device", device.to_owned()),
-            ("job", self.start.name.clone()),
         ];
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
