@@ -8,6 +8,7 @@ use saggar_rest::models::{ModelConfigDocument, ModelImportForm};
 use saggar_rest::projects::AssignProjectsRequest;
 
 use crate::openapi::operation::{OpenApiOperation, ParameterType};
+use crate::openapi::operation_response::SchemaSource;
 
 /// The statuses of commands that fail.
 const COMMAND_ERRORS: &[u16] = &[400, 404, 408, 409, 413, 422, 503];
@@ -91,7 +92,8 @@ fn upload_operations() -> Vec<OpenApiOperation> {
             "/api/v1/models/{model}/versions/{version}/bundle",
             "A version as one file, to be imported by another server",
         )
-        .with_errors(&[400, 404]),
+        .with_content(200, "application/x-tar", SchemaSource::Binary)
+        .with_errors(&[400, 404, 409]),
     ]
 }
 
