@@ -57,8 +57,8 @@ pub(crate) async fn export(
     Path((model, version)): Path<(String, String)>,
     actor: Actor,
 ) -> Result<Response, ApiError> {
-    let version = parse_version(&version)?;
     check_model(&app, &actor.rights, AccessAction::ReadWeights, &model).await?;
+    let version = parse_version(&version)?;
     let name = model.clone();
     let open = move |parts: &crate::AppParts| {
         let (files, _) = ModelRegistry::new(&parts.models_dir).open(&name, Some(version))?;

@@ -265,7 +265,8 @@ async fn a_key_cannot_change_a_model_of_another_project() {
         let need = server::route_scopes().find(path, &method).unwrap();
         let RouteRequirement::Effect(effect) = need else { continue };
         let is_grpc = server::is_grpc_path(path);
-        if effect.kind() != ResourceKind::Model || effect == AccessAction::Predict || is_grpc {
+        let changes = !matches!(effect, AccessAction::Predict | AccessAction::ReadWeights);
+        if effect.kind() != ResourceKind::Model || !changes || is_grpc {
             continue;
         }
         walked += 1;
