@@ -4,6 +4,7 @@
 mod cgroup;
 mod collector;
 pub mod component;
+mod dev_process;
 mod guests;
 mod http;
 mod inference_clients;
@@ -17,6 +18,7 @@ pub mod webnn;
 
 pub use cgroup::MemoryGroup;
 pub use collector::{CollectedRequest, TraceCollector};
+pub use dev_process::{DEV_WAIT_TIMEOUT, DevProcess};
 pub use guests::{build_plugin, guest, lenet, plugin};
 pub use http::{HttpPayload, HttpResponse, request};
 pub use inference_clients::{client_output, publish_echo, run_inference_client, serve_inference_models};

@@ -2,74 +2,13 @@
 //! is left behind.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use saggar_tests::{ServerProcess, binary, child_processes, lenet, root};
+use saggar_tests::{DEV_WAIT_TIMEOUT, DevProcess, ServerProcess, binary, child_processes, lenet, root};
 use serde_json::{Value, json};
-
-/// The time limit for any wait. The compiler takes long on a busy machine.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(400);
-
-/// A running `saggar dev` and its output.
-struct DevProcess {
-    child: Child,
-    lines: Receiver<String>,
-    printed: Vec<String>,
-}
-
-impl DevProcess {
-    fn start(place: &Path) -> DevProcess {
-        DevProcess::start_at(place, "127.0.0.1:0")
-    }
-
-    fn start_at(place: &Path, address: &str) -> DevProcess {
-        let mut command = Command::new(binary());
-        command.args(["dev", "--addr", address, "--device", "cpu"]).current_dir(place);
-        for name in ["SAGGAR_HOST", "SAGGAR_HOME", "SAGGAR_PROJECT"] {
-            command.env_remove(name);
-        }
-        command.env("XDG_CONFIG_HOME", place.join("config")).stdin(Stdio::null());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (sender, lines) = channel();
-        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let errors = sender.clone();
-        std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).all(|it| sender.send(it).is_ok()));
-        std::thread::spawn(move || BufReader::new(err).lines().map_while(Result::ok).all(|it| errors.send(it).is_ok()));
-        DevProcess { child, lines, printed: Vec::new() }
-    }
-
-    /// Returns the next line that contains these words.
-    fn wait_for(&mut self, words: &str) -> String {
-        let until = Instant::now() + WAIT_TIMEOUT;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            let Ok(line) = self.lines.recv_timeout(left) else { break };
-            self.printed.push(line.clone());
-            if line.contains(words) {
-                return line;
-            }
-        }
-        panic!("timed out waiting for {words:?}:\n{}", self.printed.join("\n"));
-    }
-
-    /// Ends it by a signal, as Ctrl-C or a service manager would, and returns its exit code.
-    fn stop(&mut self, signal: &str) -> Option<i32> {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for DevProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Returns whether the process is running. A zombie is not.
 fn is_running(pid: u32) -> bool {
@@ -193,7 +132,7 @@ fn the_server_stops_when_the_dev_command_is_killed() {
     let server = child_processes(dev.child.id());
     assert_eq!(server.len(), 1);
     assert_eq!(dev.stop("-KILL"), None);
-    let until = Instant::now() + WAIT_TIMEOUT;
+    let until = Instant::now() + DEV_WAIT_TIMEOUT;
     while is_running(server[0]) {
         assert!(Instant::now() < until, "the server goes on without anybody");
         std::thread::sleep(Duration::from_millis(20));

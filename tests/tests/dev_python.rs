@@ -2,18 +2,8 @@
 //! the version that serves.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert, and it says SKIP")]
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
-
-use saggar_tests::{binary, build_plugin};
+use saggar_tests::{DevProcess, build_plugin};
 use serde_json::{Value, json};
-
-/// The time limit for any wait. A server without optimization compiles a component with an interpreter for half a
-/// minute.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(400);
 
 const PROJECT: &str = "manifest = 1\n[project]\nname = \"scale\"\n[plugin.scale]\n\
                        source = \"target/saggar/scale.wasm\"\n[plugin.scale.build]\ncommand = \"saggar build\"\n\
@@ -52,62 +42,11 @@ def train(job: Job) -> None:
 export(Scale, train)
 "#;
 
-/// A running `saggar dev` and the lines that it prints.
-struct DevSession {
-    child: Child,
-    lines: Receiver<String>,
-    printed: Vec<String>,
-}
-
-impl DevSession {
-    fn start(place: &Path) -> DevSession {
-        let mut command = Command::new(binary());
-        command.args(["dev", "--addr", "127.0.0.1:0", "--device", "cpu"]).current_dir(place);
-        for name in ["SAGGAR_HOST", "SAGGAR_HOME", "SAGGAR_PROJECT"] {
-            command.env_remove(name);
-        }
-        // The command of the project file is the binary under test.
-        let path = format!("{}:{}", place.join("bin").display(), std::env::var("PATH").unwrap());
-        command.env("PATH", path).env("XDG_CONFIG_HOME", place.join("config")).stdin(Stdio::null());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (sender, lines) = channel();
-        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let errors = sender.clone();
-        std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).all(|it| sender.send(it).is_ok()));
-        std::thread::spawn(move || BufReader::new(err).lines().map_while(Result::ok).all(|it| errors.send(it).is_ok()));
-        DevSession { child, lines, printed: Vec::new() }
-    }
-
-    /// Returns the next line that contains these words.
-    fn wait_for(&mut self, words: &str) -> String {
-        let until = Instant::now() + WAIT_TIMEOUT;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            let Ok(line) = self.lines.recv_timeout(left) else { break };
-            self.printed.push(line.clone());
-            if line.contains(words) {
-                return line;
-            }
-        }
-        panic!("timed out waiting for {words:?}:\n{}", self.printed.join("\n"));
-    }
-}
-
-impl Drop for DevSession {
-    fn drop(&mut self) {
-        // A signal, not a kill, so that its server ends too.
-        let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_saved_python_source_is_built_again_and_replaces_the_version_that_serves() {
     let place = tempfile::tempdir().unwrap();
     let project = place.path();
-    for folder in ["src", "bin"] {
-        std::fs::create_dir(project.join(folder)).unwrap();
-    }
-    std::os::unix::fs::symlink(binary(), project.join("bin/saggar")).unwrap();
+    std::fs::create_dir(project.join("src")).unwrap();
     std::fs::write(project.join("saggar.toml"), PROJECT).unwrap();
     std::fs::write(project.join("pyproject.toml"), PACKAGE).unwrap();
     let source = project.join("src/plugin.py");
@@ -115,7 +54,7 @@ fn a_saved_python_source_is_built_again_and_replaces_the_version_that_serves() {
     if build_plugin(project).is_none() {
         return;
     }
-    let mut dev = DevSession::start(project);
+    let mut dev = DevProcess::start(project);
     let url = dev.wait_for("http://127.0.0.1:").trim().to_owned();
     dev.wait_for("scale@1 answers at");
     dev.wait_for("waiting for a source");

@@ -49,7 +49,7 @@ use saggar_store::records::{
     ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobRecord, JobRecords, MetricPoint, StateReason, UsageTotal,
 };
 use saggar_store::{JobFiles, KeyFile, StateDir};
-use saggar_telemetry::Tracer;
+use saggar_telemetry::SpanTracer;
 use tokio::sync::watch;
 
 pub use commands::{JobSubmission, restart_spec};
@@ -177,7 +177,7 @@ impl JobService {
 
     /// Sends the spans of jobs whose request was traced to `tracer`, if there is one.
     #[must_use]
-    pub fn with_tracer(self, tracer: Option<Tracer>) -> JobService {
+    pub fn with_tracer(self, tracer: Option<SpanTracer>) -> JobService {
         if let Some(tracer) = tracer {
             self.shared.set_tracer(tracer);
         }

@@ -12,7 +12,7 @@ use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
 use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::{JobRecords, StateReason};
 use saggar_store::{AccessRights, JobFiles, KeyFile};
-use saggar_telemetry::Tracer;
+use saggar_telemetry::SpanTracer;
 use tokio::sync::{Notify, watch};
 
 use crate::attempt_control::AttemptControl;
@@ -53,7 +53,7 @@ pub(crate) struct SharedState {
     effects: OnceLock<EffectLog>,
     publication_notes: OnceLock<PublicationNotes>,
     gateway: OnceLock<WorkerGateway>,
-    tracer: OnceLock<Tracer>,
+    tracer: OnceLock<SpanTracer>,
     changed: watch::Sender<u64>,
 }
 
@@ -117,12 +117,12 @@ impl SharedState {
     }
 
     /// Sets the receiver of the jobs' spans. Only the first call has an effect.
-    pub(crate) fn set_tracer(&self, tracer: Tracer) {
+    pub(crate) fn set_tracer(&self, tracer: SpanTracer) {
         let _ = self.tracer.set(tracer);
     }
 
     /// Returns the receiver of the jobs' spans, if there is one.
-    pub(crate) fn tracer(&self) -> Option<&Tracer> {
+    pub(crate) fn tracer(&self) -> Option<&SpanTracer> {
         self.tracer.get()
     }
 

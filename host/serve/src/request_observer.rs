@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use saggar_telemetry::span::AttributeValue;
-use saggar_telemetry::{RequestTrace, SpanStatus, TraceContext, Tracer};
+use saggar_telemetry::{RequestTrace, SpanStatus, SpanTracer, TraceContext};
 
 use crate::access::Principal;
 use crate::access_log::{AccessLine, AccessLog};
@@ -35,7 +35,7 @@ pub struct RequestObserver {
     /// The access log.
     pub access_log: Option<AccessLog>,
     /// Takes spans for a collector.
-    pub tracer: Option<Tracer>,
+    pub tracer: Option<SpanTracer>,
 }
 
 /// A request that is observed. Dropping it ends the observation.

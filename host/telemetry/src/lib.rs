@@ -19,5 +19,5 @@ pub use line_writer::{LineTarget, LineWriter};
 pub use request_trace::{PredictionTimes, RequestSummary, RequestTrace};
 pub use span::{FinishedSpan, SpanKind, SpanStatus};
 pub use trace_context::{SpanId, TraceContext, TraceId};
-pub use tracer::Tracer;
+pub use tracer::SpanTracer;
 pub use tracing_config::TracingConfig;

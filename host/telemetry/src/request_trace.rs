@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanStatus};
 use crate::trace_context::{SpanId, TraceContext};
-use crate::tracer::Tracer;
+use crate::tracer::SpanTracer;
 
 /// The batch in which a prediction was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ struct RequestTraceInner {
     context: Option<TraceContext>,
     parent: Option<SpanId>,
     /// Takes the spans, if the trace is recorded.
-    tracer: Option<Tracer>,
+    tracer: Option<SpanTracer>,
     began: Instant,
     began_at: SystemTime,
     summary: Mutex<RequestSummary>,
@@ -82,7 +82,7 @@ struct RequestTraceInner {
 
 impl RequestTrace {
     /// Begins to observe a request that arrives now. `parent` is the context that its caller sent.
-    pub fn begin(tracer: Option<&Tracer>, parent: Option<TraceContext>) -> RequestTrace {
+    pub fn begin(tracer: Option<&SpanTracer>, parent: Option<TraceContext>) -> RequestTrace {
         let context = match (tracer, &parent) {
             (Some(tracer), parent) => Some(tracer.begin(parent.as_ref())),
             (None, Some(parent)) => Some(parent.at_span(SpanId::random())),

@@ -12,18 +12,18 @@ use crate::tracing_config::TracingConfig;
 
 /// Decides which traces are recorded, and takes their spans. Clones share the queue.
 #[derive(Clone, Debug)]
-pub struct Tracer {
+pub struct SpanTracer {
     sampler: TraceSampler,
     exporter: SpanExporter,
 }
 
-impl Tracer {
+impl SpanTracer {
     /// Starts sending spans as `config` says.
     ///
     /// # Errors
     /// Returns the system's error if the thread that sends cannot be started.
-    pub fn start(config: TracingConfig, metrics: &MetricsRegistry) -> std::io::Result<Tracer> {
-        Ok(Tracer { sampler: config.sampler, exporter: SpanExporter::start(config, metrics)? })
+    pub fn start(config: TracingConfig, metrics: &MetricsRegistry) -> std::io::Result<SpanTracer> {
+        Ok(SpanTracer { sampler: config.sampler, exporter: SpanExporter::start(config, metrics)? })
     }
 
     /// Returns the context of a new span: in the trace of `parent`, or in a new one.

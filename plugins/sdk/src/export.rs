@@ -64,7 +64,7 @@ macro_rules! export {
         const _: () = {
             struct PredictorExport;
             impl $crate::bindings::predictor::Guest for PredictorExport {
-                type Model = $crate::Loaded<$predictor>;
+                type Model = $crate::LoadedPredictor<$predictor>;
             }
             $crate::bindings::predict::export_predictor!(PredictorExport with_types_in $crate::bindings::predict);
         };
@@ -158,9 +158,9 @@ pub fn run_import<I: Importer>(
 
 /// A predictor in the form that the host's bindings require. Used by [`export!`].
 #[derive(Debug)]
-pub struct Loaded<P>(Rc<P>);
+pub struct LoadedPredictor<P>(Rc<P>);
 
-impl<P: Predictor> predictor::GuestModel for Loaded<P> {
+impl<P: Predictor> predictor::GuestModel for LoadedPredictor<P> {
     fn load(variables: variables::Variables, config: String) -> std::result::Result<predictor::Model, tensors::Error> {
         report_panics();
         let model = Params::parse(&config).and_then(|config| P::load(Variables::from_raw(variables), config))?;

@@ -90,7 +90,7 @@ pub use classes::Classes;
 pub use confusion_matrix::ConfusionMatrix;
 pub use dataset::{BatchOptions, Batches, Column, Dataset, Field};
 pub use error::{Error, Result};
-pub use export::{Loaded, run_import, run_training};
+pub use export::{LoadedPredictor, run_import, run_training};
 pub use fit::{Feed, Fit, Objective};
 pub use graph::operand::{
     GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell,
@@ -105,6 +105,7 @@ pub use json::Json;
 pub use logging::{debug, info, warn};
 pub use losses::{CrossEntropy, accuracy};
 pub use params::{FromJson, Params};
+pub use predict::port::{data_type_name, parse_data_type};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Route, Signature};
 pub use streaming::{emit, emit_tensor};
 pub use tensor::{NamedTensor, Tensor, descriptor, named, unpadded};

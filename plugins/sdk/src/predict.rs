@@ -1,6 +1,6 @@
 //! Predictors: models that answer requests.
 
-mod port;
+pub(crate) mod port;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! The fields of a table by their roles: numbers, classes, and the target.
 
-use saggar_plugin::{Classes, DataType, Dataset, Error, Field, Json, Params, Result, info};
+use saggar_plugin::{
+    Classes, DataType, Dataset, Error, Field, Json, Params, Result, data_type_name, info, parse_data_type,
+};
 
 use crate::column_reader::largest_label;
 
@@ -128,13 +130,13 @@ impl TableColumns {
         let shapes: Vec<Vec<u32>> = config.require("shapes")?;
         let types: Vec<String> = config.require("number_types")?;
         let numbers = names.into_iter().zip(shapes).zip(types).map(|((name, shape), data_type)| {
-            Ok(NumberColumn { name, shape, data_type: parse_data_type("number_types", &data_type)? })
+            Ok(NumberColumn { name, shape, data_type: read_data_type("number_types", &data_type)? })
         });
         let names: Vec<String> = config.require("categories")?;
         let classes: Vec<Classes> = config.require("category_classes")?;
         let types: Vec<String> = config.require("category_types")?;
         let categories = names.into_iter().zip(classes).zip(types).map(|((name, classes), data_type)| {
-            Ok(CategoryColumn { name, classes, data_type: parse_data_type("category_types", &data_type)? })
+            Ok(CategoryColumn { name, classes, data_type: read_data_type("category_types", &data_type)? })
         });
         let name = config.require("target")?;
         let target = match config.optional("classes")? {
@@ -153,10 +155,16 @@ impl TableColumns {
         let params = params
             .with("numbers", list(numbers.iter().map(|column| column.name.clone()).collect()))
             .with("shapes", numbers.iter().map(|column| column.shape.clone()).collect::<Vec<_>>())
-            .with("number_types", list(numbers.iter().map(|column| data_type_name(column.data_type)).collect()))
+            .with(
+                "number_types",
+                list(numbers.iter().map(|column| data_type_name(column.data_type).to_owned()).collect()),
+            )
             .with("categories", list(categories.iter().map(|column| column.name.clone()).collect()))
             .with("category_classes", categories.iter().map(|column| Json::from(&column.classes)).collect::<Vec<_>>())
-            .with("category_types", list(categories.iter().map(|column| data_type_name(column.data_type)).collect()))
+            .with(
+                "category_types",
+                list(categories.iter().map(|column| data_type_name(column.data_type).to_owned()).collect()),
+            )
             .with("target", self.target.name());
         match &self.target {
             TargetColumn::Classes { classes, .. } => params.with("classes", classes),
@@ -165,26 +173,8 @@ impl TableColumns {
     }
 }
 
-/// The data types of fields, by name.
-const DATA_TYPES: [(DataType, &str); 8] = [
-    (DataType::Float32, "float32"),
-    (DataType::Float16, "float16"),
-    (DataType::Int64, "int64"),
-    (DataType::Uint64, "uint64"),
-    (DataType::Int32, "int32"),
-    (DataType::Uint32, "uint32"),
-    (DataType::Int8, "int8"),
-    (DataType::Uint8, "uint8"),
-];
-
-fn data_type_name(data_type: DataType) -> String {
-    let found = DATA_TYPES.iter().find(|(known, _)| *known == data_type);
-    found.map_or_else(String::new, |(_, name)| (*name).to_owned())
-}
-
-fn parse_data_type(parameter: &str, text: &str) -> Result<DataType> {
-    let found = DATA_TYPES.iter().find(|(_, name)| *name == text);
-    found.map(|(data_type, _)| *data_type).ok_or_else(|| Error::Parameter {
+fn read_data_type(parameter: &str, text: &str) -> Result<DataType> {
+    parse_data_type(text).ok_or_else(|| Error::Parameter {
         name: parameter.to_owned(),
         expected: "names of data types".to_owned(),
         given: text.to_owned(),

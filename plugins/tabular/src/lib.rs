@@ -15,7 +15,7 @@ use saggar_plugin::{ConfusionMatrix, Dataset, Feed, Fit, Graph, Inputs, Job, Obj
 
 pub use columns::{CategoryColumn, NumberColumn, TableColumns, TargetColumn};
 pub use model::{TabularConfig, TabularModel};
-pub use standardization::Standardization;
+pub use standardization::ColumnStandardization;
 
 /// Trains on the dataset at `/data` and publishes the result.
 ///

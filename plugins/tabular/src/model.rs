@@ -4,7 +4,7 @@ use saggar_plugin::layers::{Dropout, Embedding, Linear};
 use saggar_plugin::{DataType, Dataset, Graph, Inputs, Model, Operand, Params, Port, Result, Variables, concat};
 
 use crate::columns::{NumberColumn, TableColumns, TargetColumn};
-use crate::standardization::Standardization;
+use crate::standardization::ColumnStandardization;
 
 /// The most features of the embedding of a class.
 const EMBEDDING_FEATURES_MAX: u32 = 32;
@@ -49,12 +49,12 @@ impl TabularConfig {
 #[derive(Debug)]
 pub struct TabularModel {
     config: TabularConfig,
-    numbers: Vec<Standardization>,
+    numbers: Vec<ColumnStandardization>,
     embeddings: Vec<Embedding>,
     hidden: Vec<(Linear, Dropout)>,
     output: Linear,
     /// The mean and deviation of a predicted quantity.
-    target: Option<Standardization>,
+    target: Option<ColumnStandardization>,
 }
 
 impl TabularModel {
@@ -68,7 +68,7 @@ impl TabularModel {
         let mut numbers = Vec::with_capacity(config.columns.numbers.len());
         for column in &config.columns.numbers {
             let elements = column.shape.iter().product();
-            numbers.push(Standardization::new(&inputs.scope(&column.name), elements)?);
+            numbers.push(ColumnStandardization::new(&inputs.scope(&column.name), elements)?);
             width += elements;
         }
         let mut embeddings = Vec::with_capacity(config.columns.categories.len());
@@ -87,7 +87,7 @@ impl TabularModel {
         }
         let (outputs, target) = match &config.columns.target {
             TargetColumn::Classes { classes, .. } => (classes.count(), None),
-            TargetColumn::Quantity { .. } => (1, Some(Standardization::new(&v.scope("target"), 1)?)),
+            TargetColumn::Quantity { .. } => (1, Some(ColumnStandardization::new(&v.scope("target"), 1)?)),
         };
         let output = Linear::new(&v.scope("output"), width, outputs)?;
         Ok(Self { config, numbers, embeddings, hidden, output, target })

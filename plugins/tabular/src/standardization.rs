@@ -12,12 +12,12 @@ const RELATIVE_DEVIATION_MIN: f64 = 1e-6;
 
 /// The mean and the deviation of each number of a field: statistics of the model, `float32` of the number of elements.
 #[derive(Debug, Clone)]
-pub struct Standardization {
+pub struct ColumnStandardization {
     mean: Variable,
     deviation: Variable,
 }
 
-impl Standardization {
+impl ColumnStandardization {
     /// Returns the statistics of a field with this number of elements: mean 0 and deviation 1 until they are measured.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Standardization {
         x.sub(&graph.variable(&self.mean)?)?.div(&graph.variable(&self.deviation)?)
     }
 
-    /// Returns the numbers that [`Standardization::standardize`] made these of. Shape: as there.
+    /// Returns the numbers that [`ColumnStandardization::standardize`] made these of. Shape: as there.
     ///
     /// # Errors
     /// Returns `Host` if the number of elements is another.

@@ -6,7 +6,7 @@ mod manifest;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use saggar_plugin::{PluginDeclarations, WIT_FILES};
 use wit_bindgen_core::Files;
@@ -57,12 +57,11 @@ impl PluginLanguage for CLanguage {
         let source = staging.join("check.c");
         let io = |source| BuildError::Io { path: staging.clone(), source };
         fs::write(&source, "#include <stdlib.h>\nint check(void) { return abs(-1); }\n").map_err(io)?;
-        let mut clang = Command::new(COMPILER);
-        clang.arg(TARGET).args(FLAGS).arg(&source).arg("-o").arg(staging.join("check.wasm"));
-        clang.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let linked = command::run_to_completion(&mut clang);
+        let mut clang = clang();
+        clang.arg(&source).arg("-o").arg(staging.join("check.wasm"));
+        let linked = run_clang(&mut clang);
         let _ = fs::remove_dir_all(&staging);
-        let linked = linked.map_err(|error| missing_clang(error.to_string()))?;
+        let linked = linked?;
         match linked.status.success() {
             true => Ok("clang and WASI's C library".to_owned()),
             false => Err(missing_clang(command::error_text(&linked))),
@@ -149,6 +148,17 @@ fn list_sources(directory: &Path) -> Result<Vec<PathBuf>, BuildError> {
     Ok(sources)
 }
 
+/// Returns the compiler with the options of every plugin.
+fn clang() -> Command {
+    let mut clang = Command::new(COMPILER);
+    clang.arg(TARGET).args(FLAGS).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    clang
+}
+
+fn run_clang(clang: &mut Command) -> Result<Output, BuildError> {
+    command::run_to_completion(clang).map_err(|error| missing_clang(error.to_string()))
+}
+
 fn missing_clang(reason: String) -> BuildError {
     BuildError::MissingTool {
         tool: "clang with lld, WASI's C library and its builtins",
@@ -160,11 +170,10 @@ fn missing_clang(reason: String) -> BuildError {
 /// Compiles and links the sources to a core module.
 fn compile(directory: &Path, staging: &Path, bindings: &Bindings, sources: &[PathBuf]) -> Result<Vec<u8>, BuildError> {
     let module = staging.join("module.wasm");
-    let mut clang = Command::new(COMPILER);
-    clang.arg(TARGET).args(FLAGS).arg("-I").arg(&bindings.directory).arg("-I").arg(directory.join(SOURCE));
+    let mut clang = clang();
+    clang.arg("-I").arg(&bindings.directory).arg("-I").arg(directory.join(SOURCE));
     clang.args(sources).args(&bindings.parts).arg("-o").arg(&module);
-    clang.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let output = command::run_to_completion(&mut clang).map_err(|error| missing_clang(error.to_string()))?;
+    let output = run_clang(&mut clang)?;
     let messages = command::error_text(&output);
     if !output.status.success() && MISSING_PARTS.iter().any(|part| messages.contains(part)) {
         return Err(missing_clang(messages));

@@ -10,7 +10,8 @@ use saggar_store::signature::{self, SignatureError};
 use saggar_store::{AccessAction, ModelRegistry};
 
 use super::file_stream;
-use super::model_push::{UploadedParts, missing_field, published_response, read_parts, room_check};
+use super::model_push::{UploadedParts, missing_field, published_response, read_parts};
+use super::versions::room_check;
 use crate::access::Actor;
 use crate::app::AppState;
 use crate::audit::AuditAction;

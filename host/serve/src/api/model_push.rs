@@ -4,10 +4,11 @@ use axum::extract::{Path, Request, State};
 use axum::http::header;
 use bytes::Bytes;
 use saggar_rest::models::PublishedVersionDocument;
-use saggar_serving::{ModelStatus, PushedContent};
+use saggar_serving::PushedContent;
 use saggar_store::PublishedVersion;
 use saggar_store::signature::SignatureError;
 
+use super::versions::{published_document, room_check};
 use crate::access::Actor;
 use crate::app::AppState;
 use crate::audit::AuditAction;
@@ -57,27 +58,14 @@ pub(crate) fn refuse_unsigned(app: &AppState) -> Result<(), ApiError> {
     Err(SignatureError::Missing { trusted }.into())
 }
 
-/// Returns the check of the storage quota for a publication.
-pub(super) fn room_check(app: &AppState) -> impl FnOnce(u64) -> Result<(), saggar_store::StoreError> + Send + use<> {
-    let app = app.clone();
-    move |bytes| app.parts().check_storage_quota(bytes)
-}
-
 /// Loads a version that was published, and returns the response that says whether it serves.
 pub(super) async fn published_response(
     app: &AppState,
     model: String,
     published: PublishedVersion,
 ) -> Result<CreatedResponse<PublishedVersionDocument>, ApiError> {
-    let status: ModelStatus = app.lifecycle().load_published(&model).await?;
-    let version = status.versions.iter().find(|version| version.version == published.version);
-    Ok(CreatedResponse(PublishedVersionDocument {
-        model,
-        version: published.version,
-        is_new: published.is_new,
-        state: version.map_or("UNLOADED", |version| version.state.name()).to_owned(),
-        reason: version.map_or_else(String::new, |version| version.reason.clone()),
-    }))
+    let status = app.lifecycle().load_published(&model).await?;
+    Ok(CreatedResponse(published_document(model, &published, &status)))
 }
 
 /// The parts of an upload, and the body that they share memory with.

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use axum::Json;
 use axum::extract::{Request, State};
 use bytes::Bytes;
-use saggar_reference_plugins::{ReferencePlugin, reference_plugin, reference_plugins};
-use saggar_rest::plugins::{ListedPluginDocument, PluginDocument, PluginListDocument};
+use saggar_reference_plugins::{reference_plugin, reference_plugins};
+use saggar_rest::plugins::{ListedPluginDocument, PluginDocument, PluginListDocument, ResumeTestDocument};
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use saggar_store::objects::ObjectStorage;
@@ -24,7 +24,8 @@ use crate::plugin_inspector::PluginFacts;
 pub(crate) async fn upload(State(app): State<AppState>, request: Request) -> Result<Json<PluginDocument>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = app.body_reader().read(&parts, body, PLUGIN_BYTES_MAX).await?;
-    Ok(Json(store_plugin(&app, body.bytes.clone()).await?.document()))
+    let facts = store_plugin(&app, body.bytes.clone()).await?;
+    Ok(Json(app.run_blocking(move |_| Ok::<_, ApiError>(facts.document())).await?))
 }
 
 /// Handles `GET /api/v1/plugins`.
@@ -33,30 +34,31 @@ pub(crate) async fn list(
     sight: ProjectScope,
 ) -> Result<Json<PluginListDocument>, ApiError> {
     let objects = &app.parts().objects;
-    let mut plugins = Vec::new();
+    let mut stored = Vec::new();
     for object in objects.list_flat(FACTS_FOLDER).await? {
         match load_facts(objects, &object.name).await {
             Ok(Some(facts)) => {
                 let test = resume::load_resume_test(objects, &facts.digest).await?;
                 let resume_test = test.map(|test| resume::resume_test_document(test, &sight));
-                plugins.push(ListedPluginDocument { plugin: facts.document(), resume_test });
+                stored.push((facts, resume_test));
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(object = object.name, %error, "plugin left out of the list"),
         }
     }
-    let stored = plugins.iter().map(|listed| listed.plugin.digest.clone()).collect();
-    plugins.extend(app.run_blocking(move |_| Ok::<_, ApiError>(unused_reference_plugins(&stored))).await?);
+    // The first comparison with the reference plugins encodes them.
+    let plugins = app.run_blocking(move |_| Ok::<_, ApiError>(listed_plugins(stored))).await?;
     Ok(Json(PluginListDocument { plugins }))
 }
 
-/// Returns the reference plugins that are not among the stored digests. Blocks.
-fn unused_reference_plugins(stored: &BTreeSet<String>) -> Vec<ListedPluginDocument> {
-    let listed = |plugin: &'static ReferencePlugin| {
-        let facts = PluginFacts::of_reference(plugin);
-        ListedPluginDocument { plugin: facts.document(), resume_test: None }
-    };
-    reference_plugins().iter().map(listed).filter(|listed| !stored.contains(&listed.plugin.digest)).collect()
+/// Returns the stored plugins, and then the reference plugins that are not stored. Blocks.
+fn listed_plugins(stored: Vec<(PluginFacts, Option<ResumeTestDocument>)>) -> Vec<ListedPluginDocument> {
+    let digests: BTreeSet<Digest> = stored.iter().map(|(facts, _)| facts.digest).collect();
+    let unused = reference_plugins().iter().filter(|plugin| !digests.contains(plugin.digest()));
+    let unused = unused.map(|plugin| (PluginFacts::of_reference(plugin), None));
+    let document =
+        |(facts, resume_test): (PluginFacts, _)| ListedPluginDocument { plugin: facts.document(), resume_test };
+    stored.into_iter().chain(unused).map(document).collect()
 }
 
 /// Returns the component of the reference plugin with this digest. Blocks.

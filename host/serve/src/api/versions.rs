@@ -5,10 +5,10 @@ use axum::extract::{Path, Request, State};
 use saggar_jobs::{InitFrom, JobSpec, model_provenance};
 use saggar_rest::model_commands::PublishVersionRequest;
 use saggar_rest::models::PublishedVersionDocument;
-use saggar_serving::WeightsSource;
+use saggar_serving::{ModelStatus, WeightsSource};
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
-use saggar_store::{AccessAction, VariableKind};
+use saggar_store::{AccessAction, PublishedVersion, VariableKind};
 
 use super::jobs::submit;
 use crate::access::{Actor, ProjectScope};
@@ -46,24 +46,35 @@ pub(crate) async fn publish(
         },
         error => error.into(),
     })?;
-    let room = {
-        let app = app.clone();
-        move |bytes| app.parts().check_storage_quota(bytes)
-    };
-    let work = app.lifecycle().publish(&model, plugin, weights, room);
+    let work = app.lifecycle().publish(&model, plugin, weights, room_check(&app));
     let done = change_model(&app, &actor.rights, AccessAction::PublishModel, &model, work).await;
     let detail =
         done.as_ref().map_or_else(|_| String::new(), |(published, _)| format!("version {}", published.version));
     app.audit().record(&actor, AuditAction::ModelPublish, &model, &detail, &done);
     let (published, status) = done?;
+    Ok(CreatedResponse(published_document(model, &published, &status)))
+}
+
+/// Returns the check of the storage quota for a publication.
+pub(super) fn room_check(app: &AppState) -> impl FnOnce(u64) -> Result<(), StoreError> + Send + use<> {
+    let app = app.clone();
+    move |bytes| app.parts().check_storage_quota(bytes)
+}
+
+/// Returns a published version with what the model's status says of it.
+pub(super) fn published_document(
+    model: String,
+    published: &PublishedVersion,
+    status: &ModelStatus,
+) -> PublishedVersionDocument {
     let version = status.versions.iter().find(|version| version.version == published.version);
-    Ok(CreatedResponse(PublishedVersionDocument {
+    PublishedVersionDocument {
         model,
         version: published.version,
         is_new: published.is_new,
         state: version.map_or("UNLOADED", |version| version.state.name()).to_owned(),
         reason: version.map_or_else(String::new, |version| version.reason.clone()),
-    }))
+    }
 }
 
 /// Returns the error of a body whose members are text of another form than expected.

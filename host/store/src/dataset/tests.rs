@@ -45,6 +45,21 @@ fn datasets() -> (TempDir, DatasetStore) {
     (directory, datasets)
 }
 
+/// Imports a folder with these files, and opens the dataset.
+fn ingest_open(files: &[(&str, &[u8])]) -> (DatasetInfo, ColumnarDataset) {
+    let source = folder_with_files(files);
+    let (_directory, datasets) = datasets();
+    let info = datasets.ingest("d", source.path(), 0).unwrap();
+    let data = datasets.open(&info).unwrap();
+    (info, data)
+}
+
+/// Formats each field as its name, item and classes.
+fn field_lines(info: &DatasetInfo) -> Vec<String> {
+    let field = |field: &DatasetField| format!("{} {} [{}]", field.name, field.item, field.classes.join(" "));
+    info.fields.iter().map(field).collect()
+}
+
 /// Imports an invalid folder, and checks the error's text and that nothing is left behind.
 fn check(files: &[(&str, &[u8])], expected: Expect) {
     let source = folder_with_files(files);

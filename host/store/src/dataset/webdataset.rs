@@ -28,7 +28,7 @@ use crate::limits::{IMAGE_BYTES_MAX, TEXT_LINE_BYTES_MAX};
 
 mod sample_reader;
 
-use sample_reader::{Sample, SampleReader};
+use sample_reader::{ArchiveSample, SampleReader};
 
 /// The channels of images that are converted to another size.
 const RGB: usize = 3;
@@ -188,7 +188,7 @@ impl<'s> SampleColumns<'s> {
     }
 
     /// Appends an item.
-    fn append(&mut self, sample: &Sample) -> Result<(), DatasetError> {
+    fn append(&mut self, sample: &ArchiveSample) -> Result<(), DatasetError> {
         for (part, bytes) in &sample.parts {
             let value = match part {
                 SamplePart::Image => self.decode_image(sample, bytes)?,
@@ -204,7 +204,7 @@ impl<'s> SampleColumns<'s> {
         Ok(())
     }
 
-    fn decode_image(&mut self, sample: &Sample, bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
+    fn decode_image(&mut self, sample: &ArchiveSample, bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
         let decoded = image_decoder::decode(bytes, IMAGE_BYTES_MAX);
         let mut image = decoded.map_err(|error| sample.error(error.to_string()))?;
         if let Some(ImageSize { width, height }) = self.resize {
@@ -222,7 +222,7 @@ impl<'s> SampleColumns<'s> {
         )))
     }
 
-    fn decode_label(&mut self, sample: &Sample, bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
+    fn decode_label(&mut self, sample: &ArchiveSample, bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
         let text = std::str::from_utf8(bytes).unwrap_or_default().trim();
         let label: u32 = text.parse().map_err(|_| {
             let text: String = text.chars().take(40).collect();
@@ -232,7 +232,7 @@ impl<'s> SampleColumns<'s> {
         Ok(label.to_le_bytes().to_vec())
     }
 
-    fn decode_text(&self, sample: &Sample, bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
+    fn decode_text(&self, sample: &ArchiveSample, bytes: &[u8]) -> Result<Vec<u8>, DatasetError> {
         if std::str::from_utf8(bytes).is_err() || bytes.contains(&0) {
             return Err(sample.error("its text is not UTF-8 without zero bytes".to_owned()));
         }

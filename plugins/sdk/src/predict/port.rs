@@ -19,6 +19,16 @@ const DATA_TYPE_NAMES: [(DataType, &str); 8] = [
     (DataType::Uint8, "uint8"),
 ];
 
+/// Returns the WebNN name of a data type, such as `float32`.
+pub fn data_type_name(data_type: DataType) -> &'static str {
+    DATA_TYPE_NAMES.iter().find(|(known, _)| *known == data_type).map_or("", |(_, name)| name)
+}
+
+/// Returns the data type with this WebNN name, or `None` if there is no such type.
+pub fn parse_data_type(name: &str) -> Option<DataType> {
+    DATA_TYPE_NAMES.iter().find(|(_, known)| *known == name).map(|(data_type, _)| *data_type)
+}
+
 impl Port {
     /// Returns a port for the items of a dataset's field. A `uint8` field with the shape `[height, width]`,
     /// `[height, width, 1]` or `[height, width, 3]` has the semantics `image`.
@@ -44,10 +54,7 @@ impl Port {
 
 impl From<&Port> for Json {
     fn from(port: &Port) -> Self {
-        let name = DATA_TYPE_NAMES
-            .iter()
-            .find(|(data_type, _)| *data_type == port.item.data_type)
-            .map_or("", |(_, name)| name);
+        let name = data_type_name(port.item.data_type);
         let member = |name: &str, value: Json| (name.to_owned(), value);
         Self::Object(vec![
             member("name", port.name.as_str().into()),
@@ -67,11 +74,10 @@ impl FromJson for Port {
         let Json::Object(members) = value else { return None };
         let member = |name: &str| members.iter().find(|(other, _)| other == name).map(|(_, value)| value);
         let text = |name: &str| member(name).and_then(String::from_json);
-        let data_type = text("data-type")?;
-        let (data_type, _) = DATA_TYPE_NAMES.iter().find(|(_, name)| *name == data_type)?;
+        let data_type = parse_data_type(&text("data-type")?)?;
         Some(Self {
             name: text("name")?,
-            item: descriptor(*data_type, Vec::from_json(member("shape")?)?),
+            item: descriptor(data_type, Vec::from_json(member("shape")?)?),
             semantics: text("semantics"),
             classes: Vec::from_json(member("classes")?)?,
             default: member("default").and_then(f64::from_json),

@@ -37,9 +37,9 @@ impl Model for OffsetModel {
     }
 }
 
-type Loaded = Graphs<OffsetModel>;
+type OffsetGraphs = Graphs<OffsetModel>;
 
-fn routes() -> HttpRoutes<Loaded> {
+fn routes() -> HttpRoutes<OffsetGraphs> {
     HttpRoutes::new()
         .get("/hello/{name}", hello)
         .describe("Greets `name`, `times` times")
@@ -70,14 +70,14 @@ fn number<T: std::str::FromStr>(request: &HttpRequest, name: &str) -> Result<T> 
     text.parse().map_err(|_| wrong())
 }
 
-fn hello(model: &Loaded, request: &HttpRequest) -> Result<String> {
+fn hello(model: &OffsetGraphs, request: &HttpRequest) -> Result<String> {
     let times = request.query("times").and_then(|text| text.parse().ok()).unwrap_or(1_usize).min(10);
     let (name, from) = (request.parameter("name")?, &model.model().name);
     Ok(format!("Hello, {name}, from {from}! ").repeat(times).trim_end().to_owned())
 }
 
 /// Computes with the model's graph: `{"x": 1}` is answered with `{"y": 1 + offset}`.
-fn add(model: &Loaded, request: &HttpRequest) -> Result<Json> {
+fn add(model: &OffsetGraphs, request: &HttpRequest) -> Result<Json> {
     let x: f32 = request.field("x")?;
     let tensor = Tensor::from_bytes(&descriptor(DataType::Float32, [1]), &x.to_le_bytes())?;
     let outputs = model.predict(vec![NamedTensor { name: "x".to_owned(), tensor }])?;
@@ -90,12 +90,12 @@ fn seen_headers(request: &HttpRequest) -> String {
     names.iter().filter_map(|name| Some(format!("{name}={}\n", request.header(name)?))).collect()
 }
 
-fn item(_: &Loaded, request: &HttpRequest) -> Result<HttpResponse> {
+fn item(_: &OffsetGraphs, request: &HttpRequest) -> Result<HttpResponse> {
     let text = format!("{:?} {} {}", request.method(), request.parameter("key")?, request.text()?);
     Ok(HttpResponse::text(text).status(201).header("location", request.path()))
 }
 
-fn count(_: &Loaded, request: &HttpRequest) -> Result<HttpResponse> {
+fn count(_: &OffsetGraphs, request: &HttpRequest) -> Result<HttpResponse> {
     let stream = HttpResponse::text("0\n").header("x-kind", "count").start()?;
     for number in 1..=number::<u32>(request, "last")? {
         stream.send(format!("{number}\n").as_bytes())?;
@@ -103,7 +103,7 @@ fn count(_: &Loaded, request: &HttpRequest) -> Result<HttpResponse> {
     Ok(stream.finish())
 }
 
-fn set_header(_: &Loaded, request: &HttpRequest) -> Result<HttpResponse> {
+fn set_header(_: &OffsetGraphs, request: &HttpRequest) -> Result<HttpResponse> {
     let given = |name| request.query(name).unwrap_or_default();
     let response = HttpResponse::text("set").header(given("name"), given("value"));
     if request.query("stream").is_some() { Ok(response.start()?.finish()) } else { Ok(response) }
@@ -126,14 +126,14 @@ fn crash<T>() -> Result<T> {
     panic!("this handler always panics")
 }
 
-fn late_panic(_: &Loaded, _: &HttpRequest) -> Result<HttpResponse> {
+fn late_panic(_: &OffsetGraphs, _: &HttpRequest) -> Result<HttpResponse> {
     let stream = HttpResponse::text("the beginning\n").start()?;
     stream.send(b"and more\n")?;
     crash()
 }
 
 /// Returns a whole response after it has started a stream.
-fn twice(_: &Loaded, _: &HttpRequest) -> Result<&'static str> {
+fn twice(_: &OffsetGraphs, _: &HttpRequest) -> Result<&'static str> {
     let stream = HttpResponse::text("first").start()?;
     stream.send(b"piece")?;
     Ok("second")

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use saggar_metrics::MetricsRegistry;
 use saggar_serve::{AccessLog, AccessLogFormat, RequestObserver};
-use saggar_telemetry::{LineTarget, LineWriter, Tracer, TracingConfig};
+use saggar_telemetry::{LineTarget, LineWriter, SpanTracer, TracingConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::unexpected_error;
@@ -33,7 +33,7 @@ pub(super) fn start_telemetry(args: &ServeArgs, metrics: &MetricsRegistry) -> Re
     let (config, warnings) = TracingConfig::from_variables(|name| std::env::var(name).ok());
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let url = config.as_ref().map(|config| config.url.clone());
-    let tracer = config.map(|config| Tracer::start(config, metrics)).transpose().map_err(unexpected_error)?;
+    let tracer = config.map(|config| SpanTracer::start(config, metrics)).transpose().map_err(unexpected_error)?;
     if let Some(url) = url {
         tracing::info!(url, "spans go to a collector");
     }

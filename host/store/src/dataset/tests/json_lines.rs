@@ -2,19 +2,6 @@
 
 use super::*;
 
-fn ingest(files: &[(&str, &[u8])]) -> (DatasetInfo, ColumnarDataset) {
-    let source = folder_with_files(files);
-    let (_directory, datasets) = datasets();
-    let info = datasets.ingest("d", source.path(), 0).unwrap();
-    let data = datasets.open(&info).unwrap();
-    (info, data)
-}
-
-fn fields(info: &DatasetInfo) -> Vec<String> {
-    let field = |field: &DatasetField| format!("{} {} [{}]", field.name, field.item, field.classes.join(" "));
-    info.fields.iter().map(field).collect()
-}
-
 const LINES: &[u8] = br#"{"size": 1.5, "count": 3, "ok": true, "kind": "red", "text": "one", "box": [[1, 2], [3, 4]]}
 {"size": 2, "count": -4, "ok": false, "kind": "blue", "text": "three", "box": [[5, 6], [7, 8.5]]}
 
@@ -24,9 +11,9 @@ const LINES: &[u8] = br#"{"size": 1.5, "count": 3, "ok": true, "kind": "red", "t
 
 #[test]
 fn members_of_json_objects_become_fields() {
-    let (info, data) = ingest(&[("a.jsonl", LINES)]);
+    let (info, data) = ingest_open(&[("a.jsonl", LINES)]);
     assert_eq!(
-        fields(&info),
+        field_lines(&info),
         [
             "box float32[2, 2] []",
             "count int64[] []",
@@ -42,13 +29,13 @@ fn members_of_json_objects_become_fields() {
     assert_eq!(data.read("count", &[1]).unwrap(), (-4_i64).to_le_bytes());
     assert_eq!(data.read("box", &[1]).unwrap()[12..], 8.5_f32.to_le_bytes());
     let (info, _) =
-        ingest(&[("test.ndjson", LINES), ("train-0-of-2.ndjson.gz", &gz(LINES)), ("train-1-of-2.ndjson", LINES)]);
+        ingest_open(&[("test.ndjson", LINES), ("train-0-of-2.ndjson.gz", &gz(LINES)), ("train-1-of-2.ndjson", LINES)]);
     let splits: Vec<_> = info.splits.iter().map(|split| (split.name.as_str(), split.items.clone())).collect();
     assert_eq!(splits, [("test", 0..4), ("train", 4..12)]);
     let json = br#"{"format":"jsonlines","splits":{"train":0.5,"test":0.5},
         "fields":[{"name":"x","column":"box","shape":[4]},{"name":"label","column":"kind","classes":["red","blue"]}]}"#;
-    let (info, data) = ingest(&[("dataset.json", json), ("a.jsonl", LINES)]);
-    assert_eq!(fields(&info), ["label uint8[] [red blue]", "x float32[4] []"]);
+    let (info, data) = ingest_open(&[("dataset.json", json), ("a.jsonl", LINES)]);
+    assert_eq!(field_lines(&info), ["label uint8[] [red blue]", "x float32[4] []"]);
     assert_eq!((data.column("label").unwrap(), info.splits[1].items.clone()), (&[0, 0, 1, 1][..], 2..4));
 }
 
@@ -62,10 +49,10 @@ fn objects_without_a_value_are_refused_dropped_or_filled() {
             "a.jsonl:2: member `a` has no value; push with `--missing drop` to leave such items out, or with `--missing mean` to use the mean"
         ],
     );
-    let (info, data) = ingest(&[("dataset.json", &json("drop")), ("a.jsonl", lines)]);
+    let (info, data) = ingest_open(&[("dataset.json", &json("drop")), ("a.jsonl", lines)]);
     assert_eq!((info.items, data.read("a", &[1]).unwrap()), (2, 3_i64.to_le_bytes().to_vec()));
     assert_eq!(info.notes[0], "2 of 4 items were dropped: values are missing (first in a.jsonl:2)");
-    let (info, data) = ingest(&[("dataset.json", &json("mean")), ("a.jsonl", lines)]);
+    let (info, data) = ingest_open(&[("dataset.json", &json("mean")), ("a.jsonl", lines)]);
     assert_eq!((info.items, data.read("a", &[3]).unwrap()), (4, 2_i64.to_le_bytes().to_vec()));
     assert_eq!(info.notes, ["field a: 2 missing values; the mean of the others is 2"]);
     let texts = b"{\"a\": \"x\"}\n{\"a\": null}\n";

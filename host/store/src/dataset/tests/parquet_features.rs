@@ -7,19 +7,6 @@ use ::parquet::file::properties::WriterProperties;
 use super::parquet::{column_with_levels, file, lists, plain, required_column};
 use super::*;
 
-fn ingest(files: &[(&str, &[u8])]) -> (DatasetInfo, ColumnarDataset) {
-    let source = folder_with_files(files);
-    let (_directory, datasets) = datasets();
-    let info = datasets.ingest("d", source.path(), 0).unwrap();
-    let data = datasets.open(&info).unwrap();
-    (info, data)
-}
-
-fn fields(info: &DatasetInfo) -> Vec<String> {
-    let field = |field: &DatasetField| format!("{} {} [{}]", field.name, field.item, field.classes.join(" "));
-    info.fields.iter().map(field).collect()
-}
-
 const IMAGE: &str = "optional group image { optional binary bytes; optional binary path (STRING); }";
 
 fn png(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
@@ -51,14 +38,14 @@ const NAMES: &str = r#"{"info": {"features": {"image": {"_type": "Image"},
 #[test]
 fn images_and_class_names_of_hugging_face_are_read() {
     let images = [png(2, 1, &[1, 2]), png(2, 1, &[3, 4]), png(2, 1, &[5, 6])];
-    let (info, data) = ingest(&[("train-00000-of-00001.parquet", &image_file(&images, &[1, 0, 1], NAMES))]);
-    assert_eq!(fields(&info), ["image uint8[1, 2, 1] []", "label int64[] [cat dog]"]);
+    let (info, data) = ingest_open(&[("train-00000-of-00001.parquet", &image_file(&images, &[1, 0, 1], NAMES))]);
+    assert_eq!(field_lines(&info), ["image uint8[1, 2, 1] []", "label int64[] [cat dog]"]);
     assert_eq!(data.column("image").unwrap(), [1, 2, 3, 4, 5, 6]);
     // Names that are not those of classes, and texts that are not JSON, name nothing.
     let value = r#"{"info": {"features": {"label": {"names": ["a"], "_type": "Value"}}}}"#;
     for metadata in [value, "{", "[]"] {
-        let (info, _) = ingest(&[("d.parquet", &image_file(&images, &[1, 0, 1], metadata))]);
-        assert_eq!(fields(&info)[1], "label int64[] []", "{metadata}");
+        let (info, _) = ingest_open(&[("d.parquet", &image_file(&images, &[1, 0, 1], metadata))]);
+        assert_eq!(field_lines(&info)[1], "label int64[] []", "{metadata}");
     }
     check(
         &[("d.parquet", &image_file(&images, &[0, 2, 0], NAMES))],
@@ -82,8 +69,8 @@ fn images_of_several_sizes_are_converted_or_refused() {
         ],
     );
     let json = br#"{"format": "parquet", "resize": {"width": 2, "height": 2}}"#;
-    let (info, data) = ingest(&[("dataset.json", json), ("d.parquet", &parquet)]);
-    assert_eq!(fields(&info)[0], "image uint8[2, 2, 3] []");
+    let (info, data) = ingest_open(&[("dataset.json", json), ("d.parquet", &parquet)]);
+    assert_eq!(field_lines(&info)[0], "image uint8[2, 2, 3] []");
     assert_eq!(data.read("image", &[1]).unwrap(), [9; 12]);
     let zero = br#"{"format": "parquet", "resize": {"width": 0, "height": 2}}"#;
     check(
@@ -116,16 +103,16 @@ fn rows_with_nulls_are_refused_dropped_or_filled() {
         ],
     );
     let drop = br#"{"format": "parquet", "missing": "drop"}"#;
-    let (info, data) = ingest(&[("dataset.json", drop), ("d.parquet", &parquet)]);
+    let (info, data) = ingest_open(&[("dataset.json", drop), ("d.parquet", &parquet)]);
     assert_eq!((info.items, info.splits[0].items.clone()), (1, 0..1));
     assert_eq!(data.column("x").unwrap(), 1.0_f32.to_le_bytes());
     assert_eq!(info.notes, ["4 of 5 rows were dropped: values are missing (first in row 2)"]);
     // Two files: the rows of the first count before those of the second.
-    let (info, _) = ingest(&[("dataset.json", drop), ("test.parquet", &parquet), ("train.parquet", &parquet)]);
+    let (info, _) = ingest_open(&[("dataset.json", drop), ("test.parquet", &parquet), ("train.parquet", &parquet)]);
     let splits: Vec<_> = info.splits.iter().map(|split| split.items.clone()).collect();
     assert_eq!(splits, [0..1, 1..2]);
     let mean = br#"{"format": "parquet", "missing": "mean", "fields": [{"name": "x"}, {"name": "n"}]}"#;
-    let (info, data) = ingest(&[("dataset.json", mean), ("d.parquet", &parquet)]);
+    let (info, data) = ingest_open(&[("dataset.json", mean), ("d.parquet", &parquet)]);
     let floats: Vec<u8> = [1.0_f32, 4.0, 3.0, 4.0, 8.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(data.column("x").unwrap(), floats);
     assert_eq!(data.read("n", &[2]).unwrap(), 3_i32.to_le_bytes());
@@ -161,12 +148,12 @@ fn dates_and_timestamps_are_numbers() {
         required_column::<Int32Type>(vec![1, 2]),
         required_column::<Int64Type>(vec![5, 6]),
     ];
-    let (info, data) = ingest(&[("d.parquet", &plain(fields_text, columns))]);
-    assert_eq!(fields(&info), ["at int64[] []", "day int32[] []", "old int64[] []", "t int32[] []"]);
+    let (info, data) = ingest_open(&[("d.parquet", &plain(fields_text, columns))]);
+    assert_eq!(field_lines(&info), ["at int64[] []", "day int32[] []", "old int64[] []", "t int32[] []"]);
     assert_eq!(data.read("day", &[1]).unwrap(), (-1_i32).to_le_bytes());
     assert_eq!(data.read("at", &[0]).unwrap(), 1_700_000_000_000_i64.to_le_bytes());
     // Lists have no policy for nulls.
     let list = "optional group x (LIST) { repeated group list { optional float element; } }";
-    let (info, _) = ingest(&[("d.parquet", &plain(list, vec![lists(&[&[1.0, 2.0]])]))]);
-    assert_eq!(fields(&info), ["x float32[2] []"]);
+    let (info, _) = ingest_open(&[("d.parquet", &plain(list, vec![lists(&[&[1.0, 2.0]])]))]);
+    assert_eq!(field_lines(&info), ["x float32[2] []"]);
 }

@@ -20,19 +20,6 @@ fn png(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
     file
 }
 
-fn ingest(files: &[(&str, &[u8])]) -> (DatasetInfo, ColumnarDataset) {
-    let source = folder_with_files(files);
-    let (_directory, datasets) = datasets();
-    let info = datasets.ingest("d", source.path(), 0).unwrap();
-    let data = datasets.open(&info).unwrap();
-    (info, data)
-}
-
-fn fields(info: &DatasetInfo) -> Vec<String> {
-    let field = |field: &DatasetField| format!("{} {} [{}]", field.name, field.item, field.classes.join(" "));
-    info.fields.iter().map(field).collect()
-}
-
 #[test]
 fn entries_with_one_name_become_an_item() {
     let (first, second) = (png(2, 1, &[1, 2]), png(2, 1, &[3, 4]));
@@ -47,8 +34,8 @@ fn entries_with_one_name_become_an_item() {
         (&format!("{long}.png"), &second),
         (".hidden", b"x"),
     ]);
-    let (info, data) = ingest(&[("shard-000000.tar", &tar)]);
-    assert_eq!(fields(&info), ["image uint8[1, 2, 1] []", "label uint32[] []", "text uint8[5] []"]);
+    let (info, data) = ingest_open(&[("shard-000000.tar", &tar)]);
+    assert_eq!(field_lines(&info), ["image uint8[1, 2, 1] []", "label uint32[] []", "text uint8[5] []"]);
     assert_eq!(data.column("image").unwrap(), [1, 2, 3, 4]);
     assert_eq!(data.column("label").unwrap()[..4], 7_u32.to_le_bytes());
     assert_eq!(data.column("text").unwrap(), b"one\0\0three");
@@ -57,8 +44,8 @@ fn entries_with_one_name_become_an_item() {
     let json = br#"{"format": "webdataset", "resize": {"width": 1, "height": 1}, "classes": ["a", "b", "c", "d", "e", "f", "g", "h"]}"#;
     let files =
         [("dataset.json", &json[..]), ("train-0.tar", &tar), ("train-1.tar.gz", &gz(&tar)), ("val-0.tar", &tar)];
-    let (info, data) = ingest(&files);
-    assert_eq!(fields(&info)[..2], ["image uint8[1, 1, 3] []", "label uint32[] [a b c d e f g h]"]);
+    let (info, data) = ingest_open(&files);
+    assert_eq!(field_lines(&info)[..2], ["image uint8[1, 1, 3] []", "label uint32[] [a b c d e f g h]"]);
     assert_eq!(data.read("image", &[0]).unwrap(), [2, 2, 2]);
     let splits: Vec<_> = info.splits.iter().map(|split| (split.name.as_str(), split.items.clone())).collect();
     assert_eq!(splits, [("train", 0..4), ("val", 4..6)]);

@@ -17,7 +17,7 @@ const ENDINGS_MAX: usize = 1_000;
 const ENDING_BYTES_MAX: usize = 63;
 
 /// An item: consecutive entries with one name.
-pub(super) struct Sample {
+pub(super) struct ArchiveSample {
     /// The archive.
     pub(super) file: String,
     /// The name of its entries, up to the first dot.
@@ -26,7 +26,7 @@ pub(super) struct Sample {
     pub(super) parts: BTreeMap<SamplePart, Vec<u8>>,
 }
 
-impl Sample {
+impl ArchiveSample {
     /// Returns an error about this item.
     pub(super) fn error(&self, reason: String) -> DatasetError {
         let key: String = self.key.chars().take(100).collect();
@@ -59,7 +59,7 @@ impl SampleReader {
     /// Calls `each` with every item, in order. Directories and entries that begin with a dot are skipped.
     pub(super) fn for_each(
         &mut self,
-        mut each: impl FnMut(Sample) -> Result<(), DatasetError>,
+        mut each: impl FnMut(ArchiveSample) -> Result<(), DatasetError>,
     ) -> Result<(), DatasetError> {
         let file = self.source.name.clone();
         let broken = |error: std::io::Error| DatasetError::Malformed {
@@ -67,7 +67,7 @@ impl SampleReader {
             reason: format!("the archive cannot be read: {error}"),
         };
         let mut archive = tar::Archive::new(Read::take(&mut self.source, UPLOAD_BYTES_MAX));
-        let mut sample: Option<Sample> = None;
+        let mut sample: Option<ArchiveSample> = None;
         let mut long_name = None;
         // The crate would read long names of any length into memory.
         for entry in archive.entries().map_err(broken)?.raw(true) {
@@ -90,7 +90,7 @@ impl SampleReader {
             {
                 each(complete)?;
             }
-            let sample = sample.get_or_insert_with(|| Sample {
+            let sample = sample.get_or_insert_with(|| ArchiveSample {
                 file: file.clone(),
                 key: key.to_owned(),
                 parts: BTreeMap::new(),
