@@ -8,7 +8,7 @@
 //!
 //! Objects, versions and outputs are written before the records that refer to them are committed, and never changed. A
 //! job continues from its newest checkpoint, and its records then lead by at most the steps since. So checkpoints are
-//! copied first, then the database as of one instant, then everything else. A restored server is in the state of one
+//! copied first, then each database as of one instant, then everything else. A restored server is in the state of one
 //! that was killed at that instant. A checkpoint's manifest is locked while its parts are copied, so that no process
 //! prunes them.
 //!
@@ -100,7 +100,7 @@ pub enum BackupError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The database cannot be copied.
-    #[error("the job records cannot be copied: {reason}")]
+    #[error("a database cannot be copied: {reason}")]
     Database {
         /// The reason.
         reason: String,
@@ -155,9 +155,13 @@ fn write_backup(
     now_ms: UnixMillis,
 ) -> Result<BackupSummary, BackupError> {
     checkpoint_copy::copy_checkpoints(home, &mut archive)?;
-    if home.database().is_file() {
-        copy_database(&home.database(), copy)?;
-        archive.add_file_as(copy, "saggar.db")?;
+    for database in [home.database(), home.external_runs()] {
+        let Some(name) = database.file_name().and_then(|name| name.to_str()).filter(|_| database.is_file()) else {
+            continue;
+        };
+        copy_database(&database, copy)?;
+        archive.add_file_as(copy, name)?;
+        std::fs::remove_file(copy).map_err(StoreError::io(copy))?;
     }
     // Checkpoints that were saved since would be ahead of the records.
     let objects = archive_writer::list(&home.objects())?.into_iter().filter(|path| !path.ends_with("checkpoints"));
@@ -171,12 +175,12 @@ fn write_backup(
     archive.finish(now_ms)
 }
 
-/// Returns the path of the database's copy while the backup is written: beside it, so that it has room.
+/// Returns the path of a database's copy while the backup is written: beside it, so that it has room.
 fn database_copy_path(target: &Path) -> PathBuf {
     target.with_added_extension("records.part")
 }
 
-/// Copies the database as of one instant with SQLite's backup interface. Writers continue meanwhile: the copy is made
+/// Copies a database as of one instant with SQLite's backup interface. Writers continue meanwhile: the copy is made
 /// within one read transaction of the write-ahead log.
 fn copy_database(from: &Path, to: &Path) -> Result<(), BackupError> {
     let copy = || -> rusqlite::Result<()> {

@@ -21,6 +21,9 @@ use limits::{
     VALUE_CHARS_MAX,
 };
 
+/// The version of the schema that this build reads and writes.
+pub(crate) const SCHEMA_VERSION: u64 = 1;
+
 /// The reason why external runs cannot be read or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -372,10 +375,16 @@ fn open_database(path: &std::path::Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if u64::from(version) > SCHEMA_VERSION {
+        let reason =
+            format!("it has format {version}, and this build reads up to {SCHEMA_VERSION}; use a newer saggar");
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
+        return Err(rusqlite::Error::SqliteFailure(code, Some(reason)));
+    }
     if version == 0 {
         connection.execute_batch(&format!(
-            "BEGIN;{}PRAGMA user_version = 1;COMMIT;",
+            "BEGIN;{}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;",
             include_str!("external_runs/schema.sql")
         ))?;
     }

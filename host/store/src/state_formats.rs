@@ -11,7 +11,7 @@ use crate::dataset::manifest as dataset_manifest;
 use crate::error::StoreError;
 use crate::format_number::read_format_number;
 use crate::limits::MANIFEST_BYTES_MAX;
-use crate::{keys, models, records, regular_file};
+use crate::{external_runs, keys, models, records, regular_file};
 
 /// Position of the schema's version in a SQLite file. Source: the description of its file format, section 1.3.
 const USER_VERSION_AT: usize = 60;
@@ -64,7 +64,8 @@ pub fn read_state_formats(root: &Path) -> Result<Vec<StateFormat>, StoreError> {
     let manifests = |directory: &str| files_below(&root.join(directory), 2, |path| path.ends_with("manifest.json"));
     let one = |version: u64| version..=version;
     Ok(vec![
-        database_format(&root.join("saggar.db")),
+        database_format("job records", &root.join("saggar.db"), records::schema_version()),
+        database_format("external runs", &root.join("external-runs.db"), external_runs::SCHEMA_VERSION),
         file_formats("checkpoints", &checkpoints, checkpoint_manifest::FORMATS_READ),
         file_formats("datasets", &manifests("datasets")?, one(dataset_manifest::FORMAT)),
         file_formats("models", &manifests("models")?, one(models::FORMAT)),
@@ -126,9 +127,8 @@ fn file_formats(part: &'static str, files: &[PathBuf], readable: RangeInclusive<
     StateFormat { part, found, readable, verdict, problem }
 }
 
-/// Returns the format of the database.
-fn database_format(path: &Path) -> StateFormat {
-    let newest = records::schema_version();
+/// Returns the format of a database, of which this build writes the version `newest`.
+fn database_format(part: &'static str, path: &Path, newest: u64) -> StateFormat {
     let (mut found, mut problem) = (BTreeMap::new(), String::new());
     let verdict = match read_user_version(path) {
         Ok(None) => FormatVerdict::Readable,
@@ -145,7 +145,7 @@ fn database_format(path: &Path) -> StateFormat {
             FormatVerdict::Unreadable
         }
     };
-    StateFormat { part: "job records", found, readable: 0..=newest, verdict, problem }
+    StateFormat { part, found, readable: 0..=newest, verdict, problem }
 }
 
 /// Returns the version of the schema in a SQLite file, or in its write-ahead log if a commit there is newer. Returns
@@ -230,11 +230,15 @@ mod tests {
     fn the_schema_version_is_read_from_the_file_and_from_its_log() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("saggar.db");
-        assert_eq!(database_format(&path).verdict, FormatVerdict::Readable, "a new one is created");
+        assert_eq!(
+            database_format("job records", &path, records::schema_version()).verdict,
+            FormatVerdict::Readable,
+            "a new one is created"
+        );
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "journal_mode", "WAL").unwrap();
         let check = |version: u64, verdict: FormatVerdict| {
-            let found = database_format(&path);
+            let found = database_format("job records", &path, records::schema_version());
             assert_eq!((found.found, found.verdict), (BTreeMap::from([(version, 1)]), verdict), "{}", found.problem);
         };
         for (version, verdict) in [
@@ -251,7 +255,7 @@ mod tests {
         }
         drop(connection);
         fs::write(&path, vec![7; 4096]).unwrap();
-        let damaged = database_format(&path);
+        let damaged = database_format("job records", &path, records::schema_version());
         assert_eq!(damaged.verdict, FormatVerdict::Unreadable);
         assert!(damaged.problem.contains("not a SQLite database"), "{}", damaged.problem);
     }

@@ -2,12 +2,13 @@ use std::fs;
 
 use super::*;
 use crate::models::{ModelPublication, ModelRegistry};
-use crate::records;
+use crate::{ExternalRunStore, records};
 
 /// Returns a state directory with records, a model, a checkpoint's files, an output and secrets.
 fn filled(dir: &Path) -> StateDir {
     let home = StateDir::open(dir.join("home")).unwrap();
     drop(records::open(home.database()).unwrap());
+    ExternalRunStore::new(home.external_runs()).create_experiment("tuning", 3).unwrap();
     let publication = ModelPublication {
         model: "net",
         plugin: b"\0asm",
@@ -70,13 +71,23 @@ fn a_restored_state_directory_has_the_same_files() {
     let target = dir.path().join("restored");
     assert_eq!(restore(&file, &target).unwrap(), summary);
     let is_copied = |(name, _): &(String, Vec<u8>)| {
-        let left_out = ["cache/component", "uploads/", "models/net/.tmp-", "saggar.db", "server.lock", "models/.locks"];
+        let left_out = [
+            "cache/component",
+            "uploads/",
+            "models/net/.tmp-",
+            "saggar.db",
+            "external-runs.db",
+            "server.lock",
+            "models/.locks",
+        ];
         !left_out.iter().any(|prefix| name.starts_with(prefix))
     };
     let of = |root: &Path| tree(root).into_iter().filter(is_copied).collect::<Vec<_>>();
     assert_eq!(of(&target), of(home.root()));
     assert_eq!(fs::read(target.join("models/.locks/net")).unwrap(), b"1", "numbers are not used again");
     drop(records::open(target.join("saggar.db")).unwrap());
+    let experiments = ExternalRunStore::new(target.join("external-runs.db")).experiments().unwrap();
+    assert_eq!(experiments.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["tuning"]);
     use std::os::unix::fs::PermissionsExt as _;
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(target.join("secrets.json")).unwrap().permissions().mode() & 0o777, 0o600);

@@ -14,9 +14,8 @@ use super::description::{
 };
 use super::draft::{DatasetDraft, DraftColumn};
 use super::manifest::SplitRange;
-use super::parquet::split_name;
 use super::source::list_files;
-use super::split::reorder_by_split;
+use super::split::{files_by_split, reorder_by_split};
 use super::staging::{ColumnWriter, StagingArea};
 use crate::error::DatasetError;
 use crate::limits::{DATASET_NAMES_MAX, JSON_CLASS_MEMBERS_MAX};
@@ -54,17 +53,7 @@ pub(super) fn read(
     folder: &Path,
     description: &JsonLinesDescription,
 ) -> Result<DatasetDraft, DatasetError> {
-    let mut parts: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    for (stem, path) in list_json_files(folder)? {
-        parts.entry(split_name(&stem).to_owned()).or_default().push(path);
-    }
-    if parts.is_empty() {
-        let (file, needed_by) = ("NAME.jsonl".to_owned(), "dataset.json".to_owned());
-        return Err(DatasetError::MissingFile { file, needed_by });
-    }
-    if parts.len() == 1 {
-        parts = parts.into_values().map(|paths| (DEFAULT_SPLIT.to_owned(), paths)).collect();
-    }
+    let parts = files_by_split(list_json_files(folder)?, "NAME.jsonl")?;
     let shares = if description.splits.is_empty() { Vec::new() } else { parse_shares(&description.splits)? };
     let source = JsonSource { parts, shares, missing: description.missing };
     let members = source.profile(description)?;

@@ -8,20 +8,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::arrays::StagedArray;
-use super::description::{
-    ColumnField, DEFAULT_SPLIT, ImageSize, MissingPolicy, ParquetDescription, check_field_names, parse_shares,
-};
+use super::description::{ColumnField, ImageSize, MissingPolicy, ParquetDescription, check_field_names, parse_shares};
 use super::draft::{DatasetDraft, DraftColumn};
 use super::manifest::SplitRange;
 use super::npy::labels;
 use super::source::list_files;
-use super::split::reorder_by_split;
+use super::split::{files_by_split, reorder_by_split};
 use super::staging::{StagedColumn, StagingArea};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_BYTES_MAX, DATASET_ITEMS_MAX, PARQUET_EXPANSION_MAX};
@@ -56,28 +54,18 @@ pub(super) fn read(
     folder: &Path,
     description: &ParquetDescription,
 ) -> Result<DatasetDraft, DatasetError> {
-    let paths = list_files(folder, "parquet")?;
     let fields = description.fields.clone();
     let is_whole = fields.is_empty();
     let allows_nulls = description.missing != MissingPolicy::Refuse;
     let options = ColumnOptions { allows_nulls, resize: checked_size(description.resize)? };
     let mut table = ParquetTable { staging, first: String::new(), fields, is_whole, options, columns: Vec::new() };
-    let mut parts: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    for (stem, path) in paths {
-        parts.entry(split_name(&stem).to_owned()).or_default().push(path);
-    }
-    if parts.is_empty() {
-        let (file, needed_by) = ("NAME.parquet".to_owned(), "dataset.json".to_owned());
-        return Err(DatasetError::MissingFile { file, needed_by });
-    }
-    let alone = parts.len() == 1;
     let (mut splits, mut items): (Vec<SplitRange>, u64) = (Vec::new(), 0);
-    for (name, paths) in parts {
+    for (name, paths) in files_by_split(list_files(folder, "parquet")?, "NAME.parquet")? {
         let begin = items;
         for path in paths {
             items += table.append_file(&path, items)?;
         }
-        splits.push((if alone { DEFAULT_SPLIT.to_owned() } else { name }, begin, items));
+        splits.push((name, begin, items));
     }
     if items == 0 {
         return Err(DatasetError::Empty { file: table.first });
@@ -97,15 +85,6 @@ pub(super) fn read(
 /// Refuses a size that an image cannot have.
 fn checked_size(size: Option<ImageSize>) -> Result<Option<ImageSize>, DatasetError> {
     size.map(ImageSize::checked).transpose()
-}
-
-/// Returns the split of a file with this name, given without extension: the part before `-` and a number.
-pub(super) fn split_name(stem: &str) -> &str {
-    let numbered = |(at, _): &(usize, &str)| {
-        let rest = &stem[at + 1..];
-        *at > 0 && rest.starts_with(|first: char| first.is_ascii_digit())
-    };
-    stem.match_indices('-').find(numbered).map_or(stem, |(at, _)| &stem[..at])
 }
 
 /// The columns to read, over all files.

@@ -1,10 +1,42 @@
-//! Splits the items of a table by shares.
+//! The splits of a dataset: by the names of files, or of a table's items by shares.
 
-use super::description::SplitAssigner;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::description::{DEFAULT_SPLIT, SplitAssigner};
 use super::draft::DraftColumn;
 use super::manifest::SplitRange;
 use super::staging::StagingArea;
 use crate::error::DatasetError;
+
+/// Groups files, given with their names without ending, by the splits that the names mean. The files of one split alone
+/// are `train`.
+///
+/// # Errors
+/// Returns `MissingFile`, which names `pattern`, if there are no files.
+pub(super) fn files_by_split(
+    files: impl IntoIterator<Item = (String, PathBuf)>,
+    pattern: &str,
+) -> Result<BTreeMap<String, Vec<PathBuf>>, DatasetError> {
+    let mut splits: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for (stem, path) in files {
+        splits.entry(split_name(&stem).to_owned()).or_default().push(path);
+    }
+    match splits.len() {
+        0 => Err(DatasetError::MissingFile { file: pattern.to_owned(), needed_by: "dataset.json".to_owned() }),
+        1 => Ok(splits.into_values().map(|paths| (DEFAULT_SPLIT.to_owned(), paths)).collect()),
+        _ => Ok(splits),
+    }
+}
+
+/// Returns the split of a file with this name, given without extension: the part before `-` and a number.
+fn split_name(stem: &str) -> &str {
+    let numbered = |(at, _): &(usize, &str)| {
+        let rest = &stem[at + 1..];
+        *at > 0 && rest.starts_with(|first: char| first.is_ascii_digit())
+    };
+    stem.match_indices('-').find(numbered).map_or(stem, |(at, _)| &stem[..at])
+}
 
 /// Reorders items by the splits that they are assigned to, in stable order within a split. Returns the splits.
 pub(super) fn reorder_by_split(

@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::description::{DEFAULT_SPLIT, ImageSize, WebDatasetDescription, parse_shares};
+use super::description::{ImageSize, WebDatasetDescription, parse_shares};
 use super::draft::{DatasetDraft, DraftColumn};
 use super::manifest::SplitRange;
-use super::parquet::split_name;
 use super::source::list_files;
-use super::split::reorder_by_split;
+use super::split::{files_by_split, reorder_by_split};
 use super::staging::{ColumnWriter, StagingArea};
 use crate::error::DatasetError;
 use crate::image_decoder::{self, DecodedImage};
@@ -85,17 +84,7 @@ pub(super) fn read(
     folder: &Path,
     description: &WebDatasetDescription,
 ) -> Result<DatasetDraft, DatasetError> {
-    let mut archives: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    for (stem, path) in list_files(folder, "tar")? {
-        archives.entry(split_name(&stem).to_owned()).or_default().push(path);
-    }
-    if archives.is_empty() {
-        let (file, needed_by) = ("NAME.tar".to_owned(), "dataset.json".to_owned());
-        return Err(DatasetError::MissingFile { file, needed_by });
-    }
-    if archives.len() == 1 {
-        archives = archives.into_values().map(|paths| (DEFAULT_SPLIT.to_owned(), paths)).collect();
-    }
+    let archives = files_by_split(list_files(folder, "tar")?, "NAME.tar")?;
     let shares = if description.splits.is_empty() { Vec::new() } else { parse_shares(&description.splits)? };
     let resize = description.resize.map(ImageSize::checked).transpose()?;
     let extent = measure(archives.values().flatten())?;

@@ -97,3 +97,18 @@ fn a_refused_write_stores_nothing() {
     let read = store.run(&run).unwrap();
     assert_eq!((read.parameters, read.latest), (vec![text("lr", "1")], Vec::new()));
 }
+
+#[test]
+fn a_database_of_a_newer_build_is_refused_unchanged() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("external-runs.db");
+    ExternalRunStore::new(path.clone()).create_experiment("tuning", 1).unwrap();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    let error = ExternalRunStore::new(path.clone()).create_experiment("other", 2).unwrap_err();
+    let reason =
+        format!("{error}: {}", std::error::Error::source(&error).map_or_else(String::new, ToString::to_string));
+    assert!(reason.contains("it has format 2, and this build reads up to 1"), "{reason}");
+    let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    let experiments = Connection::open(&path).unwrap().query_row("SELECT count(*) FROM experiments", [], count).unwrap();
+    assert_eq!(experiments, 1);
+}
