@@ -84,6 +84,10 @@ fn a_job_names_a_reference_plugin_and_a_file_of_that_name_wins() {
     let refused =
         server.request("POST", "/api/v1/jobs", HttpPayload::Json(&json!({ "project": "p", "plugin": "onnx" })));
     assert!(refused.status == 422 && refused.text.contains("train"), "{}", refused.text);
+    // A version can be pushed with its code. Here the configuration is missing that its training publishes.
+    let pushed = server.saggar(&["models", "push", "pushed", "mlp"]);
+    let text = String::from_utf8_lossy(&pushed.stderr);
+    assert!(!pushed.status.success() && text.contains("parameter `image` is missing"), "{text}");
     std::fs::write(home.path().join("lenet"), "a file of this name").unwrap();
     let mut run = server.command(&["run", "lenet", "--data", "digits"]);
     let ran = run.current_dir(home.path()).output().unwrap();

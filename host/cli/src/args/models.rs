@@ -112,7 +112,7 @@ pub(crate) enum ModelsCommand {
 pub(crate) struct ModelPushArgs {
     /// The model's name.
     pub(crate) name: String,
-    /// The plugin's component, which predicts.
+    /// The plugin's component, which predicts, or a reference plugin, such as `lenet`.
     pub(crate) plugin: PathBuf,
     /// A safetensors file with the tensors that the plugin declares [default: no tensors].
     #[arg(long, value_name = "FILE")]

@@ -109,6 +109,7 @@ fn a_database_of_a_newer_build_is_refused_unchanged() {
         format!("{error}: {}", std::error::Error::source(&error).map_or_else(String::new, ToString::to_string));
     assert!(reason.contains("it has format 2, and this build reads up to 1"), "{reason}");
     let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-    let experiments = Connection::open(&path).unwrap().query_row("SELECT count(*) FROM experiments", [], count).unwrap();
+    let experiments =
+        Connection::open(&path).unwrap().query_row("SELECT count(*) FROM experiments", [], count).unwrap();
     assert_eq!(experiments, 1);
 }

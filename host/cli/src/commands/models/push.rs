@@ -1,5 +1,6 @@
 //! `saggar models push`: creates a version from a plugin and weights that were made elsewhere.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use saggar_rest::models::PublishedVersionDocument;
@@ -10,13 +11,17 @@ use super::model_path;
 use crate::args::ModelPushArgs;
 use crate::client::{ApiClient, RequestBody};
 use crate::commands::key::signing::read_error;
+use crate::component_source::named_reference;
 use crate::exit::CliError;
 use crate::multipart::{self, FormPart};
 use crate::output::CliOutput;
 
 pub(super) fn push_version(args: &ModelPushArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let optional = |path: &Option<std::path::PathBuf>| path.as_deref().map(read_part).transpose();
-    let plugin = read_part(&args.plugin)?;
+    let plugin = match named_reference(&args.plugin) {
+        Some(plugin) => Cow::Borrowed(plugin.component()),
+        None => Cow::Owned(read_part(&args.plugin)?),
+    };
     let parts =
         [("weights", optional(&args.weights)?), ("config", optional(&args.config)?), ("card", optional(&args.card)?)];
     let fields = parts.iter().filter_map(|(name, bytes)| Some((*name, FormPart::file(name, bytes.as_deref()?))));
