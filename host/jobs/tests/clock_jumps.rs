@@ -47,7 +47,9 @@ fn run_worker(directory: &Path, credentials: &WorkerCredentials) -> io::Result<i
     send(
         r#"{"event":"started","device":"cpu","adapter":"a","driver":"d","exact_seconds":true,"choice":"c"}"#.to_owned(),
     )?;
-    writeln!(OpenOptions::new().create(true).append(true).open(directory.join("begun"))?, "{project}")?;
+    // One write a line: `writeln!` makes one of the name and one of the line's end, and two workers' would mix.
+    let mut begun = OpenOptions::new().create(true).append(true).open(directory.join("begun"))?;
+    begun.write_all(format!("{project}\n").as_bytes())?;
     while directory.join(format!("{project}.hold")).exists() {
         send(r#"{"event":"alive"}"#.to_owned())?;
         std::thread::sleep(Duration::from_millis(50));
