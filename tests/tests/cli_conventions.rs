@@ -48,6 +48,27 @@ fn stopping_several_jobs_continues_past_a_missing_one() {
 }
 
 #[test]
+fn the_health_command_says_whether_the_server_is_ready() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
+    let (text, errors, code) = run(&server, &["health"]);
+    assert_eq!((text.as_str(), code), ("ready\n", 0), "without a key: {errors}");
+    // A version that cannot be loaded.
+    std::fs::create_dir_all(home.path().join("models/broken/1")).unwrap();
+    std::fs::write(home.path().join("models/broken/1/manifest.json"), "{").unwrap();
+    let reasons = server.wait_for("a model that does not serve", |server| {
+        let (text, reasons, code) = run(server, &["health"]);
+        (text == "not ready\n" && code == 1).then_some(reasons)
+    });
+    assert!(reasons.contains("model broken does not serve"), "{reasons}");
+    let (text, _, code) = run(&server, &["health", "--json"]);
+    let readiness: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &readiness["ready"]), (1, &json!(false)), "{text}");
+    let (text, errors, code) = run(&server, &["--host", "http://127.0.0.1:9", "health"]);
+    assert!(code == 6 && text.is_empty() && errors.contains("no answer from"), "{text}{errors}");
+}
+
+#[test]
 fn the_version_command_shows_client_and_server_versions() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let (own, notes, code) = run(&server, &["version"]);

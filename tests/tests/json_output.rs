@@ -200,6 +200,7 @@ fn machine(session: &mut JsonSession<'_>) {
         "key revoke reader --home keys",
         "inspect sums.onnx",
         "doctor --device cpu --home state",
+        "health",
         "version",
         "init mine",
         "build echo",

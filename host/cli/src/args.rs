@@ -179,6 +179,8 @@ pub(crate) enum CliCommand {
     /// Write the manual pages of all commands (packages contain them).
     #[command(hide = true)]
     Manual(ManualArgs),
+    /// Say whether the server is ready: exit code 0, or 1 with the reasons.
+    Health,
     /// Print the version of this program and of the server.
     Version,
     /// Print the devices of this machine (the server starts this).

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use saggar_rest::server::ReadinessDocument;
 use saggar_serve::program_version::{OWN_VERSION, ProgramVersion, VERSION_HEADER};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,20 @@ impl ApiClient {
     pub(crate) fn get_within<T: DeserializeOwned>(&self, path: &str, time: Duration) -> Result<T, CliError> {
         let request = self.agent.get(self.url(path)).config().timeout_global(Some(time)).build();
         self.parse_json(request.header("accept", "application/json").call())
+    }
+
+    /// Requests whether the server is ready, and fails if it does not answer within `time`. A server that is not ready
+    /// is no error.
+    pub(crate) fn readiness(&self, time: Duration) -> Result<ReadinessDocument, CliError> {
+        let request = self.agent.get(self.url("/readyz?verbose")).config().timeout_global(Some(time)).build();
+        let answer = request.header("accept", "application/json").call();
+        match answer {
+            Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => {
+                self.check_server_version(&answer)?;
+                self.parse_body(answer)
+            }
+            answer => self.parse_json(answer),
+        }
     }
 
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, payload: RequestBody<'_>) -> Result<T, CliError> {
@@ -178,7 +193,11 @@ impl ApiClient {
     }
 
     fn parse_json<T: DeserializeOwned>(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<T, CliError> {
-        let mut answer = self.check_response(answer)?;
+        let answer = self.check_response(answer)?;
+        self.parse_body(answer)
+    }
+
+    fn parse_body<T: DeserializeOwned>(&self, mut answer: Response<Body>) -> Result<T, CliError> {
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
         let text = text.map_err(|error| self.unreachable_error(&error))?;
         serde_json::from_str(&text).map_err(|error| {

@@ -10,6 +10,7 @@ pub(crate) mod data;
 pub(crate) mod dev;
 pub(crate) mod devices;
 pub(crate) mod doctor;
+pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod inspect;

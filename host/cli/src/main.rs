@@ -159,6 +159,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Config(args) => commands::config::config(&args, &server, output).map(|()| 0),
         CliCommand::Completion(args) => commands::completion::completion(&args),
         CliCommand::Manual(args) => commands::manual::manual(&args).map(|()| 0),
+        CliCommand::Health => commands::health::print_health(&client, output),
         CliCommand::Version => commands::version::print_versions(&server, output).map(|()| 0),
     }
 }

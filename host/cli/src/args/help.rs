@@ -19,7 +19,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Models", &["models", "import", "plugins"]),
     ("Access", &["key", "secret", "quota"]),
     ("Maintain", &["backup", "restore", "upgrade-check"]),
-    ("Inspect and measure", &["inspect", "bench", "cost", "doctor", "version"]),
+    ("Inspect and measure", &["inspect", "bench", "cost", "doctor", "health", "version"]),
     ("Project", &["init", "dev", "build", "check", "config", "completion"]),
 ];
 
@@ -118,6 +118,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("bench infer", &["saggar bench infer digits@3 --batch 1,8,32"]),
     ("cost", &["saggar cost digits-7 digits-8 --rate 0.65/h"]),
     ("doctor", &["saggar doctor", "saggar doctor --device gpu"]),
+    ("health", &["saggar health"]),
     ("version", &["saggar version"]),
     ("init", &["saggar init my-plugin --template trainer"]),
     ("dev", &["saggar dev", "saggar dev --addr 5111 --device cpu"]),
