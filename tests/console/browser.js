@@ -36,10 +36,12 @@ export async function on(place, visit, { expected = [], ...options } = {}) {
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
   const complaints = [];
-  page.on('pageerror', (error) => complaints.push(error.stack));
+  const complain = (text) => {
+    if (!expected.some((words) => text.includes(words))) complaints.push(text);
+  };
+  page.on('pageerror', (error) => complain(error.stack));
   page.on('console', (message) => {
-    const known = expected.some((words) => message.text().includes(words));
-    if (['error', 'warning'].includes(message.type()) && !known) complaints.push(message.text());
+    if (['error', 'warning'].includes(message.type())) complain(message.text());
   });
   page.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('blob:')) complaints.push(`asked ${request.url()}`);

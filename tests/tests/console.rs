@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::{ServerProcess, guest, root};
+use saggar_tests::{ServerProcess, guest, lenet, root};
 
 /// Returns the folder where `.ci/setup test` installs the browser driver.
 fn modules() -> PathBuf {
@@ -133,4 +133,21 @@ fn the_console_asks_for_a_key_where_the_server_does() {
     drop(open);
     let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
     check("keys", &server, home.path(), &[("READER", reader.trim())]);
+}
+
+/// MLflow's pages, in the version that `.ci/setup test` gets.
+#[test]
+fn mlflow_pages_show_jobs_as_runs() {
+    if is_skipped() {
+        return;
+    }
+    let pages = root().join("target/mlflow-3.17.2/mlflow/server/js/build");
+    assert!(pages.join("index.html").is_file(), "`.ci/setup test` gets MLflow's pages");
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with_digits(home.path(), &["--mlflow-ui", pages.to_str().unwrap()]);
+    let plugin = lenet();
+    let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--project", "digits", "--wait", "--", "epochs=3"];
+    server.saggar_ok(&run);
+    server.saggar_ok(&[&run[..], &["lr=0.01"]].concat());
+    check("mlflow", &server, home.path(), &[]);
 }

@@ -143,3 +143,72 @@ fn malformed_requests_are_refused_and_change_nothing() {
     let read = server.get(&format!("/api/2.0/mlflow/runs/get?run_id={run}"));
     assert_eq!((&read["run"]["data"]["metrics"], &read["run"]["data"]["params"]), (&json!([]), &json!([])));
 }
+
+#[test]
+fn what_the_pages_request_agrees_with_the_interface_of_clients() {
+    let home = tempfile::tempdir().unwrap();
+    let pages = home.path().join("pages");
+    std::fs::create_dir_all(pages.join("static")).unwrap();
+    std::fs::write(pages.join("index.html"), "<title>MLflow</title>").unwrap();
+    std::fs::write(pages.join("static/main.js"), "1").unwrap();
+    std::fs::write(home.path().join("secret"), "secret").unwrap();
+    let server = ServerProcess::start_with(home.path(), &["--mlflow-ui", pages.to_str().unwrap()]);
+    run_jobs(&server);
+    let get = |path: &str| server.request("GET", path, HttpPayload::Nothing);
+    let page = get("/mlflow/");
+    assert_eq!((page.status, page.text.as_str()), (200, "<title>MLflow</title>"));
+    assert_eq!(get("/mlflow/static-files/static/main.js").text, "1");
+    for outside in ["..%2Fsecret", "static/..%2F..%2Fsecret", "%2Fetc%2Fpasswd", "static", "absent.js"] {
+        let refused = get(&format!("/mlflow/static-files/{outside}"));
+        assert_eq!(refused.status, 404, "{outside}: {}", refused.text);
+    }
+    let query = |name: &str, variables: Value| {
+        let body = json!({ "operationName": name, "variables": variables, "query": "query ..." });
+        server.request("POST", "/mlflow/graphql", HttpPayload::Json(&body))
+    };
+    let run = server.get("/api/2.0/mlflow/runs/get?run_id=digits-1")["run"].clone();
+    let answer = query("GetRun", json!({ "data": { "runId": "digits-1" } })).json();
+    let queried = &answer["data"]["mlflowGetRun"]["run"];
+    assert_eq!(queried["data"], run["data"]);
+    assert_eq!(queried["info"]["startTime"], run["info"]["start_time"].to_string());
+    assert_eq!(queried["experiment"]["name"], "digits");
+    let id = run["info"]["experiment_id"].as_str().unwrap();
+    let answer = query("MlflowGetExperimentQuery", json!({ "input": { "experimentId": id } })).json();
+    assert_eq!(answer["data"]["mlflowGetExperiment"]["experiment"]["name"], "digits");
+    let missing = query("GetRun", json!({ "data": { "runId": "absent-1" } }));
+    assert_eq!(missing.status, 200, "{}", missing.text);
+    let error = &missing.json()["data"]["mlflowGetRun"]["apiError"];
+    assert_eq!(error["code"], "RESOURCE_DOES_NOT_EXIST", "{error}");
+    let unknown = query("DropTables", json!({}));
+    assert!(unknown.status == 400 && unknown.text.contains("GetRun"), "{}", unknown.text);
+    // A chart of two runs.
+    let charts = "/mlflow/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval";
+    let both = server.get(&format!("{charts}?run_ids=digits-1&run_ids=digits-2&metric_key=loss&max_results=3"));
+    let both = both["metrics"].as_array().unwrap();
+    for name in ["digits-1", "digits-2"] {
+        let history = server.get(&format!("/api/2.0/mlflow/metrics/get-history?run_id={name}&metric_key=loss"));
+        let history = history["metrics"].as_array().unwrap();
+        let sampled: Vec<&Value> = both.iter().filter(|point| point["run_id"] == name).collect();
+        assert_eq!(sampled.len(), history.len().min(3), "{both:?}");
+        assert_eq!(sampled.last().unwrap()["value"], history.last().unwrap()["value"]);
+        assert_eq!(sampled[0]["step"], history[0]["step"]);
+    }
+    assert_eq!(get(&format!("{charts}?run_ids=absent-1&metric_key=loss")).status, 404);
+    assert_eq!(get(&format!("{charts}?{}metric_key=loss", "run_ids=digits-1&".repeat(101))).status, 400);
+    let artefact = get("/mlflow/get-artifact?run_uuid=digits-1&path=confusion.csv");
+    assert_eq!(artefact.text, get("/api/v1/jobs/digits-1/output/confusion.csv").text);
+    assert_eq!(get("/mlflow/get-artifact?run_uuid=digits-1&path=absent").status, 404);
+}
+
+#[test]
+fn a_directory_without_the_pages_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new(binary());
+    command.args(["serve", "--addr", "127.0.0.1:0", "--home"]).arg(home.path().join("state"));
+    let refused = command.arg("--mlflow-ui").arg(home.path()).output().unwrap();
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(7) && errors.contains("there is no index.html in it"), "{errors}");
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let missing = server.request("GET", "/mlflow/", HttpPayload::Nothing);
+    assert!(missing.status == 404 && missing.text.contains("--mlflow-ui"), "{}", missing.text);
+}

@@ -4,12 +4,17 @@
 //! and floats that JSON does not have are `NaN`, `Infinity` and `-Infinity`. Requests are read leniently, because clients
 //! of many versions send members that have no meaning here.
 
+pub mod graphql;
 mod number;
+mod pages;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use number::{MlflowFloat, MlflowInteger};
+pub use pages::{
+    BulkHistoryResponse, DatasetSummaries, GatewayEndpoints, LoggedModels, MlflowRunMetric, ModelVersions, ServerInfo,
+};
 
 /// A pair of a name and a text: a tag or a parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

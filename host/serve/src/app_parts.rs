@@ -64,6 +64,8 @@ pub struct AppParts {
     pub memory: RequestMemoryBudget,
     /// Runs of programs that are not jobs.
     pub external_runs: ExternalRunStore,
+    /// The directory with the files of MLflow's pages, or `None` if they are not served.
+    pub mlflow_ui: Option<PathBuf>,
     /// Draws predictions to be recorded.
     pub sampler: Option<Arc<dyn PredictionSampler>>,
     /// The access log and the traces of requests.

@@ -25,6 +25,12 @@ pub const MLFLOW_RUNS_SEARCHED_MAX: usize = 20_000;
 pub const MLFLOW_SEARCH_BYTES_MAX: usize = 64 << 20;
 /// Values of a metric in one answer to MLflow's clients, which expect all at once.
 pub const MLFLOW_POINTS_MAX: usize = 1_000_000;
+/// Runs of one answer to a chart of MLflow's pages.
+pub const MLFLOW_CHART_RUNS_MAX: usize = 100;
+/// Values of each run in one answer to a chart of MLflow's pages.
+pub const MLFLOW_CHART_POINTS_MAX: usize = 2500;
+/// Bytes of a file of MLflow's pages.
+pub const MLFLOW_UI_FILE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes that clients of MLflow's interface can log between two checks of the storage quota, which walk directories.
 pub const LOGGED_BYTES_UNCHECKED_MAX: u64 = 1 << 20;
 /// Characters of a path or header in the access log.

@@ -19,5 +19,6 @@ pub(crate) mod protocol;
 mod runs;
 mod search;
 mod text_pattern;
+pub(crate) mod ui;
 
 pub(crate) use error::is_mlflow_route;

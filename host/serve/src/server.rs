@@ -21,6 +21,7 @@ use crate::grpc_protocol::GRPC;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::initial_series;
 use crate::mlflow::protocol::MLFLOW;
+use crate::mlflow::ui::protocol::MLFLOW_UI;
 use crate::oip::protocol::OPEN_INFERENCE;
 use crate::openapi::described_response::HandlerResponses;
 use crate::pages::protocol::PAGES;
@@ -30,8 +31,8 @@ use crate::request_middleware::{AuthLayer, admit_and_observe};
 use crate::tfs::protocol::TENSORFLOW_SERVING;
 
 /// Every protocol, in the order of the index and of the OpenAPI document.
-pub(crate) const PROTOCOLS: [HttpProtocol; 8] =
-    [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, GRPC, MANAGEMENT, MLFLOW];
+pub(crate) const PROTOCOLS: [HttpProtocol; 9] =
+    [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, GRPC, MANAGEMENT, MLFLOW, MLFLOW_UI];
 
 /// Returns the routes of all protocols. Two protocols can have methods of the same path.
 pub(crate) fn all_routes() -> impl Iterator<Item = HttpRoute> {

@@ -88,6 +88,10 @@ pub(crate) struct ServeArgs {
     /// given several times. Pushes and ONNX files are refused then.
     #[arg(long, env = "SAGGAR_TRUSTED_KEY", value_delimiter = ',', value_name = "KEY|FILE")]
     pub(crate) trusted_key: Vec<String>,
+    /// Serve MLflow's pages at /mlflow, from the directory mlflow/server/js/build of an installed MLflow. They have no
+    /// place for a key.
+    #[arg(long, env = "SAGGAR_MLFLOW_UI", value_name = "DIR")]
+    pub(crate) mlflow_ui: Option<PathBuf>,
     /// Answer a request for a version that is stored but not loaded with 404, instead of loading it.
     #[arg(long)]
     pub(crate) no_load_on_demand: bool,

@@ -31,6 +31,7 @@ use saggar_serving::{
     ReconcileLoop, RequestMemoryBudget,
 };
 use saggar_store::records;
+use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
 use saggar_store::{DatasetStore, ExternalRunStore, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore};
 use tokio::sync::watch;
@@ -144,8 +145,7 @@ impl ServerParts {
                 .with_tracer(observer.tracer.clone());
         let (host, children) = plugin_engine(home, &program)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
-        let router = ModelRouter::new(Arc::clone(&metrics));
-        let router = Arc::new(if args.no_load_on_demand { router } else { router.with_on_demand_loading() });
+        let router = model_router(args, &metrics);
         let watch = ModelWatch::start(&models_dir)?;
         let importer: Arc<dyn ModelImporter> = Arc::new(OnnxImporter {
             host: host.clone(),
@@ -176,7 +176,7 @@ impl ServerParts {
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
             importer,
-            trusted_keys: args.trusted_key.iter().map(|key| read_public_key(key)).collect::<Result<_, _>>()?,
+            trusted_keys: trusted_keys(args)?,
             inspector: Arc::new(host),
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
             webhooks: args.allow_webhook.clone(),
@@ -185,6 +185,7 @@ impl ServerParts {
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
             external_runs: ExternalRunStore::new(home.external_runs()),
+            mlflow_ui: mlflow_pages(args)?,
             sampler: recorder.as_ref().map(|recorder| recorder.sampler()),
             observer,
         };
@@ -272,6 +273,28 @@ impl ServerParts {
         telemetry::flush_telemetry(&observer);
         ran
     }
+}
+
+/// Reads the keys that can sign bundles.
+fn trusted_keys(args: &ServeArgs) -> Result<Vec<VerifyingKey>, CliError> {
+    args.trusted_key.iter().map(|key| read_public_key(key)).collect()
+}
+
+fn model_router(args: &ServeArgs, metrics: &Arc<MetricsRegistry>) -> Arc<ModelRouter> {
+    let router = ModelRouter::new(Arc::clone(metrics));
+    Arc::new(if args.no_load_on_demand { router } else { router.with_on_demand_loading() })
+}
+
+/// Returns the directory of MLflow's pages, which must hold them.
+fn mlflow_pages(args: &ServeArgs) -> Result<Option<PathBuf>, CliError> {
+    let Some(directory) = &args.mlflow_ui else { return Ok(None) };
+    if !directory.join("index.html").is_file() {
+        let message = format!("--mlflow-ui {}: there is no index.html in it", directory.display());
+        let hint =
+            "the directory is mlflow/server/js/build of an installed MLflow; `pip show -f mlflow` says where it is";
+        return Err(CliError::invalid(message).with_hint(hint));
+    }
+    Ok(Some(directory.clone()))
 }
 
 /// Creates the engine of plugins, which compiles in child processes.

@@ -39,6 +39,11 @@ impl QueryParameters {
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
+    /// Returns every value of a parameter.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
     /// Parses a parameter as a number or another type.
     pub(crate) fn parse<T: FromStr>(&self, name: &'static str, expected: &'static str) -> Result<Option<T>, ApiError> {
         let parse = |value: &str| {

@@ -54,11 +54,16 @@ pub(super) async fn download(
     Path(path): Path<String>,
 ) -> Result<Response, ApiError> {
     let (found, file) = find_place(&app, &sight, &path).await?;
-    let opened = match &found {
-        FoundRun::Job(job, _) => app.jobs().open_output(&job.id, &file).await?,
+    artifact_response(&app, &found, &file).await
+}
+
+/// Returns an artefact of a run as it is now.
+pub(super) async fn artifact_response(app: &AppState, found: &FoundRun, file: &str) -> Result<Response, ApiError> {
+    let opened = match found {
+        FoundRun::Job(job, _) => app.jobs().open_output(&job.id, file).await?,
         FoundRun::External(_) => None,
     };
-    let (content, bytes) = opened.ok_or_else(|| no_artifact(&path))?;
+    let (content, bytes) = opened.ok_or_else(|| no_artifact(file))?;
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_LENGTH, bytes.to_string()),

@@ -8,7 +8,7 @@ use crate::error::{ErrorMapping, ProtocolError};
 
 /// Returns whether a route is one of MLflow's, whose errors have MLflow's members too.
 pub(crate) fn is_mlflow_route(route: &str) -> bool {
-    route.starts_with("/api/2.0/mlflow")
+    route.starts_with("/api/2.0/mlflow") || route.starts_with("/mlflow/")
 }
 
 /// Why a request to MLflow's interface is refused.

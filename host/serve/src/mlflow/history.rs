@@ -29,10 +29,7 @@ pub(super) async fn get_history(
         FoundRun::Job(job, _) => job_history(&app, &job.id, key).await?,
         FoundRun::External(run) => {
             let end = u32::try_from(page.offset.saturating_add(page.limit).saturating_add(1)).unwrap_or(u32::MAX);
-            let read = move |parts: &crate::app_parts::AppParts| {
-                parts.external_runs.history(&run.id, &key, 0, end).map_err(MlflowError::from)
-            };
-            app.run_blocking(read).await?
+            external_history(&app, run.id, key, end).await?
         }
     };
     app.run_blocking(move |_| {
@@ -41,6 +38,30 @@ pub(super) async fn get_history(
         SerializedJson::new(&MetricHistoryResponse { metrics, next_page_token })
     })
     .await
+}
+
+/// Returns every value of a metric of the run with this identifier, by step, at most about [`MLFLOW_POINTS_MAX`].
+///
+/// # Errors
+/// `NoRun`, also for runs that the request cannot see.
+pub(super) async fn run_history(
+    app: &AppState,
+    sight: &ProjectScope,
+    id: &str,
+    key: String,
+) -> Result<Vec<ExternalPoint>, ApiError> {
+    match find_run(app, sight, id).await? {
+        FoundRun::Job(job, _) => job_history(app, &job.id, key).await,
+        FoundRun::External(run) => external_history(app, run.id, key, MLFLOW_POINTS_MAX as u32).await,
+    }
+}
+
+/// Reads the first `count` values of an external run.
+async fn external_history(app: &AppState, id: String, key: String, count: u32) -> Result<Vec<ExternalPoint>, ApiError> {
+    let read = move |parts: &crate::app_parts::AppParts| {
+        parts.external_runs.history(&id, &key, 0, count).map_err(MlflowError::from)
+    };
+    app.run_blocking(read).await
 }
 
 /// Reads a series of a job, page by page.

@@ -139,6 +139,7 @@ impl ServerFixture {
             inspector: Arc::new(TextPluginInspector),
             devices: Arc::new(DeviceInventory::new(vec![device()])),
             webhooks: Vec::new(),
+            mlflow_ui: None,
             access: Arc::new(AccessControl::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
             memory: RequestMemoryBudget::new(options.requests_bytes),
             external_runs: ExternalRunStore::new(home.external_runs()),
