@@ -14,7 +14,7 @@ for (const [look, options] of Object.entries(looks)) {
     const commands = await page.locator('.empty pre').allTextContents();
     assert.deepEqual(commands, [
       `saggar --host ${url} data push examples/digits --name digits\n`
-        + `saggar --host ${url} run plugins/target/saggar/lenet.wasm --data digits -f`,
+        + `saggar --host ${url} run lenet --data digits -f`,
       `saggar --host ${url} import model.onnx --name NAME`,
     ]);
     await isUsable(page);

@@ -255,7 +255,7 @@ for (const [look, options] of Object.entries(looks)) {
 test('where there are none it tells what to run', () => visit({ jobs: [] }, async (page) => {
   await page.getByRole('heading', { name: 'No jobs yet' }).waitFor();
   assert.deepEqual(await page.locator('.empty pre').allTextContents(), [
-    `saggar --host ${url} data push examples/digits --name digits\nsaggar --host ${url} run plugins/target/saggar/lenet.wasm --data digits -f`,
+    `saggar --host ${url} data push examples/digits --name digits\nsaggar --host ${url} run lenet --data digits -f`,
   ]);
   assert.equal(await page.locator('table.jobs').isVisible(), false);
   await isUsable(page);

@@ -12,7 +12,7 @@ function lines(...text) {
 }
 
 const PUSH = 'data push examples/digits --name digits';
-const RUN = 'run plugins/target/saggar/lenet.wasm --data digits -f';
+const RUN = 'run lenet --data digits -f';
 
 function empty(title, ...content) {
   return h('div', { class: 'empty' }, h('h2', {}, title), content, h('p', { class: 'note' }, 'It appears here by itself.'));
@@ -32,6 +32,11 @@ export function emptyModels() {
 /** No jobs. */
 export function emptyJobs() {
   return empty('No jobs yet', h('p', {}, 'Start a training from a shell, with data and a plugin:'), lines(PUSH, RUN));
+}
+
+/** No experiments. */
+export function emptyExperiments() {
+  return empty('No experiments yet', h('p', {}, 'An experiment is a label that jobs share:'), lines(PUSH, 'run lenet --data digits --experiment rate -- lr=0.05', 'run lenet --data digits --experiment rate -- lr=0.01'));
 }
 
 /** No datasets. */

@@ -5,6 +5,7 @@ import { askKey, help } from './dialogs.js';
 import { comparePage } from './compare.js';
 import { datasetsPage } from './datasets.js';
 import { devicesPage } from './devices.js';
+import { experimentsPage } from './experiments.js';
 import { jobPage } from './job.js';
 import { jobsPage } from './jobs.js';
 import { modelsPage } from './models.js';
@@ -20,6 +21,7 @@ const PAGES = {
     (root, [name, part = '']) => (name ? jobPage(root, { name, part }, live) : jobsPage(root, live)),
   ],
   compare: ['jobs', () => 'Compare', (root, names) => comparePage(root, names.filter(Boolean), live)],
+  experiments: ['experiments', ([name]) => name || 'Experiments', (root, [name = '']) => experimentsPage(root, name, live)],
   datasets: ['datasets', () => 'Datasets', (root, [name = '']) => datasetsPage(root, name, live)],
   devices: ['devices', () => 'Devices', (root) => devicesPage(root, live)],
 };
@@ -73,8 +75,13 @@ function show() {
   page?.leave();
   const [link, title, open] = PAGES[Object.hasOwn(PAGES, name) ? name : 'models'];
   for (const one of document.querySelectorAll('[data-page]')) {
-    if (one.dataset.page === link) one.setAttribute('aria-current', 'page');
-    else one.removeAttribute('aria-current');
+    if (one.dataset.page === link) {
+      one.setAttribute('aria-current', 'page');
+      // On a narrow window the links scroll.
+      one.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    } else {
+      one.removeAttribute('aria-current');
+    }
   }
   document.title = `${title(rest)} · saggar`;
   main.replaceChildren();

@@ -1,0 +1,144 @@
+// The page of experiments against a double of the server: columns, order, filters, selection, and many runs.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { becomes, isReadable, isUsable, looks, on, shot, start, stop, url } from './browser.js';
+import { job, serve } from './jobs-double.js';
+
+before(start);
+after(stop);
+
+const run = (number, parameters, metrics, more = {}) => job(number, {
+  experiment: 'rate', metrics, spec: { ...job(number).spec, parameters: { epochs: 5, ...parameters } }, ...more,
+});
+const RUNS = () => [
+  run(4, { lr: 0.5 }, { loss: null, 'validation/accuracy': 0.1 }, { state: 'FAILED', reason: 'NOT_FINITE', message: 'the loss is not a number' }),
+  run(3, { lr: 0.1, kind: '<img src=x>' }, { loss: 0.05, 'validation/accuracy': 0.97 }),
+  run(2, { lr: 0.01 }, { loss: 0.2, 'validation/accuracy': 0.95 }, { state: 'RUNNING' }),
+  run(1, { lr: 0.001 }, { loss: 1.5, 'validation/accuracy': 0.4 }),
+  job(9, { experiment: 'other', created_ms: 1_790_000_000_000 }),
+  job(8),
+];
+
+const visit = (server, place, look, options = {}) => on('', async (page) => {
+  await serve(page, server);
+  await page.goto(`${url}/#/${place}`);
+  await look(page);
+}, options);
+const rows = (page) => page.locator('table.runs tbody tr');
+const names = (page) => page.locator('table.runs tbody th a').allTextContents();
+const heads = (page) => page.locator('table.runs thead th').allTextContents();
+const filter = (page) => page.getByRole('searchbox', { name: 'Filter runs' });
+
+for (const [look, options] of Object.entries(looks)) {
+  test(`experiments are listed with their jobs, ${look}`, () => visit({ jobs: RUNS() }, 'experiments', async (page) => {
+    await page.locator('table.jobs tbody tr').first().waitFor();
+    assert.deepEqual(await page.locator('tbody th').allTextContents(), ['rate', 'other']);
+    const cells = await page.locator('tr[data-key="rate"] td').allTextContents();
+    assert.deepEqual(cells.slice(0, 3), ['4', '1', '1']);
+    await isUsable(page);
+    await isReadable(page);
+    await shot(page, `experiments-${look}`);
+  }, options));
+
+  test(`the runs of an experiment show what differs and what was measured, ${look}`, () => visit({ jobs: RUNS() }, 'experiments/rate', async (page) => {
+    await rows(page).first().waitFor();
+    assert.deepEqual(await names(page), ['mnist-4', 'mnist-3', 'mnist-2', 'mnist-1']);
+    // `epochs` is the same in all runs.
+    assert.deepEqual(await heads(page), ['Selected', 'Run', 'state', 'ran', 'kind', 'lr', 'loss', 'validation/accuracy', 'Created']);
+    const cells = await page.locator('tr[data-job="mnist-3"] td[data-label]').allTextContents();
+    assert.deepEqual(cells.slice(0, 6), ['SUCCEEDED', '20.0 s', '<img src=x>', '0.1', '0.05', '0.97']);
+    assert.equal(await page.locator('tr[data-job="mnist-4"] td[data-label="loss"]').textContent(), 'not a number');
+    await isUsable(page);
+    await isReadable(page);
+    await shot(page, `runs-${look}`);
+  }, options));
+}
+
+test('columns sort, and runs without a value come last', () => visit({ jobs: RUNS() }, 'experiments/rate', async (page) => {
+  await rows(page).first().waitFor();
+  const head = page.getByRole('button', { name: 'loss', exact: false }).first();
+  await head.click();
+  assert.deepEqual(await names(page), ['mnist-1', 'mnist-2', 'mnist-3', 'mnist-4']);
+  await head.click();
+  assert.deepEqual(await names(page), ['mnist-3', 'mnist-2', 'mnist-1', 'mnist-4']);
+  assert.equal(await page.locator('th[aria-sort="ascending"]').textContent(), 'loss ↑');
+  // Without a mouse, and without heads on a narrow window.
+  await page.getByLabel('Sort by').selectOption('params.lr');
+  assert.deepEqual(await names(page), ['mnist-4', 'mnist-3', 'mnist-2', 'mnist-1']);
+  await page.getByRole('button', { name: 'Highest first' }).press('Enter');
+  assert.deepEqual(await names(page), ['mnist-1', 'mnist-2', 'mnist-3', 'mnist-4']);
+}));
+
+test('filters take words and comparisons', () => visit({ jobs: RUNS() }, 'experiments/rate', async (page) => {
+  await rows(page).first().waitFor();
+  for (const [text, found] of [
+    ['loss < 0.3', ['mnist-3', 'mnist-2']],
+    ['lr>=0.1 state=succeeded', ['mnist-3']],
+    ['validation/accuracy > 0.3 loss>1', ['mnist-1']],
+    ['params.lr = 0.01', ['mnist-2']],
+    ['state != SUCCEEDED', ['mnist-4', 'mnist-2']],
+    ['kind = "<img src=x>"', ['mnist-3']],
+    ['not_finite', ['mnist-4']],
+    ['"mnist-1"', ['mnist-1']],
+    ['no such words', []],
+  ]) {
+    await filter(page).fill(text);
+    await becomes(() => names(page), found);
+  }
+  await page.getByText('No run matches the filter.').waitFor();
+  await filter(page).fill('rate < 3');
+  await page.getByRole('alert').getByText('No column is called rate.').waitFor();
+  assert.equal(await rows(page).count(), 4, 'a filter that cannot be read hides nothing');
+}));
+
+test('columns are chosen, and stay chosen', () => visit({ jobs: RUNS() }, 'experiments/rate', async (page) => {
+  await rows(page).first().waitFor();
+  await page.getByText(/^Columns/).click();
+  await page.getByLabel('epochs').check();
+  await page.getByLabel('kind').uncheck();
+  const chosen = ['Selected', 'Run', 'state', 'ran', 'epochs', 'lr', 'loss', 'validation/accuracy', 'Created'];
+  assert.deepEqual(await heads(page), chosen);
+  await page.reload();
+  await rows(page).first().waitFor();
+  assert.deepEqual(await heads(page), chosen);
+  await page.getByText(/^Columns/).click();
+  await page.getByRole('button', { name: 'Usual columns' }).click();
+  assert.ok(!(await heads(page)).includes('epochs'));
+}));
+
+test('runs are selected with keys, and compared', () => visit({ jobs: RUNS() }, 'experiments/rate', async (page) => {
+  await rows(page).first().waitFor();
+  for (const key of ['j', 'j', 'x', 'j', 'x']) await page.keyboard.press(key);
+  await page.getByText('2 selected').waitFor();
+  await page.keyboard.press('c');
+  await page.waitForURL(/#\/compare\//);
+  assert.deepEqual(decodeURIComponent(new URL(page.url()).hash).split('/').slice(2).sort(), ['mnist-2', 'mnist-3']);
+}));
+
+test('many runs are shown in parts, and older ones on demand', () => {
+  const many = Array.from({ length: 250 }, (_, at) => run(1000 - at, { lr: at / 250 }, { loss: at }));
+  const server = { jobs: many, older: [run(5, { lr: 2 }, { loss: 9999 })], cursor: 7 };
+  return visit(server, 'experiments/rate', async (page) => {
+    await rows(page).first().waitFor();
+    assert.equal(await rows(page).count(), 100);
+    await page.getByRole('button', { name: 'Show 100 more' }).click();
+    await page.getByRole('button', { name: 'Show 50 more' }).click();
+    assert.equal(await rows(page).count(), 250);
+    await page.getByRole('button', { name: 'Older runs' }).click();
+    await becomes(() => rows(page).count(), 251);
+    assert.ok(server.asked.some(({ path }) => path.startsWith('/api/v1/jobs?experiment=rate&')));
+  });
+});
+
+test('without experiments it says what to run, and a missing one is named', async () => {
+  await visit({ jobs: [job(1)] }, 'experiments', async (page) => {
+    await page.getByRole('heading', { name: 'No experiments yet' }).waitFor();
+    assert.match(await page.locator('.empty pre').textContent(), /run lenet --data digits --experiment rate -- lr=0\.05/);
+    await isUsable(page);
+  }, looks.narrow);
+  await visit({ jobs: [job(1)] }, 'experiments/absent', async (page) => {
+    await page.getByText('No job has the experiment absent.').waitFor();
+  });
+});
