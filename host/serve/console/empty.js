@@ -39,6 +39,16 @@ export function emptyExperiments() {
   return empty('No experiments yet', h('p', {}, 'An experiment is a label that jobs share:'), lines(PUSH, 'run lenet --data digits --experiment rate -- lr=0.05', 'run lenet --data digits --experiment rate -- lr=0.01'));
 }
 
+/** No runs of pipelines. */
+export function emptyPipelines() {
+  return empty('No pipeline runs yet', h('p', {}, 'A pipeline is steps in the project file, such as those of examples/nightly:'), lines('pipeline check', 'pipeline run nightly --follow'));
+}
+
+/** No sweeps. */
+export function emptySweeps() {
+  return empty('No sweeps yet', h('p', {}, 'A sweep trains one plugin with many parameters:'), lines(PUSH, "sweep lenet --data digits --space 'lr=log(1e-4,1e-1)' --random 16 --method asha --metric validation/accuracy"));
+}
+
 /** No datasets. */
 export function emptyDatasets() {
   return empty('No datasets yet', h('p', {}, 'Push a folder as a dataset version:'), lines(PUSH));

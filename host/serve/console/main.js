@@ -9,7 +9,9 @@ import { experimentsPage } from './experiments.js';
 import { jobPage } from './job.js';
 import { jobsPage } from './jobs.js';
 import { modelsPage } from './models.js';
+import { pipelinesPage } from './pipelines.js';
 import { playgroundPage } from './playground.js';
+import { sweepsPage } from './sweeps.js';
 
 /** Each page by the first part of its place: the link that it belongs to, its title, and what shows it for the other parts. */
 const PAGES = {
@@ -22,6 +24,8 @@ const PAGES = {
   ],
   compare: ['jobs', () => 'Compare', (root, names) => comparePage(root, names.filter(Boolean), live)],
   experiments: ['experiments', ([name]) => name || 'Experiments', (root, [name = '']) => experimentsPage(root, name, live)],
+  sweeps: ['sweeps', ([name]) => name || 'Sweeps', (root, [name = '']) => sweepsPage(root, name, live)],
+  pipelines: ['pipelines', ([name]) => name || 'Pipelines', (root, [name = '']) => pipelinesPage(root, name, live)],
   datasets: ['datasets', () => 'Datasets', (root, [name = '']) => datasetsPage(root, name, live)],
   devices: ['devices', () => 'Devices', (root) => devicesPage(root, live)],
 };

@@ -1,0 +1,223 @@
+// Sweeps: the searches, and one search with its trials as a table, as parallel coordinates and as curves.
+
+import { ask, jobPath } from './api.js';
+import { chart } from './chart.js';
+import { confirm, note } from './dialogs.js';
+import { h, listen, neighbour, patch } from './dom.js';
+import { emptySweeps } from './empty.js';
+import { number, words } from './format.js';
+import { parallelCoordinates } from './parallel.js';
+import { pollInto } from './poll.js';
+import { since } from './rows.js';
+
+const EVERY_MS = 2000;
+/** Trials whose curves are drawn: the best. */
+const CURVES_MAX = 8;
+const LOOKS = { RUNNING: 'loading', PAUSED: 'queued', COMPLETED: 'ready', SUCCEEDED: 'ready', STOPPED: 'cancelled', FAILED: 'failed' };
+
+/** Shows the page in `root`: the sweeps, or the sweep `name`. Returns `{ keys, refresh, leave }`. */
+export function sweepsPage(root, name, live) {
+  return name ? sweepPage(root, name, live) : listPage(root, live);
+}
+
+function sweepPath(sweep, ...rest) {
+  return ['/api/v1/sweeps', encodeURIComponent(sweep), ...rest].join('/');
+}
+
+function mark(state) {
+  return h('span', { class: `state ${LOOKS[state] ?? ''}` }, h('i', { 'aria-hidden': 'true' }), state);
+}
+
+function value(of) {
+  return of === null || of === undefined ? '–' : number(of);
+}
+
+function reason({ reason: code, message }) {
+  return code || message ? h('span', { title: message || null }, message || words(code)) : '–';
+}
+
+function cell(label, kind, content) {
+  return h('td', { 'data-label': label, class: `${kind} ${content === '–' ? 'none' : ''}`.trim() || null }, content);
+}
+
+/** How many trials there are in each state: `3 running, 5 completed`. */
+export function countsOf({ trial_states: states, trials_target: target }) {
+  const counted = Object.entries(states ?? {}).map(([state, count]) => `${count} ${words(state)}`);
+  return `${counted.join(', ') || 'no trials'} of ${target}`;
+}
+
+function listPage(root, live) {
+  const state = { sweeps: null, error: null, selected: null };
+  const count = h('p', { class: 'note', role: 'status' });
+  const list = h('div', {});
+  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Sweeps'), count), list);
+  patch(root, page);
+
+  function render() {
+    const { sweeps } = state;
+    if (!sweeps) {
+      patch(list, h('p', { class: 'empty' }, state.error ? `${state.error.message}.` : 'Looking…'));
+      return;
+    }
+    count.textContent = sweeps.length ? `${sweeps.length} in all` : '';
+    if (!sweeps.length) return patch(list, emptySweeps());
+    const line = (sweep) => h(
+      'tr',
+      { 'data-key': sweep.id, class: state.selected === sweep.id ? 'selected' : null },
+      h('th', { scope: 'row', class: 'name' }, h('a', { href: `#/sweeps/${encodeURIComponent(sweep.name)}` }, sweep.name)),
+      cell('State', '', mark(sweep.state)),
+      cell('Method', '', sweep.method),
+      cell('Trials', '', countsOf(sweep)),
+      cell('Metric', '', sweep.metric),
+      cell('Best', 'figure', value(sweep.best_value)),
+      cell('Created', '', since(sweep.created_ms)),
+      cell('Reason', 'why', reason(sweep)),
+    );
+    const head = ['Sweep', 'State', 'Method', 'Trials', 'Metric', 'Best', 'Created', 'Reason'].map((title) => h('th', { scope: 'col' }, title));
+    patch(list, h('table', { class: 'grid jobs' }, h('caption', { class: 'unseen' }, 'Sweeps, newest first'), h('thead', {}, h('tr', {}, head)), h('tbody', {}, sweeps.map(line))));
+  }
+
+  const look = pollInto(state, async () => ({ sweeps: (await ask('GET', '/api/v1/sweeps')).sweeps }), { render, live }, EVERY_MS);
+  const move = (by) => {
+    state.selected = neighbour((state.sweeps ?? []).map(({ id }) => id), state.selected, by) ?? null;
+    render();
+    page.querySelector('tr.selected a')?.focus();
+  };
+  render();
+  return { keys: { j: () => move(1), k: () => move(-1) }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
+}
+
+/** Trials, the best first; those without a value come last. */
+export function ranked({ trials, direction }) {
+  const sign = direction === 'max' ? -1 : 1;
+  const has = ({ value: of }) => of !== null && of !== undefined;
+  return [...(trials ?? [])].sort((a, b) => {
+    if (!has(a) || !has(b)) return Number(has(b)) - Number(has(a)) || a.number - b.number;
+    return sign * (a.value - b.value) || a.number - b.number;
+  });
+}
+
+function sweepPage(root, name, live) {
+  const state = { sweep: null, curves: new Map(), error: null, busy: false, selected: null };
+  const top = h('div', { class: 'head-part' });
+  const plot = chart('');
+  const curves = h('section', { class: 'card', 'aria-label': 'Curves' }, plot.element);
+  const bottom = h('div', { class: 'compare' });
+  const page = h('div', { class: 'compare' }, top, curves, bottom);
+  patch(root, page);
+
+  function render() {
+    const { sweep } = state;
+    const crumb = h('p', { class: 'crumb' }, h('a', { href: '#/sweeps' }, 'Sweeps'));
+    curves.hidden = true;
+    if (!sweep) {
+      patch(top, crumb, h('h1', {}, name), h('p', { class: 'empty' }, state.error ? `${state.error.message}.` : 'Looking…'));
+      return;
+    }
+    const trials = ranked(sweep);
+    const lines = trials.filter(({ job }) => state.curves.has(job)).slice(0, CURVES_MAX)
+      .map(({ number: of, job }) => ({ name: `trial ${of}`, points: state.curves.get(job) }));
+    patch(
+      top,
+      crumb,
+      h('div', { class: 'page-head' }, h('h1', {}, sweep.name), mark(sweep.state), h('p', { class: 'note' }, `${sweep.method}, ${sweep.direction} ${sweep.metric} · ${countsOf(sweep)} · `, since(sweep.created_ms))),
+      (sweep.reason || sweep.message) && h('p', { class: sweep.state === 'FAILED' ? 'reason' : 'note' }, [words(sweep.reason), sweep.message].filter(Boolean).join(': ')),
+      h('div', { class: 'toolbar order-bar' }, buttons(sweep)),
+      trials.length > 1 && h('section', { class: 'card', 'aria-label': 'Parallel coordinates' }, h('h2', {}, 'Parameters and the metric'), h('div', { class: 'scroll' }, parallelCoordinates(trials, sweep.metric, state.selected))),
+    );
+    curves.hidden = lines.length === 0;
+    if (lines.length) plot.update({ key: sweep.metric, series: lines, boundaries: [], log: false, smoothing: 0 });
+    patch(bottom, importance(sweep.importance ?? []), table(trials));
+  }
+
+  function buttons({ state: of }) {
+    const button = (click, label, able) => able && h('button', { type: 'button', class: 'quiet small', 'data-click': click, disabled: state.busy }, label);
+    return [button('stop', 'Stop…', of === 'RUNNING'), button('resume', 'Resume', of === 'STOPPED')];
+  }
+
+  function importance(found) {
+    if (!found.length) return null;
+    const line = ({ parameter, importance: of, correlation }) => h(
+      'li',
+      { 'data-key': parameter },
+      h('b', {}, parameter),
+      h('span', { class: 'track', 'aria-hidden': 'true' }, h('i', { style: { width: `${Math.round(of * 100)}%` } })),
+      h('span', { class: 'figure' }, of.toFixed(2)),
+      h('span', { class: 'note' }, correlation === null ? '' : correlation < 0 ? 'negative' : 'positive'),
+    );
+    return h('section', { class: 'card', 'aria-label': 'Importance' }, h('h2', {}, 'How strongly each parameter and the metric are related'), h('ul', { class: 'importance' }, found.map(line)));
+  }
+
+  function table(trials) {
+    const names = [...new Set(trials.flatMap(({ parameters }) => Object.keys(parameters ?? {})))];
+    const plain = (of) => (of === undefined ? '–' : typeof of === 'number' ? number(of) : String(of));
+    const line = (trial) => h(
+      'tr',
+      { 'data-key': String(trial.number), 'data-trial': trial.number, class: state.selected === trial.number ? 'selected' : null },
+      h('th', { scope: 'row', class: 'name' }, trial.job ? h('a', { href: `#/jobs/${encodeURIComponent(trial.job)}` }, `trial ${trial.number}`) : `trial ${trial.number}`),
+      cell('State', '', mark(trial.state)),
+      cell('Step', 'figure', trial.steps_target ? `${trial.step}/${trial.steps_target}` : String(trial.step)),
+      cell('Value', 'figure', value(trial.value)),
+      names.map((of) => cell(of, 'figure', plain(trial.parameters?.[of]))),
+      cell('Reason', 'why', reason(trial)),
+    );
+    const head = ['Trial', 'State', 'Step', 'Value', ...names, 'Reason'].map((title) => h('th', { scope: 'col' }, title));
+    return h('div', { class: 'scroll' }, h('table', { class: 'grid jobs runs' }, h('caption', { class: 'unseen' }, 'Trials, the best first'), h('thead', {}, h('tr', {}, head)), h('tbody', {}, trials.map(line))));
+  }
+
+  /** Reads the metric of the best trials; of one that is over, once. */
+  async function readCurves(sweep) {
+    const best = ranked(sweep).filter(({ job }) => job).slice(0, CURVES_MAX);
+    await Promise.all(best.map(async ({ job, state: of }) => {
+      const isOver = ['COMPLETED', 'STOPPED', 'FAILED'].includes(of);
+      const key = `${job} whole`;
+      if (state.curves.has(key)) return;
+      const only = sweep.metric.includes(',') ? '' : `?series=${encodeURIComponent(sweep.metric)}`;
+      const answer = await ask('GET', `${jobPath(job, 'metrics')}${only}`).catch(() => null);
+      const points = answer?.series?.find(({ name: series }) => series === sweep.metric)?.points;
+      if (points) state.curves.set(job, points);
+      if (isOver) state.curves.set(key, true);
+    }));
+  }
+
+  const look = pollInto(state, async () => {
+    const sweep = await ask('GET', sweepPath(name));
+    await readCurves(sweep);
+    return { sweep };
+  }, { render, live: (error) => live(error?.status === 404 ? null : error) }, EVERY_MS);
+  const send = async (part, done) => {
+    state.busy = true;
+    render();
+    try {
+      await ask('POST', sweepPath(name, part));
+      note(done);
+    } catch (error) {
+      note(error.message, error);
+    }
+    state.busy = false;
+    await look.now();
+  };
+  listen(page, 'click', {
+    resume: () => send('resume', `${name} goes on.`),
+    async stop() {
+      const agreed = await confirm({ title: `Stop ${name}?`, text: 'Its running trials save their state and pause. The sweep can be resumed.', yes: 'Stop', danger: true });
+      if (agreed) await send('stop', `${name}: stopping.`);
+    },
+  });
+  const move = (by) => {
+    const numbers = ranked(state.sweep ?? {}).map(({ number: of }) => of);
+    state.selected = neighbour(numbers, state.selected, by) ?? null;
+    render();
+    bottom.querySelector('tr.selected a')?.focus();
+  };
+  render();
+  return {
+    keys: { j: () => move(1), k: () => move(-1) },
+    looks: 'The page asks every two seconds',
+    refresh: look.now,
+    leave() {
+      look.stop();
+      plot.leave();
+    },
+  };
+}

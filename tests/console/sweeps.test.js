@@ -1,0 +1,111 @@
+// The page of sweeps against a double of the server: states, order of the trials, drawings, and orders.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { becomes, isReadable, isUsable, looks, on, shot, start, stop, url } from './browser.js';
+
+before(start);
+after(stop);
+
+const trial = (number, value, parameters, more = {}) => ({
+  number, state: 'COMPLETED', reason: '', message: '', parameters, job: `digits-${number}`, job_state: 'SUCCEEDED', step: 88, steps_target: 88,
+  gpu_seconds: 1, rung: 2, rung_values: [value], value, ...more,
+});
+const TRIALS = () => [
+  trial(1, 0.91, { lr: 0.01, optimizer: 'sgd' }),
+  trial(2, 0.97, { lr: 0.05, optimizer: 'adam' }),
+  trial(3, null, { lr: 9, optimizer: 'sgd' }, { state: 'FAILED', reason: 'NOT_FINITE', message: 'the loss is not a number' }),
+  trial(4, 0.5, { lr: 0.0001, optimizer: '<b>' }, { state: 'STOPPED', reason: 'NOT_PROMOTED', message: 'rank 4 of 4 at rung 0', step: 10 }),
+];
+const SWEEP = (more = {}) => ({
+  id: '01S', name: 'digits-sweep-1', project: 'digits', owner: null, state: 'RUNNING', reason: '', message: '', method: 'asha', metric: 'validation/accuracy',
+  direction: 'max', trials_target: 6, trial_states: { RUNNING: 2, COMPLETED: 2, FAILED: 1, STOPPED: 1 }, best: 2, best_value: 0.97,
+  created_ms: 1_790_000_000_000, finished_ms: null, spec: {}, trials: TRIALS(),
+  importance: [{ parameter: 'lr', importance: 0.8, correlation: 0.8 }, { parameter: 'optimizer', importance: 0.3, correlation: null }], ...more,
+});
+const SERIES = { series: [{ name: 'validation/accuracy', points: [[10, 0.3], [44, 0.8], [88, 0.95]] }] };
+
+/** Visits a page of a server with this sweep; `server.asked` has the requests that change something. */
+const visit = (server, place, look, options = {}) => on('', async (page) => {
+  server.asked = [];
+  await page.route('**/api/v1/**', (route, request) => {
+    const { pathname } = new URL(request.url());
+    const [, , , kind, name, part] = pathname.split('/').map(decodeURIComponent);
+    if (request.method() !== 'GET') server.asked.push([request.method(), pathname]);
+    if (kind === 'jobs') return route.fulfill({ json: SERIES });
+    if (kind !== 'sweeps') return route.fulfill({ json: {} });
+    if (!name) return route.fulfill({ json: { sweeps: server.sweeps } });
+    const found = server.sweeps.find((one) => one.name === name);
+    if (!found) return route.fulfill({ status: 404, json: { error: `no sweep ${name}`, code: 'not_found', hint: '', request_id: 'r' } });
+    if (part === 'stop') found.state = 'STOPPED';
+    if (part === 'resume') found.state = 'RUNNING';
+    return route.fulfill({ json: found });
+  });
+  await page.goto(`${url}/#/${place}`);
+  await look(page);
+}, options);
+
+for (const [look, options] of Object.entries(looks)) {
+  test(`sweeps are listed, ${look}`, () => visit({ sweeps: [SWEEP(), SWEEP({ id: '01R', name: 'digits-sweep-0', state: 'FAILED', reason: 'NO_METRIC', message: 'trial 1 ended without validation/acc' })] }, 'sweeps', async (page) => {
+    await page.locator('tbody tr').first().waitFor();
+    const cells = await page.locator('tr[data-key="01S"] td').allTextContents();
+    assert.deepEqual(cells.slice(0, 5), ['RUNNING', 'asha', '2 running, 2 completed, 1 failed, 1 stopped of 6', 'validation/accuracy', '0.97']);
+    await page.getByText('trial 1 ended without validation/acc').waitFor();
+    await isUsable(page);
+    await isReadable(page);
+    await shot(page, `sweeps-${look}`);
+  }, options));
+
+  test(`a sweep shows its trials, the best first, ${look}`, () => visit({ sweeps: [SWEEP()] }, 'sweeps/digits-sweep-1', async (page) => {
+    await page.locator('tr[data-trial]').first().waitFor();
+    assert.deepEqual(await page.locator('tbody th').allTextContents(), ['trial 2', 'trial 1', 'trial 4', 'trial 3']);
+    const cells = await page.locator('tr[data-trial="2"] td').allTextContents();
+    assert.deepEqual(cells.slice(0, 5), ['COMPLETED', '88/88', '0.97', '0.05', 'adam']);
+    assert.equal(await page.locator('tr[data-trial="4"] td.why').textContent(), 'rank 4 of 4 at rung 0');
+    // Every trial with a value is a line, and the best is drawn last.
+    const lines = page.locator('svg.parallel polyline');
+    assert.deepEqual(await lines.evaluateAll((all) => all.map((line) => line.dataset.trial)), ['4', '1', '2']);
+    assert.equal(await lines.last().getAttribute('class'), 'trial-line best');
+    assert.deepEqual(await page.locator('.axis-name').allTextContents(), ['lr', 'optimizer', 'validation/accuracy']);
+    await page.locator('.chart canvas').waitFor();
+    await page.getByRole('region', { name: 'Importance' }).getByText('positive').waitFor();
+    await isUsable(page);
+    await isReadable(page);
+    await shot(page, `sweep-${look}`);
+  }, options));
+}
+
+test('a sweep that is minimized has its lowest value first', () => visit({ sweeps: [SWEEP({ direction: 'min' })] }, 'sweeps/digits-sweep-1', async (page) => {
+  await page.locator('tr[data-trial]').first().waitFor();
+  assert.deepEqual(await page.locator('tbody th').allTextContents(), ['trial 4', 'trial 1', 'trial 2', 'trial 3']);
+}));
+
+test('a sweep is stopped and resumed', () => {
+  const server = { sweeps: [SWEEP()] };
+  return visit(server, 'sweeps/digits-sweep-1', async (page) => {
+    await page.getByRole('button', { name: 'Stop…' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Stop', exact: true }).click();
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await page.getByRole('button', { name: 'Stop…' }).waitFor();
+    await becomes(async () => server.asked, [['POST', '/api/v1/sweeps/digits-sweep-1/stop'], ['POST', '/api/v1/sweeps/digits-sweep-1/resume']]);
+  });
+});
+
+test('keys select a trial, which its line shows', () => visit({ sweeps: [SWEEP()] }, 'sweeps/digits-sweep-1', async (page) => {
+  await page.locator('tr[data-trial]').first().waitFor();
+  await page.keyboard.press('j');
+  await page.keyboard.press('j');
+  await becomes(() => page.locator('.trial-line.selected').getAttribute('data-trial'), '1');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'trial 1');
+}));
+
+test('without sweeps it says what to run, and a missing one is named', async () => {
+  await visit({ sweeps: [] }, 'sweeps', async (page) => {
+    await page.getByRole('heading', { name: 'No sweeps yet' }).waitFor();
+    await isUsable(page);
+  }, looks.narrow);
+  await visit({ sweeps: [] }, 'sweeps/absent', async (page) => {
+    await page.getByText('no sweep absent').waitFor();
+  }, { expected: ['404'] });
+});
