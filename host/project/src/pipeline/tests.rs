@@ -103,7 +103,7 @@ fn a_preemptible_step_must_be_idempotent_or_checkpointed() {
             "name = \"c\"\ntask = \"t\"\npreemptible = true",
             "name = \"d\"\nkind = \"approve\"\npreemptible = true",
         ],
-        &[("16:15", "must be idempotent or checkpointed"), ("28:15", "cannot be preempted")],
+        &[("16:15", "must be idempotent or checkpointed"), ("29:15", "cannot be preempted")],
     );
 }
 
