@@ -68,9 +68,8 @@ impl DrivenRun {
             (it.position, it.item) == (attempt.position, attempt.item) && it.attempt < attempt.attempt
         };
         let earlier = self.attempts.iter().filter(same).rev();
-        let is_incomplete = |it: &&PipelineStepRecord| {
-            matches!(it.state, PipelineStepState::Failed | PipelineStepState::Cancelled)
-        };
+        let is_incomplete =
+            |it: &&PipelineStepRecord| matches!(it.state, PipelineStepState::Failed | PipelineStepState::Cancelled);
         earlier.take_while(is_incomplete).filter_map(|it| it.job.clone()).collect()
     }
 }
@@ -168,15 +167,39 @@ impl RunDriver {
                 None => Ok(false),
             },
             RunDecision::Settle { position, item, state, reason } => match find(position, item) {
-                Some(attempt) => self.change(driven, attempt, StepChange::new(attempt.state, state, reason)).await,
+                Some(attempt) => self.settle(driven, attempt, StepChange::new(attempt.state, state, reason)).await,
                 None => Ok(false),
             },
             RunDecision::Finish { state, reason } => {
                 let (id, now_ms) = (driven.run.id.clone(), self.clock.now_ms());
-                tracing::info!(run = driven.run.name, state = state.name(), reason = reason.sentence, "pipeline run ended");
+                tracing::info!(
+                    run = driven.run.name,
+                    state = state.name(),
+                    reason = reason.sentence,
+                    "pipeline run ended"
+                );
                 self.with_records(move |records| records.finish_run(&id, state, &reason, now_ms)).await
             }
         }
+    }
+
+    /// Ends an item that did not start. If a killed server had submitted its job, that is recorded instead, and the job
+    /// is stopped.
+    async fn settle(
+        &self,
+        driven: &DrivenRun,
+        attempt: &PipelineStepRecord,
+        change: StepChange,
+    ) -> Result<bool, PipelineError> {
+        let may_have_job = change.from == PipelineStepState::Pending && driven.step(attempt).kind.is_job();
+        if may_have_job && change.to == PipelineStepState::Cancelled {
+            match self.port.find_job(&driven.idempotency_key(attempt)).await {
+                Ok(Some(job)) => return self.change(driven, attempt, running(job)).await,
+                Ok(None) => {}
+                Err(failure) => return Ok(defer(driven, attempt, &failure)),
+            }
+        }
+        self.change(driven, attempt, change).await
     }
 
     async fn start(&self, driven: &DrivenRun, attempt: &PipelineStepRecord) -> Result<bool, PipelineError> {
@@ -213,10 +236,6 @@ impl RunDriver {
         attempt: &PipelineStepRecord,
     ) -> Result<Result<StepChange, StepFailure>, PipelineError> {
         let key = driven.idempotency_key(attempt);
-        let running = |job: JobObservation| {
-            let change = StepChange::new(PipelineStepState::Pending, PipelineStepState::Running, StateReason::default());
-            StepChange { job: Some(job.name), ..change }
-        };
         // A server that was killed after the submission has not recorded it.
         match self.port.find_job(&key).await {
             Ok(Some(job)) => return Ok(Ok(running(job))),
@@ -309,7 +328,14 @@ impl RunDriver {
         let (state, job) = (change.to.name(), change.job.clone().unwrap_or_default());
         let changed = self.with_records(move |records| records.change_step(&id, key, &change, now_ms)).await?;
         if changed {
-            tracing::info!(run = driven.run.name, step = attempt.step, item = attempt.item, state, job, "pipeline step");
+            tracing::info!(
+                run = driven.run.name,
+                step = attempt.step,
+                item = attempt.item,
+                state,
+                job,
+                "pipeline step"
+            );
         }
         Ok(changed)
     }
@@ -322,6 +348,12 @@ impl RunDriver {
         let done = tokio::task::spawn_blocking(move || use_them(&*records)).await;
         Ok(done.map_err(std::io::Error::other)??)
     }
+}
+
+/// Returns the change of a pending attempt whose job was submitted.
+fn running(job: JobObservation) -> StepChange {
+    let change = StepChange::new(PipelineStepState::Pending, PipelineStepState::Running, StateReason::default());
+    StepChange { job: Some(job.name), ..change }
 }
 
 /// Returns the change that ends a running attempt.

@@ -113,9 +113,10 @@ fn decide_step(
     let items = &run.items[position];
     let pending = || items.iter().enumerate().filter(|(_, state)| **state == PipelineStepState::Pending);
     let mut settle_all = |state: PipelineStepState, reason: StateReason, waiting: bool| {
-        let concerned = items.iter().enumerate().filter(|(_, it)| {
-            **it == PipelineStepState::Pending || (waiting && **it == PipelineStepState::Waiting)
-        });
+        let concerned = items
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| **it == PipelineStepState::Pending || (waiting && **it == PipelineStepState::Waiting));
         for (item, _) in concerned {
             decisions.push(RunDecision::Settle { position, item, state, reason: reason.clone() });
         }
@@ -134,7 +135,8 @@ fn decide_step(
         return;
     }
     let step = &run.plan.steps[position];
-    let active = items.iter().filter(|it| matches!(it, PipelineStepState::Running | PipelineStepState::Waiting)).count();
+    let active =
+        items.iter().filter(|it| matches!(it, PipelineStepState::Running | PipelineStepState::Waiting)).count();
     let free = step.max_parallel.map_or(usize::MAX, |max| (max as usize).saturating_sub(active));
     decisions.extend(pending().take(free).map(|(item, _)| RunDecision::Start { position, item }));
 }

@@ -53,9 +53,8 @@ impl RunGraph {
 /// Returns the newest attempt of each item, in their order. The attempts are sorted by position, item and attempt.
 pub fn current_attempts(attempts: &[PipelineStepRecord]) -> impl Iterator<Item = &PipelineStepRecord> {
     let is_current = |at: &usize| {
-        let same = |next: &PipelineStepRecord| {
-            (next.position, next.item) == (attempts[*at].position, attempts[*at].item)
-        };
+        let same =
+            |next: &PipelineStepRecord| (next.position, next.item) == (attempts[*at].position, attempts[*at].item);
         !attempts.get(at + 1).is_some_and(same)
     };
     (0..attempts.len()).filter(is_current).map(|at| &attempts[at])

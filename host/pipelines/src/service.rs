@@ -84,11 +84,8 @@ impl PipelineService {
     /// they are when a server starts again.
     pub async fn run(&self, mut changes: watch::Receiver<u64>, mut shutdown: watch::Receiver<bool>) {
         let Some(port) = self.shared.port.get().cloned() else { return };
-        let driver = RunDriver {
-            records: Arc::clone(&self.shared.records),
-            port,
-            clock: Arc::clone(&self.shared.clock),
-        };
+        let driver =
+            RunDriver { records: Arc::clone(&self.shared.records), port, clock: Arc::clone(&self.shared.clock) };
         let mut drivers = RunDrivers { driver, tasks: JoinSet::new(), driven: HashMap::new() };
         let mut poll = tokio::time::interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -283,8 +280,7 @@ impl PipelineService {
         if items.is_empty() {
             return Err(over(run, "every step succeeded or was skipped; name the step to begin with"));
         }
-        let items: Vec<(u32, u32)> =
-            items.into_iter().map(|(position, item)| (position as u32, item as u32)).collect();
+        let items: Vec<(u32, u32)> = items.into_iter().map(|(position, item)| (position as u32, item as u32)).collect();
         let id = run.id.clone();
         if !self.with_records(move |records| records.restart_run(&id, &items)).await? {
             return Err(over(run, "it was restarted meanwhile"));

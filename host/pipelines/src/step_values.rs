@@ -26,7 +26,9 @@ impl TemplateValues for StepValues<'_> {
             PlaceholderReference::RunId => Some(self.run.id.clone().into()),
             PlaceholderReference::RunName => Some(self.run.name.clone().into()),
             PlaceholderReference::Item => {
-                PipelinePlan::items(self.graph.plan.steps.get(self.position)?, &self.graph.params)?.get(self.item).cloned()
+                PipelinePlan::items(self.graph.plan.steps.get(self.position)?, &self.graph.params)?
+                    .get(self.item)
+                    .cloned()
             }
             PlaceholderReference::Output { step, output } => self.output(step, output),
         }

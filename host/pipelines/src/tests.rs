@@ -14,6 +14,7 @@ use saggar_store::records::{PipelineRecords, PipelineRunRecord, PipelineRunState
 use serde_json::json;
 
 use crate::driver::RunDriver;
+use crate::engine::step_outcome;
 use crate::run_view::{RunGraph, current_attempts};
 use crate::service::{PipelineService, RunRequest};
 use memory_records::MemoryRecords;
@@ -135,7 +136,8 @@ fn check_ended(world: &World, run: &PipelineRunRecord) {
     // Every job belongs to the attempt that records it.
     let recorded = attempts.iter().filter_map(|attempt| attempt.job.as_deref()).count();
     assert_eq!(recorded, world.server.job_count(&run.id), "a job was lost");
-    let has = |state: PipelineStepState| states.iter().flatten().any(|it| *it == state);
+    let outcomes: Vec<_> = states.iter().filter_map(|items| step_outcome(items)).collect();
+    let has = |state: PipelineStepState| outcomes.contains(&state);
     let expected = match (has(PipelineStepState::Cancelled), has(PipelineStepState::Failed)) {
         (true, _) => PipelineRunState::Cancelled,
         (false, true) => PipelineRunState::Failed,
@@ -218,7 +220,8 @@ proptest! {
 /// Returns the state of a run by its steps alone: a stopped run is cancelled even if every step was over.
 fn expected_state(world: &World, run: &PipelineRunRecord) -> PipelineRunState {
     let attempts = world.kills.without_kills(|| world.records.steps(&run.id).unwrap());
-    let has = |state: PipelineStepState| current_attempts(&attempts).any(|attempt| attempt.state == state);
+    let states = RunGraph::read(run).unwrap().item_states(&attempts);
+    let has = |state: PipelineStepState| states.iter().any(|items| step_outcome(items) == Some(state));
     match (has(PipelineStepState::Cancelled), has(PipelineStepState::Failed)) {
         (true, _) => PipelineRunState::Cancelled,
         (false, true) => PipelineRunState::Failed,

@@ -19,6 +19,7 @@ use saggar_devices::{self, DeviceUsage};
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
+use saggar_pipelines::PipelineService;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, PluginEngine, PluginEngineConfig};
 use saggar_serve::{
@@ -142,6 +143,8 @@ impl ServerParts {
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
                 .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
                 .with_tracer(observer.tracer.clone());
+        let run_records = records::open_pipelines(home.database()).map_err(unexpected_error)?;
+        let pipelines = PipelineService::new(run_records, Arc::clone(&clock));
         let (host, children) = plugin_engine(home, &program)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = ModelRouter::new(Arc::clone(&metrics));
@@ -169,6 +172,7 @@ impl ServerParts {
             models: router,
             lifecycle,
             jobs,
+            pipelines,
             home: home.clone(),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
@@ -203,6 +207,7 @@ impl ServerParts {
         let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
         let (jobs, models) = (self.parts.jobs.clone(), Arc::clone(&self.parts.models));
+        let pipelines = self.parts.pipelines.clone();
         let observer = self.parts.observer.clone();
         telemetry::reopen_on_hangup(&observer);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
@@ -218,6 +223,11 @@ impl ServerParts {
         );
         let keeping =
             stop_server_on_panic("models are not unloaded when idle or over the memory limit", keeping, &shutdown);
+        let driving = tokio::spawn({
+            let (changes, down) = (jobs.subscribe_changes(), down.clone());
+            async move { pipelines.run(changes, down).await }
+        });
+        let driving = stop_server_on_panic("pipelines are not run", driving, &shutdown);
         let running = tokio::spawn({
             let down = down.clone();
             async move { jobs.run(down).await }
@@ -267,6 +277,7 @@ impl ServerParts {
         waits.set_waiting_for("models");
         loader.await.flatten().map_err(unexpected_error)?;
         keeping.await.flatten().map_err(unexpected_error)?;
+        driving.await.flatten().map_err(unexpected_error)?;
         waits.set_waiting_for("jobs");
         let ran = running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error);
         telemetry::flush_telemetry(&observer);

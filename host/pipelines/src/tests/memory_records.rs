@@ -199,7 +199,8 @@ impl PipelineRecords for MemoryRecords {
                     && step.state == PipelineStepState::Succeeded
                     && step.cached_from.is_none()
             };
-            let found = runs.iter().rev().find_map(|(run, steps)| Some((run.name.clone(), steps.iter().find(fits)?.clone())));
+            let found =
+                runs.iter().rev().find_map(|(run, steps)| Some((run.name.clone(), steps.iter().find(fits)?.clone())));
             Ok(found)
         })
     }

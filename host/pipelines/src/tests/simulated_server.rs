@@ -10,9 +10,7 @@ use saggar_jobs::JobSpec;
 use saggar_store::records::StateReason;
 use saggar_store::{AccessRights, JobState};
 
-use crate::port::{
-    DeployRequest, JobObservation, PipelinePort, PreparedJob, StepFailure, StepInput, StepOutput,
-};
+use crate::port::{DeployRequest, JobObservation, PipelinePort, PreparedJob, StepFailure, StepInput, StepOutput};
 
 /// Random numbers from a seed. Source: Knuth's constants of a linear congruential generator of 64 bits.
 #[derive(Clone, Debug)]
