@@ -7,15 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use saggar_clock::{Clock, SystemClock};
+use saggar_clock::{Clock, ManualClock, SystemClock};
 use saggar_project::{PipelinePlan, PipelineStep, StepKind};
 use saggar_store::AccessRights;
-use saggar_store::records::{PipelineRecords, PipelineRunRecord, PipelineRunState, PipelineStepState};
+use saggar_store::records::{
+    PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineStepState, StateReason,
+};
 use serde_json::json;
 
 use crate::driver::RunDriver;
 use crate::engine::step_outcome;
 use crate::run_view::{RunGraph, current_attempts};
+use crate::schedules::start_due_runs;
 use crate::service::{PipelineService, RunRequest};
 use memory_records::MemoryRecords;
 use simulated_server::{KillSwitch, RandomNumbers, SimulatedServer};
@@ -165,7 +168,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
     fn no_step_is_done_twice_or_lost_whenever_the_server_is_killed(seed in any::<u64>(), kill_percent in 0_u64..40) {
@@ -353,4 +356,38 @@ fn plans_whose_jobs_cannot_be_described_are_refused() {
     assert!(check(bad).unwrap_err().contains("project"));
     let bad = json!({ "name": "a", "kind": "approve", "spec": { "plugin": "x" } });
     assert!(check(bad).unwrap_err().contains("no specification of a job"));
+}
+
+#[test]
+fn a_scheduled_pipeline_starts_once_for_each_time_and_not_beside_its_previous_run() {
+    const NOON: u64 = 1_795_262_400_000;
+    const DAY: u64 = 24 * 3_600_000;
+    runtime().block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let records = saggar_store::records::open_pipelines(directory.path().join("saggar.db")).unwrap();
+        let clock = Arc::new(ManualClock::new(NOON));
+        let service = PipelineService::new(Arc::clone(&records), Arc::<ManualClock>::clone(&clock));
+        let request = RunRequest { plan: plan(&[json!({ "name": "a" })]), ..RunRequest::default() };
+        assert!(service.set_schedule("61 * * * *", &request, AccessRights::default()).await.is_err());
+        service.set_schedule("15 1 * * *", &request, AccessRights::default()).await.unwrap();
+        let runs = async || {
+            start_due_runs(&service).await;
+            service.list(PipelineRunFilter::default()).await.unwrap().len()
+        };
+        assert_eq!(runs().await, 0);
+        clock.set(NOON + DAY);
+        assert_eq!((runs().await, runs().await), (1, 1));
+        // The run is not over: the next night is skipped.
+        clock.set(NOON + 2 * DAY);
+        assert_eq!(runs().await, 1);
+        let first = service.get("n-1").await.unwrap();
+        records.finish_run(&first.id, PipelineRunState::Succeeded, &StateReason::default(), NOON).unwrap();
+        clock.set(NOON + 5 * DAY);
+        assert_eq!(runs().await, 2, "of three missed nights, the last one counts");
+        let (schedule, next) = service.schedules().await.unwrap().remove(0);
+        assert_eq!(schedule.last_run.as_deref(), Some("n-2"));
+        assert!(next.unwrap() > clock.now_ms());
+        service.remove_schedule("n").await.unwrap();
+        assert!(service.remove_schedule("n").await.is_err());
+    });
 }
