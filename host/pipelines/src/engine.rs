@@ -192,11 +192,11 @@ fn finish(run: &RunState<'_>, outcomes: &[Option<PipelineStepState>]) -> RunDeci
 /// Returns a sentence that names the first few steps.
 fn list_steps(names: &[&str], what: &str) -> String {
     const SHOWN: usize = 5;
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let listed = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
     match names.len() {
         0 => "the run was stopped".to_owned(),
-        1..=SHOWN => format!("{what}: {shown}"),
-        more => format!("{what}: {shown} and {} more", more - SHOWN),
+        1..=SHOWN => format!("{what}: {listed}"),
+        more => format!("{what}: {listed} and {} more", more - SHOWN),
     }
 }
 

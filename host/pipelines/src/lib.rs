@@ -22,6 +22,6 @@ mod step_values;
 mod tests;
 
 pub use error::PipelineError;
-pub use port::{DeployRequest, JobObservation, PipelinePort, PreparedJob, StepFailure, StepInput, StepOutput};
+pub use port::{DeployRequest, JobObservation, OutputReference, PipelinePort, PreparedJob, StepFailure, StepInput};
 pub use run_view::{RunGraph, current_attempts};
 pub use service::{PipelineService, RunRequest};

@@ -36,7 +36,7 @@ pub struct StepInput {
 /// An output of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct StepOutput {
+pub struct OutputReference {
     /// The reference that other steps use, such as `model:face@12`.
     pub value: String,
     /// The SHA-256 of the content, where there is one.
@@ -125,7 +125,7 @@ pub trait PipelinePort: Send + Sync {
     ///
     /// # Errors
     /// `Transient`.
-    async fn outputs(&self, job: &str) -> Result<BTreeMap<String, StepOutput>, StepFailure>;
+    async fn outputs(&self, job: &str) -> Result<BTreeMap<String, OutputReference>, StepFailure>;
 
     /// Returns the newest checkpoint of a job that can be continued from, as `job:NAME/checkpoint@STEP`, or `None`.
     ///
@@ -137,11 +137,11 @@ pub trait PipelinePort: Send + Sync {
     ///
     /// # Errors
     /// `Transient`.
-    async fn has_outputs(&self, outputs: &BTreeMap<String, StepOutput>) -> Result<bool, StepFailure>;
+    async fn has_outputs(&self, outputs: &BTreeMap<String, OutputReference>) -> Result<bool, StepFailure>;
 
     /// Deploys a version if the condition of the model allows it. A version that is deployed already stays so.
     ///
     /// # Errors
     /// `Permanent` if the condition refuses it, or it cannot be loaded; `Transient`.
-    async fn deploy(&self, request: &DeployRequest, rights: &AccessRights) -> Result<StepOutput, StepFailure>;
+    async fn deploy(&self, request: &DeployRequest, rights: &AccessRights) -> Result<OutputReference, StepFailure>;
 }

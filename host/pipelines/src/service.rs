@@ -368,7 +368,7 @@ fn check_jobs(plan: &PipelinePlan) -> Result<(), PipelineError> {
         let spec = job_spec(plan, step, &values).map_err(|reason| wrong(reason.sentence))?;
         spec.validate().map_err(|error| wrong(error.to_string()))?;
     }
-    for step in plan.steps.iter().filter(|step| !step.kind.is_job() && !step.spec.is_empty()) {
+    if let Some(step) = plan.steps.iter().find(|step| !step.kind.is_job() && !step.spec.is_empty()) {
         let reason = format!("a step of kind {} has no specification of a job", StepKind::name(step.kind));
         return Err(PipelineError::Step { step: step.name.clone(), reason });
     }

@@ -34,14 +34,14 @@ fn bad(sentence: impl Display) -> StateReason {
 /// Returns the specification of a step's job.
 ///
 /// # Errors
-/// The reason why there is none, such as an output that a step did not have.
+/// The reason, such as an output that a step did not have.
 pub(crate) fn job_spec(
     plan: &PipelinePlan,
     step: &PipelineStep,
     values: &dyn TemplateValues,
 ) -> Result<JobSpec, StateReason> {
     let mut fields = step.spec.clone();
-    for field in OWN_FIELDS.into_iter().filter(|field| fields.contains_key(*field)) {
+    if let Some(field) = OWN_FIELDS.into_iter().find(|field| fields.contains_key(*field)) {
         return Err(bad(format!("spec has a field {field}, which a plan gives for all steps")));
     }
     fields.insert("project".to_owned(), plan.project.clone().into());
@@ -101,7 +101,7 @@ fn prediction_spec(step: &PipelineStep, values: &dyn TemplateValues) -> Result<P
 /// Returns the deployment of a step.
 ///
 /// # Errors
-/// The reason why there is none.
+/// The reason, such as a placeholder without a value.
 pub(crate) fn deploy_request(step: &PipelineStep, values: &dyn TemplateValues) -> Result<DeployRequest, StateReason> {
     let text = |text: &Option<String>| text.as_deref().map(|text| render(text, values)).transpose();
     let from = render(step.from.as_deref().unwrap_or_default(), values)?;

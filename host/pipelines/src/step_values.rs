@@ -6,7 +6,7 @@ use saggar_project::{OutputType, PipelinePlan, PipelineStep, PlaceholderReferenc
 use saggar_store::records::{PipelineRunRecord, PipelineStepRecord};
 use serde_json::Value;
 
-use crate::port::StepOutput;
+use crate::port::OutputReference;
 use crate::run_view::{RunGraph, current_attempts};
 
 /// The values of placeholders in an item of a step.
@@ -41,7 +41,7 @@ impl StepValues<'_> {
         let has_items = self.graph.plan.steps.iter().find(|it| it.name == step)?.for_each.is_some();
         let of_step = current_attempts(self.attempts).filter(|attempt| attempt.step == step);
         let value = |attempt: &PipelineStepRecord| {
-            let outputs: BTreeMap<String, StepOutput> = serde_json::from_str(&attempt.outputs).ok()?;
+            let outputs: BTreeMap<String, OutputReference> = serde_json::from_str(&attempt.outputs).ok()?;
             Some(Value::String(outputs.get(output)?.value.clone()))
         };
         let values: Option<Vec<Value>> = of_step.map(value).collect();

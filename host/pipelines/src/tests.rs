@@ -64,18 +64,18 @@ fn random_plan(random: &mut RandomNumbers) -> PipelinePlan {
 }
 
 /// A server that is killed and started again, with its records and jobs.
-struct World {
+struct TestWorld {
     records: Arc<MemoryRecords>,
     server: Arc<SimulatedServer>,
     kills: Arc<KillSwitch>,
 }
 
-impl World {
-    fn new(random: RandomNumbers, kill_percent: u64) -> World {
+impl TestWorld {
+    fn new(random: RandomNumbers, kill_percent: u64) -> TestWorld {
         let kills = Arc::new(KillSwitch::new(random, kill_percent));
         let records = Arc::new(MemoryRecords::new(Arc::clone(&kills)));
         let server = Arc::new(SimulatedServer::new(Arc::clone(&kills)));
-        World { records, server, kills }
+        TestWorld { records, server, kills }
     }
 
     fn driver(&self) -> RunDriver {
@@ -119,7 +119,7 @@ impl World {
 }
 
 /// Checks the records of an ended run against the jobs that the server did.
-fn check_ended(world: &World, run: &PipelineRunRecord) {
+fn check_ended(world: &TestWorld, run: &PipelineRunRecord) {
     let graph = RunGraph::read(run).unwrap();
     let attempts = world.kills.without_kills(|| world.records.steps(&run.id).unwrap());
     let states = graph.item_states(&attempts);
@@ -150,7 +150,7 @@ fn check_ended(world: &World, run: &PipelineRunRecord) {
 }
 
 /// Checks that every job began after the steps before it had ended well.
-fn check_order(world: &World, run: &PipelineRunRecord) {
+fn check_order(world: &TestWorld, run: &PipelineRunRecord) {
     let graph = RunGraph::read(run).unwrap();
     let starts = world.server.starts(&run.id);
     let ends = world.server.last_success(&run.id);
@@ -175,7 +175,7 @@ proptest! {
         runtime().block_on(async {
             let mut random = RandomNumbers::new(seed);
             let plan = random_plan(&mut random);
-            let world = World::new(random, kill_percent);
+            let world = TestWorld::new(random, kill_percent);
             let run = world.start(&plan).await;
             let ended = world.drive_to_end(&run.id).await;
             check_ended(&world, &ended);
@@ -203,7 +203,7 @@ proptest! {
             let mut random = RandomNumbers::new(seed);
             let plan = random_plan(&mut random);
             let turns = random.below(6);
-            let world = World::new(random, kill_percent);
+            let world = TestWorld::new(random, kill_percent);
             let run = world.start(&plan).await;
             for _ in 0..turns {
                 let _ = world.driver().drive(&run.id).await;
@@ -221,7 +221,7 @@ proptest! {
 }
 
 /// Returns the state of a run by its steps alone: a stopped run is cancelled even if every step was over.
-fn expected_state(world: &World, run: &PipelineRunRecord) -> PipelineRunState {
+fn expected_state(world: &TestWorld, run: &PipelineRunRecord) -> PipelineRunState {
     let attempts = world.kills.without_kills(|| world.records.steps(&run.id).unwrap());
     let states = RunGraph::read(run).unwrap().item_states(&attempts);
     let has = |state: PipelineStepState| states.iter().any(|items| step_outcome(items) == Some(state));
@@ -247,7 +247,7 @@ fn plan(steps: &[serde_json::Value]) -> PipelinePlan {
 #[test]
 fn a_cached_step_uses_the_earlier_result_and_says_so() {
     runtime().block_on(async {
-        let world = World::new(RandomNumbers::new(7), 0);
+        let world = TestWorld::new(RandomNumbers::new(7), 0);
         world.server.succeed_from_now_on();
         let cached = plan(&[
             json!({ "name": "a", "cache": true, "args": { "x": 1, "y": 2 } }),
@@ -274,7 +274,7 @@ fn a_cached_step_uses_the_earlier_result_and_says_so() {
 #[test]
 fn a_repeated_step_continues_from_its_own_checkpoint() {
     runtime().block_on(async {
-        let world = World::new(RandomNumbers::new(7), 0);
+        let world = TestWorld::new(RandomNumbers::new(7), 0);
         let once = plan(&[json!({ "name": "a", "init_from": "model:base@1" })]);
         world.server.fail_from_now_on();
         let run = world.start(&once).await;
@@ -295,7 +295,7 @@ fn a_repeated_step_continues_from_its_own_checkpoint() {
 #[test]
 fn a_rejected_approval_fails_what_comes_after_it() {
     runtime().block_on(async {
-        let world = World::new(RandomNumbers::new(7), 0);
+        let world = TestWorld::new(RandomNumbers::new(7), 0);
         let guarded = plan(&[
             json!({ "name": "ask", "kind": "approve", "message": "deploy ${run.name}?" }),
             json!({ "name": "serve", "kind": "deploy", "from": "model:m@1", "after": ["ask"] }),
@@ -320,7 +320,7 @@ fn a_rejected_approval_fails_what_comes_after_it() {
 #[test]
 fn skipped_steps_skip_only_what_uses_their_outputs() {
     runtime().block_on(async {
-        let world = World::new(RandomNumbers::new(7), 0);
+        let world = TestWorld::new(RandomNumbers::new(7), 0);
         world.server.succeed_from_now_on();
         let steps = plan(&[
             json!({ "name": "a", "when": [false] }),

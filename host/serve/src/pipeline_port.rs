@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use saggar_jobs::{CheckpointSelector, DataSource, InitFrom, JobEffect, JobError, JobSpec, JobSubmission};
-use saggar_pipelines::{DeployRequest, JobObservation, PipelinePort, PreparedJob, StepFailure, StepInput, StepOutput};
+use saggar_pipelines::{
+    DeployRequest, JobObservation, OutputReference, PipelinePort, PreparedJob, StepFailure, StepInput,
+};
 use saggar_project::{MountSource, WeightsReference, parse_mount};
 use saggar_store::models::ModelRegistry;
 use saggar_store::records::{JobRecord, StateReason};
@@ -190,12 +192,12 @@ impl PipelinePort for ServerPipelinePort {
         }
     }
 
-    async fn outputs(&self, job: &str) -> Result<BTreeMap<String, StepOutput>, StepFailure> {
+    async fn outputs(&self, job: &str) -> Result<BTreeMap<String, OutputReference>, StepFailure> {
         let app = self.app()?;
         let job = app.jobs().get(job).await.map_err(job_failure)?;
         let mut outputs = BTreeMap::new();
         let mut add = |name: &str, value: String, digest| {
-            outputs.insert(name.to_owned(), StepOutput { value, digest });
+            outputs.insert(name.to_owned(), OutputReference { value, digest });
         };
         add("job", job.name.clone(), None);
         add("output", format!("job:{}/output", job.name), None);
@@ -222,7 +224,7 @@ impl PipelinePort for ServerPipelinePort {
         Ok(checkpoints.first().map(|newest| format!("job:{}/checkpoint@{}", job.name, newest.step)))
     }
 
-    async fn has_outputs(&self, outputs: &BTreeMap<String, StepOutput>) -> Result<bool, StepFailure> {
+    async fn has_outputs(&self, outputs: &BTreeMap<String, OutputReference>) -> Result<bool, StepFailure> {
         let app = self.app()?;
         for (name, output) in outputs {
             let found = match name.as_str() {
@@ -242,7 +244,7 @@ impl PipelinePort for ServerPipelinePort {
         Ok(true)
     }
 
-    async fn deploy(&self, request: &DeployRequest, rights: &AccessRights) -> Result<StepOutput, StepFailure> {
+    async fn deploy(&self, request: &DeployRequest, rights: &AccessRights) -> Result<OutputReference, StepFailure> {
         let app = self.app()?;
         let from = WeightsReference::parse(&request.from)
             .map_err(|error| StepFailure::permanent("BAD_STEP", error.to_string()))?;
@@ -272,7 +274,7 @@ impl PipelinePort for ServerPipelinePort {
         app.audit().record_effect(&JobEffect { effect, thing, rights, project, detail, is_done });
         deployed?;
         let digest = Some(weights_digest(&app, &model, version).await?);
-        Ok(StepOutput { value: format!("model:{model}@{version}"), digest })
+        Ok(OutputReference { value: format!("model:{model}@{version}"), digest })
     }
 }
 

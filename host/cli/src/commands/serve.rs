@@ -143,8 +143,6 @@ impl ServerParts {
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
                 .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
                 .with_tracer(observer.tracer.clone());
-        let run_records = records::open_pipelines(home.database()).map_err(unexpected_error)?;
-        let pipelines = PipelineService::new(run_records, Arc::clone(&clock));
         let (host, children) = plugin_engine(home, &program)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = ModelRouter::new(Arc::clone(&metrics));
@@ -172,7 +170,7 @@ impl ServerParts {
             models: router,
             lifecycle,
             jobs,
-            pipelines,
+            pipelines: pipeline_service(home, &clock)?,
             home: home.clone(),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
@@ -223,11 +221,7 @@ impl ServerParts {
         );
         let keeping =
             stop_server_on_panic("models are not unloaded when idle or over the memory limit", keeping, &shutdown);
-        let driving = tokio::spawn({
-            let (changes, down) = (jobs.subscribe_changes(), down.clone());
-            async move { pipelines.run(changes, down).await }
-        });
-        let driving = stop_server_on_panic("pipelines are not run", driving, &shutdown);
+        let driving = drive_pipelines(pipelines, jobs.subscribe_changes(), &shutdown);
         let running = tokio::spawn({
             let down = down.clone();
             async move { jobs.run(down).await }
@@ -283,6 +277,23 @@ impl ServerParts {
         telemetry::flush_telemetry(&observer);
         ran
     }
+}
+
+/// Opens the records of pipeline runs.
+fn pipeline_service(home: &StateDir, clock: &Arc<dyn Clock>) -> Result<PipelineService, CliError> {
+    let run_records = records::open_pipelines(home.database()).map_err(unexpected_error)?;
+    Ok(PipelineService::new(run_records, Arc::clone(clock)))
+}
+
+/// Starts the task that drives the pipeline runs. `changes` is notified of every change of a job.
+fn drive_pipelines(
+    pipelines: PipelineService,
+    changes: watch::Receiver<u64>,
+    shutdown: &watch::Sender<bool>,
+) -> JoinHandle<Result<(), JoinError>> {
+    let down = shutdown.subscribe();
+    let driving = tokio::spawn(async move { pipelines.run(changes, down).await });
+    stop_server_on_panic("pipelines are not run", driving, shutdown)
 }
 
 /// Creates the engine of plugins, which compiles in child processes.

@@ -10,7 +10,7 @@ use saggar_jobs::JobSpec;
 use saggar_store::records::StateReason;
 use saggar_store::{AccessRights, JobState};
 
-use crate::port::{DeployRequest, JobObservation, PipelinePort, PreparedJob, StepFailure, StepInput, StepOutput};
+use crate::port::{DeployRequest, JobObservation, OutputReference, PipelinePort, PreparedJob, StepFailure, StepInput};
 
 /// Random numbers from a seed. Source: Knuth's constants of a linear congruential generator of 64 bits.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl SimulatedJob {
 
 /// How jobs end.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Outcomes {
+enum JobOutcomes {
     Random,
     Success,
     Failure,
@@ -118,7 +118,7 @@ enum Outcomes {
 pub(super) struct SimulatedServer {
     kills: Arc<KillSwitch>,
     jobs: Mutex<Vec<SimulatedJob>>,
-    outcomes: Mutex<Outcomes>,
+    outcomes: Mutex<JobOutcomes>,
     deployed: Mutex<Vec<DeployRequest>>,
     removed: Mutex<bool>,
     time: AtomicU64,
@@ -126,16 +126,16 @@ pub(super) struct SimulatedServer {
 
 impl SimulatedServer {
     pub(super) fn new(kills: Arc<KillSwitch>) -> SimulatedServer {
-        let (jobs, outcomes, deployed) = (Mutex::default(), Mutex::new(Outcomes::Random), Mutex::default());
+        let (jobs, outcomes, deployed) = (Mutex::default(), Mutex::new(JobOutcomes::Random), Mutex::default());
         SimulatedServer { kills, jobs, outcomes, deployed, removed: Mutex::new(false), time: AtomicU64::new(0) }
     }
 
     pub(super) fn succeed_from_now_on(&self) {
-        *self.outcomes.lock() = Outcomes::Success;
+        *self.outcomes.lock() = JobOutcomes::Success;
     }
 
     pub(super) fn fail_from_now_on(&self) {
-        *self.outcomes.lock() = Outcomes::Failure;
+        *self.outcomes.lock() = JobOutcomes::Failure;
     }
 
     pub(super) fn remove_outputs(&self) {
@@ -154,9 +154,9 @@ impl SimulatedServer {
             job.state = match (job.state, outcomes) {
                 (JobState::Queued, _) if luck < 60 => JobState::Running,
                 (JobState::Stopping, _) => JobState::Cancelled,
-                (JobState::Running, Outcomes::Success) => JobState::Succeeded,
-                (JobState::Running, Outcomes::Failure) => JobState::Failed,
-                (JobState::Running, Outcomes::Random) => match luck {
+                (JobState::Running, JobOutcomes::Success) => JobState::Succeeded,
+                (JobState::Running, JobOutcomes::Failure) => JobState::Failed,
+                (JobState::Running, JobOutcomes::Random) => match luck {
                     0..60 => JobState::Succeeded,
                     60..67 => JobState::Failed,
                     67..70 => JobState::Cancelled,
@@ -260,8 +260,8 @@ impl PipelinePort for SimulatedServer {
         })
     }
 
-    async fn outputs(&self, job: &str) -> Result<BTreeMap<String, StepOutput>, StepFailure> {
-        let output = StepOutput { value: job.to_owned(), digest: None };
+    async fn outputs(&self, job: &str) -> Result<BTreeMap<String, OutputReference>, StepFailure> {
+        let output = OutputReference { value: job.to_owned(), digest: None };
         self.operate(|| BTreeMap::from([("job".to_owned(), output)]))
     }
 
@@ -269,14 +269,14 @@ impl PipelinePort for SimulatedServer {
         self.operate(|| Some(format!("job:{job}/checkpoint@50")))
     }
 
-    async fn has_outputs(&self, _: &BTreeMap<String, StepOutput>) -> Result<bool, StepFailure> {
+    async fn has_outputs(&self, _: &BTreeMap<String, OutputReference>) -> Result<bool, StepFailure> {
         self.operate(|| !*self.removed.lock())
     }
 
-    async fn deploy(&self, request: &DeployRequest, _: &AccessRights) -> Result<StepOutput, StepFailure> {
+    async fn deploy(&self, request: &DeployRequest, _: &AccessRights) -> Result<OutputReference, StepFailure> {
         self.operate(|| {
             self.deployed.lock().push(request.clone());
-            StepOutput { value: request.from.clone(), digest: None }
+            OutputReference { value: request.from.clone(), digest: None }
         })
     }
 }

@@ -9,35 +9,35 @@
 /// The nodes of one cycle, in order.
 pub(crate) fn dependency_order(edges: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
-    enum Mark {
+    enum NodeMark {
         New,
         OnPath,
         Done,
     }
-    let mut marks = vec![Mark::New; edges.len()];
+    let mut marks = vec![NodeMark::New; edges.len()];
     let mut order = Vec::with_capacity(edges.len());
     for start in 0..edges.len() {
-        if marks[start] != Mark::New {
+        if marks[start] != NodeMark::New {
             continue;
         }
-        marks[start] = Mark::OnPath;
+        marks[start] = NodeMark::OnPath;
         // The path from the start, each with the number of its edges that were followed.
         let mut path = vec![(start, 0)];
         while let Some((node, followed)) = path.last_mut() {
             let Some(&next) = edges[*node].get(*followed) else {
-                marks[*node] = Mark::Done;
+                marks[*node] = NodeMark::Done;
                 order.push(*node);
                 path.pop();
                 continue;
             };
             *followed += 1;
             match marks[next] {
-                Mark::Done => {}
-                Mark::New => {
-                    marks[next] = Mark::OnPath;
+                NodeMark::Done => {}
+                NodeMark::New => {
+                    marks[next] = NodeMark::OnPath;
                     path.push((next, 0));
                 }
-                Mark::OnPath => {
+                NodeMark::OnPath => {
                     let nodes: Vec<usize> = path.into_iter().map(|(node, _)| node).collect();
                     let from = nodes.iter().position(|node| *node == next).unwrap_or(0);
                     return Err(nodes[from..].to_vec());

@@ -20,7 +20,7 @@ pub struct ExpandedStep {
 
 /// What surrounds the steps of a nested pipeline.
 #[derive(Clone, Default)]
-struct Surroundings {
+struct NestingScope {
     /// `STEP/` of the step that is the pipeline, or nothing.
     prefix: String,
     /// The arguments that replace the pipeline's parameters; `None` for the outermost pipeline.
@@ -38,14 +38,14 @@ pub(crate) fn expand_steps(
     pipeline: &PipelineSection,
 ) -> Option<Vec<ExpandedStep>> {
     let mut expanded = Vec::new();
-    expand_into(pipelines, pipeline, &Surroundings::default(), &mut expanded).then_some(expanded)
+    expand_into(pipelines, pipeline, &NestingScope::default(), &mut expanded).then_some(expanded)
 }
 
 /// Appends the steps. Returns `false` if there are too many.
 fn expand_into(
     pipelines: &BTreeMap<String, PipelineSection>,
     pipeline: &PipelineSection,
-    around: &Surroundings,
+    around: &NestingScope,
     expanded: &mut Vec<ExpandedStep>,
 ) -> bool {
     let nested_of = |name: &str| -> Option<&PipelineSection> {
@@ -58,7 +58,7 @@ fn expand_into(
             Some(inner) if step.kind == StepKind::Pipeline => {
                 let mut params = inner.params.clone();
                 params.extend(step.args);
-                let inside = Surroundings {
+                let inside = NestingScope {
                     prefix: format!("{}/", step.name),
                     params: Some(params),
                     after: step.after,
@@ -95,7 +95,7 @@ fn all_steps<'a>(
 }
 
 /// Returns a step as it is in the whole pipeline.
-fn resolve_step(step: &PipelineStep, around: &Surroundings, all_steps: &dyn Fn(&str) -> Vec<String>) -> PipelineStep {
+fn resolve_step(step: &PipelineStep, around: &NestingScope, all_steps: &dyn Fn(&str) -> Vec<String>) -> PipelineStep {
     let text = |text: &String| match resolve_value(&Value::String(text.clone()), around) {
         Value::String(text) => text,
         other => other.to_string(),
@@ -121,7 +121,7 @@ fn resolve_step(step: &PipelineStep, around: &Surroundings, all_steps: &dyn Fn(&
 }
 
 /// Replaces a condition's parameter by the argument. A negated constant is computed.
-fn resolve_condition(condition: &Value, around: &Surroundings) -> Value {
+fn resolve_condition(condition: &Value, around: &NestingScope) -> Value {
     let Some(text) = condition.as_str().and_then(|text| text.strip_prefix('!')) else {
         return resolve_value(condition, around);
     };
@@ -136,7 +136,7 @@ fn resolve_condition(condition: &Value, around: &Surroundings) -> Value {
 }
 
 /// Replaces parameters by arguments, and names of steps by those in the whole pipeline.
-fn resolve_value(value: &Value, around: &Surroundings) -> Value {
+fn resolve_value(value: &Value, around: &NestingScope) -> Value {
     match value {
         Value::String(text) => resolve_text(text, around),
         Value::Array(items) => Value::Array(items.iter().map(|item| resolve_value(item, around)).collect()),
@@ -147,7 +147,7 @@ fn resolve_value(value: &Value, around: &Surroundings) -> Value {
     }
 }
 
-fn resolve_text(text: &str, around: &Surroundings) -> Value {
+fn resolve_text(text: &str, around: &NestingScope) -> Value {
     // The check has reported texts that are not valid.
     let Ok(template) = TextTemplate::parse(text) else { return Value::String(text.to_owned()) };
     let argument = |reference: &PlaceholderReference| match (reference, &around.params) {
@@ -175,7 +175,7 @@ fn resolve_text(text: &str, around: &Surroundings) -> Value {
 }
 
 /// Returns an output's reference in the whole pipeline: `train.model` of the pipeline `sub` is `model` of `sub/train`.
-fn outer_output(around: &Surroundings, step: &str, output: &str) -> PlaceholderReference {
+fn outer_output(around: &NestingScope, step: &str, output: &str) -> PlaceholderReference {
     let mut step = format!("{}{step}", around.prefix);
     let mut output = output;
     while let Some((inner, rest)) = output.split_once('.') {

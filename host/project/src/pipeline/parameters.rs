@@ -91,7 +91,7 @@ pub fn parse_parameter_text(defaults: &Map<String, Value>, name: &str, text: &st
     let json = || serde_json::from_str::<Value>(text).ok();
     let value = match default {
         Value::String(_) => Some(Value::String(text.to_owned())),
-        Value::Array(kept) => json().filter(Value::is_array).or_else(|| Some(split_list(kept, text))),
+        Value::Array(items) => json().filter(Value::is_array).or_else(|| Some(split_list(items, text))),
         Value::Number(_) => json().filter(Value::is_number),
         Value::Bool(_) => json().filter(Value::is_boolean),
         Value::Null | Value::Object(_) => None,

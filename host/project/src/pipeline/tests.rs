@@ -209,9 +209,9 @@ fn outputs_and_arguments_pass_through_nested_pipelines() {
     assert_eq!(steps["last"].after, ["sub/train", "sub/serve"]);
 }
 
-struct Values;
+struct TestValues;
 
-impl TemplateValues for Values {
+impl TemplateValues for TestValues {
     fn value_of(&self, reference: &PlaceholderReference) -> Option<Value> {
         match reference {
             PlaceholderReference::Parameter(name) if name == "n" => Some(json!(3)),
@@ -224,7 +224,7 @@ impl TemplateValues for Values {
 
 #[test]
 fn a_placeholder_alone_keeps_its_type_and_dollars_can_be_escaped() {
-    let render = |text: &str| render_template(&json!({ "a": [text] }), &Values).map(|value| value["a"][0].clone());
+    let render = |text: &str| render_template(&json!({ "a": [text] }), &TestValues).map(|value| value["a"][0].clone());
     assert_eq!(render("${params.n}"), Ok(json!(3)));
     assert_eq!(render("at ${params.n} of ${run.id}"), Ok(json!("at 3 of 01AB")));
     assert_eq!(render("${item}"), Ok(json!([1, 2])));

@@ -74,7 +74,7 @@ pub(super) fn print_end(run: &PipelineRunDocument, output: CliOutput) -> i32 {
     }
 }
 
-/// The last shown state of each attempt.
+/// The last previous state of each attempt.
 #[derive(Default)]
 pub(super) struct StepChanges(HashMap<(String, u32, u32), String>);
 
@@ -84,8 +84,8 @@ impl StepChanges {
         for step in run.steps.iter().flatten() {
             for attempt in &step.attempts {
                 let key = (step.name.clone(), attempt.item, attempt.attempt);
-                let shown = self.0.insert(key, attempt.state.clone());
-                if attempt.state == "PENDING" || shown.as_ref() == Some(&attempt.state) {
+                let previous = self.0.insert(key, attempt.state.clone());
+                if attempt.state == "PENDING" || previous.as_ref() == Some(&attempt.state) {
                     continue;
                 }
                 let job = attempt.job.as_deref().unwrap_or_default();

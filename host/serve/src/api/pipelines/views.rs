@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use saggar_clock::UnixMillis;
 use saggar_pipelines::engine::step_summary;
-use saggar_pipelines::{RunGraph, StepInput, StepOutput};
+use saggar_pipelines::{OutputReference, RunGraph, StepInput};
 use saggar_project::PipelinePlan;
 use saggar_rest::pipelines::{
     PipelineAttemptDocument, PipelineInputDocument, PipelineOutputDocument, PipelineRunDocument,
@@ -58,9 +58,9 @@ pub(super) async fn run_with_steps(app: &AppState, run: &PipelineRunRecord) -> R
 
 fn attempt_document(attempt: &PipelineStepRecord, items: Option<&[Value]>) -> PipelineAttemptDocument {
     let inputs: Vec<StepInput> = serde_json::from_str(&attempt.inputs).unwrap_or_default();
-    let outputs: BTreeMap<String, StepOutput> = serde_json::from_str(&attempt.outputs).unwrap_or_default();
+    let outputs: BTreeMap<String, OutputReference> = serde_json::from_str(&attempt.outputs).unwrap_or_default();
     let input = |StepInput { name, reference, digest }| PipelineInputDocument { name, reference, digest };
-    let output = |(name, StepOutput { value, digest })| (name, PipelineOutputDocument { value, digest });
+    let output = |(name, OutputReference { value, digest })| (name, PipelineOutputDocument { value, digest });
     PipelineAttemptDocument {
         item: attempt.item,
         value: items.and_then(|items| items.get(attempt.item as usize)).cloned(),

@@ -105,7 +105,7 @@ fn a_schedule_is_advanced_once_for_each_time() {
     assert!(records.advance_pipeline_schedule("n", 5, Some("n-1")).unwrap());
     assert!(!records.advance_pipeline_schedule("n", 5, Some("n-2")).unwrap());
     assert!(records.advance_pipeline_schedule("n", 6, None).unwrap());
-    let kept = records.pipeline_schedules().unwrap().remove(0);
-    assert_eq!((kept.settled_ms, kept.last_run.as_deref()), (6, Some("n-1")));
+    let stored = records.pipeline_schedules().unwrap().remove(0);
+    assert_eq!((stored.settled_ms, stored.last_run.as_deref()), (6, Some("n-1")));
     assert!(records.remove_pipeline_schedule("n").unwrap() && !records.remove_pipeline_schedule("n").unwrap());
 }
