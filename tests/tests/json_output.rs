@@ -95,7 +95,9 @@ impl JsonSession<'_> {
 fn project(place: &Path) {
     let text = format!(
         "manifest = 1\n[project]\nname = \"steady\"\n[plugin.steady]\nsource = {:?}\n\
-         [task.train]\nplugin = \"steady\"\nargs = {{ steps = 3 }}\ndevice = \"cpu\"\nschedule = \"15 23 29 2 *\"\n",
+         [task.train]\nplugin = \"steady\"\nargs = {{ steps = 3 }}\ndevice = \"cpu\"\nschedule = \"15 23 29 2 *\"\n\
+         [pipeline.p]\n[[pipeline.p.step]]\nname = \"train\"\ntask = \"train\"\n\
+         [[pipeline.p.step]]\nname = \"ask\"\nkind = \"approve\"\nafter = [\"train\"]\n",
         guest("steady")
     );
     std::fs::write(place.join("saggar.toml"), text).unwrap();
@@ -160,6 +162,27 @@ fn data(session: &mut JsonSession<'_>) {
         "data projects added --project steady",
         "data rm added --yes",
     ]);
+}
+
+fn pipelines(session: &mut JsonSession<'_>) {
+    session.run_all(&["pipeline check", "pipeline graph p"]);
+    assert_eq!(session.json("pipeline run p")["name"], "p-1");
+    let server = session.server;
+    let wait_for_run = |words: &str| {
+        server.wait_for(words, |server| {
+            let run = server.get("/api/v1/pipeline-runs/p-1").to_string();
+            run.contains(words).then_some(())
+        });
+    };
+    wait_for_run("\"WAITING\"");
+    session.run_all(&["pipeline approve p-1 ask", "pipeline ls"]);
+    assert_eq!(session.json("pipeline status p-1")["steps"][0]["state"], "SUCCEEDED");
+    let lines = session.documents("pipeline logs p-1 train", "");
+    assert!(lines.iter().any(|line| line["line"] == "step 3"), "{lines:?}");
+    wait_for_run("\"state\":\"SUCCEEDED\",\"reason\":\"\",\"message\":\"\",\"owner\"");
+    session.run_all(&["pipeline restart p-1 --from ask", "pipeline stop p-1"]);
+    wait_for_run("\"state\":\"CANCELLED\",\"reason\":\"STOPPED\"");
+    session.run_all(&["pipeline rm p-1", "pipeline schedule p --cron 15+23+29+2+*"]);
 }
 
 fn models(session: &mut JsonSession<'_>) {
@@ -231,6 +254,7 @@ fn every_command_prints_json_with_the_json_flag() {
     jobs(&mut session);
     data(&mut session);
     models(&mut session);
+    pipelines(&mut session);
     machine(&mut session);
     let (expected, exempt) = (commands(), EXEMPT.map(|(name, _)| name));
     assert!(expected.len() > 60 && exempt.iter().all(|name| expected.contains(*name)), "{expected:?}");

@@ -226,7 +226,7 @@ fn every_mistake_in_the_project_file_is_reported_with_its_location() {
         ("saggar.toml:9:15: ", "expected a time above 0 with its unit"),
         ("saggar.toml:10:10: ", "expected a size above 0 with its unit"),
         ("saggar.toml:11:16: ", "hour \"25\""),
-        ("saggar.toml:12:3: ", "not supported by this release"),
+        ("saggar.toml:12:1: ", "has neither a task nor a kind"),
     ] {
         let line = said.lines().find(|line| line.starts_with(place)).unwrap_or_else(|| panic!("{place} in {said}"));
         assert!(line.contains(words), "{line}");

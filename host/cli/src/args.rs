@@ -15,6 +15,7 @@ mod listen_address;
 mod machine;
 mod models;
 mod output;
+mod pipeline;
 mod plugins;
 mod predict;
 mod project;
@@ -49,6 +50,7 @@ pub(crate) use listen_address::ListenAddress;
 pub(crate) use machine::{DoctorArgs, WorkerArgs};
 pub(crate) use models::{BundleImportArgs, ImportArgs, ModelExportArgs, ModelPushArgs, ModelRmArgs, ModelsCommand};
 pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};
+pub(crate) use pipeline::{GraphFormat, PipelineCommand, PipelineGraphArgs, PipelineRunArgs, PipelineScheduleArgs};
 pub(crate) use plugins::{BuildArgs, InitArgs, PluginsCommand, TestResumeArgs};
 pub(crate) use predict::PredictArgs;
 pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs, ManualArgs};
@@ -126,6 +128,9 @@ pub(crate) enum CliCommand {
     Quota,
     /// Compute what jobs cost at a price per hour.
     Cost(CostArgs),
+    /// Check and run pipelines of the project file: steps in an order, from data to a deployment.
+    #[command(name = "pipeline", subcommand)]
+    Pipelines(PipelineCommand),
     /// Manage schedules, which submit jobs at set times.
     #[command(name = "schedule", subcommand)]
     Schedules(ScheduleCommand),

@@ -111,6 +111,18 @@ impl ApiClient {
         self.parse_json(answer)
     }
 
+    /// Like [`ApiClient::post`], with a header.
+    pub(crate) fn post_with_header<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        (name, value): (&str, &str),
+        payload: RequestBody<'_>,
+    ) -> Result<T, CliError> {
+        let request = self.agent.post(self.url(path)).header(name, value);
+        let answer = self.send(request, "application/json", payload);
+        self.parse_json(answer)
+    }
+
     pub(crate) fn put(&self, path: &str, bytes: &[u8]) -> Result<(), CliError> {
         let request = self.agent.put(self.url(path)).content_type("application/octet-stream");
         self.check_response(request.send(bytes)).map(drop)

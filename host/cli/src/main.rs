@@ -137,6 +137,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Queues => commands::jobs::queues(&client, output).map(|()| 0),
         CliCommand::Quota => commands::jobs::quota(&client, output).map(|()| 0),
         CliCommand::Cost(args) => commands::jobs::cost(&args, &client, output).map(|()| 0),
+        CliCommand::Pipelines(args) => commands::pipeline::pipeline(&args, &client, output),
         CliCommand::Schedules(args) => commands::jobs::schedules(&args, &client, output).map(|()| 0),
         CliCommand::Secret(args) => commands::jobs::secret(&args, &client, output).map(|()| 0),
         CliCommand::Outputs(args) => commands::outputs::outputs(&args, &client, output).map(|()| 0),

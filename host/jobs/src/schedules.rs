@@ -90,20 +90,7 @@ pub(crate) async fn submit_due_jobs(shared: &Arc<SharedState>) {
 
 /// Returns the last time of a schedule that is due and not handled, or `None`.
 fn last_due_time(schedule: &JobSchedule, now_ms: UnixMillis) -> Option<UnixMillis> {
-    let cron = CronSchedule::parse(&schedule.cron).ok()?;
-    let mut due = None;
-    let mut after = schedule.settled_ms;
-    // After the clock was set forward by years, the skipped minutes must not be processed one by one.
-    let yesterday = now_ms.saturating_sub(24 * 3_600_000);
-    if after < yesterday {
-        due = cron.next_after(after).filter(|next| *next <= now_ms);
-        after = yesterday;
-    }
-    while let Some(next) = cron.next_after(after).filter(|next| *next <= now_ms) {
-        due = Some(next);
-        after = next;
-    }
-    due
+    CronSchedule::parse(&schedule.cron).ok()?.last_between(schedule.settled_ms, now_ms)
 }
 
 async fn submit_if_due(shared: &Arc<SharedState>, schedule: JobSchedule) -> Result<(), JobError> {

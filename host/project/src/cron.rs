@@ -57,6 +57,23 @@ impl CronSchedule {
         u64::try_from(next.timestamp().as_millisecond()).ok()
     }
 
+    /// Returns the last matching time after `after_ms` and until `now_ms`, or `None`. Of a time of more than a day, only
+    /// the last day is searched minute by minute, so that a clock that was set forward by years takes no longer.
+    pub fn last_between(&self, after_ms: u64, now_ms: u64) -> Option<u64> {
+        let mut last = None;
+        let mut after = after_ms;
+        let yesterday = now_ms.saturating_sub(24 * 3_600_000);
+        if after < yesterday {
+            last = self.next_after(after).filter(|next| *next <= now_ms);
+            after = yesterday;
+        }
+        while let Some(next) = self.next_after(after).filter(|next| *next <= now_ms) {
+            last = Some(next);
+            after = next;
+        }
+        last
+    }
+
     /// Returns the line as it was written.
     pub fn as_str(&self) -> &str {
         &self.text

@@ -20,3 +20,15 @@ pub const SLOTS_MAX: u32 = 64;
 pub const RUNNING_JOBS_MAX: u32 = 1024;
 /// Characters of a name.
 pub const NAME_LETTERS_MAX: usize = 63;
+/// Steps of a pipeline, with those of nested pipelines.
+pub const PIPELINE_STEPS_MAX: usize = 500;
+/// Items of a step's `for_each`, and of a parameter that is a list.
+pub const PIPELINE_ITEMS_MAX: usize = 256;
+/// Steps of a run, with each item of a step counted.
+pub const PIPELINE_INSTANCES_MAX: usize = 2000;
+/// Parameters of a pipeline.
+pub const PIPELINE_PARAMS_MAX: usize = 100;
+/// Bytes of a parameter that is a text.
+pub const PIPELINE_TEXT_BYTES_MAX: usize = 16 << 10;
+/// Depth of pipelines in pipelines.
+pub const PIPELINE_DEPTH_MAX: usize = 8;

@@ -2,6 +2,7 @@
 //! and has a unit.
 
 mod model;
+mod pipeline;
 mod plugin;
 mod queue;
 mod run_options;
@@ -20,6 +21,7 @@ pub use model::{
     BatchingSettings, InstanceRange, ModelKeepAlive, ModelSection, RecordingSettings, RequestQueueSettings,
     ResponseCacheSettings,
 };
+pub use pipeline::{PipelineSection, PipelineStepSection};
 pub use plugin::{PluginBuildCommand, PluginSection, REFERENCE_PLUGINS};
 pub use queue::{PoolSection, ProjectQuota, QueueSection};
 pub(crate) use run_options::is_device_name;
@@ -43,6 +45,8 @@ pub struct ProjectManifest {
     pub queues: BTreeMap<String, QueueSection>,
     /// Pools by name, on which jobs run.
     pub pools: BTreeMap<String, PoolSection>,
+    /// Pipelines by name.
+    pub pipelines: BTreeMap<String, PipelineSection>,
     /// Limits of all jobs together.
     pub quota: ProjectQuota,
     /// Warnings about keys that have another name now.
@@ -110,7 +114,7 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
     let queues = root.named_tables("queue", queue::read_queue);
     let pools = root.named_tables("pool", queue::read_pool);
     let quota = root.optional("quota", |item| queue::read_quota(&item.table()?)).unwrap_or_default();
-    root.report_unsupported("pipeline", "run the tasks one after the other: `saggar run --task NAME --wait`");
+    let pipelines = root.named_tables("pipeline", |table| Some(pipeline::read_pipeline(table)));
     root.report_unknown_keys();
     // Names from the file itself: a table with a mistake still exists for references.
     let names = |kind: TableKind| match root
@@ -121,9 +125,11 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
         _ => built_in_names(kind).collect(),
     };
     root.report().resolve_references(names);
+    let defaults = project.as_ref().map(|project| project.defaults.clone()).unwrap_or_default();
+    let pipelines = pipeline::check_pipelines(root.report(), pipelines, &tasks, &defaults);
     version?;
     let warnings = root.report().take_warnings();
-    Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, quota, warnings })
+    Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, pipelines, quota, warnings })
 }
 
 /// Returns the names that exist without a table.
@@ -131,7 +137,7 @@ fn built_in_names(kind: TableKind) -> impl Iterator<Item = String> {
     let name = match kind {
         TableKind::Queue => Some("default"),
         TableKind::Pool => Some("any"),
-        TableKind::Plugin => None,
+        TableKind::Plugin | TableKind::Task | TableKind::Pipeline => None,
     };
     name.map(str::to_owned).into_iter()
 }

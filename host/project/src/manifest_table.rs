@@ -163,6 +163,11 @@ impl<'v> ManifestTable<'v> {
         self.entries.iter().map(entry).collect()
     }
 
+    /// Returns the position of the table.
+    pub(crate) fn span(&self) -> SourceSpan {
+        self.span.clone()
+    }
+
     pub(crate) fn report(&self) -> &'v ParseReport<'v> {
         self.report
     }

@@ -8,6 +8,9 @@ use crate::diagnostic::{Diagnostic, line_and_column};
 use crate::limits::DIAGNOSTICS_MAX;
 use crate::name::nearest_name;
 
+/// Names that a hint lists.
+const NAMES_SHOWN: usize = 40;
+
 /// A range of bytes in the file.
 pub(crate) type SourceSpan = Range<usize>;
 
@@ -17,6 +20,8 @@ pub(crate) enum TableKind {
     Plugin,
     Queue,
     Pool,
+    Task,
+    Pipeline,
 }
 
 impl TableKind {
@@ -26,6 +31,8 @@ impl TableKind {
             TableKind::Plugin => "plugin",
             TableKind::Queue => "queue",
             TableKind::Pool => "pool",
+            TableKind::Task => "task",
+            TableKind::Pipeline => "pipeline",
         }
     }
 }
@@ -87,16 +94,21 @@ impl<'t> ParseReport<'t> {
 
     /// Reports every reference whose name does not exist.
     pub(crate) fn resolve_references(&self, names: impl Fn(TableKind) -> Vec<String>) {
+        // A file can have thousands of tables and references.
+        let mut known_names: BTreeMap<TableKind, BTreeSet<String>> = BTreeMap::new();
         for (kind, name, span) in self.references.take() {
-            let known = names(kind);
-            if known.contains(&name) {
+            let known = known_names.entry(kind).or_insert_with(|| names(kind).into_iter().collect());
+            if known.contains(&name) || self.errors.borrow().len() >= DIAGNOSTICS_MAX {
                 continue;
             }
             let word = kind.header_word();
             let hint = match nearest_name(&name, known.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean {near:?}?"),
                 None if known.is_empty() => format!("add a table [{word}.{name}]"),
-                None => format!("there are: {}; or add a table [{word}.{name}]", known.join(", ")),
+                None => {
+                    let known: Vec<&str> = known.iter().take(NAMES_SHOWN).map(String::as_str).collect();
+                    format!("there are: {}; or add a table [{word}.{name}]", known.join(", "))
+                }
             };
             self.add_error(&span, format!("no {word} is called {name:?}"), hint);
         }

@@ -26,6 +26,7 @@ pub mod model_versions;
 pub mod models;
 pub mod oip;
 pub mod outputs;
+pub mod pipelines;
 pub mod plugins;
 pub mod predictions;
 pub mod projects;

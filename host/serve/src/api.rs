@@ -20,6 +20,7 @@ pub(crate) mod model_removal;
 pub(crate) mod models;
 mod operations;
 pub(crate) mod outputs;
+pub(crate) mod pipelines;
 pub(crate) mod plugins;
 pub(crate) mod projects;
 pub(crate) mod protocol;

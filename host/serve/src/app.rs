@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use saggar_clock::Clock;
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
+use saggar_pipelines::PipelineService;
 use saggar_serving::{ModelLifecycle, ModelRouter, PredictionService};
 use saggar_store::checkpoint::CheckpointStore;
 use tokio::sync::{RwLock, watch};
@@ -143,6 +144,10 @@ impl AppState {
 
     pub(crate) fn jobs(&self) -> &JobService {
         &self.shared.parts.jobs
+    }
+
+    pub(crate) fn pipelines(&self) -> &PipelineService {
+        &self.shared.parts.pipelines
     }
 
     pub(crate) fn access(&self) -> &Arc<AccessControl> {

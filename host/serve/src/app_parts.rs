@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
+use saggar_pipelines::PipelineService;
 use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, PredictionSampler, RequestMemoryBudget};
 use saggar_store::ExternalRunStore;
 use saggar_store::dataset::DatasetStore;
@@ -31,6 +32,8 @@ pub struct AppParts {
     pub lifecycle: Arc<ModelLifecycle>,
     /// Training jobs.
     pub jobs: JobService,
+    /// Pipeline runs.
+    pub pipelines: PipelineService,
     /// Every metric.
     pub metrics: Arc<MetricsRegistry>,
     /// The state directory.

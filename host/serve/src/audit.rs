@@ -83,6 +83,16 @@ pub enum AuditAction {
     JobSubmit,
     /// A job was granted a secret.
     SecretUse,
+    /// A pipeline run was started.
+    PipelineRun,
+    /// A pipeline run was requested to stop.
+    PipelineStop,
+    /// A step of a pipeline run was approved or rejected.
+    PipelineApprove,
+    /// A pipeline run was restarted.
+    PipelineRestart,
+    /// The record of a pipeline run was removed.
+    PipelineRemove,
     /// A prediction was canceled.
     PredictionCancel,
     /// A key was created.
@@ -125,6 +135,11 @@ impl AuditAction {
             AuditAction::DatasetAssign => "dataset.assign",
             AuditAction::JobSubmit => "job.submit",
             AuditAction::SecretUse => "secret.use",
+            AuditAction::PipelineRun => "pipeline.run",
+            AuditAction::PipelineStop => "pipeline.stop",
+            AuditAction::PipelineApprove => "pipeline.approve",
+            AuditAction::PipelineRestart => "pipeline.restart",
+            AuditAction::PipelineRemove => "pipeline.remove",
             AuditAction::PredictionCancel => "prediction.cancel",
             AuditAction::KeyCreate => "key.create",
             AuditAction::KeyRevoke => "key.revoke",

@@ -15,6 +15,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::JobError;
+use saggar_pipelines::PipelineError;
 use saggar_plugin::PluginError;
 use saggar_rest::errors::{ErrorCode, ErrorDocument};
 use saggar_serving::{ImportError, PredictionFailure, PredictionOutcome, ReferenceError, ServingError};
@@ -159,6 +160,9 @@ pub enum ApiError {
     /// A job operation failed.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// A pipeline error.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
     /// A dataset operation failed.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
@@ -275,6 +279,7 @@ impl ApiError {
             }
             ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
             ApiError::Job(error) => status_map::map_job_error(error),
+            ApiError::Pipeline(error) => status_map::map_pipeline_error(error),
             ApiError::Dataset(error) => status_map::map_dataset_error(error),
             ApiError::Secret(error) => status_map::map_secret_error(error),
             ApiError::Serving(error) => serving::map_serving_error(error),

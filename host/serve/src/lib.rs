@@ -29,6 +29,7 @@ mod multipart_form;
 pub mod oip;
 mod openapi;
 mod pages;
+mod pipeline_port;
 pub mod plugin_inspector;
 pub mod predict;
 pub mod program_version;

@@ -25,6 +25,7 @@ use crate::mlflow::ui::protocol::MLFLOW_UI;
 use crate::oip::protocol::OPEN_INFERENCE;
 use crate::openapi::described_response::HandlerResponses;
 use crate::pages::protocol::PAGES;
+use crate::pipeline_port::ServerPipelinePort;
 use crate::predict::model_routes;
 use crate::predict::protocol::PREDICT;
 use crate::request_middleware::{AuthLayer, admit_and_observe};
@@ -84,6 +85,7 @@ impl AppState {
         let app = AppState::from_parts(parts, index, clock, shutdown);
         initial_series::create_initial_series(&app.metrics().families);
         app.jobs().set_spec_resolver(submit::scheduled_spec_resolver(&app));
+        app.pipelines().set_port(Arc::new(ServerPipelinePort::new(&app)));
         let audit = app.audit().clone();
         app.jobs().set_effect_log(Box::new(move |effect| audit.record_effect(effect)));
         let lifecycle = Arc::downgrade(app.lifecycle());

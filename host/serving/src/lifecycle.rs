@@ -7,6 +7,7 @@
 //! its place. Commands of users are in [`commands`], sleeping and waking in [`residency`].
 
 mod commands;
+mod deploy;
 pub mod device_recovery;
 mod ensemble_version;
 mod load_limiter;

@@ -347,6 +347,20 @@ pub enum RecordError {
         /// The name or identifier.
         job: String,
     },
+    /// The pipeline run does not exist.
+    #[error("there is no pipeline run {run}")]
+    NoSuchRun {
+        /// The name or identifier.
+        run: String,
+    },
+    /// Too many pipeline runs are not over.
+    #[error("{running} pipeline runs are not over, and at most {max} can be; start it again when some have ended")]
+    TooManyRuns {
+        /// Number of runs that are not over.
+        running: u64,
+        /// The maximum.
+        max: u64,
+    },
     /// The writer's lease has ended: another attempt, or the server, owns the job now. The writer must stop.
     #[error("job {job}: lease with epoch {epoch} is over; the job is at epoch {newest}")]
     Fenced {

@@ -202,6 +202,8 @@ pub const JOBS_LISTED_MAX: u32 = 1_000;
 /// Jobs in the queue; the next one is refused.
 pub const JOBS_QUEUED_MAX: u64 = 10_000;
 
+/// Maximum pipeline runs that are not over.
+pub const PIPELINE_RUNS_UNFINISHED_MAX: u64 = 1000;
 /// Schedules of one server.
 pub const SCHEDULES_MAX: u64 = 1_000;
 

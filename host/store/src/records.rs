@@ -17,6 +17,7 @@ use crate::error::RecordError;
 
 pub mod id;
 mod job;
+mod pipeline;
 mod schedule;
 mod sqlite;
 mod state;
@@ -26,6 +27,10 @@ mod tests;
 pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
+};
+pub use pipeline::{
+    NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
+    PipelineStepRecord, PipelineStepState, StepAttemptKey, StepChange,
 };
 pub use schedule::JobSchedule;
 pub use state::{JobState, ParseJobStateError, StateReason};
@@ -38,7 +43,18 @@ use sqlite::SqliteRecords;
 /// # Errors
 /// Returns `UnknownEngine` for any other URL; `NewerSchema`; `Database`.
 pub fn open(url: impl AsRef<OsStr>) -> Result<Arc<dyn JobRecords>, RecordError> {
-    let url = url.as_ref();
+    Ok(Arc::new(open_sqlite(url.as_ref())?))
+}
+
+/// Opens the records of pipeline runs at a URL, as [`open`] does. Both can be in one database.
+///
+/// # Errors
+/// Returns the errors of [`open`].
+pub fn open_pipelines(url: impl AsRef<OsStr>) -> Result<Arc<dyn PipelineRecords>, RecordError> {
+    Ok(Arc::new(open_sqlite(url.as_ref())?))
+}
+
+fn open_sqlite(url: &OsStr) -> Result<SqliteRecords, RecordError> {
     let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     let parts = url.to_str().and_then(|text| text.split_once("://")).filter(|(scheme, _)| is_scheme(scheme));
     let path = match parts {
@@ -46,7 +62,7 @@ pub fn open(url: impl AsRef<OsStr>) -> Result<Arc<dyn JobRecords>, RecordError> 
         Some(("sqlite", path)) if path.starts_with('/') => Path::new(path),
         Some((scheme, _)) => return Err(RecordError::UnknownEngine { scheme: scheme.to_owned() }),
     };
-    Ok(Arc::new(SqliteRecords::open(path)?))
+    SqliteRecords::open(path)
 }
 
 /// The version of the database's schema that this build writes.

@@ -9,6 +9,7 @@ mod spec;
 mod world;
 
 use saggar_jobs::JobSpec;
+use saggar_project::TaskSection;
 use saggar_rest::jobs::JobDocument;
 use saggar_rest::plugins::PluginListDocument;
 use serde::Serialize;
@@ -98,10 +99,22 @@ pub(crate) fn task_spec(
     digest: &str,
     component: &ComponentSource,
 ) -> Result<JobSpec, CliError> {
+    section_spec(project, project.task(name)?, digest, &component.name())
+}
+
+/// Like [`task_spec`], for a task that can differ from that of the project file.
+///
+/// # Errors
+/// Returns the errors of `saggar run`.
+pub(crate) fn section_spec(
+    project: &ProjectContext,
+    task: (&str, &TaskSection),
+    digest: &str,
+    component: &str,
+) -> Result<JobSpec, CliError> {
     let user = project::user_config()?;
-    let given =
-        RunInputs { args: &RunArgs::default(), project: Some(project), task: Some(project.task(name)?), user: &user };
-    given.build_spec(digest, &component.name())
+    let given = RunInputs { args: &RunArgs::default(), project: Some(project), task: Some(task), user: &user };
+    given.build_spec(digest, component)
 }
 
 /// Returns the component of the selected plugin: the named one, the task's, or that of this directory.

@@ -19,6 +19,7 @@ use saggar_devices::{self, DeviceUsage};
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
+use saggar_pipelines::PipelineService;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, PluginEngine, PluginEngineConfig};
 use saggar_serve::{
@@ -169,6 +170,7 @@ impl ServerParts {
             models: router,
             lifecycle,
             jobs,
+            pipelines: pipeline_service(home, &clock)?,
             home: home.clone(),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
@@ -204,6 +206,7 @@ impl ServerParts {
         let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
         let (jobs, models) = (self.parts.jobs.clone(), Arc::clone(&self.parts.models));
+        let pipelines = self.parts.pipelines.clone();
         let observer = self.parts.observer.clone();
         telemetry::reopen_on_hangup(&observer);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
@@ -219,6 +222,7 @@ impl ServerParts {
         );
         let keeping =
             stop_server_on_panic("models are not unloaded when idle or over the memory limit", keeping, &shutdown);
+        let driving = drive_pipelines(pipelines, jobs.subscribe_changes(), &shutdown);
         let running = tokio::spawn({
             let down = down.clone();
             async move { jobs.run(down).await }
@@ -268,6 +272,7 @@ impl ServerParts {
         waits.set_waiting_for("models");
         loader.await.flatten().map_err(unexpected_error)?;
         keeping.await.flatten().map_err(unexpected_error)?;
+        driving.await.flatten().map_err(unexpected_error)?;
         waits.set_waiting_for("jobs");
         let ran = running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error);
         telemetry::flush_telemetry(&observer);
@@ -295,6 +300,23 @@ fn mlflow_pages(args: &ServeArgs) -> Result<Option<PathBuf>, CliError> {
         return Err(CliError::invalid(message).with_hint(hint));
     }
     Ok(Some(directory.clone()))
+}
+
+/// Opens the records of pipeline runs.
+fn pipeline_service(home: &StateDir, clock: &Arc<dyn Clock>) -> Result<PipelineService, CliError> {
+    let run_records = records::open_pipelines(home.database()).map_err(unexpected_error)?;
+    Ok(PipelineService::new(run_records, Arc::clone(clock)))
+}
+
+/// Starts the task that drives the pipeline runs. `changes` is notified of every change of a job.
+fn drive_pipelines(
+    pipelines: PipelineService,
+    changes: watch::Receiver<u64>,
+    shutdown: &watch::Sender<bool>,
+) -> JoinHandle<Result<(), JoinError>> {
+    let down = shutdown.subscribe();
+    let driving = tokio::spawn(async move { pipelines.run(changes, down).await });
+    stop_server_on_panic("pipelines are not run", driving, shutdown)
 }
 
 /// Creates the engine of plugins, which compiles in child processes.

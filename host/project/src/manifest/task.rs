@@ -110,7 +110,7 @@ fn read_mount(item: &ManifestValue<'_>) -> Option<TaskMount> {
         .ok()
 }
 
-fn read_schedule(item: &ManifestValue<'_>) -> Option<CronSchedule> {
+pub(super) fn read_schedule(item: &ManifestValue<'_>) -> Option<CronSchedule> {
     let text = item.text()?;
     match CronSchedule::parse(text) {
         Ok(cron) => Some(cron),

@@ -149,16 +149,14 @@ fn bad_cron_lines_show_the_field() {
 fn unsupported_keys_are_errors_that_say_what_to_do() {
     check_manifest(
         "[plugin.a.grants]\nhttp = [\"https://api.example.com\"]\n[model.m]\nroutes = [\"/m\"]\n\
-         traffic = { stable = 90, canary = 10 }\n[[pipeline.p.step]]\nname = \"x\"\n",
+         traffic = { stable = 90, canary = 10 }\n",
         expect![[r#"
             saggar.toml:6:11: plugin.a.grants: not supported by this release
               hint: a plugin has no access to files or networks; `secrets` of a task names its secrets
             saggar.toml:9:1: model.m.routes: not supported by this release
               hint: leave it out: the plugin declares the paths of its model
             saggar.toml:10:1: model.m.traffic: not supported by this release
-              hint: set the shares of existing versions with PUT /api/v1/models/NAME/traffic
-            saggar.toml:11:3: pipeline: not supported by this release
-              hint: run the tasks one after the other: `saggar run --task NAME --wait`"#]],
+              hint: set the shares of existing versions with PUT /api/v1/models/NAME/traffic"#]],
     );
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod metrics;
 pub(crate) mod removal;
 mod requirements;
 pub(crate) mod submit;
-pub(super) mod views;
+pub(crate) mod views;
 
 use axum::Json;
 use axum::extract::State;

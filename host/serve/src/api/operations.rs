@@ -3,4 +3,5 @@
 pub(super) mod datasets;
 pub(super) mod jobs;
 pub(super) mod models;
+pub(super) mod pipelines;
 pub(super) mod server;

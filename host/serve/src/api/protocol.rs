@@ -4,8 +4,8 @@ use saggar_store::AccessAction;
 
 use super::{
     datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_bundles, model_commands,
-    model_push, model_removal, models, operations, outputs, plugins, projects, queues, quota, schedules, secrets,
-    version_detail, versions,
+    model_push, model_removal, models, operations, outputs, pipelines, plugins, projects, queues, quota, schedules,
+    secrets, version_detail, versions,
 };
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
@@ -18,13 +18,14 @@ pub(crate) const MANAGEMENT: HttpProtocol = HttpProtocol {
     areas: &[
         OperationArea { tag: "models", operations: operations::models::operations },
         OperationArea { tag: "jobs", operations: operations::jobs::operations },
+        OperationArea { tag: "pipelines", operations: operations::pipelines::operations },
         OperationArea { tag: "datasets", operations: operations::datasets::operations },
         OperationArea { tag: "server", operations: operations::server::operations },
     ],
 };
 
 fn routes() -> Vec<HttpRoute> {
-    [server_routes(), job_routes(), dataset_routes(), model_routes()].into_iter().flatten().collect()
+    [server_routes(), job_routes(), pipeline_routes(), dataset_routes(), model_routes()].into_iter().flatten().collect()
 }
 
 /// Returns the routes of the server itself: index, probes, devices and keys.
@@ -84,6 +85,26 @@ fn job_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/jobs/{job}/output").get(AccessAction::ReadJob, outputs::list),
         HttpRoute::new("/api/v1/jobs/{job}/output/{*path}").get(AccessAction::ReadJob, outputs::download),
         HttpRoute::new("/api/v1/events").get(AccessAction::ReadJob, events::events),
+    ]
+}
+
+/// Returns the routes of pipelines, which need the rights of their jobs.
+fn pipeline_routes() -> Vec<HttpRoute> {
+    vec![
+        HttpRoute::new("/api/v1/pipelines")
+            .get(AccessAction::ReadJob, pipelines::list_schedules)
+            .post(AccessAction::SetSchedule, pipelines::set_schedule),
+        HttpRoute::new("/api/v1/pipelines/{name}").delete(AccessAction::SetSchedule, pipelines::remove_schedule),
+        HttpRoute::new("/api/v1/pipelines/check").post(AccessAction::SubmitJob, pipelines::check),
+        HttpRoute::new("/api/v1/pipeline-runs")
+            .get(AccessAction::ReadJob, pipelines::list)
+            .post(AccessAction::SubmitJob, pipelines::start),
+        HttpRoute::new("/api/v1/pipeline-runs/{run}")
+            .get(AccessAction::ReadJob, pipelines::get)
+            .delete(AccessAction::DeleteJob, pipelines::remove),
+        HttpRoute::new("/api/v1/pipeline-runs/{run}/stop").post(AccessAction::ControlJob, pipelines::stop),
+        HttpRoute::new("/api/v1/pipeline-runs/{run}/approve").post(AccessAction::ControlJob, pipelines::approve),
+        HttpRoute::new("/api/v1/pipeline-runs/{run}/restart").post(AccessAction::SubmitJob, pipelines::restart),
     ]
 }
 

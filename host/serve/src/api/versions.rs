@@ -8,7 +8,7 @@ use saggar_rest::models::PublishedVersionDocument;
 use saggar_serving::{ModelStatus, WeightsSource};
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
-use saggar_store::{AccessAction, PublishedVersion, VariableKind};
+use saggar_store::{AccessAction, AccessRights, PublishedVersion, VariableKind};
 
 use super::jobs::submit;
 use crate::access::{Actor, ProjectScope};
@@ -80,6 +80,23 @@ pub(super) fn published_document(
 /// Returns the error of a body whose members are text of another form than expected.
 fn no_accepted_form() -> ApiError {
     ApiError::Json { reason: "no accepted form matches".to_owned(), example: PublishVersionRequest::EXAMPLE }
+}
+
+/// Publishes a version of a model from a job's checkpoint. The same content is the same version.
+///
+/// # Errors
+/// Returns `AccessDenied`, or the errors of a publication.
+pub(crate) async fn publish_from_checkpoint(
+    app: &AppState,
+    sight: &ProjectScope,
+    rights: &AccessRights,
+    model: &str,
+    from: InitFrom,
+) -> Result<PublishedVersion, ApiError> {
+    let (plugin, weights) = checkpoint_weights(app, sight, from).await?;
+    let plugin = app.parts().objects.get_blob(&plugin).await?;
+    let work = app.lifecycle().publish(model, plugin, weights, room_check(app));
+    Ok(change_model(app, rights, AccessAction::PublishModel, model, work).await?.0)
 }
 
 /// Returns a job's plugin, and the weights and files to publish from one of its checkpoints.

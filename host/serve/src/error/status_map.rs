@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use saggar_jobs::JobError;
+use saggar_pipelines::PipelineError;
 use saggar_plugin::{FailureReason, GuestErrorCode, PluginError};
 use saggar_rest::errors::ErrorCode;
 use saggar_serving::{ImportError, LoadError};
@@ -105,6 +106,32 @@ pub(super) fn map_job_error(error: &JobError) -> ErrorMapping {
             of(StatusCode::CONFLICT, ErrorCode::BadState)
         }
         _ => internal_mapping(),
+    }
+}
+
+/// Maps a pipeline error.
+pub(super) fn map_pipeline_error(error: &PipelineError) -> ErrorMapping {
+    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
+    match error {
+        PipelineError::Plan { mistakes } => {
+            let hint = mistakes.first().map_or("", |(_, mistake)| mistake.hint.as_str());
+            of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec, hint)
+        }
+        PipelineError::Parameter(_)
+        | PipelineError::Step { .. }
+        | PipelineError::Cron { .. }
+        | PipelineError::Records(RecordError::Invalid { .. }) => of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec, ""),
+        PipelineError::NotFound { .. } => {
+            of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "`saggar pipeline ls` lists the runs")
+        }
+        PipelineError::NoSchedule { .. } => {
+            of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "GET /api/v1/pipelines lists the schedules")
+        }
+        PipelineError::State { .. } => of(StatusCode::CONFLICT, ErrorCode::BadState, ""),
+        PipelineError::Records(RecordError::TooManyRuns { .. }) => {
+            of(StatusCode::TOO_MANY_REQUESTS, ErrorCode::QueueFull, "")
+        }
+        PipelineError::Records(_) | PipelineError::Io(_) => internal_mapping(),
     }
 }
 

@@ -16,6 +16,7 @@ use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, JobService, LaunchRequest, SchedulerConfig, WorkerHandle, WorkerLauncher};
 use saggar_metrics::MetricsRegistry;
+use saggar_pipelines::PipelineService;
 use saggar_plugin::{GuestErrorCode, ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
 use saggar_serving::{
     CandidateContent, DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles,
@@ -121,12 +122,15 @@ impl ServerFixture {
             home.job_files(),
             layout,
         );
+        let run_records = saggar_store::records::open_pipelines(home.database()).unwrap();
+        let pipelines = PipelineService::new(run_records, clock.clone());
         let datasets = DatasetStore::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
         let parts = AppParts {
             models: router,
             lifecycle,
             jobs,
+            pipelines,
             metrics: Arc::clone(&metrics),
             home: home.clone(),
             models_dir: home.models(),

@@ -150,6 +150,19 @@ impl ModelLifecycle {
         version: Option<u64>,
     ) -> Result<ModelStatus, ServingError> {
         let mut memory = self.lock_for_command(name).await?;
+        self.promote_locked(name, version, &mut memory).await
+    }
+
+    /// Like [`ModelLifecycle::promote`], for a caller that has locked the model's record.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ModelLifecycle::promote`].
+    pub(super) async fn promote_locked(
+        self: &Arc<ModelLifecycle>,
+        name: &str,
+        version: Option<u64>,
+        memory: &mut ModelRecord,
+    ) -> Result<ModelStatus, ServingError> {
         let before = memory.desired.clone();
         memory.desired.unloaded = false;
         match version {
@@ -172,13 +185,13 @@ impl ModelLifecycle {
         let default = self.router.default_version(name).map(|serving| serving.version);
         let concerned: Vec<u64> = version.or_else(newest).into_iter().chain(default).collect();
         memory.desired.end_canary_and_shadow(&concerned);
-        let status = self.finish_command(name, &mut memory, ReconcileCause::new("PROMOTED")).await?;
+        let status = self.finish_command(name, memory, ReconcileCause::new("PROMOTED")).await?;
         let default = status.serving.as_ref().map(|serving| serving.version);
         if default.is_some() && version.is_none_or(|version| default == Some(version)) {
             return Ok(status);
         }
         memory.desired = before;
-        self.finish_command(name, &mut memory, ReconcileCause::new("PROMOTED")).await?;
+        self.finish_command(name, memory, ReconcileCause::new("PROMOTED")).await?;
         Err(load_failed_error(&status, version))
     }
 

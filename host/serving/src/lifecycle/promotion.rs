@@ -15,10 +15,20 @@ impl ModelLifecycle {
         versions: &BTreeMap<u64, FingerprintedVersion>,
         memory: &ModelRecord,
     ) -> bool {
+        self.refusal_reason(version, versions, memory).is_some()
+    }
+
+    /// Returns why a version does not meet the condition of the model's configuration, or `None` if it does.
+    pub(super) fn refusal_reason(
+        &self,
+        version: u64,
+        versions: &BTreeMap<u64, FingerprintedVersion>,
+        memory: &ModelRecord,
+    ) -> Option<String> {
         let origin = |version: u64| versions.get(&version).and_then(|on_disk| on_disk.origin.as_ref());
         let reference = memory.desired.last_default.and_then(|serving| Some((serving, origin(serving)?)));
-        let (Some(gate), Some(candidate)) = (&memory.config.promote, origin(version)) else { return false };
-        gate.refusal((version, candidate), reference).is_some()
+        let (gate, candidate) = (memory.config.promote.as_ref()?, origin(version)?);
+        gate.refusal((version, candidate), reference)
     }
 
     /// Logs the training metrics of the new default and of the one that it replaces.

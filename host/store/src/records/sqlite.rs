@@ -22,6 +22,7 @@ use crate::limits::RECORDS_BUSY_MS;
 
 mod event;
 mod job;
+mod pipeline;
 mod removal;
 mod row;
 mod schedule;
@@ -33,13 +34,14 @@ mod usage_totals;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 6] = [
+pub(super) const SCHEMAS: [&str; 7] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
     include_str!("sqlite/estimated.sql"),
     include_str!("sqlite/points.sql"),
     include_str!("sqlite/rights.sql"),
+    include_str!("sqlite/pipelines.sql"),
 ];
 
 /// The records in one SQLite file.

@@ -126,6 +126,10 @@ async fn remove_job(
             sight.visible_job_names(readers.iter().map(|reader| (reader.project.as_str(), reader.name.as_str())));
         return Err(JobError::Read { name: job.name.clone(), readers }.into());
     }
+    // Its outputs are inputs of later steps.
+    if let Some(run) = app.pipelines().unfinished_run_of_job(&job.name).await? {
+        return Err(JobError::Read { name: job.name.clone(), readers: format!("pipeline run {run}") }.into());
+    }
     let checkpoints = app.checkpoints().remove_all(&job.id).await?;
     let id = job.id.clone();
     let files = app.run_blocking(move |parts| parts.home.job_files().remove(&id)).await?;

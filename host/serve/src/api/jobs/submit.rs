@@ -159,7 +159,11 @@ fn key_name(actor: &Actor) -> Option<String> {
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+/// Returns the idempotency key of a request.
+///
+/// # Errors
+/// Returns `Parameter` if it is not text.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let expected = "printable text";
     let refuse = |_| ApiError::Parameter { name: "Idempotency-Key", expected, got: "something else".to_owned() };
@@ -264,7 +268,11 @@ async fn pin_origin(app: &AppState, sight: &ProjectScope, origin: &mut InitFrom)
 
 /// Finds a complete version of a model on disk, the newest if `version` is `None`. It does not use the loaded models:
 /// jobs that were due while no server ran are submitted before any model is loaded.
-async fn find_model_version(app: &AppState, model: &str, version: Option<u64>) -> Result<ScannedVersion, ApiError> {
+pub(crate) async fn find_model_version(
+    app: &AppState,
+    model: &str,
+    version: Option<u64>,
+) -> Result<ScannedVersion, ApiError> {
     let found = app.run_blocking(|parts| scan(&parts.models_dir)).await?;
     let fits = |it: &ScannedVersion| {
         it.name == model

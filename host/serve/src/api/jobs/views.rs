@@ -22,7 +22,7 @@ const HINT_SHARE_MIN: f64 = 0.2;
 const HINT_WALL_SECONDS_MIN: f64 = 2.0;
 
 /// The kind of the event that reports a model version published by a job.
-pub(in crate::api) const PUBLISHED: &str = "PUBLISHED";
+pub(crate) const PUBLISHED: &str = "PUBLISHED";
 
 /// Returns a job with its attempts' resource usage and, if queued, the reason it waits.
 pub(super) async fn job_with_details(
@@ -179,7 +179,7 @@ pub(super) fn attempt_with_log_url(job: &JobRecord, of: &JobAttempt) -> AttemptD
 }
 
 /// Returns the model versions that a job published, oldest first.
-pub(in crate::api) fn published_versions(events: &[JobEvent]) -> Vec<JobPublicationDocument> {
+pub(crate) fn published_versions(events: &[JobEvent]) -> Vec<JobPublicationDocument> {
     let version = |event: &JobEvent| {
         let (model, version) = event.text.strip_prefix("published ")?.rsplit_once('@')?;
         Some(JobPublicationDocument { model: model.to_owned(), version: version.parse().ok()? })

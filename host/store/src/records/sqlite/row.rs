@@ -28,6 +28,12 @@ fn from_sql_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
+/// Returns the error of a column whose text is the name of no state.
+pub(super) fn unknown_name(column: usize, text: &str) -> rusqlite::Error {
+    let error = format!("`{}` is not a state", text.chars().take(80).collect::<String>());
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
+}
+
 impl ToSql for JobState {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(self.name().into()))
