@@ -41,7 +41,8 @@ pub(crate) use data::{
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{
-    CompareArgs, CostArgs, DiffArgs, GcArgs, MetricsArgs, RestartArgs, RmArgs, ScheduleCommand, SecretCommand, WaitArgs,
+    CompareArgs, CostArgs, DiffArgs, GcArgs, MetricsArgs, PauseArgs, RestartArgs, RmArgs, ScheduleCommand,
+    SecretCommand, WaitArgs,
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
@@ -107,6 +108,10 @@ pub(crate) enum CliCommand {
     Restart(RestartArgs),
     /// Preempt running jobs: each saves its state and is queued again.
     Preempt(JobNamesArgs),
+    /// Pause jobs: each saves its state and waits, without a device, until it is resumed.
+    Pause(PauseArgs),
+    /// Let paused jobs continue.
+    Resume(JobNamesArgs),
     /// Show the differences between the specifications of two jobs.
     Diff(DiffArgs),
     /// Compare jobs: the parameters that differ, and the last metrics.

@@ -128,6 +128,8 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Wait(args) => commands::jobs::wait_for(&args, &client, output),
         CliCommand::Restart(args) => commands::jobs::restart(&args, &client, output),
         CliCommand::Preempt(args) => commands::jobs::preempt(&args, &client, output).map(|()| 0),
+        CliCommand::Pause(args) => commands::jobs::pause(&args, &client, output).map(|()| 0),
+        CliCommand::Resume(args) => commands::jobs::resume(&args, &client, output).map(|()| 0),
         CliCommand::Diff(args) => commands::jobs::diff(&args, &client, output).map(|()| 0),
         CliCommand::Compare(args) => commands::jobs::compare(&args, &client, output).map(|()| 0),
         CliCommand::Metrics(args) => commands::jobs::metrics(&args, &client, output).map(|()| 0),

@@ -410,6 +410,16 @@ impl JobService {
         self.shared.last_progress().get(id).copied()
     }
 
+    /// Returns the records, which also contain the sweeps.
+    pub fn records(&self) -> Arc<dyn JobRecords> {
+        Arc::clone(&self.shared.records)
+    }
+
+    /// Returns the clock that the records' times come from.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.shared.clock)
+    }
+
     /// Returns a receiver that is notified of every change of any job: a log line, a step, a state.
     pub fn subscribe_changes(&self) -> watch::Receiver<u64> {
         self.shared.subscribe_changes()

@@ -57,6 +57,10 @@ pub enum AuditAction {
     JobStop,
     /// A job was preempted.
     JobPreempt,
+    /// A job was asked to pause.
+    JobPause,
+    /// A paused job was allowed to continue.
+    JobResume,
     /// A job and its files were removed.
     JobRemove,
     /// A schedule was set.
@@ -112,6 +116,8 @@ impl AuditAction {
             AuditAction::PluginMark => "plugin.mark",
             AuditAction::JobStop => "job.stop",
             AuditAction::JobPreempt => "job.preempt",
+            AuditAction::JobPause => "job.pause",
+            AuditAction::JobResume => "job.resume",
             AuditAction::JobRemove => "job.remove",
             AuditAction::ScheduleSet => "schedule.set",
             AuditAction::ScheduleRemove => "schedule.remove",

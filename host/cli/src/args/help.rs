@@ -11,8 +11,8 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     (
         "Train",
         &[
-            "run", "ps", "status", "logs", "wait", "stop", "restart", "preempt", "metrics", "compare", "diff",
-            "output", "rm", "gc", "queues", "schedule",
+            "run", "ps", "status", "logs", "wait", "stop", "restart", "preempt", "pause", "resume", "metrics",
+            "compare", "diff", "output", "rm", "gc", "queues", "schedule",
         ],
     ),
     ("Data", &["data"]),
@@ -43,6 +43,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("stop", &["saggar stop digits-7 digits-8"]),
     ("restart", &["saggar restart digits-7 --set device=cpu -- lr=0.001"]),
     ("preempt", &["saggar preempt digits-7"]),
+    ("pause", &["saggar pause digits-7", "saggar pause digits-7 --at-step 1000"]),
+    ("resume", &["saggar resume digits-7"]),
     ("metrics", &["saggar metrics digits-7 --series loss,accuracy --csv"]),
     ("compare", &["saggar compare digits-7 digits-8"]),
     ("diff", &["saggar diff digits-7 digits-8"]),

@@ -28,7 +28,7 @@ use crate::output::CliOutput;
 use crate::units;
 
 pub(crate) use compare::{compare, diff};
-pub(crate) use control::{preempt, restart, wait as wait_for};
+pub(crate) use control::{pause, preempt, restart, resume, wait as wait_for};
 pub(crate) use metrics::metrics;
 pub(crate) use quota::{cost, queues, quota};
 pub(crate) use removal::{gc, rm};

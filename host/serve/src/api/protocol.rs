@@ -63,6 +63,8 @@ fn job_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/jobs/{job}/stop").post(AccessAction::ControlJob, jobs::commands::stop),
         HttpRoute::new("/api/v1/jobs/{job}/checkpoint").post(AccessAction::ControlJob, jobs::commands::checkpoint),
         HttpRoute::new("/api/v1/jobs/{job}/preempt").post(AccessAction::ControlJob, jobs::commands::preempt),
+        HttpRoute::new("/api/v1/jobs/{job}/pause").post(AccessAction::ControlJob, jobs::commands::pause),
+        HttpRoute::new("/api/v1/jobs/{job}/resume").post(AccessAction::ControlJob, jobs::commands::resume),
         HttpRoute::new("/api/v1/jobs/{job}/restart").post(AccessAction::SubmitJob, jobs::submit::restart),
         HttpRoute::new("/api/v1/queues").get(AccessAction::ReadJob, queues::list),
         HttpRoute::new("/api/v1/quota").get(AccessAction::ReadJob, quota::quota),

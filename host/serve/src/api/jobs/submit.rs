@@ -110,7 +110,7 @@ impl JobSubmitter {
         pin_spec(app, &self.sight, &mut spec).await?;
         let (plugin, owner, rights) = (spec.plugin.clone(), key_name(&self.actor), self.actor.rights.clone());
         let trace = self.trace.clone();
-        let job = app.jobs().submit(JobSubmission { spec, owner, rights, idempotency_key, trace }).await?;
+        let job = app.jobs().submit(JobSubmission { spec, owner, rights, pause: None, idempotency_key, trace }).await?;
         tracing::info!(job = job.name, plugin, "job submitted");
         Ok(job)
     }
