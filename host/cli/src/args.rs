@@ -23,6 +23,7 @@ mod reference;
 pub(crate) mod renamed;
 mod run;
 mod serve;
+mod sweep;
 mod verify;
 
 use std::path::PathBuf;
@@ -55,6 +56,7 @@ pub(crate) use predict::PredictArgs;
 pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs, ManualArgs};
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
 pub(crate) use serve::{AccessLogStyle, FollowMode, LogFormat, ServeArgs};
+pub(crate) use sweep::{SweepArgs, SweepCommand, SweepMethodArg, SweepStartArgs};
 pub(crate) use verify::VerifyArgs;
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
@@ -134,6 +136,8 @@ pub(crate) enum CliCommand {
     /// Manage schedules, which submit jobs at set times.
     #[command(name = "schedule", subcommand)]
     Schedules(ScheduleCommand),
+    /// Search for parameters of a training: run it with many, and compare a metric.
+    Sweep(Box<SweepArgs>),
     /// Manage secrets that jobs can be allowed to read.
     #[command(subcommand)]
     Secret(SecretCommand),

@@ -95,7 +95,7 @@ impl JobService {
     ///
     /// # Errors
     /// `Spec`; `NoQueue`.
-    pub(crate) fn validate_spec(&self, spec: &JobSpec) -> Result<(), JobError> {
+    pub fn validate_spec(&self, spec: &JobSpec) -> Result<(), JobError> {
         spec.validate()?;
         let layout = self.scheduler_config();
         if layout.queues.contains_key(&spec.queue) {

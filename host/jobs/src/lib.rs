@@ -335,6 +335,25 @@ impl JobService {
         self.shared.with_records(move |records| records.job_details(&ids)).await
     }
 
+    /// Returns jobs by identifier. Jobs that do not exist are left out.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn jobs_by_id(&self, ids: Vec<String>) -> Result<HashMap<String, JobRecord>, JobError> {
+        let read = move |records: &dyn JobRecords| {
+            let mut found = HashMap::new();
+            for id in ids {
+                match records.get(&id) {
+                    Ok(job) => drop(found.insert(id, job)),
+                    Err(saggar_store::error::RecordError::NoSuchJob { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(found)
+        };
+        self.shared.with_records(read).await
+    }
+
     /// Returns the attempts and last points of one job.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
 use saggar_serving::{ModelLifecycle, ModelRouter, PredictionService};
 use saggar_store::checkpoint::CheckpointStore;
+use saggar_sweeps::SweepService;
 use tokio::sync::{RwLock, watch};
 
 use crate::access::AccessControl;
@@ -32,6 +33,7 @@ struct AppStateInner {
     checkpoints: CheckpointStore,
     clock: Arc<dyn Clock>,
     body_reader: BodyReader,
+    sweeps: SweepService,
     predictions: CogPredictions,
     prediction_service: PredictionService,
     event_streams: EventStreams,
@@ -78,6 +80,7 @@ impl AppState {
         shutdown: watch::Receiver<bool>,
     ) -> AppState {
         let checkpoints = CheckpointStore::new(parts.objects.clone());
+        let sweeps = SweepService::new(parts.jobs.clone());
         let predictions = CogPredictions::new(parts.webhooks.clone());
         let (models, metrics) = (Arc::clone(&parts.models), Arc::clone(&parts.metrics));
         let prediction_service =
@@ -91,6 +94,7 @@ impl AppState {
             checkpoints,
             clock,
             body_reader: bodies,
+            sweeps,
             predictions,
             prediction_service,
             event_streams: streams,
@@ -143,6 +147,11 @@ impl AppState {
 
     pub(crate) fn jobs(&self) -> &JobService {
         &self.shared.parts.jobs
+    }
+
+    /// Returns the sweeps, whose loop the program runs.
+    pub fn sweeps(&self) -> &SweepService {
+        &self.shared.sweeps
     }
 
     pub(crate) fn access(&self) -> &Arc<AccessControl> {

@@ -61,6 +61,12 @@ pub enum AuditAction {
     JobPause,
     /// A paused job was allowed to continue.
     JobResume,
+    /// A sweep was created.
+    SweepCreate,
+    /// A sweep was stopped.
+    SweepStop,
+    /// A stopped sweep was resumed.
+    SweepResume,
     /// A job and its files were removed.
     JobRemove,
     /// A schedule was set.
@@ -118,6 +124,9 @@ impl AuditAction {
             AuditAction::JobPreempt => "job.preempt",
             AuditAction::JobPause => "job.pause",
             AuditAction::JobResume => "job.resume",
+            AuditAction::SweepCreate => "sweep.create",
+            AuditAction::SweepStop => "sweep.stop",
+            AuditAction::SweepResume => "sweep.resume",
             AuditAction::JobRemove => "job.remove",
             AuditAction::ScheduleSet => "schedule.set",
             AuditAction::ScheduleRemove => "schedule.remove",

@@ -126,6 +126,14 @@ pub enum SweepSpecError {
         /// The field.
         field: &'static str,
     },
+    /// A parameter that the plugin does not declare.
+    #[error("space.{parameter}: the plugin has no such parameter; it declares: {known}")]
+    UnknownParameter {
+        /// The parameter.
+        parameter: String,
+        /// The declared parameters.
+        known: String,
+    },
     /// The metric has no name.
     #[error("metric: expected the name of a series, such as validation/accuracy, or min:NAME or max:NAME")]
     Metric,

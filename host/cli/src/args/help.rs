@@ -12,7 +12,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
         "Train",
         &[
             "run", "ps", "status", "logs", "wait", "stop", "restart", "preempt", "pause", "resume", "metrics",
-            "compare", "diff", "output", "rm", "gc", "queues", "schedule",
+            "compare", "diff", "output", "rm", "gc", "queues", "schedule", "sweep",
         ],
     ),
     ("Data", &["data"]),
@@ -56,6 +56,21 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("rm", &["saggar rm digits-7 digits-8 --yes"]),
     ("gc", &["saggar gc --keep-last 10 --dry-run", "saggar gc --failed-older-than 7d --yes"]),
     ("queues", &["saggar queues"]),
+    (
+        "sweep",
+        &[
+            "saggar sweep lenet --data digits --grid lr=0.1,0.01 --grid channels=8,16 --metric validation/accuracy -f",
+            "saggar sweep --task train --space 'lr=log(1e-4,1e-1)' --random 64 --method asha --metric min:validation/loss",
+        ],
+    ),
+    ("sweep ls", &["saggar sweep ls"]),
+    ("sweep status", &["saggar sweep status digits-sweep-1"]),
+    ("sweep stop", &["saggar sweep stop digits-sweep-1"]),
+    ("sweep resume", &["saggar sweep resume digits-sweep-1"]),
+    (
+        "sweep results",
+        &["saggar sweep results digits-sweep-1 --limit 10", "saggar sweep results digits-sweep-1 --save-task best"],
+    ),
     ("schedule", &["saggar schedule set nightly '0 3 * * *' --like digits-7", "saggar schedule ls"]),
     ("schedule set", &["saggar schedule set nightly '0 3 * * *' --like digits-7"]),
     ("schedule apply", &["saggar schedule apply train"]),

@@ -295,7 +295,7 @@ pub(crate) fn stop(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -
 ///
 /// # Errors
 /// Returns the error of the first job that failed. Further errors are printed.
-pub(super) fn change_each<T: Serialize>(
+pub(in crate::commands) fn change_each<T: Serialize>(
     names: &[String],
     output: CliOutput,
     change: impl Fn(&str) -> Result<(String, T), CliError>,

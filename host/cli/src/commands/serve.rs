@@ -223,6 +223,9 @@ impl ServerParts {
             async move { jobs.run(down).await }
         });
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
+        let (sweeps, until) = (app.sweeps().clone(), down.clone());
+        let sweeping = tokio::spawn(async move { sweeps.run(until).await });
+        let sweeping = stop_server_on_panic("sweeps are not followed", sweeping, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
         log_addresses(&urls);
         // Standard output has one line per address, because scripts read the addresses from it. It is written in one
@@ -268,6 +271,7 @@ impl ServerParts {
         loader.await.flatten().map_err(unexpected_error)?;
         keeping.await.flatten().map_err(unexpected_error)?;
         waits.set_waiting_for("jobs");
+        sweeping.await.flatten().map_err(unexpected_error)?;
         let ran = running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error);
         telemetry::flush_telemetry(&observer);
         ran

@@ -4,3 +4,4 @@ pub(super) mod datasets;
 pub(super) mod jobs;
 pub(super) mod models;
 pub(super) mod server;
+pub(super) mod sweeps;

@@ -152,14 +152,14 @@ async fn resolve_scheduled_spec(app: &AppState, mut spec: JobSpec, rights: Acces
 }
 
 /// Returns the name of the key that authenticated the request, if any.
-fn key_name(actor: &Actor) -> Option<String> {
+pub(in crate::api) fn key_name(actor: &Actor) -> Option<String> {
     match &actor.principal {
         Principal::Key(name) => Some(name.to_string()),
         Principal::Loopback | Principal::Socket | Principal::Anyone | Principal::Cli | Principal::Nobody => None,
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+pub(in crate::api) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let expected = "printable text";
     let refuse = |_| ApiError::Parameter { name: "Idempotency-Key", expected, got: "something else".to_owned() };
@@ -200,7 +200,7 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
 }
 
 /// Returns the facts of a plugin. It must exist and support training.
-async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
+pub(in crate::api) async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
     let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
         expected: "64 hexadecimal digits",
