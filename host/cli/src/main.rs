@@ -140,7 +140,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Quota => commands::jobs::quota(&client, output).map(|()| 0),
         CliCommand::Cost(args) => commands::jobs::cost(&args, &client, output).map(|()| 0),
         CliCommand::Schedules(args) => commands::jobs::schedules(&args, &client, output).map(|()| 0),
-        CliCommand::Sweep(args) => commands::sweep::sweep(&args, &client, output),
+        CliCommand::Sweep(args) => commands::sweep::sweep(*args, &client, output),
         CliCommand::Secret(args) => commands::jobs::secret(&args, &client, output).map(|()| 0),
         CliCommand::Outputs(args) => commands::outputs::outputs(&args, &client, output).map(|()| 0),
         CliCommand::Data(args) => commands::data::data(&args, &client, output).map(|()| 0),

@@ -76,8 +76,9 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
     let context = start.trace.as_deref().and_then(TraceContext::from_traceparent);
     let _span = context.map(|context| tracing::info_span!("attempt", trace_id = %context.trace).entered());
     tracing::debug!(job = start.name, attempt = start.attempt, rank = start.rank, "the worker begins");
-    let kept = Arc::clone(&control);
-    let attempt = WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control: kept, start };
+    let attempt_control = Arc::clone(&control);
+    let attempt =
+        WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control: attempt_control, start };
     match attempt.run().and_then(|outcome| check_pause_saved(outcome, &control)) {
         Ok(outcome) => {
             channel.send(&final_event(&outcome, &control));

@@ -15,6 +15,7 @@ pub(crate) type SourceSpan = Range<usize>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TableKind {
     Plugin,
+    Task,
     Queue,
     Pool,
 }
@@ -24,6 +25,7 @@ impl TableKind {
     pub(crate) fn header_word(self) -> &'static str {
         match self {
             TableKind::Plugin => "plugin",
+            TableKind::Task => "task",
             TableKind::Queue => "queue",
             TableKind::Pool => "pool",
         }

@@ -281,7 +281,7 @@ fn fail(trial: &mut TrialRecord, reason: StateReason) {
     trial.reason = reason;
 }
 
-/// Returns the value at the last step, or `None` if there is none or it is not finite.
+/// Returns the value at the last step, or `None` if it is missing or not finite.
 fn last_value(points: &[(u64, f64)]) -> Option<f64> {
     points.last().map(|(_, value)| *value).filter(|value| value.is_finite())
 }

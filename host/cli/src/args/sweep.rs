@@ -55,6 +55,9 @@ pub(crate) struct SweepStartArgs {
     /// The training, and the parameters that all trials share.
     #[command(flatten)]
     pub(crate) run: RunArgs,
+    /// Start this sweep of the project file saggar.toml, `[sweep.NAME]`; options given here win.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sweep: Option<String>,
     /// The range of a parameter: `lr=log(1e-4,1e-1)`, `momentum=uniform(0,0.9)`, `layers=int(1,8)`,
     /// `optimizer=choice(sgd,adam)`. Can be given several times.
     #[arg(long, value_name = "NAME=RANGE")]

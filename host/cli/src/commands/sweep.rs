@@ -19,9 +19,9 @@ use crate::reconnect::ReconnectState;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs the command and returns its exit code.
-pub(crate) fn sweep(args: &SweepArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
+pub(crate) fn sweep(args: SweepArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match &args.command {
-        None => return start::start(&args.start, client, output),
+        None => return start::start(*args.start, client, output),
         Some(SweepCommand::Ls) => list(client, output)?,
         Some(SweepCommand::Status { sweep }) => {
             let sweep: SweepDocument = client.get(&sweep_path(sweep))?;
@@ -134,7 +134,7 @@ fn follow(client: &ApiClient, output: CliOutput, name: &str) -> Result<i32, CliE
         ));
     });
     let mut reconnect = ReconnectState::new(output);
-    let mut shown: Vec<TrialDocument> = Vec::new();
+    let mut printed_trials: Vec<TrialDocument> = Vec::new();
     loop {
         let sweep: SweepDocument = loop {
             match client.get(&sweep_path(name)) {
@@ -145,14 +145,14 @@ fn follow(client: &ApiClient, output: CliOutput, name: &str) -> Result<i32, CliE
         reconnect.note_connected();
         let trials = sweep.trials.clone().unwrap_or_default();
         for (index, trial) in trials.iter().enumerate() {
-            let before = shown.get(index);
+            let before = printed_trials.get(index);
             if before.is_none_or(|before| (&before.state, before.rung) != (&trial.state, trial.rung)) {
                 let value = trial.value.map_or_else(String::new, |value| format!("  {}", format_value(value)));
                 let line = format!("trial {} {} {}{value}", trial.number, trial.state, format_parameters(trial));
                 output.print_note(&line);
             }
         }
-        shown = trials;
+        printed_trials = trials;
         if sweep.state != "RUNNING" {
             results::show(&sweep, None, output);
             return Ok(if sweep.state == "FAILED" { exit::JOB_FAILED } else { 0 });

@@ -172,6 +172,21 @@ pub struct TrialRecord {
     pub reason: StateReason,
 }
 
+impl TrialRecord {
+    /// Returns the values at its rungs as text, from which [`TrialRecord::parse_rung_values`] reads the same bits. JSON
+    /// would not do: its reader can return a neighbour of the written number, and a trial would change its rank.
+    pub fn rung_values_text(&self) -> String {
+        let word = |value: &Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:?}"));
+        self.rung_values.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Reads the text of [`TrialRecord::rung_values_text`]. Returns `None` if it is not one.
+    pub fn parse_rung_values(text: &str) -> Option<Vec<Option<f64>>> {
+        let value = |word: &str| if word == "-" { Some(None) } else { word.parse().ok().map(Some) };
+        text.split(' ').filter(|word| !word.is_empty()).map(value).collect()
+    }
+}
+
 /// A decision about a sweep: what follows from its trials.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SweepDecision {

@@ -6,7 +6,7 @@ use saggar_store::records::TrialState;
 use super::TrialBoard;
 
 /// Returns the trial to promote: from the highest rung on, the best trial among the best `1 / eta` of its rung that is
-/// not promoted yet. `None` if there is none, and a new trial starts at the bottom.
+/// not promoted yet. `None` if no trial can be promoted, and a new trial starts at the bottom.
 pub(super) fn promotable(board: &TrialBoard<'_>) -> Option<usize> {
     let sweep = board.input.sweep;
     (0..sweep.rung_count()).rev().find_map(|rung| {

@@ -10,7 +10,7 @@ fn space(ranges: &[(&str, &str)]) -> Result<SearchSpace, SweepSpecError> {
 
 #[test]
 fn ranges_are_parsed_and_shown_in_one_form() {
-    for (text, shown) in [
+    for (text, displayed) in [
         ("log(1e-4, 1e-1)", "log(0.0001,0.1)"),
         (" uniform(-1,0.5)", "uniform(-1.0,0.5)"),
         ("int(1,8)", "int(1,8)"),
@@ -19,8 +19,8 @@ fn ranges_are_parsed_and_shown_in_one_form() {
         ("16", "choice(16)"),
     ] {
         let range = ParameterRange::parse(text).unwrap();
-        assert_eq!(range.to_string(), shown);
-        assert_eq!(ParameterRange::parse(shown).unwrap(), range);
+        assert_eq!(range.to_string(), displayed);
+        assert_eq!(ParameterRange::parse(displayed).unwrap(), range);
     }
 }
 

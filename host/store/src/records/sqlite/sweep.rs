@@ -173,7 +173,6 @@ fn record_decision(
         return Ok(false);
     }
     for trial in &decision.trials {
-        let values = serde_json::to_string(&trial.rung_values).expect("values are plain data");
         // The job of an existing trial is recorded separately.
         tx.prepare_cached(
             "INSERT INTO trials (sweep, number, parameters, job, state, rung, rung_values, reason_code, \
@@ -188,7 +187,7 @@ fn record_decision(
             trial.job,
             trial.state,
             trial.rung,
-            values,
+            trial.rung_values_text(),
             trial.reason.code,
             trial.reason.sentence,
         ])?;
@@ -223,14 +222,14 @@ fn sweep_from_row(row: &Row<'_>) -> rusqlite::Result<SweepRecord> {
 
 fn trial_from_row(row: &Row<'_>) -> rusqlite::Result<TrialRecord> {
     let values: String = row.get(5)?;
-    let wrong = |error| rusqlite::Error::FromSqlConversionFailure(5, Type::Text, Box::new(error));
+    let wrong = || rusqlite::Error::FromSqlConversionFailure(5, Type::Text, "expected numbers".into());
     Ok(TrialRecord {
         number: row.get(0)?,
         parameters: row.get(1)?,
         job: row.get(2)?,
         state: row.get(3)?,
         rung: row.get(4)?,
-        rung_values: serde_json::from_str(&values).map_err(wrong)?,
+        rung_values: TrialRecord::parse_rung_values(&values).ok_or_else(wrong)?,
         reason: StateReason { code: row.get(6)?, sentence: row.get(7)? },
     })
 }

@@ -19,7 +19,7 @@ CREATE TABLE sweeps (
     settled INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
--- The trials of a sweep, each a job. `rung_values` is a JSON list; a value that is not finite is null in it.
+-- The trials of a sweep, each a job. `rung_values` are numbers separated by spaces; a value that is not finite is `-`.
 CREATE TABLE trials (
     sweep TEXT NOT NULL REFERENCES sweeps (id) ON DELETE CASCADE,
     number INTEGER NOT NULL,
