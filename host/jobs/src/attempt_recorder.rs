@@ -74,8 +74,8 @@ pub(crate) struct AttemptRecorder {
     is_storage_full: bool,
     device: String,
     checkpoint_ms: u64,
-    /// The series that a pause of the job waits for.
-    pause_metric: Option<String>,
+    /// Where the job was to pause when the attempt began.
+    pause: Option<PausePoint>,
     /// The cause that ended the previous attempt, for the metric of resumes.
     previous_cause: String,
 }
@@ -114,7 +114,7 @@ impl AttemptRecorder {
             is_storage_full: false,
             device: String::new(),
             checkpoint_ms: now_ms,
-            pause_metric: job.pause.as_ref().and_then(|point| point.metric.clone()),
+            pause: job.pause.clone(),
             previous_cause: String::new(),
         })
     }
@@ -189,7 +189,9 @@ impl AttemptRecorder {
                 let value = value.unwrap_or(f64::NAN);
                 self.shared.with_series(|series, families| series.set_metric(families, &self.name, &name, value));
                 // A pause that waits for this value must not wait again if the server is killed.
-                let is_awaited = self.pause_metric.as_ref() == Some(&name);
+                let awaits =
+                    |point: &PausePoint| point.metric.as_ref() == Some(&name) && point.is_reached(step, self.target);
+                let is_awaited = self.pause.as_ref().is_some_and(awaits);
                 self.points.push(MetricPoint { name, step, value, at_ms: now_ms });
                 if self.points.len() >= POINTS_BUFFERED_MAX || is_awaited {
                     self.flush().await?;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use saggar_store::records::{JobFilter, JobRecord, JobRecords, NewJob, PausePoint, StateReason};
-use saggar_store::{AccessRights, JobState};
+use saggar_store::{AccessAction, AccessRights, JobState};
 use saggar_telemetry::TraceContext;
 use serde_json::{Map, Value};
 
 use crate::JobService;
+use crate::effects::JobEffect;
 use crate::error::JobError;
 use crate::job_trace::{TRACE_EVENT, event_text};
 use crate::spec::{CheckpointSelector, InitFrom, JobSpec, PREEMPTED};
@@ -66,20 +67,38 @@ impl JobService {
         Ok(job)
     }
 
-    /// Submits a job with the current rights of a key, whenever that is: its references are resolved now. If a job was
-    /// submitted under the idempotency key before, returns that one.
+    /// Submits a job with the current rights of a key, whenever that is: its references are resolved now, and the effect
+    /// log says that `cause` submitted it. If a job was submitted under the idempotency key before, returns that one.
     ///
     /// # Errors
     /// Those of [`JobService::submit`]; `Unresolved` if the rights are no longer sufficient or a reference cannot be
     /// resolved.
-    pub async fn submit_later(&self, submission: JobSubmission) -> Result<JobRecord, JobError> {
+    pub async fn submit_later(&self, submission: JobSubmission, cause: &str) -> Result<JobRecord, JobError> {
         if let Some(key) = &submission.idempotency_key
             && let Some(job) = self.job_by_idempotency_key(key).await?
         {
             return Ok(job);
         }
-        let spec = self.shared.resolve_spec(submission.spec.clone(), submission.rights.clone()).await?;
-        self.submit(JobSubmission { spec, ..submission }).await
+        let (rights, project, secrets) =
+            (submission.rights.clone(), submission.spec.project.clone(), submission.spec.secrets.clone());
+        let submitted = match self.shared.resolve_spec(submission.spec.clone(), rights.clone()).await {
+            Ok(spec) => self.submit(JobSubmission { spec, ..submission }).await,
+            Err(error) => Err(error),
+        };
+        let detail = match &submitted {
+            Err(error) => format!("by {cause}: {error}"),
+            Ok(_) => format!("by {cause}"),
+        };
+        let (is_done, name) = (submitted.is_ok(), submitted.as_ref().map_or("", |job| &job.name).to_owned());
+        let log = |effect, thing, detail| {
+            let (rights, project) = (rights.clone(), project.clone());
+            self.shared.log_effect(&JobEffect { effect, thing, rights, project, detail, is_done });
+        };
+        for secret in secrets.into_iter().filter(|_| is_done) {
+            log(AccessAction::UseSecret, secret, format!("in job {name}"));
+        }
+        log(AccessAction::SubmitJob, name, detail);
+        submitted
     }
 
     /// Returns the job that was submitted under this idempotency key, or `None`.

@@ -221,7 +221,7 @@ pub const SERIES_MAX: u32 = 256;
 pub const SERIES_NAME_BYTES_MAX: usize = 255;
 
 /// Sweeps in one listing.
-pub const SWEEPS_LISTED_MAX: u32 = 500;
+pub const SWEEPS_LISTED_MAX: u32 = 100;
 
 /// Sweeps that are not over.
 pub const SWEEPS_UNFINISHED_MAX: u64 = 100;

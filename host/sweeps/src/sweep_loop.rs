@@ -43,7 +43,8 @@ impl SweepService {
                 _ = shutdown.changed() => continue,
             }
             tokio::select! {
-                changed = changes.changed() => if changed.is_err() { return },
+                // Without a sweep, nothing depends on the jobs.
+                changed = changes.changed(), if !followed.is_empty() => if changed.is_err() { return },
                 () = self.shared.wake.notified() => {}
                 () = tokio::time::sleep(LOOK_INTERVAL_MAX) => {}
                 _ = shutdown.changed() => {}

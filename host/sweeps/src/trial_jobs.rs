@@ -1,7 +1,6 @@
 //! The jobs of trials: submitted, paused, continued and stopped as the records say.
 
 use saggar_jobs::{JobError, JobSpec, JobSubmission};
-use saggar_store::JobState;
 use saggar_store::records::{JobRecord, PausePoint, StateReason, SweepRecord, SweepState, TrialRecord, TrialState};
 use serde_json::{Map, Value};
 
@@ -99,9 +98,7 @@ impl SweepService {
             idempotency_key: Some(idempotency_key(record, trial)),
             trace: None,
         };
-        let job = self.shared.jobs.submit_later(submission).await?;
-        debug_assert_ne!(job.state, JobState::TimedOut, "a new job, or the one of this trial");
-        Ok(job)
+        Ok(self.shared.jobs.submit_later(submission, &format!("sweep {}", record.name)).await?)
     }
 
     async fn set_job(&self, record: &SweepRecord, trial: &mut TrialRecord, job: &JobRecord) -> Result<(), SweepError> {

@@ -58,8 +58,10 @@ pub(super) async fn sweep_with_trials(app: &AppState, record: &SweepRecord) -> R
     let document = sweep_document(record, &trials);
     let trials: Vec<TrialDocument> =
         trials.iter().map(|trial| trial_document(trial, &document.metric, &jobs, &details)).collect();
-    let rows: Vec<_> =
-        trials.iter().filter_map(|trial| trial.value.map(|value| (trial.parameters.clone(), value))).collect();
+    // Trials that pause are compared at their first rung, which all of them reach after the same share of their steps.
+    let has_rungs = read_spec(record).is_some_and(|sweep| sweep.pause_point(0).is_some());
+    let compared = |trial: &TrialDocument| if has_rungs { *trial.rung_values.first()? } else { trial.value };
+    let rows: Vec<_> = trials.iter().filter_map(|trial| Some((trial.parameters.clone(), compared(trial)?))).collect();
     let importance = parameter_importance(&rows).into_iter().map(|it| ParameterImportanceDocument {
         parameter: it.parameter,
         importance: it.importance,
