@@ -288,7 +288,7 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
         assert!(status == 400 && text.contains(expected), "{change}: {status} {text}");
     }
     let (status, text) = refused(json!({"job": {"project": "digits", "plugin": digest, "queue": "none"}}));
-    assert!(status >= 400 && status < 500, "{status} {text}");
+    assert!((400..500).contains(&status), "{status} {text}");
     assert!(jobs(&server).is_empty());
     assert_eq!(server.get("/api/v1/sweeps")["sweeps"], json!([]));
     let missing = server.request("GET", "/api/v1/sweeps/none", HttpPayload::Nothing);
