@@ -42,6 +42,8 @@ mod stage;
 mod statistics;
 #[path = "bench/swaps.rs"]
 mod swaps;
+#[path = "bench/sweeps.rs"]
+mod sweeps;
 #[path = "bench/training.rs"]
 mod training;
 
@@ -54,9 +56,10 @@ use stage::BenchFixture;
 type BenchSection = fn(&BenchFixture, &ServerProcess, &mut BenchReport);
 
 /// The sections, in running order.
-const SECTIONS: [(&str, BenchSection); 10] = [
+const SECTIONS: [(&str, BenchSection); 11] = [
     ("training", training::measure),
     ("queue", queue::measure),
+    ("sweeps", sweeps::measure),
     ("overhead", overhead::measure),
     ("lenet", lenet::measure),
     ("binary", binary::measure),

@@ -7,7 +7,7 @@ use std::path::Path;
 use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
-const FLOORS: [(&str, u32); 21] = [
+const FLOORS: [(&str, u32); 22] = [
     ("tensor", 0),
     ("clock", 0),
     ("metrics", 0),
@@ -27,6 +27,7 @@ const FLOORS: [(&str, u32); 21] = [
     ("jobs", 7),
     ("serving", 7),
     ("pipelines", 8),
+    ("sweeps", 8),
     ("serve", 9),
     ("cli", 10),
 ];

@@ -110,8 +110,14 @@ impl TestSupervisor {
             parameters: json!({ "steps": steps, "model": MODEL }).as_object().cloned().unwrap(),
             ..JobSpec::new("steady", plugin.hex())
         };
-        let submission =
-            JobSubmission { spec, owner: None, rights: AccessRights::default(), idempotency_key: None, trace: None };
+        let submission = JobSubmission {
+            spec,
+            owner: None,
+            rights: AccessRights::default(),
+            pause: None,
+            idempotency_key: None,
+            trace: None,
+        };
         self.jobs.submit(submission).await.unwrap().id
     }
 

@@ -24,6 +24,7 @@ mod reference;
 pub(crate) mod renamed;
 mod run;
 mod serve;
+mod sweep;
 mod verify;
 
 use std::path::PathBuf;
@@ -42,7 +43,8 @@ pub(crate) use data::{
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{
-    CompareArgs, CostArgs, DiffArgs, GcArgs, MetricsArgs, RestartArgs, RmArgs, ScheduleCommand, SecretCommand, WaitArgs,
+    CompareArgs, CostArgs, DiffArgs, GcArgs, MetricsArgs, PauseArgs, RestartArgs, RmArgs, ScheduleCommand,
+    SecretCommand, WaitArgs,
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
@@ -56,6 +58,7 @@ pub(crate) use predict::PredictArgs;
 pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs, ManualArgs};
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
 pub(crate) use serve::{AccessLogStyle, FollowMode, LogFormat, ServeArgs};
+pub(crate) use sweep::{SweepArgs, SweepCommand, SweepMethodArg, SweepStartArgs};
 pub(crate) use verify::VerifyArgs;
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
@@ -109,6 +112,10 @@ pub(crate) enum CliCommand {
     Restart(RestartArgs),
     /// Preempt running jobs: each saves its state and is queued again.
     Preempt(JobNamesArgs),
+    /// Pause jobs: each saves its state and waits, without a device, until it is resumed.
+    Pause(PauseArgs),
+    /// Let paused jobs continue.
+    Resume(JobNamesArgs),
     /// Show the differences between the specifications of two jobs.
     Diff(DiffArgs),
     /// Compare jobs: the parameters that differ, and the last metrics.
@@ -134,6 +141,8 @@ pub(crate) enum CliCommand {
     /// Manage schedules, which submit jobs at set times.
     #[command(name = "schedule", subcommand)]
     Schedules(ScheduleCommand),
+    /// Search for parameters of a training: run it with many, and compare a metric.
+    Sweep(Box<SweepArgs>),
     /// Manage secrets that jobs can be allowed to read.
     #[command(subcommand)]
     Secret(SecretCommand),

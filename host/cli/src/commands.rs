@@ -29,6 +29,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serving_status;
 mod stored_version;
+pub(crate) mod sweep;
 pub(crate) mod systemd_sockets;
 pub(crate) mod upgrade_check;
 pub(crate) mod verify;

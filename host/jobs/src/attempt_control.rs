@@ -1,6 +1,6 @@
 //! What the scheduler and users ask of a running attempt.
 
-use saggar_store::records::StateReason;
+use saggar_store::records::{PausePoint, StateReason};
 
 /// The scheduler's requests to an attempt's supervisor.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -9,6 +9,8 @@ pub(crate) struct AttemptControl {
     pub(crate) stop: bool,
     /// The reason to save, return and queue the job again; `None` without such a request.
     pub(crate) requeue: Option<StateReason>,
+    /// Where to save, return and pause the job; `None` if it is not to pause.
+    pub(crate) pause: Option<PausePoint>,
     /// The number of checkpoint requests so far.
     pub(crate) checkpoints: u64,
 }

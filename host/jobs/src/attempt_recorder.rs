@@ -1,10 +1,15 @@
 //! Records a running attempt: its log line by line, its series and usage in batches, its metrics immediately.
 
+mod history;
+
 use std::sync::Arc;
 use std::time::Instant;
 
+use saggar_clock::UnixMillis;
 use saggar_store::error::{RecordError, StoreError};
-use saggar_store::records::{AttemptUsage, ClaimedJob, JobLease, JobRecords, JobState, MetricPoint, StateReason};
+use saggar_store::records::{
+    AttemptUsage, ClaimedJob, JobLease, JobRecords, JobState, MetricPoint, PAUSED, PausePoint, StateReason,
+};
 use saggar_store::{AccessAction, AccessRights};
 
 use crate::effects::JobEffect;
@@ -24,16 +29,6 @@ const POINT_BYTES: u64 = 100;
 
 /// The kind of the event that extends a job's running time.
 const EXTENDED_EVENT: &str = "EXTENDED";
-
-/// The history of a job's earlier attempts.
-pub(crate) struct AttemptHistory {
-    /// Seconds that they ran.
-    pub(crate) wall_seconds: f64,
-    /// The number of attempts whose end counts against the job's retries.
-    pub(crate) interruptions: u32,
-    /// The number of extensions of the job's running time.
-    pub(crate) extensions: u32,
-}
 
 /// Records points. A failure does not end the training: if there are too many series, their values are dropped and the
 /// reason is returned.
@@ -79,6 +74,8 @@ pub(crate) struct AttemptRecorder {
     is_storage_full: bool,
     device: String,
     checkpoint_ms: u64,
+    /// Where the job was to pause when the attempt began.
+    pause: Option<PausePoint>,
     /// The cause that ended the previous attempt, for the metric of resumes.
     previous_cause: String,
 }
@@ -117,6 +114,7 @@ impl AttemptRecorder {
             is_storage_full: false,
             device: String::new(),
             checkpoint_ms: now_ms,
+            pause: job.pause.clone(),
             previous_cause: String::new(),
         })
     }
@@ -158,6 +156,15 @@ impl AttemptRecorder {
         self.shared.notify_change();
     }
 
+    /// Records that the attempt saved its state at `step` to pause.
+    pub(crate) fn set_paused_step(&mut self, step: u64) {
+        if !self.start_step_is_known {
+            // It trained nothing: an earlier attempt had saved this state.
+            (self.usage.first_step, self.start_step_is_known) = (step, true);
+        }
+        (self.step, self.usage.last_step, self.dirty) = (step, step, true);
+    }
+
     /// Records an event of the worker.
     pub(crate) async fn record_event(&mut self, event: WorkerEvent) -> Result<(), JobError> {
         let now_ms = self.shared.clock.now_ms();
@@ -181,8 +188,12 @@ impl AttemptRecorder {
             WorkerEvent::Metric { step, name, value } => {
                 let value = value.unwrap_or(f64::NAN);
                 self.shared.with_series(|series, families| series.set_metric(families, &self.name, &name, value));
+                // A pause that waits for this value must not wait again if the server is killed.
+                let awaits =
+                    |point: &PausePoint| point.metric.as_ref() == Some(&name) && point.is_reached(step, self.target);
+                let is_awaited = self.pause.as_ref().is_some_and(awaits);
                 self.points.push(MetricPoint { name, step, value, at_ms: now_ms });
-                if self.points.len() >= POINTS_BUFFERED_MAX {
+                if self.points.len() >= POINTS_BUFFERED_MAX || is_awaited {
                     self.flush().await?;
                 }
             }
@@ -215,7 +226,10 @@ impl AttemptRecorder {
             WorkerEvent::PublicationRefused { model, reason } => {
                 self.record_refused_publication(&model, reason).await?
             }
-            WorkerEvent::Alive | WorkerEvent::Finished { .. } | WorkerEvent::Failed { .. } => {}
+            WorkerEvent::Alive
+            | WorkerEvent::Finished { .. }
+            | WorkerEvent::Paused { .. }
+            | WorkerEvent::Failed { .. } => {}
         }
         self.shared.notify_change();
         Ok(())
@@ -371,30 +385,13 @@ impl AttemptRecorder {
         self.shared.with_records(move |records| records.get(&id).map(|job| job.stop)).await
     }
 
-    /// Returns the history of the attempts before this one.
-    pub(crate) async fn history(&mut self) -> Result<AttemptHistory, JobError> {
-        let id = self.lease.job.clone();
-        let read =
-            move |records: &dyn JobRecords| Ok((records.attempts(&id)?, records.count_events(&id, EXTENDED_EVENT)?));
-        let (attempts, extensions) = self.shared.with_records(read).await?;
-        let before = attempts.iter().filter(|attempt| attempt.number < self.lease.attempt);
-        self.previous_cause =
-            before.clone().next_back().map_or_else(String::new, |attempt| attempt.reason.code.clone());
-        let counts = |code: &str| RetryCause::from_code(code).is_some_and(RetryCause::counts_against_retries);
-        let interruptions = before.clone().filter(|attempt| counts(&attempt.reason.code)).count();
-        Ok(AttemptHistory {
-            wall_seconds: before.map(|attempt| attempt.usage.wall_seconds).sum(),
-            interruptions: u32::try_from(interruptions).unwrap_or(u32::MAX),
-            extensions: u32::try_from(extensions).unwrap_or(u32::MAX),
-        })
-    }
-
     /// Ends the attempt and applies the decision about the job.
     pub(crate) async fn finish(mut self, next: RetryDecision) -> Result<(), JobError> {
         self.record_usage(self.reported);
         self.flush().await?;
         let (state, reason, again) = match next {
             RetryDecision::Retry { reason, delay: after } => (JobState::Queued, reason, Some(after)),
+            RetryDecision::Pause(point) => return self.pause(point).await,
             RetryDecision::Finish(state, reason) => (state, reason, None),
         };
         self.count_attempt(state, &reason, again.is_some());
@@ -406,12 +403,7 @@ impl AttemptRecorder {
             (None, true) => format!("job {} {state}", self.name),
             (None, false) => format!("job {} {state}: {}", self.name, reason.sentence),
         };
-        self.log(&line);
-        self.record_lost_lines().await;
-        let now_ms = self.shared.clock.now_ms();
-        if let Err(error) = self.log.finish(i64::try_from(now_ms).unwrap_or(i64::MAX)) {
-            tracing::error!(job = %self.name, %error, "the job's log may lack its end");
-        }
+        let now_ms = self.end_log(&line).await;
         tracing::info!(job = %self.name, attempt = self.lease.attempt, %state, reason = %reason.code, "attempt ended");
         let usage = self.usage.clone();
         self.with_lease(move |records, lease| {
@@ -429,6 +421,30 @@ impl AttemptRecorder {
             self.shared.remove_series_later(self.name.clone());
         }
         Ok(())
+    }
+
+    /// Ends the attempt of a worker that has saved its state at `point`.
+    async fn pause(mut self, point: PausePoint) -> Result<(), JobError> {
+        self.count_attempt(JobState::Queued, &StateReason::new(PAUSED, ""), true);
+        let line = format!("attempt {} ended: paused at step {}", self.lease.attempt, self.step);
+        let now_ms = self.end_log(&line).await;
+        tracing::info!(job = %self.name, attempt = self.lease.attempt, step = self.step, "paused");
+        let usage = self.usage.clone();
+        let pause = move |records: &dyn JobRecords, lease: &JobLease| {
+            records.pause_at_point(lease, &point, &usage, now_ms).map(drop)
+        };
+        self.with_lease(pause).await
+    }
+
+    /// Writes the last line of the attempt's log. Returns the current time.
+    async fn end_log(&mut self, line: &str) -> UnixMillis {
+        self.log(line);
+        self.record_lost_lines().await;
+        let now_ms = self.shared.clock.now_ms();
+        if let Err(error) = self.log.finish(i64::try_from(now_ms).unwrap_or(i64::MAX)) {
+            tracing::error!(job = %self.name, %error, "the job's log may lack its end");
+        }
+        now_ms
     }
 
     /// Records an event that says how many log lines were lost, because the log itself no longer can.

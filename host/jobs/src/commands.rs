@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use saggar_store::records::{JobFilter, JobRecord, JobRecords, NewJob, StateReason};
-use saggar_store::{AccessRights, JobState};
+use saggar_store::records::{JobFilter, JobRecord, JobRecords, NewJob, PausePoint, StateReason};
+use saggar_store::{AccessAction, AccessRights, JobState};
 use saggar_telemetry::TraceContext;
 use serde_json::{Map, Value};
 
 use crate::JobService;
+use crate::effects::JobEffect;
 use crate::error::JobError;
 use crate::job_trace::{TRACE_EVENT, event_text};
 use crate::spec::{CheckpointSelector, InitFrom, JobSpec, PREEMPTED};
@@ -22,6 +23,8 @@ pub struct JobSubmission {
     pub owner: Option<String>,
     /// The access rights of that key.
     pub rights: AccessRights,
+    /// Where the job pauses first.
+    pub pause: Option<PausePoint>,
     /// A submission with an already used key returns the existing job.
     pub idempotency_key: Option<String>,
     /// The trace context of the request, which caused the job.
@@ -34,7 +37,7 @@ impl JobService {
     /// # Errors
     /// `Spec`; `NoQueue`; `Records`, also if too many jobs are queued.
     pub async fn submit(&self, submission: JobSubmission) -> Result<JobRecord, JobError> {
-        let JobSubmission { spec, owner, rights, idempotency_key, trace } = submission;
+        let JobSubmission { spec, owner, rights, pause, idempotency_key, trace } = submission;
         self.validate_spec(&spec)?;
         let job = NewJob {
             project: spec.project.clone(),
@@ -44,6 +47,7 @@ impl JobService {
             experiment: spec.experiment.clone(),
             owner,
             rights,
+            pause,
             idempotency_key,
             ..NewJob::default()
         };
@@ -63,6 +67,40 @@ impl JobService {
         Ok(job)
     }
 
+    /// Submits a job with the current rights of a key, whenever that is: its references are resolved now, and the effect
+    /// log says that `cause` submitted it. If a job was submitted under the idempotency key before, returns that one.
+    ///
+    /// # Errors
+    /// Those of [`JobService::submit`]; `Unresolved` if the rights are no longer sufficient or a reference cannot be
+    /// resolved.
+    pub async fn submit_later(&self, submission: JobSubmission, cause: &str) -> Result<JobRecord, JobError> {
+        if let Some(key) = &submission.idempotency_key
+            && let Some(job) = self.job_by_idempotency_key(key).await?
+        {
+            return Ok(job);
+        }
+        let (rights, project, secrets) =
+            (submission.rights.clone(), submission.spec.project.clone(), submission.spec.secrets.clone());
+        let submitted = match self.shared.resolve_spec(submission.spec.clone(), rights.clone()).await {
+            Ok(spec) => self.submit(JobSubmission { spec, ..submission }).await,
+            Err(error) => Err(error),
+        };
+        let detail = match &submitted {
+            Err(error) => format!("by {cause}: {error}"),
+            Ok(_) => format!("by {cause}"),
+        };
+        let (is_done, name) = (submitted.is_ok(), submitted.as_ref().map_or("", |job| &job.name).to_owned());
+        let log = |effect, thing, detail| {
+            let (rights, project) = (rights.clone(), project.clone());
+            self.shared.log_effect(&JobEffect { effect, thing, rights, project, detail, is_done });
+        };
+        for secret in secrets.into_iter().filter(|_| is_done) {
+            log(AccessAction::UseSecret, secret, format!("in job {name}"));
+        }
+        log(AccessAction::SubmitJob, name, detail);
+        submitted
+    }
+
     /// Returns the job that was submitted under this idempotency key, or `None`.
     ///
     /// # Errors
@@ -76,7 +114,7 @@ impl JobService {
     ///
     /// # Errors
     /// `Spec`; `NoQueue`.
-    pub(crate) fn validate_spec(&self, spec: &JobSpec) -> Result<(), JobError> {
+    pub fn validate_spec(&self, spec: &JobSpec) -> Result<(), JobError> {
         spec.validate()?;
         let layout = self.scheduler_config();
         if layout.queues.contains_key(&spec.queue) {
@@ -98,6 +136,27 @@ impl JobService {
         };
         let job = self.shared.with_records(stop).await?;
         self.shared.update_control(&job.id, |orders| orders.stop = true);
+        self.shared.notify_change();
+        Ok(job)
+    }
+
+    /// Sets where a training pauses; `None` lets it continue to its end. A running job saves its state at the first step
+    /// boundary at or after the point, and then waits without a device until the point is set again.
+    ///
+    /// # Errors
+    /// `NotFound`; `State` if the job is over or is no training; `Records` if the point is not valid or the job is being
+    /// stopped.
+    pub async fn set_pause(&self, name: &str, point: Option<PausePoint>) -> Result<JobRecord, JobError> {
+        let job = self.get(name).await?;
+        let trains = |spec: JobSpec| spec.predict.is_none() && !spec.measure;
+        if !serde_json::from_str(&job.spec).is_ok_and(trains) {
+            let (state, hint) = (job.state.name().to_owned(), "only a training can be paused".to_owned());
+            return Err(JobError::State { name: job.name, state, hint });
+        }
+        let (id, set, now_ms) = (job.id, point.clone(), self.shared.clock.now_ms());
+        let job = self.shared.with_records(move |records| records.set_pause(&id, set.as_ref(), now_ms)).await?;
+        self.shared.update_control(&job.id, |orders| orders.pause = point);
+        self.shared.wake_scheduler();
         self.shared.notify_change();
         Ok(job)
     }
@@ -276,6 +335,8 @@ mod tests {
             state,
             reason: StateReason::default(),
             stop: None,
+            pause: None,
+            is_paused: false,
             created_ms: 0,
             started_ms: None,
             finished_ms: None,

@@ -296,7 +296,7 @@ impl JobError {
     }
 
     /// Returns whether the server, not the request, is at fault, so that a retry can succeed.
-    pub(crate) fn is_server_fault(&self) -> bool {
+    pub fn is_server_fault(&self) -> bool {
         match self {
             JobError::Records(error) => !matches!(error, RecordError::Invalid { .. } | RecordError::QueueFull { .. }),
             JobError::Io(_) | JobError::Launch { .. } => true,

@@ -335,6 +335,25 @@ impl JobService {
         self.shared.with_records(move |records| records.job_details(&ids)).await
     }
 
+    /// Returns jobs by identifier. Jobs that do not exist are left out.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn jobs_by_id(&self, ids: Vec<String>) -> Result<HashMap<String, JobRecord>, JobError> {
+        let read = move |records: &dyn JobRecords| {
+            let mut found = HashMap::new();
+            for id in ids {
+                match records.get(&id) {
+                    Ok(job) => drop(found.insert(id, job)),
+                    Err(saggar_store::error::RecordError::NoSuchJob { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(found)
+        };
+        self.shared.with_records(read).await
+    }
+
     /// Returns the attempts and last points of one job.
     ///
     /// # Errors
@@ -408,6 +427,16 @@ impl JobService {
     /// Returns the time of the last step of the job's attempt, or of its start; `None` if no attempt of it runs here.
     pub fn last_progress_ms(&self, id: &str) -> Option<UnixMillis> {
         self.shared.last_progress().get(id).copied()
+    }
+
+    /// Returns the records, which also contain the sweeps.
+    pub fn records(&self) -> Arc<dyn JobRecords> {
+        Arc::clone(&self.shared.records)
+    }
+
+    /// Returns the clock that the records' times come from.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.shared.clock)
     }
 
     /// Returns a receiver that is notified of every change of any job: a log line, a step, a state.

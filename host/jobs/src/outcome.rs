@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use saggar_store::records::{JobState, StateReason};
+use saggar_store::records::{JobState, PausePoint, StateReason};
 
 use crate::limits::BACKOFF_MAX;
 use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY};
@@ -19,6 +19,8 @@ pub enum AttemptOutcome {
         /// Whether it returned because of a stop request.
         stopped: bool,
     },
+    /// The state is saved where the job pauses.
+    Paused(PausePoint),
     /// The plugin failed.
     Failed(StateReason),
     /// The job cannot run as it is configured: another attempt would end the same way.
@@ -48,6 +50,8 @@ pub enum FinalEvent {
         /// Whether it returned because of a stop request.
         stopped: bool,
     },
+    /// `WorkerEvent::Paused`.
+    Paused(PausePoint),
     /// `WorkerEvent::Failed`.
     Failed(StateReason),
 }
@@ -62,6 +66,8 @@ pub enum RetryDecision {
         /// The minimum delay before it.
         delay: Duration,
     },
+    /// Pause the job at this point, if it is still to pause there.
+    Pause(PausePoint),
     /// The job is over, with this state and reason.
     Finish(JobState, StateReason),
 }
@@ -90,6 +96,7 @@ const SIGKILL: i32 = 9;
 pub fn attempt_outcome(last_word: FinalEvent, exit: WorkerExit) -> AttemptOutcome {
     match (last_word, exit.code) {
         (FinalEvent::Finished { stopped }, Some(EXIT_DONE)) => AttemptOutcome::Finished { stopped },
+        (FinalEvent::Paused(point), Some(EXIT_DONE)) => AttemptOutcome::Paused(point),
         (FinalEvent::Failed(reason), Some(EXIT_FAILED | EXIT_OUT_OF_MEMORY)) => AttemptOutcome::Failed(reason),
         (FinalEvent::Failed(reason), Some(EXIT_BROKEN)) => AttemptOutcome::Broken(reason),
         (FinalEvent::Failed(reason), Some(_)) => AttemptOutcome::Interrupted(reason),
@@ -119,6 +126,9 @@ pub fn decide_retry(ending: AttemptOutcome, situation: &OutcomeContext<'_>) -> R
         AttemptOutcome::Finished { stopped: false } if !situation.timed_out => {
             RetryDecision::Finish(JobState::Succeeded, StateReason::default())
         }
+        AttemptOutcome::Paused(point) if situation.stop_reason.is_none() && !situation.timed_out => {
+            RetryDecision::Pause(point)
+        }
         AttemptOutcome::Broken(reason) if situation.stop_reason.is_none() => {
             RetryDecision::Finish(JobState::Failed, reason)
         }
@@ -128,6 +138,7 @@ pub fn decide_retry(ending: AttemptOutcome, situation: &OutcomeContext<'_>) -> R
             StateReason::new("MAX_RUNTIME", "the job's running time is used up"),
         ),
         AttemptOutcome::Finished { .. }
+        | AttemptOutcome::Paused(_)
         | AttemptOutcome::Broken(_)
         | AttemptOutcome::Failed(_)
         | AttemptOutcome::Interrupted(_) => {
@@ -202,7 +213,7 @@ mod tests {
     fn retry_reason_code(next: RetryDecision) -> String {
         match next {
             RetryDecision::Retry { reason, .. } => reason.code,
-            RetryDecision::Finish(state, reason) => panic!("{state} {reason:?}"),
+            over => panic!("{over:?}"),
         }
     }
 
@@ -277,6 +288,23 @@ mod tests {
         // Memory that ran out for another process is unrelated.
         let aborted = WorkerExit { code: None, signal: Some(6), memory_ran_out: true };
         assert_eq!(sentence(aborted), "the worker was killed by signal 6");
+    }
+
+    #[test]
+    fn a_pause_costs_no_retry_and_yields_to_a_stop_and_a_timeout() {
+        let paused = || attempt_outcome(FinalEvent::Paused(PausePoint::now()), exit(0));
+        for interruptions in [0, 99] {
+            let next = decide_retry(paused(), &situation(interruptions));
+            assert_eq!(next, RetryDecision::Pause(PausePoint::now()));
+        }
+        let requeued = OutcomeContext { requeue_reason: Some(StateReason::new(PREEMPTED, "room")), ..situation(0) };
+        assert_eq!(decide_retry(paused(), &requeued), RetryDecision::Pause(PausePoint::now()));
+        let stopped = OutcomeContext { stop_reason: Some(StateReason::new("USER", "by a user")), ..situation(0) };
+        assert!(matches!(decide_retry(paused(), &stopped), RetryDecision::Finish(JobState::Cancelled, _)));
+        let late = OutcomeContext { timed_out: true, ..situation(0) };
+        assert!(matches!(decide_retry(paused(), &late), RetryDecision::Finish(JobState::TimedOut, _)));
+        let killed = attempt_outcome(FinalEvent::Paused(PausePoint::now()), KILLED);
+        assert_eq!(retry_reason_code(decide_retry(killed, &situation(0))), WORKER_LOST);
     }
 
     #[test]

@@ -85,6 +85,8 @@ mod tests {
             state,
             reason: StateReason::default(),
             stop: None,
+            pause: None,
+            is_paused: false,
             created_ms: 0,
             started_ms: Some(1),
             finished_ms: state.is_final().then_some(99),

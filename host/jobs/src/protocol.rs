@@ -9,14 +9,14 @@
 use std::collections::BTreeMap;
 
 use saggar_store::AccessRights;
-use saggar_store::records::JobLease;
+use saggar_store::records::{JobLease, PausePoint};
 use serde::{Deserialize, Serialize};
 
 use crate::credentials::WorkerToken;
 use crate::spec::JobSpec;
 
 /// The version of this protocol. Raised by every change that the other side would misunderstand.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Exit code of a worker that finished its work, or stopped as requested.
 pub const EXIT_DONE: i32 = 0;
@@ -60,6 +60,11 @@ pub enum WorkerCommand {
     Stop,
     /// Save a checkpoint at the next step boundary and continue.
     Checkpoint,
+    /// The job pauses elsewhere than it was said before.
+    Pause {
+        /// Where to save a checkpoint and return; `None` if the job is not to pause.
+        point: Option<PausePoint>,
+    },
 }
 
 /// The configuration of an attempt.
@@ -83,6 +88,13 @@ pub struct AttemptConfig {
     pub jobs: BTreeMap<String, String>,
     /// The access rights of the key that submitted the job.
     pub rights: AccessRights,
+    /// Where to save a checkpoint and return, because the job is to pause there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<PausePoint>,
+    /// The step from which a checkpoint of an earlier attempt includes all that the pause waits for. `None` if the
+    /// training has to continue first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_from: Option<u64>,
     /// The trace context of the attempt, as a `traceparent`, if the job is traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
@@ -219,6 +231,13 @@ pub enum WorkerEvent {
         /// Whether it returned because of a stop request.
         stopped: bool,
     },
+    /// The state is saved, and the job can pause.
+    Paused {
+        /// The step.
+        step: u64,
+        /// The point that was reached.
+        point: PausePoint,
+    },
     /// The attempt failed.
     Failed {
         /// The reason code in UPPER_SNAKE_CASE.
@@ -246,7 +265,8 @@ impl WorkerEvent {
             | WorkerEvent::Checkpoint { .. }
             | WorkerEvent::AllReduced { .. }
             | WorkerEvent::Alive
-            | WorkerEvent::Finished { .. } => None,
+            | WorkerEvent::Finished { .. }
+            | WorkerEvent::Paused { .. } => None,
         }
     }
 }

@@ -66,7 +66,8 @@ async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, superv
                 }
                 let Some(claim) = claim_job(shared, &job.id, pool).await else { continue };
                 // The control channel exists before the attempt begins, because a shutdown can come in between.
-                let (orders, receiver) = watch::channel(AttemptControl::default());
+                let (orders, receiver) =
+                    watch::channel(AttemptControl { pause: claim.job.pause.clone(), ..AttemptControl::default() });
                 shared.running_attempts().insert(job.id.clone(), orders);
                 supervisors.spawn(run_attempt(Arc::clone(shared), claim, device, receiver));
             }
@@ -113,14 +114,22 @@ async fn run_attempt(
     shared.wake_scheduler();
 }
 
-/// Forwards stop requests to supervisors. Another process can request a stop through the records alone.
+/// Forwards stop requests and pauses to supervisors. Another process can request them through the records alone.
 async fn forward_stop_requests(shared: &Arc<SharedState>) {
     let ids: Vec<String> = shared.running_attempts().keys().cloned().collect();
     for id in ids {
         let asked = id.clone();
         let job = shared.with_records(move |records| records.get(&asked)).await;
-        if job.is_ok_and(|job| job.stop.is_some()) {
+        let Ok(job) = job else { continue };
+        if job.stop.is_some() {
             shared.update_control(&id, |orders| orders.stop = true);
+        }
+        if let Some(orders) = shared.running_attempts().get(&id) {
+            orders.send_if_modified(|orders| {
+                let differs = orders.pause != job.pause;
+                orders.pause = job.pause;
+                differs
+            });
         }
     }
 }

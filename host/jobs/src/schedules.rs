@@ -121,7 +121,7 @@ async fn submit_if_due(shared: &Arc<SharedState>, schedule: JobSchedule) -> Resu
     let submitted = match shared.resolve_spec(spec, rights.clone()).await {
         Ok(spec) => {
             let (owner, rights) = (schedule.owner, rights.clone());
-            jobs.submit(JobSubmission { spec, owner, rights, idempotency_key, trace: None }).await
+            jobs.submit(JobSubmission { spec, owner, rights, pause: None, idempotency_key, trace: None }).await
         }
         Err(error) => Err(error),
     };

@@ -68,6 +68,7 @@ async fn drive_attempt(
     };
     spec.device = device;
     let history = recorder.history().await?;
+    let paused_from = recorder.paused_from(&claim.job).await?;
     let clock = AttemptDeadlines::start(&spec, history.wall_seconds, history.extensions);
     let jobs = match resolve_job_ids(shared, &spec).await {
         Ok(jobs) => jobs,
@@ -77,7 +78,7 @@ async fn drive_attempt(
         }
         Err(error) => return Err(error),
     };
-    let mut worker = match WorkerSession::start(shared, &claim, spec.clone(), jobs, clock, trace) {
+    let mut worker = match WorkerSession::start(shared, &claim, spec.clone(), jobs, paused_from, clock, trace) {
         Ok(worker) => worker,
         Err(error) => {
             let reason = StateReason::new("LAUNCH_FAILED", error.to_string());

@@ -10,6 +10,7 @@ mod lost_device;
 mod measurement;
 mod metering;
 mod nan_guard;
+mod pause_control;
 mod prediction;
 mod ranks;
 mod rights;
@@ -19,6 +20,7 @@ mod usage_reporter;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -28,7 +30,9 @@ use saggar_plugin::{
     CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, TrainLimits,
     TrainOutcome, train,
 };
-use saggar_store::{CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir};
+use saggar_store::{
+    CheckpointError, CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir,
+};
 use saggar_telemetry::TraceContext;
 use thiserror::Error;
 
@@ -36,7 +40,7 @@ use crate::limits::WORKER_OOM_SCORE_ADJUSTMENT;
 use crate::protocol::{
     AttemptConfig, EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, WorkerEvent,
 };
-use crate::spec::{DataSource, PredictionSpec, RetryCause};
+use crate::spec::{DataSource, PredictionSpec, RetryCause, WORKER_LOST};
 use crate::storage_guard::StorageGuard;
 use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
@@ -44,6 +48,7 @@ pub(crate) use job_context::open_model;
 use lost_device::{DeviceWatch, kill_own_process};
 use measurement::MeasurementParts;
 use metering::UsageCounters;
+use pause_control::PauseResult;
 use ranks::RankGroup;
 use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
@@ -71,10 +76,12 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
     let context = start.trace.as_deref().and_then(TraceContext::from_traceparent);
     let _span = context.map(|context| tracing::info_span!("attempt", trace_id = %context.trace).entered());
     tracing::debug!(job = start.name, attempt = start.attempt, rank = start.rank, "the worker begins");
-    let attempt = WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control, start };
-    match attempt.run() {
+    let attempt_control = Arc::clone(&control);
+    let attempt =
+        WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control: attempt_control, start };
+    match attempt.run().and_then(|outcome| check_pause_saved(outcome, &control)) {
         Ok(outcome) => {
-            channel.send(&WorkerEvent::Finished { stopped: matches!(outcome, TrainOutcome::Stopped) });
+            channel.send(&final_event(&outcome, &control));
             channel.close();
             EXIT_DONE
         }
@@ -89,12 +96,32 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
     }
 }
 
+/// Returns the final event of an attempt that did not fail.
+fn final_event(outcome: &TrainOutcome, control: &WorkerControl) -> WorkerEvent {
+    let stopped = matches!(outcome, TrainOutcome::Stopped);
+    match control.pause.result() {
+        PauseResult::Saved { step, point } if stopped => WorkerEvent::Paused { step, point },
+        _ => WorkerEvent::Finished { stopped },
+    }
+}
+
+/// Returns a failure that is retried if the attempt ended for a pause whose state could not be saved.
+fn check_pause_saved(outcome: TrainOutcome, control: &WorkerControl) -> Result<TrainOutcome, AttemptFailure> {
+    let is_lost = matches!(outcome, TrainOutcome::Stopped)
+        && control.pause.result() == PauseResult::NotSaved
+        && !control.stop.load(Ordering::Acquire);
+    if is_lost { Err(AttemptFailure::PauseNotSaved) } else { Ok(outcome) }
+}
+
 /// The failure of an attempt.
 #[derive(Debug, Error)]
 enum AttemptFailure {
     /// The plugin failed.
     #[error(transparent)]
     Plugin(#[from] PluginError),
+    /// The job was to pause, but its state could not be saved.
+    #[error("the state could not be saved for the pause; the log says why")]
+    PauseNotSaved,
     /// Every attempt would fail in this way.
     #[error("{message}")]
     Permanent { reason: &'static str, message: String },
@@ -110,6 +137,7 @@ impl AttemptFailure {
     fn reason(&self) -> &'static str {
         match self {
             AttemptFailure::Plugin(error) => error.reason().as_str(),
+            AttemptFailure::PauseNotSaved => WORKER_LOST,
             AttemptFailure::Permanent { reason, .. } => reason,
         }
     }
@@ -121,6 +149,7 @@ impl AttemptFailure {
     /// Returns the exit code of the worker.
     fn exit_code(&self) -> i32 {
         match self {
+            AttemptFailure::PauseNotSaved => EXIT_TRY_AGAIN,
             AttemptFailure::Permanent { .. } => EXIT_BROKEN,
             AttemptFailure::Plugin(error) if error.reason().is_memory_limit() => EXIT_OUT_OF_MEMORY,
             AttemptFailure::Plugin(error) => match RetryCause::from(error.reason()) {
@@ -147,6 +176,11 @@ impl WorkerAttempt<'_> {
     fn run(self) -> Result<TrainOutcome, AttemptFailure> {
         let spec = &self.start.spec;
         let home = StateDir::open(self.home).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
+        let objects =
+            ObjectStorage::local(&home.objects()).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
+        if self.is_paused_already(&CheckpointStore::new(objects.clone()))? {
+            return Ok(TrainOutcome::Stopped);
+        }
         let usage = DeviceUsage { processes: spec.replicas as usize, pipeline_cache_dir: Some(&home.shaders()) };
         let choice = saggar_devices::open_with_usage(&spec.device, usage);
         let choice = choice.map_err(|error| AttemptFailure::permanent("NO_DEVICE", error))?;
@@ -160,8 +194,6 @@ impl WorkerAttempt<'_> {
         });
         let _watch = DeviceWatch::start(&choice.backend, self.channel);
         let began = Instant::now();
-        let objects =
-            ObjectStorage::local(&home.objects()).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         let host =
             PluginEngine::new(PluginEngineConfig { cache_dir: Some(home.cache()), ..PluginEngineConfig::default() })?;
         if let Some(prediction) = &spec.predict {
@@ -213,6 +245,29 @@ impl WorkerAttempt<'_> {
         }
         reporter.finish();
         Ok(outcome?)
+    }
+
+    /// Returns whether an earlier attempt, which was lost after it, saved the state that the job pauses with.
+    fn is_paused_already(&self, checkpoints: &CheckpointStore) -> Result<bool, AttemptFailure> {
+        let AttemptConfig { job, epoch, rank: 0, pause: Some(point), paused_from: Some(from), spec, .. } = &self.start
+        else {
+            return Ok(false);
+        };
+        let newest = async {
+            let listed = checkpoints.list(job).await?;
+            if listed.first().is_none_or(|info| info.step < *from) {
+                return Ok(None);
+            }
+            checkpoints.claim(job, *epoch).await?;
+            checkpoints.latest(job, &spec.plugin).await.map(|latest| latest.found)
+        };
+        let newest = self.runtime.block_on(newest);
+        let newest = newest.map_err(|error: CheckpointError| PluginError::job(error.to_string()))?;
+        let Some((_, checkpoint)) = newest.filter(|(_, checkpoint)| checkpoint.step >= *from) else {
+            return Ok(false);
+        };
+        self.control.pause.pause_at_checkpoint(checkpoint.step, point.clone());
+        Ok(true)
     }
 
     /// Returns the kernel tuning of earlier attempts, because this one must produce the same bytes. A store that cannot

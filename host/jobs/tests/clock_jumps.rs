@@ -149,8 +149,14 @@ impl TestScheduler {
     }
 
     async fn submit(&self, spec: JobSpec) -> String {
-        let submission =
-            JobSubmission { spec, owner: None, rights: AccessRights::default(), idempotency_key: None, trace: None };
+        let submission = JobSubmission {
+            spec,
+            owner: None,
+            rights: AccessRights::default(),
+            pause: None,
+            idempotency_key: None,
+            trace: None,
+        };
         self.jobs.submit(submission).await.unwrap().name
     }
 

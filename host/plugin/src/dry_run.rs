@@ -110,7 +110,7 @@ impl JobContext for DryRunContext {
         Ok(())
     }
 
-    fn stop_requested(&self) -> bool {
+    fn stop_requested(&self, _: u64) -> bool {
         false
     }
 

@@ -160,7 +160,7 @@ impl Host for InstanceState {
             return Err(HostError::Trap(CallInterrupted::Stopped.into()));
         }
         // Ask once: a stop that is requested between saving and answering must wait for the next boundary.
-        let stop = train.context.stop_requested();
+        let stop = train.context.stop_requested(step);
         if stop || train.context.checkpoint_due(step) {
             let digest = train.plugin_digest.clone();
             self.log_skipped_steps()?;

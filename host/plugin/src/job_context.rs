@@ -97,8 +97,8 @@ pub trait JobContext: Send {
     /// Any error ends the training.
     fn save(&mut self, checkpoint: Checkpoint) -> Result<(), PluginError>;
 
-    /// Returns whether the training should save its state and return. Called at every step boundary.
-    fn stop_requested(&self) -> bool;
+    /// Returns whether the training should save its state at this step and return. Called at every step boundary.
+    fn stop_requested(&self, step: u64) -> bool;
 
     /// Starts a phase of the job. The name was checked.
     fn phase(&mut self, name: &str);

@@ -31,7 +31,8 @@ pub use manifest::{
     BatchingSettings, CheckpointPolicy, DeviceRequest, GpuRequest, InstanceRange, MinimumUtilization, ModelKeepAlive,
     ModelSection, PRECISIONS, PipelineSection, PipelineStepSection, PluginBuildCommand, PluginSection, PoolSection,
     ProjectManifest, ProjectQuota, ProjectSection, QueueSection, REFERENCE_PLUGINS, RETRY_CAUSES, RecordingSettings,
-    RequestQueueSettings, ResponseCacheSettings, RunOptions, TaskArguments, TaskMode, TaskSection, project_name,
+    RequestQueueSettings, ResponseCacheSettings, RunOptions, SWEEP_METHODS, SweepSection, TaskArguments, TaskMode,
+    TaskSection, project_name,
 };
 pub use name::is_valid_name;
 pub use pipeline::{

@@ -6,6 +6,7 @@ mod pipeline;
 mod plugin;
 mod queue;
 mod run_options;
+mod sweep;
 mod task;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub(crate) use run_options::is_device_name;
 pub use run_options::{
     CheckpointPolicy, DeviceRequest, GpuRequest, MinimumUtilization, PRECISIONS, RETRY_CAUSES, RunOptions,
 };
+pub use sweep::{SWEEP_METHODS, SweepSection};
 pub use task::{TaskArguments, TaskMode, TaskSection};
 
 /// A project.
@@ -39,6 +41,8 @@ pub struct ProjectManifest {
     pub plugins: BTreeMap<String, PluginSection>,
     /// Tasks by name, for `saggar run --task NAME`.
     pub tasks: BTreeMap<String, TaskSection>,
+    /// Searches for parameters by name, for `saggar sweep --sweep NAME`.
+    pub sweeps: BTreeMap<String, SweepSection>,
     /// Serving settings of models, by name.
     pub models: BTreeMap<String, ModelSection>,
     /// Queues by name, in which jobs wait.
@@ -110,6 +114,7 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
     let project = root.required("project", "name = \"mnist\" below [project]", |item| read_project(&item.table()?));
     let plugins = root.named_tables("plugin", plugin::read_plugin);
     let tasks = root.named_tables("task", task::read_task);
+    let sweeps = root.named_tables("sweep", sweep::read_sweep);
     let models = root.named_tables("model", model::read_model);
     let queues = root.named_tables("queue", queue::read_queue);
     let pools = root.named_tables("pool", queue::read_pool);
@@ -129,7 +134,18 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
     let pipelines = pipeline::check_pipelines(root.report(), pipelines, &tasks, &defaults);
     version?;
     let warnings = root.report().take_warnings();
-    Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, pipelines, quota, warnings })
+    Some(ProjectManifest {
+        project: project?,
+        plugins,
+        tasks,
+        sweeps,
+        models,
+        queues,
+        pools,
+        pipelines,
+        quota,
+        warnings,
+    })
 }
 
 /// Returns the names that exist without a table.

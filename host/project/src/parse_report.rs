@@ -18,9 +18,9 @@ pub(crate) type SourceSpan = Range<usize>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TableKind {
     Plugin,
+    Task,
     Queue,
     Pool,
-    Task,
     Pipeline,
 }
 
@@ -29,9 +29,9 @@ impl TableKind {
     pub(crate) fn header_word(self) -> &'static str {
         match self {
             TableKind::Plugin => "plugin",
+            TableKind::Task => "task",
             TableKind::Queue => "queue",
             TableKind::Pool => "pool",
-            TableKind::Task => "task",
             TableKind::Pipeline => "pipeline",
         }
     }

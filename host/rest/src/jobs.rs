@@ -63,6 +63,10 @@ pub struct JobDocument {
     pub attempts_max: u64,
     /// The number of attempts that were followed by another one, by cause.
     pub interruptions: BTreeMap<String, u64>,
+    /// Whether it is paused; its state is then `QUEUED`, but it does not start until it is resumed.
+    pub paused: bool,
+    /// The step from which it pauses, or is paused; null if it is not to pause, or its number of steps is not known yet.
+    pub pause_step: Option<u64>,
     /// The training step that it has completed.
     pub step: u64,
     /// The number of steps that it is to complete; 0 if it is not known.
@@ -117,6 +121,19 @@ impl JobDocument {
     pub fn spec_summary(&self) -> JobSpecSummary {
         JobSpecSummary::read(&self.spec)
     }
+}
+
+/// Pauses a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PauseJob")]
+pub struct PauseRequest {
+    /// The job pauses at the first step boundary at or after this step; at the next one if omitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_step: Option<u64>,
+    /// It pauses only once this series has a value at that step or later, such as `validation/accuracy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
 }
 
 /// The members of a job's specification that the server and clients show. Unlike `saggar_jobs::JobSpec`, it is read

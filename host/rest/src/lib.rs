@@ -35,6 +35,7 @@ pub mod quota;
 pub mod schedules;
 pub mod secrets;
 pub mod server;
+pub mod sweeps;
 pub mod tfs;
 
 /// The pattern of a SHA-256 as text.

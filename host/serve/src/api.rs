@@ -29,6 +29,7 @@ pub(crate) mod queues;
 pub(crate) mod quota;
 pub(crate) mod schedules;
 pub(crate) mod secrets;
+pub(crate) mod sweeps;
 pub(crate) mod version_detail;
 pub(crate) mod versions;
 mod visible_job;

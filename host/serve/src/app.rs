@@ -8,6 +8,7 @@ use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
 use saggar_serving::{ModelLifecycle, ModelRouter, PredictionService};
 use saggar_store::checkpoint::CheckpointStore;
+use saggar_sweeps::SweepService;
 use tokio::sync::{RwLock, watch};
 
 use crate::access::AccessControl;
@@ -33,6 +34,7 @@ struct AppStateInner {
     checkpoints: CheckpointStore,
     clock: Arc<dyn Clock>,
     body_reader: BodyReader,
+    sweeps: SweepService,
     predictions: CogPredictions,
     prediction_service: PredictionService,
     event_streams: EventStreams,
@@ -79,6 +81,7 @@ impl AppState {
         shutdown: watch::Receiver<bool>,
     ) -> AppState {
         let checkpoints = CheckpointStore::new(parts.objects.clone());
+        let sweeps = SweepService::new(parts.jobs.clone());
         let predictions = CogPredictions::new(parts.webhooks.clone());
         let (models, metrics) = (Arc::clone(&parts.models), Arc::clone(&parts.metrics));
         let prediction_service =
@@ -92,6 +95,7 @@ impl AppState {
             checkpoints,
             clock,
             body_reader: bodies,
+            sweeps,
             predictions,
             prediction_service,
             event_streams: streams,
@@ -148,6 +152,11 @@ impl AppState {
 
     pub(crate) fn pipelines(&self) -> &PipelineService {
         &self.shared.parts.pipelines
+    }
+
+    /// Returns the sweeps, whose loop the program runs.
+    pub fn sweeps(&self) -> &SweepService {
+        &self.shared.sweeps
     }
 
     pub(crate) fn access(&self) -> &Arc<AccessControl> {

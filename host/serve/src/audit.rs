@@ -57,6 +57,16 @@ pub enum AuditAction {
     JobStop,
     /// A job was preempted.
     JobPreempt,
+    /// A job was asked to pause.
+    JobPause,
+    /// A paused job was allowed to continue.
+    JobResume,
+    /// A sweep was created.
+    SweepCreate,
+    /// A sweep was stopped.
+    SweepStop,
+    /// A stopped sweep was resumed.
+    SweepResume,
     /// A job and its files were removed.
     JobRemove,
     /// A schedule was set.
@@ -122,6 +132,11 @@ impl AuditAction {
             AuditAction::PluginMark => "plugin.mark",
             AuditAction::JobStop => "job.stop",
             AuditAction::JobPreempt => "job.preempt",
+            AuditAction::JobPause => "job.pause",
+            AuditAction::JobResume => "job.resume",
+            AuditAction::SweepCreate => "sweep.create",
+            AuditAction::SweepStop => "sweep.stop",
+            AuditAction::SweepResume => "sweep.resume",
             AuditAction::JobRemove => "job.remove",
             AuditAction::ScheduleSet => "schedule.set",
             AuditAction::ScheduleRemove => "schedule.remove",

@@ -23,6 +23,7 @@ use saggar_store::SecretError;
 use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError, is_disk_full};
 use saggar_store::keys::KeyError;
 use saggar_store::signature::SignatureError;
+use saggar_sweeps::SweepError;
 use thiserror::Error;
 
 use crate::access::AccessError;
@@ -163,6 +164,9 @@ pub enum ApiError {
     /// A pipeline error.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
+    /// A sweep operation failed.
+    #[error(transparent)]
+    Sweep(SweepError),
     /// A dataset operation failed.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
@@ -195,6 +199,15 @@ pub enum ApiError {
         /// The cause, for the log only.
         cause: String,
     },
+}
+
+impl From<SweepError> for ApiError {
+    fn from(error: SweepError) -> ApiError {
+        match error {
+            SweepError::Job(error) => ApiError::Job(error),
+            error => ApiError::Sweep(error),
+        }
+    }
 }
 
 /// The HTTP representation of an error.
@@ -280,6 +293,7 @@ impl ApiError {
             ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
             ApiError::Job(error) => status_map::map_job_error(error),
             ApiError::Pipeline(error) => status_map::map_pipeline_error(error),
+            ApiError::Sweep(error) => status_map::map_sweep_error(error),
             ApiError::Dataset(error) => status_map::map_dataset_error(error),
             ApiError::Secret(error) => status_map::map_secret_error(error),
             ApiError::Serving(error) => serving::map_serving_error(error),

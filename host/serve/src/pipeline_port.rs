@@ -171,6 +171,7 @@ impl PipelinePort for ServerPipelinePort {
             rights: rights.clone(),
             idempotency_key: Some(idempotency_key.to_owned()),
             trace: None,
+            pause: None,
         };
         let submitted = app.jobs().submit(submission).await;
         let (is_done, name) = (submitted.is_ok(), submitted.as_ref().map_or(String::new(), |job| job.name.clone()));

@@ -36,6 +36,7 @@ mod resume_marks;
 mod serving_options;
 mod streaming;
 mod streaming_model;
+mod sweeps;
 mod tfs;
 mod tls;
 mod version_publishing;

@@ -222,6 +222,12 @@ pub const SERIES_MAX: u32 = 256;
 /// Bytes of the name of a series.
 pub const SERIES_NAME_BYTES_MAX: usize = 255;
 
+/// Sweeps in one listing.
+pub const SWEEPS_LISTED_MAX: u32 = 100;
+
+/// Sweeps that are not over.
+pub const SWEEPS_UNFINISHED_MAX: u64 = 100;
+
 /// Points of all series of one job, about 25 MB; beyond this, series are thinned.
 pub const POINTS_MAX: u64 = 250_000;
 

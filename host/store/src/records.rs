@@ -1,6 +1,6 @@
 //! Job records: the specification, attempts, state and results of each job.
 //!
-//! One trait, [`JobRecords`], for every engine; [`open`] selects the engine by a URL. SQLite is the only one. Each method
+//! One trait, [`JobRecords`], for every engine, with [`SweepRecords`] as its part for hyper-parameter searches; [`open`] selects the engine by a URL. SQLite is the only one. Each method
 //! is one transaction and can block on the disk, so call it from a thread that can block. Every write of a worker carries its [`JobLease`]; a lease that
 //! has ended changes nothing ([`RecordError::Fenced`]). Times are arguments. Scheduling is elsewhere: records do not
 //! decide which queued job starts next.
@@ -17,10 +17,12 @@ use crate::error::RecordError;
 
 pub mod id;
 mod job;
+mod pause;
 mod pipeline;
 mod schedule;
 mod sqlite;
 mod state;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -28,12 +30,17 @@ pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
 };
+pub use pause::{PAUSED, PausePoint, PauseStep};
 pub use pipeline::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
     PipelineStepRecord, PipelineStepState, StepAttemptKey, StepChange,
 };
 pub use schedule::JobSchedule;
 pub use state::{JobState, ParseJobStateError, StateReason};
+
+pub use sweep::{
+    NewSweep, ParseSweepStateError, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialRecord, TrialState,
+};
 
 use sqlite::SqliteRecords;
 
@@ -125,7 +132,7 @@ pub struct JobFilter {
 }
 
 /// The records of all jobs. Shared by threads; every process opens its own instance.
-pub trait JobRecords: std::fmt::Debug + Send + Sync {
+pub trait JobRecords: SweepRecords {
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors
@@ -162,7 +169,7 @@ pub trait JobRecords: std::fmt::Debug + Send + Sync {
     /// Returns `Database`.
     fn count_by_state(&self) -> Result<Vec<(JobState, u64)>, RecordError>;
 
-    /// Returns queued jobs in the order in which they start: highest priority first, then those that are not
+    /// Returns queued jobs that are not paused, in the order in which they start: highest priority first, then those that are not
     /// preemptible, then oldest first. A job that can preempt another comes before it; otherwise the two would preempt
     /// each other for ever.
     ///
@@ -177,7 +184,7 @@ pub trait JobRecords: std::fmt::Debug + Send + Sync {
     fn active_jobs(&self) -> Result<Vec<ActiveJob>, RecordError>;
 
     /// Claims a queued job, with slots of this pool: it becomes `Starting`, with a new attempt and a new epoch. Returns
-    /// `None` if it is not queued or its start time has not come. Two callers never get the same attempt.
+    /// `None` if it is not queued, is paused, or its start time has not come. Two callers never get the same attempt.
     ///
     /// # Errors
     /// Returns `NoSuchJob`; `Database`.
@@ -277,6 +284,27 @@ pub trait JobRecords: std::fmt::Debug + Send + Sync {
         not_before_ms: UnixMillis,
         now_ms: UnixMillis,
     ) -> Result<JobRecord, RecordError>;
+
+    /// Ends the attempt of a worker that has saved its state at `point`, and the lease. The job is `Queued` and paused,
+    /// with the reason [`PAUSED`], if it is still to pause there; otherwise it waits for its next attempt. A job that
+    /// was asked to stop becomes `Cancelled` instead.
+    ///
+    /// # Errors
+    /// The same as `set_state`.
+    fn pause_at_point(
+        &self,
+        lease: &JobLease,
+        point: &PausePoint,
+        usage: &AttemptUsage,
+        now_ms: UnixMillis,
+    ) -> Result<JobRecord, RecordError>;
+
+    /// Sets where a job pauses, replacing an earlier point; `None` lets it continue to its end. A queued job that has
+    /// reached the step is paused at once, and a paused one that has not reached it is queued again.
+    ///
+    /// # Errors
+    /// Returns `NoSuchJob`; `Finished`; `Invalid` if the point is not valid or the job is being stopped; `Database`.
+    fn set_pause(&self, id: &str, point: Option<&PausePoint>, now_ms: UnixMillis) -> Result<JobRecord, RecordError>;
 
     /// Asks a job to stop. A queued job becomes `Cancelled` at once; the worker of an active job sees the request in
     /// the result of `record_progress`. Repeating the request changes nothing.

@@ -11,8 +11,8 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     (
         "Train",
         &[
-            "run", "ps", "status", "logs", "wait", "stop", "restart", "preempt", "metrics", "compare", "diff",
-            "output", "rm", "gc", "queues", "pipeline", "schedule",
+            "run", "ps", "status", "logs", "wait", "stop", "restart", "preempt", "pause", "resume", "metrics",
+            "compare", "diff", "output", "rm", "gc", "queues", "pipeline", "schedule", "sweep",
         ],
     ),
     ("Data", &["data"]),
@@ -43,6 +43,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("stop", &["saggar stop digits-7 digits-8"]),
     ("restart", &["saggar restart digits-7 --set device=cpu -- lr=0.001"]),
     ("preempt", &["saggar preempt digits-7"]),
+    ("pause", &["saggar pause digits-7", "saggar pause digits-7 --at-step 1000"]),
+    ("resume", &["saggar resume digits-7"]),
     ("metrics", &["saggar metrics digits-7 --series loss,accuracy --csv"]),
     ("compare", &["saggar compare digits-7 digits-8"]),
     ("diff", &["saggar diff digits-7 digits-8"]),
@@ -66,6 +68,21 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("pipeline restart", &["saggar pipeline restart nightly-7", "saggar pipeline restart nightly-7 --from train"]),
     ("pipeline rm", &["saggar pipeline rm nightly-7"]),
     ("pipeline schedule", &["saggar pipeline schedule nightly --cron '15 1 * * *'", "saggar pipeline schedule"]),
+    (
+        "sweep",
+        &[
+            "saggar sweep lenet --data digits --grid lr=0.1,0.01 --grid channels=8,16 --metric validation/accuracy -f",
+            "saggar sweep --task train --space 'lr=log(1e-4,1e-1)' --random 64 --method asha --metric min:validation/loss",
+        ],
+    ),
+    ("sweep ls", &["saggar sweep ls"]),
+    ("sweep status", &["saggar sweep status digits-sweep-1"]),
+    ("sweep stop", &["saggar sweep stop digits-sweep-1"]),
+    ("sweep resume", &["saggar sweep resume digits-sweep-1"]),
+    (
+        "sweep results",
+        &["saggar sweep results digits-sweep-1 --limit 10", "saggar sweep results digits-sweep-1 --save-task best"],
+    ),
     ("schedule", &["saggar schedule set nightly '0 3 * * *' --like digits-7", "saggar schedule ls"]),
     ("schedule set", &["saggar schedule set nightly '0 3 * * *' --like digits-7"]),
     ("schedule apply", &["saggar schedule apply train"]),

@@ -138,6 +138,8 @@ fn check_call(command: &Command, call: &str) -> Result<(), String> {
             match next {
                 Some(next) => command = next,
                 None if is_placeholder(word) => return Ok(()),
+                // A command can have both, as `saggar sweep PLUGIN` and `saggar sweep ls` do.
+                None if command.get_positionals().next().is_some() => {}
                 None => return Err(format!("`saggar {call}`: {} has no command {word}", command.get_name())),
             }
         }

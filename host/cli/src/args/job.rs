@@ -33,6 +33,19 @@ pub(crate) struct RestartArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    /// The jobs: `digits-7`.
+    #[arg(required = true, value_name = "JOB")]
+    pub(crate) jobs: Vec<String>,
+    /// Pause at the first step boundary at or after this step, instead of the next one.
+    #[arg(long, value_name = "STEP")]
+    pub(crate) at_step: Option<u64>,
+    /// Pause only once this series has a value at that step or later: `validation/accuracy`.
+    #[arg(long, value_name = "SERIES", requires = "at_step")]
+    pub(crate) metric: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     /// The job: `digits-7`.
     pub(crate) job: String,

@@ -28,7 +28,7 @@ use crate::output::CliOutput;
 use crate::units;
 
 pub(crate) use compare::{compare, diff};
-pub(crate) use control::{preempt, restart, wait as wait_for};
+pub(crate) use control::{pause, preempt, restart, resume, wait as wait_for};
 pub(crate) use metrics::metrics;
 pub(crate) use quota::{cost, queues, quota};
 pub(crate) use removal::{gc, rm};
@@ -295,7 +295,7 @@ pub(crate) fn stop(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -
 ///
 /// # Errors
 /// Returns the error of the first job that failed. Further errors are printed.
-pub(super) fn change_each<T: Serialize>(
+pub(in crate::commands) fn change_each<T: Serialize>(
     names: &[String],
     output: CliOutput,
     change: impl Fn(&str) -> Result<(String, T), CliError>,

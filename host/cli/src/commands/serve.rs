@@ -228,6 +228,7 @@ impl ServerParts {
             async move { jobs.run(down).await }
         });
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
+        let sweeping = spawn_sweeps(&app, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
         log_addresses(&urls);
         // Standard output has one line per address, because scripts read the addresses from it. It is written in one
@@ -274,6 +275,7 @@ impl ServerParts {
         keeping.await.flatten().map_err(unexpected_error)?;
         driving.await.flatten().map_err(unexpected_error)?;
         waits.set_waiting_for("jobs");
+        sweeping.await.flatten().map_err(unexpected_error)?;
         let ran = running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error);
         telemetry::flush_telemetry(&observer);
         ran
@@ -343,6 +345,13 @@ fn follow_policy(mode: args::FollowMode) -> FollowPolicy {
         args::FollowMode::Newest => FollowPolicy::Newest,
         args::FollowMode::Promoted => FollowPolicy::Promoted,
     }
+}
+
+/// Follows the sweeps until the server stops.
+fn spawn_sweeps(app: &AppState, shutdown: &watch::Sender<bool>) -> JoinHandle<Result<(), JoinError>> {
+    let (sweeps, until) = (app.sweeps().clone(), shutdown.subscribe());
+    let following = tokio::spawn(async move { sweeps.run(until).await });
+    stop_server_on_panic("sweeps are not followed", following, shutdown)
 }
 
 /// Supervises a part that the server cannot work without. If it panics the server ends, because otherwise it would

@@ -37,6 +37,8 @@ fn start_command() -> WorkerCommand {
         spec,
         jobs,
         rights,
+        pause: None,
+        paused_from: None,
         trace: None,
     }))
 }

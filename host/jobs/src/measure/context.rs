@@ -180,7 +180,7 @@ impl JobContext for MeasuringContext {
         Ok(())
     }
 
-    fn stop_requested(&self) -> bool {
+    fn stop_requested(&self, _step: u64) -> bool {
         self.lock_measurement().is_over
     }
 

@@ -1,6 +1,7 @@
 //! The causes of an attempt's end that can be retried.
 
 use saggar_plugin::FailureReason;
+use saggar_store::records::PAUSED;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +58,7 @@ impl RetryCause {
         match code {
             PREEMPTED => Some(RetryCause::Preempted),
             HOST_SHUTDOWN | HOST_RESTART => Some(RetryCause::HostRestart),
-            RECYCLED | OVER_BUDGET | "" => None,
+            RECYCLED | OVER_BUDGET | PAUSED | "" => None,
             _ => Some(RetryCause::Error),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use saggar_store::records::{ClaimedJob, StateReason};
+use saggar_store::records::{ClaimedJob, PausePoint, StateReason};
 use tokio::io::BufReader;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -42,6 +42,8 @@ pub(super) struct WorkerSession {
     /// The reason of a request to save and requeue, or `None`.
     pub(super) requeue: Option<StateReason>,
     checkpoints_requested: u64,
+    /// The pause that the worker knows.
+    pause: Option<PausePoint>,
     utilization: Option<UtilizationMonitor>,
     /// The reason of a stop because the device was idle, or `None`.
     pub(super) idle_reason: Option<StateReason>,
@@ -65,6 +67,7 @@ impl WorkerSession {
         claim: &ClaimedJob,
         spec: JobSpec,
         jobs: BTreeMap<String, String>,
+        paused_from: Option<u64>,
         clock: AttemptDeadlines,
         trace: Option<&JobTrace>,
     ) -> Result<WorkerSession, JobError> {
@@ -93,6 +96,8 @@ impl WorkerSession {
             spec,
             jobs,
             rights: claim.job.rights.clone(),
+            pause: claim.job.pause.clone(),
+            paused_from,
             trace: trace.map(|trace| trace.attempt_context().traceparent()),
         };
         Ok(WorkerSession {
@@ -107,6 +112,7 @@ impl WorkerSession {
             timed_out: false,
             requeue: None,
             checkpoints_requested: 0,
+            pause: claim.job.pause.clone(),
             utilization,
             idle_reason: None,
         })
@@ -251,6 +257,10 @@ impl WorkerSession {
         }
         match serde_json::from_slice(line) {
             Ok(WorkerEvent::Finished { stopped }) => *last = FinalEvent::Finished { stopped },
+            Ok(WorkerEvent::Paused { step, point }) => {
+                recorder.set_paused_step(step);
+                *last = FinalEvent::Paused(point);
+            }
             Ok(WorkerEvent::Failed { reason, message }) => {
                 recorder.log(&message);
                 *last = FinalEvent::Failed(StateReason::new(reason, message));
@@ -272,6 +282,10 @@ impl WorkerSession {
         if orders.checkpoints != self.checkpoints_requested {
             self.checkpoints_requested = orders.checkpoints;
             self.send_command(WorkerCommand::Checkpoint).await;
+        }
+        if orders.pause != self.pause {
+            self.pause.clone_from(&orders.pause);
+            self.send_command(WorkerCommand::Pause { point: orders.pause.clone() }).await;
         }
         if self.kill_at.is_some() {
             return Ok(());

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
 
+use super::pause_control::PauseControl;
 use super::ranks::rank_link::RankLink;
 use super::supervisor_link::{SupervisorLink, write_line};
 use crate::credentials::{CredentialsError, WorkerCredentials};
@@ -34,6 +35,8 @@ pub(crate) struct WorkerControl {
     pub(crate) stop: AtomicBool,
     /// Save and continue; reset when done.
     pub(crate) checkpoint: AtomicBool,
+    /// Where to save and return, because the job pauses.
+    pub(crate) pause: PauseControl,
 }
 
 /// Why a worker process has no attempt to run.
@@ -116,6 +119,7 @@ impl EventChannel {
         };
         let link = Arc::new(SupervisorLink::new(stream));
         let (control, ending) = (Arc::new(WorkerControl::default()), Arc::clone(&link));
+        control.pause.set_point(config.pause.clone());
         follow_commands(commands, Arc::clone(&control), move || ending.handle_end()).map_err(gone())?;
         Ok(WorkerStart { channel: EventChannel(EventSink::Supervisor(link)), config, control })
     }
@@ -207,6 +211,7 @@ fn follow_commands(
             match serde_json::from_str(&line) {
                 Ok(WorkerCommand::Stop) => control.stop.store(true, Ordering::Release),
                 Ok(WorkerCommand::Checkpoint) => control.checkpoint.store(true, Ordering::Release),
+                Ok(WorkerCommand::Pause { point }) => control.pause.set_point(point),
                 Ok(WorkerCommand::Alive) => {}
                 Ok(WorkerCommand::Start(_) | WorkerCommand::Refuse { .. }) | Err(_) => std::process::exit(EXIT_BROKEN),
             }

@@ -128,6 +128,7 @@ impl JobContext for WorkerJobContext {
         if self.metrics.len() < CHECKPOINT_METRICS_MAX || self.metrics.contains_key(name) {
             self.metrics.insert(name.to_owned(), value);
         }
+        self.parts.control.pause.record_metric(name, step);
         if let Some(line) = self.nan_guard.check_metric(step, name, value) {
             self.parts.channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
         }
@@ -137,6 +138,7 @@ impl JobContext for WorkerJobContext {
 
     fn progress(&mut self, step: u64, of: u64) {
         self.step = step;
+        self.parts.control.pause.record_target(of);
         self.parts.channel.send(&WorkerEvent::Progress { step, of });
     }
 
@@ -177,6 +179,7 @@ impl JobContext for WorkerJobContext {
 
     fn save(&mut self, mut checkpoint: Checkpoint) -> Result<(), PluginError> {
         self.nan_guard.check_variables(Some(checkpoint.step), &checkpoint.variables)?;
+        self.parts.control.pause.begin_save();
         let began = Instant::now();
         let AttemptConfig { job, epoch, .. } = &self.parts.start;
         checkpoint.plugin_digest.clone_from(&self.parts.start.spec.plugin);
@@ -208,6 +211,7 @@ impl JobContext for WorkerJobContext {
             }
         };
         self.last_checkpoint_step = step;
+        self.parts.control.pause.record_saved(step);
         let seconds = began.elapsed().as_secs_f64();
         let digest = digest_of_variables(&checkpoint.variables).hex();
         self.parts.channel.send(&WorkerEvent::Checkpoint { step, bytes: info.bytes, seconds, digest });
@@ -223,8 +227,10 @@ impl JobContext for WorkerJobContext {
         Ok(())
     }
 
-    fn stop_requested(&self) -> bool {
-        self.parts.control.stop.load(Ordering::Acquire)
+    fn stop_requested(&self, step: u64) -> bool {
+        // Both are asked: a server that shuts down must learn that the job can pause.
+        let is_pause_due = self.parts.control.pause.is_due(step);
+        self.parts.control.stop.load(Ordering::Acquire) || is_pause_due
     }
 
     fn phase(&mut self, name: &str) {

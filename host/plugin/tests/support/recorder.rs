@@ -126,7 +126,7 @@ impl JobContext for RecordingJobContext {
         Ok(())
     }
 
-    fn stop_requested(&self) -> bool {
+    fn stop_requested(&self, _: u64) -> bool {
         self.step >= self.stop_at
     }
 

@@ -15,6 +15,9 @@ fn check_manifest(rest: &str, expected: Expect) {
 fn every_manifest_key_is_read() {
     let manifest = ProjectManifest::parse(include_str!("../../examples/full.toml")).unwrap();
     assert_eq!(manifest.project.name, "mnist");
+    let sweep = &manifest.sweeps["lr"];
+    assert_eq!((sweep.task.as_str(), sweep.trials, sweep.method.as_deref()), ("train", Some(64), Some("asha")));
+    assert_eq!((sweep.space["channels"].as_str(), sweep.budget.map(|time| time.as_secs())), ("8,16", Some(7200)));
     let train = &manifest.tasks["train"];
     assert_eq!(train.args["epochs"], 20);
     assert_eq!((train.data.len(), train.data[1].at.as_str()), (2, "/before"));

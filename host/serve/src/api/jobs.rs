@@ -5,7 +5,7 @@ pub(crate) mod checkpoints;
 pub(crate) mod commands;
 pub(crate) mod metrics;
 pub(crate) mod removal;
-mod requirements;
+pub(in crate::api) mod requirements;
 pub(crate) mod submit;
 pub(crate) mod views;
 

@@ -5,3 +5,4 @@ pub(super) mod jobs;
 pub(super) mod models;
 pub(super) mod pipelines;
 pub(super) mod server;
+pub(super) mod sweeps;

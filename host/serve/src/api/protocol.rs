@@ -5,7 +5,7 @@ use saggar_store::AccessAction;
 use super::{
     datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_bundles, model_commands,
     model_push, model_removal, models, operations, outputs, pipelines, plugins, projects, queues, quota, schedules,
-    secrets, version_detail, versions,
+    secrets, sweeps, version_detail, versions,
 };
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
@@ -19,13 +19,17 @@ pub(crate) const MANAGEMENT: HttpProtocol = HttpProtocol {
         OperationArea { tag: "models", operations: operations::models::operations },
         OperationArea { tag: "jobs", operations: operations::jobs::operations },
         OperationArea { tag: "pipelines", operations: operations::pipelines::operations },
+        OperationArea { tag: "sweeps", operations: operations::sweeps::operations },
         OperationArea { tag: "datasets", operations: operations::datasets::operations },
         OperationArea { tag: "server", operations: operations::server::operations },
     ],
 };
 
 fn routes() -> Vec<HttpRoute> {
-    [server_routes(), job_routes(), pipeline_routes(), dataset_routes(), model_routes()].into_iter().flatten().collect()
+    [server_routes(), job_routes(), pipeline_routes(), sweep_routes(), dataset_routes(), model_routes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Returns the routes of the server itself: index, probes, devices and keys.
@@ -43,6 +47,18 @@ fn server_routes() -> Vec<HttpRoute> {
             .get(AccessAction::ManageKeys, keys::list)
             .post(AccessAction::ManageKeys, keys::create),
         HttpRoute::new("/api/v1/keys/{name}").delete(AccessAction::ManageKeys, keys::revoke),
+    ]
+}
+
+/// Returns the routes of sweeps.
+fn sweep_routes() -> Vec<HttpRoute> {
+    vec![
+        HttpRoute::new("/api/v1/sweeps")
+            .get(AccessAction::ReadJob, sweeps::list)
+            .post(AccessAction::SubmitJob, sweeps::create),
+        HttpRoute::new("/api/v1/sweeps/{sweep}").get(AccessAction::ReadJob, sweeps::get),
+        HttpRoute::new("/api/v1/sweeps/{sweep}/stop").post(AccessAction::ControlJob, sweeps::stop),
+        HttpRoute::new("/api/v1/sweeps/{sweep}/resume").post(AccessAction::ControlJob, sweeps::resume),
     ]
 }
 
@@ -64,6 +80,8 @@ fn job_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/jobs/{job}/stop").post(AccessAction::ControlJob, jobs::commands::stop),
         HttpRoute::new("/api/v1/jobs/{job}/checkpoint").post(AccessAction::ControlJob, jobs::commands::checkpoint),
         HttpRoute::new("/api/v1/jobs/{job}/preempt").post(AccessAction::ControlJob, jobs::commands::preempt),
+        HttpRoute::new("/api/v1/jobs/{job}/pause").post(AccessAction::ControlJob, jobs::commands::pause),
+        HttpRoute::new("/api/v1/jobs/{job}/resume").post(AccessAction::ControlJob, jobs::commands::resume),
         HttpRoute::new("/api/v1/jobs/{job}/restart").post(AccessAction::SubmitJob, jobs::submit::restart),
         HttpRoute::new("/api/v1/queues").get(AccessAction::ReadJob, queues::list),
         HttpRoute::new("/api/v1/quota").get(AccessAction::ReadJob, quota::quota),

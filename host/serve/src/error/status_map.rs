@@ -8,6 +8,7 @@ use saggar_rest::errors::ErrorCode;
 use saggar_serving::{ImportError, LoadError};
 use saggar_store::SecretError;
 use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
+use saggar_sweeps::SweepError;
 
 use super::{ErrorMapping, internal_mapping, retryable};
 
@@ -132,6 +133,20 @@ pub(super) fn map_pipeline_error(error: &PipelineError) -> ErrorMapping {
             of(StatusCode::TOO_MANY_REQUESTS, ErrorCode::QueueFull, "")
         }
         PipelineError::Records(_) | PipelineError::Io(_) => internal_mapping(),
+    }
+}
+
+/// Maps a sweep error.
+pub(super) fn map_sweep_error(error: &SweepError) -> ErrorMapping {
+    let of = |status, code| ErrorMapping { status, code, hint: String::new() };
+    match error {
+        SweepError::Spec(_) | SweepError::Records(RecordError::Invalid { .. }) => {
+            of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec)
+        }
+        SweepError::NotFound { .. } => of(StatusCode::NOT_FOUND, ErrorCode::NotFound),
+        SweepError::Over { .. } => of(StatusCode::CONFLICT, ErrorCode::BadState),
+        SweepError::Job(error) => map_job_error(error),
+        _ => internal_mapping(),
     }
 }
 

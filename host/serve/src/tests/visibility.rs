@@ -14,7 +14,7 @@ use crate::server;
 const SCOPES: [KeyScope; 2] = [KeyScope::JobsWrite, KeyScope::ModelsWrite];
 
 /// Returns the specification of a job of this project, whose plugin has been uploaded.
-async fn job_spec(fixture: &ServerFixture, project: &str) -> Value {
+pub(super) async fn job_spec(fixture: &ServerFixture, project: &str) -> Value {
     let plugin = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains").await.json();
     json!({ "project": project, "plugin": plugin["digest"] })
 }

@@ -3,7 +3,7 @@
 use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::{JobState, StateReason};
+use super::{JobState, PausePoint, StateReason};
 use crate::rights::AccessRights;
 
 /// A job to submit.
@@ -25,6 +25,8 @@ pub struct NewJob {
     pub rights: AccessRights,
     /// Total steps; 0 if unknown.
     pub steps_target: u64,
+    /// Where it pauses first.
+    pub pause: Option<PausePoint>,
     /// Submitting again with the same key returns the same job.
     pub idempotency_key: Option<String>,
 }
@@ -87,6 +89,10 @@ pub struct JobRecord {
     pub reason: StateReason,
     /// The reason for stopping, once a stop was requested.
     pub stop: Option<StateReason>,
+    /// Where it pauses, or is paused.
+    pub pause: Option<PausePoint>,
+    /// Whether it is paused: `Queued`, but not to be started.
+    pub is_paused: bool,
     /// The time of submission.
     pub created_ms: UnixMillis,
     /// The time its first attempt started.

@@ -14,7 +14,7 @@ use saggar_clock::UnixMillis;
 
 use super::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobLease, JobRecord, JobRecords,
-    JobSchedule, JobState, MetricPoint, NewJob, QueuedJob, StateReason, UsageTotal,
+    JobSchedule, JobState, MetricPoint, NewJob, PausePoint, QueuedJob, StateReason, UsageTotal,
 };
 use crate::durable;
 use crate::error::RecordError;
@@ -22,11 +22,13 @@ use crate::limits::RECORDS_BUSY_MS;
 
 mod event;
 mod job;
+mod pause;
 mod pipeline;
 mod removal;
 mod row;
 mod schedule;
 mod series;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod thinning;
@@ -34,7 +36,7 @@ mod usage_totals;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 7] = [
+pub(super) const SCHEMAS: [&str; 9] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -42,6 +44,8 @@ pub(super) const SCHEMAS: [&str; 7] = [
     include_str!("sqlite/points.sql"),
     include_str!("sqlite/rights.sql"),
     include_str!("sqlite/pipelines.sql"),
+    include_str!("sqlite/pause.sql"),
+    include_str!("sqlite/sweeps.sql"),
 ];
 
 /// The records in one SQLite file.
@@ -277,6 +281,21 @@ impl JobRecords for SqliteRecords {
         now_ms: UnixMillis,
     ) -> Result<JobRecord, RecordError> {
         self.write(|tx| job::requeue(tx, lease, reason, not_before_ms, now_ms))
+    }
+
+    fn pause_at_point(
+        &self,
+        lease: &JobLease,
+        point: &PausePoint,
+        usage: &AttemptUsage,
+        now_ms: UnixMillis,
+    ) -> Result<JobRecord, RecordError> {
+        self.write(|tx| pause::pause_at_point(tx, lease, point, usage, now_ms))
+    }
+
+    fn set_pause(&self, id: &str, point: Option<&PausePoint>, now_ms: UnixMillis) -> Result<JobRecord, RecordError> {
+        point.map_or(Ok(()), PausePoint::validate)?;
+        self.write(|tx| pause::set_pause(tx, id, point, now_ms))
     }
 
     fn request_stop(&self, id: &str, reason: &StateReason, now_ms: UnixMillis) -> Result<JobRecord, RecordError> {

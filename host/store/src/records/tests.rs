@@ -7,12 +7,25 @@ use crate::limits::SERIES_MAX;
 
 pub(super) mod bounds;
 mod events;
+mod pause;
 mod rights;
+mod sweeps;
 mod urls;
 
-use bounds::{a_backward_clock_jump_does_not_delay_a_requeued_job, the_length_of_series_names_is_limited};
+use bounds::{
+    a_backward_clock_jump_does_not_delay_a_requeued_job, invalid_jobs_are_refused,
+    the_length_of_series_names_is_limited,
+};
 use events::newest_events_and_events_of_a_kind_are_listed_in_order;
+use pause::{
+    a_paused_job_is_not_claimed_until_it_is_to_continue, a_queued_job_is_paused_at_once_and_can_be_stopped,
+    a_worker_that_saved_for_an_outdated_pause_is_followed_by_another, an_invalid_pause_is_refused,
+};
 use rights::a_job_keeps_the_rights_that_it_was_submitted_with;
+use sweeps::{
+    a_decision_is_recorded_once_and_only_on_the_state_that_it_follows_from,
+    a_sweep_keeps_its_fields_and_its_idempotency_key,
+};
 
 /// Returns new records, and the directory that they are in.
 fn sqlite_file() -> (Option<TempDir>, Arc<dyn JobRecords>) {
@@ -64,23 +77,6 @@ fn jobs_are_numbered_within_their_project(records: &dyn JobRecords) {
     let first = records.submit(&keyed, 11).unwrap();
     assert_eq!(records.submit(&keyed, 12).unwrap(), first);
     assert_eq!(submit("mnist").number, 4);
-}
-
-fn invalid_jobs_are_refused(records: &dyn JobRecords) {
-    let spec = |spec: &str| NewJob { spec: spec.to_owned(), ..new_job("p") };
-    let refused = [
-        new_job("../p"),
-        NewJob { task: String::new(), ..new_job("p") },
-        spec("[]"),
-        spec("{"),
-        spec(&format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20))),
-        NewJob { idempotency_key: Some(String::new()), ..new_job("p") },
-    ];
-    for job in refused {
-        let error = records.submit(&job, 0).unwrap_err();
-        assert!(matches!(error, RecordError::Invalid { .. }), "{error}");
-    }
-    assert!(records.list(&JobFilter::default()).unwrap().is_empty());
 }
 
 fn claims_go_by_priority_then_age_and_not_before_their_time(records: &dyn JobRecords) {
@@ -488,4 +484,10 @@ record_suite! {
     a_job_keeps_the_rights_that_it_was_submitted_with
     the_length_of_series_names_is_limited
     a_backward_clock_jump_does_not_delay_a_requeued_job
+    a_paused_job_is_not_claimed_until_it_is_to_continue
+    a_worker_that_saved_for_an_outdated_pause_is_followed_by_another
+    a_queued_job_is_paused_at_once_and_can_be_stopped
+    an_invalid_pause_is_refused
+    a_sweep_keeps_its_fields_and_its_idempotency_key
+    a_decision_is_recorded_once_and_only_on_the_state_that_it_follows_from
 }

@@ -1,13 +1,13 @@
-//! `saggar restart`, `preempt` and `wait`.
+//! `saggar restart`, `preempt`, `pause`, `resume` and `wait`.
 
 use std::time::Instant;
 
-use saggar_rest::jobs::{JobDocument, RestartRequest};
+use saggar_rest::jobs::{JobDocument, PauseRequest, RestartRequest};
 use saggar_store::JobState;
 use serde_json::{Map, Value};
 
 use super::change_each;
-use crate::args::{JobNamesArgs, RestartArgs, WaitArgs};
+use crate::args::{JobNamesArgs, PauseArgs, RestartArgs, WaitArgs};
 use crate::client::{ApiClient, RequestBody};
 use crate::commands::job_follow::{POLL_INTERVAL, is_over, job_path};
 use crate::commands::run;
@@ -56,6 +56,28 @@ pub(crate) fn preempt(args: &JobNamesArgs, client: &ApiClient, output: CliOutput
     change_each(&args.jobs, output, |name| {
         let job: JobDocument = client.post(&format!("{}/preempt", job_path(name)), RequestBody::Empty)?;
         Ok((format!("{} saves its state and is queued again", job.name), job))
+    })
+}
+
+pub(crate) fn pause(args: &PauseArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let request = PauseRequest { at_step: args.at_step, metric: args.metric.clone() };
+    change_each(&args.jobs, output, |name| {
+        let job: JobDocument = client.post(&format!("{}/pause", job_path(name)), RequestBody::json(&request))?;
+        let line = match (job.paused, args.at_step) {
+            (true, _) => format!("{} is paused at step {}", job.name, job.step),
+            (false, Some(step)) => {
+                format!("{} saves its state and pauses at step {step} or the next boundary", job.name)
+            }
+            (false, None) => format!("{} saves its state and pauses", job.name),
+        };
+        Ok((line, job))
+    })
+}
+
+pub(crate) fn resume(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    change_each(&args.jobs, output, |name| {
+        let job: JobDocument = client.post(&format!("{}/resume", job_path(name)), RequestBody::Empty)?;
+        Ok((format!("{} continues from step {}", job.name, job.step), job))
     })
 }
 

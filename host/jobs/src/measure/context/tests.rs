@@ -31,7 +31,7 @@ fn run_measurement(spec: JobSpec, until: MeasureUntil, of: u64) -> (Vec<u64>, Tr
         if times.load(Ordering::Acquire) > before {
             waited.push(step);
         }
-        if measuring.stop_requested() {
+        if measuring.stop_requested(step) {
             break;
         }
     }

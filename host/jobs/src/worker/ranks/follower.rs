@@ -154,7 +154,7 @@ impl JobContext for FollowerContext {
         self.send_payload(self.next_turn(), RankMessageKind::Digest, &state_digest(&checkpoint))
     }
 
-    fn stop_requested(&self) -> bool {
+    fn stop_requested(&self, _: u64) -> bool {
         self.receive_flag(RankMessageKind::Stop)
     }
 

@@ -187,8 +187,8 @@ impl JobContext for LeaderContext {
         self.job.save(checkpoint)
     }
 
-    fn stop_requested(&self) -> bool {
-        let stop = self.job.stop_requested();
+    fn stop_requested(&self, step: u64) -> bool {
+        let stop = self.job.stop_requested(step);
         self.broadcast_flag(RankMessageKind::Stop, &[u8::from(stop)]);
         stop
     }

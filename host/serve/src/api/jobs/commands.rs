@@ -1,10 +1,10 @@
-//! Commands to jobs: stop, preempt, checkpoint, remove. Commands to missing jobs are audited as well.
+//! Commands to jobs: stop, preempt, pause, resume, checkpoint. Commands to missing jobs are audited as well.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use saggar_jobs::JobError;
-use saggar_rest::jobs::JobDocument;
-use saggar_store::records::{JobRecord, StateReason};
+use saggar_rest::jobs::{JobDocument, PauseRequest};
+use saggar_store::records::{JobRecord, PausePoint, PauseStep, StateReason};
 
 use super::views;
 use crate::access::{Actor, ProjectScope};
@@ -12,6 +12,7 @@ use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
+use crate::json_body::JsonBody;
 
 /// Handles `POST /api/v1/jobs/{job}/stop`.
 pub(crate) async fn stop(
@@ -45,6 +46,49 @@ pub(crate) async fn preempt(
     .await;
     app.audit().record(&actor, AuditAction::JobPreempt, &name, "", &preempted);
     Ok(Json(views::job_with_details(&app, &sight, &preempted?).await?))
+}
+
+impl JsonBody for PauseRequest {
+    const EXAMPLE: &'static str = r#"{"at_step": 1000}"#;
+}
+
+/// Handles `POST /api/v1/jobs/{job}/pause`.
+pub(crate) async fn pause(
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
+    request: Request,
+) -> Result<Json<JobDocument>, ApiError> {
+    let (actor, sight) =
+        (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
+    let PauseRequest { at_step, metric } = app.body_reader().read_json_or_default(request).await?;
+    let point = PausePoint { at: PauseStep::Step(at_step.unwrap_or(0)), metric };
+    let paused = app.jobs().set_pause(&job.id, Some(point)).await.map_err(ApiError::from);
+    let detail = at_step.map_or_else(String::new, |step| format!("at step {step}"));
+    app.audit().record(&actor, AuditAction::JobPause, &job.name, &detail, &paused);
+    Ok(Json(views::job_with_details(&app, &sight, &paused?).await?))
+}
+
+/// Handles `POST /api/v1/jobs/{job}/resume`.
+pub(crate) async fn resume(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+    actor: Actor,
+    sight: ProjectScope,
+    job: Result<VisibleJob, ApiError>,
+) -> Result<Json<JobDocument>, ApiError> {
+    let resumed: Result<JobRecord, ApiError> = async {
+        let VisibleJob(job) = job?;
+        if job.pause.is_none() {
+            let hint =
+                "only a job that is paused, or is to pause, can be resumed; `saggar restart` repeats one that is over";
+            let (state, hint) = (job.state.name().to_owned(), hint.to_owned());
+            return Err(JobError::State { name: job.name, state, hint }.into());
+        }
+        Ok(app.jobs().set_pause(&job.id, None).await?)
+    }
+    .await;
+    app.audit().record(&actor, AuditAction::JobResume, &name, "", &resumed);
+    Ok(Json(views::job_with_details(&app, &sight, &resumed?).await?))
 }
 
 /// Handles `POST /api/v1/jobs/{job}/checkpoint`.

@@ -17,7 +17,10 @@ const QUOTED_CHARS_MAX: usize = 80;
 ///
 /// # Errors
 /// Returns `Parameter` for the first parameter that does not match its declaration.
-pub(super) fn check_parameters(declares: &PluginDeclarations, parameters: &Map<String, Value>) -> Result<(), ApiError> {
+pub(in crate::api) fn check_parameters(
+    declares: &PluginDeclarations,
+    parameters: &Map<String, Value>,
+) -> Result<(), ApiError> {
     for (name, declared) in &declares.parameters {
         if let Some(value) = parameters.get(name).filter(|value| !declared.accepts(value)) {
             let got = value.to_string().chars().take(QUOTED_CHARS_MAX).collect();

@@ -110,7 +110,7 @@ impl JobSubmitter {
         pin_spec(app, &self.sight, &mut spec).await?;
         let (plugin, owner, rights) = (spec.plugin.clone(), key_name(&self.actor), self.actor.rights.clone());
         let trace = self.trace.clone();
-        let job = app.jobs().submit(JobSubmission { spec, owner, rights, idempotency_key, trace }).await?;
+        let job = app.jobs().submit(JobSubmission { spec, owner, rights, pause: None, idempotency_key, trace }).await?;
         tracing::info!(job = job.name, plugin, "job submitted");
         Ok(job)
     }
@@ -152,7 +152,7 @@ async fn resolve_scheduled_spec(app: &AppState, mut spec: JobSpec, rights: Acces
 }
 
 /// Returns the name of the key that authenticated the request, if any.
-fn key_name(actor: &Actor) -> Option<String> {
+pub(in crate::api) fn key_name(actor: &Actor) -> Option<String> {
     match &actor.principal {
         Principal::Key(name) => Some(name.to_string()),
         Principal::Loopback | Principal::Socket | Principal::Anyone | Principal::Cli | Principal::Nobody => None,
@@ -204,7 +204,7 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
 }
 
 /// Returns the facts of a plugin. It must exist and support training.
-async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
+pub(in crate::api) async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
     let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
         expected: "64 hexadecimal digits",

@@ -7,7 +7,7 @@ use saggar_rest::events::JobEventDocument;
 use saggar_rest::jobs::{
     AttemptDocument, JobDocument, JobPublicationDocument, JobSpecSummary, JobTimeDocument, PhaseDocument,
 };
-use saggar_store::records::{AttemptUsage, JobAttempt, JobDetails, JobEvent, JobRecord, JobState};
+use saggar_store::records::{AttemptUsage, JobAttempt, JobDetails, JobEvent, JobRecord, JobState, PAUSED};
 use serde_json::Value;
 
 use crate::access::ProjectScope;
@@ -81,6 +81,8 @@ pub(in crate::api) fn job_document(
         attempt: job.attempts,
         attempts_max: 1 + retry,
         interruptions: interruptions(attempts),
+        paused: job.is_paused,
+        pause_step: job.pause.as_ref().and_then(|point| point.at.resolve(job.steps_target)),
         step: job.step,
         steps_target: job.steps_target,
         created_ms: job.created_ms,
@@ -191,6 +193,7 @@ pub(super) fn attempt_document(attempt: &JobAttempt) -> AttemptDocument {
     let was_preempted = RetryCause::from_code(&attempt.reason.code) == Some(RetryCause::Preempted);
     let state = match attempt.state {
         JobState::Queued if was_preempted => "PREEMPTED",
+        JobState::Queued if attempt.reason.code == PAUSED => PAUSED,
         JobState::Queued => "INTERRUPTED",
         state => state.name(),
     };

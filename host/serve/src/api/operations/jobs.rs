@@ -1,7 +1,7 @@
 //! The operations of jobs, and what they use.
 
 use saggar_jobs::JobSpec;
-use saggar_rest::jobs::{JobGcRequest, RestartRequest};
+use saggar_rest::jobs::{JobGcRequest, PauseRequest, RestartRequest};
 use saggar_rest::plugins::ResumeTestRequest;
 use saggar_rest::schedules::SetScheduleRequest;
 use saggar_rest::secrets::SetSecretRequest;
@@ -47,6 +47,13 @@ fn job_operations() -> Vec<OpenApiOperation> {
             "Preempts a running job: it saves its state and is queued again",
         )
         .with_errors(&[400, 404, 409]),
+        OpenApiOperation::post(
+            "/api/v1/jobs/{job}/pause",
+            "Pauses a job after it has saved its state at a step boundary; it holds no device until it is resumed",
+        )
+        .with_body::<PauseRequest>()
+        .with_errors(&[400, 404, 408, 409, 413]),
+        OpenApiOperation::post("/api/v1/jobs/{job}/resume", "Lets a paused job continue").with_errors(&[400, 404, 409]),
         OpenApiOperation::post("/api/v1/jobs/{job}/restart", "Submits a job that repeats another one, with changes")
             .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
             .with_body::<RestartRequest>()

@@ -8,7 +8,8 @@ use super::{TransactionResult, event, usage_totals};
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX, SPEC_BYTES_MAX};
 use crate::records::{
-    ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, QueuedJob, StateReason, id,
+    ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, QueuedJob,
+    StateReason, id,
 };
 use crate::versions;
 
@@ -30,6 +31,7 @@ pub(super) fn validate(job: &NewJob) -> Result<(), RecordError> {
     if serde_json::from_str::<serde_json::Map<_, _>>(&job.spec).is_err() {
         return invalid("spec", &job.spec, "must be a JSON object");
     }
+    job.pause.as_ref().map_or(Ok(()), PausePoint::validate)?;
     match &job.idempotency_key {
         Some(key) if key.is_empty() || key.len() > 255 => invalid("idempotency key", key, "must have 1 to 255 bytes"),
         Some(_) | None => Ok(()),
@@ -60,8 +62,8 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: UnixMillis) -> 
     let id = id::new(now_ms);
     tx.execute(
         "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
-         steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+         steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights, \
+         pause) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
         params![
             id,
             format!("{}-{number}", new.project),
@@ -81,6 +83,7 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: UnixMillis) -> 
             new.experiment,
             new.owner,
             row::rights_text(&new.rights),
+            row::pause_text(new.pause.as_ref()),
         ],
     )?;
     event::record(tx, &id, "SUBMITTED", "", now_ms)?;
@@ -138,10 +141,10 @@ pub(super) fn list_active(tx: &Transaction<'_>) -> TransactionResult<Vec<JobReco
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Returns queued jobs in the order in which they start.
+/// Returns queued jobs that are not paused, in the order in which they start.
 pub(super) fn queued_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<QueuedJob>> {
     let sql = format!(
-        "SELECT {} FROM jobs WHERE state = 'QUEUED' ORDER BY priority DESC, preemptible, cursor",
+        "SELECT {} FROM jobs WHERE state = 'QUEUED' AND NOT paused ORDER BY priority DESC, preemptible, cursor",
         row::WAITING_COLUMNS
     );
     let mut statement = tx.prepare_cached(&sql)?;
@@ -170,7 +173,7 @@ pub(super) fn claim(
     let sql = format!(
         "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
          reason_code = '', reason_sentence = '' \
-         WHERE id = ?1 AND state = 'QUEUED' AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB_COLUMNS}"
+         WHERE id = ?1 AND state = 'QUEUED' AND NOT paused AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB_COLUMNS}"
     );
     let Some(job) = tx.query_row(&sql, params![id, to_sql_integer(now_ms)], row::job_from_row).optional()? else {
         get(tx, id)?;
@@ -268,7 +271,7 @@ pub(super) fn record_progress(
     Ok(job.stop)
 }
 
-fn record_usage(tx: &Transaction<'_>, lease: &JobLease, usage: &AttemptUsage) -> TransactionResult<()> {
+pub(super) fn record_usage(tx: &Transaction<'_>, lease: &JobLease, usage: &AttemptUsage) -> TransactionResult<()> {
     // SQLite stores NaN as NULL, which the table refuses.
     let seconds = |value: f64| if value.is_finite() { value } else { 0.0 };
     tx.prepare_cached(
@@ -312,7 +315,7 @@ pub(super) fn finish_attempt(
 }
 
 /// Ends the attempt if it is still open.
-fn close_attempt(
+pub(super) fn close_attempt(
     tx: &Transaction<'_>,
     lease: &JobLease,
     state: JobState,
@@ -349,7 +352,7 @@ pub(super) fn finish(
 }
 
 /// Ends a job that has not finished. Must not be called twice for one job.
-fn finish_unleased(
+pub(super) fn finish_unleased(
     tx: &Transaction<'_>,
     id: &str,
     state: JobState,

@@ -5,8 +5,8 @@ use rusqlite::{Row, Transaction};
 
 use super::TransactionResult;
 use crate::records::{
-    ActiveJob, AttemptUsage, JobAttempt, JobEvent, JobRecord, JobState, MetricPoint, QueuedJob, SchedulingRequest,
-    StateReason,
+    ActiveJob, AttemptUsage, JobAttempt, JobEvent, JobRecord, JobState, MetricPoint, PausePoint, QueuedJob,
+    SchedulingRequest, StateReason,
 };
 use crate::rights::AccessRights;
 
@@ -14,7 +14,7 @@ use crate::rights::AccessRights;
 pub(super) const JOB_COLUMNS: &str = "cursor, id, name, project, number, task, spec, owner, state, \
     reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
     not_before_ms, step, steps_target, epoch, attempts, experiment, \
-    queue, priority, preemptible, device, slots_milli, rights";
+    queue, priority, preemptible, device, slots_milli, rights, pause, paused";
 
 /// The index of the first of [`JOB_COLUMNS`] that [`scheduling_request_from_row`] reads.
 const JOB_DEMAND_COLUMN: usize = 22;
@@ -52,6 +52,7 @@ pub(super) fn job_from_row(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
     let time = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(from_sql_integer));
     let stop: Option<String> = row.get(11)?;
     let owner: Option<String> = row.get(7)?;
+    let state: JobState = row.get(8)?;
     Ok(JobRecord {
         cursor: number(0)?,
         id: row.get(1)?,
@@ -64,12 +65,14 @@ pub(super) fn job_from_row(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
         experiment: row.get(21)?,
         rights: rights_from_row(row, 27, owner.as_deref())?,
         owner,
-        state: row.get(8)?,
+        state,
         reason: StateReason { code: row.get(9)?, sentence: row.get(10)? },
         stop: match stop {
             Some(code) => Some(StateReason { code, sentence: row.get(12)? }),
             None => None,
         },
+        pause: pause_from_row(row, 28)?,
+        is_paused: row.get(29)? && state == JobState::Queued,
         created_ms: number(13)?,
         started_ms: time(14)?,
         finished_ms: time(15)?,
@@ -91,6 +94,17 @@ pub(super) fn rights_from_row(row: &Row<'_>, at: usize, owner: Option<&str>) -> 
         }
         None => Ok(owner.map(AccessRights::from_key_name).unwrap_or_default()),
     }
+}
+
+fn pause_from_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<PausePoint>> {
+    let Some(text) = row.get::<_, Option<String>>(at)? else { return Ok(None) };
+    let wrong = |error| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, Box::new(error));
+    serde_json::from_str(&text).map(Some).map_err(wrong)
+}
+
+/// Returns the point in the form that [`job_from_row`] reads.
+pub(super) fn pause_text(point: Option<&PausePoint>) -> Option<String> {
+    point.map(|point| serde_json::to_string(point).expect("a point is plain data"))
 }
 
 /// Returns the rights of a key in the form that [`rights_from_row`] reads.

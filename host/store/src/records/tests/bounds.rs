@@ -23,3 +23,20 @@ pub(super) fn a_backward_clock_jump_does_not_delay_a_requeued_job(records: &dyn 
     assert_eq!(records.claim(&id, "any", 11_999).unwrap(), None);
     assert!(records.claim(&id, "any", 9_999).unwrap().is_some(), "an hour back, or a millisecond");
 }
+
+pub(super) fn invalid_jobs_are_refused(records: &dyn JobRecords) {
+    let spec = |spec: &str| NewJob { spec: spec.to_owned(), ..new_job("p") };
+    let refused = [
+        new_job("../p"),
+        NewJob { task: String::new(), ..new_job("p") },
+        spec("[]"),
+        spec("{"),
+        spec(&format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20))),
+        NewJob { idempotency_key: Some(String::new()), ..new_job("p") },
+    ];
+    for job in refused {
+        let error = records.submit(&job, 0).unwrap_err();
+        assert!(matches!(error, RecordError::Invalid { .. }), "{error}");
+    }
+    assert!(records.list(&JobFilter::default()).unwrap().is_empty());
+}

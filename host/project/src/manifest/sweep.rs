@@ -1,0 +1,75 @@
+//! `[sweep.NAME]`: a search for parameters of a task.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use crate::manifest_table::ManifestTable;
+use crate::manifest_value::ManifestValue;
+use crate::parse_report::TableKind;
+
+/// Maximum trials of a sweep.
+const TRIALS_MAX: u32 = 2_000;
+/// Maximum trials that run at once.
+const PARALLEL_MAX: u32 = 256;
+/// Bounds of the reduction factor.
+const ETA: (u32, u32) = (2, 16);
+/// Maximum rungs.
+const RUNGS_MAX: u32 = 8;
+
+/// How trials can be stopped early, as named in a sweep's specification.
+pub const SWEEP_METHODS: [&str; 4] = ["full", "median", "halving", "asha"];
+
+/// A search for parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepSection {
+    /// Name of the task whose parameters are searched.
+    pub task: String,
+    /// The range of each searched parameter, such as `log(1e-4,1e-1)` or `8,16`. Checked when the sweep starts.
+    pub space: BTreeMap<String, String>,
+    /// The series by which trials are compared.
+    pub metric: String,
+    /// The number of trials with random parameters; every combination of the listed values if omitted.
+    pub trials: Option<u32>,
+    /// How trials are stopped early, one of [`SWEEP_METHODS`].
+    pub method: Option<String>,
+    /// Maximum number of trials that run at once.
+    pub max_parallel: Option<u32>,
+    /// One of this many trials continues at each rung.
+    pub eta: Option<u32>,
+    /// Number of rungs before the end.
+    pub rungs: Option<u32>,
+    /// Time limit of the sweep.
+    pub budget: Option<Duration>,
+    /// Limit of the device time of its trials.
+    pub device_budget: Option<Duration>,
+}
+
+pub(super) fn read_sweep(table: &ManifestTable<'_>) -> Option<SweepSection> {
+    let task = table.required("task", "task = \"train\"", |item| item.table_reference(TableKind::Task));
+    let space = table.required("space", "space = { lr = \"log(1e-4,1e-1)\", channels = \"8,16\" }", read_space);
+    let metric = table.required("metric", "metric = \"validation/accuracy\"", |item| item.string());
+    let methods = SWEEP_METHODS.map(|method| (method, method));
+    let section = SweepSection {
+        trials: table.optional("trials", |item| item.bounded_count(1, TRIALS_MAX)),
+        method: table.optional("method", |item| item.choice(&methods).map(str::to_owned)),
+        max_parallel: table.optional("max_parallel", |item| item.bounded_count(1, PARALLEL_MAX)),
+        eta: table.optional("eta", |item| item.bounded_count(ETA.0, ETA.1)),
+        rungs: table.optional("rungs", |item| item.bounded_count(1, RUNGS_MAX)),
+        budget: table.optional("budget", |item| item.duration()),
+        device_budget: table.optional("device_budget", |item| item.duration()),
+        task: task.unwrap_or_default(),
+        space: space.unwrap_or_default(),
+        metric: metric.unwrap_or_default(),
+    };
+    table.report_unknown_keys();
+    // Missing keys are reported.
+    (!section.task.is_empty() && !section.metric.is_empty()).then_some(section)
+}
+
+fn read_space(item: &ManifestValue<'_>) -> Option<BTreeMap<String, String>> {
+    let entries = item.table()?.entries();
+    if entries.is_empty() {
+        return item.report_expected("at least one parameter, such as { lr = \"log(1e-4,1e-1)\" }");
+    }
+    Some(entries.into_iter().filter_map(|(name, range)| Some((name, range.string()?))).collect())
+}

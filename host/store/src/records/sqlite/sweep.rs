@@ -1,0 +1,254 @@
+//! Transactions on sweeps and their trials.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Type, ValueRef};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
+use saggar_clock::UnixMillis;
+
+use super::row::{self, to_sql_integer};
+use super::{SqliteRecords, TransactionResult};
+use crate::error::RecordError;
+use crate::limits::{SPEC_BYTES_MAX, SWEEPS_LISTED_MAX, SWEEPS_UNFINISHED_MAX};
+use crate::records::{
+    NewSweep, StateReason, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialRecord, TrialState, id,
+};
+use crate::versions;
+
+/// The columns that [`sweep_from_row`] reads, in its order.
+const SWEEP_COLUMNS: &str = "id, name, project, spec, owner, rights, state, reason_code, reason_sentence, decisions, \
+    created_ms, finished_ms";
+
+impl SweepRecords for SqliteRecords {
+    fn create_sweep(&self, sweep: &NewSweep, now_ms: UnixMillis) -> Result<SweepRecord, RecordError> {
+        validate(sweep)?;
+        self.write(|tx| create(tx, sweep, now_ms))
+    }
+
+    fn find_sweep_by_idempotency_key(&self, key: &str) -> Result<Option<SweepRecord>, RecordError> {
+        self.read(|tx| find(tx, "idempotency_key = ?1", key))
+    }
+
+    fn find_sweep(&self, name_or_id: &str) -> Result<Option<SweepRecord>, RecordError> {
+        self.read(|tx| find(tx, "id = ?1 OR name = ?1", name_or_id))
+    }
+
+    fn list_sweeps(&self, projects: Option<&[String]>) -> Result<Vec<SweepRecord>, RecordError> {
+        // Names contain no commas.
+        let projects = projects.map(|projects| format!(",{},", projects.join(",")));
+        let sql = format!(
+            "SELECT {SWEEP_COLUMNS} FROM sweeps WHERE ?1 IS NULL OR instr(?1, ',' || project || ',') > 0 \
+             ORDER BY cursor DESC LIMIT {SWEEPS_LISTED_MAX}"
+        );
+        self.read(|tx| {
+            let mut statement = tx.prepare_cached(&sql)?;
+            let rows = statement.query_map([projects], sweep_from_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn unsettled_sweeps(&self) -> Result<Vec<SweepRecord>, RecordError> {
+        let sql = format!("SELECT {SWEEP_COLUMNS} FROM sweeps WHERE NOT settled ORDER BY cursor");
+        self.read(|tx| {
+            let mut statement = tx.prepare_cached(&sql)?;
+            let rows = statement.query_map([], sweep_from_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn trials(&self, sweep: &str) -> Result<Vec<TrialRecord>, RecordError> {
+        self.read(|tx| {
+            let mut statement = tx.prepare_cached(
+                "SELECT number, parameters, job, state, rung, rung_values, reason_code, reason_sentence \
+                 FROM trials WHERE sweep = ?1 ORDER BY number",
+            )?;
+            let rows = statement.query_map([sweep], trial_from_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn record_decision(
+        &self,
+        sweep: &str,
+        decisions: u64,
+        decision: &SweepDecision,
+        now_ms: UnixMillis,
+    ) -> Result<bool, RecordError> {
+        self.write(|tx| record_decision(tx, sweep, decisions, decision, now_ms))
+    }
+
+    fn set_trial_job(&self, sweep: &str, number: u32, job: &str) -> Result<(), RecordError> {
+        self.write(|tx| {
+            let sql = "UPDATE trials SET job = coalesce(job, ?3) WHERE sweep = ?1 AND number = ?2";
+            tx.execute(sql, params![sweep, number, job])?;
+            Ok(())
+        })
+    }
+
+    fn settle_sweep(&self, sweep: &str) -> Result<(), RecordError> {
+        self.write(|tx| {
+            let sql = "UPDATE sweeps SET settled = 1 WHERE id = ?1 AND state IN ('SUCCEEDED', 'FAILED')";
+            tx.execute(sql, [sweep])?;
+            Ok(())
+        })
+    }
+
+    fn set_sweep_stopped(&self, sweep: &str, reason: Option<&StateReason>) -> Result<bool, RecordError> {
+        let state = if reason.is_some() { SweepState::Stopped } else { SweepState::Running };
+        let reason = reason.cloned().unwrap_or_default();
+        self.write(|tx| {
+            let sql = "UPDATE sweeps SET state = ?2, reason_code = ?3, reason_sentence = ?4, decisions = decisions + 1 \
+                       WHERE id = ?1 AND state IN ('RUNNING', 'STOPPED')";
+            Ok(tx.execute(sql, params![sweep, state, reason.code, reason.sentence])? > 0)
+        })
+    }
+}
+
+/// Returns `Invalid` if the sweep's fields are not valid.
+fn validate(sweep: &NewSweep) -> Result<(), RecordError> {
+    let invalid = |field, value: &str, expected| {
+        let value = value.chars().take(80).collect();
+        Err(RecordError::Invalid { field, value, expected })
+    };
+    if !versions::is_name(&sweep.project) {
+        return invalid("project", &sweep.project, versions::NAME_RULE);
+    }
+    if sweep.spec.len() > SPEC_BYTES_MAX {
+        return invalid("spec", &sweep.spec, "must have at most 1 MiB");
+    }
+    match &sweep.idempotency_key {
+        Some(key) if key.is_empty() || key.len() > 255 => invalid("idempotency key", key, "must have 1 to 255 bytes"),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn create(tx: &Transaction<'_>, new: &NewSweep, now_ms: UnixMillis) -> TransactionResult<SweepRecord> {
+    if let Some(key) = &new.idempotency_key
+        && let Some(sweep) = find(tx, "idempotency_key = ?1", key)?
+    {
+        return Ok(sweep);
+    }
+    let count = "SELECT count(*) FROM sweeps WHERE state IN ('RUNNING', 'STOPPED')";
+    let unfinished: u64 = tx.query_row(count, [], row::count_from_row)?;
+    if unfinished >= SWEEPS_UNFINISHED_MAX {
+        let (field, expected) = ("sweep", "is one too many: at most 100 sweeps can be unfinished");
+        return Err(RecordError::Invalid { field, value: new.project.clone(), expected }.into());
+    }
+    let newest = "SELECT coalesce(max(number), 0) + 1 FROM sweeps WHERE project = ?1";
+    let number: i64 = tx.query_row(newest, [&new.project], |row| row.get(0))?;
+    let id = id::new(now_ms);
+    tx.execute(
+        "INSERT INTO sweeps (id, name, project, number, spec, owner, rights, idempotency_key, state, created_ms) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            id,
+            format!("{}-sweep-{number}", new.project),
+            new.project,
+            number,
+            new.spec,
+            new.owner,
+            row::rights_text(&new.rights),
+            new.idempotency_key,
+            SweepState::Running,
+            to_sql_integer(now_ms),
+        ],
+    )?;
+    let created = find(tx, "id = ?1", &id)?;
+    Ok(created.ok_or_else(|| rusqlite::Error::QueryReturnedNoRows)?)
+}
+
+fn find(tx: &Transaction<'_>, condition: &str, value: &str) -> TransactionResult<Option<SweepRecord>> {
+    let sql = format!("SELECT {SWEEP_COLUMNS} FROM sweeps WHERE {condition}");
+    Ok(tx.prepare_cached(&sql)?.query_row([value], sweep_from_row).optional()?)
+}
+
+fn record_decision(
+    tx: &Transaction<'_>,
+    sweep: &str,
+    decisions: u64,
+    decision: &SweepDecision,
+    now_ms: UnixMillis,
+) -> TransactionResult<bool> {
+    let sql = "UPDATE sweeps SET decisions = decisions + 1 \
+               WHERE id = ?1 AND decisions = ?2 AND state IN ('RUNNING', 'STOPPED')";
+    if tx.execute(sql, params![sweep, to_sql_integer(decisions)])? == 0 {
+        return Ok(false);
+    }
+    for trial in &decision.trials {
+        // The job of an existing trial is recorded separately.
+        tx.prepare_cached(
+            "INSERT INTO trials (sweep, number, parameters, job, state, rung, rung_values, reason_code, \
+             reason_sentence) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+             ON CONFLICT (sweep, number) DO UPDATE SET state = ?5, rung = ?6, rung_values = ?7, reason_code = ?8, \
+             reason_sentence = ?9",
+        )?
+        .execute(params![
+            sweep,
+            trial.number,
+            trial.parameters,
+            trial.job,
+            trial.state,
+            trial.rung,
+            trial.rung_values_text(),
+            trial.reason.code,
+            trial.reason.sentence,
+        ])?;
+    }
+    if let Some((state, reason)) = &decision.end {
+        let finished = state.is_final().then(|| to_sql_integer(now_ms));
+        tx.execute(
+            "UPDATE sweeps SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 WHERE id = ?1",
+            params![sweep, state, reason.code, reason.sentence, finished],
+        )?;
+    }
+    Ok(true)
+}
+
+fn sweep_from_row(row: &Row<'_>) -> rusqlite::Result<SweepRecord> {
+    let number = |at: usize| row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0));
+    let owner: Option<String> = row.get(4)?;
+    Ok(SweepRecord {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        project: row.get(2)?,
+        spec: row.get(3)?,
+        rights: row::rights_from_row(row, 5, owner.as_deref())?,
+        owner,
+        state: row.get(6)?,
+        reason: StateReason { code: row.get(7)?, sentence: row.get(8)? },
+        decisions: number(9)?,
+        created_ms: number(10)?,
+        finished_ms: row.get::<_, Option<i64>>(11)?.map(|time| u64::try_from(time).unwrap_or(0)),
+    })
+}
+
+fn trial_from_row(row: &Row<'_>) -> rusqlite::Result<TrialRecord> {
+    let values: String = row.get(5)?;
+    let wrong = || rusqlite::Error::FromSqlConversionFailure(5, Type::Text, "expected numbers".into());
+    Ok(TrialRecord {
+        number: row.get(0)?,
+        parameters: row.get(1)?,
+        job: row.get(2)?,
+        state: row.get(3)?,
+        rung: row.get(4)?,
+        rung_values: TrialRecord::parse_rung_values(&values).ok_or_else(wrong)?,
+        reason: StateReason { code: row.get(6)?, sentence: row.get(7)? },
+    })
+}
+
+/// Implements the conversion of states to and from their names.
+macro_rules! sql_states {
+    ($($state:ident)*) => {
+        $(impl ToSql for $state {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(ToSqlOutput::Borrowed(self.name().into()))
+            }
+        }
+
+        impl FromSql for $state {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<$state> {
+                value.as_str()?.parse().map_err(FromSqlError::other)
+            }
+        })*
+    };
+}
+
+sql_states!(SweepState TrialState);

@@ -1,0 +1,25 @@
+//! Named maxima of sweeps.
+
+use std::time::Duration;
+
+/// Maximum trials of a sweep.
+pub const TRIALS_MAX: u32 = 2_000;
+/// Maximum parameters that a sweep searches.
+pub const PARAMETERS_MAX: usize = 32;
+/// Maximum values of one parameter that are listed.
+pub const VALUES_MAX: usize = 1_000;
+/// Maximum bytes of the text of one parameter's range.
+pub const RANGE_BYTES_MAX: usize = 16 << 10;
+/// Maximum trials of a sweep that run at once.
+pub const PARALLEL_MAX: u32 = 256;
+/// Maximum factor by which each rung reduces the number of trials.
+pub const ETA_MAX: u32 = 16;
+/// Maximum rungs.
+pub const RUNGS_MAX: u32 = 8;
+/// Minimum time between two looks at a sweep, so that jobs that report many steps do not keep the records busy.
+pub const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(50);
+/// Time between two looks at a sweep whose jobs report nothing.
+pub const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(2);
+
+// The denominator of the first rung's share.
+const _: () = assert!((ETA_MAX as u64).pow(RUNGS_MAX) <= u32::MAX as u64 + 1);

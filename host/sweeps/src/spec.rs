@@ -1,0 +1,280 @@
+//! The specification of a sweep, checked once at its creation and recorded with it.
+
+use std::collections::BTreeMap;
+
+use saggar_jobs::{JobSpec, parse_keep_best};
+use saggar_store::checkpoint::{BestMetric, MetricMode};
+use saggar_store::records::{PausePoint, PauseStep};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::SweepSpecError;
+use crate::limits::{ETA_MAX, PARALLEL_MAX, RUNGS_MAX, TRIALS_MAX};
+use crate::space::SearchSpace;
+
+/// How trials are stopped early.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SweepMethod {
+    /// Every trial runs to its end.
+    #[default]
+    Full,
+    /// A trial whose best value is worse than the median of the other trials' running means is stopped. Source: Golovin
+    /// et al. 2017, "Google Vizier", section 3.2.1.
+    Median,
+    /// All trials run to a rung; the best part of them continues to the next one. Source: Jamieson and Talwalkar 2016,
+    /// "Non-stochastic best arm identification and hyperparameter optimization".
+    Halving,
+    /// As `halving`, but a trial continues as soon as it is among the best of those at its rung, without waiting for all
+    /// others. Source: Li et al. 2018, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2.
+    Asha,
+}
+
+/// A sweep: a training, the ranges of some of its parameters, and how trials of it are chosen and stopped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SweepSpec {
+    /// The job of every trial; the searched parameters are added to its parameters.
+    pub job: JobSpec,
+    /// The ranges of the searched parameters by name: `log(1e-4,1e-1)`, `uniform(0,0.9)`, `int(1,8)`,
+    /// `choice(sgd,adam)`, or values separated by commas.
+    pub space: BTreeMap<String, String>,
+    /// The number of trials, whose parameters are drawn at random; every combination of the listed values if omitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2000))]
+    pub trials: Option<u32>,
+    /// How trials are stopped early.
+    #[serde(default)]
+    pub method: SweepMethod,
+    /// The series by which trials are compared: `validation/accuracy`, `min:NAME`, `max:NAME`. Without a direction, a
+    /// series whose name ends in `accuracy` is best at its maximum, and any other at its minimum.
+    pub metric: String,
+    /// The maximum number of trials that run at once.
+    #[serde(default = "default_max_parallel")]
+    #[schemars(range(min = 1, max = 256))]
+    pub max_parallel: u32,
+    /// The seed of the random parameters.
+    #[serde(default)]
+    pub seed: u64,
+    /// Of `halving` and `asha`: one of this many trials continues at each rung, and the next rung is this many times as
+    /// far.
+    #[serde(default = "default_eta")]
+    #[schemars(range(min = 2, max = 16))]
+    pub eta: u32,
+    /// Of `halving` and `asha`: the number of rungs before the end. With 2 rungs and `eta` 3, trials are compared after a
+    /// ninth and a third of their steps.
+    #[serde(default = "default_rungs")]
+    #[schemars(range(min = 1, max = 8))]
+    pub rungs: u32,
+    /// Of `median`: the number of trials that must be over before a trial is stopped.
+    #[serde(default = "default_median_trials_min")]
+    #[schemars(range(min = 1, max = 2000))]
+    pub median_trials_min: u32,
+    /// The sweep ends this many seconds after it was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub budget_seconds: Option<f64>,
+    /// The sweep ends once its trials have used this many device seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub budget_device_seconds: Option<f64>,
+}
+
+fn default_max_parallel() -> u32 {
+    4
+}
+
+fn default_eta() -> u32 {
+    3
+}
+
+fn default_rungs() -> u32 {
+    2
+}
+
+fn default_median_trials_min() -> u32 {
+    4
+}
+
+impl SweepSpec {
+    /// Returns a search of these ranges with defaults for everything else.
+    pub fn new(job: JobSpec, space: BTreeMap<String, String>, metric: impl Into<String>) -> SweepSpec {
+        SweepSpec {
+            job,
+            space,
+            trials: None,
+            method: SweepMethod::Full,
+            metric: metric.into(),
+            max_parallel: default_max_parallel(),
+            seed: 0,
+            eta: default_eta(),
+            rungs: default_rungs(),
+            median_trials_min: default_median_trials_min(),
+            budget_seconds: None,
+            budget_device_seconds: None,
+        }
+    }
+
+    /// Checks the specification.
+    ///
+    /// # Errors
+    /// Returns the first field that is not valid. The job is checked separately, as every job is.
+    pub fn validate(self) -> Result<ValidSweep, SweepSpecError> {
+        let space = SearchSpace::parse(&self.space)?;
+        let trials = match self.trials {
+            None => space.combination_count()?,
+            Some(count) if (1..=TRIALS_MAX).contains(&count) => count,
+            Some(count) => return Err(SweepSpecError::Trials { count: count.into() }),
+        };
+        for (field, value, min, max) in [
+            ("max_parallel", self.max_parallel, 1, PARALLEL_MAX),
+            ("eta", self.eta, 2, ETA_MAX),
+            ("rungs", self.rungs, 1, RUNGS_MAX),
+            ("median_trials_min", self.median_trials_min, 1, TRIALS_MAX),
+        ] {
+            if !(min..=max).contains(&value) {
+                return Err(SweepSpecError::OutOfRange { field, value, min, max });
+            }
+        }
+        for (field, budget) in
+            [("budget_seconds", self.budget_seconds), ("budget_device_seconds", self.budget_device_seconds)]
+        {
+            if budget.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
+                return Err(SweepSpecError::Budget { field });
+            }
+        }
+        let metric = parse_keep_best(&self.metric);
+        if metric.metric.is_empty() || metric.metric.len() > saggar_store::limits::SERIES_NAME_BYTES_MAX {
+            return Err(SweepSpecError::Metric);
+        }
+        match (&self.job.predict, self.job.measure) {
+            (Some(_), _) => return Err(SweepSpecError::NoTraining { what: "predicts" }),
+            (None, true) => return Err(SweepSpecError::NoTraining { what: "only measures" }),
+            (None, false) => {}
+        }
+        Ok(ValidSweep { spec: self, space, trials, metric })
+    }
+}
+
+/// A checked specification.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidSweep {
+    pub(crate) spec: SweepSpec,
+    pub(crate) space: SearchSpace,
+    pub(crate) trials: u32,
+    pub(crate) metric: BestMetric,
+}
+
+impl ValidSweep {
+    /// Returns the specification.
+    pub fn spec(&self) -> &SweepSpec {
+        &self.spec
+    }
+
+    /// Returns the specification for changes of its job, which is not a part of the check.
+    pub fn job_mut(&mut self) -> &mut JobSpec {
+        &mut self.spec.job
+    }
+
+    /// Returns the ranges.
+    pub fn space(&self) -> &SearchSpace {
+        &self.space
+    }
+
+    /// Returns the number of trials.
+    pub fn trial_count(&self) -> u32 {
+        self.trials
+    }
+
+    /// Returns the metric and the direction in which it improves.
+    pub fn metric(&self) -> &BestMetric {
+        &self.metric
+    }
+
+    /// Returns the parameters of a trial, numbered from 1.
+    pub fn parameters(&self, trial: u32) -> serde_json::Map<String, serde_json::Value> {
+        match self.spec.trials {
+            None => self.space.combination(trial.saturating_sub(1)),
+            Some(_) => self.space.draw(self.spec.seed, trial),
+        }
+    }
+
+    /// Returns the number of rungs before the end: 0 if trials do not pause.
+    pub(crate) fn rung_count(&self) -> u32 {
+        match self.spec.method {
+            SweepMethod::Full | SweepMethod::Median => 0,
+            SweepMethod::Halving | SweepMethod::Asha => self.spec.rungs,
+        }
+    }
+
+    /// Returns where the trials of a rung pause, or `None` if they run to their end. Rung k is at the share
+    /// `eta^(k - rungs)` of a trial's steps.
+    pub fn pause_point(&self, rung: u32) -> Option<PausePoint> {
+        let below = self.rung_count().checked_sub(rung).filter(|below| *below > 0)?;
+        let of = self.spec.eta.saturating_pow(below);
+        Some(PausePoint { at: PauseStep::Share { part: 1, of }, metric: Some(self.metric.metric.clone()) })
+    }
+
+    /// Returns a number that is larger for better values, and smallest for those that are not finite.
+    pub fn score(&self, value: Option<f64>) -> f64 {
+        match (value.filter(|value| value.is_finite()), self.metric.mode) {
+            (None, _) => f64::NEG_INFINITY,
+            (Some(value), MetricMode::Max) => value,
+            (Some(value), MetricMode::Min) => -value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> SweepSpec {
+        let space = BTreeMap::from([("lr".to_owned(), "0.1,0.01".to_owned())]);
+        SweepSpec::new(JobSpec::new("p", "0".repeat(64)), space, "validation/accuracy")
+    }
+
+    #[test]
+    fn rungs_are_at_powers_of_the_reduction_factor() {
+        let asha = SweepSpec { method: SweepMethod::Asha, eta: 4, rungs: 2, ..spec() }.validate().unwrap();
+        let shares: Vec<_> = (0..4).map(|rung| asha.pause_point(rung).map(|point| point.at)).collect();
+        let share = |of| Some(PauseStep::Share { part: 1, of });
+        assert_eq!(shares, [share(16), share(4), None, None]);
+        let largest = SweepSpec { method: SweepMethod::Asha, eta: ETA_MAX, rungs: RUNGS_MAX, ..spec() };
+        let point = largest.validate().unwrap().pause_point(0).unwrap();
+        assert_eq!(point.at, PauseStep::Share { part: 1, of: u32::MAX });
+        assert_eq!(spec().validate().unwrap().pause_point(0), None);
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_is_the_worst() {
+        for (metric, better, worse) in [("validation/accuracy", 0.9, 0.8), ("loss", 0.1, 0.2), ("max:loss", 2.0, 1.0)] {
+            let sweep = SweepSpec { metric: metric.to_owned(), ..spec() }.validate().unwrap();
+            assert!(sweep.score(Some(better)) > sweep.score(Some(worse)), "{metric}");
+            for wrong in [None, Some(f64::NAN), Some(f64::INFINITY), Some(f64::NEG_INFINITY)] {
+                assert!(sweep.score(Some(worse)) > sweep.score(wrong), "{metric} {wrong:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn invalid_specifications_name_the_field() {
+        let refused = [
+            (SweepSpec { space: BTreeMap::new(), ..spec() }, "space"),
+            (SweepSpec { trials: Some(0), ..spec() }, "0 trials"),
+            (SweepSpec { trials: Some(TRIALS_MAX + 1), ..spec() }, "2001 trials"),
+            (SweepSpec { max_parallel: 0, ..spec() }, "max_parallel"),
+            (SweepSpec { eta: 1, ..spec() }, "eta"),
+            (SweepSpec { rungs: 9, ..spec() }, "rungs"),
+            (SweepSpec { budget_seconds: Some(f64::NAN), ..spec() }, "budget_seconds"),
+            (SweepSpec { budget_device_seconds: Some(0.0), ..spec() }, "budget_device_seconds"),
+            (SweepSpec { metric: "min:".to_owned(), ..spec() }, "metric"),
+            (SweepSpec { job: JobSpec { measure: true, ..spec().job }, ..spec() }, "only measures"),
+        ];
+        for (spec, field) in refused {
+            let error = spec.validate().unwrap_err().to_string();
+            assert!(error.contains(field), "{field}: {error}");
+        }
+        assert_eq!(spec().validate().unwrap().trial_count(), 2);
+    }
+}
