@@ -32,6 +32,7 @@ mod schedules;
 mod series_pages;
 mod shared;
 pub mod spec;
+mod step_outputs;
 mod storage_guard;
 mod supervisor;
 pub mod transport;
@@ -62,8 +63,9 @@ pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
 pub use spec::{
     CheckpointEvery, CheckpointSelector, DataMount, DataSource, ESTIMATE_FILE, InitFrom, JobSpec, PredictionSpec,
-    RetryCause, model_provenance, parse_keep_best,
+    RetryCause, bind_step_inputs, model_provenance, parse_keep_best,
 };
+pub use step_outputs::{STEP_OUTPUT_EVENT, StepOutput};
 pub use worker::JobRights;
 
 use placement::PlacementDecision;

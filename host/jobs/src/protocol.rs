@@ -214,6 +214,15 @@ pub enum WorkerEvent {
         /// The reason, and what can be done about it.
         reason: String,
     },
+    /// A step returned an output. All outputs are reported together, when the step has ended.
+    StepOutput {
+        /// The output's name.
+        name: String,
+        /// The name of its type.
+        kind: String,
+        /// Its value as text: of a file, the size and digest.
+        value: String,
+    },
     /// The plugin returned.
     Finished {
         /// Whether it returned because of a stop request.
@@ -238,6 +247,7 @@ impl WorkerEvent {
             | WorkerEvent::Phase { name: text }
             | WorkerEvent::Published { model: text, .. }
             | WorkerEvent::PublicationRefused { reason: text, .. }
+            | WorkerEvent::StepOutput { value: text, .. }
             | WorkerEvent::Failed { message: text, .. } => Some(text),
             WorkerEvent::Started { .. }
             | WorkerEvent::Resumed { .. }

@@ -8,6 +8,7 @@ mod precision;
 mod prediction;
 mod provenance;
 mod retry_cause;
+mod step_inputs;
 mod validate;
 
 use saggar_store::checkpoint::BestMetric;
@@ -23,11 +24,13 @@ pub use precision::Precision;
 pub use prediction::PredictionSpec;
 pub use provenance::model_provenance;
 pub use retry_cause::{HOST_RESTART, HOST_SHUTDOWN, IDLE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause, WORKER_LOST};
+pub use step_inputs::bind_step_inputs;
+pub(crate) use step_inputs::input_mount_point;
 
 /// The output file of a measuring job.
 pub const ESTIMATE_FILE: &str = "estimate.json";
 
-/// A job: a training, or predictions for a dataset.
+/// A job: a training, a step, or predictions for a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
@@ -42,7 +45,7 @@ pub struct JobSpec {
     /// The SHA-256 of an uploaded plugin, as hexadecimal digits. A client can also submit the name of a reference plugin,
     /// which the server replaces. A prediction job gets the model's.
     pub plugin: String,
-    /// The plugin's parameters.
+    /// The plugin's parameters, or the inputs of a step. Datasets and files among the inputs become mounts.
     #[serde(default)]
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// The mounts that the job reads.

@@ -13,6 +13,7 @@ mod nan_guard;
 mod prediction;
 mod ranks;
 mod rights;
+mod step;
 mod supervisor_link;
 mod usage_reporter;
 
@@ -25,8 +26,8 @@ use bytes::Bytes;
 use saggar_device::{Backend, DeviceInfo, Meter, TuningRecords};
 use saggar_devices::{self, DeviceUsage};
 use saggar_plugin::{
-    CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, TrainLimits,
-    TrainOutcome, train,
+    CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, StepCall, StepOutcome,
+    TrainLimits, TrainOutcome, run_step, train,
 };
 use saggar_store::{CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir};
 use saggar_telemetry::TraceContext;
@@ -36,7 +37,7 @@ use crate::limits::WORKER_OOM_SCORE_ADJUSTMENT;
 use crate::protocol::{
     AttemptConfig, EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, WorkerEvent,
 };
-use crate::spec::{DataSource, PredictionSpec, RetryCause};
+use crate::spec::{DataMount, DataSource, PredictionSpec, RetryCause};
 use crate::storage_guard::StorageGuard;
 use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
@@ -48,6 +49,7 @@ use ranks::RankGroup;
 use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
 pub use rights::JobRights;
+use step::{StepAttempt, StepOutputWriter};
 use usage_reporter::UsageReporter;
 
 /// Runs the attempt that the supervisor sends, on the state directory `home`, publishing to `models`. The supervisor is
@@ -168,7 +170,8 @@ impl WorkerAttempt<'_> {
             return self.run_prediction(prediction, &host, &home, Arc::clone(&choice.backend), began);
         }
         let (plugin, wasm) = self.load_plugin(&host, &objects)?;
-        let datasets = self.open_datasets(&home)?;
+        let step = plugin.has_step().then(|| StepAttempt::open(&self, &wasm, &home)).transpose()?;
+        let datasets = self.open_datasets(&home, step.as_ref())?;
         let rights = JobRights::new(&self.start, &home, self.models);
         let secrets = rights
             .secret_values(&home, &spec.secrets)
@@ -189,6 +192,14 @@ impl WorkerAttempt<'_> {
         let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let checkpoints = CheckpointStore::new(objects);
         choice.backend.load_tuning(&self.stored_tuning(&checkpoints));
+        let writer = StepOutputWriter {
+            channel: self.channel,
+            home: &home,
+            room: StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned()),
+            models: ModelRegistry::new(self.models),
+            rights: rights.clone(),
+            job: &self.start.job,
+        };
         let context = WorkerJobContext::new(job_context::JobContextParts {
             start: self.start.clone(),
             channel: self.channel.clone(),
@@ -198,7 +209,7 @@ impl WorkerAttempt<'_> {
             room: StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned()),
             models: ModelRegistry::new(self.models),
             rights,
-            home,
+            home: home.clone(),
             plugin_wasm: wasm,
             device: format!("{} {} {}", info.name, info.adapter, info.driver),
             secrets,
@@ -207,7 +218,18 @@ impl WorkerAttempt<'_> {
             UsageReporter::start(self.channel.clone(), meter.clone(), context.usage_counters(), began, group.clone());
         let context = self.job_context(context, group.clone());
         let limits = TrainLimits { memory_bytes: spec.memory_bytes, ..TrainLimits::default() };
-        let outcome = train(&host, &plugin, Arc::clone(&choice.backend), meter, datasets, context, limits);
+        let device = Arc::clone(&choice.backend);
+        if let Some(mut step) = step {
+            let inputs = step.take_inputs(&self.start)?;
+            let call = StepCall { device, meter, datasets, context, limits, inputs, outputs: step.outputs() };
+            let outcome = run_step(&host, &plugin, call);
+            reporter.finish();
+            return match outcome? {
+                StepOutcome::Stopped => Ok(TrainOutcome::Stopped),
+                StepOutcome::Finished(outputs) => writer.write(outputs).map(|()| TrainOutcome::Finished),
+            };
+        }
+        let outcome = train(&host, &plugin, device, meter, datasets, context, limits);
         if let (Some(group), Ok(_)) = (&group, &outcome) {
             group.wait_for_ends();
         }
@@ -231,7 +253,7 @@ impl WorkerAttempt<'_> {
         device: Arc<dyn Backend>,
         began: Instant,
     ) -> Result<TrainOutcome, AttemptFailure> {
-        let datasets = self.open_datasets(home)?.into_values().next();
+        let datasets = self.open_datasets(home, None)?.into_values().next();
         let dataset = datasets.ok_or_else(|| AttemptFailure::permanent("BAD_DATASET", "the job mounts no dataset"))?;
         let meter = self.start.spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let spending: Arc<UsageCounters> = Arc::default();
@@ -294,10 +316,16 @@ impl WorkerAttempt<'_> {
         Ok((plugin, wasm))
     }
 
-    fn open_datasets(&self, home: &StateDir) -> Result<BTreeMap<String, Arc<ColumnarDataset>>, AttemptFailure> {
+    /// Opens the mounted datasets. The files among a step's inputs are not opened.
+    fn open_datasets(
+        &self,
+        home: &StateDir,
+        step: Option<&StepAttempt>,
+    ) -> Result<BTreeMap<String, Arc<ColumnarDataset>>, AttemptFailure> {
         let stored = DatasetStore::new(home.datasets());
         let mut datasets = BTreeMap::new();
-        for mount in &self.start.spec.data {
+        let is_dataset = |mount: &&DataMount| !step.is_some_and(|step| step.is_file(&mount.mount));
+        for mount in self.start.spec.data.iter().filter(is_dataset) {
             let dataset = match &mount.source {
                 DataSource::Dataset { .. } => {
                     stored.resolve(&mount.source.to_string()).and_then(|info| stored.open(&info))

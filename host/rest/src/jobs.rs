@@ -104,12 +104,34 @@ pub struct JobDocument {
     /// The model versions that it published, oldest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<Vec<JobPublicationDocument>>,
+    /// The outputs of a step that succeeded, by name; omitted for other jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_outputs: Option<BTreeMap<String, StepOutputDocument>>,
     /// Its phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<Vec<PhaseDocument>>,
     /// The newest 100 events, oldest first; all are at `/api/v1/jobs/{job}/events`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<JobEventDocument>>,
+}
+
+/// An output of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "StepOutput")]
+pub struct StepOutputDocument {
+    /// Its type: `integer`, `number`, `text`, `boolean`, `file`, `dataset`, `model` or `checkpoint`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its value; of a file or dataset, the reference by which another job mounts it, such as
+    /// `job:digits-7/output/report`.
+    pub value: Value,
+    /// The size of a file in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The SHA-256 of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 impl JobDocument {

@@ -14,7 +14,9 @@ mod watch;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use saggar_rest::jobs::{AttemptDocument, JobDocument, JobListDocument, JobTimeDocument, MountSummary};
+use saggar_rest::jobs::{
+    AttemptDocument, JobDocument, JobListDocument, JobTimeDocument, MountSummary, StepOutputDocument,
+};
 use saggar_store::JobState;
 use serde::Serialize;
 use serde_json::Value;
@@ -161,6 +163,9 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
     for (name, value) in &job.metrics {
         output.print_line(&format!("  {name:<24}{}", Value::from(*value)));
     }
+    for (name, it) in job.step_outputs.iter().flatten() {
+        output.print_line(&format!("  output {name:<17}{}", format_step_value(it)));
+    }
     let phases = job.phases.unwrap_or_default();
     // A job of one phase has that phase's state.
     for phase in phases.iter().filter(|_| phases.len() > 1) {
@@ -206,6 +211,15 @@ fn format_mount(from: &MountSummary) -> String {
             format!("job:{job}/output{path}:{mount}")
         }
     }
+}
+
+/// Formats the value of a step's output: `0.5`, `job:choose-3/output/report (1.2 KiB)`.
+pub(super) fn format_step_value(output: &StepOutputDocument) -> String {
+    let value = match &output.value {
+        Value::String(text) => text.escape_debug().to_string(),
+        other => other.to_string(),
+    };
+    output.bytes.map_or_else(|| value.clone(), |bytes| format!("{value} ({})", units::format_bytes(bytes)))
 }
 
 /// Prints one value: text as it is, anything else as JSON.

@@ -15,7 +15,7 @@ use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, AccessDenied, AccessRights, CheckpointInfo};
 use saggar_telemetry::{RequestTrace, TraceContext};
 
-use super::{requirements, views};
+use super::{requirements, step_inputs, views};
 use crate::access::{Actor, Principal, ProjectScope};
 use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
@@ -180,7 +180,12 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
             app.run_blocking(move |_| plugin_digest(&found.dir)).await?.hex()
         }
         None => {
-            let facts = trainer_facts(app, &spec.plugin).await?;
+            let facts = runnable_facts(app, &spec.plugin).await?;
+            if facts.is_step {
+                step_inputs::pin_step_inputs(app, sight, &facts.declares, spec).await?;
+                // What came from references of clients must satisfy the same rules.
+                spec.validate().map_err(JobError::from)?;
+            }
             declares = facts.declares;
             facts.digest.hex()
         }
@@ -199,15 +204,15 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
     requirements::check_secrets(app, sight, spec).await
 }
 
-/// Returns the facts of a plugin. It must exist and support training.
-async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
+/// Returns the facts of a plugin. It must exist and support training, or be a step.
+async fn runnable_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
     let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
         expected: "64 hexadecimal digits",
         got: plugin.to_owned(),
     })?;
     let facts = super::super::plugins::facts(app, &digest).await?;
-    if facts.trains { Ok(facts) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
+    if facts.trains || facts.is_step { Ok(facts) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
 }
 
 /// Pins the version of a mounted dataset and returns its information, or `None` if the mount is a job's output.
@@ -245,7 +250,8 @@ async fn pin_mount(
     }
 }
 
-async fn pin_origin(app: &AppState, sight: &ProjectScope, origin: &mut InitFrom) -> Result<(), ApiError> {
+/// Pins the checkpoint or model version that `origin` names.
+pub(super) async fn pin_origin(app: &AppState, sight: &ProjectScope, origin: &mut InitFrom) -> Result<(), ApiError> {
     match origin {
         InitFrom::Checkpoint { job: name, which } => {
             let job = sight.find_job(app.jobs(), name).await?;
