@@ -152,3 +152,35 @@ fn a_step_cannot_return_more_than_its_memory() {
             .all(|it| it["path"] != "report")
     );
 }
+
+#[test]
+fn outputs_of_a_step_are_inputs_of_another_if_their_types_fit() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    assert_eq!(run_stepper(&server, &["count=5", "share=0.5"]).0, Some(0));
+    let digest = server.upload(&guest("stepper"));
+    let submit = |parameters: Value| {
+        let spec = json!({ "project": "next", "plugin": digest, "device": "cpu", "parameters": parameters });
+        server.request("POST", "/api/v1/jobs", HttpPayload::Json(&spec))
+    };
+    let output = |name: &str| json!({ "job": "stepper-1", "output": name });
+    let answer = submit(json!({ "count": output("count"), "share": output("share"), "flag": output("flag") }));
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let job = server.wait_for_job("next-1");
+    assert_eq!(job["spec"]["parameters"], json!({ "mode": "well", "count": 6, "share": 0.25, "flag": true }));
+    assert_eq!(job["step_outputs"]["count"]["value"], 7);
+
+    let refusal = |parameters: Value, status: u16, says: &str| {
+        let answer = submit(parameters);
+        assert!(answer.status == status && answer.text.contains(says), "{} {}", answer.status, answer.text);
+    };
+    let report = "got output `report` of stepper-1, which has type file";
+    refusal(json!({ "count": output("report") }), 400, report);
+    refusal(json!({ "count": output("share") }), 400, "which has type number");
+    refusal(json!({ "flag": output("rows") }), 400, "which has type dataset");
+    refusal(json!({ "count": output("median") }), 404, "job stepper-1 has: count, flag, note, report, rows, share");
+    refusal(json!({ "count": { "job": "stepper-9", "output": "count" } }), 404, "stepper-9");
+    refusal(json!({ "count": { "job": "stepper-1" } }), 400, "parameters.count: expected an integer");
+    // A step that failed has no outputs.
+    assert_eq!(run_stepper(&server, &["mode=missing"]).0, Some(20));
+    refusal(json!({ "count": { "job": "stepper-2", "output": "count" } }), 404, "is FAILED");
+}

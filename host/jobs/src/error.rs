@@ -97,6 +97,12 @@ pub enum SpecError {
         /// The reason.
         reason: &'static str,
     },
+    /// An invalid data step.
+    #[error("data_step: {reason}")]
+    DataStep {
+        /// The reason.
+        reason: &'static str,
+    },
     /// The message is too long.
     #[error("message: {bytes} bytes; the maximum is {MESSAGE_BYTES_MAX}")]
     Message {

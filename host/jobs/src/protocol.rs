@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use saggar_fetch::FetchPolicy;
 use saggar_store::AccessRights;
 use saggar_store::records::JobLease;
 use serde::{Deserialize, Serialize};
@@ -83,9 +84,16 @@ pub struct AttemptConfig {
     pub jobs: BTreeMap<String, String>,
     /// The access rights of the key that submitted the job.
     pub rights: AccessRights,
+    /// What a data step can fetch.
+    #[serde(default, skip_serializing_if = "is_closed")]
+    pub fetch: FetchPolicy,
     /// The trace context of the attempt, as a `traceparent`, if the job is traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+}
+
+fn is_closed(policy: &FetchPolicy) -> bool {
+    *policy == FetchPolicy::default()
 }
 
 impl AttemptConfig {

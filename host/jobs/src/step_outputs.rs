@@ -11,6 +11,9 @@ use crate::JobService;
 use crate::error::JobError;
 use crate::protocol::WorkerEvent;
 
+/// The output of a data step: the version that it made.
+pub(crate) const DATASET_OUTPUT: &str = "dataset";
+
 /// The kind of the event that records an output. Its text is `NAME: TYPE = VALUE`.
 pub const STEP_OUTPUT_EVENT: &str = "STEP_OUTPUT";
 
@@ -20,7 +23,7 @@ pub struct StepOutput {
     /// The type.
     pub kind: ParameterType,
     /// The value: a number, a text or a boolean; for a dataset and a file the reference that mounts it, such as
-    /// `job:digits-7/output/report`; null if it was redacted.
+    /// `digits/3` or `job:digits-7/output/report`; null if it was redacted.
     pub value: Value,
     /// The size of a file in bytes.
     pub bytes: Option<u64>,
@@ -42,15 +45,14 @@ impl JobService {
     }
 }
 
-/// Returns the event of an output.
-pub(crate) fn output_event(name: &str, value: &StepValue, file_digest: Option<&str>) -> WorkerEvent {
+/// Returns the event of an output of the job named `job`.
+pub(crate) fn output_event(job: &str, name: &str, value: &StepValue, file_digest: Option<&str>) -> WorkerEvent {
     let text = match value {
         StepValue::Integer(number) => number.to_string(),
         StepValue::Number(number) => number.to_string(),
         StepValue::Boolean(flag) => flag.to_string(),
-        StepValue::Text(text) | StepValue::Dataset(text) | StepValue::Model(text) | StepValue::Checkpoint(text) => {
-            text.clone()
-        }
+        StepValue::Text(text) | StepValue::Model(text) | StepValue::Checkpoint(text) => text.clone(),
+        StepValue::Dataset(path) => format!("job:{job}/output/{path}"),
         StepValue::File(bytes) => format!("{} bytes, sha256 {}", bytes.len(), file_digest.unwrap_or_default()),
     };
     WorkerEvent::StepOutput { name: name.to_owned(), kind: value.kind().name().to_owned(), value: text }
@@ -79,8 +81,9 @@ fn read_event(job: &str, text: &str) -> Option<(String, StepOutput)> {
         ParameterType::Integer => plain(text.parse::<i64>().map_or(Value::Null, Value::from)),
         ParameterType::Number => plain(text.parse::<f64>().map_or(Value::Null, Value::from)),
         ParameterType::Boolean => plain(text.parse::<bool>().map_or(Value::Null, Value::from)),
-        ParameterType::Text | ParameterType::Model | ParameterType::Checkpoint => plain(text.into()),
-        ParameterType::Dataset => plain(format!("job:{job}/output/{text}").into()),
+        ParameterType::Text | ParameterType::Dataset | ParameterType::Model | ParameterType::Checkpoint => {
+            plain(text.into())
+        }
         ParameterType::File => {
             let (bytes, digest) = text.split_once(" bytes, sha256 ")?;
             let value = format!("job:{job}/output/{name}").into();
@@ -97,7 +100,7 @@ mod tests {
     use super::*;
 
     fn events(outputs: &[(&str, StepValue)]) -> Vec<JobEvent> {
-        let event = |(name, value): &(&str, StepValue)| match output_event(name, value, Some("ab12")) {
+        let event = |(name, value): &(&str, StepValue)| match output_event("p-1", name, value, Some("ab12")) {
             WorkerEvent::StepOutput { name, kind, value } => JobEvent {
                 sequence: 0,
                 job: String::new(),

@@ -84,3 +84,14 @@ pub struct ResumeTestRequest {
     /// The name of the same job, interrupted.
     pub interrupted: String,
 }
+
+/// A plugin that the server fetches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "FetchPluginRequest")]
+pub struct FetchPluginRequest {
+    /// The address of the component: `https://example.com/plugins/net.wasm`.
+    pub url: String,
+    /// Its SHA-256, as hexadecimal digits.
+    pub sha256: String,
+}

@@ -59,6 +59,8 @@ pub enum AuditAction {
     JobPreempt,
     /// A job and its files were removed.
     JobRemove,
+    /// The tags or the note of a job were changed.
+    JobAnnotate,
     /// A schedule was set.
     ScheduleSet,
     /// A schedule was removed.
@@ -113,6 +115,7 @@ impl AuditAction {
             AuditAction::JobStop => "job.stop",
             AuditAction::JobPreempt => "job.preempt",
             AuditAction::JobRemove => "job.remove",
+            AuditAction::JobAnnotate => "job.annotate",
             AuditAction::ScheduleSet => "schedule.set",
             AuditAction::ScheduleRemove => "schedule.remove",
             AuditAction::SecretSet => "secret.set",

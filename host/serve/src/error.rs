@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use saggar_fetch::FetchError;
 use saggar_jobs::JobError;
 use saggar_plugin::PluginError;
 use saggar_rest::errors::{ErrorCode, ErrorDocument};
@@ -150,6 +151,9 @@ pub enum ApiError {
     /// The uploaded plugin is refused.
     #[error("the plugin is refused: {0}")]
     PluginRefused(#[source] PluginError),
+    /// A file of another server was not fetched.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
     /// A file could not be imported as a model.
     #[error(transparent)]
     Import(#[from] ImportError),
@@ -274,6 +278,7 @@ impl ApiError {
                 of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadSignature, "nothing was published")
             }
             ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
+            ApiError::Fetch(error) => status_map::map_fetch_error(error),
             ApiError::Job(error) => status_map::map_job_error(error),
             ApiError::Dataset(error) => status_map::map_dataset_error(error),
             ApiError::Secret(error) => status_map::map_secret_error(error),

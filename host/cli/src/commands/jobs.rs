@@ -1,8 +1,10 @@
 //! `saggar ps`, `status`, `logs` and `stop`.
 
+mod annotations;
 mod best_checkpoint;
 mod compare;
 mod control;
+mod experiments;
 mod idle;
 mod job_series;
 mod metrics;
@@ -29,8 +31,10 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::units;
 
+pub(crate) use annotations::{note, tag};
 pub(crate) use compare::{compare, diff};
 pub(crate) use control::{preempt, restart, wait as wait_for};
+pub(crate) use experiments::experiment;
 pub(crate) use metrics::metrics;
 pub(crate) use quota::{cost, queues, quota};
 pub(crate) use removal::{gc, rm};
@@ -79,11 +83,15 @@ fn print_jobs(jobs: &[JobDocument], output: CliOutput) {
     } else if output.quiet {
         jobs.iter().for_each(|job| output.print_line(&job.name));
     } else {
-        let rows: Vec<Vec<String>> = jobs.iter().map(|job| job_row(job, output)).collect();
-        output.print_table(
-            &["JOB", "STATE", "ATTEMPT", "STEP", "PROGRESS", "RATE", "LOSS", "GPU-SEC", "CREATED", "REASON"],
-            &rows,
-        );
+        let mut rows: Vec<Vec<String>> = jobs.iter().map(|job| job_row(job, output)).collect();
+        let mut headers =
+            vec!["JOB", "STATE", "ATTEMPT", "STEP", "PROGRESS", "RATE", "LOSS", "GPU-SEC", "CREATED", "REASON"];
+        // Most listings have no tags.
+        if jobs.iter().any(|job| !job.tags.is_empty()) {
+            headers.push("TAGS");
+            rows.iter_mut().zip(jobs).for_each(|(row, job)| row.push(annotations::format_tags(&job.tags)));
+        }
+        output.print_table(&headers, &rows);
         if rows.is_empty() {
             output.print_note(
                 "No jobs. Start one with `saggar run PLUGIN --data DATASET`; `saggar ps -a` lists finished ones.",
@@ -149,6 +157,8 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         ("from", spec.init_from.unwrap_or_default()),
         ("queue", queue_summary(&job)),
         ("experiment", job.experiment.clone().unwrap_or_default()),
+        ("tags", if job.tags.is_empty() { String::new() } else { annotations::format_tags(&job.tags) }),
+        ("note", job.note.replace('\n', "\n             ")),
         ("time", time_breakdown(&job.time)),
         ("best", best_checkpoint::best_checkpoint_summary(&job.name, spec.checkpoint_keep_best, client)?),
         ("seed", spec.seed.to_string()),

@@ -16,6 +16,7 @@ use saggar_clock::{Clock, SystemClock};
 use saggar_device::DeviceInfo;
 use saggar_devices::RecoverableDevice;
 use saggar_devices::{self, DeviceUsage};
+use saggar_fetch::RemoteFetcher;
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
@@ -140,6 +141,7 @@ impl ServerParts {
             JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
                 .with_keys(home.keys())
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
+                .with_fetch_policy(args.fetch.policy())
                 .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
                 .with_tracer(observer.tracer.clone());
         let (host, children) = plugin_engine(home, &program)?;
@@ -179,6 +181,7 @@ impl ServerParts {
             trusted_keys: args.trusted_key.iter().map(|key| read_public_key(key)).collect::<Result<_, _>>()?,
             inspector: Arc::new(host),
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
+            fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
             access: access_control(args, home, &clock, &metrics),
             audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),

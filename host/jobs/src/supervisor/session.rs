@@ -93,6 +93,7 @@ impl WorkerSession {
             spec,
             jobs,
             rights: claim.job.rights.clone(),
+            fetch: shared.fetch_policy(),
             trace: trace.map(|trace| trace.attempt_context().traceparent()),
         };
         Ok(WorkerSession {

@@ -93,16 +93,31 @@ fn read_file_input(start: &AttemptConfig, name: &str, home: &StateDir) -> Result
 
 /// Where the outputs of a step go.
 pub(super) struct StepOutputWriter<'a> {
-    pub(super) channel: &'a EventChannel,
-    pub(super) home: &'a StateDir,
-    pub(super) room: StorageGuard,
-    pub(super) models: ModelRegistry,
-    pub(super) rights: JobRights,
+    channel: &'a EventChannel,
+    home: &'a StateDir,
+    room: StorageGuard,
+    models: ModelRegistry,
+    rights: JobRights,
     /// The job's identifier.
-    pub(super) job: &'a str,
+    job: &'a str,
+    /// The job's name.
+    job_name: &'a str,
 }
 
-impl StepOutputWriter<'_> {
+impl<'a> StepOutputWriter<'a> {
+    /// Returns the writer of an attempt's outputs.
+    pub(super) fn new(attempt: &'a WorkerAttempt<'_>, home: &'a StateDir, rights: JobRights) -> StepOutputWriter<'a> {
+        StepOutputWriter {
+            channel: attempt.channel,
+            home,
+            room: StorageGuard::new(attempt.storage_quota, home.clone(), attempt.models.to_owned()),
+            models: ModelRegistry::new(attempt.models),
+            rights,
+            job: &attempt.start.job,
+            job_name: &attempt.start.name,
+        }
+    }
+
     /// Stores the files, and reports all outputs, once the references among them are checked.
     pub(super) fn write(mut self, outputs: BTreeMap<String, StepValue>) -> Result<(), AttemptFailure> {
         for (name, value) in &outputs {
@@ -115,7 +130,7 @@ impl StepOutputWriter<'_> {
                 StepValue::File(bytes) => Some(self.store_file(name, bytes)?),
                 _ => None,
             };
-            events.push(output_event(name, value, digest.as_deref()));
+            events.push(output_event(self.job_name, name, value, digest.as_deref()));
         }
         events.iter().for_each(|event| self.channel.send(event));
         Ok(())

@@ -3,6 +3,7 @@
 
 pub(crate) mod checkpoints;
 pub(crate) mod commands;
+mod data_step;
 pub(crate) mod metrics;
 pub(crate) mod removal;
 mod requirements;

@@ -138,6 +138,7 @@ impl ServerFixture {
             importer: Arc::new(UnavailableImporter),
             inspector: Arc::new(TextPluginInspector),
             devices: Arc::new(DeviceInventory::new(vec![device()])),
+            fetcher: saggar_fetch::RemoteFetcher::new(saggar_fetch::FetchPolicy::default()),
             webhooks: Vec::new(),
             access: Arc::new(AccessControl::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
             memory: RequestMemoryBudget::new(options.requests_bytes),

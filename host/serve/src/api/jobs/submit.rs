@@ -15,7 +15,7 @@ use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, AccessDenied, AccessRights, CheckpointInfo};
 use saggar_telemetry::{RequestTrace, TraceContext};
 
-use super::{requirements, step_inputs, views};
+use super::{data_step, requirements, step_inputs, views};
 use crate::access::{Actor, Principal, ProjectScope};
 use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
@@ -170,6 +170,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 /// checkpoint to its step. Its project and the jobs that it names must be visible to the submitter.
 pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut JobSpec) -> Result<(), ApiError> {
     sight.check_submission(&spec.project)?;
+    if spec.data_step.is_some() {
+        return data_step::pin_data_step(app, sight, spec).await;
+    }
     spec.plugin = super::super::plugins::digest_of_name(app, &spec.plugin).await?;
     spec.validate().map_err(JobError::from)?;
     let mut declares = PluginDeclarations::default();

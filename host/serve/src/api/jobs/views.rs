@@ -55,7 +55,7 @@ pub(in crate::api) fn job_document(
     wait: Option<&QueueWait>,
     details: &JobDetails,
 ) -> JobDocument {
-    let JobDetails { attempts, latest } = details;
+    let JobDetails { attempts, latest, annotations } = details;
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
     let JobSpecSummary { retry, replicas, message, .. } = JobSpecSummary::read(&spec);
     // Starts from +0.0, because the sum of an empty float iterator is -0.0.
@@ -74,6 +74,8 @@ pub(in crate::api) fn job_document(
         reason: reason.code.clone(),
         message: reason.sentence.clone(),
         description: message,
+        tags: annotations.tags.clone(),
+        note: annotations.note.clone(),
         queue: job.demand.queue.clone(),
         priority: job.demand.priority,
         preemptible: job.demand.preemptible,
