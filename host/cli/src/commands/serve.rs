@@ -149,22 +149,15 @@ impl ServerParts {
         let router = ModelRouter::new(Arc::clone(&metrics));
         let router = Arc::new(if args.no_load_on_demand { router } else { router.with_on_demand_loading() });
         let watch = ModelWatch::start(&models_dir)?;
-        let importer: Arc<dyn ModelImporter> = Arc::new(OnnxImporter {
-            host: host.clone(),
-            device: Arc::clone(device),
-            models: ModelRegistry::new(&models_dir),
-            plugin_path: args.onnx_plugin.clone(),
-            clock: Arc::clone(&clock),
-            time: args.import_timeout,
-        });
+        let importer = onnx_importer(args, &host, device, &models_dir, &clock);
         let (bytes_max, time) = (memory.models_bytes, args.load_timeout);
         let plugin_host =
             Arc::new(PluginHost::new(host.clone(), Arc::clone(device), bytes_max, time, Arc::clone(&metrics)));
         let (models, routes, counters) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle =
             ModelLifecycle::new(models, plugin_host, routes, counters, Arc::clone(&clock), bytes_max, decode_sample);
-        let follow = follow_policy(args.follow);
-        let lifecycle = Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow));
+        let lifecycle =
+            Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow_policy(args.follow)));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle)).with_dropped(dropped);
         let parts = AppParts {
@@ -331,6 +324,24 @@ fn log_addresses(urls: &[String]) {
             tracing::info!("serving on {url}");
         }
     }
+}
+
+/// Returns the importer of ONNX files.
+fn onnx_importer(
+    args: &ServeArgs,
+    host: &PluginEngine,
+    device: &Arc<RecoverableDevice>,
+    models_dir: &Path,
+    clock: &Arc<dyn Clock>,
+) -> Arc<dyn ModelImporter> {
+    Arc::new(OnnxImporter {
+        host: host.clone(),
+        device: Arc::clone(device),
+        models: ModelRegistry::new(models_dir),
+        plugin_path: args.onnx_plugin.clone(),
+        clock: Arc::clone(clock),
+        time: args.import_timeout,
+    })
 }
 
 /// Returns the path of the running executable, even if its file was replaced.

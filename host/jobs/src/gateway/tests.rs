@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use saggar_fetch::FetchPolicy;
 use saggar_store::AccessRights;
 
 use super::*;
@@ -37,6 +38,7 @@ fn start_command() -> WorkerCommand {
         spec,
         jobs,
         rights,
+        fetch: FetchPolicy::default(),
         trace: None,
     }))
 }

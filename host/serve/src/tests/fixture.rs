@@ -317,7 +317,14 @@ impl PluginInspector for TextPluginInspector {
         // The text after a bar is the plugin's declarations.
         let declares = text.split_once('|').map(|(_, declared)| serde_json::from_str(declared).unwrap());
         let declares = declares.unwrap_or_default();
-        Ok(PluginFacts { digest: Digest::of(wasm), trains, predicts, bytes: wasm.len() as u64, declares })
+        Ok(PluginFacts {
+            digest: Digest::of(wasm),
+            trains,
+            predicts,
+            is_step: false,
+            bytes: wasm.len() as u64,
+            declares,
+        })
     }
 }
 

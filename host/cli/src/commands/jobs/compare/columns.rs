@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn missing_values_are_sorted_last() {
-        let mut values = vec![None, Some(json!(10)), Some(json!(9)), Some(Value::Null), Some(json!(9.5))];
+        let mut values = [None, Some(json!(10)), Some(json!(9)), Some(Value::Null), Some(json!(9.5))];
         values.sort_by(|a, b| compare_values(a.as_ref(), b.as_ref()));
         assert_eq!(values[..3], [Some(json!(9)), Some(json!(9.5)), Some(json!(10))]);
     }
