@@ -7,7 +7,7 @@ use std::path::Path;
 use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
-const FLOORS: [(&str, u32); 22] = [
+const FLOORS: [(&str, u32); 23] = [
     ("tensor", 0),
     ("clock", 0),
     ("metrics", 0),
@@ -18,6 +18,7 @@ const FLOORS: [(&str, u32); 22] = [
     ("project", 1),
     ("telemetry", 1),
     ("device", 2),
+    ("fetch", 2),
     ("testgen", 2),
     ("cpu", 3),
     ("gpu", 3),

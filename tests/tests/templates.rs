@@ -7,12 +7,13 @@ use std::process::Command;
 use saggar_tests::{HttpPayload, ServerProcess, binary, root};
 
 /// Every template, and the parameters of a short run on digits.
-const TEMPLATES: [(&str, &[&str]); 5] = [
+const TEMPLATES: [(&str, &[&str]); 6] = [
     ("classifier", &["epochs=3"]),
     ("trainer", &["steps=50"]),
     ("lenet-mnist", &["epochs=1"]),
     ("input-opt", &["target=3", "steps=20"]),
     ("echo", &["size=3"]),
+    ("step", &["table=digits", "score=label"]),
 ];
 
 /// Templates in other languages, whose tests are in `python_plugins.rs` and `javascript_plugins.rs`.
@@ -47,8 +48,10 @@ fn every_template_builds_and_runs() {
         let plugin = place.join(&name);
         let readme = std::fs::read_to_string(plugin.join("README.md")).unwrap();
         assert!(readme.contains(&format!("saggar run {name}")) && !readme.contains("NAME"), "{readme}");
-        let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--"];
-        let ran = server.saggar_ok(&[&run[..], parameters].concat());
+        // The dataset of a step is one of its inputs.
+        let data: &[&str] = if template == "step" { &[] } else { &["--data", "digits"] };
+        let run = ["run", plugin.to_str().unwrap()];
+        let ran = server.saggar_ok(&[&run[..], data, &["--wait", "--"], parameters].concat());
         assert!(ran.contains(&format!("{name}-1 SUCCEEDED")), "{template}: {ran}");
         if template == "lenet-mnist" {
             server.wait_for_version("digits", 1);
@@ -78,6 +81,14 @@ fn check_results(server: &ServerProcess) {
     let files = |job: &str| server.saggar_ok(&["output", "ls", job, "-q"]).trim().to_owned();
     assert_eq!(files("my-trainer-1"), "weights.csv");
     assert_eq!(files("my-input-opt-1"), "target-003.png");
+    let outputs = &server.get("/api/v1/jobs/my-step-1")["step_outputs"];
+    // The labels are the digits, and all but 0 are positive.
+    assert_eq!(
+        (&outputs["threshold"]["value"], &outputs["accuracy"]["value"]),
+        (&1.0.into(), &1.0.into()),
+        "{outputs}"
+    );
+    assert_eq!(files("my-step-1"), "report");
     let job = server.get("/api/v1/jobs/my-classifier-1");
     let accuracy = job["metrics"]["validation/accuracy"].as_f64().unwrap();
     assert!(accuracy > 0.8, "{accuracy}");

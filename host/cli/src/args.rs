@@ -38,13 +38,13 @@ pub(crate) use compile_child::CompileChildArgs;
 #[cfg(test)]
 pub(crate) use data::ImageSize;
 pub(crate) use data::{
-    DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs, DataTableArgs,
+    DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs, DataTableArgs, RecipeCommand,
 };
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{
-    CompareArgs, CostArgs, DiffArgs, GcArgs, MetricsArgs, PauseArgs, RestartArgs, RmArgs, ScheduleCommand,
-    SecretCommand, WaitArgs,
+    CompareArgs, CostArgs, DiffArgs, ExperimentCommand, GcArgs, MetricsArgs, NoteArgs, PauseArgs, RestartArgs, RmArgs,
+    ScheduleCommand, SecretCommand, TagArgs, WaitArgs,
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
@@ -120,6 +120,13 @@ pub(crate) enum CliCommand {
     Diff(DiffArgs),
     /// Compare jobs: the parameters that differ, and the last metrics.
     Compare(CompareArgs),
+    /// List experiments, and compare or remove their jobs.
+    #[command(subcommand)]
+    Experiment(ExperimentCommand),
+    /// Set or remove tags of a job.
+    Tag(TagArgs),
+    /// Write a note about a job.
+    Note(NoteArgs),
     /// Show a job's metric series.
     Metrics(MetricsArgs),
     /// Remove finished jobs with their logs, outputs and checkpoints.

@@ -1,7 +1,6 @@
 //! The `saggar` command: parses the command line, dispatches the commands and assembles the crates into a server.
 
 mod allocator;
-mod archive;
 mod args;
 mod ascii_picture;
 mod atomic_file;
@@ -132,6 +131,9 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Resume(args) => commands::jobs::resume(&args, &client, output).map(|()| 0),
         CliCommand::Diff(args) => commands::jobs::diff(&args, &client, output).map(|()| 0),
         CliCommand::Compare(args) => commands::jobs::compare(&args, &client, output).map(|()| 0),
+        CliCommand::Experiment(args) => commands::jobs::experiment(&args, &client, output).map(|()| 0),
+        CliCommand::Tag(args) => commands::jobs::tag(&args, &client, output).map(|()| 0),
+        CliCommand::Note(args) => commands::jobs::note(&args, &client, output).map(|()| 0),
         CliCommand::Metrics(args) => commands::jobs::metrics(&args, &client, output).map(|()| 0),
         CliCommand::Rm(args) => commands::jobs::rm(&args, &client, output).map(|()| 0),
         CliCommand::Gc(args) => commands::jobs::gc(&args, &client, output).map(|()| 0),
@@ -144,7 +146,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Sweep(args) => commands::sweep::sweep(*args, &client, output),
         CliCommand::Secret(args) => commands::jobs::secret(&args, &client, output).map(|()| 0),
         CliCommand::Outputs(args) => commands::outputs::outputs(&args, &client, output).map(|()| 0),
-        CliCommand::Data(args) => commands::data::data(&args, &client, output).map(|()| 0),
+        CliCommand::Data(args) => commands::data::data(&args, &client, output),
         CliCommand::Models(args) => commands::models::models(&args, &client, output).map(|()| 0),
         CliCommand::Import(args) => commands::import::import(&args, &client, output).map(|()| 0),
         CliCommand::Predict(args) => commands::predict::predict(&args, &client, output),

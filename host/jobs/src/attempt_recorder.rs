@@ -20,6 +20,7 @@ use crate::phases;
 use crate::protocol::{self, WorkerEvent};
 use crate::shared::SharedState;
 use crate::spec::RetryCause;
+use crate::step_outputs;
 
 /// Maximum number of buffered series points.
 const POINTS_BUFFERED_MAX: usize = 512;
@@ -221,6 +222,11 @@ impl AttemptRecorder {
             WorkerEvent::Phase { name } => {
                 self.record_note(phases::PHASE_EVENT, name.clone()).await?;
                 self.log(&format!("phase {name}"));
+            }
+            WorkerEvent::StepOutput { name, kind, value } => {
+                let text = step_outputs::event_text(&name, &kind, &value);
+                self.log(&format!("output {text}"));
+                self.record_note(step_outputs::STEP_OUTPUT_EVENT, text).await?;
             }
             WorkerEvent::Published { model, version } => self.record_publication(&model, version).await?,
             WorkerEvent::PublicationRefused { model, reason } => {

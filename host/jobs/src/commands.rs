@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use saggar_store::records::{JobFilter, JobRecord, JobRecords, NewJob, PausePoint, StateReason};
+use saggar_store::records::{
+    AnnotationChange, ExperimentCount, JobAnnotations, JobFilter, JobRecord, JobRecords, NewJob, PausePoint,
+    StateReason,
+};
 use saggar_store::{AccessAction, AccessRights, JobState};
 use saggar_telemetry::TraceContext;
 use serde_json::{Map, Value};
@@ -172,6 +175,25 @@ impl JobService {
             return Err(JobError::State { name: job.name, state, hint });
         }
         Ok(job)
+    }
+
+    /// Changes the tags and the note of a job, which can have ended.
+    ///
+    /// # Errors
+    /// `NotFound`; `Records` if a tag or the note is not valid.
+    pub async fn annotate(&self, id: &str, change: AnnotationChange) -> Result<JobAnnotations, JobError> {
+        let id = id.to_owned();
+        let annotated = self.shared.with_records(move |records| records.annotate(&id, &change)).await?;
+        self.shared.notify_change();
+        Ok(annotated)
+    }
+
+    /// Returns the experiments that have jobs, with the number of jobs by project and state, sorted.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn experiments(&self) -> Result<Vec<ExperimentCount>, JobError> {
+        self.shared.with_records(|records| records.experiments()).await
     }
 
     /// Asks a running job for a checkpoint at its next step boundary. Returns `false` if the job does not run here.

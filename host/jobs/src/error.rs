@@ -29,6 +29,28 @@ pub enum SpecError {
         /// The given value, as JSON.
         got: String,
     },
+    /// An input of a step that has no value.
+    #[error("input `{name}` is missing: expected {expected}; use `saggar run PLUGIN -- {name}=VALUE`")]
+    MissingInput {
+        /// The input's name.
+        name: String,
+        /// The allowed values.
+        expected: String,
+    },
+    /// A parameter or mount of a step that is not one of its inputs.
+    #[error("`{name}` is not an input of this step; it has: {known}")]
+    UnknownInput {
+        /// The given name.
+        name: String,
+        /// The names of the inputs.
+        known: String,
+    },
+    /// A step with something that only a training has.
+    #[error("step: {reason}")]
+    Step {
+        /// The reason.
+        reason: &'static str,
+    },
     /// The plugin reads a dataset that the job does not mount.
     #[error(
         "data: the plugin reads a dataset at {mount}, but the job mounts none there; use `saggar run --data NAME:{mount}`"
@@ -72,6 +94,12 @@ pub enum SpecError {
     /// An invalid prediction job.
     #[error("predict: {reason}")]
     Prediction {
+        /// The reason.
+        reason: &'static str,
+    },
+    /// An invalid data step.
+    #[error("data_step: {reason}")]
+    DataStep {
         /// The reason.
         reason: &'static str,
     },
@@ -254,9 +282,10 @@ pub enum JobError {
         /// The missing thing.
         reason: String,
     },
-    /// The plugin cannot train.
+    /// The plugin cannot run as a job.
     #[error(
-        "plugin {digest} exports no trainer; saggar run takes a plugin built for the world model-plugin or train-plugin"
+        "plugin {digest} exports no trainer and no step; saggar run takes a plugin built for the world model-plugin, \
+         train-plugin or step-plugin"
     )]
     NoTrainer {
         /// Its digest.

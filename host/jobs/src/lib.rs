@@ -32,6 +32,7 @@ mod schedules;
 mod series_pages;
 mod shared;
 pub mod spec;
+mod step_outputs;
 mod storage_guard;
 mod supervisor;
 pub mod transport;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_clock::{Clock, UnixMillis};
+use saggar_fetch::FetchPolicy;
 use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{
     ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobRecord, JobRecords, MetricPoint, StateReason, UsageTotal,
@@ -61,9 +63,11 @@ pub use phases::JobPhase;
 pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
 pub use spec::{
-    CheckpointEvery, CheckpointSelector, DataMount, DataSource, ESTIMATE_FILE, InitFrom, JobSpec, PredictionSpec,
-    RetryCause, model_provenance, parse_keep_best,
+    CheckpointEvery, CheckpointSelector, DataMount, DataSource, DataStepFetch, DataStepOutput, DataStepSource,
+    DataStepSpec, ESTIMATE_FILE, InitFrom, JobSpec, PredictionSpec, RetryCause, bind_step_inputs, model_provenance,
+    parse_keep_best,
 };
+pub use step_outputs::{STEP_OUTPUT_EVENT, StepOutput};
 pub use worker::JobRights;
 
 use placement::PlacementDecision;
@@ -172,6 +176,13 @@ impl JobService {
     #[must_use]
     pub fn with_worker_silence(self, max: Duration) -> JobService {
         self.shared.set_worker_silence_max(max);
+        self
+    }
+
+    /// Sets what data steps can fetch from other servers; nothing by default.
+    #[must_use]
+    pub fn with_fetch_policy(self, policy: FetchPolicy) -> JobService {
+        self.shared.set_fetch_policy(policy);
         self
     }
 

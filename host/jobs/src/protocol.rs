@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use saggar_fetch::FetchPolicy;
 use saggar_store::AccessRights;
 use saggar_store::records::{JobLease, PausePoint};
 use serde::{Deserialize, Serialize};
@@ -95,9 +96,16 @@ pub struct AttemptConfig {
     /// training has to continue first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_from: Option<u64>,
+    /// What a data step can fetch.
+    #[serde(default, skip_serializing_if = "is_closed")]
+    pub fetch: FetchPolicy,
     /// The trace context of the attempt, as a `traceparent`, if the job is traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+}
+
+fn is_closed(policy: &FetchPolicy) -> bool {
+    *policy == FetchPolicy::default()
 }
 
 impl AttemptConfig {
@@ -226,6 +234,15 @@ pub enum WorkerEvent {
         /// The reason, and what can be done about it.
         reason: String,
     },
+    /// A step returned an output. All outputs are reported together, when the step has ended.
+    StepOutput {
+        /// The output's name.
+        name: String,
+        /// The name of its type.
+        kind: String,
+        /// Its value as text: of a file, the size and digest.
+        value: String,
+    },
     /// The plugin returned.
     Finished {
         /// Whether it returned because of a stop request.
@@ -257,6 +274,7 @@ impl WorkerEvent {
             | WorkerEvent::Phase { name: text }
             | WorkerEvent::Published { model: text, .. }
             | WorkerEvent::PublicationRefused { reason: text, .. }
+            | WorkerEvent::StepOutput { value: text, .. }
             | WorkerEvent::Failed { message: text, .. } => Some(text),
             WorkerEvent::Started { .. }
             | WorkerEvent::Resumed { .. }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use saggar_clock::{Clock, UnixMillis};
+use saggar_fetch::FetchPolicy;
 use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
 use saggar_store::error::{RecordError, StoreError};
 use saggar_store::records::{JobRecords, StateReason};
@@ -50,6 +51,7 @@ pub(crate) struct SharedState {
     closing: AtomicBool,
     resolver: OnceLock<SpecResolver>,
     worker_silence_max: OnceLock<Duration>,
+    fetch_policy: OnceLock<FetchPolicy>,
     effects: OnceLock<EffectLog>,
     publication_notes: OnceLock<PublicationNotes>,
     gateway: OnceLock<WorkerGateway>,
@@ -88,6 +90,7 @@ impl SharedState {
             closing,
             resolver,
             worker_silence_max,
+            fetch_policy: OnceLock::new(),
             effects,
             publication_notes: OnceLock::new(),
             gateway: OnceLock::new(),
@@ -139,6 +142,16 @@ impl SharedState {
             Some(resolve) => resolve(spec, rights).await,
             None => Ok(spec),
         }
+    }
+
+    /// Sets what data steps can fetch. Only the first call has an effect.
+    pub(crate) fn set_fetch_policy(&self, policy: FetchPolicy) {
+        let _ = self.fetch_policy.set(policy);
+    }
+
+    /// Returns what data steps can fetch.
+    pub(crate) fn fetch_policy(&self) -> FetchPolicy {
+        self.fetch_policy.get().cloned().unwrap_or_default()
     }
 
     /// Sets the maximum silence of a worker before it is killed. Only the first call has an effect.

@@ -1,6 +1,7 @@
 //! The specification of a job, resolved once at submission and recorded with the job.
 
 mod checkpoint_policy;
+mod data_step;
 mod health_policy;
 mod init_from;
 mod mount;
@@ -8,6 +9,7 @@ mod precision;
 mod prediction;
 mod provenance;
 mod retry_cause;
+mod step_inputs;
 mod validate;
 
 use saggar_store::checkpoint::BestMetric;
@@ -16,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use checkpoint_policy::{CheckpointEvery, parse_keep_best};
+pub use data_step::{DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec};
 pub use health_policy::{NonFinite, UtilizationPolicy};
 pub use init_from::{CheckpointSelector, CheckpointSelectorParseError, InitFrom, InitFromParseError};
 pub use mount::{DataMount, DataSource};
@@ -23,11 +26,13 @@ pub use precision::Precision;
 pub use prediction::PredictionSpec;
 pub use provenance::model_provenance;
 pub use retry_cause::{HOST_RESTART, HOST_SHUTDOWN, IDLE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause, WORKER_LOST};
+pub use step_inputs::bind_step_inputs;
+pub(crate) use step_inputs::input_mount_point;
 
 /// The output file of a measuring job.
 pub const ESTIMATE_FILE: &str = "estimate.json";
 
-/// A job: a training, or predictions for a dataset.
+/// A job: a training, a step, predictions for a dataset, or a data step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
@@ -40,9 +45,10 @@ pub struct JobSpec {
     #[serde(default = "default_task")]
     pub task: String,
     /// The SHA-256 of an uploaded plugin, as hexadecimal digits. A client can also submit the name of a reference plugin,
-    /// which the server replaces. A prediction job gets the model's.
+    /// which the server replaces. A prediction job gets the model's, and a data step has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plugin: String,
-    /// The plugin's parameters.
+    /// The plugin's parameters, or the inputs of a step. Datasets and files among the inputs become mounts.
     #[serde(default)]
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// The mounts that the job reads.
@@ -133,6 +139,9 @@ pub struct JobSpec {
     /// The predictions to compute; a training if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predict: Option<PredictionSpec>,
+    /// The version of a dataset to make, instead of running a plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_step: Option<DataStepSpec>,
     /// Whether the job only measures: it stores nothing but the output `estimate.json`, which estimates the whole
     /// training, and ends once it has the estimate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -224,6 +233,7 @@ impl JobSpec {
             replicas: default_replicas(),
             shards: None,
             predict: None,
+            data_step: None,
             measure: false,
             message: None,
         }
@@ -239,7 +249,11 @@ impl JobSpec {
             InitFrom::Checkpoint { job, .. } => Some(job.as_str()),
             InitFrom::Model { .. } => None,
         });
-        mounted.chain(origin)
+        let made = self.data_step.as_ref().and_then(|step| match &step.from {
+            DataStepSource::Output(output) => Some(output.job.as_str()),
+            DataStepSource::Fetch(_) => None,
+        });
+        mounted.chain(origin).chain(made)
     }
 
     /// Returns the properties that determine the job's scheduling.

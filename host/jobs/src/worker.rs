@@ -3,6 +3,7 @@
 
 pub(crate) mod channel;
 mod checkpoint_timer;
+mod data_step;
 mod initial_state;
 mod job_context;
 mod log_placeholders;
@@ -14,6 +15,7 @@ mod pause_control;
 mod prediction;
 mod ranks;
 mod rights;
+mod step;
 mod supervisor_link;
 mod usage_reporter;
 
@@ -27,8 +29,8 @@ use bytes::Bytes;
 use saggar_device::{Backend, DeviceInfo, Meter, TuningRecords};
 use saggar_devices::{self, DeviceUsage};
 use saggar_plugin::{
-    CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, TrainLimits,
-    TrainOutcome, train,
+    CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, StepCall, StepOutcome,
+    TrainLimits, TrainOutcome, run_step, train,
 };
 use saggar_store::{
     CheckpointError, CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir,
@@ -40,7 +42,7 @@ use crate::limits::WORKER_OOM_SCORE_ADJUSTMENT;
 use crate::protocol::{
     AttemptConfig, EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, WorkerEvent,
 };
-use crate::spec::{DataSource, PredictionSpec, RetryCause, WORKER_LOST};
+use crate::spec::{DataMount, DataSource, PredictionSpec, RetryCause, WORKER_LOST};
 use crate::storage_guard::StorageGuard;
 use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
@@ -53,6 +55,7 @@ use ranks::RankGroup;
 use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
 pub use rights::JobRights;
+use step::{StepAttempt, StepOutputWriter};
 use usage_reporter::UsageReporter;
 
 /// Runs the attempt that the supervisor sends, on the state directory `home`, publishing to `models`. The supervisor is
@@ -162,6 +165,22 @@ impl AttemptFailure {
     }
 }
 
+/// What an attempt of a training or a step has opened.
+struct LoadedAttempt {
+    host: PluginEngine,
+    plugin: CompiledPlugin,
+    wasm: Bytes,
+    home: StateDir,
+    device: Arc<dyn Backend>,
+    objects: ObjectStorage,
+    datasets: BTreeMap<String, Arc<ColumnarDataset>>,
+    rights: JobRights,
+    secrets: BTreeMap<String, String>,
+    /// The step, if the plugin is one.
+    step: Option<StepAttempt>,
+    began: Instant,
+}
+
 struct WorkerAttempt<'a> {
     home: &'a Path,
     models: &'a Path,
@@ -176,11 +195,52 @@ impl WorkerAttempt<'_> {
     fn run(self) -> Result<TrainOutcome, AttemptFailure> {
         let spec = &self.start.spec;
         let home = StateDir::open(self.home).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
+        if let Some(step) = &spec.data_step {
+            return self.run_data_step(step, &home);
+        }
         let objects =
             ObjectStorage::local(&home.objects()).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         if self.is_paused_already(&CheckpointStore::new(objects.clone()))? {
             return Ok(TrainOutcome::Stopped);
         }
+        let device = self.open_device(&home)?;
+        let _watch = DeviceWatch::start(&device, self.channel);
+        let began = Instant::now();
+        let host =
+            PluginEngine::new(PluginEngineConfig { cache_dir: Some(home.cache()), ..PluginEngineConfig::default() })?;
+        if let Some(prediction) = &spec.predict {
+            return self.run_prediction(prediction, &host, &home, device, began);
+        }
+        let (plugin, wasm) = self.load_plugin(&host, &objects)?;
+        let step = plugin.has_step().then(|| StepAttempt::open(&self, &wasm, &home)).transpose()?;
+        let datasets = self.open_datasets(&home, step.as_ref())?;
+        let rights = JobRights::new(&self.start, &home, self.models);
+        let secrets = rights
+            .secret_values(&home, &spec.secrets)
+            .map_err(|error| AttemptFailure::permanent("NO_SECRET", error))?;
+        self.channel.redact(secrets.values().cloned().collect());
+        if spec.measure {
+            let parts = MeasurementParts { datasets, secrets, rights, began };
+            return self.run_measurement(&host, &plugin, &home, &device, parts);
+        }
+        self.run_plugin(LoadedAttempt {
+            host,
+            plugin,
+            wasm,
+            home,
+            device,
+            objects,
+            datasets,
+            rights,
+            secrets,
+            step,
+            began,
+        })
+    }
+
+    /// Opens the job's device and reports the start of the attempt.
+    fn open_device(&self, home: &StateDir) -> Result<Arc<dyn Backend>, AttemptFailure> {
+        let spec = &self.start.spec;
         let usage = DeviceUsage { processes: spec.replicas as usize, pipeline_cache_dir: Some(&home.shaders()) };
         let choice = saggar_devices::open_with_usage(&spec.device, usage);
         let choice = choice.map_err(|error| AttemptFailure::permanent("NO_DEVICE", error))?;
@@ -192,35 +252,21 @@ impl WorkerAttempt<'_> {
             exact_seconds: info.exact_seconds,
             choice: choice.reason.clone(),
         });
-        let _watch = DeviceWatch::start(&choice.backend, self.channel);
-        let began = Instant::now();
-        let host =
-            PluginEngine::new(PluginEngineConfig { cache_dir: Some(home.cache()), ..PluginEngineConfig::default() })?;
-        if let Some(prediction) = &spec.predict {
-            return self.run_prediction(prediction, &host, &home, Arc::clone(&choice.backend), began);
-        }
-        let (plugin, wasm) = self.load_plugin(&host, &objects)?;
-        let datasets = self.open_datasets(&home)?;
-        let rights = JobRights::new(&self.start, &home, self.models);
-        let secrets = rights
-            .secret_values(&home, &spec.secrets)
-            .map_err(|error| AttemptFailure::permanent("NO_SECRET", error))?;
-        self.channel.redact(secrets.values().cloned().collect());
-        if spec.measure {
-            return self.run_measurement(
-                &host,
-                &plugin,
-                &home,
-                &choice.backend,
-                MeasurementParts { datasets, secrets, rights, began },
-            );
-        }
+        Ok(choice.backend)
+    }
+
+    /// Runs the training or the step.
+    fn run_plugin(&self, loaded: LoadedAttempt) -> Result<TrainOutcome, AttemptFailure> {
+        let LoadedAttempt { host, plugin, wasm, home, device, objects, datasets, rights, secrets, step, began } =
+            loaded;
+        let (spec, info) = (&self.start.spec, device.info());
         let group = self.start_ranks(info)?;
         // The limit is the job's, and each of its processes needs an equal part.
         let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));
         let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let checkpoints = CheckpointStore::new(objects);
-        choice.backend.load_tuning(&self.stored_tuning(&checkpoints));
+        device.load_tuning(&self.stored_tuning(&checkpoints));
+        let writer = StepOutputWriter::new(self, &home, rights.clone());
         let context = WorkerJobContext::new(job_context::JobContextParts {
             start: self.start.clone(),
             channel: self.channel.clone(),
@@ -230,16 +276,28 @@ impl WorkerAttempt<'_> {
             room: StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned()),
             models: ModelRegistry::new(self.models),
             rights,
-            home,
+            home: home.clone(),
             plugin_wasm: wasm,
             device: format!("{} {} {}", info.name, info.adapter, info.driver),
+            data_sha256: datasets.iter().map(|(mount, data)| (mount.clone(), data.digest().hex())).collect(),
             secrets,
         });
         let reporter =
             UsageReporter::start(self.channel.clone(), meter.clone(), context.usage_counters(), began, group.clone());
         let context = self.job_context(context, group.clone());
         let limits = TrainLimits { memory_bytes: spec.memory_bytes, ..TrainLimits::default() };
-        let outcome = train(&host, &plugin, Arc::clone(&choice.backend), meter, datasets, context, limits);
+        if let Some(mut step) = step {
+            let inputs = step.take_inputs(&self.start)?;
+            let device = Arc::clone(&device);
+            let call = StepCall { device, meter, datasets, context, limits, inputs, outputs: step.outputs() };
+            let outcome = run_step(&host, &plugin, call);
+            reporter.finish();
+            return match outcome? {
+                StepOutcome::Stopped => Ok(TrainOutcome::Stopped),
+                StepOutcome::Finished(outputs) => writer.write(outputs).map(|()| TrainOutcome::Finished),
+            };
+        }
+        let outcome = train(&host, &plugin, Arc::clone(&device), meter, datasets, context, limits);
         if let (Some(group), Ok(_)) = (&group, &outcome) {
             group.wait_for_ends();
         }
@@ -286,7 +344,7 @@ impl WorkerAttempt<'_> {
         device: Arc<dyn Backend>,
         began: Instant,
     ) -> Result<TrainOutcome, AttemptFailure> {
-        let datasets = self.open_datasets(home)?.into_values().next();
+        let datasets = self.open_datasets(home, None)?.into_values().next();
         let dataset = datasets.ok_or_else(|| AttemptFailure::permanent("BAD_DATASET", "the job mounts no dataset"))?;
         let meter = self.start.spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let spending: Arc<UsageCounters> = Arc::default();
@@ -299,6 +357,7 @@ impl WorkerAttempt<'_> {
             home: home.clone(),
             room: StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned()),
             models: ModelRegistry::new(self.models),
+            rights: JobRights::new(&self.start, home, self.models),
             dataset,
             spending,
         };
@@ -349,10 +408,16 @@ impl WorkerAttempt<'_> {
         Ok((plugin, wasm))
     }
 
-    fn open_datasets(&self, home: &StateDir) -> Result<BTreeMap<String, Arc<ColumnarDataset>>, AttemptFailure> {
+    /// Opens the mounted datasets. The files among a step's inputs are not opened.
+    fn open_datasets(
+        &self,
+        home: &StateDir,
+        step: Option<&StepAttempt>,
+    ) -> Result<BTreeMap<String, Arc<ColumnarDataset>>, AttemptFailure> {
         let stored = DatasetStore::new(home.datasets());
         let mut datasets = BTreeMap::new();
-        for mount in &self.start.spec.data {
+        let is_dataset = |mount: &&DataMount| !step.is_some_and(|step| step.is_file(&mount.mount));
+        for mount in self.start.spec.data.iter().filter(is_dataset) {
             let dataset = match &mount.source {
                 DataSource::Dataset { .. } => {
                     stored.resolve(&mount.source.to_string()).and_then(|info| stored.open(&info))

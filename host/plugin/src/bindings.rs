@@ -29,7 +29,7 @@ wasmtime::component::bindgen!({
     },
 });
 
-pub(crate) use self::exports::saggar::plugin::{http_handler, importer, predictor, trainer};
+pub(crate) use self::exports::saggar::plugin::{http_handler, importer, predictor, step, trainer};
 pub(crate) use self::saggar::plugin::{datasets, graphs, http_stream, job, logging, replies, tensors, variables};
 
 /// Types of WASI's interfaces, which `crate::wasi` defines function by function.

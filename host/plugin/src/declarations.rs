@@ -12,7 +12,7 @@ use serde_json::Value;
 use wasmparser::{Parser, Payload};
 
 use crate::error::PluginError;
-use crate::limits::DECLARATIONS_BYTES_MAX;
+use crate::limits::{DECLARATIONS_BYTES_MAX, PORT_NAME_BYTES_MAX, STEP_PORTS_MAX};
 
 /// The name of the custom section.
 const SECTION: &str = "saggar:declarations";
@@ -30,9 +30,16 @@ pub struct PluginDeclarations {
     /// Fields that a dataset must have, by the mount point at which the plugin reads it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub data: BTreeMap<String, Vec<String>>,
+    /// Inputs of a step by name. The host gives an input without a value its default; one without a default is
+    /// required.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, ParameterDeclaration>,
+    /// Outputs of a step by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, ParameterDeclaration>,
 }
 
-/// A parameter of a training.
+/// A parameter of a training, or an input or output of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParameterDeclaration {
@@ -48,7 +55,7 @@ pub struct ParameterDeclaration {
     /// The only texts that it accepts; any text if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// The value that the training uses if none is given; only for documentation.
+    /// The value that a training uses if it gets none, for documentation only; the value that the host gives a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// Purpose of the parameter, in one line.
@@ -68,12 +75,70 @@ pub enum ParameterType {
     Text,
     /// `true` or `false`.
     Boolean,
+    /// The content of a file; only for a step.
+    File,
+    /// A dataset; only for a step.
+    Dataset,
+    /// A version of a model; only for a step.
+    Model,
+    /// A checkpoint of a job; only for a step.
+    Checkpoint,
+}
+
+impl ParameterType {
+    /// Returns the type's name in declarations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ParameterType::Integer => "integer",
+            ParameterType::Number => "number",
+            ParameterType::Text => "text",
+            ParameterType::Boolean => "boolean",
+            ParameterType::File => "file",
+            ParameterType::Dataset => "dataset",
+            ParameterType::Model => "model",
+            ParameterType::Checkpoint => "checkpoint",
+        }
+    }
+
+    /// Returns the type of this name, or `None`.
+    pub fn from_name(name: &str) -> Option<ParameterType> {
+        [
+            ParameterType::Integer,
+            ParameterType::Number,
+            ParameterType::Text,
+            ParameterType::Boolean,
+            ParameterType::File,
+            ParameterType::Dataset,
+            ParameterType::Model,
+            ParameterType::Checkpoint,
+        ]
+        .into_iter()
+        .find(|kind| kind.name() == name)
+    }
+
+    /// Returns whether values are references to things that the host stores, as opposed to JSON values.
+    pub const fn is_reference(self) -> bool {
+        match self {
+            ParameterType::File | ParameterType::Dataset | ParameterType::Model | ParameterType::Checkpoint => true,
+            ParameterType::Integer | ParameterType::Number | ParameterType::Text | ParameterType::Boolean => false,
+        }
+    }
+
+    /// Returns whether an output of this type can be the value of an input of type `input`: the types are equal, or an
+    /// integer becomes a number.
+    pub fn connects_to(self, input: ParameterType) -> bool {
+        self == input || (self, input) == (ParameterType::Integer, ParameterType::Number)
+    }
 }
 
 impl PluginDeclarations {
     /// Returns whether nothing is declared.
     pub fn is_empty(&self) -> bool {
-        self.name.is_none() && self.parameters.is_empty() && self.data.is_empty()
+        self.name.is_none()
+            && self.parameters.is_empty()
+            && self.data.is_empty()
+            && self.inputs.is_empty()
+            && self.outputs.is_empty()
     }
 
     /// Reads the declarations of a component. Returns empty ones if it has no such section.
@@ -139,22 +204,39 @@ impl PluginDeclarations {
 
     fn validate(self) -> Result<PluginDeclarations, String> {
         for (name, declared) in &self.parameters {
-            let is_numeric = matches!(declared.kind, ParameterType::Integer | ParameterType::Number);
-            if !is_numeric && (declared.min.is_some() || declared.max.is_some()) {
-                return Err(format!("parameters.{name}: min and max are for types integer and number"));
+            declared.validate().map_err(|reason| format!("parameters.{name}: {reason}"))?;
+            if declared.kind.is_reference() {
+                return Err(format!("parameters.{name}: type {} is for inputs and outputs", declared.kind.name()));
             }
-            if declared.kind != ParameterType::Text && !declared.choices.is_empty() {
-                return Err(format!("parameters.{name}: choices are for type text"));
+        }
+        for (name, declared) in &self.inputs {
+            let checked = check_port_name(name).and_then(|()| declared.validate());
+            checked.map_err(|reason| format!("inputs.{name}: {reason}"))?;
+        }
+        for (name, declared) in &self.outputs {
+            let checked = check_port_name(name).and_then(|()| declared.validate());
+            checked.map_err(|reason| format!("outputs.{name}: {reason}"))?;
+            if declared.default.is_some() {
+                return Err(format!("outputs.{name}: an output has no default"));
             }
-            if declared.min.zip(declared.max).is_some_and(|(min, max)| min > max) {
-                return Err(format!("parameters.{name}: min is above max"));
-            }
-            if let Some(default) = declared.default.as_ref().filter(|default| !declared.accepts(default)) {
-                return Err(format!("parameters.{name}: the default {default} is not {declared}"));
+        }
+        for (table, count) in [("inputs", self.inputs.len()), ("outputs", self.outputs.len())] {
+            if count > STEP_PORTS_MAX {
+                return Err(format!("{count} {table}, and at most {STEP_PORTS_MAX} are accepted"));
             }
         }
         Ok(self)
     }
+}
+
+/// Refuses a name of an input or output that is not usable as a file name and in references.
+fn check_port_name(name: &str) -> Result<(), String> {
+    let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
+    let begins = name.bytes().next().is_some_and(|first| first.is_ascii_lowercase());
+    if begins && name.len() <= PORT_NAME_BYTES_MAX && name.bytes().all(letters) {
+        return Ok(());
+    }
+    Err(format!("expected a name of 1 to {PORT_NAME_BYTES_MAX} of a-z, 0-9, '_' and '-', beginning with a letter"))
 }
 
 fn parse_declarations(text: &[u8]) -> Result<PluginDeclarations, String> {
@@ -180,7 +262,28 @@ fn write_leb128(mut value: usize, into: &mut Vec<u8>) {
 }
 
 impl ParameterDeclaration {
-    /// Returns whether the parameter accepts this value.
+    /// Checks that the parts of the declaration fit together.
+    fn validate(&self) -> Result<(), String> {
+        let is_numeric = matches!(self.kind, ParameterType::Integer | ParameterType::Number);
+        if !is_numeric && (self.min.is_some() || self.max.is_some()) {
+            return Err("min and max are for types integer and number".to_owned());
+        }
+        if self.kind != ParameterType::Text && !self.choices.is_empty() {
+            return Err("choices are for type text".to_owned());
+        }
+        if self.min.zip(self.max).is_some_and(|(min, max)| min > max) {
+            return Err("min is above max".to_owned());
+        }
+        if self.kind.is_reference() && self.default.is_some() {
+            return Err(format!("type {} has no default", self.kind.name()));
+        }
+        match self.default.as_ref().filter(|default| !self.accepts(default)) {
+            Some(default) => Err(format!("the default {default} is not {self}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the parameter accepts this value. A reference is a text; what it refers to is not checked.
     pub fn accepts(&self, value: &Value) -> bool {
         let is_within =
             |number: f64| self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max);
@@ -192,6 +295,9 @@ impl ParameterDeclaration {
                 value.as_str().is_some_and(is_choice)
             }
             ParameterType::Boolean => value.is_boolean(),
+            ParameterType::File | ParameterType::Dataset | ParameterType::Model | ParameterType::Checkpoint => {
+                value.as_str().is_some_and(|text| !text.is_empty())
+            }
         }
     }
 }
@@ -205,6 +311,10 @@ impl fmt::Display for ParameterDeclaration {
             ParameterType::Text if self.choices.is_empty() => "a text",
             ParameterType::Text => return write!(f, "one of {}", self.choices.join(", ")),
             ParameterType::Boolean => "true or false",
+            ParameterType::File => "a file that a job wrote, such as job:digits-7/output/report.json",
+            ParameterType::Dataset => "a dataset, such as digits/1 or job:digits-7/output/table",
+            ParameterType::Model => "a version of a model, such as digits@3",
+            ParameterType::Checkpoint => "a checkpoint, such as job:digits-7/checkpoint@1200",
         })?;
         match (self.min, self.max) {
             (Some(min), Some(max)) => write!(f, " from {min} to {max}"),
@@ -281,6 +391,20 @@ mod tests {
     }
 
     #[test]
+    fn outputs_connect_to_inputs_of_their_type() {
+        use ParameterType::{Boolean, Checkpoint, Dataset, File, Integer, Model, Number, Text};
+        let all = [Integer, Number, Text, Boolean, File, Dataset, Model, Checkpoint];
+        for output in all {
+            assert_eq!(ParameterType::from_name(output.name()), Some(output));
+            for input in all {
+                let connects = output == input || (output, input) == (Integer, Number);
+                assert_eq!(output.connects_to(input), connects, "{output:?} to {input:?}");
+            }
+        }
+        assert_eq!(ParameterType::from_name("tensor"), None);
+    }
+
+    #[test]
     fn invalid_declarations_are_refused_by_the_build() {
         let cases = [
             (json!({ "parameters": { "batch": { "type": "text", "min": 1 } } }), "parameters.batch: min and max"),
@@ -291,6 +415,11 @@ mod tests {
                 "parameters.batch: the default 0 is not an integer of at least 1",
             ),
             (json!({ "parametres": {} }), "unknown field `parametres`"),
+            (json!({ "parameters": { "d": { "type": "dataset" } } }), "parameters.d: type dataset is for inputs"),
+            (json!({ "inputs": { "Table": { "type": "dataset" } } }), "inputs.Table: expected a name"),
+            (json!({ "inputs": { "d": { "type": "dataset", "default": "digits" } } }), "inputs.d: type dataset has no"),
+            (json!({ "outputs": { "x": { "type": "number", "default": 1 } } }), "outputs.x: an output has no default"),
+            (json!({ "outputs": { "x": { "type": "tensor" } } }), "unknown variant `tensor`"),
         ];
         for (metadata, reason) in cases {
             let refused = declarations_from_metadata(metadata).unwrap_err();

@@ -9,7 +9,7 @@ use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
 use crate::artifact::{ArtifactCache, CompiledComponent};
-use crate::bindings::{AnyPlugin, http_handler, importer, predictor, trainer};
+use crate::bindings::{AnyPlugin, http_handler, importer, predictor, step, trainer};
 use crate::call_limits::CallClock;
 use crate::compiler::children::{CompilePurpose, CompilerMode};
 use crate::complexity;
@@ -106,7 +106,7 @@ impl PluginEngine {
     ///
     /// # Errors
     /// `TooLarge`, `NotComponent`, `Malformed`, `TooComplex`, `WitVersion`, `UnknownImport`, `NotGranted`, `NoExports`,
-    /// `HandlerWithoutModel`, `Incompatible`; with child processes also `CompileLimit`, `CompilerBusy`, `CompilerStopped` and
+    /// `HandlerWithoutModel`, `TrainerAndStep`, `Incompatible`; with child processes also `CompileLimit`, `CompilerBusy`, `CompilerStopped` and
     /// `CompilerCrashed`.
     pub fn compile_for(
         &self,
@@ -136,7 +136,8 @@ impl PluginEngine {
             halves.imports.then(|| importer::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
         let handler =
             halves.handles.then(|| http_handler::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
-        Ok(CompiledPlugin(Arc::new(CompiledPluginInner { digest, pre, trainer, predictor, importer, handler })))
+        let step = halves.is_step.then(|| step::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
+        Ok(CompiledPlugin(Arc::new(CompiledPluginInner { digest, pre, trainer, predictor, importer, handler, step })))
     }
 
     /// Resolves the imports of a component. Only one that imports WASI gets that.
@@ -185,6 +186,7 @@ struct CompiledPluginInner {
     predictor: Option<predictor::GuestIndices>,
     importer: Option<importer::GuestIndices>,
     handler: Option<http_handler::GuestIndices>,
+    step: Option<step::GuestIndices>,
 }
 
 /// A reference to a plugin that is ready to run as long as others use it.
@@ -241,6 +243,20 @@ impl CompiledPlugin {
     /// Returns whether the plugin exports a predictor.
     pub fn has_predictor(&self) -> bool {
         self.0.predictor.is_some()
+    }
+
+    /// Returns whether the plugin exports a step.
+    pub fn has_step(&self) -> bool {
+        self.0.step.is_some()
+    }
+
+    /// Returns the step export.
+    ///
+    /// # Errors
+    /// `MissingExport`.
+    pub(crate) fn step_export(&self) -> Result<&step::GuestIndices, PluginError> {
+        let missing = PluginError::MissingExport { export: "saggar:plugin/step", purpose: "run as a step" };
+        self.0.step.as_ref().ok_or(missing)
     }
 
     /// Returns the trainer export.

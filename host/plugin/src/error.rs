@@ -99,15 +99,15 @@ pub enum PluginError {
         hint: &'static str,
     },
     /// The component has an import that is only provided to another kind of plugin.
-    #[error("the component imports {import}, which only a plugin that exports a trainer is given")]
+    #[error("the component imports {import}, which only a plugin that exports a trainer or a step is given")]
     NotGranted {
         /// The import's name.
         import: String,
     },
-    /// The component exports neither a trainer nor a predictor.
+    /// The component exports no trainer, no predictor and no step.
     #[error(
-        "the component exports neither saggar:plugin/trainer@{WIT_VERSION} nor saggar:plugin/predictor@{WIT_VERSION}; \
-         it exports {exports}"
+        "the component exports none of saggar:plugin/trainer@{WIT_VERSION}, saggar:plugin/predictor@{WIT_VERSION} and \
+         saggar:plugin/step@{WIT_VERSION}; it exports {exports}"
     )]
     NoExports {
         /// The exports that it has.
@@ -119,6 +119,12 @@ pub enum PluginError {
          work with: export both"
     )]
     HandlerWithoutModel,
+    /// The component exports both things that a job can run.
+    #[error(
+        "the component exports both saggar:plugin/trainer and saggar:plugin/step, and a job runs one of them: build two \
+         plugins"
+    )]
+    TrainerAndStep,
     /// The component lacks the export for the requested call.
     #[error("the plugin has no {export}: it cannot {purpose}")]
     MissingExport {
@@ -238,6 +244,16 @@ pub enum PluginError {
         /// What the plugin returned.
         given: String,
     },
+    /// An output of a step does not match its declaration.
+    #[error("output `{name}`: the plugin declares {expected}, and the step returned {given}")]
+    StepOutput {
+        /// The output's name.
+        name: String,
+        /// What the plugin declares.
+        expected: String,
+        /// What the step returned.
+        given: String,
+    },
     /// A response of the plugin's handler cannot be sent.
     #[error("the handler's response, {place}: expected {expected}, got {given}")]
     BadResponse {
@@ -340,6 +356,7 @@ impl PluginError {
             | PluginError::NotGranted { .. }
             | PluginError::NoExports { .. }
             | PluginError::HandlerWithoutModel
+            | PluginError::TrainerAndStep
             | PluginError::MissingExport { .. }
             | PluginError::Incompatible { .. } => FailureReason::BadPlugin,
             PluginError::CompileLimit { .. } | PluginError::CompilerCrashed { .. } => FailureReason::CompileLimit,
@@ -363,7 +380,9 @@ impl PluginError {
             },
             PluginError::Weights { .. } => FailureReason::BadWeights,
             PluginError::BadSignature { .. } => FailureReason::BadSignature,
-            PluginError::BadOutput { .. } | PluginError::BadResponse { .. } => FailureReason::BadOutput,
+            PluginError::BadOutput { .. } | PluginError::BadResponse { .. } | PluginError::StepOutput { .. } => {
+                FailureReason::BadOutput
+            }
             PluginError::BadInput { .. } => FailureReason::BadInput,
             PluginError::Busy { .. } => FailureReason::Busy,
             PluginError::Device(DeviceError::Lost { .. }) => FailureReason::DeviceLost,

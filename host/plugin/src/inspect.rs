@@ -15,10 +15,11 @@ const TRAINER: &str = "trainer";
 const PREDICTOR: &str = "predictor";
 const IMPORTER: &str = "importer";
 const HTTP_HANDLER: &str = "http-handler";
+const STEP: &str = "step";
 /// Interfaces that every plugin can import.
 pub(crate) const PLUGIN_IMPORTS: [&str; 6] = ["tensors", "variables", "graphs", "logging", "replies", "http-stream"];
-/// Interfaces that only a plugin with a trainer can import.
-pub(crate) const TRAINER_IMPORTS: [&str; 2] = ["datasets", "job"];
+/// Interfaces that only a plugin with a trainer or a step can import.
+pub(crate) const JOB_IMPORTS: [&str; 2] = ["datasets", "job"];
 
 /// The parts of the plugin interface that a component exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ pub(crate) struct ExportedRoles {
     pub(crate) predicts: bool,
     pub(crate) imports: bool,
     pub(crate) handles: bool,
+    pub(crate) is_step: bool,
 }
 
 /// Checks by the first bytes whether this can be a component.
@@ -107,7 +109,7 @@ impl ComponentInterface {
 /// Returns `None` if the bytes do not read as a component.
 ///
 /// # Errors
-/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`; `HandlerWithoutModel`.
+/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`; `HandlerWithoutModel`; `TrainerAndStep`.
 pub fn check_component(wasm: &[u8]) -> Option<Result<(), PluginError>> {
     ComponentInterface::from_bytes(wasm).map(|face| check_interface(&face).map(drop))
 }
@@ -115,33 +117,37 @@ pub fn check_component(wasm: &[u8]) -> Option<Result<(), PluginError>> {
 /// Checks a component's imports and exports by name and version.
 ///
 /// # Errors
-/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`; `HandlerWithoutModel`.
+/// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`; `HandlerWithoutModel`; `TrainerAndStep`.
 pub(crate) fn check_interface(face: &ComponentInterface) -> Result<ExportedRoles, PluginError> {
-    let mut halves = ExportedRoles { trains: false, predicts: false, imports: false, handles: false };
+    let mut halves = ExportedRoles { trains: false, predicts: false, imports: false, handles: false, is_step: false };
     for name in &face.exports {
         match plugin_interface_name(name)? {
             Some(TRAINER) => halves.trains = true,
             Some(PREDICTOR) => halves.predicts = true,
             Some(IMPORTER) => halves.imports = true,
             Some(HTTP_HANDLER) => halves.handles = true,
+            Some(STEP) => halves.is_step = true,
             // Other exports are not for this host; ignore them.
             _ => {}
         }
     }
-    if !halves.trains && !halves.predicts {
+    if !halves.trains && !halves.predicts && !halves.is_step {
         let exports = if face.exports.is_empty() { "nothing".to_owned() } else { format_names(&face.exports) };
         return Err(PluginError::NoExports { exports });
     }
     if halves.handles && !halves.predicts {
         return Err(PluginError::HandlerWithoutModel);
     }
+    if halves.trains && halves.is_step {
+        return Err(PluginError::TrainerAndStep);
+    }
     for ComponentImport { name, is_interface } in &face.imports {
         let given = if *is_interface { plugin_interface_name(name)? } else { None };
         match given {
             None if *is_interface && wasi::is_provided(name) => {}
             Some(interface) if PLUGIN_IMPORTS.contains(&interface) => {}
-            Some(interface) if TRAINER_IMPORTS.contains(&interface) && halves.trains => {}
-            Some(interface) if TRAINER_IMPORTS.contains(&interface) => {
+            Some(interface) if JOB_IMPORTS.contains(&interface) && (halves.trains || halves.is_step) => {}
+            Some(interface) if JOB_IMPORTS.contains(&interface) => {
                 return Err(PluginError::NotGranted { import: name.clone() });
             }
             _ => return Err(PluginError::UnknownImport { import: name.clone(), hint: import_hint(name) }),

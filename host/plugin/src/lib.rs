@@ -37,6 +37,7 @@ pub mod model;
 mod named_enum;
 pub mod shards;
 mod shuffle;
+mod step;
 mod streaming;
 mod tensors;
 pub mod train;
@@ -66,6 +67,7 @@ pub use model::{
 };
 pub use saggar_device::CancelToken;
 pub use shards::{BatchShards, ShardMean};
+pub use step::{StepCall, StepOutcome, StepValue, run_step};
 pub use streaming::reply::{OutputPiece, PieceSink, SendPieceError};
 pub use train::{TrainLimits, TrainOutcome, train};
 pub use worlds::{PluginWorld, WIT_FILES, component_exports, plugin_worlds};

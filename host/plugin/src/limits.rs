@@ -6,6 +6,14 @@ use saggar_store::limits::SERIES_MAX;
 
 /// Bytes of a component's declarations.
 pub const DECLARATIONS_BYTES_MAX: usize = 64 << 10;
+/// Inputs, and outputs, of a step.
+pub const STEP_PORTS_MAX: usize = 64;
+/// Bytes of the name of a step's input or output.
+pub const PORT_NAME_BYTES_MAX: usize = 63;
+/// Bytes of a text or reference that a step returns. `wit/step.wit` documents this number.
+pub const STEP_TEXT_BYTES_MAX: usize = 2 << 10;
+/// Bytes of a file that a step gets as an input.
+pub const STEP_FILE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of a plugin's component file.
 pub const COMPONENT_BYTES_MAX: usize = 256 << 20;
 /// Functions in all modules of one component. The reference plugins have up to 1,000, each with up to 75 locals and 18

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use saggar_device::{Backend, Meter};
 use saggar_store::dataset::ColumnarDataset;
+use wasmtime::Store;
+use wasmtime::component::Instance;
 
+use crate::bindings::tensors::Error as WitError;
 use crate::call_limits::CallClock;
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
@@ -41,6 +44,20 @@ pub enum TrainOutcome {
     Stopped,
 }
 
+/// The job that a plugin's export runs in.
+pub(crate) struct JobRun {
+    /// The device that computes.
+    pub(crate) device: Arc<dyn Backend>,
+    /// The meter charged with the device memory.
+    pub(crate) meter: Meter,
+    /// The datasets for `dataset.open` by mount point.
+    pub(crate) datasets: BTreeMap<String, Arc<ColumnarDataset>>,
+    /// The job's functions.
+    pub(crate) context: Box<dyn JobContext>,
+    /// The limits.
+    pub(crate) limits: TrainLimits,
+}
+
 /// Runs a plugin's training to its end. Blocks; no async runtime is needed on this thread.
 ///
 /// `datasets` are the datasets for `dataset.open` by mount point; `meter` is charged with the training's device memory.
@@ -59,40 +76,62 @@ pub fn train(
     limits: TrainLimits,
 ) -> Result<TrainOutcome, PluginError> {
     let trainer = plugin.trainer_export()?;
-    let memory_bytes_max = limits.memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT).min(MEMORY_BYTES_MAX);
-    let role = TrainRole::new(context, datasets, plugin.digest().hex());
-    let state = InstanceState::new(device, meter, memory_bytes_max, InstanceRole::Train(Box::new(role)));
-    let mut store = state.into_store(host.engine());
-    let clock = CallClock::new(limits.time, Some(limits.watchdog_timeout));
-    let instance = plugin.instantiate(&mut store, clock)?;
-    let guest = trainer.load(&mut store, &instance).map_err(|error| store.data_mut().trap_error("start", &error))?;
-    store.data_mut().begin_call(clock);
-    let answer = guest.call_train(&mut store);
-    let state = store.data_mut();
-    state.finish_output();
-    let dropped = state.logs.dropped();
-    if dropped > 0 {
-        state.write_log(LogLevel::Warn, &format!("{dropped} log lines were dropped"));
-    }
-    if answer.is_ok()
-        && let Err(fault) = state.log_skipped_steps()
-    {
-        tracing::debug!(?fault, "cannot log the skipped steps");
-    }
-    let failure = match answer {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(state.guest_error("train", error)),
-        Err(error) => Some(state.trap_error("train", &error)),
-    };
-    if matches!(&state.role, InstanceRole::Train(train) if train.stopped) {
-        // Its state was saved before it was asked to stop, so an error does not matter.
-        if let Some(error) = failure {
-            state.write_log(
-                LogLevel::Warn,
-                &format!("the plugin ended with an error after it was asked to stop: {error}"),
-            );
+    let job = JobRun { device, meter, datasets, context, limits };
+    let ended = job.run(host, plugin, "train", |store, instance, clock| {
+        let guest =
+            trainer.load(&mut *store, instance).map_err(|error| store.data_mut().trap_error("start", &error))?;
+        store.data_mut().begin_call(clock);
+        Ok(guest.call_train(store))
+    })?;
+    Ok(ended.map_or(TrainOutcome::Stopped, |()| TrainOutcome::Finished))
+}
+
+/// The answer of a plugin's export: its value or error, or a trap.
+pub(crate) type ExportAnswer<T> = wasmtime::Result<Result<T, WitError>>;
+
+impl JobRun {
+    /// Calls an export of a new instance of the plugin. Returns its value, or `None` if the plugin was asked to stop.
+    pub(crate) fn run<T>(
+        self,
+        host: &PluginEngine,
+        plugin: &CompiledPlugin,
+        during: &'static str,
+        call: impl FnOnce(&mut Store<InstanceState>, &Instance, CallClock) -> Result<ExportAnswer<T>, PluginError>,
+    ) -> Result<Option<T>, PluginError> {
+        let JobRun { device, meter, datasets, context, limits } = self;
+        let memory_bytes_max = limits.memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT).min(MEMORY_BYTES_MAX);
+        let role = TrainRole::new(context, datasets, plugin.digest().hex());
+        let state = InstanceState::new(device, meter, memory_bytes_max, InstanceRole::Train(Box::new(role)));
+        let mut store = state.into_store(host.engine());
+        let clock = CallClock::new(limits.time, Some(limits.watchdog_timeout));
+        let instance = plugin.instantiate(&mut store, clock)?;
+        let answer = call(&mut store, &instance, clock)?;
+        let state = store.data_mut();
+        state.finish_output();
+        let dropped = state.logs.dropped();
+        if dropped > 0 {
+            state.write_log(LogLevel::Warn, &format!("{dropped} log lines were dropped"));
         }
-        return Ok(TrainOutcome::Stopped);
+        if answer.is_ok()
+            && let Err(fault) = state.log_skipped_steps()
+        {
+            tracing::debug!(?fault, "cannot log the skipped steps");
+        }
+        let answer = match answer {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(state.guest_error(during, error)),
+            Err(error) => Err(state.trap_error(during, &error)),
+        };
+        if matches!(&state.role, InstanceRole::Train(train) if train.stopped) {
+            // Its state was saved before it was asked to stop, so an error does not matter.
+            if let Err(error) = answer {
+                state.write_log(
+                    LogLevel::Warn,
+                    &format!("the plugin ended with an error after it was asked to stop: {error}"),
+                );
+            }
+            return Ok(None);
+        }
+        answer.map(Some)
     }
-    failure.map_or(Ok(TrainOutcome::Finished), Err)
 }

@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::error::WIT_VERSION;
-    use crate::inspect::{PLUGIN_IMPORTS, TRAINER_IMPORTS};
+    use crate::inspect::{JOB_IMPORTS, PLUGIN_IMPORTS};
 
     #[test]
     fn a_world_matches_its_name_with_any_prefix_of_its_version() {
@@ -118,22 +118,20 @@ mod tests {
                 "model-http-plugin",
                 "predict-http-plugin",
                 "train-plugin",
+                "step-plugin",
                 "import-plugin"
             ]
         );
         for world in &worlds {
             assert_eq!(world.version, WIT_VERSION, "{}", world.name);
             assert!(world.about.ends_with('.'), "{}: {:?}", world.name, world.about);
-            let trains = world.exports.iter().any(|name| name == "trainer");
-            let given = PLUGIN_IMPORTS
-                .iter()
-                .chain(TRAINER_IMPORTS.iter().filter(|_| trains))
-                .copied()
-                .collect::<BTreeSet<_>>();
+            let has_job = world.exports.iter().any(|name| name == "trainer" || name == "step");
+            let given =
+                PLUGIN_IMPORTS.iter().chain(JOB_IMPORTS.iter().filter(|_| has_job)).copied().collect::<BTreeSet<_>>();
             let imports: BTreeSet<&str> = world.imports.iter().map(String::as_str).collect();
             assert!(imports.is_subset(&given), "{}: {imports:?}", world.name);
         }
         let all: BTreeSet<&str> = worlds.iter().flat_map(|world| &world.imports).map(String::as_str).collect();
-        assert_eq!(all, PLUGIN_IMPORTS.iter().chain(&TRAINER_IMPORTS).copied().collect());
+        assert_eq!(all, PLUGIN_IMPORTS.iter().chain(&JOB_IMPORTS).copied().collect());
     }
 }

@@ -40,9 +40,15 @@ pub fn reference_plugins() -> &'static [ReferencePlugin] {
     })
 }
 
-/// Returns the reference plugin `name`, or `None` if no plugin has this name.
+/// The version of the reference plugins, which is that of the program that contains them.
+pub const REFERENCE_PLUGINS_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Returns the reference plugin that `name` means: its name, optionally with `@` and [`REFERENCE_PLUGINS_VERSION`]. `None` if
+/// no plugin has this name, or this program contains another version.
 pub fn reference_plugin(name: &str) -> Option<&'static ReferencePlugin> {
-    reference_plugins().iter().find(|plugin| plugin.name == name)
+    let (name, version) = name.split_once('@').unwrap_or((name, REFERENCE_PLUGINS_VERSION));
+    let is_here = version == REFERENCE_PLUGINS_VERSION;
+    reference_plugins().iter().find(|plugin| is_here && plugin.name == name)
 }
 
 impl ReferencePlugin {
@@ -98,5 +104,8 @@ mod tests {
         digests.dedup();
         assert_eq!(digests.len(), reference_plugins().len());
         assert!(reference_plugin("Lenet").is_none());
+        let versioned = format!("lenet@{REFERENCE_PLUGINS_VERSION}");
+        assert_eq!(reference_plugin(&versioned).unwrap().name(), "lenet");
+        assert!(reference_plugin("lenet@99.0.0").is_none() && reference_plugin("lenet@").is_none());
     }
 }

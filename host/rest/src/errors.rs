@@ -100,6 +100,10 @@ error_codes! {
     DiskFull = "disk_full",
     /// The key has expired.
     ExpiredKey = "expired_key",
+    /// A file of another server could not be fetched.
+    FetchFailed = "fetch_failed",
+    /// The server does not fetch from this address.
+    FetchRefused = "fetch_refused",
     /// The header `Host` names another server.
     ForeignHost = "foreign_host",
     /// The key is not for this project.

@@ -47,6 +47,10 @@ pub struct JobDocument {
     pub message: String,
     /// The user's message about the job.
     pub description: Option<String>,
+    /// Tags that users gave it.
+    pub tags: BTreeMap<String, String>,
+    /// The note that users wrote about it; empty if there is none.
+    pub note: String,
     /// Its queue.
     pub queue: String,
     /// Its priority. Jobs with higher values start first.
@@ -108,12 +112,34 @@ pub struct JobDocument {
     /// The model versions that it published, oldest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<Vec<JobPublicationDocument>>,
+    /// The outputs of a step that succeeded, by name; omitted for other jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_outputs: Option<BTreeMap<String, StepOutputDocument>>,
     /// Its phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<Vec<PhaseDocument>>,
     /// The newest 100 events, oldest first; all are at `/api/v1/jobs/{job}/events`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<JobEventDocument>>,
+}
+
+/// An output of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "StepOutput")]
+pub struct StepOutputDocument {
+    /// Its type: `integer`, `number`, `text`, `boolean`, `file`, `dataset`, `model` or `checkpoint`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its value; of a file or dataset, the reference by which another job mounts it, such as
+    /// `job:digits-7/output/report`.
+    pub value: Value,
+    /// The size of a file in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The SHA-256 of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 impl JobDocument {
@@ -359,4 +385,46 @@ pub struct SweptJobDocument {
     pub state: String,
     /// The bytes that its removal frees.
     pub bytes: u64,
+}
+
+/// A change of a job's tags and note, all or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "AnnotateJob")]
+pub struct AnnotateJobRequest {
+    /// Tags that get a value. A job has at most 50, with names of at most 63 bytes and values of at most 500.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    /// Names of tags that are removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+    /// The note, of at most 16 KiB; empty removes it. Kept if omitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The experiments.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "Experiments")]
+pub struct ExperimentListDocument {
+    /// The experiments, by name.
+    pub experiments: Vec<ExperimentDocument>,
+}
+
+/// An experiment: a label that jobs share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "Experiment")]
+pub struct ExperimentDocument {
+    /// Its name.
+    pub name: String,
+    /// The projects of its jobs.
+    pub projects: Vec<String>,
+    /// The number of its jobs in each state.
+    pub jobs: BTreeMap<String, u64>,
+    /// When its first job was submitted, in Unix milliseconds.
+    pub created_ms: u64,
+    /// When one of its jobs last began or ended.
+    pub changed_ms: u64,
 }

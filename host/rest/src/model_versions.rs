@@ -29,8 +29,11 @@ pub struct VersionDetailDocument {
     pub tensors: u64,
     /// The number of elements of its weights together.
     pub elements: u64,
-    /// Markdown about the version for people, if it has a card.
+    /// Markdown about the version for people: its card, or else one that the server generates for a version that a job
+    /// published.
     pub card: Option<String>,
+    /// Whether the card was generated from what the other members say.
+    pub is_card_generated: bool,
     /// Whether its files have the digests of its manifest; null if that was not requested with `verify=true`.
     pub intact: Option<bool>,
     /// The file that is damaged, and how.
@@ -44,6 +47,9 @@ pub struct VersionDetailDocument {
 pub struct ProvenanceDocument {
     /// The dataset versions that the training read, by mount.
     pub data: BTreeMap<String, String>,
+    /// SHA-256 of the content of these datasets, by mount.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub data_sha256: BTreeMap<String, String>,
     /// The parameters of the training.
     pub parameters: Map<String, Value>,
     /// The seed of the training.

@@ -24,12 +24,15 @@ pub struct PluginDocument {
     pub trains: bool,
     /// Whether it supports prediction.
     pub predicts: bool,
+    /// Whether it is a step: a function from typed inputs to typed outputs.
+    pub is_step: bool,
     /// Its size in bytes.
     pub bytes: u64,
     /// Whether it is a reference plugin, which the server's program contains. A job can name it instead of its digest.
     pub reference: bool,
     /// The plugin's declarations: `name`; `parameters`, each with a type, the accepted values, its `default` and a line
-    /// of `help`; and `data`, the fields that it reads by mount point. Omitted if it declares nothing.
+    /// of `help`; `data`, the fields that it reads by mount point; and the `inputs` and `outputs` of a step. Omitted if it
+    /// declares nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Map<String, Value>>")]
     pub declares: Option<Value>,
@@ -80,4 +83,15 @@ pub struct ResumeTestRequest {
     pub whole: String,
     /// The name of the same job, interrupted.
     pub interrupted: String,
+}
+
+/// A plugin that the server fetches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "FetchPluginRequest")]
+pub struct FetchPluginRequest {
+    /// The address of the component: `https://example.com/plugins/net.wasm`.
+    pub url: String,
+    /// Its SHA-256, as hexadecimal digits.
+    pub sha256: String,
 }

@@ -4,6 +4,7 @@ pub(crate) mod datasets;
 pub(crate) mod devices;
 pub(crate) mod event_streams;
 pub(crate) mod events;
+pub(crate) mod experiments;
 pub(crate) mod exports;
 pub(crate) mod file_stream;
 pub(crate) mod health;

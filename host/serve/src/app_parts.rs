@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use saggar_fetch::RemoteFetcher;
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
@@ -57,6 +58,8 @@ pub struct AppParts {
     pub inspector: Arc<dyn PluginInspector>,
     /// The devices of this machine.
     pub devices: Arc<DeviceInventory>,
+    /// Fetches files of other servers, as far as the operator allows it.
+    pub fetcher: RemoteFetcher,
     /// URL prefixes that events of predictions can be sent to. Empty disables webhooks.
     pub webhooks: Vec<WebhookPrefix>,
     /// The keys of clients, and who can do what.

@@ -69,6 +69,8 @@ pub enum AuditAction {
     SweepResume,
     /// A job and its files were removed.
     JobRemove,
+    /// The tags or the note of a job were changed.
+    JobAnnotate,
     /// A schedule was set.
     ScheduleSet,
     /// A schedule was removed.
@@ -138,6 +140,7 @@ impl AuditAction {
             AuditAction::SweepStop => "sweep.stop",
             AuditAction::SweepResume => "sweep.resume",
             AuditAction::JobRemove => "job.remove",
+            AuditAction::JobAnnotate => "job.annotate",
             AuditAction::ScheduleSet => "schedule.set",
             AuditAction::ScheduleRemove => "schedule.remove",
             AuditAction::SecretSet => "secret.set",

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use saggar_fetch::FetchError;
 use saggar_jobs::JobError;
 use saggar_pipelines::PipelineError;
 use saggar_plugin::PluginError;
@@ -152,6 +153,9 @@ pub enum ApiError {
     /// The uploaded plugin is refused.
     #[error("the plugin is refused: {0}")]
     PluginRefused(#[source] PluginError),
+    /// A file of another server was not fetched.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
     /// A file could not be imported as a model.
     #[error(transparent)]
     Import(#[from] ImportError),
@@ -291,6 +295,7 @@ impl ApiError {
                 of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadSignature, "nothing was published")
             }
             ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
+            ApiError::Fetch(error) => status_map::map_fetch_error(error),
             ApiError::Job(error) => status_map::map_job_error(error),
             ApiError::Pipeline(error) => status_map::map_pipeline_error(error),
             ApiError::Sweep(error) => status_map::map_sweep_error(error),

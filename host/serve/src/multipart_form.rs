@@ -1,7 +1,7 @@
 //! Multipart forms. Source: RFC 7578.
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Multipart, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request};
 use axum::http::header;
 use bytes::Bytes;
 
@@ -26,7 +26,9 @@ pub(crate) struct FormField {
 pub(crate) async fn parse_fields(declared: &str, body: Bytes, most: usize) -> Result<Vec<FormField>, ApiError> {
     let broken = |reason: String| ApiError::Form { reason };
     let request = Request::builder().header(header::CONTENT_TYPE, declared).body(Body::from(body));
-    let request = request.map_err(|error| broken(error.to_string()))?;
+    let mut request = request.map_err(|error| broken(error.to_string()))?;
+    // The body was read within the limit of its route. Without this, the extractor's own limit of 2 MiB would apply.
+    DefaultBodyLimit::disable().apply(&mut request);
     let mut form = Multipart::from_request(request, &()).await.map_err(|error| broken(error.body_text()))?;
     let mut fields = Vec::new();
     while let Some(field) = form.next_field().await.map_err(|error| broken(error.body_text()))? {

@@ -18,6 +18,9 @@ pub struct PluginFacts {
     pub trains: bool,
     /// Whether it supports prediction.
     pub predicts: bool,
+    /// Whether it is a step.
+    #[serde(default)]
+    pub is_step: bool,
     /// Its size in bytes.
     pub bytes: u64,
     /// The parameters and data that it declares.
@@ -50,6 +53,7 @@ impl PluginFacts {
             digest,
             trains: has("saggar:plugin/trainer@"),
             predicts: has("saggar:plugin/predictor@"),
+            is_step: has("saggar:plugin/step@"),
             bytes: component.len() as u64,
             declares,
         }
@@ -63,6 +67,7 @@ impl PluginFacts {
             digest: self.digest.hex(),
             trains: self.trains,
             predicts: self.predicts,
+            is_step: self.is_step,
             bytes: self.bytes,
             reference: reference_plugins().iter().any(|plugin| plugin.digest() == &self.digest),
             declares,
@@ -82,8 +87,13 @@ pub trait PluginInspector: Debug + Send + Sync {
 impl PluginInspector for PluginEngine {
     fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError> {
         let plugin = self.compile_for(wasm, CompilePurpose::Upload, COMPILE_TIME_MAX)?;
-        let (trains, predicts) = (plugin.has_trainer(), plugin.has_predictor());
-        let declares = PluginDeclarations::from_component(wasm)?;
-        Ok(PluginFacts { digest: *plugin.digest(), trains, predicts, bytes: wasm.len() as u64, declares })
+        Ok(PluginFacts {
+            digest: *plugin.digest(),
+            trains: plugin.has_trainer(),
+            predicts: plugin.has_predictor(),
+            is_step: plugin.has_step(),
+            bytes: wasm.len() as u64,
+            declares: PluginDeclarations::from_component(wasm)?,
+        })
     }
 }

@@ -232,6 +232,11 @@ pub struct DatasetStore {
     versions: Arc<dyn VersionStore>,
 }
 
+/// Returns the source of a version that was made of a fetched file. It differs from the source of every upload.
+fn fetched_source(sha256: &Digest) -> Digest {
+    Digest::of(format!("fetched {sha256}").as_bytes())
+}
+
 impl DatasetStore {
     /// Returns the datasets under `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> DatasetStore {
@@ -270,6 +275,32 @@ impl DatasetStore {
         room: impl Fn(u64) -> Result<(), StoreError>,
     ) -> Result<DatasetInfo, DatasetError> {
         self.ingest_from(name, folder, None, now_ms, &room)
+    }
+
+    /// Imports the content of a fetched file with this SHA-256, as [`ingest_within`](Self::ingest_within) does. The version
+    /// is found by [`find_fetched`](Self::find_fetched).
+    ///
+    /// # Errors
+    /// Returns the same errors.
+    pub fn ingest_fetched(
+        &self,
+        name: &str,
+        folder: &Path,
+        sha256: &Digest,
+        now_ms: UnixMillis,
+        room: impl Fn(u64) -> Result<(), StoreError>,
+    ) -> Result<DatasetInfo, DatasetError> {
+        self.ingest_from(name, folder, Some(fetched_source(sha256)), now_ms, &room)
+    }
+
+    /// Returns the version of `name` that was made of a fetched file with this SHA-256, or `None`.
+    ///
+    /// # Errors
+    /// Returns `BadName`; `Damaged`; `Store`.
+    pub fn find_fetched(&self, name: &str, sha256: &Digest) -> Result<Option<DatasetInfo>, DatasetError> {
+        check_name(name)?;
+        let found = self.find_version_of_upload(name, &fetched_source(sha256))?;
+        found.map(|version| self.info(name, version)).transpose()
     }
 
     /// Imports as [`ingest`](Self::ingest) does, from an upload if one is given. Calls `room` before columns are

@@ -117,7 +117,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Adds the path to an I/O error: `.map_err(StoreError::io(path))`.
-    pub(crate) fn io(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> StoreError {
+    pub fn io(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> StoreError {
         move |source| StoreError::Io { path: path.as_ref().to_owned(), source }
     }
 

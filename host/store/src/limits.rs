@@ -260,6 +260,15 @@ pub const INHERITED_LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 pub const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const _: () = assert!(POINTS_MAX / (2 * SERIES_MAX as u64) > 100);
+/// Tags of a job.
+pub const JOB_TAGS_MAX: usize = 50;
+/// Bytes of a tag's name.
+pub const TAG_NAME_BYTES_MAX: usize = 63;
+/// Bytes of a tag's value.
+pub const TAG_VALUE_BYTES_MAX: usize = 500;
+/// Bytes of the note about a job.
+pub const JOB_NOTE_BYTES_MAX: usize = 16 << 10;
+
 const _: () = assert!(EVENTS_LISTED_MAX <= EVENTS_OF_KIND_MAX);
 const _: () = assert!(OWN_PART_BYTES_MIN <= SHARED_PART_BYTES_MAX);
 const _: () = assert!(SHARED_PART_BYTES_MAX <= PART_BYTES_MAX);

@@ -25,6 +25,7 @@ use crate::versions::objects::ObjectVersions;
 use crate::versions::{self, VersionFetch, VersionStore};
 
 pub mod bundle;
+mod card;
 pub mod manifest;
 mod notes;
 pub mod provenance;

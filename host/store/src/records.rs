@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::error::RecordError;
 
+mod annotation;
 pub mod id;
 mod job;
 mod pause;
@@ -26,6 +27,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use annotation::{AnnotationChange, ExperimentCount, JobAnnotations};
 pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
@@ -97,6 +99,8 @@ pub struct JobDetails {
     pub attempts: Vec<JobAttempt>,
     /// The last point of each series, sorted by name, from the newest attempt that has any points.
     pub latest: Vec<MetricPoint>,
+    /// What users wrote about the job.
+    pub annotations: JobAnnotations,
 }
 
 /// An event of a job.
@@ -355,6 +359,18 @@ pub trait JobRecords: SweepRecords {
     /// # Errors
     /// Returns `Database`.
     fn job_details(&self, ids: &[String]) -> Result<HashMap<String, JobDetails>, RecordError>;
+
+    /// Changes what users wrote about a job, all or nothing. Returns all of it.
+    ///
+    /// # Errors
+    /// Returns `NoSuchJob`; `Invalid` if a tag or the note is too long, or there would be too many tags; `Database`.
+    fn annotate(&self, name_or_id: &str, change: &AnnotationChange) -> Result<JobAnnotations, RecordError>;
+
+    /// Returns the experiments that have jobs, with the number of jobs by project and state, sorted.
+    ///
+    /// # Errors
+    /// Returns `Database`.
+    fn experiments(&self) -> Result<Vec<ExperimentCount>, RecordError>;
 
     /// Returns events after a sequence number, of one job or of all, oldest first. `limit` 0 means the maximum,
     /// `limits::EVENTS_LISTED_MAX`.

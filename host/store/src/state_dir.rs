@@ -179,6 +179,11 @@ impl StateDir {
         self.root.join("cache")
     }
 
+    /// Returns the directory of files that are being fetched from other servers.
+    pub fn fetched(&self) -> PathBuf {
+        self.cache().join("fetch")
+    }
+
     /// Returns the directory of the drivers' pipeline caches: one file per kind of adapter.
     pub fn shaders(&self) -> PathBuf {
         self.cache().join("shaders")

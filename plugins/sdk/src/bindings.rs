@@ -36,6 +36,26 @@ pub mod train {
     });
 }
 
+/// The world of a plugin that is a step, with the types of [`predict`] and [`train`].
+pub mod stepping {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "step-plugin",
+        pub_export_macro: true,
+        export_macro_name: "export_step",
+        default_bindings_module: "saggar_plugin::bindings::stepping",
+        generate_all,
+        with: {
+            "saggar:plugin/tensors@0.1.0": super::predict::saggar::plugin::tensors,
+            "saggar:plugin/variables@0.1.0": super::predict::saggar::plugin::variables,
+            "saggar:plugin/graphs@0.1.0": super::predict::saggar::plugin::graphs,
+            "saggar:plugin/logging@0.1.0": super::predict::saggar::plugin::logging,
+            "saggar:plugin/datasets@0.1.0": super::train::saggar::plugin::datasets,
+            "saggar:plugin/job@0.1.0": super::train::saggar::plugin::job,
+        },
+    });
+}
+
 /// The importer part of the world of a plugin that imports, with the types of [`predict`]. The other part is
 /// [`predict`].
 pub mod import {
@@ -89,5 +109,6 @@ pub use http::saggar::plugin::http_stream;
 pub use import::exports::saggar::plugin::importer;
 pub use predict::exports::saggar::plugin::predictor;
 pub use predict::saggar::plugin::{graphs, logging, replies, tensors, variables};
+pub use stepping::exports::saggar::plugin::step;
 pub use train::exports::saggar::plugin::trainer;
 pub use train::saggar::plugin::{datasets, job};

@@ -19,6 +19,8 @@ use crate::variables::Variables;
 /// - `export!(predict: Model)`: predicts with a [`Model`](crate::Model).
 /// - `export!(predictor: Predictor)`: predicts with a [`Predictor`](crate::Predictor).
 /// - `export!(train: function)`: trains.
+/// - `export!(step: function)`: is a step, a function `fn(&Job, &StepInputs) -> Result<StepOutputs>` from typed inputs
+///   to typed outputs. See [`StepOutputs`](crate::StepOutputs). A step trains and predicts nothing.
 /// - `export!(http: routes)`: answers HTTP requests with the handlers of a function `fn() -> HttpRoutes<P>`, beside
 ///   another call that exports the predictor `P`. See [`HttpRoutes`](crate::HttpRoutes).
 /// - `export!(importer: Importer)`: imports files in a foreign format with an [`Importer`](crate::Importer), and
@@ -120,6 +122,24 @@ macro_rules! export {
                 }
             }
             $crate::bindings::train::export_trainer!(TrainerExport with_types_in $crate::bindings::train);
+        };
+    };
+    (step: $run:path) => {
+        // The exported names are only valid in WebAssembly; a native linker refuses them.
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            struct StepExport;
+            impl $crate::bindings::step::Guest for StepExport {
+                fn run(
+                    inputs: ::std::vec::Vec<$crate::bindings::step::NamedValue>,
+                ) -> ::core::result::Result<
+                    ::std::vec::Vec<$crate::bindings::step::NamedValue>,
+                    $crate::bindings::tensors::Error,
+                > {
+                    $crate::run_step($run, inputs)
+                }
+            }
+            $crate::bindings::stepping::export_step!(StepExport with_types_in $crate::bindings::stepping);
         };
     };
     ($model:ty, $train:path) => {

@@ -24,6 +24,9 @@ pub(crate) enum DataCommand {
     Export(DataExportArgs),
     /// Store the output of a job as a version of a dataset.
     Add(DataAddArgs),
+    /// Store a well-known dataset: one that this program has or generates, or one of your files.
+    #[command(subcommand)]
+    Recipe(RecipeCommand),
     /// Print the JSON Schema of dataset.json, for editors.
     Schema,
     /// Remove a version of a dataset, or all versions.
@@ -106,6 +109,29 @@ pub(crate) struct DataFetchArgs {
     /// The dataset's name.
     #[arg(long)]
     pub(crate) name: String,
+    /// Let the server fetch the file, in a job. Its `--fetch-from` must allow the address.
+    #[arg(long)]
+    pub(crate) on_server: bool,
+    /// Do not wait for the job of --on-server.
+    #[arg(long, requires = "on_server")]
+    pub(crate) detach: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RecipeCommand {
+    /// List the recipes, and the files that they need.
+    Ls,
+    /// Store the dataset of a recipe.
+    Add {
+        /// The recipe, as `saggar data recipe ls` lists it.
+        recipe: String,
+        /// The directory with the files that the recipe needs.
+        #[arg(long, value_name = "DIR")]
+        from: Option<PathBuf>,
+        /// The dataset's name [default: the recipe's].
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -124,6 +150,12 @@ pub(crate) struct DataAddArgs {
     /// The dataset's name.
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: String,
+    /// Store it in a job of the server, for example after a queue's other jobs.
+    #[arg(long)]
+    pub(crate) as_job: bool,
+    /// Do not wait for the job of --as-job.
+    #[arg(long, requires = "as_job")]
+    pub(crate) detach: bool,
 }
 
 #[derive(Debug, Args)]

@@ -68,8 +68,61 @@ pub(crate) struct DiffArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
     /// The jobs to compare, at least two.
-    #[arg(required = true, num_args = 2.., value_name = "JOB")]
+    #[arg(required_unless_present = "experiment", num_args = 2.., value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
+    /// Compare all jobs of this experiment.
+    #[arg(short, long, conflicts_with = "jobs", value_name = "NAME")]
+    pub(crate) experiment: Option<String>,
+    /// Columns to show, separated by commas: parameters, fields of the specification, metrics, tags (`tag.NAME`), and
+    /// `state`, `note`, `gpu-sec`, `wall-sec` [default: the parameters that differ, tags, all metrics, gpu-sec].
+    #[arg(long, value_delimiter = ',', value_name = "COLUMN,...")]
+    pub(crate) columns: Vec<String>,
+    /// Sort by this column, lowest first; `-COLUMN` is highest first.
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub(crate) sort: Option<String>,
+    /// Show only jobs for which this holds: `lr<0.1`, `validation/accuracy>=0.9`, `state=SUCCEEDED`, `tag.kind!=test`.
+    /// Can be given several times.
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) filter: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TagArgs {
+    /// The job: `digits-7`.
+    pub(crate) job: String,
+    /// Tags to set: `kind=baseline`.
+    #[arg(value_name = "NAME=VALUE", required_unless_present = "remove")]
+    pub(crate) tags: Vec<String>,
+    /// A tag to remove. Can be given several times.
+    #[arg(long = "rm", value_name = "NAME")]
+    pub(crate) remove: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NoteArgs {
+    /// The job: `digits-7`.
+    pub(crate) job: String,
+    /// The note; an empty text removes it.
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExperimentCommand {
+    /// List the experiments.
+    Ls,
+    /// Compare the jobs of an experiment.
+    Show {
+        /// The experiment.
+        name: String,
+    },
+    /// Remove the finished jobs of an experiment with their logs, outputs and checkpoints.
+    Rm {
+        /// The experiment.
+        name: String,
+        /// Do not ask for confirmation.
+        #[arg(short, long)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -23,6 +23,8 @@ pub(crate) enum OutputKind {
     File,
     /// Model versions that the job published
     Model,
+    /// Values that the job returned, if its plugin is a step
+    Value,
 }
 
 #[derive(Debug, Args)]

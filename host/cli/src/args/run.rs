@@ -10,9 +10,12 @@ use saggar_project::{CheckpointPolicy, DeviceRequest, GpuRequest, PRECISIONS, RE
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// A component, the directory of a plugin, which is built first, or a reference plugin, such as `lenet` [default:
-    /// the task's plugin, else this directory].
+    /// A component, the directory of a plugin, which is built first, a reference plugin, such as `lenet`, or the URL of
+    /// a component, which the server fetches [default: the task's plugin, else this directory].
     pub(crate) plugin: Option<PathBuf>,
+    /// The SHA-256 that the component must have. Required for a URL.
+    #[arg(long, value_name = "DIGEST", requires = "plugin")]
+    pub(crate) sha256: Option<String>,
     /// Run this task of the project file saggar.toml; options given here win.
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,

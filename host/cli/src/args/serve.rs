@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use saggar_fetch::{FetchPolicy, UrlPrefix};
 use saggar_project::units;
 
 use super::listen_address::ListenAddress;
@@ -70,6 +71,8 @@ pub(crate) struct ServeArgs {
     /// times; without it, no events are sent.
     #[arg(long = "allow-webhook", value_name = "ADDRESS")]
     pub(crate) allow_webhook: Vec<saggar_serve::WebhookPrefix>,
+    #[command(flatten)]
+    pub(crate) fetch: FetchArgs,
     /// Require keys on this machine too; on other addresses they are always required.
     #[arg(long)]
     pub(crate) require_keys: bool,
@@ -105,6 +108,24 @@ pub(crate) struct ServeArgs {
     /// The format of the access log: a JSON object on each line, or the Common Log Format with more fields.
     #[arg(long, value_enum, default_value_t = AccessLogStyle::Json, requires = "access_log", value_name = "FORMAT")]
     pub(crate) access_log_format: AccessLogStyle,
+}
+
+/// What the server can fetch from other servers.
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// An address prefix from which plugins and datasets can be fetched by URL and SHA-256: https://example.com/files.
+    /// Can be given several times; without it, nothing is fetched.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) fetch_from: Vec<UrlPrefix>,
+    /// Let the names in --fetch-from resolve to private addresses, such as those of an internal network.
+    #[arg(long, requires = "fetch_from")]
+    pub(crate) fetch_private: bool,
+}
+
+impl FetchArgs {
+    pub(crate) fn policy(&self) -> FetchPolicy {
+        FetchPolicy { allowed: self.fetch_from.clone(), allow_private: self.fetch_private }
+    }
 }
 
 /// The format of the server's log.

@@ -1,17 +1,20 @@
 //! `saggar data`: datasets and their versions. Transfers are in separate files.
 
+mod data_job;
 mod described;
 mod export;
 mod fetch;
 mod ignore_file;
 mod push;
+mod recipe;
 mod show;
 
+use saggar_jobs::{DataStepFetch, DataStepOutput, DataStepSource};
 use saggar_rest::datasets::{DatasetDocument, DatasetFromJobRequest, DatasetListDocument, RemovedDatasetDocument};
 use saggar_rest::projects::AssignProjectsRequest;
 use serde::Serialize;
 
-use crate::args::{DataAddArgs, DataCommand, DataRmArgs};
+use crate::args::{DataAddArgs, DataCommand, DataFetchArgs, DataRmArgs};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
 use crate::commands::models::print_projects;
 use crate::exit::{self, CliError};
@@ -19,8 +22,27 @@ use crate::output::{CliOutput, confirm};
 use crate::project;
 use crate::units;
 
-pub(crate) fn data(args: &DataCommand, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+/// Runs a command about datasets, and returns its exit code.
+pub(crate) fn data(args: &DataCommand, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match args {
+        DataCommand::Fetch(fetch) if fetch.on_server => {
+            let DataFetchArgs { url, sha256, name, detach, .. } = fetch;
+            let from = DataStepSource::Fetch(DataStepFetch { url: url.clone(), sha256: sha256.clone() });
+            data_job::submit_data_step(name, from, *detach, client, output)
+        }
+        DataCommand::Add(add) if add.as_job => {
+            let (job, path) = output_of_job(&add.job);
+            let from = DataStepSource::Output(DataStepOutput { job, path });
+            data_job::submit_data_step(&add.name, from, add.detach, client, output)
+        }
+        other => run_at_once(other, client, output).map(|()| 0),
+    }
+}
+
+/// Runs a command that submits no job.
+fn run_at_once(args: &DataCommand, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    match args {
+        DataCommand::Recipe(recipe) => recipe::recipe(recipe, client, output),
         DataCommand::Push(push) => push::push(push, client, output),
         DataCommand::Fetch(fetch) => fetch::fetch(fetch, client, output),
         DataCommand::Ls { name } => list_datasets(name.as_deref(), client, output),
@@ -81,11 +103,15 @@ fn find_versions(dataset: &str, client: &ApiClient) -> Result<Vec<DatasetDocumen
     Ok(found)
 }
 
+/// Returns the job and the path that `JOB` or `JOB/PATH` means.
+fn output_of_job(text: &str) -> (String, Option<String>) {
+    let (job, path) = text.split_once('/').map_or((text, None), |(job, path)| (job, Some(path)));
+    (project::resolve_job_name(job).to_string(), path.filter(|path| !path.is_empty()).map(str::to_owned))
+}
+
 fn add_from_job(args: &DataAddArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let (job, path) = args.job.split_once('/').map_or((&*args.job, None), |(job, path)| (job, Some(path)));
-    let job = project::resolve_job_name(job);
-    let path = path.filter(|path| !path.is_empty()).map(str::to_owned);
-    let request = DatasetFromJobRequest { job: job.to_string(), path };
+    let (job, path) = output_of_job(&args.job);
+    let request = DatasetFromJobRequest { job: job.clone(), path };
     let route = format!("/api/v1/datasets/{}/from-job", encode_path_segment(&args.name));
     let dataset: DatasetDocument = client.post(&route, RequestBody::json(&request))?;
     let bytes = units::format_bytes(dataset.bytes);

@@ -1,8 +1,10 @@
 //! `saggar ps`, `status`, `logs` and `stop`.
 
+mod annotations;
 mod best_checkpoint;
 mod compare;
 mod control;
+mod experiments;
 mod idle;
 mod job_series;
 mod metrics;
@@ -14,7 +16,9 @@ mod watch;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use saggar_rest::jobs::{AttemptDocument, JobDocument, JobListDocument, JobTimeDocument, MountSummary};
+use saggar_rest::jobs::{
+    AttemptDocument, JobDocument, JobListDocument, JobTimeDocument, MountSummary, StepOutputDocument,
+};
 use saggar_store::JobState;
 use serde::Serialize;
 use serde_json::Value;
@@ -27,8 +31,10 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::units;
 
+pub(crate) use annotations::{note, tag};
 pub(crate) use compare::{compare, diff};
 pub(crate) use control::{pause, preempt, restart, resume, wait as wait_for};
+pub(crate) use experiments::experiment;
 pub(crate) use metrics::metrics;
 pub(crate) use quota::{cost, queues, quota};
 pub(crate) use removal::{gc, rm};
@@ -77,11 +83,15 @@ fn print_jobs(jobs: &[JobDocument], output: CliOutput) {
     } else if output.quiet {
         jobs.iter().for_each(|job| output.print_line(&job.name));
     } else {
-        let rows: Vec<Vec<String>> = jobs.iter().map(|job| job_row(job, output)).collect();
-        output.print_table(
-            &["JOB", "STATE", "ATTEMPT", "STEP", "PROGRESS", "RATE", "LOSS", "GPU-SEC", "CREATED", "REASON"],
-            &rows,
-        );
+        let mut rows: Vec<Vec<String>> = jobs.iter().map(|job| job_row(job, output)).collect();
+        let mut headers =
+            vec!["JOB", "STATE", "ATTEMPT", "STEP", "PROGRESS", "RATE", "LOSS", "GPU-SEC", "CREATED", "REASON"];
+        // Most listings have no tags.
+        if jobs.iter().any(|job| !job.tags.is_empty()) {
+            headers.push("TAGS");
+            rows.iter_mut().zip(jobs).for_each(|(row, job)| row.push(annotations::format_tags(&job.tags)));
+        }
+        output.print_table(&headers, &rows);
         if rows.is_empty() {
             output.print_note(
                 "No jobs. Start one with `saggar run PLUGIN --data DATASET`; `saggar ps -a` lists finished ones.",
@@ -147,6 +157,8 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         ("from", spec.init_from.unwrap_or_default()),
         ("queue", queue_summary(&job)),
         ("experiment", job.experiment.clone().unwrap_or_default()),
+        ("tags", if job.tags.is_empty() { String::new() } else { annotations::format_tags(&job.tags) }),
+        ("note", job.note.replace('\n', "\n             ")),
         ("time", time_breakdown(&job.time)),
         ("best", best_checkpoint::best_checkpoint_summary(&job.name, spec.checkpoint_keep_best, client)?),
         ("seed", spec.seed.to_string()),
@@ -160,6 +172,9 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
     }
     for (name, value) in &job.metrics {
         output.print_line(&format!("  {name:<24}{}", Value::from(*value)));
+    }
+    for (name, it) in job.step_outputs.iter().flatten() {
+        output.print_line(&format!("  output {name:<17}{}", format_step_value(it)));
     }
     let phases = job.phases.unwrap_or_default();
     // A job of one phase has that phase's state.
@@ -206,6 +221,15 @@ fn format_mount(from: &MountSummary) -> String {
             format!("job:{job}/output{path}:{mount}")
         }
     }
+}
+
+/// Formats the value of a step's output: `0.5`, `job:choose-3/output/report (1.2 KiB)`.
+pub(super) fn format_step_value(output: &StepOutputDocument) -> String {
+    let value = match &output.value {
+        Value::String(text) => text.escape_debug().to_string(),
+        other => other.to_string(),
+    };
+    output.bytes.map_or_else(|| value.clone(), |bytes| format!("{value} ({})", units::format_bytes(bytes)))
 }
 
 /// Prints one value: text as it is, anything else as JSON.

@@ -1,5 +1,6 @@
 //! `saggar output`: the files that a job wrote, its checkpoints, and the model versions that it published.
 
+mod step_values;
 mod tail;
 
 use std::fs::File;
@@ -26,6 +27,7 @@ pub(crate) fn outputs(args: &OutputCommand, client: &ApiClient, output: CliOutpu
         OutputCommand::Ls(args) => match args.kind {
             OutputKind::File => list_outputs(args, client, output),
             OutputKind::Model => list_published_versions(args, client, output),
+            OutputKind::Value => step_values::list_step_values(&args.job, client, output),
         },
         OutputCommand::Tail(args) => tail::tail(args, client, output),
         OutputCommand::Get(get) => match &get.checkpoint {

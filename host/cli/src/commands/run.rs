@@ -71,7 +71,7 @@ fn spec_and_mode(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resul
     };
     let spec = match &args.from_file {
         Some(file) => {
-            let digest = args.plugin.as_deref().map(|path| ComponentSource::find_or_build(path, output));
+            let digest = args.plugin.as_deref().map(|path| component::named_component(path, args, output));
             let digest = digest.transpose()?.map(|path| upload(&path)).transpose()?;
             given.spec_from_file(file, digest.as_deref())?
         }
@@ -120,7 +120,7 @@ pub(crate) fn section_spec(
 /// Returns the component of the selected plugin: the named one, the task's, or that of this directory.
 fn plugin_component(given: &RunInputs<'_>, output: CliOutput) -> Result<ComponentSource, CliError> {
     match (&given.args.plugin, given.project, given.task) {
-        (Some(path), _, _) => ComponentSource::find_or_build(path, output),
+        (Some(path), _, _) => component::named_component(path, given.args, output),
         (None, Some(project), Some((_, task))) => build_plugin(project, &task.plugin, output, None),
         (None, _, _) => ComponentSource::find_or_build(".".as_ref(), output),
     }

@@ -16,6 +16,7 @@ use saggar_clock::{Clock, SystemClock};
 use saggar_device::DeviceInfo;
 use saggar_devices::RecoverableDevice;
 use saggar_devices::{self, DeviceUsage};
+use saggar_fetch::RemoteFetcher;
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
@@ -142,28 +143,22 @@ impl ServerParts {
             JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
                 .with_keys(home.keys())
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
+                .with_fetch_policy(args.fetch.policy())
                 .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
                 .with_tracer(observer.tracer.clone());
         let (host, children) = plugin_engine(home, &program)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = model_router(args, &metrics);
         let watch = ModelWatch::start(&models_dir)?;
-        let importer: Arc<dyn ModelImporter> = Arc::new(OnnxImporter {
-            host: host.clone(),
-            device: Arc::clone(device),
-            models: ModelRegistry::new(&models_dir),
-            plugin_path: args.onnx_plugin.clone(),
-            clock: Arc::clone(&clock),
-            time: args.import_timeout,
-        });
+        let importer = onnx_importer(args, &host, device, &models_dir, &clock);
         let (bytes_max, time) = (memory.models_bytes, args.load_timeout);
         let plugin_host =
             Arc::new(PluginHost::new(host.clone(), Arc::clone(device), bytes_max, time, Arc::clone(&metrics)));
         let (models, routes, counters) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle =
             ModelLifecycle::new(models, plugin_host, routes, counters, Arc::clone(&clock), bytes_max, decode_sample);
-        let follow = follow_policy(args.follow);
-        let lifecycle = Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow));
+        let lifecycle =
+            Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow_policy(args.follow)));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle)).with_dropped(dropped);
         let parts = AppParts {
@@ -181,6 +176,7 @@ impl ServerParts {
             trusted_keys: trusted_keys(args)?,
             inspector: Arc::new(host),
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
+            fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
             access: access_control(args, home, &clock, &metrics),
             audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
@@ -382,6 +378,24 @@ fn log_addresses(urls: &[String]) {
             tracing::info!("serving on {url}");
         }
     }
+}
+
+/// Returns the importer of ONNX files.
+fn onnx_importer(
+    args: &ServeArgs,
+    host: &PluginEngine,
+    device: &Arc<RecoverableDevice>,
+    models_dir: &Path,
+    clock: &Arc<dyn Clock>,
+) -> Arc<dyn ModelImporter> {
+    Arc::new(OnnxImporter {
+        host: host.clone(),
+        device: Arc::clone(device),
+        models: ModelRegistry::new(models_dir),
+        plugin_path: args.onnx_plugin.clone(),
+        clock: Arc::clone(clock),
+        time: args.import_timeout,
+    })
 }
 
 /// Returns the path of the running executable, even if its file was replaced.

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use saggar_fetch::FetchPolicy;
 use saggar_store::AccessRights;
 
 use super::*;
@@ -39,6 +40,7 @@ fn start_command() -> WorkerCommand {
         rights,
         pause: None,
         paused_from: None,
+        fetch: FetchPolicy::default(),
         trace: None,
     }))
 }

@@ -1,7 +1,9 @@
 //! The mounts of a job: dataset versions, and the outputs of other jobs.
 
 use std::fmt;
+use std::str::FromStr;
 
+use saggar_project::MountSource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,32 @@ pub enum DataSource {
         /// The folder of its output; all of it if omitted.
         path: Option<String>,
     },
+}
+
+/// Text that does not name data.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid data {0:?}: expected a dataset or a job's output, such as mnist/1 or job:mnist-7/output/table")]
+pub struct DataSourceParseError(String);
+
+impl FromStr for DataSource {
+    type Err = DataSourceParseError;
+
+    /// Parses `mnist`, `mnist/1`, `job:mnist-7/output` or `job:mnist-7/output/table`.
+    fn from_str(text: &str) -> Result<DataSource, DataSourceParseError> {
+        // A mount point follows the source; its own text cannot have one.
+        let parsed = if text.contains(":/") { None } else { saggar_project::parse_mount(text).ok() };
+        let mount = parsed.ok_or_else(|| DataSourceParseError(text.chars().take(200).collect()))?;
+        Ok(mount.source.into())
+    }
+}
+
+impl From<MountSource> for DataSource {
+    fn from(source: MountSource) -> DataSource {
+        match source {
+            MountSource::Dataset { dataset, version } => DataSource::Dataset { name: dataset, version },
+            MountSource::Job { job, path } => DataSource::Output { job, path },
+        }
+    }
 }
 
 impl fmt::Display for DataSource {
@@ -104,6 +132,16 @@ mod tests {
     fn output(job: &str, path: Option<&str>, mount: &str) -> DataMount {
         let source = DataSource::Output { job: job.to_owned(), path: path.map(str::to_owned) };
         DataMount { source, mount: mount.to_owned() }
+    }
+
+    #[test]
+    fn sources_round_trip_through_text() {
+        for text in ["mnist", "mnist/3", "job:mnist-7/output", "job:mnist-7/output/a/b.csv"] {
+            assert_eq!(text.parse::<DataSource>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "mnist/x", "mnist:/data", "job:", "job:a-1/output/../b", "a b"] {
+            assert!(wrong.parse::<DataSource>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

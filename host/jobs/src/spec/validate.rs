@@ -20,7 +20,9 @@ impl JobSpec {
         self.validate_names()?;
         self.validate_mounts()?;
         self.validate_numbers()?;
-        if self.plugin.len() != 64 || !self.plugin.bytes().all(|b| b.is_ascii_hexdigit()) {
+        if let Some(step) = &self.data_step {
+            step.validate(self)?;
+        } else if self.plugin.len() != 64 || !self.plugin.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(SpecError::Plugin { plugin: self.plugin.clone() });
         }
         let parameters_bytes = serde_json::to_string(&self.parameters).map_or(usize::MAX, |text| text.len());
@@ -145,7 +147,7 @@ fn out_of_range(field: &'static str, value: f64, least: f64, most: f64) -> SpecE
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DataMount, DataSource, Precision, PredictionSpec};
+    use super::super::{DataMount, DataSource, DataStepFetch, DataStepSource, DataStepSpec, Precision, PredictionSpec};
     use super::*;
 
     fn spec() -> JobSpec {
@@ -176,12 +178,21 @@ mod tests {
             split: None,
             out: out.map(str::to_owned),
         };
+        let data_step = |dataset: &str, digits: &str| DataStepSpec {
+            dataset: dataset.to_owned(),
+            from: DataStepSource::Fetch(DataStepFetch { url: String::new(), sha256: digits.repeat(32) }),
+        };
+        JobSpec { data_step: Some(data_step("digits", "ab")), plugin: String::new(), ..spec() }.validate().unwrap();
         spec().validate().unwrap();
         JobSpec { predict: Some(prediction(Some("p"))), data: vec![mount("/d")], ..spec() }.validate().unwrap();
         let wrong = [
             ("predict", JobSpec { predict: Some(prediction(None)), ..spec() }),
             ("predict", JobSpec { predict: Some(prediction(None)), data: vec![mount("/d")], replicas: 2, ..spec() }),
             ("predict.out", JobSpec { predict: Some(prediction(Some("../x"))), data: vec![mount("/d")], ..spec() }),
+            ("plugin", JobSpec { plugin: String::new(), ..spec() }),
+            ("data_step", JobSpec { data_step: Some(data_step("digits", "ab")), ..spec() }),
+            ("data_step", JobSpec { data_step: Some(data_step("digits", "xy")), plugin: String::new(), ..spec() }),
+            ("data_step.dataset", JobSpec { data_step: Some(data_step("..", "ab")), plugin: String::new(), ..spec() }),
             ("measure", JobSpec { measure: true, replicas: 2, ..spec() }),
             ("message", JobSpec { message: Some("m".repeat(MESSAGE_BYTES_MAX + 1)), ..spec() }),
             ("project", JobSpec { project: "../p".to_owned(), ..spec() }),

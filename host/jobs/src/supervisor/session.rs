@@ -98,6 +98,7 @@ impl WorkerSession {
             rights: claim.job.rights.clone(),
             pause: claim.job.pause.clone(),
             paused_from,
+            fetch: shared.fetch_policy(),
             trace: trace.map(|trace| trace.attempt_context().traceparent()),
         };
         Ok(WorkerSession {

@@ -38,6 +38,8 @@ pub(super) struct JobContextParts {
     pub(super) home: StateDir,
     pub(super) plugin_wasm: Bytes,
     pub(super) device: String,
+    /// SHA-256 of the mounted datasets, by mount point.
+    pub(super) data_sha256: BTreeMap<String, String>,
     /// The secrets that the job was granted, by name.
     pub(super) secrets: BTreeMap<String, String>,
 }
@@ -252,7 +254,12 @@ impl JobContext for WorkerJobContext {
             created_ms: SystemClock.now_ms(),
             metrics: self.metrics.clone(),
             card: None,
-            provenance: model_provenance(&self.parts.start.spec, &self.parts.device, Some(self.step)),
+            provenance: model_provenance(
+                &self.parts.start.spec,
+                self.parts.data_sha256.clone(),
+                &self.parts.device,
+                Some(self.step),
+            ),
         };
         let published = self.parts.models.publish(&publication).map_err(|error| {
             self.parts.rights.release_model(model);

@@ -25,6 +25,7 @@ use super::AttemptFailure;
 use super::channel::{EventChannel, WorkerControl};
 use super::checkpoint_timer::CheckpointTimer;
 use super::metering::UsageCounters;
+use super::rights::JobRights;
 use crate::limits::{PREDICTION_BATCH_TIME_MAX, PREDICTIONS_BYTES_MAX};
 use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::PredictionSpec;
@@ -42,6 +43,7 @@ pub(super) struct PredictionAttempt<'a> {
     pub(super) home: StateDir,
     pub(super) room: StorageGuard,
     pub(super) models: ModelRegistry,
+    pub(super) rights: JobRights,
     pub(super) dataset: Arc<ColumnarDataset>,
     pub(super) spending: Arc<UsageCounters>,
 }
@@ -193,6 +195,8 @@ impl PredictionAttempt<'_> {
     /// Stores the answers as a version of the requested dataset. Identical content creates no second version.
     fn ingest_as_dataset(&mut self) -> Result<(), AttemptFailure> {
         let Some(name) = &self.prediction.out else { return Ok(()) };
+        let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset `{name}`: {error}"));
+        self.rights.claim_dataset(name).map_err(denied)?;
         let datasets = DatasetStore::new(self.home.datasets());
         let room = RefCell::new(&mut self.room);
         let take = |bytes| room.borrow_mut().reserve(bytes);
@@ -204,7 +208,10 @@ impl PredictionAttempt<'_> {
             SystemClock.now_ms(),
             take,
         );
-        let made = made.map_err(|error| PluginError::job(format!("dataset `{name}`: {error}")))?;
+        let made = made.map_err(|error| {
+            self.rights.release_dataset(name);
+            PluginError::job(format!("dataset `{name}`: {error}"))
+        })?;
         self.log(format!("the answers are dataset {}/{}", made.name, made.version));
         Ok(())
     }

@@ -20,6 +20,7 @@ pub struct JobRights {
     /// The job's project.
     project: String,
     models: ProjectAssignments,
+    datasets: ProjectAssignments,
 }
 
 impl JobRights {
@@ -30,6 +31,7 @@ impl JobRights {
             keys: home.keys(),
             project: start.spec.project.clone(),
             models: ProjectAssignments::of_models(models),
+            datasets: ProjectAssignments::of_datasets(home.datasets()),
         }
     }
 
@@ -51,6 +53,23 @@ impl JobRights {
     pub(super) fn release_model(&self, model: &str) {
         if self.rights.key().is_some() {
             self.models.release(model);
+        }
+    }
+
+    /// Checks that the job may make a version of a dataset, and assigns a new dataset to the job's project.
+    ///
+    /// # Errors
+    /// `AccessDenied`; `Store`.
+    pub(super) fn claim_dataset(&self, dataset: &str) -> Result<(), ProjectsError> {
+        let rights = self.current_rights(AccessAction::PushDataset, dataset)?;
+        let claim = VersionClaim { effect: AccessAction::PushDataset, rights: &rights, project: Some(&self.project) };
+        self.datasets.claim(dataset, &claim)
+    }
+
+    /// Releases the name of a new dataset that was not made.
+    pub(super) fn release_dataset(&self, dataset: &str) {
+        if self.rights.key().is_some() {
+            self.datasets.release(dataset);
         }
     }
 

@@ -251,3 +251,27 @@ fn a_promotion_condition_is_checked_with_its_position() {
     );
     assert!(ProjectManifest::parse(&text("0.9")).is_err());
 }
+
+#[test]
+fn a_component_at_a_url_needs_its_digest_and_is_not_built() {
+    let parse = |plugin: &str| {
+        let text = format!("manifest = 1\n[project]\nname = \"p\"\n[plugin.net]\n{plugin}\n");
+        ProjectManifest::parse(&text).map_err(|found| found.render("saggar.toml"))
+    };
+    let (url, digest) = ("source = \"https://a.b/net.wasm\"", "0123456789ABCDEF".repeat(4));
+    let plugin = parse(&format!("{url}\nsha256 = \"{digest}\"")).unwrap().plugins["net"].clone();
+    assert_eq!((plugin.source.as_str(), plugin.sha256), ("https://a.b/net.wasm", Some(digest.to_lowercase())));
+    let refusal = |plugin: &str, says: &str| {
+        let found = parse(plugin).unwrap_err();
+        assert!(found.contains(says), "{found}");
+    };
+    refusal(url, "[plugin.net] has no sha256");
+    refusal(&format!("{url}\nsha256 = \"12\""), "plugin.net.sha256: expected 64 hexadecimal digits");
+    refusal(&format!("{url}\nsha256 = \"{digest}\"\nworld = \"step-plugin\""), "plugin.net.world: not for a URL");
+    refusal(
+        &format!("{url}\nsha256 = \"{digest}\"\n[plugin.net.build]\ncommand = \"make\""),
+        "plugin.net.build: not for",
+    );
+    assert_eq!(parse("source = \"lenet@0.1.0\"").unwrap().plugins["net"].source, "lenet@0.1.0");
+    assert!(parse("source = \"leenet@0.1.0\"").is_err());
+}

@@ -3,9 +3,11 @@
 
 pub(crate) mod checkpoints;
 pub(crate) mod commands;
+mod data_step;
 pub(crate) mod metrics;
 pub(crate) mod removal;
 pub(in crate::api) mod requirements;
+mod step_inputs;
 pub(crate) mod submit;
 pub(crate) mod views;
 
@@ -68,10 +70,12 @@ pub(crate) async fn get(
     let events = app.jobs().newest_events(&job.id, EVENTS_SHOWN_MAX).await?;
     let milestones = app.jobs().events_of_kinds(&job.id, &PHASE_AND_PUBLICATION_KINDS).await?;
     let phases = phases::job_phases(&job, &milestones);
+    let step_outputs = app.jobs().step_outputs(&job).await?;
     Ok(Json(JobDocument {
         attempts: Some(details.attempts.iter().map(|it| views::attempt_with_log_url(&job, it)).collect()),
         outputs: Some(outputs.into_iter().map(output_document).collect()),
         published: Some(views::published_versions(&milestones)),
+        step_outputs: (!step_outputs.is_empty()).then(|| views::step_output_documents(step_outputs)),
         phases: Some(phases.iter().map(views::phase_document).collect()),
         events: Some(events.iter().map(views::event_document).collect()),
         ..summary

@@ -1,6 +1,7 @@
 //! `/api/v1/plugins`: WebAssembly components, checked at upload and addressed by their content. The reference plugins are
 //! listed too, and stored when a job first uses one.
 
+pub(crate) mod fetch;
 pub(crate) mod resume;
 
 use std::collections::BTreeSet;

@@ -3,9 +3,9 @@
 use saggar_store::AccessAction;
 
 use super::{
-    datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_bundles, model_commands,
-    model_push, model_removal, models, operations, outputs, pipelines, plugins, projects, queues, quota, schedules,
-    secrets, sweeps, version_detail, versions,
+    datasets, devices, events, experiments, exports, health, import, index, jobs, keys, logs, model_bundles,
+    model_commands, model_push, model_removal, models, operations, outputs, pipelines, plugins, projects, queues,
+    quota, schedules, secrets, sweeps, version_detail, versions,
 };
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
@@ -68,6 +68,7 @@ fn job_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/plugins")
             .get(AccessAction::ReadPlugin, plugins::list)
             .post(AccessAction::UploadPlugin, plugins::upload),
+        HttpRoute::new("/api/v1/plugins/fetch").post(AccessAction::UploadPlugin, plugins::fetch::fetch),
         HttpRoute::new("/api/v1/plugins/{digest}/resume-test")
             .post(AccessAction::UploadPlugin, plugins::resume::record_resume_test),
         HttpRoute::new("/api/v1/jobs")
@@ -82,6 +83,8 @@ fn job_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/jobs/{job}/preempt").post(AccessAction::ControlJob, jobs::commands::preempt),
         HttpRoute::new("/api/v1/jobs/{job}/pause").post(AccessAction::ControlJob, jobs::commands::pause),
         HttpRoute::new("/api/v1/jobs/{job}/resume").post(AccessAction::ControlJob, jobs::commands::resume),
+        HttpRoute::new("/api/v1/jobs/{job}/annotate").post(AccessAction::ControlJob, jobs::commands::annotate),
+        HttpRoute::new("/api/v1/experiments").get(AccessAction::ReadJob, experiments::list),
         HttpRoute::new("/api/v1/jobs/{job}/restart").post(AccessAction::SubmitJob, jobs::submit::restart),
         HttpRoute::new("/api/v1/queues").get(AccessAction::ReadJob, queues::list),
         HttpRoute::new("/api/v1/quota").get(AccessAction::ReadJob, quota::quota),

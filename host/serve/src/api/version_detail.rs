@@ -43,8 +43,10 @@ pub(crate) async fn get(
             Some(Err(error)) => return Err(ApiError::from(error)),
         };
         // A damaged card is reported as such, and the rest is shown.
-        let card = files.load_card().unwrap_or_default();
+        let own_card = files.load_card().unwrap_or_default();
         let manifest = files.manifest;
+        let has_own_card = manifest.file(models::CARD_FILE).is_some();
+        let generated = if has_own_card { None } else { manifest.generated_card(&name, number) };
         Ok(VersionDetailDocument {
             model: name,
             version: document,
@@ -54,7 +56,8 @@ pub(crate) async fn get(
             config: manifest.config,
             tensors,
             elements,
-            card,
+            is_card_generated: generated.is_some(),
+            card: own_card.or(generated),
             intact: verify.then_some(damage.is_empty()),
             damage,
         })
@@ -68,6 +71,6 @@ fn file_document(file: &FileEntry) -> VersionFileDocument {
 }
 
 fn provenance_document(it: ModelProvenance) -> ProvenanceDocument {
-    let ModelProvenance { data, parameters, seed, step, device, program } = it;
-    ProvenanceDocument { data, parameters, seed, step, device, program }
+    let ModelProvenance { data, data_sha256, parameters, seed, step, device, program } = it;
+    ProvenanceDocument { data, data_sha256, parameters, seed, step, device, program }
 }

@@ -2,7 +2,7 @@
 //! stores.
 
 use axum::extract::{Path, Request, State};
-use saggar_jobs::{InitFrom, JobSpec, model_provenance};
+use saggar_jobs::{DataMount, DataSource, InitFrom, JobSpec, model_provenance};
 use saggar_rest::model_commands::PublishVersionRequest;
 use saggar_rest::models::PublishedVersionDocument;
 use saggar_serving::{ModelStatus, WeightsSource};
@@ -124,6 +124,19 @@ async fn checkpoint_weights(
         VariableKind::Training => false,
     };
     let variables = checkpoint.variables.into_iter().filter(|variable| shipped(variable.kind)).collect();
-    let provenance = Box::new(model_provenance(&spec, &checkpoint.device, Some(info.step)));
+    let mounts = spec.data.clone();
+    let digests = move |parts: &crate::AppParts| {
+        // A dataset that was removed since has no digest, and an output of a job is no dataset.
+        let digest = |mount: &DataMount| match &mount.source {
+            DataSource::Dataset { .. } => {
+                let info = parts.datasets.resolve(&mount.source.to_string()).ok()?;
+                Some((mount.mount.clone(), info.digest.hex()))
+            }
+            DataSource::Output { .. } => None,
+        };
+        Ok::<_, ApiError>(mounts.iter().filter_map(digest).collect())
+    };
+    let data_sha256 = app.run_blocking(digests).await?;
+    let provenance = Box::new(model_provenance(&spec, data_sha256, &checkpoint.device, Some(info.step)));
     Ok((plugin, WeightsSource::Checkpoint { variables, job: job.name, metrics: checkpoint.metrics, provenance }))
 }

@@ -1,6 +1,7 @@
 //! Maps errors of the lower crates to HTTP: plugins, imports, jobs and datasets.
 
 use axum::http::StatusCode;
+use saggar_fetch::FetchError;
 use saggar_jobs::JobError;
 use saggar_pipelines::PipelineError;
 use saggar_plugin::{FailureReason, GuestErrorCode, PluginError};
@@ -87,6 +88,24 @@ pub(super) fn map_plugin_error(error: &PluginError) -> ErrorMapping {
             FailureReason::OutOfMemory => retryable(ErrorCode::OutOfMemory),
             _ => of(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::PluginError, ""),
         },
+    }
+}
+
+/// Maps the error of a fetch.
+pub(super) fn map_fetch_error(error: &FetchError) -> ErrorMapping {
+    let of = |status, code| ErrorMapping { status, code, hint: String::new() };
+    match error {
+        FetchError::BadUrl { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadParameter),
+        FetchError::Disabled { .. } | FetchError::NotAllowed { .. } | FetchError::PrivateAddress { .. } => {
+            of(StatusCode::FORBIDDEN, ErrorCode::FetchRefused)
+        }
+        FetchError::WrongDigest { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::WrongContent),
+        FetchError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
+        FetchError::Busy => of(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::FetchFailed),
+        FetchError::Redirects { .. } | FetchError::Status { .. } | FetchError::Connection { .. } => {
+            of(StatusCode::BAD_GATEWAY, ErrorCode::FetchFailed)
+        }
+        _ => internal_mapping(),
     }
 }
 

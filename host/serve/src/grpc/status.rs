@@ -138,13 +138,16 @@ impl GrpcCode {
             | ErrorCode::TooLarge => GrpcCode::ResourceExhausted,
             ErrorCode::CompilerBusy
             | ErrorCode::DeviceLost
+            | ErrorCode::FetchFailed
             | ErrorCode::IngestBusy
             | ErrorCode::NotReady
             | ErrorCode::Stopping => GrpcCode::Unavailable,
             ErrorCode::ExpiredKey | ErrorCode::NoKey | ErrorCode::UnknownKey => GrpcCode::Unauthenticated,
-            ErrorCode::CrossSite | ErrorCode::ForeignHost | ErrorCode::ForeignProject | ErrorCode::MissingScope => {
-                GrpcCode::PermissionDenied
-            }
+            ErrorCode::CrossSite
+            | ErrorCode::FetchRefused
+            | ErrorCode::ForeignHost
+            | ErrorCode::ForeignProject
+            | ErrorCode::MissingScope => GrpcCode::PermissionDenied,
             ErrorCode::MethodNotAllowed | ErrorCode::UnsupportedMediaType => GrpcCode::Unimplemented,
             ErrorCode::BadOutput | ErrorCode::Internal | ErrorCode::PluginError | ErrorCode::PluginTrap => {
                 GrpcCode::Internal

@@ -10,7 +10,7 @@ use saggar_rest::mlflow::{
     MlflowFloat, MlflowInteger, MlflowMetric, MlflowPair, MlflowRun, MlflowRunData, MlflowRunInfo, MlflowRunResponse,
 };
 use saggar_store::external_runs::{ExternalPoint, ExternalRun, ExternalRunError, ExternalRunStatus};
-use saggar_store::records::{JobDetails, JobRecord, JobState, MetricPoint};
+use saggar_store::records::{JobAnnotations, JobDetails, JobRecord, JobState, MetricPoint};
 use serde_json::Value;
 
 use super::error::MlflowError;
@@ -160,6 +160,14 @@ fn job_tags(job: &JobRecord, spec: &Value, details: &JobDetails) -> Vec<(String,
     if let Some(data) = spec["data"].as_array().filter(|data| !data.is_empty()) {
         add("saggar.data", Value::from(data.clone()).to_string());
     }
+    let JobAnnotations { tags: own, note } = &details.annotations;
+    if !note.is_empty() {
+        tags.insert("mlflow.note.content".to_owned(), note.clone());
+    }
+    // A user's tag does not replace what the server knows.
+    own.iter().for_each(|(name, value)| {
+        tags.entry(name.clone()).or_insert_with(|| value.clone());
+    });
     tags.into_iter().collect()
 }
 

@@ -142,6 +142,7 @@ impl ServerFixture {
             importer: Arc::new(UnavailableImporter),
             inspector: Arc::new(TextPluginInspector),
             devices: Arc::new(DeviceInventory::new(vec![device()])),
+            fetcher: saggar_fetch::RemoteFetcher::new(saggar_fetch::FetchPolicy::default()),
             webhooks: Vec::new(),
             mlflow_ui: None,
             access: Arc::new(AccessControl::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
@@ -321,7 +322,14 @@ impl PluginInspector for TextPluginInspector {
         // The text after a bar is the plugin's declarations.
         let declares = text.split_once('|').map(|(_, declared)| serde_json::from_str(declared).unwrap());
         let declares = declares.unwrap_or_default();
-        Ok(PluginFacts { digest: Digest::of(wasm), trains, predicts, bytes: wasm.len() as u64, declares })
+        Ok(PluginFacts {
+            digest: Digest::of(wasm),
+            trains,
+            predicts,
+            is_step: false,
+            bytes: wasm.len() as u64,
+            declares,
+        })
     }
 }
 

@@ -13,6 +13,9 @@ pub struct ModelProvenance {
     /// The dataset versions that the training read, such as `digits/1`, by mount.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub data: BTreeMap<String, String>,
+    /// SHA-256 of the content of the datasets, by mount. Versions of before do not have it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub data_sha256: BTreeMap<String, String>,
     /// The parameters of the training.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,

@@ -13,13 +13,15 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use saggar_clock::UnixMillis;
 
 use super::{
-    ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobLease, JobRecord, JobRecords,
-    JobSchedule, JobState, MetricPoint, NewJob, PausePoint, QueuedJob, StateReason, UsageTotal,
+    ActiveJob, AnnotationChange, AttemptUsage, ClaimedJob, ExperimentCount, JobAnnotations, JobAttempt, JobDetails,
+    JobEvent, JobFilter, JobLease, JobRecord, JobRecords, JobSchedule, JobState, MetricPoint, NewJob, PausePoint,
+    QueuedJob, StateReason, UsageTotal,
 };
 use crate::durable;
 use crate::error::RecordError;
 use crate::limits::RECORDS_BUSY_MS;
 
+mod annotation;
 mod event;
 mod job;
 mod pause;
@@ -36,7 +38,7 @@ mod usage_totals;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 9] = [
+pub(super) const SCHEMAS: [&str; 10] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -46,6 +48,7 @@ pub(super) const SCHEMAS: [&str; 9] = [
     include_str!("sqlite/pipelines.sql"),
     include_str!("sqlite/pause.sql"),
     include_str!("sqlite/sweeps.sql"),
+    include_str!("sqlite/annotations.sql"),
 ];
 
 /// The records in one SQLite file.
@@ -340,6 +343,14 @@ impl JobRecords for SqliteRecords {
 
     fn job_details(&self, ids: &[String]) -> Result<HashMap<String, JobDetails>, RecordError> {
         self.read(|tx| series::details(tx, ids))
+    }
+
+    fn annotate(&self, name_or_id: &str, change: &AnnotationChange) -> Result<JobAnnotations, RecordError> {
+        self.write(|tx| annotation::annotate(tx, name_or_id, change))
+    }
+
+    fn experiments(&self) -> Result<Vec<ExperimentCount>, RecordError> {
+        self.read(annotation::experiments)
     }
 
     fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<JobEvent>, RecordError> {

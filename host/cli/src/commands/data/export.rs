@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use saggar_store::limits::UPLOAD_BYTES_MAX;
 use serde::Serialize;
 
-use crate::archive;
 use crate::args::DataExportArgs;
 use crate::atomic_file;
 use crate::client::{ApiClient, encode_path_segment};
@@ -36,10 +35,11 @@ pub(super) fn export(args: &DataExportArgs, client: &ApiClient, output: CliOutpu
     let written = |error: io::Error| CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", part.display()));
     std::fs::create_dir_all(&part).map_err(written)?;
     let progress = ProgressDisplay::for_bytes("fetching", bytes, output);
-    let unpacked = archive::unpack_tar(ProgressReader { reader: body, progress }, name, &part, UPLOAD_BYTES_MAX)
-        .map_err(|error| CliError::new(exit::UNEXPECTED, "broken_answer", error.to_string()))
-        // The rename replaces an empty directory.
-        .and_then(|bytes| std::fs::rename(&part, &dir).map(|()| bytes).map_err(written));
+    let unpacked =
+        saggar_store::archive::unpack_tar(ProgressReader { reader: body, progress }, name, &part, UPLOAD_BYTES_MAX)
+            .map_err(|error| CliError::new(exit::UNEXPECTED, "broken_answer", error.to_string()))
+            // The rename replaces an empty directory.
+            .and_then(|bytes| std::fs::rename(&part, &dir).map(|()| bytes).map_err(written));
     if unpacked.is_err() {
         let _ = std::fs::remove_dir_all(&part);
     }

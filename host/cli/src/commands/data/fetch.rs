@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use saggar_store::archive::unpack_download;
 use saggar_store::digest::Digest;
 use saggar_store::limits::UPLOAD_BYTES_MAX;
 use ureq::http::StatusCode;
@@ -16,7 +17,6 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use ureq::{Agent, Body};
 
 use super::push;
-use crate::archive::ArchiveFormat;
 use crate::args::DataFetchArgs;
 use crate::client::ApiClient;
 use crate::exit::{self, CliError};
@@ -46,7 +46,7 @@ pub(super) fn fetch(args: &DataFetchArgs, client: &ApiClient, output: CliOutput)
         return Err(CliError::invalid(message).with_hint("the file has changed, or the digest belongs to another file"));
     }
     let folder = place.unpack(&file, &file_name)?;
-    push::push_folder(&innermost_folder(&folder.0), &args.name, client, output)?;
+    push::push_folder(&folder.content, &args.name, client, output)?;
     let _ = fs::remove_file(&place.part);
     Ok(())
 }
@@ -65,22 +65,6 @@ fn file_name(url: &str) -> Result<String, CliError> {
         return Err(CliError::invalid(format!("{url}: it ends in no plain name of a file")));
     }
     Ok(name.to_owned())
-}
-
-/// Returns the folder to push. A folder that contains only one folder is skipped, unless that folder is a class of
-/// images.
-fn innermost_folder(folder: &Path) -> PathBuf {
-    let entries = |folder: &Path| -> Vec<PathBuf> {
-        folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
-    };
-    let image = |path: &PathBuf| {
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        ending.is_some_and(|ending| ["png", "jpg", "jpeg"].contains(&&*ending))
-    };
-    match entries(folder).as_slice() {
-        [only] if only.is_dir() && !entries(only).iter().any(image) => innermost_folder(only),
-        _ => folder.to_owned(),
-    }
 }
 
 /// A file that is kept until it is pushed.
@@ -193,21 +177,13 @@ impl DownloadFile {
 
     /// Unpacks the file into a folder, which is removed when the returned value is dropped.
     fn unpack(&self, file: &Path, name: &str) -> Result<UnpackedFolder, CliError> {
-        let folder = UnpackedFolder(self.part.with_extension(format!("{}.files", std::process::id())));
-        let _ = fs::remove_dir_all(&folder.0);
-        fs::create_dir(&folder.0).map_err(|error| write_error(&folder.0, &error))?;
-        match ArchiveFormat::from_file_name(name) {
-            Some(archive) => {
-                archive
-                    .unpack(file, name, &folder.0, UPLOAD_BYTES_MAX)
-                    .map_err(|error| CliError::invalid(error.to_string()).with_hint("nothing of it was pushed"))?;
-            }
-            None => {
-                let target = folder.0.join(name);
-                let linked = fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop));
-                linked.map_err(|error| write_error(&target, &error))?;
-            }
-        }
+        let path = self.part.with_extension(format!("{}.files", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).map_err(|error| write_error(&path, &error))?;
+        let mut folder = UnpackedFolder { content: path.clone(), path };
+        let unpacked = unpack_download(file, name, &folder.path, UPLOAD_BYTES_MAX);
+        folder.content =
+            unpacked.map_err(|error| CliError::invalid(error.to_string()).with_hint("nothing of it was pushed"))?;
         Ok(folder)
     }
 }
@@ -231,11 +207,15 @@ fn write_error(path: &Path, error: &io::Error) -> CliError {
 }
 
 /// A folder that is removed on drop.
-struct UnpackedFolder(PathBuf);
+struct UnpackedFolder {
+    path: PathBuf,
+    /// The folder in it that is pushed.
+    content: PathBuf,
+}
 
 impl Drop for UnpackedFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -259,18 +239,5 @@ mod tests {
         }
         assert!(range_begins_at(Some("bytes 100-199/200"), 100));
         assert!(!range_begins_at(Some("bytes 0-199/200"), 100) && !range_begins_at(None, 0));
-    }
-
-    #[test]
-    fn a_single_nested_folder_is_the_dataset_root() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name);
-        fs::create_dir_all(path("a/b/cat")).unwrap();
-        fs::write(path("a/b/cat/1.PNG"), "").unwrap();
-        assert_eq!(innermost_folder(directory.path()), path("a/b"));
-        fs::write(path("a/x.npy"), "").unwrap();
-        assert_eq!(innermost_folder(directory.path()), path("a"));
-        fs::write(path("notes.md"), "").unwrap();
-        assert_eq!(innermost_folder(directory.path()), directory.path());
     }
 }

@@ -67,6 +67,17 @@ pub(super) fn push_folder(dir: &Path, name: &str, client: &ApiClient, output: Cl
     send_files(&SentFiles::described(dir, &list_files(dir)?, &DataTableArgs::default())?, name, client, output)
 }
 
+/// Sends files of the folder `root` as a version of the dataset `name`.
+pub(super) fn push_files(
+    root: &Path,
+    paths: &[PathBuf],
+    name: &str,
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<(), CliError> {
+    send_files(&SentFiles::described(root, paths, &DataTableArgs::default())?, name, client, output)
+}
+
 /// A file that is sent.
 struct SentFile {
     /// Where it is.

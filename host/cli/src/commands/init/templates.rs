@@ -8,6 +8,7 @@ use include_dir::{Dir, include_dir};
 
 static CLASSIFIER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/classifier/src");
 static TRAINER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/trainer/src");
+static STEP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/step/src");
 static ECHO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/echo/src");
 static INPUT_OPT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/input-opt/src");
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/python/src");
@@ -44,7 +45,7 @@ pub(crate) struct PluginTemplate {
 }
 
 /// All templates, the default first.
-pub(crate) static TEMPLATES: [PluginTemplate; 7] = [
+pub(crate) static TEMPLATES: [PluginTemplate; 8] = [
     PluginTemplate {
         name: "classifier",
         language: TemplateLanguage::Rust,
@@ -131,6 +132,18 @@ pub(crate) static TEMPLATES: [PluginTemplate; 7] = [
         task: "",
         source: &ECHO,
         manifest: include_str!("../../../../../plugins/templates/echo/Cargo.toml"),
+    },
+    PluginTemplate {
+        name: "step",
+        language: TemplateLanguage::Rust,
+        about: "a function from typed inputs to typed outputs, run as a job",
+        readme: "A saggar plugin that is a step: it chooses the threshold with which most items of a dataset are classified\n\
+                 correctly. `Cargo.toml` declares its inputs and outputs with their types, and `saggar plugins show NAME`\n\
+                 lists them. `saggar output ls JOB --kind value` shows what it returned.",
+        run: "saggar run NAME --wait -- table=DATASET",
+        task: "args = { table = \"digits\", score = \"score\" } # `saggar data push FOLDER --name digits` stores it\n",
+        source: &STEP,
+        manifest: include_str!("../../../../../plugins/templates/step/Cargo.toml"),
     },
 ];
 

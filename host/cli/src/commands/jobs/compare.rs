@@ -1,5 +1,7 @@
 //! `saggar diff` and `saggar compare`.
 
+mod columns;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use saggar_rest::jobs::JobDocument;
@@ -7,10 +9,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{CompareArgs, DiffArgs};
-use crate::client::ApiClient;
+use crate::client::{ApiClient, encode_path_segment};
 use crate::commands::job_follow::job_path;
-use crate::exit::CliError;
+use crate::exit::{self, CliError};
 use crate::output::CliOutput;
+use columns::{ColumnCondition, column_value};
 
 /// Flattens a specification into one level of names, such as `parameters.lr`.
 fn flatten_spec(spec: &Value) -> BTreeMap<String, Value> {
@@ -68,18 +71,31 @@ struct ComparedJob<'a> {
     state: &'a str,
     /// The values of the fields that differ; null if the job has none.
     differs: BTreeMap<&'a str, Option<&'a Value>>,
+    /// The values of the chosen columns; omitted if none are chosen.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    columns: BTreeMap<&'a str, Option<Value>>,
     metrics: &'a BTreeMap<String, Option<f64>>,
+    tags: &'a BTreeMap<String, String>,
+    note: &'a str,
     wall_seconds: f64,
     gpu_seconds: f64,
 }
 
 impl<'a> ComparedJob<'a> {
-    fn new(job: &'a JobDocument, fields: &'a BTreeMap<String, Value>, names: &'a [String]) -> ComparedJob<'a> {
+    fn new(
+        job: &'a JobDocument,
+        fields: &'a BTreeMap<String, Value>,
+        names: &'a [String],
+        chosen: &'a [String],
+    ) -> ComparedJob<'a> {
         ComparedJob {
             name: &job.name,
             state: &job.state,
             differs: names.iter().map(|name| (name.as_str(), fields.get(name))).collect(),
+            columns: chosen.iter().map(|name| (name.as_str(), column_value(job, fields, name))).collect(),
             metrics: &job.metrics,
+            tags: &job.tags,
+            note: &job.note,
             wall_seconds: job.wall_seconds,
             gpu_seconds: job.gpu_seconds,
         }
@@ -87,34 +103,102 @@ impl<'a> ComparedJob<'a> {
 }
 
 pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let jobs =
-        args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<Vec<JobDocument>, CliError>>()?;
-    let fields: Vec<BTreeMap<String, Value>> = jobs.iter().map(|job| flatten_spec(&job.spec)).collect();
+    let jobs = match &args.experiment {
+        Some(experiment) => jobs_of_experiment(experiment, client)?,
+        None => args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<_, CliError>>()?,
+    };
+    let mut jobs: Vec<ComparedFields> = jobs.into_iter().map(with_fields).collect();
+    let conditions =
+        args.filter.iter().map(|text| ColumnCondition::parse(text)).collect::<Result<Vec<_>, CliError>>()?;
+    let given = conditions.iter().map(|condition| ("--filter", condition.column.as_str()));
+    let sort =
+        args.sort.as_deref().map(|column| column.strip_prefix('-').map_or((column, false), |column| (column, true)));
+    let given = given.chain(sort.map(|(column, _)| ("--sort", column)));
+    for (option, column) in given.chain(args.columns.iter().map(|column| ("--columns", column.as_str()))) {
+        columns::check_column(option, column, &jobs)?;
+    }
+    jobs.retain(|(job, fields)| {
+        conditions.iter().all(|condition| condition.holds(column_value(job, fields, &condition.column).as_ref()))
+    });
+    if let Some((column, is_descending)) = sort {
+        sort_jobs(&mut jobs, column, is_descending);
+    }
+    print_comparison(&jobs, &args.columns, output);
+    Ok(())
+}
+
+/// Compares all jobs of an experiment.
+pub(super) fn compare_experiment(experiment: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let jobs = jobs_of_experiment(experiment, client)?;
+    let jobs: Vec<ComparedFields> = jobs.into_iter().map(with_fields).collect();
+    print_comparison(&jobs, &[], output);
+    Ok(())
+}
+
+fn with_fields(job: JobDocument) -> ComparedFields {
+    let fields = flatten_spec(&job.spec);
+    (job, fields)
+}
+
+/// A job with its flattened specification.
+type ComparedFields = (JobDocument, BTreeMap<String, Value>);
+
+/// Returns the jobs of an experiment, oldest first.
+fn jobs_of_experiment(experiment: &str, client: &ApiClient) -> Result<Vec<JobDocument>, CliError> {
+    let mut jobs = super::list_jobs(client, &format!("&experiment={}", encode_path_segment(experiment)))?;
+    if jobs.is_empty() {
+        return Err(CliError::new(exit::NOT_FOUND, "not_found", format!("no job is in the experiment {experiment}"))
+            .with_hint("`saggar experiment ls` lists the experiments"));
+    }
+    jobs.reverse();
+    Ok(jobs)
+}
+
+/// Sorts by a column. Jobs without a value come last in both directions.
+fn sort_jobs(jobs: &mut [ComparedFields], column: &str, is_descending: bool) {
+    let value = |(job, fields): &ComparedFields| column_value(job, fields, column).filter(|value| !value.is_null());
+    jobs.sort_by(|a, b| {
+        let (a, b) = (value(a), value(b));
+        let order = columns::compare_values(a.as_ref(), b.as_ref());
+        if is_descending && a.is_some() && b.is_some() { order.reverse() } else { order }
+    });
+}
+
+fn print_comparison(jobs: &[ComparedFields], chosen: &[String], output: CliOutput) {
+    let fields: Vec<BTreeMap<String, Value>> = jobs.iter().map(|(_, fields)| fields.clone()).collect();
     let names = differing_fields(&fields);
-    let metrics: BTreeSet<&String> = jobs.iter().flat_map(|job| job.metrics.keys()).collect();
     if output.json {
         let compared: Vec<ComparedJob<'_>> =
-            jobs.iter().zip(&fields).map(|(job, fields)| ComparedJob::new(job, fields, &names)).collect();
+            jobs.iter().map(|(job, fields)| ComparedJob::new(job, fields, &names, chosen)).collect();
         output.print_json(&compared);
-        return Ok(());
+        return;
     }
+    let shown = if chosen.is_empty() { default_columns(jobs, &names) } else { chosen.to_vec() };
     let mut headers = vec!["JOB", "STATE"];
-    headers.extend(names.iter().map(|name| name.strip_prefix("parameters.").unwrap_or(name)));
-    headers.extend(metrics.iter().map(|name| name.as_str()));
-    headers.push("GPU-SEC");
-    let row = |(job, fields): (&JobDocument, &BTreeMap<String, Value>)| {
+    headers.extend(shown.iter().map(|name| if name == "gpu-sec" { "GPU-SEC" } else { name.as_str() }));
+    let row = |(job, fields): &ComparedFields| {
         let mut row = vec![job.name.clone(), output.format_state(&job.state)];
-        row.extend(names.iter().map(|name| format_value(fields.get(name))));
-        let metric = |name: &&String| {
-            job.metrics.get(*name).copied().flatten().map_or("-".to_owned(), |value| format!("{value:.4}"))
-        };
-        row.extend(metrics.iter().map(metric));
-        row.push(super::device_seconds(job.gpu_seconds, job.gpu_seconds_estimated, 2));
+        row.extend(shown.iter().map(|column| match column.as_str() {
+            "gpu-sec" => super::device_seconds(job.gpu_seconds, job.gpu_seconds_estimated, 2),
+            _ => match (column_value(job, fields, column), job.metrics.contains_key(column)) {
+                (Some(value), true) if value.is_f64() => value.as_f64().map_or("-".to_owned(), |it| format!("{it:.4}")),
+                (Some(Value::Null), _) | (None, _) => "-".to_owned(),
+                (value, _) => format_value(value.as_ref()).escape_debug().to_string(),
+            },
+        }));
         row
     };
-    let rows: Vec<Vec<String>> = jobs.iter().zip(&fields).map(row).collect();
-    output.print_table(&headers, &rows);
-    Ok(())
+    output.print_table(&headers, &jobs.iter().map(row).collect::<Vec<_>>());
+}
+
+/// Returns the columns that are shown if none are chosen: fields that differ, tags, metrics, device seconds.
+fn default_columns(jobs: &[ComparedFields], differing: &[String]) -> Vec<String> {
+    let tags: BTreeSet<String> =
+        jobs.iter().flat_map(|(job, _)| job.tags.keys()).map(|name| format!("tag.{name}")).collect();
+    let metrics: BTreeSet<&String> = jobs.iter().flat_map(|(job, _)| job.metrics.keys()).collect();
+    let fields = differing.iter().map(|name| name.strip_prefix("parameters.").unwrap_or(name).to_owned());
+    let columns = fields.chain(tags).chain(metrics.into_iter().cloned());
+    columns.chain(["gpu-sec".to_owned()]).collect()
 }
 
 #[cfg(test)]

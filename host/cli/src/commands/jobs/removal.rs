@@ -11,8 +11,7 @@ use crate::units;
 
 pub(crate) fn rm(args: &RmArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     if let Some(experiment) = &args.experiment {
-        let sweep = JobGcRequest { experiment: Some(experiment.clone()), ..JobGcRequest::default() };
-        return collect_garbage(sweep, args.yes, false, client, output);
+        return remove_experiment(experiment, args.yes, client, output);
     }
     confirm(args.yes, &format!("Remove {} with logs, outputs and checkpoints?", args.jobs.join(", ")))?;
     let mut removed = Vec::new();
@@ -28,6 +27,17 @@ pub(crate) fn rm(args: &RmArgs, client: &ApiClient, output: CliOutput) -> Result
         output.print_json(&removed);
     }
     Ok(())
+}
+
+/// Removes the finished jobs of an experiment, after showing them and asking for confirmation.
+pub(super) fn remove_experiment(
+    experiment: &str,
+    yes: bool,
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<(), CliError> {
+    let sweep = JobGcRequest { experiment: Some(experiment.to_owned()), ..JobGcRequest::default() };
+    collect_garbage(sweep, yes, false, client, output)
 }
 
 pub(crate) fn gc(args: &GcArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {

@@ -56,15 +56,23 @@ fn print_version(detail: &VersionDetailDocument, output: CliOutput) {
     if let Some(intact) = detail.intact {
         line("files", if intact { "intact: all digests match" } else { "damaged" });
     }
-    if let Some(card) = &detail.card {
+    if let Some(card) = detail.card.as_ref().filter(|_| detail.is_card_generated) {
+        output.print_note(
+            "\nThe card below is generated; `--card FILE` of `saggar models push` gives a version its own.",
+        );
+        card.lines().for_each(|text| output.print_line(text));
+    } else if let Some(card) = &detail.card {
         output.print_line("");
         card.lines().for_each(|text| output.print_line(text));
     }
 }
 
 fn print_provenance(provenance: &ProvenanceDocument, line: &impl Fn(&str, &str)) {
-    let ProvenanceDocument { data, parameters, seed, step, device, program } = provenance;
-    let pairs = data.iter().map(|(mount, version)| format!("{mount} {version}"));
+    let ProvenanceDocument { data, data_sha256, parameters, seed, step, device, program } = provenance;
+    let pairs = data.iter().map(|(mount, version)| match data_sha256.get(mount) {
+        Some(digest) => format!("{mount} {version} (sha256 {})", digest.chars().take(12).collect::<String>()),
+        None => format!("{mount} {version}"),
+    });
     line("data", &pairs.collect::<Vec<_>>().join(", "));
     let pairs = parameters.iter().map(|(name, value)| format!("{name}={value}"));
     line("parameters", &pairs.collect::<Vec<_>>().join(" "));

@@ -34,6 +34,7 @@ pub(super) fn show_plugin(name: &str, client: &ApiClient, output: CliOutput) -> 
     let yes = |flag: bool| if flag { "yes" } else { "no" };
     output.print_line(&format!("  trains    {}", yes(plugin.trains)));
     output.print_line(&format!("  predicts  {}", yes(plugin.predicts)));
+    output.print_line(&format!("  step      {}", yes(plugin.is_step)));
     output.print_line(&format!("  size      {}", units::format_bytes(plugin.bytes)));
     output
         .print_line(&format!("  from      {}", if plugin.reference { "this program" } else { "an upload or a file" }));

@@ -1,7 +1,6 @@
 //! `saggar predict MODEL --in DATASET`: submits a job that predicts every item of a dataset.
 
-use saggar_jobs::{DataMount, DataSource, JobSpec, PredictionSpec};
-use saggar_project::MountSource;
+use saggar_jobs::{DataMount, JobSpec, PredictionSpec};
 use saggar_rest::jobs::JobDocument;
 
 use crate::args::PredictArgs;
@@ -34,10 +33,7 @@ pub(crate) fn submit_prediction_job(
 fn prediction_spec(args: &PredictArgs, dataset: &str) -> Result<JobSpec, CliError> {
     let read = saggar_project::parse_mount(dataset);
     let mount = read.map_err(|error| CliError::invalid(format!("--in {error}")))?;
-    let source = match mount.source {
-        MountSource::Dataset { dataset, version } => DataSource::Dataset { name: dataset, version },
-        MountSource::Job { job, path } => DataSource::Output { job, path },
-    };
+    let source = mount.source.into();
     let whole = args.model.as_deref().unwrap_or_default();
     let (model, version) = match whole.split_once('@') {
         None => (whole, None),

@@ -8,12 +8,13 @@ use std::process::{Command, Stdio};
 
 use saggar_project::{PROJECT_FILE, PluginSection};
 use saggar_reference_plugins::reference_plugin;
-use saggar_rest::plugins::PluginDocument;
+use saggar_rest::plugins::{FetchPluginRequest, PluginDocument};
 
 use super::world;
+use crate::args::RunArgs;
 use crate::client::{ApiClient, RequestBody};
 use crate::commands::dev::DevShutdown;
-use crate::component_source::ComponentSource;
+use crate::component_source::{ComponentSource, is_url};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::project::ProjectContext;
@@ -48,6 +49,19 @@ pub(crate) fn build_plugin(
     Ok(component)
 }
 
+/// Returns the component that the command line names, after checking its digest if one is given.
+///
+/// # Errors
+/// Returns `no_plugin` if it does not exist, `build_failed`, and `invalid` if its digest is wrong or missing.
+pub(super) fn named_component(name: &Path, args: &RunArgs, output: CliOutput) -> Result<ComponentSource, CliError> {
+    if let Some(url) = name.to_str().filter(|name| is_url(name)) {
+        return ComponentSource::remote(url, args.sha256.as_deref());
+    }
+    let component = ComponentSource::find_or_build(name, output)?;
+    args.sha256.as_deref().map(|sha256| component.check_sha256(sha256)).transpose()?;
+    Ok(component)
+}
+
 /// Returns a project plugin's component without building it.
 ///
 /// # Errors
@@ -60,6 +74,15 @@ pub(super) fn built_component(project: &ProjectContext, name: &str) -> Result<Co
 }
 
 fn component_source(project: &ProjectContext, plugin: &PluginSection) -> Result<ComponentSource, CliError> {
+    if is_url(&plugin.source) {
+        return ComponentSource::remote(&plugin.source, plugin.sha256.as_deref());
+    }
+    let component = local_component_source(project, plugin)?;
+    plugin.sha256.as_deref().map(|sha256| component.check_sha256(sha256)).transpose()?;
+    Ok(component)
+}
+
+fn local_component_source(project: &ProjectContext, plugin: &PluginSection) -> Result<ComponentSource, CliError> {
     let path = project.path(&plugin.source);
     if path.is_file() {
         return Ok(ComponentSource::File(path));
@@ -129,9 +152,17 @@ fn search_path_with(program: &Path) -> Option<OsString> {
     std::env::join_paths(std::iter::once(directory).chain(std::env::split_paths(&path))).ok()
 }
 
-/// Uploads the component to the server and returns its digest.
+/// Uploads the component to the server, or lets it fetch the component. Returns its digest.
 pub(crate) fn upload_plugin(client: &ApiClient, component: &ComponentSource) -> Result<String, CliError> {
-    let body = RequestBody::Bytes { content_type: "application/wasm", bytes: &component.read()? };
-    let plugin: PluginDocument = client.post("/api/v1/plugins", body)?;
+    let plugin: PluginDocument = match component {
+        ComponentSource::Remote { url, sha256 } => {
+            let request = FetchPluginRequest { url: url.clone(), sha256: sha256.hex() };
+            client.post("/api/v1/plugins/fetch", RequestBody::json(&request))?
+        }
+        ComponentSource::File(_) | ComponentSource::Reference(_) => {
+            let body = RequestBody::Bytes { content_type: "application/wasm", bytes: &component.read()? };
+            client.post("/api/v1/plugins", body)?
+        }
+    };
     Ok(plugin.digest)
 }

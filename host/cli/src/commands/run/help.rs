@@ -70,6 +70,9 @@ pub(super) fn show_plugin_help(args: &RunArgs, client: &ApiClient, output: CliOu
 
 pub(crate) fn print_parameters(plugin: &str, declares: &PluginDeclarations, output: CliOutput) {
     let name = declares.name.as_deref().unwrap_or(plugin);
+    if !declares.inputs.is_empty() || !declares.outputs.is_empty() {
+        return print_ports(name, plugin, declares, output);
+    }
     if declares.parameters.is_empty() {
         output.print_line(&format!("{name} declares no parameters; see its own documentation."));
     } else {
@@ -83,6 +86,36 @@ pub(crate) fn print_parameters(plugin: &str, declares: &PluginDeclarations, outp
         output.print_line(&format!("Reads at {mount}: {}", fields.join(", ")));
     }
     output.print_note("\n`saggar run --help` shows the options that all runs have.");
+}
+
+/// Prints the inputs and outputs of a step with their types.
+fn print_ports(name: &str, plugin: &str, declares: &PluginDeclarations, output: CliOutput) {
+    if declares.inputs.is_empty() {
+        output.print_line(&format!("{name} has no inputs: saggar run {plugin}"));
+    } else {
+        output.print_line(&format!("Inputs of {name}, after `--`: saggar run {plugin} -- NAME=VALUE ..."));
+        output.print_line("");
+        let rows: Vec<Vec<String>> = declares.inputs.iter().map(input_row).collect();
+        output.print_table(&["INPUT", "TYPE", "VALUES", "DEFAULT", "WHAT IT IS"], &rows);
+    }
+    output.print_line("");
+    let row = |(name, declared): (&String, &ParameterDeclaration)| {
+        vec![name.clone(), declared.kind.name().to_owned(), declared.help.clone()]
+    };
+    let rows: Vec<Vec<String>> = declares.outputs.iter().map(row).collect();
+    output.print_table(&["OUTPUT", "TYPE", "WHAT IT IS"], &rows);
+    output.print_note("\n`saggar run --help` shows the options that all runs have.");
+}
+
+fn input_row(input: (&String, &ParameterDeclaration)) -> Vec<String> {
+    let kind = input.1.kind.name().to_owned();
+    let default = if input.1.default.is_some() { None } else { Some("required".to_owned()) };
+    let mut row = parameter_row(input);
+    row.insert(1, kind);
+    if let Some(default) = default {
+        row[3] = default;
+    }
+    row
 }
 
 fn parameter_row((name, declared): (&String, &ParameterDeclaration)) -> Vec<String> {

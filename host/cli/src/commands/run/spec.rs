@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use saggar_jobs::{DataMount, DataSource, JobSpec};
-use saggar_project::{MountSource, TaskMount, TaskSection, UserConfig, parse_mount};
+use saggar_jobs::{DataMount, JobSpec};
+use saggar_project::{TaskMount, TaskSection, UserConfig, parse_mount};
 use serde_json::{Map, Value};
 
 use super::layers::{ConfigLayers, spec_fields};
@@ -117,11 +117,7 @@ fn parse_data_flag(text: &str) -> Result<DataMount, CliError> {
 }
 
 fn data_mount(TaskMount { source, at, .. }: &TaskMount) -> DataMount {
-    let source = match source.clone() {
-        MountSource::Dataset { dataset, version } => DataSource::Dataset { name: dataset, version },
-        MountSource::Job { job, path } => DataSource::Output { job, path },
-    };
-    DataMount { source, mount: at.clone() }
+    DataMount { source: source.clone().into(), mount: at.clone() }
 }
 
 fn parse_and_validate(fields: Map<String, Value>) -> Result<JobSpec, CliError> {

@@ -24,6 +24,10 @@ pub(super) fn find_world(option: &str, text: &str) -> Result<PluginWorld, CliErr
 /// # Errors
 /// Returns `invalid` with the component's exports and the world's.
 pub(super) fn check_exports(option: &str, world: &PluginWorld, component: &ComponentSource) -> Result<(), CliError> {
+    if let ComponentSource::Remote { .. } = component {
+        let message = format!("{option} cannot be checked for {component}, which the server fetches");
+        return Err(CliError::invalid(message).with_hint(format!("leave {option} out")));
+    }
     let wasm = component.read()?;
     // The server rejects a file that is not a component, with the reason.
     let Some(exports) = saggar_plugin::component_exports(&wasm) else { return Ok(()) };

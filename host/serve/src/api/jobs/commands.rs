@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use saggar_jobs::JobError;
-use saggar_rest::jobs::{JobDocument, PauseRequest};
-use saggar_store::records::{JobRecord, PausePoint, PauseStep, StateReason};
+use saggar_rest::jobs::{AnnotateJobRequest, JobDocument, PauseRequest};
+use saggar_store::records::{AnnotationChange, JobRecord, PausePoint, PauseStep, StateReason};
 
 use super::views;
 use crate::access::{Actor, ProjectScope};
@@ -101,5 +101,25 @@ pub(crate) async fn checkpoint(
         let (state, hint) = (job.state.name().to_owned(), "only a running job can be checkpointed".to_owned());
         return Err(JobError::State { name: job.name, state, hint }.into());
     }
+    Ok(Json(views::job_with_details(&app, &sight, &job).await?))
+}
+
+impl JsonBody for AnnotateJobRequest {
+    const EXAMPLE: &'static str = r#"{"tags": {"kind": "baseline"}, "note": "The first run with augmentation"}"#;
+}
+
+/// Handles `POST /api/v1/jobs/{job}/annotate`.
+pub(crate) async fn annotate(
+    State(app): State<AppState>,
+    sight: ProjectScope,
+    VisibleJob(job): VisibleJob,
+    request: Request,
+) -> Result<Json<JobDocument>, ApiError> {
+    let actor = Actor::from_extensions(request.extensions());
+    let AnnotateJobRequest { tags, remove, note } = app.body_reader().read_json(request).await?;
+    let annotated = app.jobs().annotate(&job.id, AnnotationChange { set: tags, remove, note }).await;
+    let annotated = annotated.map_err(ApiError::from);
+    app.audit().record(&actor, AuditAction::JobAnnotate, &job.name, "", &annotated);
+    annotated?;
     Ok(Json(views::job_with_details(&app, &sight, &job).await?))
 }

@@ -15,7 +15,7 @@ use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, AccessDenied, AccessRights, CheckpointInfo};
 use saggar_telemetry::{RequestTrace, TraceContext};
 
-use super::{requirements, views};
+use super::{data_step, requirements, step_inputs, views};
 use crate::access::{Actor, Principal, ProjectScope};
 use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
@@ -174,6 +174,9 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
 /// checkpoint to its step. Its project and the jobs that it names must be visible to the submitter.
 pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut JobSpec) -> Result<(), ApiError> {
     sight.check_submission(&spec.project)?;
+    if spec.data_step.is_some() {
+        return data_step::pin_data_step(app, sight, spec).await;
+    }
     spec.plugin = super::super::plugins::digest_of_name(app, &spec.plugin).await?;
     spec.validate().map_err(JobError::from)?;
     let mut declares = PluginDeclarations::default();
@@ -184,7 +187,12 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
             app.run_blocking(move |_| plugin_digest(&found.dir)).await?.hex()
         }
         None => {
-            let facts = trainer_facts(app, &spec.plugin).await?;
+            let facts = runnable_facts(app, &spec.plugin).await?;
+            if facts.is_step {
+                step_inputs::pin_step_inputs(app, sight, &facts.declares, spec).await?;
+                // What came from references of clients must satisfy the same rules.
+                spec.validate().map_err(JobError::from)?;
+            }
             declares = facts.declares;
             facts.digest.hex()
         }
@@ -203,15 +211,15 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
     requirements::check_secrets(app, sight, spec).await
 }
 
-/// Returns the facts of a plugin. It must exist and support training.
-pub(in crate::api) async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
+/// Returns the facts of a plugin. It must exist and support training, or be a step.
+pub(in crate::api) async fn runnable_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
     let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
         expected: "64 hexadecimal digits",
         got: plugin.to_owned(),
     })?;
     let facts = super::super::plugins::facts(app, &digest).await?;
-    if facts.trains { Ok(facts) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
+    if facts.trains || facts.is_step { Ok(facts) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
 }
 
 /// Pins the version of a mounted dataset and returns its information, or `None` if the mount is a job's output.
@@ -249,7 +257,8 @@ async fn pin_mount(
     }
 }
 
-async fn pin_origin(app: &AppState, sight: &ProjectScope, origin: &mut InitFrom) -> Result<(), ApiError> {
+/// Pins the checkpoint or model version that `origin` names.
+pub(super) async fn pin_origin(app: &AppState, sight: &ProjectScope, origin: &mut InitFrom) -> Result<(), ApiError> {
     match origin {
         InitFrom::Checkpoint { job: name, which } => {
             let job = sight.find_job(app.jobs(), name).await?;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use saggar_jobs::{JobPhase, QueueWait, RetryCause};
+use saggar_jobs::{JobPhase, QueueWait, RetryCause, StepOutput};
 use saggar_rest::events::JobEventDocument;
 use saggar_rest::jobs::{
     AttemptDocument, JobDocument, JobPublicationDocument, JobSpecSummary, JobTimeDocument, PhaseDocument,
+    StepOutputDocument,
 };
 use saggar_store::records::{AttemptUsage, JobAttempt, JobDetails, JobEvent, JobRecord, JobState, PAUSED};
 use serde_json::Value;
@@ -54,7 +55,7 @@ pub(in crate::api) fn job_document(
     wait: Option<&QueueWait>,
     details: &JobDetails,
 ) -> JobDocument {
-    let JobDetails { attempts, latest } = details;
+    let JobDetails { attempts, latest, annotations } = details;
     let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
     let JobSpecSummary { retry, replicas, message, .. } = JobSpecSummary::read(&spec);
     // Starts from +0.0, because the sum of an empty float iterator is -0.0.
@@ -73,6 +74,8 @@ pub(in crate::api) fn job_document(
         reason: reason.code.clone(),
         message: reason.sentence.clone(),
         description: message,
+        tags: annotations.tags.clone(),
+        note: annotations.note.clone(),
         queue: job.demand.queue.clone(),
         priority: job.demand.priority,
         preemptible: job.demand.preemptible,
@@ -172,6 +175,17 @@ fn wasted_steps(attempts: &[JobAttempt]) -> u64 {
     // An attempt that did not reach its first step has no starting step.
     let began: Vec<JobAttempt> = attempts.iter().filter(|attempt| attempt.usage.last_step > 0).cloned().collect();
     began.windows(2).map(again).sum()
+}
+
+/// Returns the outputs of a step as the REST interface gives them.
+pub(super) fn step_output_documents(outputs: BTreeMap<String, StepOutput>) -> BTreeMap<String, StepOutputDocument> {
+    let document = |StepOutput { kind, value, bytes, sha256 }| StepOutputDocument {
+        kind: kind.name().to_owned(),
+        value,
+        bytes,
+        sha256,
+    };
+    outputs.into_iter().map(|(name, output)| (name, document(output))).collect()
 }
 
 /// Returns an attempt with the URL of its log.

@@ -1,8 +1,8 @@
 //! The operations of jobs, and what they use.
 
 use saggar_jobs::JobSpec;
-use saggar_rest::jobs::{JobGcRequest, PauseRequest, RestartRequest};
-use saggar_rest::plugins::ResumeTestRequest;
+use saggar_rest::jobs::{AnnotateJobRequest, JobGcRequest, PauseRequest, RestartRequest};
+use saggar_rest::plugins::{FetchPluginRequest, ResumeTestRequest};
 use saggar_rest::schedules::SetScheduleRequest;
 use saggar_rest::secrets::SetSecretRequest;
 
@@ -117,6 +117,10 @@ fn record_operations() -> Vec<OpenApiOperation> {
             .with_content(200, "text/csv", SchemaSource::Text)
             .with_content(200, "application/json", SchemaSource::Anything)
             .with_errors(&[400, 404]),
+        OpenApiOperation::post("/api/v1/jobs/{job}/annotate", "Changes the tags and the note of a job")
+            .with_body::<AnnotateJobRequest>()
+            .with_errors(&[400, 404, 408, 413]),
+        OpenApiOperation::get("/api/v1/experiments", "The experiments of jobs, with the number of jobs in each state"),
         OpenApiOperation::get("/api/v1/events", "Job changes as server-sent events")
             .with_description(
                 "`job` for each followed job, at first and whenever it changes; `ready` after the \
@@ -139,6 +143,13 @@ fn plugin_operations() -> Vec<OpenApiOperation> {
         OpenApiOperation::post("/api/v1/plugins", "Uploads a plugin, which is checked and addressed by its content")
             .with_binary_body()
             .with_errors(&[400, 408, 413, 422, 503, 507]),
+        OpenApiOperation::post("/api/v1/plugins/fetch", "Fetches a plugin of another server by its URL and SHA-256")
+            .with_description(
+                "Only from addresses that `saggar serve --fetch-from` allows. A plugin that is stored already is not \
+                 fetched.",
+            )
+            .with_body::<FetchPluginRequest>()
+            .with_errors(&[400, 403, 408, 413, 422, 502, 503, 507]),
         OpenApiOperation::post(
             "/api/v1/plugins/{digest}/resume-test",
             "Marks a plugin as resumable, given two of its jobs with the same result, one of them \

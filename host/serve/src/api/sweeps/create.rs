@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::views;
 use crate::access::{Actor, ProjectScope};
 use crate::api::jobs::requirements;
-use crate::api::jobs::submit::{idempotency_key, key_name, pin_spec, trainer_facts};
+use crate::api::jobs::submit::{idempotency_key, key_name, pin_spec, runnable_facts};
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, CreatedResponse};
@@ -64,7 +64,7 @@ async fn pin_sweep(app: &AppState, sight: &ProjectScope, sweep: &mut ValidSweep)
     first.parameters.extend(sweep.parameters(1));
     pin_spec(app, sight, &mut first).await?;
     app.jobs().validate_spec(&first)?;
-    let facts = trainer_facts(app, &first.plugin).await?;
+    let facts = runnable_facts(app, &first.plugin).await?;
     check_space(&facts.declares, sweep)?;
     let own = std::mem::take(&mut sweep.job_mut().parameters);
     *sweep.job_mut() = JobSpec { parameters: own, ..first };

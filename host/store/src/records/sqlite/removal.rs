@@ -30,7 +30,7 @@ pub(super) fn remove_some_points(tx: &Transaction<'_>, id: &str) -> TransactionR
 
 pub(super) fn remove(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobRecord> {
     let job = get_finished_job(tx, id)?;
-    for table in ["metrics", "latest", "events", "attempts"] {
+    for table in ["metrics", "latest", "events", "attempts", "annotations"] {
         tx.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [&job.id])?;
     }
     tx.execute("DELETE FROM jobs WHERE id = ?1", [&job.id])?;

@@ -118,7 +118,11 @@ pub(super) fn details(tx: &Transaction<'_>, ids: &[String]) -> TransactionResult
         if is_there.exists([id])? {
             details.insert(
                 id.clone(),
-                JobDetails { attempts: row::list_attempts(tx, id)?, latest: latest_points(tx, id)? },
+                JobDetails {
+                    attempts: row::list_attempts(tx, id)?,
+                    latest: latest_points(tx, id)?,
+                    annotations: super::annotation::read(tx, id)?,
+                },
             );
         }
     }

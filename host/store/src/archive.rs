@@ -7,13 +7,14 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use crate::dataset::upload::is_relative_file_path;
+use crate::error::{DatasetError, StoreError};
+use crate::limits::UPLOAD_FILES_MAX;
+use crate::{regular_file, zip_directory};
 use flate2::bufread::MultiGzDecoder;
-use saggar_store::dataset::upload::is_relative_file_path;
-use saggar_store::limits::UPLOAD_FILES_MAX;
-use saggar_store::{DatasetError, StoreError, regular_file, zip_directory};
 
 /// Bytes of the headers before one entry of a tar archive: long names and attributes, which are in memory together.
 const TAR_HEADERS_BYTES_MAX: u64 = 256 << 10;
@@ -23,7 +24,7 @@ mod tests;
 
 /// An archive format, recognized by its file extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ArchiveFormat {
+pub enum ArchiveFormat {
     /// `.tar`
     Tar,
     /// `.tar.gz`, `.tgz`
@@ -36,7 +37,7 @@ pub(crate) enum ArchiveFormat {
 
 impl ArchiveFormat {
     /// Returns the archive format of a file with this name, or `None` if its extension is not that of an archive.
-    pub(crate) fn from_file_name(name: &str) -> Option<ArchiveFormat> {
+    pub fn from_file_name(name: &str) -> Option<ArchiveFormat> {
         let name = name.to_ascii_lowercase();
         let endings = [
             (".tar.gz", ArchiveFormat::TarGz),
@@ -54,7 +55,7 @@ impl ArchiveFormat {
     /// # Errors
     /// Returns `BadPath` if a path leaves the folder; `Malformed`, naming the entry; `TooLarge` if the content exceeds
     /// `bytes_max` or [`UPLOAD_FILES_MAX`] files; `Store`.
-    pub(crate) fn unpack(self, path: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
+    pub fn unpack(self, path: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
         let file = BufReader::new(regular_file::open(path).map_err(io_error(path))?);
         let mut folder = ArchiveExtractor::new(name, into, bytes_max);
         match self {
@@ -74,7 +75,7 @@ impl ArchiveFormat {
 ///
 /// # Errors
 /// The same as [`ArchiveFormat::unpack`].
-pub(crate) fn unpack_tar(reader: impl Read, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
+pub fn unpack_tar(reader: impl Read, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
     let mut folder = ArchiveExtractor::new(name, into, bytes_max);
     folder.extract_tar(reader)?;
     Ok(folder.bytes)
@@ -199,6 +200,41 @@ impl<R: Read> Read for LimitedTarReader<R> {
             self.left.set(Some(left));
         }
         Ok(n)
+    }
+}
+
+/// Unpacks a downloaded file into the empty folder `into`, and returns the folder to read a dataset from. A file that is no
+/// archive, by its name, is linked or copied into it.
+///
+/// # Errors
+/// The same as [`ArchiveFormat::unpack`].
+pub fn unpack_download(file: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<PathBuf, DatasetError> {
+    match ArchiveFormat::from_file_name(name) {
+        Some(archive) => {
+            archive.unpack(file, name, into, bytes_max)?;
+        }
+        None => {
+            let target = into.join(name);
+            let linked = fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop));
+            linked.map_err(io_error(&target))?;
+        }
+    }
+    Ok(innermost_folder(into))
+}
+
+/// Returns the folder with the content. A folder that contains only one folder is skipped, unless that folder is a
+/// class of images.
+fn innermost_folder(folder: &Path) -> PathBuf {
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+    };
+    let is_image = |path: &PathBuf| {
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        ending.is_some_and(|ending| ["png", "jpg", "jpeg"].contains(&&*ending))
+    };
+    match entries(folder).as_slice() {
+        [only] if only.is_dir() && !entries(only).iter().any(is_image) => innermost_folder(only),
+        _ => folder.to_owned(),
     }
 }
 

@@ -226,3 +226,16 @@ fn long_entry_names_are_read_up_to_the_header_limit() {
     let plain = tar(&[(".hidden", FILE, &vec![0; 1 << 20]), ("a", FILE, b"x")]);
     assert_eq!(unpack_into_temp_dir("d.tar", &plain).unwrap(), [("a".to_owned(), b"x".to_vec())]);
 }
+
+#[test]
+fn a_single_nested_folder_is_the_dataset_root() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::create_dir_all(path("a/b/cat")).unwrap();
+    fs::write(path("a/b/cat/1.PNG"), "").unwrap();
+    assert_eq!(innermost_folder(directory.path()), path("a/b"));
+    fs::write(path("a/x.npy"), "").unwrap();
+    assert_eq!(innermost_folder(directory.path()), path("a"));
+    fs::write(path("notes.md"), "").unwrap();
+    assert_eq!(innermost_folder(directory.path()), directory.path());
+}

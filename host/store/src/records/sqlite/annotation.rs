@@ -1,0 +1,51 @@
+//! Transactions on annotations and experiments.
+
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::{TransactionResult, job, row};
+use crate::records::{AnnotationChange, ExperimentCount, JobAnnotations};
+
+pub(super) fn annotate(
+    tx: &Transaction<'_>,
+    name_or_id: &str,
+    change: &AnnotationChange,
+) -> TransactionResult<JobAnnotations> {
+    let id = job::get(tx, name_or_id)?.id;
+    let mut annotations = read(tx, &id)?;
+    annotations.apply(change)?;
+    let tags = serde_json::to_string(&annotations.tags).expect("tags are text");
+    tx.execute(
+        "INSERT INTO annotations (job, tags, note) VALUES (?1, ?2, ?3) \
+         ON CONFLICT (job) DO UPDATE SET tags = ?2, note = ?3",
+        params![id, tags, annotations.note],
+    )?;
+    Ok(annotations)
+}
+
+pub(super) fn read(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobAnnotations> {
+    let mut statement = tx.prepare_cached("SELECT tags, note FROM annotations WHERE job = ?1")?;
+    let found = statement.query_row([id], |row| Ok((row.get::<_, String>(0)?, row.get(1)?))).optional()?;
+    let Some((tags, note)) = found else { return Ok(JobAnnotations::default()) };
+    // The column is written by this module alone.
+    Ok(JobAnnotations { tags: serde_json::from_str(&tags).unwrap_or_default(), note })
+}
+
+pub(super) fn experiments(tx: &Transaction<'_>) -> TransactionResult<Vec<ExperimentCount>> {
+    let mut statement = tx.prepare_cached(
+        "SELECT count(*), experiment, project, state, min(created_ms), \
+         max(coalesce(finished_ms, started_ms, created_ms)) FROM jobs WHERE experiment IS NOT NULL \
+         GROUP BY experiment, project, state ORDER BY experiment, project, state",
+    )?;
+    let rows = statement.query_map([], |it| {
+        let ms = |at| it.get::<_, i64>(at).map(|ms| u64::try_from(ms).unwrap_or(0));
+        Ok(ExperimentCount {
+            jobs: row::count_from_row(it)?,
+            experiment: it.get(1)?,
+            project: it.get(2)?,
+            state: it.get(3)?,
+            created_ms: ms(4)?,
+            changed_ms: ms(5)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
