@@ -162,8 +162,8 @@ impl ServerParts {
         let (models, routes, counters) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle =
             ModelLifecycle::new(models, plugin_host, routes, counters, Arc::clone(&clock), bytes_max, decode_sample);
-        let follow = follow_policy(args.follow);
-        let lifecycle = Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow));
+        let lifecycle =
+            Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow_policy(args.follow)));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle)).with_dropped(dropped);
         let parts = AppParts {
@@ -222,10 +222,8 @@ impl ServerParts {
         let keeping =
             stop_server_on_panic("models are not unloaded when idle or over the memory limit", keeping, &shutdown);
         let driving = drive_pipelines(pipelines, jobs.subscribe_changes(), &shutdown);
-        let running = tokio::spawn({
-            let down = down.clone();
-            async move { jobs.run(down).await }
-        });
+        let jobs_down = down.clone();
+        let running = tokio::spawn(async move { jobs.run(jobs_down).await });
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
         log_addresses(&urls);
