@@ -127,7 +127,6 @@ impl ServerParts {
             ServerConfig::read(args)?;
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
-        let objects = ObjectStorage::local(&home.objects()).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
         let records = records::open(home.database()).map_err(unexpected_error)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
@@ -174,7 +173,7 @@ impl ServerParts {
             home: home.clone(),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
-            objects,
+            objects: ObjectStorage::local(&home.objects()).map_err(unexpected_error)?,
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
             importer,
