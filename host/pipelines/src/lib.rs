@@ -13,6 +13,7 @@ mod driver;
 pub mod engine;
 mod error;
 mod port;
+mod run_loop;
 mod run_view;
 mod schedules;
 mod service;

@@ -1,8 +1,6 @@
-//! The pipeline runs of one server: commands of users, and the loop that drives the runs.
+//! The pipeline runs of one server, and the commands of users.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use saggar_clock::{Clock, UnixMillis};
 use saggar_project::{PipelinePlan, PlanMistake, StepKind, bind_parameters};
@@ -15,23 +13,15 @@ use saggar_store::records::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::{Notify, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::Notify;
 
 use crate::driver::RunDriver;
 use crate::engine::{self, STOPPED};
 use crate::error::PipelineError;
 use crate::port::PipelinePort;
 use crate::run_view::{RunGraph, current_attempts};
-use crate::schedules;
 use crate::step_job::job_spec;
 use crate::step_values::SampleValues;
-
-/// How often runs are driven without a notification, for what a failed try left undone.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How long changes of jobs are collected before the runs are driven.
-const CHANGES_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The reason of an approval that was given.
 const APPROVED: &str = "APPROVED";
@@ -78,43 +68,6 @@ impl PipelineService {
     /// Sets the parts of the server that run steps. Only the first call has an effect.
     pub fn set_port(&self, port: Arc<dyn PipelinePort>) {
         let _ = self.shared.port.set(port);
-    }
-
-    /// Drives all runs until `shutdown` is true. `changes` is notified of every change of a job. Runs continue where
-    /// they are when a server starts again.
-    pub async fn run(&self, mut changes: watch::Receiver<u64>, mut shutdown: watch::Receiver<bool>) {
-        let Some(port) = self.shared.port.get().cloned() else { return };
-        let driver =
-            RunDriver { records: Arc::clone(&self.shared.records), port, clock: Arc::clone(&self.shared.clock) };
-        let mut drivers = RunDrivers { driver, tasks: JoinSet::new(), driven: HashMap::new() };
-        let mut poll = tokio::time::interval(POLL_INTERVAL);
-        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        while !*shutdown.borrow() {
-            tokio::select! {
-                () = self.shared.wake.notified() => self.drive_all(&mut drivers).await,
-                _ = poll.tick() => {
-                    schedules::start_due_runs(self).await;
-                    self.drive_all(&mut drivers).await;
-                }
-                Ok(()) = changes.changed() => {
-                    // A change can be a log line: many together are one reason to look.
-                    tokio::time::sleep(CHANGES_INTERVAL).await;
-                    changes.mark_unchanged();
-                    self.drive_all(&mut drivers).await;
-                }
-                Some(ended) = drivers.tasks.join_next(), if !drivers.tasks.is_empty() => drivers.finish(ended),
-                _ = shutdown.changed() => {}
-            }
-        }
-        drivers.tasks.shutdown().await;
-    }
-
-    /// Drives every run that is not over.
-    async fn drive_all(&self, drivers: &mut RunDrivers) {
-        match self.with_records(|records| records.unfinished_runs()).await {
-            Ok(runs) => runs.into_iter().for_each(|run| drivers.drive(run.id)),
-            Err(error) => tracing::error!(%error, "pipeline runs cannot be read; trying again"),
-        }
     }
 
     /// Checks a plan and the parameters of a run.
@@ -301,6 +254,17 @@ impl PipelineService {
         }
     }
 
+    /// Returns what drives runs, or `None` before the parts of the server that run steps are set.
+    pub(crate) fn driver(&self) -> Option<RunDriver> {
+        let (records, clock) = (Arc::clone(&self.shared.records), Arc::clone(&self.shared.clock));
+        Some(RunDriver { records, port: Arc::clone(self.shared.port.get()?), clock })
+    }
+
+    /// Waits until a command changed a run.
+    pub(crate) async fn wait_for_command(&self) {
+        self.shared.wake.notified().await;
+    }
+
     pub(crate) fn now_ms(&self) -> UnixMillis {
         self.shared.clock.now_ms()
     }
@@ -316,47 +280,6 @@ impl PipelineService {
         let records = Arc::clone(&self.shared.records);
         let done = tokio::task::spawn_blocking(move || use_them(&*records)).await;
         Ok(done.map_err(std::io::Error::other)??)
-    }
-}
-
-/// The tasks that drive runs, at most one for each run.
-struct RunDrivers {
-    driver: RunDriver,
-    tasks: JoinSet<String>,
-    /// The runs that are driven, each with whether something changed since its driver began.
-    driven: HashMap<String, bool>,
-}
-
-impl RunDrivers {
-    fn drive(&mut self, id: String) {
-        if let Some(has_changed) = self.driven.get_mut(&id) {
-            *has_changed = true;
-            return;
-        }
-        self.driven.insert(id.clone(), false);
-        let driver = self.driver.clone();
-        self.tasks.spawn(async move {
-            if let Err(error) = driver.drive(&id).await {
-                tracing::error!(run = id, %error, "a pipeline run cannot advance; trying again");
-            }
-            id
-        });
-    }
-
-    /// Forgets a driver that ended, or starts another one if something changed meanwhile.
-    fn finish(&mut self, ended: Result<String, JoinError>) {
-        match ended {
-            Ok(id) => {
-                if self.driven.remove(&id) == Some(true) {
-                    self.drive(id);
-                }
-            }
-            Err(error) => {
-                tracing::error!(%error, "the driver of a pipeline run panicked");
-                // Which one is unknown. Two drivers of one run do no harm: each change is made once.
-                self.driven.clear();
-            }
-        }
     }
 }
 

@@ -28,17 +28,17 @@ pub use diagnostic::{Diagnostic, Diagnostics};
 pub use error::{CronError, GlobError, ReferenceError, UnitError};
 pub use glob::Glob;
 pub use manifest::{
-    BatchingSettings, CheckpointPolicy, DeviceRequest, GpuRequest, InstanceRange, MinimumUtilization, ModelKeepAlive,
-    ModelSection, PRECISIONS, PipelineSection, PipelineStepSection, PluginBuildCommand, PluginSection, PoolSection,
-    ProjectManifest, ProjectQuota, ProjectSection, QueueSection, REFERENCE_PLUGINS, RETRY_CAUSES, RecordingSettings,
-    RequestQueueSettings, ResponseCacheSettings, RunOptions, SWEEP_METHODS, SweepSection, TaskArguments, TaskMode,
-    TaskSection, project_name,
+    BatchingSettings, CheckpointPolicy, DeviceRequest, ExpandedStep, GpuRequest, InstanceRange, MinimumUtilization,
+    ModelKeepAlive, ModelSection, PRECISIONS, PipelineSection, PipelineStepSection, PluginBuildCommand, PluginSection,
+    PoolSection, ProjectManifest, ProjectQuota, ProjectSection, QueueSection, REFERENCE_PLUGINS, RETRY_CAUSES,
+    RecordingSettings, RequestQueueSettings, ResponseCacheSettings, RunOptions, SWEEP_METHODS, SweepSection,
+    TaskArguments, TaskMode, TaskSection, project_name,
 };
 pub use name::is_valid_name;
 pub use pipeline::{
-    ExpandedStep, OutputType, ParameterError, PipelinePlan, PipelineStep, PlaceholderReference, PlanMistake,
-    StepDependencies, StepDependency, StepKind, StepMount, TemplateError, TemplateValues, TextTemplate,
-    bind_parameters, parse_parameter_text, render_template,
+    OutputType, ParameterError, PipelinePlan, PipelineStep, PlaceholderReference, PlanMistake, StepDependencies,
+    StepDependency, StepKind, StepMount, TemplateError, TemplateValues, TextTemplate, bind_parameters,
+    parse_parameter_text, render_template,
 };
 pub use promotion::{PromotionCondition, PromotionParseError};
 pub use reference::{MountSource, TaskMount, WeightsReference, parse_mount};

@@ -22,7 +22,7 @@ pub use model::{
     BatchingSettings, InstanceRange, ModelKeepAlive, ModelSection, RecordingSettings, RequestQueueSettings,
     ResponseCacheSettings,
 };
-pub use pipeline::{PipelineSection, PipelineStepSection};
+pub use pipeline::{ExpandedStep, PipelineSection, PipelineStepSection};
 pub use plugin::{PluginBuildCommand, PluginSection, REFERENCE_PLUGINS};
 pub use queue::{PoolSection, ProjectQuota, QueueSection};
 pub(crate) use run_options::is_device_name;

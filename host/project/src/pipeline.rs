@@ -6,7 +6,6 @@
 
 mod check;
 mod cycle;
-mod expand;
 mod parameters;
 mod template;
 #[cfg(test)]
@@ -19,10 +18,9 @@ use serde_json::{Map, Value};
 pub(crate) use check::{NestedInterface, StepOutline, check_outlines};
 pub use check::{PlanMistake, StepDependencies, StepDependency};
 pub(crate) use cycle::dependency_order;
-pub use expand::ExpandedStep;
-pub(crate) use expand::expand_steps;
 pub use parameters::{ParameterError, bind_parameters, parse_parameter_text};
 pub use template::{PlaceholderReference, TemplateError, TemplateValues, TextTemplate, render_template};
+pub(crate) use template::{TemplatePart, display_reference};
 
 /// A pipeline that a server can run. Nested pipelines are already replaced by their steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -56,6 +56,11 @@ fn observation(job: JobRecord) -> JobObservation {
     JobObservation { name: job.name, state: job.state, reason: job.reason }
 }
 
+/// Returns the job of a step. The rights of the run's key were checked when it was submitted.
+async fn find_job(app: &AppState, name: &str) -> Result<JobRecord, JobError> {
+    ProjectScope::default().find_job(app.jobs(), name).await
+}
+
 /// Returns the rights that the key of a run still has.
 async fn refresh_rights(
     app: &AppState,
@@ -140,7 +145,7 @@ impl PipelinePort for ServerPipelinePort {
     }
 
     async fn job(&self, name: &str) -> Result<Option<JobObservation>, StepFailure> {
-        match self.app()?.jobs().get(name).await {
+        match find_job(&self.app()?, name).await {
             Ok(job) => Ok(Some(observation(job))),
             Err(JobError::NotFound { .. }) => Ok(None),
             Err(error) => Err(job_failure(error)),
@@ -195,7 +200,7 @@ impl PipelinePort for ServerPipelinePort {
 
     async fn outputs(&self, job: &str) -> Result<BTreeMap<String, OutputReference>, StepFailure> {
         let app = self.app()?;
-        let job = app.jobs().get(job).await.map_err(job_failure)?;
+        let job = find_job(&app, job).await.map_err(job_failure)?;
         let mut outputs = BTreeMap::new();
         let mut add = |name: &str, value: String, digest| {
             outputs.insert(name.to_owned(), OutputReference { value, digest });
@@ -216,7 +221,7 @@ impl PipelinePort for ServerPipelinePort {
 
     async fn newest_checkpoint(&self, job: &str) -> Result<Option<String>, StepFailure> {
         let app = self.app()?;
-        let job = match app.jobs().get(job).await {
+        let job = match find_job(&app, job).await {
             Ok(job) => job,
             Err(JobError::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(job_failure(error)),
@@ -231,7 +236,7 @@ impl PipelinePort for ServerPipelinePort {
             let found = match name.as_str() {
                 "model" | "checkpoint" => has_weights(&app, &output.value).await,
                 "output" => match parse_mount(&output.value).map(|mount| mount.source) {
-                    Ok(MountSource::Job { job, .. }) => app.jobs().get(&job).await.map(drop).map_err(ApiError::from),
+                    Ok(MountSource::Job { job, .. }) => find_job(&app, &job).await.map(drop).map_err(ApiError::from),
                     _ => return Ok(false),
                 },
                 _ => Ok(()),
@@ -325,7 +330,7 @@ async fn deploy_version(
 async fn has_weights(app: &AppState, reference: &str) -> Result<(), ApiError> {
     match reference.parse::<InitFrom>() {
         Ok(InitFrom::Checkpoint { job, which }) => {
-            let job = app.jobs().get(&job).await?;
+            let job = find_job(app, &job).await?;
             submit::find_checkpoint(app, &job, which).await.map(drop)
         }
         Ok(InitFrom::Model { model, version }) => submit::find_model_version(app, &model, version).await.map(drop),

@@ -101,7 +101,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("pipeline approve", &["saggar pipeline approve nightly-7 ask", "saggar pipeline approve nightly-7 ask --reject"]),
     ("pipeline restart", &["saggar pipeline restart nightly-7", "saggar pipeline restart nightly-7 --from train"]),
     ("pipeline rm", &["saggar pipeline rm nightly-7"]),
-    ("pipeline schedule", &["saggar pipeline schedule nightly --cron '15 1 * * *'", "saggar pipeline schedule"]),
+    ("pipeline schedule", &["saggar pipeline schedule nightly --cron '0 3 * * *'", "saggar pipeline schedule"]),
     (
         "sweep",
         &[

@@ -129,7 +129,6 @@ impl ServerParts {
             ServerConfig::read(args)?;
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
-        let objects = ObjectStorage::local(&home.objects()).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
         let records = records::open(home.database()).map_err(unexpected_error)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
@@ -169,7 +168,7 @@ impl ServerParts {
             home: home.clone(),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
-            objects,
+            objects: ObjectStorage::local(&home.objects()).map_err(unexpected_error)?,
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
             importer,
@@ -219,10 +218,8 @@ impl ServerParts {
         let keeping =
             stop_server_on_panic("models are not unloaded when idle or over the memory limit", keeping, &shutdown);
         let driving = drive_pipelines(pipelines, jobs.subscribe_changes(), &shutdown);
-        let running = tokio::spawn({
-            let down = down.clone();
-            async move { jobs.run(down).await }
-        });
+        let jobs_down = down.clone();
+        let running = tokio::spawn(async move { jobs.run(jobs_down).await });
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
         let sweeping = spawn_sweeps(&app, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();

@@ -1,5 +1,7 @@
 //! `[pipeline.NAME]` and its steps.
 
+mod expand;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
@@ -12,9 +14,11 @@ use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 use crate::parse_report::{ParseReport, SourceSpan, TableKind};
 use crate::pipeline::{
-    ExpandedStep, NestedInterface, PipelineStep, StepKind, StepMount, StepOutline, check_outlines, dependency_order,
-    expand_steps,
+    NestedInterface, PipelineStep, StepKind, StepMount, StepOutline, check_outlines, dependency_order,
 };
+
+pub use expand::ExpandedStep;
+use expand::expand_steps;
 
 /// A pipeline of the file.
 #[derive(Clone, Debug, PartialEq)]

@@ -65,7 +65,7 @@ fn item_name(step: &PipelineStepDocument, attempt: &PipelineAttemptDocument) -> 
 pub(super) fn print_end(run: &PipelineRunDocument, output: CliOutput) -> i32 {
     match output.json {
         true => output.print_json_line(run),
-        false => output.print_line(&format!("{} {} {}", run.name, run.state, run.message).trim_end().to_owned()),
+        false => output.print_line(format!("{} {} {}", run.name, run.state, run.message).trim_end()),
     }
     match run.state.as_str() {
         "SUCCEEDED" => 0,

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::template::{PlaceholderReference, TemplatePart, TextTemplate, display_reference};
-use super::{PipelineStep, StepKind};
+use super::{PipelineSection, PipelineStepSection};
 use crate::limits::PIPELINE_STEPS_MAX;
-use crate::manifest::{PipelineSection, PipelineStepSection};
+use crate::pipeline::{PipelineStep, PlaceholderReference, StepKind, TemplatePart, TextTemplate, display_reference};
 
 /// A step of a pipeline without nested ones, and the section that it was made from.
 #[derive(Clone, Debug, PartialEq)]
