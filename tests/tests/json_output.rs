@@ -25,7 +25,8 @@ fn listed_commands(help: &str) -> Vec<String> {
         let line = line.strip_prefix("  ")?;
         let (name, about) = line.split_once("  ")?;
         let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') && !name.starts_with('-');
-        (!about.is_empty() && is_name).then(|| name.to_owned())
+        // Descriptions of arguments are indented further.
+        (!name.is_empty() && !about.is_empty() && is_name).then(|| name.to_owned())
     };
     commands.lines().filter_map(name).collect()
 }
@@ -137,15 +138,29 @@ fn jobs(session: &mut JsonSession<'_>) {
     session.run_all(&["secret ls", "secret rm token"]);
     let long = session.json("run --task train -- steps=1000000")["name"].as_str().unwrap().to_owned();
     session.server.wait_for_step(&long, 5);
+    assert_eq!(session.json(&format!("pause {long} --at-step 100000000"))["pause_step"], 100_000_000);
+    session.json(&format!("resume {long}"));
     session.json(&format!("preempt {long}"));
     session.json(&format!("stop {long}"));
     session.server.wait_for_job(&long);
     session.json(&format!("restart {long} --from-scratch -- steps=3"));
     session.server.wait_for_job("steady-4");
+    sweeps(session);
     session.json("plugins ls");
     let documents = session
         .documents(&format!("plugins test {} --device cpu -- steps=6000 model=made", guest("steady").display()), "");
     assert!(documents.last().unwrap().is_object(), "{documents:?}");
+}
+
+fn sweeps(session: &mut JsonSession<'_>) {
+    let start = "sweep --task train --grid work=1,2 --metric accuracy --max-parallel 1 -- steps=1000000";
+    let name = session.json(start)["name"].as_str().unwrap().to_owned();
+    assert_eq!(session.json("sweep ls").as_array().unwrap().len(), 1);
+    assert_eq!(session.json(&format!("sweep status {name}"))["state"], "RUNNING");
+    session.json(&format!("sweep stop {name}"));
+    session.json(&format!("sweep resume {name}"));
+    assert_eq!(session.json(&format!("sweep stop {name}"))["state"], "STOPPED");
+    assert_eq!(session.json(&format!("sweep results {name}"))["trials_target"], 2);
 }
 
 fn data(session: &mut JsonSession<'_>) {
