@@ -44,6 +44,7 @@ mod safetensors;
 mod source;
 mod split;
 mod staging;
+mod table;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -131,8 +131,8 @@ pub const PARQUET_VALUES_HELD_MAX: u32 = 8 << 20;
 /// Values of a dictionary in a Parquet file. All of them are decoded.
 pub const PARQUET_DICTIONARY_VALUES_MAX: u32 = 1 << 20;
 
-/// Rows up to which a column of a Parquet file can have nulls. There is a bit for each row.
-pub const PARQUET_NULL_ROWS_MAX: u64 = 1 << 28;
+/// Rows up to which a column of Parquet or Arrow files can have nulls. There is a bit for each row.
+pub const TABLE_NULL_ROWS_MAX: u64 = 1 << 28;
 
 /// Limit on the ratio of the values of a Parquet file to its size. A run of equal values takes a few bytes however long
 /// it is, so a damaged or hostile file could claim any number of rows.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::description::{
-    CsvDescription, DatasetDescription, ImageFoldersDescription, JsonLinesDescription, ParquetDescription,
+    ColumnFilesDescription, CsvDescription, DatasetDescription, ImageFoldersDescription, JsonLinesDescription,
     WebDatasetDescription,
 };
 use super::draft::DatasetDraft;
@@ -47,7 +47,7 @@ fn read_format(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft,
         None if npy::detect(folder)? => npy::read(staging, folder),
         None if npz::detect(folder)? => npz::read(staging, folder, String::new()),
         None if safetensors::detect(folder)? => safetensors::read(staging, folder, String::new()),
-        None if parquet::detect(folder)? => parquet::read(staging, folder, &ParquetDescription::default()),
+        None if parquet::detect(folder)? => parquet::read(staging, folder, &ColumnFilesDescription::default()),
         None if json_lines::detect(folder)? => json_lines::read(staging, folder, &JsonLinesDescription::default()),
         None if webdataset::detect(folder)? => webdataset::read(staging, folder, &WebDatasetDescription::default()),
         None if images::detect(folder) => images::read(staging, folder, ImageFoldersDescription::default()),
