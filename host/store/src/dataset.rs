@@ -23,6 +23,7 @@ use crate::versions::objects::ObjectVersions;
 use crate::versions::{self, VersionFetch, VersionStore};
 
 mod arrays;
+mod arrow;
 mod cifar;
 mod csv;
 mod description;

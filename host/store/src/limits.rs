@@ -138,6 +138,28 @@ pub const TABLE_NULL_ROWS_MAX: u64 = 1 << 28;
 /// it is, so a damaged or hostile file could claim any number of rows.
 pub const PARQUET_EXPANSION_MAX: u64 = 4096;
 
+/// Bytes of the metadata of an Arrow file's footer, and of one message.
+pub const ARROW_METADATA_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a name in an Arrow schema.
+pub const ARROW_NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of a value of fixed length in an Arrow file.
+pub const ARROW_VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of the window of a Zstandard decoder of an Arrow buffer. Up to four buffers are decoded at a time.
+pub const ARROW_WINDOW_BYTES_MAX: u64 = 8 << 20;
+
+/// Bytes of the texts that the string views of a column refer to in one record batch. They are in memory, because views
+/// can have any order.
+pub const ARROW_VIEWS_BYTES_MAX: u64 = 32 << 20;
+
+/// Limit on the ratio of the decompressed buffers of Arrow files to the files.
+pub const ARROW_EXPANSION_MAX: u64 = 4096;
+
+/// Bytes of memory for the texts of dictionaries, and for the names of the classes that they become.
+pub const TABLE_DICTIONARY_BYTES_MAX: usize = 16 << 20;
+
 /// Bytes of an image in a dataset, both encoded and decoded.
 pub const IMAGE_BYTES_MAX: usize = 24 << 20;
 
@@ -260,6 +282,17 @@ const _: () = assert!(PARQUET_PAGE_BYTES_MAX <= i32::MAX as usize);
 const _: () = assert!(
     INGEST_BUFFERS_BYTES_MAX + 3 * PARQUET_PAGE_BYTES_MAX + 12 * PARQUET_VALUES_HELD_MAX as usize <= INGEST_BYTES_MAX
 );
+// The footer, its list of messages and one message; four windows in buffers of up to twice their size; texts of views or
+// a value and its conversion; dictionaries, and the names of classes twice.
+const _: () = assert!(
+    INGEST_BUFFERS_BYTES_MAX
+        + 3 * ARROW_METADATA_BYTES_MAX as usize
+        + 8 * ARROW_WINDOW_BYTES_MAX as usize
+        + ARROW_VIEWS_BYTES_MAX as usize
+        + 3 * TABLE_DICTIONARY_BYTES_MAX
+        <= INGEST_BYTES_MAX
+);
+const _: () = assert!(2 * ARROW_VALUE_BYTES_MAX <= ARROW_VIEWS_BYTES_MAX as usize);
 // An encoded and a decoded image, and the coefficients of a progressive JPEG.
 const _: () = assert!(INGEST_BUFFERS_BYTES_MAX + 5 * IMAGE_BYTES_MAX <= INGEST_BYTES_MAX);
 // A record, and the end offset of each of its columns.

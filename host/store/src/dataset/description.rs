@@ -33,6 +33,7 @@ pub(super) enum DatasetDescription {
     Safetensors(NamedFilesDescription),
     Images(ImageFoldersDescription),
     Parquet(ColumnFilesDescription),
+    Arrow(ColumnFilesDescription),
     JsonLines(JsonLinesDescription),
     WebDataset(WebDatasetDescription),
 }

@@ -17,6 +17,7 @@ pub fn dataset_description_schema() -> Value {
     add("csv", CsvDescription::json_schema(&mut generator));
     add("jsonlines", JsonLinesDescription::json_schema(&mut generator));
     add("parquet", ColumnFilesDescription::json_schema(&mut generator));
+    add("arrow", ColumnFilesDescription::json_schema(&mut generator));
     add("npy", ArrayFilesDescription::json_schema(&mut generator));
     add("text", TextFilesDescription::json_schema(&mut generator));
     add("webdataset", WebDatasetDescription::json_schema(&mut generator));

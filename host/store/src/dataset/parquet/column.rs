@@ -57,7 +57,7 @@ impl ColumnChunkSource<'_> {
         let reader = get_column_reader(Arc::new(self.descriptor()?), Box::new(pages));
         let dtype = match column.kind {
             ValueKind::Number(dtype) => dtype,
-            ValueKind::Bytes(_) | ValueKind::Text | ValueKind::Image => DType::U8,
+            ValueKind::Bytes(_) | ValueKind::Text | ValueKind::Image | ValueKind::Class => DType::U8,
         };
         let length = self.leaf.length;
         match (reader, dtype) {

@@ -52,6 +52,7 @@ impl SchemaColumn {
             Ok(ValueKind::Bytes(length)) => format!("{length} bytes"),
             Ok(ValueKind::Text) => "text".to_owned(),
             Ok(ValueKind::Image) => "an image".to_owned(),
+            Ok(ValueKind::Class) => "a class of a dictionary".to_owned(),
             Err(_) => "what is not read".to_owned(),
         };
         if self.is_list { format!("it is a list of {item}") } else { format!("it is {item}") }
@@ -192,7 +193,7 @@ impl<'s> TableBuilder<'s> {
                 Some(_) => {}
                 None => {
                     let data = self.staging.writer(self.fields.len())?;
-                    self.columns.push((TableColumn::new(kind, data, self.options), column.clone()));
+                    self.columns.push((TableColumn::new(kind, data, self.options, &field.classes), column.clone()));
                 }
             }
             places.push(place);

@@ -5,6 +5,7 @@ use saggar_tensor::DType;
 use super::super::description::ImageSize;
 use super::super::staging::ColumnWriter;
 use super::ColumnResult;
+use super::classes::ClassNames;
 use super::nulls::NullRows;
 use crate::error::DatasetError;
 use crate::image_decoder::{self, DecodedImage};
@@ -28,6 +29,8 @@ pub(in super::super) enum ValueKind {
     Text,
     /// A PNG, JPEG or WebP file, decoded to `uint8` elements.
     Image,
+    /// The index of a class, whose name the file has.
+    Class,
 }
 
 impl ValueKind {
@@ -40,6 +43,7 @@ impl ValueKind {
             ValueKind::Text => LENGTH_BYTES,
             // The pixels are counted while they are decoded.
             ValueKind::Image => 1,
+            ValueKind::Class => size_of::<u32>(),
         }
     }
 }
@@ -49,12 +53,14 @@ pub(in super::super) struct TableColumn<'s> {
     pub(in super::super) kind: ValueKind,
     /// For a list, its length, which the first row determines.
     pub(in super::super) length: Option<usize>,
-    /// Values, little-endian; each text is preceded by its length in [`LENGTH_BYTES`].
+    /// Values, little-endian; each text is preceded by its length in [`LENGTH_BYTES`], and a class has 32 bits.
     pub(super) data: ColumnWriter<'s>,
     /// Bytes of the longest text.
     pub(super) longest: usize,
     /// Height, width and channels of its images, which the first one determines.
     pub(super) image: Option<[usize; 3]>,
+    /// For classes, their names.
+    pub(in super::super) classes: ClassNames,
     pub(super) options: ColumnOptions,
     /// The rows without a value, over all files. The column has zeros or an empty text there.
     pub(super) nulls: NullRows,
@@ -72,9 +78,15 @@ pub(in super::super) struct ColumnOptions {
 }
 
 impl<'s> TableColumn<'s> {
-    pub(super) fn new(kind: ValueKind, data: ColumnWriter<'s>, options: ColumnOptions) -> TableColumn<'s> {
-        let (image, nulls) = (None, NullRows::default());
-        TableColumn { kind, length: None, data, longest: 0, image, options, nulls, failure: None }
+    /// Returns an empty column. `classes` are the names that a description gives to classes.
+    pub(super) fn new(
+        kind: ValueKind,
+        data: ColumnWriter<'s>,
+        options: ColumnOptions,
+        classes: &[String],
+    ) -> TableColumn<'s> {
+        let (image, nulls, classes) = (None, NullRows::default(), ClassNames::described(classes));
+        TableColumn { kind, length: None, data, longest: 0, image, classes, options, nulls, failure: None }
     }
 
     /// Returns the bytes written so far.

@@ -34,6 +34,7 @@ pub(super) fn finish_column(
         false => Ok(()),
     };
     let image = column.image;
+    let mut classes = field.classes.clone();
     let (dtype, width, data) = match column.kind {
         ValueKind::Image => {
             refuse_keys("an image")?;
@@ -45,6 +46,11 @@ pub(super) fn finish_column(
             refuse_keys("a text")?;
             let (width, data) = pad_texts(staging, column, origin)?;
             (DType::U8, Some(width), data)
+        }
+        ValueKind::Class => {
+            classes.clone_from(&column.classes.names);
+            let (dtype, data) = narrow_classes(staging, column, origin.items)?;
+            (dtype, None, data)
         }
     };
     let plain = || image.map_or_else(|| width.into_iter().collect(), |sides| sides.to_vec());
@@ -58,8 +64,8 @@ pub(super) fn finish_column(
     let file = format!("column {} of {}", origin.column, origin.file);
     let item = Descriptor::new(dtype, shape);
     let array = StagedArray { file, name: field.name.clone(), items: origin.items, item, data };
-    labels::check_class_indices(&array, &field.classes)?;
-    Ok(DraftColumn { name: array.name, item: array.item, classes: field.classes.clone(), data: array.data })
+    labels::check_class_indices(&array, &classes)?;
+    Ok(DraftColumn { name: array.name, item: array.item, classes, data: array.data })
 }
 
 /// Pads every text with zeros to the length of the longest.
@@ -87,6 +93,28 @@ fn pad_texts(
     Ok((width, data.finish()?))
 }
 
+/// Stores class indices in one byte each, as in other formats, if all fit.
+fn narrow_classes(
+    staging: &StagingArea<'_>,
+    column: TableColumn<'_>,
+    items: u64,
+) -> Result<(DType, StagedColumn), DatasetError> {
+    let classes = column.classes.names.len();
+    let wide = column.data.finish()?;
+    if classes > 256 {
+        return Ok((DType::U32, wide));
+    }
+    let mut reader = wide.reader()?;
+    let mut data = staging.writer(1)?;
+    for _ in 0..items {
+        let mut class = [0; size_of::<u32>()];
+        reader.read_exact(&mut class).map_err(wide.read_error())?;
+        data.push(&class[..1])?;
+    }
+    staging.remove(wide)?;
+    Ok((DType::U8, data.finish()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::column::ColumnOptions;
@@ -97,7 +125,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let staging = StagingArea::new(directory.path(), directory.path(), &|_| Ok(())).unwrap();
         let column = || {
-            let mut column = TableColumn::new(ValueKind::Text, staging.writer(1).unwrap(), ColumnOptions::default());
+            let mut column =
+                TableColumn::new(ValueKind::Text, staging.writer(1).unwrap(), ColumnOptions::default(), &[]);
             column.data.push(b"\0\0\0\0\x03\0\0\0abc").unwrap();
             column.longest = 3;
             column
