@@ -46,11 +46,10 @@ fn a_corrupted_arrow_file_is_refused_or_gives_whole_columns() {
     for (name, whole) in files {
         assert!(read(&place, whole).is_ok(), "{name}");
         for at in 0..whole.len() {
-            for change in [0xff, 1 << (at % 8)] {
-                let mut damaged = whole.to_vec();
-                damaged[at] ^= change;
-                check_shape(&place, &damaged, &format!("{name}: byte {at} changed by {change}"));
-            }
+            let change = [0xff, 1 << (at % 8)][at % 2];
+            let mut damaged = whole.to_vec();
+            damaged[at] ^= change;
+            check_shape(&place, &damaged, &format!("{name}: byte {at} changed by {change}"));
         }
     }
 }
