@@ -347,19 +347,21 @@ fn a_feather_file_and_a_saved_dataset_of_hugging_face_are_pushed() {
     // What `frame.to_feather` of pandas writes, with two columns that have nulls.
     let file = files.join("pandas.feather");
     let options = ["data", "push", file.to_str().unwrap(), "--split", "0.2", "--missing", "drop"];
-    let pushed = server.saggar_ok(&options);
-    assert!(pushed.contains("1400 of 3000 rows were dropped"), "{pushed}");
-    let shown = server.get("/api/v1/datasets/pandas/1");
-    let split = |name: &str| shown["splits"].as_array().unwrap().iter().find(|split| split["name"] == name).cloned();
-    assert_eq!(split("test").unwrap()["items"], 320, "{shown}");
-    let kind = shown["fields"].as_array().unwrap().iter().find(|field| field["name"] == "kind").unwrap();
-    assert_eq!(kind["classes"], json!(["dog", "cat", "owl"]));
+    server.saggar_ok(&options);
+    let dataset = |name: &str| {
+        let listed = server.get("/api/v1/datasets");
+        listed["datasets"].as_array().unwrap().iter().find(|dataset| dataset["name"] == name).unwrap().clone()
+    };
+    let version = dataset("pandas");
+    assert_eq!(version["notes"], json!(["1400 of 3000 rows were dropped: values are missing (first in row 1)"]));
+    assert_eq!(version["splits"], json!({ "train": 1280, "test": 320 }));
+    assert_eq!(version["fields"][0]["classes"], json!(["dog", "cat", "owl"]), "{version}");
     // What `save_to_disk` of the library `datasets` writes: streams, and files about them.
     let folder = folder_with_texts(&[("dataset_info.json", "{}"), ("state.json", "{}")]);
     std::fs::copy(files.join("images.arrow"), folder.path().join("data-00000-of-00001.arrow")).unwrap();
     push(&server, folder.path(), "pets");
-    let shown = server.get("/api/v1/datasets/pets/1");
-    assert_eq!((&shown["items"], &shown["fields"][1]["classes"]), (&json!(3), &json!(["cat", "dog"])), "{shown}");
+    let version = dataset("pets");
+    assert_eq!((&version["items"], &version["fields"][1]["classes"]), (&json!(3), &json!(["cat", "dog"])), "{version}");
 }
 
 #[test]
