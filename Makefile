@@ -108,7 +108,7 @@ conformance-onnx-rules: ## run these cases with the plugin's import rules on the
 fuzz: ## fuzz the parsers of untrusted input, SECONDS_EACH seconds per target (needs cargo-fuzz and a nightly compiler)
 	cd tests/fuzz && cargo run --quiet --locked --bin seeds -- corpus && cp -r corpus/verify corpus/compile
 	cd tests/fuzz && for target in verify compile tangles safetensors bundle predictions infer_message onnx \
-	    dataset_csv dataset_json_lines dataset_parquet dataset_npy dataset_npz dataset_webdataset dataset_description images; do \
+	    dataset_csv dataset_json_lines dataset_parquet dataset_arrow dataset_npy dataset_npz dataset_webdataset dataset_description images; do \
 	    cargo +nightly fuzz run --fuzz-dir . $$target -- -max_total_time=$(SECONDS_EACH) -timeout=20 -rss_limit_mb=4096; \
 	done
 

@@ -80,6 +80,7 @@ fn descriptions_that_the_import_refuses_are_invalid() {
         json!({ "format": "csv", "fields": [{ "name": "x", "columns": ["a", "b"], "dtype": "float32" }] }),
         json!({ "format": "images", "resize": { "width": 3, "height": 4 }, "description": "d" }),
         json!({ "format": "parquet", "missing": "drop", "splits": { "train": 0.8, "test": 0.2 } }),
+        json!({ "format": "arrow", "fields": [{ "name": "x", "column": "a" }], "resize": { "width": 8, "height": 8 } }),
         json!({ "format": "npz" }),
     ];
     for (document, error) in valid.iter().zip(validate(&valid)) {

@@ -340,15 +340,41 @@ fn archives_with_paths_outside_their_folder_are_refused() {
 }
 
 #[test]
+fn a_feather_file_and_a_saved_dataset_of_hugging_face_are_pushed() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(home.path());
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/store/src/dataset/tests/arrow_files");
+    // What `frame.to_feather` of pandas writes, with two columns that have nulls.
+    let file = files.join("pandas.feather");
+    let options = ["data", "push", file.to_str().unwrap(), "--split", "0.2", "--missing", "drop"];
+    server.saggar_ok(&options);
+    let dataset = |name: &str| {
+        let listed = server.get("/api/v1/datasets");
+        listed["datasets"].as_array().unwrap().iter().find(|dataset| dataset["name"] == name).unwrap().clone()
+    };
+    let version = dataset("pandas");
+    assert_eq!(version["notes"], json!(["1400 of 3000 rows were dropped: values are missing (first in row 1)"]));
+    assert_eq!(version["splits"], json!({ "train": 1280, "test": 320 }));
+    assert_eq!(version["fields"][0]["classes"], json!(["dog", "cat", "owl"]), "{version}");
+    // What `save_to_disk` of the library `datasets` writes: streams, and files about them.
+    let folder = folder_with_texts(&[("dataset_info.json", "{}"), ("state.json", "{}")]);
+    std::fs::copy(files.join("images.arrow"), folder.path().join("data-00000-of-00001.arrow")).unwrap();
+    push(&server, folder.path(), "pets");
+    let version = dataset("pets");
+    assert_eq!((&version["items"], &version["fields"][1]["classes"]), (&json!(3), &json!(["cat", "dog"])), "{version}");
+}
+
+#[test]
 fn an_invalid_file_is_reported_with_its_location() {
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
     let folder = tempfile::tempdir().unwrap();
-    let cases: [(&str, &[u8], &str); 4] = [
+    let cases: [(&str, &[u8], &str); 5] = [
         ("x.npy", b"\x93NUMPY\x01\x00\xff\xff{", "x.npy: ends at byte 11"),
         ("x.npz", b"PK", "x.npz: not a ZIP archive"),
         ("x.safetensors", &[0; 4], "x.safetensors: it has 4 bytes"),
         ("x.parquet", b"PAR1", "x.parquet: it has 4 bytes, and a Parquet file has 12"),
+        ("x.feather", b"ARROW1\0\0", "x.feather: it has 8 bytes, and an Arrow file has 18"),
     ];
     for (name, bytes, words) in cases {
         let path = folder.path().join(name);

@@ -196,6 +196,7 @@ fn mutated_dataset_files_are_imported_or_refused() {
             "dataset_csv" => dataset_files::check_csv,
             "dataset_json_lines" => dataset_files::check_json_lines,
             "dataset_parquet" => dataset_files::check_parquet,
+            "dataset_arrow" => dataset_files::check_arrow,
             "dataset_npy" => dataset_files::check_npy,
             "dataset_npz" => dataset_files::check_npz,
             "dataset_webdataset" => dataset_files::check_webdataset,

@@ -157,6 +157,31 @@ fn pushed_weights_predict_and_are_described() {
 }
 
 #[test]
+fn tensors_that_the_plugin_does_not_read_are_named() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let files = TestFiles::new();
+    let (mlp, config) = (plugin("mlp"), files.write("c.json", CONFIG));
+    let add = |it: &mut BTreeMap<&'static str, Vec<usize>>| {
+        it.extend([("optimizer/step", vec![1]), ("l2/wieght", vec![3, 3])]);
+    };
+    let weights = files.write("w.safetensors", mlp_weights(add, [0.0, 1.0]));
+    let push = ["models", "push", "cats", mlp.to_str().unwrap(), "--weights", &weights, "--config", &config];
+    let pushed = server.saggar(&push);
+    let note = "the plugin did not ask for 2 tensors of the weights while it loaded: l2/wieght, optimizer/step";
+    let printed = String::from_utf8_lossy(&pushed.stderr).into_owned();
+    assert!(pushed.status.success() && printed.contains(note), "{printed}");
+    let again = server.saggar_ok(&[&push[..], &["--json"]].concat());
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!((&again["is_new"], &again["notes"]), (&json!(false), &json!([note])));
+    assert_eq!(label(&server, "cats"), 1);
+    // Without such tensors there is no note.
+    let whole = files.write("w.safetensors", mlp_weights(|_| {}, [0.0, 1.0]));
+    let push = ["models", "push", "dogs", mlp.to_str().unwrap(), "--weights", &whole, "--config", &config, "--json"];
+    let pushed: Value = serde_json::from_str(&server.saggar_ok(&push)).unwrap();
+    assert_eq!(pushed["notes"], json!([]));
+}
+
+#[test]
 fn weights_that_do_not_fit_are_refused_by_tensor_and_nothing_is_kept() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let files = TestFiles::new();

@@ -62,8 +62,8 @@ pub use imported_model::ImportedModel;
 pub use inspect::check_component;
 pub use job_context::{InitialState, JobContext, LogLevel, OpenedModel};
 pub use model::{
-    InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelPort, ModelRoute, ModelSignature, NamedTensor,
-    PredictionOptions, RouteSegment,
+    DeclaredWeights, InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelPort, ModelRoute, ModelSignature,
+    NamedTensor, PredictionOptions, RouteSegment,
 };
 pub use saggar_device::CancelToken;
 pub use shards::{BatchShards, ShardMean};

@@ -39,6 +39,7 @@ pub use prediction_options::PredictionOptions;
 use prediction_options::millis;
 pub use route::{ModelRoute, RouteSegment};
 pub use signature::ModelSignature;
+pub use weight_kinds::DeclaredWeights;
 
 /// The parts that [`LoadedModel::load`] builds a model version from.
 #[derive(Debug)]

@@ -236,6 +236,8 @@ pub struct PublishedVersionDocument {
     pub state: String,
     /// Why it does not serve.
     pub reason: String,
+    /// Notes about the content, such as tensors of its weights that the plugin does not read.
+    pub notes: Vec<String>,
 }
 
 /// Versions that were removed.

@@ -122,6 +122,10 @@ pub const BODY_BYTES_MAX: usize = 10 << 20;
 pub const PLUGIN_BYTES_MAX: usize = saggar_plugin::limits::COMPONENT_BYTES_MAX;
 /// Bytes of a file that a model is imported from.
 pub const IMPORT_BYTES_MAX: usize = 512 << 20;
+/// Names in the note about tensors that a plugin did not read.
+pub const UNREAD_TENSORS_SHOWN_MAX: usize = 20;
+/// Characters of such a name.
+pub const TENSOR_NAME_SHOWN_CHARS_MAX: usize = 80;
 /// Bytes of a response that are not charged to its client.
 pub const ANSWER_UNCHARGED_BYTES_MAX: u64 = 1 << 10;
 /// Bytes by which the charge of a body grows while it arrives or is decompressed.

@@ -39,7 +39,7 @@ pub use import::{DroppedFiles, ModelImporter, OnnxImporter};
 pub use lifecycle::ModelLifecycle;
 pub use lifecycle::device_recovery::DeviceRecovery;
 pub use lifecycle::publish::WeightsSource;
-pub use lifecycle::push::PushedContent;
+pub use lifecycle::push::{PushedContent, PushedVersion};
 pub use lifecycle::reconcile_loop::{ReconcileLoop, ReconcileTriggers};
 pub use lifecycle::removal::RemovedVersions;
 pub use lifecycle::residency::EVICTION_REASONS;

@@ -11,12 +11,12 @@ use saggar_device::Meter;
 use saggar_devices::RecoverableDevice;
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{
-    CompilePurpose, CompiledPlugin, HandlerOptions, HandlerRequest, HandlerResponse, InstanceStartHook, LoadedModel,
-    ModelLimits, ModelParts, ModelSignature, NamedTensor, PluginEngine, PluginError, PredictionOptions,
-    WeakCompiledPlugin,
+    CompilePurpose, CompiledPlugin, DeclaredWeights, HandlerOptions, HandlerRequest, HandlerResponse,
+    InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelSignature, NamedTensor, PluginEngine, PluginError,
+    PredictionOptions, WeakCompiledPlugin,
 };
+use saggar_store::Digest;
 use saggar_store::models::VersionFiles;
-use saggar_store::{Digest, SavedVariable};
 
 use crate::limits::{
     COMPILED_PLUGIN_BYTES_MAX, COMPILED_PLUGINS_MAX, MODEL_BATCH_MEMORY_DIVISOR, MODEL_RETAINED_MEMORY_DIVISOR,
@@ -163,7 +163,7 @@ impl PluginHost {
 }
 
 impl ModelHost for PluginHost {
-    fn check_content(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError> {
+    fn check_content(&self, it: CandidateContent<'_>) -> Result<DeclaredWeights, LoadError> {
         self.load_and_predict_once(it)
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_plugin::{
-    FailureReason, HandlerOptions, HandlerRequest, HandlerResponse, LoadedModel, ModelSignature, NamedTensor,
-    PluginError, PredictionOptions,
+    DeclaredWeights, FailureReason, HandlerOptions, HandlerRequest, HandlerResponse, LoadedModel, ModelSignature,
+    NamedTensor, PluginError, PredictionOptions,
 };
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::error::ModelError;
@@ -149,11 +149,11 @@ pub struct CandidateContent<'a> {
 /// Loads versions.
 pub trait ModelHost: Debug + Send + Sync {
     /// Loads content that is not published yet, predicts once with it, and drops it again. Returns the weights with the
-    /// kinds that the plugin declares. Called from a blocking thread.
+    /// kinds that the plugin declares, and those that it did not ask for. Called from a blocking thread.
     ///
     /// # Errors
     /// Returns [`LoadError`] if a version with this content could not be served.
-    fn check_content(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError>;
+    fn check_content(&self, it: CandidateContent<'_>) -> Result<DeclaredWeights, LoadError>;
 
     /// Loads and warms up a version, and reports the duration of each phase to `phase`. Called from a blocking thread.
     ///

@@ -23,6 +23,7 @@ use crate::versions::objects::ObjectVersions;
 use crate::versions::{self, VersionFetch, VersionStore};
 
 mod arrays;
+mod arrow;
 mod cifar;
 mod csv;
 mod description;
@@ -44,6 +45,7 @@ mod safetensors;
 mod source;
 mod split;
 mod staging;
+mod table;
 #[cfg(test)]
 mod tests;
 mod text;

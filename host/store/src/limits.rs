@@ -131,12 +131,34 @@ pub const PARQUET_VALUES_HELD_MAX: u32 = 8 << 20;
 /// Values of a dictionary in a Parquet file. All of them are decoded.
 pub const PARQUET_DICTIONARY_VALUES_MAX: u32 = 1 << 20;
 
-/// Rows up to which a column of a Parquet file can have nulls. There is a bit for each row.
-pub const PARQUET_NULL_ROWS_MAX: u64 = 1 << 28;
+/// Rows up to which a column of Parquet or Arrow files can have nulls. There is a bit for each row.
+pub const TABLE_NULL_ROWS_MAX: u64 = 1 << 28;
 
 /// Limit on the ratio of the values of a Parquet file to its size. A run of equal values takes a few bytes however long
 /// it is, so a damaged or hostile file could claim any number of rows.
 pub const PARQUET_EXPANSION_MAX: u64 = 4096;
+
+/// Bytes of the metadata of an Arrow file's footer, and of one message.
+pub const ARROW_METADATA_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a name in an Arrow schema.
+pub const ARROW_NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of a value of fixed length in an Arrow file.
+pub const ARROW_VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of the window of a Zstandard decoder of an Arrow buffer. Up to four buffers are decoded at a time.
+pub const ARROW_WINDOW_BYTES_MAX: u64 = 8 << 20;
+
+/// Bytes of the texts that the string views of a column refer to in one record batch. They are in memory, because views
+/// can have any order.
+pub const ARROW_VIEWS_BYTES_MAX: u64 = 32 << 20;
+
+/// Limit on the ratio of the decompressed buffers of Arrow files to the files.
+pub const ARROW_EXPANSION_MAX: u64 = 4096;
+
+/// Bytes of memory for the texts of dictionaries, and for the names of the classes that they become.
+pub const TABLE_DICTIONARY_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of an image in a dataset, both encoded and decoded.
 pub const IMAGE_BYTES_MAX: usize = 24 << 20;
@@ -277,6 +299,17 @@ const _: () = assert!(PARQUET_PAGE_BYTES_MAX <= i32::MAX as usize);
 const _: () = assert!(
     INGEST_BUFFERS_BYTES_MAX + 3 * PARQUET_PAGE_BYTES_MAX + 12 * PARQUET_VALUES_HELD_MAX as usize <= INGEST_BYTES_MAX
 );
+// The footer, its list of messages and one message; four windows in buffers of up to twice their size; texts of views or
+// a value and its conversion; dictionaries, and the names of classes twice.
+const _: () = assert!(
+    INGEST_BUFFERS_BYTES_MAX
+        + 3 * ARROW_METADATA_BYTES_MAX as usize
+        + 8 * ARROW_WINDOW_BYTES_MAX as usize
+        + ARROW_VIEWS_BYTES_MAX as usize
+        + 3 * TABLE_DICTIONARY_BYTES_MAX
+        <= INGEST_BYTES_MAX
+);
+const _: () = assert!(2 * ARROW_VALUE_BYTES_MAX <= ARROW_VIEWS_BYTES_MAX as usize);
 // An encoded and a decoded image, and the coefficients of a progressive JPEG.
 const _: () = assert!(INGEST_BUFFERS_BYTES_MAX + 5 * IMAGE_BYTES_MAX <= INGEST_BYTES_MAX);
 // A record, and the end offset of each of its columns.

@@ -60,6 +60,13 @@ pub(crate) fn check_parquet(file: &[u8]) -> bool {
     check(&[("data.parquet", file)])
 }
 
+/// Imports an Arrow file, as it is and with rows that have nulls left out.
+pub(crate) fn check_arrow(file: &[u8]) -> bool {
+    let keys = br#"{"format": "arrow", "missing": "drop", "splits": {"train": 0.7, "test": 0.3}}"#;
+    let dropped = check(&[("data.arrow", file), ("dataset.json", keys)]);
+    check(&[("data.arrow", file)]) || dropped
+}
+
 /// Imports an array.
 pub(crate) fn check_npy(file: &[u8]) -> bool {
     check(&[("x.npy", file)])

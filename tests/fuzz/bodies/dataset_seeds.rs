@@ -13,6 +13,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("dataset_csv", csv()),
         ("dataset_json_lines", json_lines()),
         ("dataset_parquet", parquet_files()),
+        ("dataset_arrow", arrow_files()),
         ("dataset_npy", npy()),
         ("dataset_npz", npz()),
         ("dataset_webdataset", archives()),
@@ -66,6 +67,25 @@ fn parquet_files() -> Vec<Vec<u8>> {
         writer.into_inner().expect("in memory")
     };
     options.into_iter().map(file).collect()
+}
+
+/// Returns the files that the tests of datasets read, which pyarrow wrote.
+fn arrow_files() -> Vec<Vec<u8>> {
+    macro_rules! arrow_file {
+        ($name:literal) => {
+            include_bytes!(concat!("../../../host/store/src/dataset/tests/arrow_files/", $name)).to_vec()
+        };
+    }
+    vec![
+        arrow_file!("nulls.arrow"),
+        arrow_file!("images.arrow"),
+        arrow_file!("grown.arrow"),
+        arrow_file!("replaced_stream.arrow"),
+        arrow_file!("slices.arrow"),
+        arrow_file!("types_stream.arrow"),
+        arrow_file!("lz4.arrow"),
+        arrow_file!("zstd_stream.arrow"),
+    ]
 }
 
 /// Returns a `.npy` file with this header and data.

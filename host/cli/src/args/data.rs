@@ -43,9 +43,9 @@ pub(crate) enum DataCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DataPushArgs {
-    /// The directory: .npy, .npz, .safetensors, .parquet, .jsonl or WebDataset's .tar files, one folder of images per
-    /// class, text files, MNIST's IDX files, CIFAR-10's binary files, one CSV file, or any files with a dataset.json.
-    /// Files that match .saggarignore are skipped. Or one such file.
+    /// The directory: .npy, .npz, .safetensors, .parquet, .arrow, .feather, .jsonl or WebDataset's .tar files, one folder
+    /// of images per class, text files, MNIST's IDX files, CIFAR-10's binary files, one CSV file, or any files with a
+    /// dataset.json. Files that match .saggarignore are skipped. Or one such file.
     pub(crate) dir: PathBuf,
     /// The dataset's name [default: the name of the directory or file].
     #[arg(long)]

@@ -12,9 +12,18 @@ use crate::error::PluginError;
 use crate::variables::device_weights::DeviceWeights;
 use crate::variables::namespace::VariableNamespace;
 
+/// Weights with the kinds that a plugin declares.
+#[derive(Clone, Debug)]
+pub struct DeclaredWeights {
+    /// All variables. Those that the plugin did not ask for are parameters.
+    pub variables: Vec<SavedVariable>,
+    /// The names of the variables that the plugin did not ask for while it was loaded, in order.
+    pub unread: Vec<String>,
+}
+
 impl LoadedModel {
     /// Loads the plugin once with variables of unknown kinds, drops it, and returns the variables with the kinds that it
-    /// declares. Variables that it does not ask for remain parameters. Blocks.
+    /// declares. Blocks.
     ///
     /// # Errors
     /// `Weights` if a variable is missing, or has another data type or shape than the plugin declares, or if the plugin
@@ -24,12 +33,13 @@ impl LoadedModel {
         host: &PluginEngine,
         parts: ModelParts,
         device: Arc<dyn Backend>,
-    ) -> Result<Vec<SavedVariable>, PluginError> {
+    ) -> Result<DeclaredWeights, PluginError> {
         parts.plugin.predictor_export()?;
         let mut variables = parts.variables.clone();
         let weights = Arc::new(DeviceWeights::upload(&variables, &*device, &parts.weights_meter)?);
         let namespace = VariableNamespace::with_call_weights(&variables).adopting_kinds();
         let kinds = parts.into_factory(host, namespace, device).declared_kinds(&weights)?;
+        let mut unread = Vec::new();
         for variable in &mut variables {
             match kinds.get(&variable.name) {
                 Some(VariableKind::Training) => {
@@ -40,9 +50,13 @@ impl LoadedModel {
                     });
                 }
                 Some(kind) => variable.kind = *kind,
-                None => variable.kind = VariableKind::Parameter,
+                None => {
+                    variable.kind = VariableKind::Parameter;
+                    unread.push(variable.name.clone());
+                }
             }
         }
-        Ok(variables)
+        unread.sort();
+        Ok(DeclaredWeights { variables, unread })
     }
 }

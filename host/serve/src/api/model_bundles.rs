@@ -48,7 +48,7 @@ pub(crate) async fn import(
     drop(body);
     let detail = published.as_ref().map_or_else(|_| String::new(), |it| format!("version {}", it.version));
     app.audit().record(&actor, AuditAction::ModelBundle, &model, &detail, &published);
-    published_response(&app, model, published?).await
+    published_response(&app, model, published?, Vec::new()).await
 }
 
 /// Returns a version as a bundle, after its files were verified. If the version is removed meanwhile, the response is

@@ -4,7 +4,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::header;
 use bytes::Bytes;
 use saggar_rest::models::PublishedVersionDocument;
-use saggar_serving::PushedContent;
+use saggar_serving::{PushedContent, PushedVersion};
 use saggar_store::PublishedVersion;
 use saggar_store::signature::SignatureError;
 
@@ -13,7 +13,7 @@ use crate::access::Actor;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, CreatedResponse};
-use crate::limits::IMPORT_BYTES_MAX;
+use crate::limits::{IMPORT_BYTES_MAX, TENSOR_NAME_SHOWN_CHARS_MAX, UNREAD_TENSORS_SHOWN_MAX};
 use crate::multipart_form::{self, FormField, media_type};
 use crate::request_body::BufferedBody;
 use crate::resource_access::publish_model_version;
@@ -40,9 +40,25 @@ pub(crate) async fn push(
     let work = app.lifecycle().push(&model, content, room);
     let published = publish_model_version(&app, &actor.rights, &model, work).await;
     drop(body);
-    let detail = published.as_ref().map_or_else(|_| String::new(), |it| format!("version {}", it.version));
+    let detail = published.as_ref().map_or_else(|_| String::new(), |it| format!("version {}", it.version.version));
     app.audit().record(&actor, AuditAction::ModelPush, &model, &detail, &published);
-    published_response(&app, model, published?).await
+    let PushedVersion { version, unread_weights } = published?;
+    published_response(&app, model, version, unread_weights_note(&unread_weights).into_iter().collect()).await
+}
+
+/// Returns a note that names the tensors of the weights that the plugin did not ask for, or `None` without any.
+fn unread_weights_note(names: &[String]) -> Option<String> {
+    let shorten = |name: &String| match name.char_indices().nth(TENSOR_NAME_SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &name[..end]),
+        None => name.clone(),
+    };
+    let mut listed: Vec<String> = names.iter().take(UNREAD_TENSORS_SHOWN_MAX).map(shorten).collect();
+    if let Some(more) = names.len().checked_sub(UNREAD_TENSORS_SHOWN_MAX).filter(|more| *more > 0) {
+        listed.push(format!("and {more} more"));
+    }
+    let tensors = if names.len() == 1 { "1 tensor".to_owned() } else { format!("{} tensors", names.len()) };
+    let note = format!("the plugin did not ask for {tensors} of the weights while it loaded: {}", listed.join(", "));
+    (!names.is_empty()).then_some(note)
 }
 
 /// Refuses content without a signature if this server demands one.
@@ -58,14 +74,15 @@ pub(crate) fn refuse_unsigned(app: &AppState) -> Result<(), ApiError> {
     Err(SignatureError::Missing { trusted }.into())
 }
 
-/// Loads a version that was published, and returns the response that says whether it serves.
+/// Loads a version that was published, and returns the response that says whether it serves, with these notes.
 pub(super) async fn published_response(
     app: &AppState,
     model: String,
     published: PublishedVersion,
+    notes: Vec<String>,
 ) -> Result<CreatedResponse<PublishedVersionDocument>, ApiError> {
     let status = app.lifecycle().load_published(&model).await?;
-    Ok(CreatedResponse(published_document(model, &published, &status)))
+    Ok(CreatedResponse(PublishedVersionDocument { notes, ..published_document(model, &published, &status) }))
 }
 
 /// The parts of an upload, and the body that they share memory with.
@@ -126,4 +143,23 @@ pub(super) async fn read_parts(
 /// Returns the error of a form without a required field.
 pub(super) fn missing_field(name: &str) -> ApiError {
     ApiError::Form { reason: format!("the field {name} is missing") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_note_about_unread_tensors_is_bounded() {
+        let names = |count: usize| (0..count).map(|at| format!("layer{at}")).collect::<Vec<_>>();
+        assert_eq!(unread_weights_note(&[]), None);
+        let one = "the plugin did not ask for 1 tensor of the weights while it loaded: layer0";
+        assert_eq!(unread_weights_note(&names(1)).as_deref(), Some(one));
+        let exact = unread_weights_note(&names(UNREAD_TENSORS_SHOWN_MAX)).unwrap();
+        assert!(exact.contains(" 20 tensors ") && exact.ends_with(", layer18, layer19"), "{exact}");
+        let many = unread_weights_note(&names(100_000)).unwrap();
+        assert!(many.contains(" 100000 tensors ") && many.ends_with(", layer19, and 99980 more"), "{many}");
+        let long = unread_weights_note(&["\u{e9}".repeat(1000)]).unwrap();
+        assert!(long.ends_with(&format!(": {}...", "\u{e9}".repeat(TENSOR_NAME_SHOWN_CHARS_MAX))), "{long}");
+    }
 }

@@ -74,6 +74,7 @@ pub(super) fn published_document(
         is_new: published.is_new,
         state: version.map_or("UNLOADED", |version| version.state.name()).to_owned(),
         reason: version.map_or_else(String::new, |version| version.reason.clone()),
+        notes: Vec::new(),
     }
 }
 

@@ -17,7 +17,9 @@ use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, JobService, LaunchRequest, SchedulerConfig, WorkerHandle, WorkerLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
-use saggar_plugin::{GuestErrorCode, ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions};
+use saggar_plugin::{
+    DeclaredWeights, GuestErrorCode, ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions,
+};
 use saggar_serving::{
     CandidateContent, DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles,
     ModelHost, ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget,
@@ -349,11 +351,11 @@ pub(super) struct FakeModelHost {
 }
 
 impl ModelHost for FakeModelHost {
-    fn check_content(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError> {
+    fn check_content(&self, it: CandidateContent<'_>) -> Result<DeclaredWeights, LoadError> {
         if it.plugin == b"refused" {
             return Err(PluginError::NotComponent { reason: "it is text".to_owned() }.into());
         }
-        Ok(it.variables.to_vec())
+        Ok(DeclaredWeights { variables: it.variables.to_vec(), unread: Vec::new() })
     }
 
     fn load_version(

@@ -27,7 +27,8 @@ async fn a_new_plugin_is_published_with_the_weights_of_a_version() {
     fixture.loader.run_once().await;
     let plugin = upload_plugin(&fixture, "plugin, edited").await;
     let response = publish(&fixture, "digits", json!({ "plugin": plugin })).await;
-    let expected = json!({ "model": "digits", "version": 3, "is_new": true, "state": "READY", "reason": "" });
+    let expected =
+        json!({ "model": "digits", "version": 3, "is_new": true, "state": "READY", "reason": "", "notes": [] });
     assert_eq!(response, (201, expected));
     assert_eq!(answering_mark(&fixture).await, 2, "the newest version's weights, at once");
     let model = fixture.get("/api/v1/models/digits").await.json();

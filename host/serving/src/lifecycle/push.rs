@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use saggar_plugin::DeclaredWeights;
 use saggar_plugin::limits::CONFIG_BYTES_MAX;
 use saggar_store::error::{ModelError, StoreError};
 use saggar_store::limits::CARD_BYTES_MAX;
@@ -33,6 +34,15 @@ pub struct PushedContent {
     pub card: Option<Bytes>,
 }
 
+/// A version of content that a client pushed.
+#[derive(Clone, Debug)]
+pub struct PushedVersion {
+    /// The version.
+    pub version: PublishedVersion,
+    /// The names of the tensors of its weights that the plugin did not ask for, in order.
+    pub unread_weights: Vec<String>,
+}
+
 impl ModelLifecycle {
     /// Publishes a version of a plugin and weights that a client sent. Returns before the version is loaded. Publishing
     /// the same content again returns the existing version. `room` checks the additional bytes.
@@ -46,7 +56,7 @@ impl ModelLifecycle {
         model: &str,
         content: PushedContent,
         room: impl FnOnce(u64) -> Result<(), StoreError> + Send + 'static,
-    ) -> Result<PublishedVersion, ImportError> {
+    ) -> Result<PushedVersion, ImportError> {
         let (lifecycle, model) = (Arc::clone(self), model.to_owned());
         run_blocking(move || {
             let config = read_text("configuration", content.config.as_ref(), CONFIG_BYTES_MAX)?.unwrap_or(EMPTY_CONFIG);
@@ -59,11 +69,11 @@ impl ModelLifecycle {
             let variables = weights.unwrap_or_default();
             let candidate =
                 CandidateContent { plugin: &content.plugin, variables: &variables, config, has_kinds: false };
-            let variables = lifecycle.host.check_content(candidate)?;
+            let DeclaredWeights { variables, unread } = lifecycle.host.check_content(candidate)?;
             let bytes: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
             room((bytes + content.plugin.len() + config.len() + card.map_or(0, str::len)) as u64)?;
             let program = env!("CARGO_PKG_VERSION").to_owned();
-            Ok(lifecycle.models.publish(&ModelPublication {
+            let version = lifecycle.models.publish(&ModelPublication {
                 model: &model,
                 plugin: &content.plugin,
                 variables: &variables,
@@ -73,7 +83,8 @@ impl ModelLifecycle {
                 metrics: BTreeMap::new(),
                 card,
                 provenance: ModelProvenance { program, ..ModelProvenance::default() },
-            })?)
+            })?;
+            Ok(PushedVersion { version, unread_weights: unread })
         })
         .await
     }

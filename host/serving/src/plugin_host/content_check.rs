@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use saggar_device::Meter;
-use saggar_plugin::{CompilePurpose, LoadedModel, ModelParts};
+use saggar_plugin::{CompilePurpose, DeclaredWeights, LoadedModel, ModelParts};
 use saggar_store::SavedVariable;
 
 use super::PluginHost;
@@ -15,7 +15,7 @@ impl PluginHost {
     ///
     /// # Errors
     /// Returns the errors of compiling and loading the plugin, which include weights that do not fit it.
-    pub(super) fn load_and_predict_once(&self, it: CandidateContent<'_>) -> Result<Vec<SavedVariable>, LoadError> {
+    pub(super) fn load_and_predict_once(&self, it: CandidateContent<'_>) -> Result<DeclaredWeights, LoadError> {
         let began = Instant::now();
         let plugin = self.host.compile_for(it.plugin, CompilePurpose::Upload, self.load_time)?;
         let parts = |variables: &[SavedVariable]| ModelParts {
@@ -28,12 +28,12 @@ impl PluginHost {
             on_instance_start: None,
         };
         let device = self.device.current();
-        let variables = match it.has_kinds {
-            true => it.variables.to_vec(),
+        let weights = match it.has_kinds {
+            true => DeclaredWeights { variables: it.variables.to_vec(), unread: Vec::new() },
             false => LoadedModel::declared_weights(&self.host, parts(it.variables), std::sync::Arc::clone(&device))?,
         };
-        let model = LoadedModel::load(&self.host, parts(&variables), device)?;
+        let model = LoadedModel::load(&self.host, parts(&weights.variables), device)?;
         model.predict_defaults_once(self.load_time.saturating_sub(began.elapsed()))?;
-        Ok(variables)
+        Ok(weights)
     }
 }

@@ -32,7 +32,8 @@ pub(super) enum DatasetDescription {
     Npz(NamedFilesDescription),
     Safetensors(NamedFilesDescription),
     Images(ImageFoldersDescription),
-    Parquet(ParquetDescription),
+    Parquet(ColumnFilesDescription),
+    Arrow(ColumnFilesDescription),
     JsonLines(JsonLinesDescription),
     WebDataset(WebDatasetDescription),
 }
@@ -110,10 +111,10 @@ pub(super) struct ArrayField {
     pub(super) classes: Vec<String>,
 }
 
-/// Parquet files: one field per listed column, or per column if none are listed.
+/// Files of typed columns: one field per listed column, or per column if none are listed.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ParquetDescription {
+pub(super) struct ColumnFilesDescription {
     #[serde(default)]
     pub(super) fields: Vec<ColumnField>,
     /// What happens to rows with nulls.

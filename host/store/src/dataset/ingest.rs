@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use super::description::{
-    CsvDescription, DatasetDescription, ImageFoldersDescription, JsonLinesDescription, ParquetDescription,
+    ColumnFilesDescription, CsvDescription, DatasetDescription, ImageFoldersDescription, JsonLinesDescription,
     WebDatasetDescription,
 };
 use super::draft::DatasetDraft;
 use super::source::list_files;
 use super::staging::StagingArea;
-use super::{cifar, csv, description, idx, images, json_lines, npy, npz, parquet, safetensors, text, webdataset};
+use super::{
+    arrow, cifar, csv, description, idx, images, json_lines, npy, npz, parquet, safetensors, text, webdataset,
+};
 use crate::error::DatasetError;
 use crate::limits::DATASET_ITEMS_MAX;
 
@@ -40,6 +42,7 @@ fn read_format(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft,
         }
         Some(DatasetDescription::Images(description)) => images::read(staging, folder, description),
         Some(DatasetDescription::Parquet(description)) => parquet::read(staging, folder, &description),
+        Some(DatasetDescription::Arrow(description)) => arrow::read(staging, folder, &description),
         Some(DatasetDescription::JsonLines(description)) => json_lines::read(staging, folder, &description),
         Some(DatasetDescription::WebDataset(description)) => webdataset::read(staging, folder, &description),
         None if idx::detect(folder) => idx::read(staging, folder, String::new()),
@@ -47,7 +50,8 @@ fn read_format(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft,
         None if npy::detect(folder)? => npy::read(staging, folder),
         None if npz::detect(folder)? => npz::read(staging, folder, String::new()),
         None if safetensors::detect(folder)? => safetensors::read(staging, folder, String::new()),
-        None if parquet::detect(folder)? => parquet::read(staging, folder, &ParquetDescription::default()),
+        None if parquet::detect(folder)? => parquet::read(staging, folder, &ColumnFilesDescription::default()),
+        None if arrow::detect(folder)? => arrow::read(staging, folder, &ColumnFilesDescription::default()),
         None if json_lines::detect(folder)? => json_lines::read(staging, folder, &JsonLinesDescription::default()),
         None if webdataset::detect(folder)? => webdataset::read(staging, folder, &WebDatasetDescription::default()),
         None if images::detect(folder) => images::read(staging, folder, ImageFoldersDescription::default()),
@@ -63,7 +67,7 @@ fn read_format(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft,
 }
 
 /// Endings of tables that are not read.
-const UNSUPPORTED_TABLES: [&str; 5] = ["arrow", "feather", "xlsx", "xls", "orc"];
+const UNSUPPORTED_TABLES: [&str; 3] = ["xlsx", "xls", "orc"];
 
 /// Returns a hint for an error about tables in other formats; empty if the folder has no such files.
 fn unsupported_tables_hint(folder: &Path) -> String {

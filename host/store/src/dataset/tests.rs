@@ -10,6 +10,10 @@ use super::manifest::MANIFEST_FILE;
 use super::*;
 
 mod arrays;
+mod arrow;
+mod arrow_hostile;
+mod arrow_random;
+mod arrow_writer;
 mod bounds;
 mod cifar;
 mod exporting;
@@ -229,7 +233,7 @@ fn broken_idx_files_are_refused_with_the_place() {
     check(
         &[("notes.md", b"x")],
         expect![
-            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors, NAME.parquet, NAME.jsonl or NAME.tar, one file NAME.csv[.gz], folders of PNG, JPEG and WebP images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
+            "FOLDER: no dataset found; expected dataset.json, files NAME.npy, NAME.npz, NAME.safetensors, NAME.parquet, NAME.arrow, NAME.feather, NAME.jsonl or NAME.tar, one file NAME.csv[.gz], folders of PNG, JPEG and WebP images named as their classes, text files NAME.txt[.gz], the MNIST files train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz] and the same with t10k-, or the CIFAR-10 files data_batch_1.bin[.gz] to data_batch_5.bin[.gz] and test_batch.bin[.gz]"
         ],
     );
 }
@@ -319,7 +323,7 @@ fn invalid_descriptions_are_refused() {
     check_json(
         r#"{"format":"orc"}"#,
         expect![
-            "dataset.json: unknown variant `orc`, expected one of `csv`, `idx`, `cifar10`, `text`, `npy`, `npz`, `safetensors`, `images`, `parquet`, `jsonlines`, `webdataset` at line 1 column 15"
+            "dataset.json: unknown variant `orc`, expected one of `csv`, `idx`, `cifar10`, `text`, `npy`, `npz`, `safetensors`, `images`, `parquet`, `arrow`, `jsonlines`, `webdataset` at line 1 column 15"
         ],
     );
     check_json(

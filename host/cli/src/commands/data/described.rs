@@ -68,8 +68,10 @@ fn option_keys(args: &DataTableArgs) -> Vec<(&'static str, &'static str, Value)>
 }
 
 /// The formats that options apply to, and the endings of their files.
-const FORMATS: [(&str, &str); 5] = [
+const FORMATS: [(&str, &str); 7] = [
     ("parquet", ".parquet"),
+    ("arrow", ".arrow"),
+    ("arrow", ".feather"),
     ("jsonlines", ".jsonl"),
     ("jsonlines", ".ndjson"),
     ("webdataset", ".tar"),
@@ -87,9 +89,9 @@ fn find_format(args: &DataTableArgs, names: &[String]) -> Result<&'static str, C
     if args.resize.is_some() && names.iter().any(|name| name.contains('/') && is_image(&name)) {
         return Ok("images");
     }
-    let found = FORMATS
-        .into_iter()
-        .find(|(format, ending)| (args.resize.is_none() || ["parquet", "webdataset"].contains(format)) && has(ending));
+    let found = FORMATS.into_iter().find(|(format, ending)| {
+        (args.resize.is_none() || ["parquet", "arrow", "webdataset"].contains(format)) && has(ending)
+    });
     if found.is_some_and(|(format, _)| format != "csv") && (args.target.is_some() || !args.ignore.is_empty()) {
         return Err(CliError::invalid("--target and --ignore are for CSV files").with_hint(
             "name the fields in dataset.json; `saggar run PLUGIN -- target=FIELD` chooses what is predicted",
@@ -99,9 +101,9 @@ fn find_format(args: &DataTableArgs, names: &[String]) -> Result<&'static str, C
     let options: Vec<&str> = given.iter().map(|(_, option, _)| *option).collect();
     found.map(|(format, _)| format).ok_or_else(|| {
         let kind = if args.resize.is_some() {
-            "folders of images, Parquet files or archives"
+            "folders of images, Parquet or Arrow files, or archives"
         } else {
-            "CSV, JSON, Parquet or .tar file"
+            "CSV, JSON, Parquet, Arrow or .tar file"
         };
         CliError::invalid(format!("{}: no {kind} to apply it to", options.join(", ")))
             .with_hint("for other files, describe them in dataset.json")
@@ -144,13 +146,16 @@ mod tests {
         assert_eq!(keys(&all, None, &["Wine.CSV.gz"]), Ok(expected));
         let split = args(None, Some(0.2), None);
         assert_eq!(keys(&split, None, &["a.parquet"]), Ok(json!({ "format": "parquet", "splits": splits })));
+        assert_eq!(keys(&split, None, &["a.feather"]), Ok(json!({ "format": "arrow", "splits": splits })));
         let size = Some(crate::args::ImageSize { width: 8, height: 6 });
         let resize = DataTableArgs { resize: size, ..DataTableArgs::default() };
         let expected = json!({ "format": "images", "resize": { "width": 8, "height": 6 } });
         assert_eq!(keys(&resize, None, &["train/a/1.PNG"]), Ok(expected));
+        let expected = json!({ "format": "arrow", "resize": { "width": 8, "height": 6 } });
+        assert_eq!(keys(&resize, None, &["data-00000-of-00001.arrow"]), Ok(expected));
         assert_eq!(
             keys(&resize, None, &["a.csv"]).unwrap_err(),
-            "--resize: no folders of images, Parquet files or archives to apply it to"
+            "--resize: no folders of images, Parquet or Arrow files, or archives to apply it to"
         );
         let file = r#"{"format": "csv", "file": "a.csv"}"#;
         assert_eq!(keys(&split, Some(file), &[]), Ok(json!({ "format": "csv", "file": "a.csv", "splits": splits })));
@@ -160,7 +165,7 @@ mod tests {
         assert_eq!(refused, "--target and --ignore are for CSV files");
         assert_eq!(
             keys(&split, None, &["a.npy"]).unwrap_err(),
-            "--split: no CSV, JSON, Parquet or .tar file to apply it to"
+            "--split: no CSV, JSON, Parquet, Arrow or .tar file to apply it to"
         );
     }
 }

@@ -40,7 +40,7 @@ fn read_part(path: &Path) -> Result<Vec<u8>, CliError> {
 /// # Errors
 /// Fails if the version could not be loaded.
 pub(super) fn print_published(published: &PublishedVersionDocument, output: CliOutput) -> Result<(), CliError> {
-    let PublishedVersionDocument { model, version, is_new, state, reason } = published;
+    let PublishedVersionDocument { model, version, is_new, state, reason, notes } = published;
     if output.json {
         output.print_json(published);
     } else {
@@ -51,6 +51,9 @@ pub(super) fn print_published(published: &PublishedVersionDocument, output: CliO
     }
     if !is_new {
         output.print_note(&format!("{model}@{version} has this content already"));
+    }
+    for note in notes {
+        output.print_note(note);
     }
     if state != "READY" {
         output.print_note(&format!("{model}@{version} is stored but does not serve: {reason}"));

@@ -107,11 +107,13 @@ class Model(Document):
 
 @dataclass(frozen=True)
 class NewVersion(Document):
-    """A version that was made. `is_new` is false if a version of the same content existed."""
+    """A version that was made. `is_new` is false if a version of the same content existed. `notes` are about the content,
+    such as tensors of its weights that the plugin does not read."""
 
     model: str = ""
     version: int = 0
     is_new: bool = False
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

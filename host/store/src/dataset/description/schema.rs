@@ -5,8 +5,8 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ArrayFilesDescription, CsvDescription, ImageFoldersDescription, JsonLinesDescription, NamedFilesDescription,
-    ParquetDescription, TextFilesDescription, WebDatasetDescription,
+    ArrayFilesDescription, ColumnFilesDescription, CsvDescription, ImageFoldersDescription, JsonLinesDescription,
+    NamedFilesDescription, TextFilesDescription, WebDatasetDescription,
 };
 
 /// Returns the schema of a `dataset.json`: JSON Schema, draft 2020-12, with an alternative for each format.
@@ -16,7 +16,8 @@ pub fn dataset_description_schema() -> Value {
     let mut add = |format: &str, schema: schemars::Schema| alternatives.push(with_format(format, schema.to_value()));
     add("csv", CsvDescription::json_schema(&mut generator));
     add("jsonlines", JsonLinesDescription::json_schema(&mut generator));
-    add("parquet", ParquetDescription::json_schema(&mut generator));
+    add("parquet", ColumnFilesDescription::json_schema(&mut generator));
+    add("arrow", ColumnFilesDescription::json_schema(&mut generator));
     add("npy", ArrayFilesDescription::json_schema(&mut generator));
     add("text", TextFilesDescription::json_schema(&mut generator));
     add("webdataset", WebDatasetDescription::json_schema(&mut generator));

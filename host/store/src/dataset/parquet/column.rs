@@ -12,73 +12,15 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 use saggar_tensor::DType;
 
-use super::super::description::ImageSize;
-use super::super::staging::ColumnWriter;
+use super::super::table::{TableColumn, ValueKind, check_list_length, null_value_error};
 use super::footer::ColumnChunk;
-use super::nulls::NullRows;
 use super::pages::BoundedPageReader;
-use super::schema::{LeafColumn, ValueKind};
+use super::schema::LeafColumn;
 use super::thrift::ThriftResult;
 use crate::error::DatasetError;
-use crate::image_decoder::{self, DecodedImage};
-use crate::image_resizer::resize_picture;
-use crate::limits::{IMAGE_BYTES_MAX, TEXT_LINE_BYTES_MAX};
-
-/// Bytes of the length prefix of a text.
-pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
-
-/// The channels of images that are converted to another size.
-const RGB: usize = 3;
 
 /// Number of values that are decoded at once.
 const BATCH_VALUES: usize = 1 << 16;
-
-/// A column as read so far, over all files.
-pub(super) struct ParquetColumn<'s> {
-    pub(super) kind: ValueKind,
-    /// For a list, its length, which the first row determines.
-    pub(super) length: Option<usize>,
-    /// Values, little-endian; each text is preceded by its length in [`LENGTH_BYTES`].
-    pub(super) data: ColumnWriter<'s>,
-    /// Bytes of the longest text.
-    pub(super) longest: usize,
-    /// Height, width and channels of its images, which the first one determines.
-    pub(super) image: Option<[usize; 3]>,
-    pub(super) options: ColumnOptions,
-    /// The rows without a value, over all files. The column has zeros or an empty text there.
-    pub(super) nulls: NullRows,
-    /// The reason why the last value could not be written.
-    failure: Option<DatasetError>,
-}
-
-/// How values are read that are missing or differ in size.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ColumnOptions {
-    /// Whether rows can have no value.
-    pub(super) allows_nulls: bool,
-    /// The size that images are converted to, in RGB.
-    pub(super) resize: Option<ImageSize>,
-}
-
-impl<'s> ParquetColumn<'s> {
-    pub(super) fn new(kind: ValueKind, data: ColumnWriter<'s>, options: ColumnOptions) -> ParquetColumn<'s> {
-        let (image, nulls) = (None, NullRows::default());
-        ParquetColumn { kind, length: None, data, longest: 0, image, options, nulls, failure: None }
-    }
-
-    /// Returns the bytes written so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.data.bytes()
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> ThriftResult<()> {
-        self.data.push(bytes).map_err(|error| {
-            let reason = error.to_string();
-            self.failure = Some(error);
-            reason
-        })
-    }
-}
 
 /// A column of a row group to read.
 pub(super) struct ColumnChunkSource<'a> {
@@ -99,23 +41,23 @@ pub(super) struct ColumnChunkSource<'a> {
 /// Appends the values of a row group. `refused` makes the error of an invalid file from a reason.
 pub(super) fn append_column_chunk(
     source: &ColumnChunkSource<'_>,
-    column: &mut ParquetColumn<'_>,
+    column: &mut TableColumn<'_>,
     refused: impl FnOnce(String) -> DatasetError,
 ) -> std::result::Result<(), DatasetError> {
     // The decoder expects well-formed input and slices without checks in some places. Input that passes the checks of
     // pages must not end the program. After an error the column can be incomplete, but it is not used.
     let read = catch_unwind(AssertUnwindSafe(|| source.read(column)));
     let read = read.unwrap_or_else(|_| Err("its pages cannot be decoded; is the file damaged?".to_owned()));
-    read.map_err(|reason| column.failure.take().unwrap_or_else(|| refused(reason)))
+    read.map_err(|reason| column.take_failure().unwrap_or_else(|| refused(reason)))
 }
 
 impl ColumnChunkSource<'_> {
-    fn read(&self, column: &mut ParquetColumn<'_>) -> ThriftResult<()> {
+    fn read(&self, column: &mut TableColumn<'_>) -> ThriftResult<()> {
         let pages = BoundedPageReader::new(self.file, self.leaf, self.chunk, Arc::clone(&self.gathered))?;
         let reader = get_column_reader(Arc::new(self.descriptor()?), Box::new(pages));
         let dtype = match column.kind {
             ValueKind::Number(dtype) => dtype,
-            ValueKind::Bytes(_) | ValueKind::Text | ValueKind::Image => DType::U8,
+            ValueKind::Bytes(_) | ValueKind::Text | ValueKind::Image | ValueKind::Class => DType::U8,
         };
         let length = self.leaf.length;
         match (reader, dtype) {
@@ -154,10 +96,10 @@ impl ColumnChunkSource<'_> {
                 })
             }
             (ColumnReader::ByteArrayColumnReader(reader), _) if column.kind == ValueKind::Image => {
-                self.read_rows(reader, column, |value, column| push_image(value.as_ref(), column, self.bytes_max))
+                self.read_rows(reader, column, |value, column| column.push_image(value.as_ref(), self.bytes_max))
             }
             (ColumnReader::ByteArrayColumnReader(reader), _) => {
-                self.read_rows(reader, column, |value, column| push_text(value.as_ref(), column, self.bytes_max))
+                self.read_rows(reader, column, |value, column| column.push_text(value.as_ref(), self.bytes_max))
             }
             (ColumnReader::Int96ColumnReader(_), _) => Err("timestamps of 96 bits are not read".to_owned()),
         }
@@ -172,7 +114,7 @@ impl ColumnChunkSource<'_> {
         let builder = Type::primitive_type_builder("value", self.leaf.physical);
         let builder = builder.with_repetition(Repetition::REQUIRED).with_length(length);
         let value = Arc::new(builder.build().map_err(|error| error.to_string())?);
-        let path = ColumnPath::new(vec![self.leaf.name.clone()]);
+        let path = ColumnPath::new(vec![self.leaf.column.name.clone()]);
         Ok(ColumnDescriptor::new(value, self.leaf.defined, i16::from(self.leaf.list.is_some()), path))
     }
 
@@ -180,8 +122,8 @@ impl ColumnChunkSource<'_> {
     fn read_rows<T: DataType>(
         &self,
         mut reader: ColumnReaderImpl<T>,
-        column: &mut ParquetColumn<'_>,
-        mut push: impl FnMut(&T::T, &mut ParquetColumn<'_>) -> ThriftResult<()>,
+        column: &mut TableColumn<'_>,
+        mut push: impl FnMut(&T::T, &mut TableColumn<'_>) -> ThriftResult<()>,
     ) -> ThriftResult<()> {
         let (mut defined, mut repeated, mut values) = (Vec::new(), Vec::new(), Vec::new());
         let mut done = 0u64;
@@ -221,7 +163,7 @@ impl ColumnChunkSource<'_> {
             let mut next = values.iter();
             for at in 0..if has_nulls { read } else { values.len() } {
                 if has_nulls && defined.get(at).is_some_and(|level| *level < self.leaf.defined) {
-                    push_placeholder(column)?;
+                    column.push_placeholder()?;
                     continue;
                 }
                 let Some(value) = next.next() else { break };
@@ -239,22 +181,13 @@ impl ColumnChunkSource<'_> {
     }
 
     /// Records the rows without a value, and returns their number. Refuses them if the column cannot have any.
-    fn count_nulls(&self, defined: &[i16], first: u64, column: &mut ParquetColumn<'_>) -> ThriftResult<usize> {
+    fn count_nulls(&self, defined: &[i16], first: u64, column: &mut TableColumn<'_>) -> ThriftResult<usize> {
         let mut count = 0;
         for (at, level) in defined.iter().enumerate() {
             if *level >= self.leaf.defined {
                 continue;
             }
-            let row = first + at as u64;
-            if column.kind == ValueKind::Image {
-                return Err(null_value_error(row));
-            }
-            if !column.options.allows_nulls {
-                return Err(format!(
-                    "row {row}: a null; push with `--missing drop` to leave such rows out, or with `--missing mean`"
-                ));
-            }
-            column.nulls.add(self.earlier + row - 1)?;
+            column.add_null(first + at as u64, self.earlier)?;
             count += 1;
         }
         Ok(count)
@@ -279,15 +212,7 @@ impl ColumnChunkSource<'_> {
                 levels if levels.iter().any(|level| *level < self.leaf.defined) => return Err(null_value_error(row)),
                 levels => levels.len(),
             };
-            let expected = *length.get_or_insert(found);
-            if found == 0 {
-                return Err(format!("row {row}: an empty list; a column's lists have numbers in them"));
-            }
-            if found != expected {
-                return Err(format!(
-                    "row {row}: a list of {found} numbers, and the first has {expected}; pad or cut them to one length"
-                ));
-            }
+            check_list_length(row, found, length)?;
             (row, at) = (row + 1, end);
         }
         Ok(())
@@ -302,64 +227,6 @@ fn describe_error(error: ParquetError) -> String {
     }
 }
 
-fn null_value_error(row: u64) -> String {
-    format!("row {row}: a null; fill it or leave the row out")
-}
-
-/// Appends a value in place of a null: zeros, or an empty text.
-fn push_placeholder(column: &mut ParquetColumn<'_>) -> ThriftResult<()> {
-    let bytes = match column.kind {
-        ValueKind::Number(dtype) => dtype.bytes(),
-        ValueKind::Bytes(length) => length,
-        ValueKind::Text => LENGTH_BYTES,
-        ValueKind::Image => return Err("a null among images".to_owned()),
-    };
-    column.write(&vec![0; bytes])
-}
-
-/// Appends the pixels of an image. All have one size, or are converted to one.
-fn push_image(bytes: &[u8], column: &mut ParquetColumn<'_>, bytes_max: u64) -> ThriftResult<()> {
-    let mut image = image_decoder::decode(bytes, IMAGE_BYTES_MAX).map_err(|error| error.to_string())?;
-    if let Some(ImageSize { width, height }) = column.options.resize {
-        let pixels = resize_picture(&image, height, width, RGB);
-        image = DecodedImage { height, width, channels: RGB, pixels };
-    }
-    let found = [image.height, image.width, image.channels];
-    let expected = *column.image.get_or_insert(found);
-    if found != expected {
-        return Err(format!(
-            "an image of {found:?} (height, width, channels), and the first has {expected:?}; `--resize WIDTHxHEIGHT` \
-             converts all to one size"
-        ));
-    }
-    column.write(&image.pixels)?;
-    if column.bytes() > bytes_max {
-        return Err(format!("its images have more than {bytes_max} bytes together; is the file damaged?"));
-    }
-    Ok(())
-}
-
-fn push_value<const N: usize>(column: &mut ParquetColumn<'_>, bytes: [u8; N]) -> ThriftResult<()> {
+fn push_value<const N: usize>(column: &mut TableColumn<'_>, bytes: [u8; N]) -> ThriftResult<()> {
     column.write(&bytes)
-}
-
-/// Appends a text under the rules for text files: UTF-8, without zero bytes, which mark the end.
-fn push_text(bytes: &[u8], column: &mut ParquetColumn<'_>, bytes_max: u64) -> ThriftResult<()> {
-    if bytes.len() > TEXT_LINE_BYTES_MAX {
-        return Err(format!("a text of more than {TEXT_LINE_BYTES_MAX} bytes; break it into several"));
-    }
-    if let Err(error) = std::str::from_utf8(bytes) {
-        return Err(format!("byte {} of its text is not valid UTF-8", error.valid_up_to()));
-    }
-    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
-        return Err(format!("byte {at} of its text is 0, which marks the end of a text"));
-    }
-    column.longest = column.longest.max(bytes.len());
-    let length = u32::try_from(bytes.len()).expect("at most TEXT_LINE_BYTES_MAX");
-    column.write(&length.to_le_bytes())?;
-    column.write(bytes)?;
-    if column.bytes() > bytes_max {
-        return Err(format!("its texts have more than {bytes_max} bytes together; is the file damaged?"));
-    }
-    Ok(())
 }

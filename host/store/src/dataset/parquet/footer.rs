@@ -128,7 +128,7 @@ fn check_size(footer: &ParquetFooter, length: u64) -> ThriftResult<()> {
             let width = leaf.encoded_bytes_min().max(1) as u64;
             bytes = chunk.values.checked_mul(width).and_then(|it| it.checked_add(bytes)).unwrap_or(u64::MAX);
             if leaf.is_flat() && chunk.values != group.rows {
-                let (name, values, rows) = (&leaf.name, chunk.values, group.rows);
+                let (name, values, rows) = (&leaf.column.name, chunk.values, group.rows);
                 return Err(format!("its footer: column {name} has {values} values in a row group of {rows} rows"));
             }
         }

@@ -345,7 +345,7 @@ mod tests {
     use parquet::basic::Type as Physical;
     use saggar_tensor::DType;
 
-    use super::super::schema::ValueKind as Values;
+    use super::super::super::table::{SchemaColumn, ValueKind};
     use super::*;
 
     /// Returns a version 1 data page of boolean values, with one run of levels and one run of values, as its header and
@@ -384,13 +384,16 @@ mod tests {
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), &bytes).unwrap();
         let leaf = LeafColumn {
-            name: "x".to_owned(),
+            column: SchemaColumn {
+                name: "x".to_owned(),
+                kind: Ok(ValueKind::Number(DType::U8)),
+                is_list: list.is_some(),
+                is_image_path: false,
+            },
             physical: Physical::BOOLEAN,
             length: 0,
-            kind: Ok(Values::Number(DType::U8)),
             defined: 1,
             list,
-            is_image_path: false,
         };
         let values = sizes.iter().map(|values| u64::from(*values)).sum();
         let chunk = ColumnChunk { codec: 0, values, start: 0, end: bytes.len() as u64 };

@@ -7,64 +7,31 @@
 use parquet::basic::Type as Physical;
 use saggar_tensor::DType;
 
+use super::super::table::{SchemaColumn, ValueKind};
 use super::thrift::{CompactReader, ThriftResult};
 use crate::limits::{DATASET_NAMES_MAX, PARQUET_NAME_BYTES_MAX, PARQUET_PAGE_BYTES_MAX};
 
 /// Maximum nesting depth of groups.
 const DEPTH_MAX: usize = 16;
 
-/// The type that a value is converted to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ValueKind {
-    /// An element of this data type.
-    Number(DType),
-    /// This number of `uint8` elements.
-    Bytes(usize),
-    /// UTF-8.
-    Text,
-    /// A PNG, JPEG or WebP file, decoded to `uint8` elements.
-    Image,
-}
-
 /// A leaf column of the schema.
 #[derive(Clone, Debug)]
 pub(super) struct LeafColumn {
-    /// The name of its field, or its path within one.
-    pub(super) name: String,
+    /// The name of its field, or its path within one, and the type of its values.
+    pub(super) column: SchemaColumn,
     pub(super) physical: Physical,
     /// Bytes of a fixed-length value, otherwise 0.
     pub(super) length: usize,
-    /// The type of its values, or the reason why it is not supported.
-    pub(super) kind: ThriftResult<ValueKind>,
     /// The definition level of a value that is not null.
     pub(super) defined: i16,
     /// For a list, the minimum definition level at which it has elements.
     pub(super) list: Option<i16>,
-    /// Whether it is the file name of an image, which is not read.
-    pub(super) is_image_path: bool,
 }
 
 impl LeafColumn {
     /// Returns whether the column is not a list.
     pub(super) fn is_flat(&self) -> bool {
-        self.list.is_none() && self.kind.is_ok()
-    }
-
-    /// Returns whether the values of both columns have the same type.
-    pub(super) fn has_same_values(&self, other: &LeafColumn) -> bool {
-        self.kind == other.kind && self.list.is_some() == other.list.is_some()
-    }
-
-    /// Returns the type of its values, for messages.
-    pub(super) fn describe(&self) -> String {
-        let item = match self.kind {
-            Ok(ValueKind::Number(dtype)) => dtype.to_string(),
-            Ok(ValueKind::Bytes(length)) => format!("{length} bytes"),
-            Ok(ValueKind::Text) => "text".to_owned(),
-            Ok(ValueKind::Image) => "an image".to_owned(),
-            Err(_) => "what is not read".to_owned(),
-        };
-        if self.list.is_some() { format!("it is a list of {item}") } else { format!("it is {item}") }
+        self.list.is_none() && self.column.kind.is_ok()
     }
 
     /// Returns the minimum bytes of a value in a file, if it is not in a dictionary.
@@ -226,7 +193,8 @@ fn leaf_column(path: &[&SchemaNode], node: &SchemaNode, physical: i32) -> Thrift
     });
     let list = repeated.map(|at| levels(&path[..=at]));
     let is_image_path = image_member == Some(ImageMember::Path);
-    Ok(LeafColumn { name, physical, length, kind, defined: levels(path), list, is_image_path })
+    let column = SchemaColumn { name, kind, is_list: list.is_some(), is_image_path };
+    Ok(LeafColumn { column, physical, length, defined: levels(path), list })
 }
 
 /// A member of an image, as the library `datasets` of Hugging Face writes images: a structure of `bytes` and `path`.

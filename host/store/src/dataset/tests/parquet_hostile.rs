@@ -4,7 +4,7 @@ use ::parquet::basic::Compression;
 use ::parquet::data_type::{ByteArrayType, Int32Type};
 use ::parquet::file::properties::WriterProperties;
 
-use super::super::description::ParquetDescription;
+use super::super::description::ColumnFilesDescription;
 use super::super::draft::DatasetDraft;
 use super::super::staging::StagingArea;
 use super::parquet::{column_with_levels, file, lists, required_column};
@@ -15,7 +15,7 @@ fn read(place: &TempDir, bytes: &[u8]) -> Result<DatasetDraft, DatasetError> {
     std::fs::write(place.path().join("d.parquet"), bytes).unwrap();
     let directory = crate::durable::crash_test::scratch();
     let staging = StagingArea::new(directory.path(), place.path(), &|_| Ok(())).unwrap();
-    super::super::parquet::read(&staging, place.path(), &ParquetDescription::default())
+    super::super::parquet::read(&staging, place.path(), &ColumnFilesDescription::default())
 }
 
 /// Returns a small file with dictionaries, lists, texts and two row groups.

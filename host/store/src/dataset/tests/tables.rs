@@ -127,9 +127,8 @@ fn unsupported_image_formats_are_named_in_the_error() {
 
 #[test]
 fn unsupported_tables_are_named_in_the_error() {
-    let source = folder_with_files(&[("d.feather", b"ARROW1")]);
+    let source = folder_with_files(&[("d.xlsx", b"PK")]);
     let error = datasets().1.ingest("d", source.path(), 0).unwrap_err().to_string();
-    let hint =
-        "; .feather files are not read: write Parquet, for example with pandas: frame.to_parquet(\"data.parquet\")";
+    let hint = "; .xlsx files are not read: write Parquet, for example with pandas: frame.to_parquet(\"data.parquet\")";
     assert!(error.ends_with(hint), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Nulls of Parquet columns: rows that are left out, or numbers that get the mean of their column.
+//! Nulls of columns: rows that are left out, or numbers that get the mean of their column.
 
 use std::io::Read;
 
@@ -8,9 +8,9 @@ use super::super::description::{DEFAULT_SPLIT, MissingPolicy, SplitAssigner};
 use super::super::draft::DraftColumn;
 use super::super::manifest::SplitRange;
 use super::super::staging::StagingArea;
-use super::thrift::ThriftResult;
+use super::ColumnResult;
 use crate::error::DatasetError;
-use crate::limits::PARQUET_NULL_ROWS_MAX;
+use crate::limits::TABLE_NULL_ROWS_MAX;
 
 /// The rows of a column without a value, as a bit for each row up to the last of them.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +23,9 @@ pub(super) struct NullRows {
 
 impl NullRows {
     /// Adds a row.
-    pub(super) fn add(&mut self, row: u64) -> ThriftResult<()> {
-        if row >= PARQUET_NULL_ROWS_MAX {
-            return Err(format!("a null after {PARQUET_NULL_ROWS_MAX} rows; fill it, or split the dataset"));
+    pub(super) fn add(&mut self, row: u64) -> ColumnResult<()> {
+        if row >= TABLE_NULL_ROWS_MAX {
+            return Err(format!("a null after {TABLE_NULL_ROWS_MAX} rows; fill it, or split the dataset"));
         }
         let (word, bit) = ((row / 64) as usize, row % 64);
         if self.words.len() <= word {
@@ -57,6 +57,8 @@ impl NullRows {
 /// A table whose columns have placeholders in place of nulls.
 pub(super) struct NullableTable<'t> {
     pub(super) staging: &'t StagingArea<'t>,
+    /// Names its files, for messages.
+    pub(super) files: String,
     pub(super) columns: &'t mut [DraftColumn],
     /// The nulls of each column.
     pub(super) nulls: Vec<NullRows>,
@@ -110,7 +112,7 @@ impl NullableTable<'_> {
         let note = format!("{count} of {total} rows were dropped: values are missing (first in row {first})");
         self.items -= count;
         if self.items == 0 {
-            return Err(DatasetError::Malformed { file: "the Parquet files".to_owned(), reason: note });
+            return Err(DatasetError::Malformed { file: self.files.clone(), reason: note });
         }
         Ok(vec![note])
     }
@@ -146,7 +148,7 @@ impl NullableTable<'_> {
             let is_number = column.item.shape.dims().is_empty() && column.classes.is_empty();
             let filled = encode_number(dtype, mean).filter(|_| is_number && count > 0 && mean.is_finite());
             let Some(filled) = filled else {
-                let (file, first) = ("the Parquet files".to_owned(), nulls.first + 1);
+                let (file, first) = (self.files.clone(), nulls.first + 1);
                 let reason = format!("row {first}: a null, and the column has no mean; push with `--missing drop`");
                 return Err(DatasetError::Column { file, column: column.name.clone(), reason });
             };

@@ -1,4 +1,4 @@
-//! The class names that the library `datasets` of Hugging Face writes into a Parquet file.
+//! The class names that the library `datasets` of Hugging Face writes into a file.
 //!
 //! ```json
 //! {"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}
