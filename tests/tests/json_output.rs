@@ -193,7 +193,7 @@ fn pipelines(session: &mut JsonSession<'_>) {
     session.run_all(&["pipeline approve p-1 ask", "pipeline ls"]);
     assert_eq!(session.json("pipeline status p-1")["steps"][0]["state"], "SUCCEEDED");
     let lines = session.documents("pipeline logs p-1 train", "");
-    assert!(lines.iter().any(|line| line["line"] == "step 3"), "{lines:?}");
+    assert!(lines.iter().any(|line| line["line"].as_str().unwrap().ends_with("/1 step 3")), "{lines:?}");
     wait_for_run("\"state\":\"SUCCEEDED\",\"reason\":\"\",\"message\":\"\",\"owner\"");
     session.run_all(&["pipeline restart p-1 --from ask", "pipeline stop p-1"]);
     wait_for_run("\"state\":\"CANCELLED\",\"reason\":\"STOPPED\"");
