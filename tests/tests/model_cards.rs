@@ -45,8 +45,8 @@ fn a_version_of_a_job_has_a_card_of_its_run_and_a_users_card_wins() {
     ] {
         assert!(card.contains(says), "{says}\n{card}");
     }
-    let shown = server.saggar_ok(&["models", "show", "net@1"]);
-    assert!(card.lines().all(|line| shown.contains(line)), "{shown}");
+    let printed = server.saggar_ok(&["models", "show", "net@1"]);
+    assert!(card.lines().all(|line| printed.contains(line)), "{printed}");
 
     // A bundle takes what the card is made from to another server, where it is the same card.
     let bundle = home.path().join("net.bundle");

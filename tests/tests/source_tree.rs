@@ -287,6 +287,8 @@ fn declared_parameter_defaults_match_the_code() {
     let mut checked = 0;
     for manifest in source_files(&["plugins"], &["toml"]).iter().filter(|path| path.ends_with("Cargo.toml")) {
         let text = std::fs::read_to_string(manifest).unwrap();
+        // The host gives a step the defaults of its inputs, so its code has none.
+        let text = text.split("[package.metadata.saggar.inputs]").next().unwrap();
         let code: String = source_files(&[&relative_path(manifest.parent().unwrap())], &["rs"])
             .iter()
             .map(|path| code(path))

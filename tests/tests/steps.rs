@@ -37,8 +37,8 @@ fn a_step_gets_typed_inputs_and_its_outputs_are_recorded() {
     assert_eq!(job["step_outputs"], outputs);
 
     // The commands show the same.
-    let shown: Value = serde_json::from_str(&server.saggar_ok(&["status", "stepper-1", "--json"])).unwrap();
-    assert_eq!(shown["step_outputs"], outputs);
+    let status: Value = serde_json::from_str(&server.saggar_ok(&["status", "stepper-1", "--json"])).unwrap();
+    assert_eq!(status["step_outputs"], outputs);
     let field = server.saggar_ok(&["status", "stepper-1", "--field", "step_outputs.share.value"]);
     assert_eq!(field.trim(), "0.25");
     assert!(server.saggar_ok(&["status", "stepper-1"]).contains("output share            0.25"));
@@ -60,15 +60,15 @@ fn a_step_gets_typed_inputs_and_its_outputs_are_recorded() {
 fn plugins_show_lists_inputs_and_outputs_with_types() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let plugin = guest("stepper");
-    let shown = server.saggar_ok(&["plugins", "show", plugin.to_str().unwrap()]);
-    assert!(shown.contains("step      yes") && shown.contains("trains    no"), "{shown}");
+    let printed = server.saggar_ok(&["plugins", "show", plugin.to_str().unwrap()]);
+    assert!(printed.contains("step      yes") && printed.contains("trains    no"), "{printed}");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let lines: Vec<Vec<String>> = shown.lines().map(words).collect();
+    let lines: Vec<Vec<String>> = printed.lines().map(words).collect();
     let line = |name: &str, kind: &str| lines.iter().any(|line| line.len() > 2 && line[0] == name && line[1] == kind);
     for (name, kind) in [("mode", "text"), ("count", "integer"), ("share", "number"), ("flag", "boolean")] {
-        assert!(line(name, kind), "{name}: {shown}");
+        assert!(line(name, kind), "{name}: {printed}");
     }
-    assert!(line("report", "file") && line("rows", "dataset"), "{shown}");
+    assert!(line("report", "file") && line("rows", "dataset"), "{printed}");
     let digest = server.upload(&plugin);
     let listed = server.get("/api/v1/plugins");
     let listed = listed["plugins"].as_array().unwrap().iter().find(|it| it["digest"] == digest.as_str()).unwrap();

@@ -49,7 +49,7 @@ pub struct JobDocument {
     pub description: Option<String>,
     /// Tags that users gave it.
     pub tags: BTreeMap<String, String>,
-    /// The note that users wrote about it; empty if there is none.
+    /// The note that users wrote about it; empty without one.
     pub note: String,
     /// Its queue.
     pub queue: String,

@@ -13,6 +13,7 @@ use saggar_store::records::{JobRecord, StateReason};
 use saggar_store::{AccessAction, AccessRights};
 
 use crate::access::ProjectScope;
+use crate::api::jobs::origin;
 use crate::api::jobs::submit;
 use crate::api::jobs::views;
 use crate::api::versions;
@@ -116,17 +117,17 @@ async fn inputs_of(app: &AppState, sight: &ProjectScope, spec: &JobSpec) -> Resu
         };
         inputs.push(StepInput { name: mount.mount.clone(), reference, digest });
     }
-    if let Some(origin) = &spec.init_from {
-        let digest = match origin {
+    if let Some(initial) = &spec.init_from {
+        let digest = match initial {
             InitFrom::Checkpoint { job, which } => {
                 let job = sight.find_job(app.jobs(), job).await.map_err(job_failure)?;
-                let found = submit::find_checkpoint(app, &job, *which).await.map_err(step_failure)?;
+                let found = origin::find_checkpoint(app, &job, *which).await.map_err(step_failure)?;
                 Some(found.digest.hex())
             }
             InitFrom::Model { model, version: Some(version) } => Some(weights_digest(app, model, *version).await?),
             InitFrom::Model { version: None, .. } => None,
         };
-        inputs.push(StepInput { name: "init_from".to_owned(), reference: origin.to_string(), digest });
+        inputs.push(StepInput { name: "init_from".to_owned(), reference: initial.to_string(), digest });
     }
     if let Some(prediction) = &spec.predict {
         let version = prediction.version.unwrap_or_default();
@@ -261,7 +262,7 @@ impl PipelinePort for ServerPipelinePort {
                         format!("{} is a version of {model}, and is to be deployed as {wanted}", request.from);
                     return Err(StepFailure::permanent("WRONG_MODEL", sentence));
                 }
-                let found = submit::find_model_version(&app, &model, version).await.map_err(step_failure)?;
+                let found = origin::find_model_version(&app, &model, version).await.map_err(step_failure)?;
                 (model, found.version)
             }
             WeightsReference::Job { job, checkpoint } => {
@@ -331,9 +332,9 @@ async fn has_weights(app: &AppState, reference: &str) -> Result<(), ApiError> {
     match reference.parse::<InitFrom>() {
         Ok(InitFrom::Checkpoint { job, which }) => {
             let job = find_job(app, &job).await?;
-            submit::find_checkpoint(app, &job, which).await.map(drop)
+            origin::find_checkpoint(app, &job, which).await.map(drop)
         }
-        Ok(InitFrom::Model { model, version }) => submit::find_model_version(app, &model, version).await.map(drop),
+        Ok(InitFrom::Model { model, version }) => origin::find_model_version(app, &model, version).await.map(drop),
         Err(error) => Err(ApiError::Internal { cause: error.to_string() }),
     }
 }

@@ -80,7 +80,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("experiment show", &["saggar experiment show lr"]),
     ("experiment rm", &["saggar experiment rm lr", "saggar experiment rm lr --yes"]),
     ("tag", &["saggar tag digits-7 kind=baseline data=clean", "saggar tag digits-7 --rm kind"]),
-    ("note", &["saggar note digits-7 'the first run with augmentation'"]),
+    ("note", &["saggar note digits-7 augmented"]),
     ("diff", &["saggar diff digits-7 digits-8"]),
     ("output", &["saggar output ls digits-7", "saggar output get digits-7 -o results"]),
     ("output ls", &["saggar output ls digits-7 --kind model"]),

@@ -10,7 +10,7 @@ use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use saggar_store::{AccessAction, AccessRights, PublishedVersion, VariableKind};
 
-use super::jobs::submit;
+use super::jobs::origin;
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;
 use crate::audit::AuditAction;
@@ -115,7 +115,7 @@ async fn checkpoint_weights(
         });
     };
     let job = sight.find_job(app.jobs(), &job).await?;
-    let info = submit::find_checkpoint(app, &job, which).await?;
+    let info = origin::find_checkpoint(app, &job, which).await?;
     let (_, checkpoint) = app.checkpoints().load_step(&job.id, info.step, None).await?;
     let unreadable = |cause: String| ApiError::Internal { cause };
     let spec: JobSpec = serde_json::from_str(&job.spec).map_err(|error| unreadable(error.to_string()))?;

@@ -10,7 +10,7 @@ use crate::limits::{JOB_NOTE_BYTES_MAX, JOB_TAGS_MAX, TAG_NAME_BYTES_MAX, TAG_VA
 pub struct JobAnnotations {
     /// Tags by name.
     pub tags: BTreeMap<String, String>,
-    /// The note; empty if there is none.
+    /// The note; empty without one.
     pub note: String,
 }
 

@@ -173,12 +173,12 @@ fn print_comparison(jobs: &[ComparedFields], chosen: &[String], output: CliOutpu
         output.print_json(&compared);
         return;
     }
-    let shown = if chosen.is_empty() { default_columns(jobs, &names) } else { chosen.to_vec() };
+    let visible = if chosen.is_empty() { default_columns(jobs, &names) } else { chosen.to_vec() };
     let mut headers = vec!["JOB", "STATE"];
-    headers.extend(shown.iter().map(|name| if name == "gpu-sec" { "GPU-SEC" } else { name.as_str() }));
+    headers.extend(visible.iter().map(|name| if name == "gpu-sec" { "GPU-SEC" } else { name.as_str() }));
     let row = |(job, fields): &ComparedFields| {
         let mut row = vec![job.name.clone(), output.format_state(&job.state)];
-        row.extend(shown.iter().map(|column| match column.as_str() {
+        row.extend(visible.iter().map(|column| match column.as_str() {
             "gpu-sec" => super::device_seconds(job.gpu_seconds, job.gpu_seconds_estimated, 2),
             _ => match (column_value(job, fields, column), job.metrics.contains_key(column)) {
                 (Some(value), true) if value.is_f64() => value.as_f64().map_or("-".to_owned(), |it| format!("{it:.4}")),

@@ -102,7 +102,9 @@ pub(super) struct WorldExports {
 /// Returns what a world exports.
 fn exports_of(world: &str) -> Result<WorldExports, String> {
     let worlds = saggar_plugin::plugin_worlds().map_err(|error| error.to_string())?;
-    let usable = || worlds.iter().filter(|world| !world.exports.iter().any(|export| export == "importer"));
+    // The guest library for Python has neither.
+    let is_missing = |export: &String| export == "importer" || export == "step";
+    let usable = || worlds.iter().filter(|world| !world.exports.iter().any(is_missing));
     let Some(found) = usable().find(|found| found.name == world) else {
         let names: Vec<&str> = usable().map(|world| world.name.as_str()).collect();
         return Err(format!("[tool.saggar] world: expected one of {}, got {world:?}", names.join(", ")));

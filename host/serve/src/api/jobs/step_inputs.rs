@@ -6,7 +6,7 @@ use saggar_plugin::{ParameterDeclaration, ParameterType, PluginDeclarations};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::submit::pin_origin;
+use super::origin::pin_origin;
 use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
