@@ -140,11 +140,11 @@ fn redirects_obey_the_same_rule() {
 
 #[test]
 fn a_name_of_a_private_address_is_refused_unless_allowed() {
-    // The name `localhost.` is one of this machine, and is not the `localhost` that stands for an address.
+    // The resolver takes `127.1` for an address of this machine, although it is not written as one.
     let address = server(|_, stream| send(stream, "200 OK", b"hello"));
     let port = address.rsplit(':').next().unwrap();
-    let (digest, url) = (Digest::of(b"hello"), format!("http://localhost.:{port}/a"));
-    let origin = format!("http://localhost.:{port}");
+    let (digest, url) = (Digest::of(b"hello"), format!("http://127.1:{port}/a"));
+    let origin = format!("http://127.1:{port}");
     let error = fetch(&fetcher(&[&origin]), &url, &digest, 9).unwrap_err();
     assert!(matches!(error, FetchError::PrivateAddress { .. }), "{error}");
     let policy = FetchPolicy { allowed: vec![origin.parse().unwrap()], allow_private: true };

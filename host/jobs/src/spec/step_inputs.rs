@@ -103,7 +103,9 @@ fn bind_parameter(name: &str, declared: &ParameterDeclaration, spec: &mut JobSpe
     };
     let is_valid = declared.accepts(&value)
         && match declared.kind {
-            ParameterType::Model => matches!(refers("model:", &value), Some(InitFrom::Model { .. })),
+            ParameterType::Model => {
+                matches!(refers("model:", &value), Some(InitFrom::Model { model, .. }) if saggar_project::is_valid_name(&model))
+            }
             ParameterType::Checkpoint => matches!(refers("", &value), Some(InitFrom::Checkpoint { .. })),
             ParameterType::Integer
             | ParameterType::Number

@@ -228,7 +228,7 @@ fn values_of_the_wrong_type_are_reported() {
               hint: give each a different mount point: { from = "other/1", to = "/other" }
             saggar.toml:9:13: task.t.init_from: expected job:NAME-N, job:NAME-N/checkpoint@STEP or model:NAME@VERSION, got "mnist"
               hint: `saggar check --schema` shows what every key takes
-            saggar.toml:11:10: plugin.b.source: expected the path of a component, NAME.wasm, or a reference plugin (lenet, mlp, tabular, char-lm, transformer, input-opt, onnx), got "b"
+            saggar.toml:11:10: plugin.b.source: expected the path of a component, NAME.wasm, its URL, or a reference plugin (lenet, mlp, tabular, char-lm, transformer, input-opt, onnx), got "b"
               hint: `saggar check --schema` shows what every key takes
             saggar.toml:12:21: plugin.b.build.command: expected a command such as "saggar build", got ""
               hint: `saggar check --schema` shows what every key takes

@@ -73,7 +73,7 @@ async fn uploaded_plugins_are_checked_and_stored() {
     let listed = fixture.get("/api/v1/plugins").await.json();
     let uploaded = |listed: &&Value| listed["reference"] == false;
     let uploaded: Vec<&Value> = listed["plugins"].as_array().unwrap().iter().filter(uploaded).collect();
-    let expected = json!({ "digest": digest, "trains": true, "predicts": true, "bytes": 22, "reference": false, "resume_test": null });
+    let expected = json!({ "digest": digest, "trains": true, "predicts": true, "is_step": false, "bytes": 22, "reference": false, "resume_test": null });
     assert_eq!(uploaded, [&expected]);
 }
 
@@ -232,7 +232,7 @@ async fn a_job_that_cannot_run_is_refused() {
     let predicts = upload_plugin(&fixture, "plugin predicts").await;
     let data = |dataset: &str, version: u64| json!([{ "dataset": dataset, "version": version, "mount": "/data" }]);
     let cases = [
-        (json!({ "project": "digits" }), 400, "body: `plugin` is missing"),
+        (json!({ "project": "digits" }), 400, "plugin: expected the 64 hexadecimal digits"),
         (json!({ "project": "digits", "plugin": "x" }), 400, "plugin: expected the 64 hexadecimal digits"),
         (json!({ "project": "Digits!", "plugin": plugin }), 400, "project: invalid name \"Digits!\""),
         (
