@@ -104,10 +104,35 @@ fn check_results(server: &ServerProcess) {
 #[test]
 fn an_unknown_template_lists_the_valid_ones() {
     let place = tempfile::tempdir().unwrap();
-    let refused = init(place.path(), &["mine", "--template", "pipeline"]);
+    let refused = init(place.path(), &["mine", "--template", "absent"]);
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(TEMPLATES.iter().all(|(template, _)| said.contains(template)), "{said}");
-    assert!(OTHER_LANGUAGES.iter().all(|template| said.contains(template)), "{said}");
+    assert!(OTHER_LANGUAGES.iter().all(|template| said.contains(template)) && said.contains("pipeline"), "{said}");
     assert!(!place.path().join("mine").exists());
+}
+
+#[test]
+fn the_template_of_a_pipeline_runs_as_it_is() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    server.push_digits();
+    let place = home.path().join("projects");
+    std::fs::create_dir(&place).unwrap();
+    let written = init(&place, &["mine", "--template", "pipeline"]);
+    let notes = String::from_utf8_lossy(&written.stderr).into_owned();
+    assert!(written.status.success() && notes.contains("cd mine && saggar pipeline check"), "{notes}");
+    let run = |arguments: &[&str]| {
+        let output = server.command(arguments).current_dir(place.join("mine")).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["pipeline", "check"]);
+    run(&["pipeline", "run", "nightly", "-p", "base_epochs=1", "-p", "epochs=2", "--follow"]);
+    assert_eq!(server.get("/api/v1/pipeline-runs/nightly-1")["state"], "SUCCEEDED");
+    assert_eq!(server.get("/api/v1/models/mine")["serving"], 1);
+    // The base is not trained again.
+    run(&["pipeline", "run", "nightly", "-p", "base_epochs=1", "-p", "epochs=2", "--follow"]);
+    let steps = &server.get("/api/v1/pipeline-runs/nightly-2")["steps"];
+    assert_eq!(steps[0]["attempts"][0]["cached_from"], "nightly-1", "{steps}");
 }

@@ -173,15 +173,7 @@ impl AttemptRecorder {
             WorkerEvent::Started { device, adapter, driver, exact_seconds, choice } => {
                 self.record_start(device, &adapter, &driver, exact_seconds, &choice).await?;
             }
-            WorkerEvent::Resumed { step } => {
-                (self.usage.first_step, self.usage.last_step) = (step, step);
-                (self.step, self.start_step_is_known, self.dirty) = (step, true, true);
-                let labels = [self.project.as_str(), &self.task, &self.previous_cause];
-                self.shared.metrics.families.job_resumes.with_label_values(&labels).inc();
-                self.shared
-                    .with_series(|series, families| series.set_progress(families, &self.name, step, self.target));
-                self.log(&format!("resumed from checkpoint @{step}"));
-            }
+            WorkerEvent::Resumed { step } => self.record_resume(step),
             WorkerEvent::Log { level, line } => match level.as_str() {
                 "info" => self.log(&line),
                 _ => self.log(&format!("{level}: {line}")),
@@ -239,6 +231,15 @@ impl AttemptRecorder {
         }
         self.shared.notify_change();
         Ok(())
+    }
+
+    fn record_resume(&mut self, step: u64) {
+        (self.usage.first_step, self.usage.last_step) = (step, step);
+        (self.step, self.start_step_is_known, self.dirty) = (step, true, true);
+        let labels = [self.project.as_str(), &self.task, &self.previous_cause];
+        self.shared.metrics.families.job_resumes.with_label_values(&labels).inc();
+        self.shared.with_series(|series, families| series.set_progress(families, &self.name, step, self.target));
+        self.log(&format!("resumed from checkpoint @{step}"));
     }
 
     fn record_progress(&mut self, step: u64, of: u64) {

@@ -1,6 +1,9 @@
 //! Checks that any bytes are refused as a model, or imported as a configuration that can be restored.
 #![no_main]
 
+// The name that plugins know it by, also in the module below.
+extern crate guest_library as saggar_plugin;
+
 use libfuzzer_sys::fuzz_target;
 use onnx::import::{import, restore};
 use saggar_plugin::Params;

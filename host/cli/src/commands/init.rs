@@ -1,6 +1,7 @@
 //! `saggar init`: creates a plugin that builds without further downloads of this project: the guest library and
 //! interface files of this host's version are copied beside it.
 
+mod pipeline_project;
 pub(crate) mod templates;
 
 use std::path::Path;
@@ -42,21 +43,36 @@ pub(crate) fn init(args: &InitArgs, output: CliOutput) -> Result<(), CliError> {
         };
         return Err(CliError::new(exit::CONFLICT, "exists", what).with_hint(hint));
     }
+    let written = |error| CliError::new(exit::UNEXPECTED, "write", format!("{name}: {error}"));
+    if args.template == pipeline_project::NAME {
+        pipeline_project::write_pipeline_project(root, &name).map_err(written)?;
+        return print_initialized(
+            args,
+            &name,
+            &["saggar pipeline check", "saggar pipeline run nightly --follow"],
+            output,
+        );
+    }
     let template = templates::find_template(&args.template)
         .ok_or_else(|| CliError::invalid(format!("there is no template {:?}", args.template)))?;
-    write_project(root, &name, template)
-        .map_err(|error| CliError::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
+    write_project(root, &name, template).map_err(written)?;
+    let run = template.run.replace("NAME", &name);
+    print_initialized(args, &name, &["saggar dev", &run], output)
+}
+
+/// Prints the name of what was created, and as notes the next commands: one inside its directory, and one for a server.
+fn print_initialized(args: &InitArgs, name: &str, next: &[&str; 2], output: CliOutput) -> Result<(), CliError> {
+    let [inside, run] = next;
     if output.json {
-        output.print_json(&InitializedPlugin { plugin: &name, template: &args.template });
-    } else {
-        output.print_line(&name);
-        let run = template.run.replace("NAME", &name);
-        match args.name {
-            Some(_) => output.print_note(&format!("Next: cd {name} && saggar dev")),
-            None => output.print_note("Next: saggar dev"),
-        }
-        output.print_note(&format!("  or: saggar serve, and in another terminal: {run}"));
+        output.print_json(&InitializedPlugin { plugin: name, template: &args.template });
+        return Ok(());
     }
+    output.print_line(name);
+    match args.name {
+        Some(_) => output.print_note(&format!("Next: cd {name} && {inside}")),
+        None => output.print_note(&format!("Next: {inside}")),
+    }
+    output.print_note(&format!("  or: saggar serve, and in another terminal: {run}"));
     Ok(())
 }
 

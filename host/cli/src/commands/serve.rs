@@ -224,12 +224,7 @@ impl ServerParts {
         let sweeping = spawn_sweeps(&app, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
         log_addresses(&urls);
-        // Standard output has one line per address, because scripts read the addresses from it. It is written in one
-        // piece, because a script that reads only the first line closes the pipe, and the next write would end the
-        // command.
-        if !reexec::is_restarted() {
-            output.print_text(&format!("{}\n", urls.join("\n")));
-        }
+        print_addresses(&urls, output);
         let ended = shutdown.clone();
         tokio::spawn(async move {
             if matches!(device.await, Ok(DeviceRecovery::Impossible)) {
@@ -295,6 +290,15 @@ fn mlflow_pages(args: &ServeArgs) -> Result<Option<PathBuf>, CliError> {
         return Err(CliError::invalid(message).with_hint(hint));
     }
     Ok(Some(directory.clone()))
+}
+
+/// Prints the addresses, unless the process before this one did.
+fn print_addresses(urls: &[String], output: CliOutput) {
+    // One line per address, because scripts read the addresses. All in one piece, because a script that reads only the
+    // first line closes the pipe, and the next write would end the command.
+    if !reexec::is_restarted() {
+        output.print_text(&format!("{}\n", urls.join("\n")));
+    }
 }
 
 /// Opens the records of pipeline runs.

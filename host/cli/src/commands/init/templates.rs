@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValue;
 use include_dir::{Dir, include_dir};
 
+use super::pipeline_project;
+
 static CLASSIFIER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/classifier/src");
 static TRAINER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/trainer/src");
 static STEP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/templates/step/src");
@@ -149,7 +151,8 @@ pub(crate) static TEMPLATES: [PluginTemplate; 8] = [
 
 /// Returns the names of all templates with their descriptions, as values of the command line.
 pub(crate) fn possible_values() -> impl Iterator<Item = PossibleValue> {
-    TEMPLATES.iter().map(|template| PossibleValue::new(template.name).help(template.about))
+    let plugins = TEMPLATES.iter().map(|template| PossibleValue::new(template.name).help(template.about));
+    plugins.chain([PossibleValue::new(pipeline_project::NAME).help(pipeline_project::ABOUT)])
 }
 
 /// Returns the template of this name.
