@@ -146,7 +146,7 @@ fn a_predictor_that_imports_the_job_interface_is_refused() {
         (export "saggar:plugin/predictor@0.1.0" (instance $i)))"#;
     let message = refusal(&host(), &wat::parse_str(text).unwrap());
     assert!(
-        message.contains("saggar:plugin/job@0.1.0, which only a plugin that exports a trainer is given"),
+        message.contains("saggar:plugin/job@0.1.0, which only a plugin that exports a trainer or a step is given"),
         "{message}"
     );
 }

@@ -41,9 +41,9 @@ export function columnsOf(jobs) {
 export function usualColumns(columns, jobs) {
   const differs = ({ value }) => new Set(jobs.map((job) => JSON.stringify(value(job)))).size > 1;
   const metrics = columns.filter(({ group }) => group === 'Metrics').sort((a, b) => rank(a.label) - rank(b.label));
-  const shown = new Set(metrics.slice(0, 4));
+  const firstMetrics = new Set(metrics.slice(0, 4));
   const isUsual = (column) => ['state', 'ran'].includes(column.key)
-    || (column.group === 'Parameters' && differs(column)) || column.group === 'Tags' || shown.has(column);
+    || (column.group === 'Parameters' && differs(column)) || column.group === 'Tags' || firstMetrics.has(column);
   return new Set(columns.filter(isUsual).map(({ key }) => key));
 }
 
