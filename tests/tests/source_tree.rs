@@ -236,6 +236,8 @@ fn nothing_built_is_committed() {
     let tracked = String::from_utf8(tracked.stdout).unwrap();
     let built: Vec<&str> =
         tracked.lines().filter(|name| name.ends_with(".wasm") || name.contains("/target/")).collect();
+    // A component of an older guest library cannot be built from this tree.
+    let built: Vec<&str> = built.into_iter().filter(|name| !name.starts_with("tests/older-plugins/")).collect();
     assert!(built.is_empty(), "{built:?}");
 }
 

@@ -1,12 +1,13 @@
 //! Records a running attempt: its log line by line, its series and usage in batches, its metrics immediately.
 
 mod history;
+mod points;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use saggar_clock::UnixMillis;
-use saggar_store::error::{RecordError, StoreError};
+use saggar_store::error::StoreError;
 use saggar_store::records::{
     AttemptUsage, ClaimedJob, JobLease, JobRecords, JobState, MetricPoint, PAUSED, PausePoint, StateReason,
 };
@@ -21,6 +22,7 @@ use crate::protocol::{self, WorkerEvent};
 use crate::shared::SharedState;
 use crate::spec::RetryCause;
 use crate::step_outputs;
+use points::record_points;
 
 /// Maximum number of buffered series points.
 const POINTS_BUFFERED_MAX: usize = 512;
@@ -30,23 +32,6 @@ const POINT_BYTES: u64 = 100;
 
 /// The kind of the event that extends a job's running time.
 const EXTENDED_EVENT: &str = "EXTENDED";
-
-/// Records points. A failure does not end the training: if there are too many series, their values are dropped and the
-/// reason is returned.
-fn record_points(
-    records: &dyn JobRecords,
-    lease: &JobLease,
-    points: &[MetricPoint],
-) -> Result<Option<String>, RecordError> {
-    let refused = match records.record_metrics(lease, points) {
-        Err(error @ RecordError::Invalid { .. }) => error.to_string(),
-        done => return done.map(|()| None),
-    };
-    let known = records.series_names(&lease.job)?;
-    let known_points: Vec<MetricPoint> = points.iter().filter(|point| known.contains(&point.name)).cloned().collect();
-    records.record_metrics(lease, &known_points)?;
-    Ok(Some(refused))
-}
 
 /// A recorder of one attempt.
 pub(crate) struct AttemptRecorder {

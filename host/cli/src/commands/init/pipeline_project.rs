@@ -44,7 +44,7 @@ cache = true
 [[pipeline.nightly.step]]
 name = "train"
 task = "train"
-init_from = "${steps.base.outputs.checkpoint}"
+init_from = "${steps.base.outputs.model}"
 args = { epochs = "${params.epochs}", model = "NAME" }
 preemptible = true
 retry = 5

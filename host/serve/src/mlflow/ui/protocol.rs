@@ -65,7 +65,7 @@ fn operations() -> Vec<OpenApiOperation> {
 
 fn file_operations() -> Vec<OpenApiOperation> {
     vec![
-        OpenApiOperation::get("/mlflow", "Redirects to the page").with_content(308, "text/plain", SchemaSource::Text),
+        OpenApiOperation::get("/mlflow", "Redirects to the page").with_empty_response(308),
         OpenApiOperation::get("/mlflow/", "MLflow's page, if the server was started with its directory")
             .with_content(200, "text/html", SchemaSource::Text)
             .with_errors(&[404]),
