@@ -146,6 +146,15 @@ fn jobs(session: &mut JsonSession<'_>) {
     session.json(&format!("restart {long} --from-scratch -- steps=3"));
     session.server.wait_for_job("steady-4");
     sweeps(session);
+    session.run_all(&[
+        "tag steady-1 kind=baseline",
+        "note steady-1 the+first+run",
+        "experiment ls",
+        "experiment show lr",
+        "data recipe ls",
+        "run --task train --experiment short --wait -- steps=3",
+        "experiment rm short --yes",
+    ]);
     session.json("plugins ls");
     let documents = session
         .documents(&format!("plugins test {} --device cpu -- steps=6000 model=made", guest("steady").display()), "");

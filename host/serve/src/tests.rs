@@ -37,6 +37,7 @@ mod serving_options;
 mod streaming;
 mod streaming_model;
 mod sweeps;
+mod test_response;
 mod tfs;
 mod tls;
 mod version_publishing;

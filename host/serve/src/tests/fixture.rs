@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
-use axum::http::{Request, StatusCode};
+use axum::body::{Body, Bytes};
+use axum::http::Request;
 use axum::response::Response;
 use parking_lot::Mutex;
 use saggar_device::meter::MeterCharge;
@@ -33,7 +33,6 @@ use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
 use saggar_store::records::{ClaimedJob, JobRecords};
 use saggar_store::{ExternalRunStore, ObjectStorage, StateDir};
 use saggar_tensor::{DType, Descriptor, Shape};
-use serde_json::Value;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -41,6 +40,7 @@ use super::formula_model::FormulaPredictor;
 use super::prediction_gate::PredictionGate;
 use super::serving_options::ServingOptions;
 use super::streaming_model::StreamingPredictor;
+pub(super) use super::test_response::TestResponse;
 use crate::{
     AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PluginFacts, PluginInspector,
     RequestObserver, decode_sample,
@@ -246,44 +246,6 @@ impl ServerFixture {
 
 pub(super) fn image_json(first: u8) -> String {
     format!("{{\"image\": [[{first}, 2], [3, 4]]}}")
-}
-
-/// A response, read completely.
-#[derive(Debug)]
-pub(super) struct TestResponse {
-    pub(super) status: StatusCode,
-    pub(super) headers: axum::http::HeaderMap,
-    pub(super) body: Bytes,
-}
-
-impl TestResponse {
-    pub(super) async fn from_response(response: Response) -> TestResponse {
-        let (parts, body) = response.into_parts();
-        TestResponse { status: parts.status, headers: parts.headers, body: to_bytes(body, usize::MAX).await.unwrap() }
-    }
-
-    pub(super) fn text(&self) -> String {
-        String::from_utf8(self.body.to_vec()).unwrap()
-    }
-
-    pub(super) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-
-    pub(super) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
-    }
-
-    /// Returns the error's status, code and text, after checking that its form is complete.
-    #[track_caller]
-    pub(super) fn error(&self) -> (u16, String, String) {
-        let body = self.json();
-        let text = |key: &str| body[key].as_str().unwrap().to_owned();
-        assert_eq!(text("request_id"), self.header("x-request-id"));
-        assert_eq!(self.header("content-type"), "application/json");
-        assert!(body["hint"].is_string());
-        (self.status.as_u16(), text("code"), text("error"))
-    }
 }
 
 fn device() -> MachineDevice {
