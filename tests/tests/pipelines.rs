@@ -112,7 +112,8 @@ fn a_night_preempted_three_times_continues_from_the_base_and_deploys_once() {
     let attempts = job["attempts"].as_array().unwrap();
     let steps = |key: &str| -> Vec<u64> { attempts.iter().map(|it| it[key].as_u64().unwrap()).collect() };
     let (firsts, lasts) = (steps("first_step"), steps("last_step"));
-    assert!(firsts[0] == from && firsts.windows(2).all(|pair| pair[0] < pair[1]), "{firsts:?} from {from}");
+    // An attempt that is preempted before its first step ends where it began.
+    assert!(firsts[0] == from && firsts.windows(2).all(|pair| pair[0] <= pair[1]), "{firsts:?} from {from}");
     let done = lasts.iter().sum::<u64>() - firsts.iter().sum::<u64>();
     assert_eq!(done, job["steps_target"].as_u64().unwrap() - from, "{attempts:?}");
     // One deployment, of the version that this training published.
