@@ -1,33 +1,11 @@
 //! Data steps: jobs that make dataset versions from other jobs' outputs or fetched files; and recipes.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use saggar_store::Digest;
-use saggar_tests::{HttpPayload, ServerProcess, guest, root};
+use saggar_tests::{HttpPayload, ServerProcess, file_server, guest, root};
 use serde_json::{Value, json};
-
-/// Starts a server that answers every request with these bytes. Returns its address and the number of requests so far.
-fn file_server(content: Vec<u8>) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let requests = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&requests);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            counted.fetch_add(1, Ordering::Relaxed);
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-            let _ = lines.find(String::is_empty);
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", content.len());
-            let _ = stream.write_all(&[head.as_bytes(), &content].concat());
-        }
-    });
-    (address, requests)
-}
 
 #[test]
 fn the_output_of_a_job_becomes_a_dataset_in_a_job() {

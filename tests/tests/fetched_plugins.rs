@@ -1,49 +1,11 @@
 //! Components that the server fetches by URL and SHA-256.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use saggar_store::Digest;
-use saggar_tests::{HttpPayload, ServerProcess, guest};
+use saggar_tests::{HttpPayload, ServerProcess, file_server, guest};
 use serde_json::json;
-
-/// Starts a server of one file, which redirects `/elsewhere` to an address of another machine and sends a body without an end at
-/// `/endless`. Returns its address and the number of requests so far.
-fn file_server(content: Vec<u8>) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let requests = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&requests);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            counted.fetch_add(1, Ordering::Relaxed);
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-            let first = lines.next().unwrap_or_default();
-            let _ = lines.find(String::is_empty);
-            let _ = match first.split(' ').nth(1).unwrap_or_default() {
-                "/elsewhere" => stream.write_all(
-                    b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest\r\ncontent-length: 0\r\n\r\n",
-                ),
-                "/endless" => {
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-                    let piece = [b"100000\r\n".as_slice(), &vec![0; 1 << 20], b"\r\n"].concat();
-                    while stream.write_all(&piece).is_ok() {}
-                    Ok(())
-                }
-                _ => {
-                    let head =
-                        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", content.len());
-                    stream.write_all(&[head.as_bytes(), &content].concat())
-                }
-            };
-        }
-    });
-    (address, requests)
-}
 
 #[test]
 fn a_component_at_a_url_is_fetched_once_and_run() {

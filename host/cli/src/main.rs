@@ -21,6 +21,7 @@ mod project;
 mod reconnect;
 mod server;
 mod signals;
+mod temp_directory;
 mod units;
 mod wayland;
 

@@ -20,7 +20,14 @@ pub struct UrlPrefix {
 /// The reason why a text is not a URL that can be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct UrlPrefixError(pub(crate) &'static str);
+pub struct UrlPrefixError(&'static str);
+
+impl UrlPrefixError {
+    /// Returns the reason as a sentence.
+    pub fn reason(self) -> &'static str {
+        self.0
+    }
+}
 
 impl FromStr for UrlPrefix {
     type Err = UrlPrefixError;
@@ -35,7 +42,10 @@ impl FromStr for UrlPrefix {
 
 impl UrlPrefix {
     /// Returns the parts of a URL that are compared with the allowed prefixes.
-    pub(crate) fn of_url(text: &str) -> Result<UrlPrefix, UrlPrefixError> {
+    ///
+    /// # Errors
+    /// The reason why it is not a plain URL of `http` or `https`.
+    pub fn of_url(text: &str) -> Result<UrlPrefix, UrlPrefixError> {
         if text.len() > URL_BYTES_MAX {
             return Err(UrlPrefixError("the address is too long"));
         }
@@ -50,7 +60,7 @@ impl UrlPrefix {
         };
         let authority = uri.authority().ok_or(UrlPrefixError("the address names no host"))?;
         if authority.as_str().contains('@') {
-            return Err(UrlPrefixError("the address must not contain a user or a password"));
+            return Err(UrlPrefixError("the address must not hold a user or a password"));
         }
         let host = authority.host().to_ascii_lowercase();
         let port = authority.port_u16().unwrap_or(if is_https { 443 } else { 80 });
@@ -59,13 +69,15 @@ impl UrlPrefix {
         // A server could decode these to a path outside of the prefix.
         let climbs = lower.split('/').any(|part| matches!(part, "." | ".."));
         if host.is_empty() || climbs || ["%2e", "%2f", "%5c", "%00"].iter().any(|code| lower.contains(code)) {
-            return Err(UrlPrefixError("the path must contain no `.`, `..`, or encoded dots and slashes"));
+            return Err(UrlPrefixError(
+                "the address must be plain: no `.`, `..`, or encoded dots and slashes in its path",
+            ));
         }
         Ok(UrlPrefix { is_https, host, port, path })
     }
 
     /// Returns whether a URL continues this prefix.
-    pub(crate) fn allows(&self, url: &UrlPrefix) -> bool {
+    pub fn allows(&self, url: &UrlPrefix) -> bool {
         let rest = url.path.strip_prefix(&self.path);
         let within = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.path.ends_with('/'));
         self.is_https == url.is_https && self.host == url.host && self.port == url.port && within
@@ -77,8 +89,8 @@ impl UrlPrefix {
         host == "localhost" || host.parse::<IpAddr>().is_ok()
     }
 
-    /// Returns scheme, host and port.
-    fn origin(&self) -> String {
+    /// Returns scheme, host and port, without path and query, which can contain secrets. A standard port is left out.
+    pub fn origin(&self) -> String {
         let scheme = if self.is_https { "https" } else { "http" };
         let standard = if self.is_https { 443 } else { 80 };
         if self.port == standard {

@@ -440,7 +440,7 @@ impl JobService {
         self.shared.last_progress().get(id).copied()
     }
 
-    /// Returns the records, which also contain the sweeps.
+    /// Returns the records, which also contain the sweeps and the pipeline runs.
     pub fn records(&self) -> Arc<dyn JobRecords> {
         Arc::clone(&self.shared.records)
     }

@@ -364,7 +364,8 @@ fn a_scheduled_pipeline_starts_once_for_each_time_and_not_beside_its_previous_ru
     const DAY: u64 = 24 * 3_600_000;
     runtime().block_on(async {
         let directory = tempfile::tempdir().unwrap();
-        let records = saggar_store::records::open_pipelines(directory.path().join("saggar.db")).unwrap();
+        let records: Arc<dyn PipelineRecords> =
+            saggar_store::records::open(directory.path().join("saggar.db")).unwrap();
         let clock = Arc::new(ManualClock::new(NOON));
         let service = PipelineService::new(Arc::clone(&records), Arc::<ManualClock>::clone(&clock));
         let request = RunRequest { plan: plan(&[json!({ "name": "a" })]), ..RunRequest::default() };

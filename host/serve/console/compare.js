@@ -10,6 +10,11 @@ import { isOver, mark } from './state.js';
 
 const EVERY_MS = 5000;
 
+/** The place of the comparison of these jobs. */
+export function comparePath(jobs) {
+  return `#/compare/${jobs.map(({ name }) => encodeURIComponent(name)).join('/')}`;
+}
+
 /** Shows the page in `root` for the jobs `names` until the returned `leave` is called. */
 export function comparePage(root, names, live) {
   const state = { jobs: [], error: null, all: false, metric: null };

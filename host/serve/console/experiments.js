@@ -1,10 +1,11 @@
 // Experiments: the labels that jobs share, and the runs of one as a table with columns to choose.
 
 import { ask } from './api.js';
+import { comparePath } from './compare.js';
 import { columnsOf, parseFilter, sorted, usualColumns } from './columns.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { emptyExperiments } from './empty.js';
-import { since } from './rows.js';
+import { cell, followTimes, since, table } from './rows.js';
 import { isOver, mark } from './state.js';
 import { watch } from './watch.js';
 
@@ -47,8 +48,6 @@ function listPage(root, live) {
     const experiments = all();
     count.textContent = experiments.length ? `${experiments.length} in all` : '';
     if (!experiments.length) return patch(list, emptyExperiments());
-    const cell = (label, kind, content) => h('td', { 'data-label': label, class: kind }, content);
-    const head = ['Experiment', 'Jobs', 'Unfinished', 'Failed', 'Newest'].map((title, at) => h('th', { scope: 'col', class: at > 0 && at < 4 ? 'figure' : null }, title));
     const line = ({ name, jobs }) => h(
       'tr',
       { 'data-key': name, class: state.selected === name ? 'selected' : null },
@@ -56,9 +55,9 @@ function listPage(root, live) {
       cell('Jobs', 'figure', String(jobs.length)),
       cell('Unfinished', 'figure', String(jobs.filter(({ state: of }) => !isOver(of)).length)),
       cell('Failed', 'figure', String(jobs.filter(({ state: of }) => ['FAILED', 'TIMED_OUT'].includes(of)).length)),
-      cell('Newest', null, since(Math.max(...jobs.map(({ created_ms: at }) => at)))),
+      cell('Newest', '', since(Math.max(...jobs.map(({ created_ms: at }) => at)))),
     );
-    patch(list, h('table', { class: 'grid jobs' }, h('caption', { class: 'unseen' }, 'Experiments'), h('thead', {}, h('tr', {}, head)), h('tbody', {}, experiments.map(line))));
+    patch(list, table('Experiments', 'grid jobs', ['Experiment', 'Jobs', 'Unfinished', 'Failed', 'Newest'], experiments.map(line)));
   }
 
   const stream = watch({
@@ -73,8 +72,17 @@ function listPage(root, live) {
     render();
     if (state.selected) page.querySelector('tr.selected a').focus();
   };
+  const stopTimes = followTimes(page);
   render();
-  return { keys: { j: () => move(1), k: () => move(-1) }, looks: 'The server reports every change', refresh: stream.again, leave: stream.stop };
+  return {
+    keys: { j: () => move(1), k: () => move(-1) },
+    looks: 'The server reports every change',
+    refresh: stream.again,
+    leave() {
+      stream.stop();
+      stopTimes();
+    },
+  };
 }
 
 function withError(state, render, live) {
@@ -216,7 +224,7 @@ function runsPage(root, name, live) {
   };
   const compare = () => {
     const chosen = picked();
-    if (chosen.length > 1) location.hash = `#/compare/${chosen.map(({ name: of }) => encodeURIComponent(of)).join('/')}`;
+    if (chosen.length > 1) location.hash = comparePath(chosen);
   };
   listen(parts.page, 'click', {
     compare,
@@ -270,12 +278,16 @@ function runsPage(root, name, live) {
     render();
     table.querySelector('tr.selected a').focus();
   };
+  const stopTimes = followTimes(parts.page);
   render();
   return {
     keys: { '/': () => text.focus(), j: () => move(1), k: () => move(-1), x: () => state.selected && pick(state.selected), c: compare },
     looks: 'The server reports every change',
     refresh: stream.again,
-    leave: stream.stop,
+    leave() {
+      stream.stop();
+      stopTimes();
+    },
   };
 }
 

@@ -13,8 +13,8 @@ function s(tag, attributes, ...children) {
 }
 
 /**
- * The row of each step: one more than the last of the steps it waits for. Steps are `{ name, after }`, each after those it
- * waits for; a name that is none of them is left out.
+ * Returns the row of each step: one more than the last row of its dependencies. Steps are `{ name, after }` in topological
+ * order. Dependencies that are not in the list are ignored.
  */
 export function rowsOfSteps(steps) {
   const rows = new Map();

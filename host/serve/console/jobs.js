@@ -1,18 +1,18 @@
 // The page of jobs: the table as `saggar ps` has it, live, with filters and what can be told to those that are selected.
 
 import { ask } from './api.js';
+import { comparePath } from './compare.js';
 import { emptyJobs } from './empty.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { allows, orders } from './orders.js';
 import { restart } from './restart.js';
-import { head, retime, row, shownOf } from './rows.js';
+import { followTimes, head, row, shownOf } from './rows.js';
 import { STATES, isOver } from './state.js';
 import { watch } from './watch.js';
 
 /** Rows that are filtered before more are asked for. */
 const ROWS_STEP = 100;
 const OLDER_MAX = 500;
-const TIMES_EVERY_MS = 10_000;
 
 /** Shows the page in `root` until the returned `leave` is called. `live(error or null)` is called with how the server answers. */
 export function jobsPage(root, live) {
@@ -131,7 +131,7 @@ export function jobsPage(root, live) {
 
   const compare = () => {
     const chosen = picked();
-    if (chosen.length > 1) location.hash = `#/compare/${chosen.map(({ name }) => encodeURIComponent(name)).join('/')}`;
+    if (chosen.length > 1) location.hash = comparePath(chosen);
   };
   const tell = (order) => async () => {
     const work = await order(picked());
@@ -192,7 +192,7 @@ export function jobsPage(root, live) {
     render();
   });
 
-  const times = setInterval(() => retime(body), TIMES_EVERY_MS);
+  const stopTimes = followTimes(body);
   const move = (by) => {
     const ids = filtered().slice(0, state.rows).map(({ id }) => id);
     if (!ids.length) return;
@@ -217,7 +217,7 @@ export function jobsPage(root, live) {
     refresh: stream.again,
     leave() {
       stream.stop();
-      clearInterval(times);
+      stopTimes();
     },
   };
 }

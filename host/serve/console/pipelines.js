@@ -7,13 +7,11 @@ import { emptyPipelines } from './empty.js';
 import { words } from './format.js';
 import { drawSteps } from './graph.js';
 import { pollInto } from './poll.js';
-import { since } from './rows.js';
+import { cell, reasonText, since, table } from './rows.js';
+import { mark } from './state.js';
 
 const EVERY_MS = 2000;
 const OVER = ['SUCCEEDED', 'FAILED', 'CANCELLED'];
-/** The look of each state's mark, among those of the theme. */
-const LOOKS = { PENDING: 'queued', RUNNING: 'loading', WAITING: 'cut', SUCCEEDED: 'ready', FAILED: 'failed', SKIPPED: 'cancelled', CANCELLED: 'cancelled' };
-
 /** Shows the page in `root`: the runs, or the run `name`. Returns `{ keys, refresh, leave }`. */
 export function pipelinesPage(root, name, live) {
   return name ? runPage(root, name, live) : listPage(root, live);
@@ -21,15 +19,6 @@ export function pipelinesPage(root, name, live) {
 
 function runPath(run, ...rest) {
   return ['/api/v1/pipeline-runs', encodeURIComponent(run), ...rest].join('/');
-}
-
-function mark(state) {
-  return h('span', { class: `state ${LOOKS[state] ?? ''}` }, h('i', { 'aria-hidden': 'true' }), state.replaceAll('_', ' '));
-}
-
-function why({ reason, message }) {
-  if (!reason && !message) return '–';
-  return h('span', { title: message || null }, message || words(reason));
 }
 
 function listPage(root, live) {
@@ -52,7 +41,6 @@ function listPage(root, live) {
     const runs = all();
     count.textContent = runs.length ? `${runs.length} runs` : '';
     if (!runs.length) return patch(list, emptyPipelines());
-    const cell = (label, kind, content) => h('td', { 'data-label': label, class: `${kind} ${content === '–' ? 'none' : ''}`.trim() || null }, content);
     const line = (run) => h(
       'tr',
       { 'data-key': run.id, 'data-run': run.name, class: state.selected === run.id ? 'selected' : null },
@@ -61,10 +49,9 @@ function listPage(root, live) {
       cell('Project', '', run.project),
       cell('Parameters', 'code', parameters(run.params)),
       cell('Started', '', since(run.created_ms)),
-      cell('Reason', 'why', why(run)),
+      cell('Reason', 'why', reasonText(run)),
     );
-    const head = ['Run', 'State', 'Project', 'Parameters', 'Started', 'Reason'].map((title) => h('th', { scope: 'col' }, title));
-    patch(list, h('table', { class: 'grid jobs' }, h('caption', { class: 'unseen' }, 'Pipeline runs, newest first'), h('thead', {}, h('tr', {}, head)), h('tbody', {}, runs.map(line))));
+    patch(list, table('Pipeline runs, newest first', 'grid jobs', ['Run', 'State', 'Project', 'Parameters', 'Started', 'Reason'], runs.map(line)));
     patch(more, state.cursor !== null && h('button', { type: 'button', class: 'quiet', 'data-click': 'older' }, 'Older runs'));
   }
 
@@ -178,7 +165,6 @@ function runPage(root, name, live) {
   }
 
   function attempts(steps) {
-    const cell = (label, kind, content) => h('td', { 'data-label': label, class: `${kind} ${content === '–' ? 'none' : ''}`.trim() || null }, content);
     const outputs = ({ outputs: of }) => {
       const entries = Object.entries(of ?? {});
       return entries.length ? entries.map(([key, { value, digest }]) => h('div', { title: digest }, `${key} ${value}`)) : '–';
@@ -192,16 +178,15 @@ function runPage(root, name, live) {
       cell('State', '', mark(attempt.state)),
       cell('Job', '', attempt.job ? h('a', { href: `#/jobs/${encodeURIComponent(attempt.job)}` }, attempt.job) : attempt.cached_from ? `cached from ${attempt.cached_from}` : '–'),
       cell('Outputs', 'code', outputs(attempt)),
-      cell('Reason', 'why', why(attempt)),
+      cell('Reason', 'why', reasonText(attempt)),
     );
     const pending = (step) => h('tr', { 'data-key': `${step.name} pending` }, h('th', { scope: 'row', class: 'name' }, step.name), cell('Kind', '', step.kind), cell('Attempt', 'figure', '–'), cell('State', '', mark(step.state)), cell('Job', '', '–'), cell('Outputs', 'code', '–'), cell('Reason', 'why', '–'));
-    const head = ['Step', 'Kind', 'Attempt', 'State', 'Job', 'Outputs', 'Reason'].map((title) => h('th', { scope: 'col' }, title));
     const lines = steps.flatMap((step) => (step.attempts.length ? step.attempts.map(line(step)) : [pending(step)]));
-    return h('table', { class: 'grid attempts' }, h('caption', { class: 'unseen' }, 'Attempts of each step'), h('thead', {}, h('tr', {}, head)), h('tbody', {}, lines));
+    return table('Attempts of each step', 'grid attempts', ['Step', 'Kind', 'Attempt', 'State', 'Job', 'Outputs', 'Reason'], lines);
   }
 
   const look = pollInto(state, async () => {
-    // A run that is over does not change, unless it is told to.
+    // A finished run is not requested again. A command clears it first.
     if (state.run && OVER.includes(state.run.state)) return {};
     return { run: await ask('GET', runPath(name)) };
   }, { render, live: (error) => live(error?.status === 404 ? null : error) }, EVERY_MS);

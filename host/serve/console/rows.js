@@ -4,6 +4,9 @@ import { h } from './dom.js';
 import { ago, moment, number, rate, words, worked } from './format.js';
 import { mark } from './state.js';
 
+/** How often times are brought up to date. */
+const TIMES_EVERY_MS = 10_000;
+
 /** The columns: what they are called, and the class of their cells. */
 const COLUMNS = [
   ['', 'pick'], ['Job', 'name'], ['State', ''], ['Attempt', 'figure'], ['Step', 'figure'], ['Progress', 'progress-cell'], ['Rate', 'figure'],
@@ -44,8 +47,8 @@ export function row(job, view) {
   );
 }
 
-/** A cell; where there is no room to spare, one without a value is left out. */
-function cell(label, kind, content) {
+/** A cell with its label for narrow windows, which leave out a cell without a value. */
+export function cell(label, kind, content) {
   const none = content === '–' ? 'none' : '';
   return h('td', { 'data-label': label, class: `${kind} ${none}`.trim() || null }, content);
 }
@@ -90,9 +93,26 @@ function reason({ state, reason: code, message, position }) {
 }
 
 /** Writes the times below `root` anew. */
-export function retime(root) {
+function retime(root) {
   for (const time of root.querySelectorAll('time[data-at]')) {
     const text = ago(Number(time.dataset.at));
     if (time.textContent !== text) time.textContent = text;
   }
+}
+
+/** The reason for a state: its sentence, or else its code in words. */
+export function reasonText({ reason: code, message }) {
+  return code || message ? h('span', { title: message || null }, message || words(code)) : '–';
+}
+
+/** Keeps the times below `root` up to date until the returned function is called. */
+export function followTimes(root) {
+  const timer = setInterval(() => retime(root), TIMES_EVERY_MS);
+  return () => clearInterval(timer);
+}
+
+/** A table of rows, with a caption for screen readers and the titles of its columns. */
+export function table(caption, kind, titles, rows) {
+  const title = (text) => h('th', { scope: 'col' }, text);
+  return h('table', { class: kind }, h('caption', { class: 'unseen' }, caption), h('thead', {}, h('tr', {}, titles.map(title))), h('tbody', {}, rows));
 }

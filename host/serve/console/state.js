@@ -1,4 +1,4 @@
-// States of jobs and attempts, and what they allow.
+// States of jobs, attempts, pipeline runs and sweeps, and what those of jobs allow.
 
 import { h } from './dom.js';
 
@@ -9,6 +9,8 @@ export const STATES = ['QUEUED', 'STARTING', 'RUNNING', 'STOPPING', 'SUCCEEDED',
 const LOOKS = {
   QUEUED: 'queued', STARTING: 'loading', RUNNING: 'loading', STOPPING: 'draining', SUCCEEDED: 'ready', FAILED: 'failed',
   CANCELLED: 'cancelled', TIMED_OUT: 'failed', PREEMPTED: 'cut', INTERRUPTED: 'cut',
+  // Steps of pipelines, and trials of sweeps.
+  PENDING: 'queued', WAITING: 'cut', SKIPPED: 'cancelled', PAUSED: 'queued', COMPLETED: 'ready', STOPPED: 'cancelled',
 };
 
 /** Whether nothing comes after it. */

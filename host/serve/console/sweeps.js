@@ -8,12 +8,12 @@ import { emptySweeps } from './empty.js';
 import { number, words } from './format.js';
 import { parallelCoordinates } from './parallel.js';
 import { pollInto } from './poll.js';
-import { since } from './rows.js';
+import { cell, reasonText, since, table } from './rows.js';
+import { mark } from './state.js';
 
 const EVERY_MS = 2000;
 /** Trials whose curves are drawn: the best. */
 const CURVES_MAX = 8;
-const LOOKS = { RUNNING: 'loading', PAUSED: 'queued', COMPLETED: 'ready', SUCCEEDED: 'ready', STOPPED: 'cancelled', FAILED: 'failed' };
 
 /** Shows the page in `root`: the sweeps, or the sweep `name`. Returns `{ keys, refresh, leave }`. */
 export function sweepsPage(root, name, live) {
@@ -24,20 +24,8 @@ function sweepPath(sweep, ...rest) {
   return ['/api/v1/sweeps', encodeURIComponent(sweep), ...rest].join('/');
 }
 
-function mark(state) {
-  return h('span', { class: `state ${LOOKS[state] ?? ''}` }, h('i', { 'aria-hidden': 'true' }), state);
-}
-
 function value(of) {
   return of === null || of === undefined ? '–' : number(of);
-}
-
-function reason({ reason: code, message }) {
-  return code || message ? h('span', { title: message || null }, message || words(code)) : '–';
-}
-
-function cell(label, kind, content) {
-  return h('td', { 'data-label': label, class: `${kind} ${content === '–' ? 'none' : ''}`.trim() || null }, content);
 }
 
 /** How many trials there are in each state: `3 running, 5 completed`. */
@@ -71,10 +59,9 @@ function listPage(root, live) {
       cell('Metric', '', sweep.metric),
       cell('Best', 'figure', value(sweep.best_value)),
       cell('Created', '', since(sweep.created_ms)),
-      cell('Reason', 'why', reason(sweep)),
+      cell('Reason', 'why', reasonText(sweep)),
     );
-    const head = ['Sweep', 'State', 'Method', 'Trials', 'Metric', 'Best', 'Created', 'Reason'].map((title) => h('th', { scope: 'col' }, title));
-    patch(list, h('table', { class: 'grid jobs' }, h('caption', { class: 'unseen' }, 'Sweeps, newest first'), h('thead', {}, h('tr', {}, head)), h('tbody', {}, sweeps.map(line))));
+    patch(list, table('Sweeps, newest first', 'grid jobs', ['Sweep', 'State', 'Method', 'Trials', 'Metric', 'Best', 'Created', 'Reason'], sweeps.map(line)));
   }
 
   const look = pollInto(state, async () => ({ sweeps: (await ask('GET', '/api/v1/sweeps')).sweeps }), { render, live }, EVERY_MS);
@@ -127,7 +114,7 @@ function sweepPage(root, name, live) {
     );
     curves.hidden = lines.length === 0;
     if (lines.length) plot.update({ key: sweep.metric, series: lines, boundaries: [], log: false, smoothing: 0 });
-    patch(bottom, importance(sweep.importance ?? []), table(trials));
+    patch(bottom, importance(sweep.importance ?? []), trialTable(trials));
   }
 
   function buttons({ state: of }) {
@@ -148,7 +135,7 @@ function sweepPage(root, name, live) {
     return h('section', { class: 'card', 'aria-label': 'Importance' }, h('h2', {}, 'How strongly each parameter and the metric are related'), h('ul', { class: 'importance' }, found.map(line)));
   }
 
-  function table(trials) {
+  function trialTable(trials) {
     const names = [...new Set(trials.flatMap(({ parameters }) => Object.keys(parameters ?? {})))];
     const plain = (of) => (of === undefined ? '–' : typeof of === 'number' ? number(of) : String(of));
     const line = (trial) => h(
@@ -159,10 +146,9 @@ function sweepPage(root, name, live) {
       cell('Step', 'figure', trial.steps_target ? `${trial.step}/${trial.steps_target}` : String(trial.step)),
       cell('Value', 'figure', value(trial.value)),
       names.map((of) => cell(of, 'figure', plain(trial.parameters?.[of]))),
-      cell('Reason', 'why', reason(trial)),
+      cell('Reason', 'why', reasonText(trial)),
     );
-    const head = ['Trial', 'State', 'Step', 'Value', ...names, 'Reason'].map((title) => h('th', { scope: 'col' }, title));
-    return h('div', { class: 'scroll' }, h('table', { class: 'grid jobs runs' }, h('caption', { class: 'unseen' }, 'Trials, the best first'), h('thead', {}, h('tr', {}, head)), h('tbody', {}, trials.map(line))));
+    return h('div', { class: 'scroll' }, table('Trials, the best first', 'grid jobs runs', ['Trial', 'State', 'Step', 'Value', ...names, 'Reason'], trials.map(line)));
   }
 
   /** Reads the metric of the best trials; of one that is over, once. */

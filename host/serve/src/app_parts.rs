@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use saggar_fetch::RemoteFetcher;
+use saggar_fetch::{RemoteFetcher, UrlPrefix};
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
@@ -19,7 +19,6 @@ use saggar_store::storage_usage::StorageQuota;
 
 use crate::access::AccessControl;
 use crate::audit::AuditLog;
-use crate::cog::webhook::WebhookPrefix;
 use crate::device_inventory::DeviceInventory;
 use crate::plugin_inspector::PluginInspector;
 use crate::request_observer::RequestObserver;
@@ -61,7 +60,7 @@ pub struct AppParts {
     /// Fetches files of other servers, as far as the operator allows it.
     pub fetcher: RemoteFetcher,
     /// URL prefixes that events of predictions can be sent to. Empty disables webhooks.
-    pub webhooks: Vec<WebhookPrefix>,
+    pub webhooks: Vec<UrlPrefix>,
     /// The keys of clients, and who can do what.
     pub access: Arc<AccessControl>,
     /// The audit log.

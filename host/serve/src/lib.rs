@@ -58,7 +58,6 @@ pub use api::keys::key_document;
 pub use app::AppState;
 pub use app_parts::AppParts;
 pub use audit::{AuditAction, AuditLog};
-pub use cog::webhook::WebhookPrefix;
 pub use connection::file_descriptors::connections_max;
 pub use connection::listener::ServerListener;
 pub use connection::tls::{TlsCertificates, TlsError};

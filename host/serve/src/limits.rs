@@ -183,8 +183,6 @@ pub const PREDICTION_INPUT_BYTES_MAX: usize = 64 << 10;
 pub const PREDICTION_EVENTS_BYTES_MAX: usize = 1 << 20;
 /// Longest time for which a client can have its response delayed until the prediction ends.
 pub const PREDICTION_WAIT_MAX: Duration = Duration::from_secs(60);
-/// Bytes of a webhook's URL.
-pub const WEBHOOK_ADDRESS_BYTES_MAX: usize = 2048;
 /// Maximum duration of one call of a webhook.
 pub const WEBHOOK_TIME_MAX: Duration = Duration::from_secs(10);
 /// Number of attempts to deliver the final event.

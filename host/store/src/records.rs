@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::error::RecordError;
 
 mod annotation;
+pub(crate) mod field_rules;
 pub mod id;
 mod job;
 mod pause;
@@ -52,18 +53,7 @@ use sqlite::SqliteRecords;
 /// # Errors
 /// Returns `UnknownEngine` for any other URL; `NewerSchema`; `Database`.
 pub fn open(url: impl AsRef<OsStr>) -> Result<Arc<dyn JobRecords>, RecordError> {
-    Ok(Arc::new(open_sqlite(url.as_ref())?))
-}
-
-/// Opens the records of pipeline runs at a URL, as [`open`] does. Both can be in one database.
-///
-/// # Errors
-/// Returns the errors of [`open`].
-pub fn open_pipelines(url: impl AsRef<OsStr>) -> Result<Arc<dyn PipelineRecords>, RecordError> {
-    Ok(Arc::new(open_sqlite(url.as_ref())?))
-}
-
-fn open_sqlite(url: &OsStr) -> Result<SqliteRecords, RecordError> {
+    let url = url.as_ref();
     let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     let parts = url.to_str().and_then(|text| text.split_once("://")).filter(|(scheme, _)| is_scheme(scheme));
     let path = match parts {
@@ -71,7 +61,7 @@ fn open_sqlite(url: &OsStr) -> Result<SqliteRecords, RecordError> {
         Some(("sqlite", path)) if path.starts_with('/') => Path::new(path),
         Some((scheme, _)) => return Err(RecordError::UnknownEngine { scheme: scheme.to_owned() }),
     };
-    SqliteRecords::open(path)
+    Ok(Arc::new(SqliteRecords::open(path)?))
 }
 
 /// The version of the database's schema that this build writes.
@@ -135,8 +125,9 @@ pub struct JobFilter {
     pub before: Option<u64>,
 }
 
-/// The records of all jobs. Shared by threads; every process opens its own instance.
-pub trait JobRecords: SweepRecords {
+/// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
+/// instance.
+pub trait JobRecords: SweepRecords + PipelineRecords {
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors

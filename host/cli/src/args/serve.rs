@@ -70,7 +70,7 @@ pub(crate) struct ServeArgs {
     /// An address prefix that events of predictions can be sent to: https://example.com/hooks. Can be given several
     /// times; without it, no events are sent.
     #[arg(long = "allow-webhook", value_name = "ADDRESS")]
-    pub(crate) allow_webhook: Vec<saggar_serve::WebhookPrefix>,
+    pub(crate) allow_webhook: Vec<UrlPrefix>,
     #[command(flatten)]
     pub(crate) fetch: FetchArgs,
     /// Require keys on this machine too; on other addresses they are always required.

@@ -163,8 +163,8 @@ impl ServerParts {
         let parts = AppParts {
             models: router,
             lifecycle,
+            pipelines: PipelineService::new(jobs.records(), Arc::clone(&clock)),
             jobs,
-            pipelines: pipeline_service(home, &clock)?,
             home: home.clone(),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
@@ -299,12 +299,6 @@ fn print_addresses(urls: &[String], output: CliOutput) {
     if !reexec::is_restarted() {
         output.print_text(&format!("{}\n", urls.join("\n")));
     }
-}
-
-/// Opens the records of pipeline runs.
-fn pipeline_service(home: &StateDir, clock: &Arc<dyn Clock>) -> Result<PipelineService, CliError> {
-    let run_records = records::open_pipelines(home.database()).map_err(unexpected_error)?;
-    Ok(PipelineService::new(run_records, Arc::clone(clock)))
 }
 
 /// Starts the task that drives the pipeline runs. `changes` is notified of every change of a job.

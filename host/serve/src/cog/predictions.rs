@@ -1,8 +1,10 @@
 //! The predictions of this server, and the webhooks that they call.
 
+use saggar_fetch::UrlPrefix;
+
 use super::prediction::{CogPrediction, CogPredictionOutcome};
 use super::store::CogPredictionStore;
-use super::webhook::{WebhookClient, WebhookPrefix};
+use super::webhook::WebhookClient;
 
 /// All predictions that are running or finished recently.
 #[derive(Debug)]
@@ -13,7 +15,7 @@ pub(crate) struct CogPredictions {
 
 impl CogPredictions {
     /// Creates an empty store. Events can be sent to URLs that match one of the prefixes in `webhooks`.
-    pub(crate) fn new(webhooks: Vec<WebhookPrefix>) -> CogPredictions {
+    pub(crate) fn new(webhooks: Vec<UrlPrefix>) -> CogPredictions {
         CogPredictions { store: CogPredictionStore::default(), webhooks: WebhookClient::new(webhooks) }
     }
 

@@ -4,91 +4,15 @@
 //!
 //! An event is sent after the previous one. The last one is retried several times.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::Uri;
+use saggar_fetch::UrlPrefix;
 use saggar_telemetry::TraceContext;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::error::PredictionError;
-use crate::limits::{
-    CONCURRENT_WEBHOOKS_MAX, WEBHOOK_ADDRESS_BYTES_MAX, WEBHOOK_BACKOFF, WEBHOOK_TIME_MAX, WEBHOOK_TRIES_MAX,
-};
-
-/// An allowed prefix of webhook URLs, such as `https://example.com/hooks`. It matches URLs whose path continues with a
-/// `/`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookPrefix {
-    https: bool,
-    /// Host and port.
-    host: (String, u16),
-    path: String,
-}
-
-/// The reason for which a text is not a valid webhook URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct WebhookAddressError(&'static str);
-
-impl FromStr for WebhookPrefix {
-    type Err = WebhookAddressError;
-
-    fn from_str(text: &str) -> Result<WebhookPrefix, WebhookAddressError> {
-        let prefix = WebhookPrefix::parse_prefix(text)?;
-        if text.contains('?') { Err(WebhookAddressError("an allowed address ends before the `?`")) } else { Ok(prefix) }
-    }
-}
-
-impl WebhookPrefix {
-    /// Parses the parts of a URL that are compared with the allowed prefixes.
-    fn parse_prefix(text: &str) -> Result<WebhookPrefix, WebhookAddressError> {
-        if text.len() > WEBHOOK_ADDRESS_BYTES_MAX {
-            return Err(WebhookAddressError("the address is too long"));
-        }
-        if text.contains(['\\', '#']) || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(WebhookAddressError("the address contains a character that is not allowed in a URL"));
-        }
-        let uri: Uri = text.parse().map_err(|_| WebhookAddressError("it is not a valid URL"))?;
-        let https = match uri.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
-            _ => return Err(WebhookAddressError("the address must begin with https:// or http://")),
-        };
-        let authority = uri.authority().ok_or(WebhookAddressError("the address names no host"))?;
-        if authority.as_str().contains('@') {
-            return Err(WebhookAddressError("the address must not hold a user or a password"));
-        }
-        let host = authority.host().to_ascii_lowercase();
-        let port = authority.port_u16().unwrap_or(if https { 443 } else { 80 });
-        let path = uri.path().to_owned();
-        // `..` and encoded characters that a server could decode to it would leave the allowed path.
-        let lower = path.to_ascii_lowercase();
-        let climbs = lower.split('/').any(|part| matches!(part, "." | ".."));
-        if host.is_empty() || climbs || ["%2e", "%2f", "%5c", "%00"].iter().any(|code| lower.contains(code)) {
-            return Err(WebhookAddressError(
-                "the address must be plain: no `.`, `..`, or encoded dots and slashes in its path",
-            ));
-        }
-        Ok(WebhookPrefix { https, host: (host, port), path })
-    }
-
-    fn allows(&self, address: &WebhookPrefix) -> bool {
-        let rest = address.path.strip_prefix(&self.path);
-        let within = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.path.ends_with('/'));
-        self.https == address.https && self.host == address.host && within
-    }
-}
-
-/// Formats the URL without path and query, which can contain secrets.
-impl fmt::Display for WebhookPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (host, port) = &self.host;
-        write!(f, "{}://{host}:{port}", if self.https { "https" } else { "http" })
-    }
-}
+use crate::limits::{CONCURRENT_WEBHOOKS_MAX, WEBHOOK_BACKOFF, WEBHOOK_TIME_MAX, WEBHOOK_TRIES_MAX};
 
 /// The events that are sent to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +48,7 @@ impl WebhookEventFilter {
 /// The allowed URL prefixes, and the client that calls webhooks.
 #[derive(Debug)]
 pub(super) struct WebhookClient {
-    allowed: Vec<WebhookPrefix>,
+    allowed: Vec<UrlPrefix>,
     agent: ureq::Agent,
     call_permits: Arc<Semaphore>,
 }
@@ -137,7 +61,7 @@ pub(super) struct PredictionWebhook {
 }
 
 impl WebhookClient {
-    pub(super) fn new(allowed: Vec<WebhookPrefix>) -> WebhookClient {
+    pub(super) fn new(allowed: Vec<UrlPrefix>) -> WebhookClient {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -158,7 +82,7 @@ impl WebhookClient {
         if self.allowed.is_empty() {
             return Err(refuse("this server sends none; `saggar serve --allow-webhook ADDRESS` has it send them"));
         }
-        let wanted = WebhookPrefix::parse_prefix(address).map_err(|WebhookAddressError(reason)| refuse(reason))?;
+        let wanted = UrlPrefix::of_url(address).map_err(|error| refuse(error.reason()))?;
         if !self.allowed.iter().any(|allowed| allowed.allows(&wanted)) {
             return Err(refuse("the address is not one that this server was allowed to call"));
         }
@@ -176,8 +100,7 @@ impl WebhookClient {
         let (queue, mut events) = mpsc::channel::<String>(2);
         let (agent, at_once) = (self.agent.clone(), Arc::clone(&self.call_permits));
         tokio::spawn(async move {
-            let address_text =
-                WebhookPrefix::parse_prefix(&address).map(|address| address.to_string()).unwrap_or_default();
+            let address_text = UrlPrefix::of_url(&address).map(|address| address.origin()).unwrap_or_default();
             while let Some(body) = events.recv().await {
                 // Only the last event is retried, because it delays no other.
                 let tries = if events.is_closed() && events.is_empty() { WEBHOOK_TRIES_MAX } else { 1 };
@@ -299,7 +222,7 @@ mod tests {
         }
         assert!(webhooks(&[]).check("https://example.com/hooks").unwrap_err().to_string().contains("--allow-webhook"));
         for bad in ["example.com", "https://example.com/a?b", "ftp://example.com", "https://u:p@example.com"] {
-            assert!(bad.parse::<WebhookPrefix>().is_err(), "{bad}");
+            assert!(bad.parse::<UrlPrefix>().is_err(), "{bad}");
         }
     }
 

@@ -124,8 +124,7 @@ impl ServerFixture {
             home.job_files(),
             layout,
         );
-        let run_records = saggar_store::records::open_pipelines(home.database()).unwrap();
-        let pipelines = PipelineService::new(run_records, clock.clone());
+        let pipelines = PipelineService::new(jobs.records(), clock.clone());
         let datasets = DatasetStore::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
         let parts = AppParts {

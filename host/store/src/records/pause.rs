@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::field_rules;
 use crate::error::RecordError;
 use crate::limits::SERIES_NAME_BYTES_MAX;
 
@@ -63,14 +64,12 @@ impl PausePoint {
 
     /// Checks the share and the length of the metric's name.
     pub(super) fn validate(&self) -> Result<(), RecordError> {
-        let invalid = |field, value: String, expected| Err(RecordError::Invalid { field, value, expected });
         match (self.at, &self.metric) {
             (PauseStep::Share { part, of }, _) if of == 0 || part > of => {
-                invalid("pause share", format!("{part}/{of}"), "must be from 0 to 1")
+                Err(field_rules::invalid("pause share", &format!("{part}/{of}"), "must be from 0 to 1"))
             }
             (_, Some(metric)) if metric.is_empty() || metric.len() > SERIES_NAME_BYTES_MAX => {
-                let name = metric.chars().take(80).collect();
-                invalid("pause metric", name, "must have 1 to 255 bytes")
+                Err(field_rules::invalid("pause metric", metric, "must have 1 to 255 bytes"))
             }
             _ => Ok(()),
         }

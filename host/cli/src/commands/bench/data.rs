@@ -2,7 +2,6 @@
 //! temporary files that are removed again.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,9 +10,7 @@ use saggar_jobs::{DataMount, DataSource};
 use saggar_store::{ColumnarDataset, DatasetStore, StateDir};
 
 use crate::exit::{self, CliError};
-
-/// Maximum number of directory names that are tried.
-const TEMP_DIRECTORIES_MAX: u32 = 1000;
+use crate::temp_directory::TempDirectory;
 
 /// A folder and its mount point.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,8 +70,8 @@ pub(super) fn open_datasets(
 /// so nothing remains however the command ends.
 fn ingest_folder(folder: &Path) -> Result<ColumnarDataset, CliError> {
     let refuse = |error| CliError::invalid(format!("{}: {error}", folder.display()));
-    let place = TempDirectory::new()?;
-    let datasets = DatasetStore::new(&place.0);
+    let place = TempDirectory::create("bench")?;
+    let datasets = DatasetStore::new(place.path());
     let info = datasets.ingest("folder", folder, SystemClock.now_ms()).map_err(refuse)?;
     datasets.open(&info).map_err(refuse)
 }
@@ -92,36 +89,6 @@ fn open_dataset(source: &DataSource, home: Option<&StateDir>) -> Result<Columnar
     let datasets = DatasetStore::new(home.datasets());
     let info = datasets.resolve(&source.to_string()).map_err(|error| missing(&error))?;
     datasets.open(&info).map_err(|error| CliError::invalid(error.to_string()))
-}
-
-/// A temporary directory, removed on drop.
-#[derive(Debug)]
-struct TempDirectory(PathBuf);
-
-impl TempDirectory {
-    fn new() -> Result<TempDirectory, CliError> {
-        let within = std::env::temp_dir();
-        for number in 0..TEMP_DIRECTORIES_MAX {
-            // An existing directory belongs to another folder, or to a killed process with the same id.
-            let path = within.join(format!("saggar-bench-{}-{number}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(TempDirectory(path)),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    return Err(CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display())));
-                }
-            }
-        }
-        let message = format!("{} has too many directories saggar-bench-*", within.display());
-        Err(CliError::new(exit::UNEXPECTED, "write", message)
-            .with_hint("remove them, or name another directory: TMPDIR=DIR"))
-    }
-}
-
-impl Drop for TempDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]
@@ -143,16 +110,6 @@ mod tests {
         let failure = open_datasets(&[], &[one, other], None).unwrap_err();
         assert_eq!((failure.exit_code, failure.message.as_str()), (exit::USAGE, "a and b are both mounted at /data"));
         assert!(failure.hint.unwrap().contains("b:/other"));
-    }
-
-    #[test]
-    fn temp_directories_are_distinct_and_removed_on_drop() {
-        let [one, other] = [TempDirectory::new().unwrap(), TempDirectory::new().unwrap()];
-        assert_ne!(one.0, other.0);
-        let path = one.0.clone();
-        assert!(path.is_dir());
-        drop(one);
-        assert!(!path.exists());
     }
 
     #[test]

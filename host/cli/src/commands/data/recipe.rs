@@ -4,7 +4,7 @@
 mod generated;
 mod user_files;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -13,6 +13,7 @@ use crate::args::RecipeCommand;
 use crate::client::ApiClient;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
+use crate::temp_directory::TempDirectory;
 use user_files::NeededFile;
 
 /// Where the data of a recipe comes from.
@@ -154,31 +155,19 @@ fn add_recipe(
     if from.is_some() {
         return Err(CliError::invalid(format!("{} needs no files; leave --from out", recipe.name)));
     }
-    let folder = RecipeFolder::write(&files)?;
-    push::push_folder(&folder.0, dataset, client, output)
+    let folder = write_files(&files)?;
+    push::push_folder(folder.path(), dataset, client, output)
 }
 
-/// A folder with the files of a recipe. It is removed on drop.
-struct RecipeFolder(PathBuf);
-
-impl RecipeFolder {
-    fn write(files: &[(&str, Vec<u8>)]) -> Result<RecipeFolder, CliError> {
-        let path = std::env::temp_dir().join(format!("saggar-recipe-{}", saggar_store::random_hex::<16>()));
-        let failed =
-            |error: std::io::Error| CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()));
-        std::fs::create_dir(&path).map_err(failed)?;
-        let folder = RecipeFolder(path.clone());
-        for (name, content) in files {
-            std::fs::write(path.join(name), content).map_err(failed)?;
-        }
-        Ok(folder)
+/// Writes the files of a recipe into a temporary directory.
+fn write_files(files: &[(&str, Vec<u8>)]) -> Result<TempDirectory, CliError> {
+    let folder = TempDirectory::create("recipe")?;
+    for (name, content) in files {
+        let path = folder.path().join(name);
+        let failed = |error| CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()));
+        std::fs::write(&path, content).map_err(failed)?;
     }
-}
-
-impl Drop for RecipeFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    Ok(folder)
 }
 
 #[cfg(test)]
@@ -201,11 +190,11 @@ mod tests {
                     vec![("dataset.json", description.as_bytes().to_vec()), ("points.csv", table().into_bytes())]
                 }
             };
-            let folder = RecipeFolder::write(&files).unwrap();
+            let folder = write_files(&files).unwrap();
             let place = tempfile::tempdir().unwrap();
-            let made = saggar_store::DatasetStore::new(place.path()).ingest(recipe.name, &folder.0, 0).unwrap();
+            let made = saggar_store::DatasetStore::new(place.path()).ingest(recipe.name, folder.path(), 0).unwrap();
             assert!(made.items >= 1_000 && made.splits.len() == 2, "{}: {made:?}", recipe.name);
-            let path = folder.0.clone();
+            let path = folder.path().to_owned();
             drop(folder);
             assert!(!path.exists());
         }

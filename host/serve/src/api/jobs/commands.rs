@@ -27,8 +27,7 @@ pub(crate) async fn stop(
         Ok(app.jobs().stop(&job.id, StateReason::new("STOPPED", "stopped by a user")).await?)
     }
     .await;
-    app.audit().record(&actor, AuditAction::JobStop, &name, "", &stopped);
-    Ok(Json(views::job_with_details(&app, &sight, &stopped?).await?))
+    answer(&app, &sight, (&actor, AuditAction::JobStop), (&name, ""), stopped).await
 }
 
 /// Handles `POST /api/v1/jobs/{job}/preempt`.
@@ -44,8 +43,7 @@ pub(crate) async fn preempt(
         Ok(app.jobs().preempt(&job.id).await?)
     }
     .await;
-    app.audit().record(&actor, AuditAction::JobPreempt, &name, "", &preempted);
-    Ok(Json(views::job_with_details(&app, &sight, &preempted?).await?))
+    answer(&app, &sight, (&actor, AuditAction::JobPreempt), (&name, ""), preempted).await
 }
 
 impl JsonBody for PauseRequest {
@@ -64,8 +62,7 @@ pub(crate) async fn pause(
     let point = PausePoint { at: PauseStep::Step(at_step.unwrap_or(0)), metric };
     let paused = app.jobs().set_pause(&job.id, Some(point)).await.map_err(ApiError::from);
     let detail = at_step.map_or_else(String::new, |step| format!("at step {step}"));
-    app.audit().record(&actor, AuditAction::JobPause, &job.name, &detail, &paused);
-    Ok(Json(views::job_with_details(&app, &sight, &paused?).await?))
+    answer(&app, &sight, (&actor, AuditAction::JobPause), (&job.name, &detail), paused).await
 }
 
 /// Handles `POST /api/v1/jobs/{job}/resume`.
@@ -87,8 +84,7 @@ pub(crate) async fn resume(
         Ok(app.jobs().set_pause(&job.id, None).await?)
     }
     .await;
-    app.audit().record(&actor, AuditAction::JobResume, &name, "", &resumed);
-    Ok(Json(views::job_with_details(&app, &sight, &resumed?).await?))
+    answer(&app, &sight, (&actor, AuditAction::JobResume), (&name, ""), resumed).await
 }
 
 /// Handles `POST /api/v1/jobs/{job}/checkpoint`.
@@ -119,7 +115,17 @@ pub(crate) async fn annotate(
     let AnnotateJobRequest { tags, remove, note } = app.body_reader().read_json(request).await?;
     let annotated = app.jobs().annotate(&job.id, AnnotationChange { set: tags, remove, note }).await;
     let annotated = annotated.map_err(ApiError::from);
-    app.audit().record(&actor, AuditAction::JobAnnotate, &job.name, "", &annotated);
-    annotated?;
-    Ok(Json(views::job_with_details(&app, &sight, &job).await?))
+    answer(&app, &sight, (&actor, AuditAction::JobAnnotate), (&job.name, ""), annotated.map(|_| job.clone())).await
+}
+
+/// Audits a command to the job `name`, and answers with the job as it is now.
+async fn answer(
+    app: &AppState,
+    sight: &ProjectScope,
+    (actor, action): (&Actor, AuditAction),
+    (name, detail): (&str, &str),
+    outcome: Result<JobRecord, ApiError>,
+) -> Result<Json<JobDocument>, ApiError> {
+    app.audit().record(actor, action, name, detail, &outcome);
+    Ok(Json(views::job_with_details(app, sight, &outcome?).await?))
 }

@@ -77,18 +77,10 @@ impl BatchColumn<'_, '_> {
         let mut offsets = OffsetReader::open(batch.buffer(buffer + 1, budget)?, offsets)?;
         let mut items = ListItems::open(self, item, buffer + 2, budget)?;
         items.skip(offsets.last)?;
-        let (mut done, mut bits) = (0, Vec::new());
-        while done < batch.rows {
-            let count = (batch.rows - done).min(PIECE_ROWS);
-            self.refuse_null_lists(&mut valid, done, count, &mut bits)?;
-            for at in done..done + count {
-                let length = usize::try_from(offsets.next_length()?).unwrap_or(usize::MAX);
-                check_list_length(self.row(at), length, &mut column.length)?;
-            }
-            items.append(done, count, column)?;
-            done += count;
-        }
-        Ok(())
+        self.append_list_rows(valid.as_mut(), &mut items, column, |row, column| {
+            let length = usize::try_from(offsets.next_length()?).unwrap_or(usize::MAX);
+            check_list_length(row, length, &mut column.length)
+        })
     }
 
     /// Appends lists of one length.
@@ -103,10 +95,24 @@ impl BatchColumn<'_, '_> {
         let mut valid = batch.validity(node, buffer, budget)?;
         let mut items = ListItems::open(self, item, buffer + 1, budget)?;
         check_list_length(self.row(0), length, &mut column.length)?;
-        let (mut done, mut bits) = (0, Vec::new());
-        while done < batch.rows {
-            let count = (batch.rows - done).min(PIECE_ROWS);
-            self.refuse_null_lists(&mut valid, done, count, &mut bits)?;
+        self.append_list_rows(valid.as_mut(), &mut items, column, |_, _| Ok(()))
+    }
+
+    /// Appends the lists of all rows, none of which is null. `check_row` is called with each row before its list.
+    fn append_list_rows(
+        &self,
+        mut valid: Option<&mut BitReader<'_>>,
+        items: &mut ListItems<'_, '_, '_>,
+        column: &mut TableColumn<'_>,
+        mut check_row: impl FnMut(u64, &mut TableColumn<'_>) -> ColumnResult<()>,
+    ) -> ColumnResult<()> {
+        let (rows, mut done, mut bits) = (self.batch.rows, 0, Vec::new());
+        while done < rows {
+            let count = (rows - done).min(PIECE_ROWS);
+            self.refuse_null_lists(valid.as_deref_mut(), done, count, &mut bits)?;
+            for at in done..done + count {
+                check_row(self.row(at), column)?;
+            }
             items.append(done, count, column)?;
             done += count;
         }
@@ -115,7 +121,7 @@ impl BatchColumn<'_, '_> {
 
     fn refuse_null_lists(
         &self,
-        valid: &mut Option<BitReader<'_>>,
+        valid: Option<&mut BitReader<'_>>,
         done: u64,
         count: u64,
         bits: &mut Vec<u8>,

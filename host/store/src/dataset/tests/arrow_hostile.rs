@@ -5,8 +5,8 @@ use super::super::draft::DatasetDraft;
 use super::super::staging::StagingArea;
 use super::arrow::arrow_file;
 use super::arrow_writer::{
-    Batch, Compression, Flat, LIST, Message, TEXT, batch_message, dictionary_field, dictionary_message, encode, field,
-    file, int, repeated_struct, schema, stream, with_footer,
+    FlatbufferValue, LIST, Message, TEXT, WriterCompression, WrittenBatch, batch_message, dictionary_field,
+    dictionary_message, encode, field, file, int, repeated_struct, schema, stream, with_footer,
 };
 use super::*;
 
@@ -75,11 +75,11 @@ fn a_truncated_arrow_file_is_refused() {
     }
 }
 
-fn numbers(compression: Compression) -> Batch {
-    Batch::new(3, vec![(3, 0)], &[Vec::new(), [1i32, 2, 3].map(i32::to_le_bytes).concat()], compression)
+fn numbers(compression: WriterCompression) -> WrittenBatch {
+    WrittenBatch::new(3, vec![(3, 0)], &[Vec::new(), [1i32, 2, 3].map(i32::to_le_bytes).concat()], compression)
 }
 
-fn number_schema() -> Flat {
+fn number_schema() -> FlatbufferValue {
     schema(vec![field("x", int(32), Vec::new())])
 }
 
@@ -88,13 +88,13 @@ fn check_file(bytes: &[u8], expected: Expect) {
 }
 
 /// Checks the error of a file with one column of 32-bit integers and this batch.
-fn check_batch(batch: &Batch, expected: Expect) {
+fn check_batch(batch: &WrittenBatch, expected: Expect) {
     check_file(&file(&number_schema(), &[batch_message(batch)]), expected);
 }
 
 #[test]
 fn the_writer_of_these_tests_writes_valid_files() {
-    for compression in [Compression::Stored, Compression::Lz4, Compression::Zstd] {
+    for compression in [WriterCompression::Stored, WriterCompression::Lz4, WriterCompression::Zstd] {
         let messages = [batch_message(&numbers(compression))];
         for bytes in [file(&number_schema(), &messages), stream(&number_schema(), &messages)] {
             let (info, data) = ingest_open(&[("d.arrow", &bytes)]);
@@ -132,12 +132,16 @@ fn bytes_that_are_no_arrow_file_are_refused() {
     );
     check_file(&file(&schema(Vec::new()), &[]), expect!["d.arrow: it has no columns"]);
     check_file(&file(&number_schema(), &[]), expect!["d.arrow: no items"]);
-    let big_endian = Flat::Table(vec![Some(Flat::I16(1)), Some(Flat::Tables(Vec::new()))]);
+    let big_endian =
+        FlatbufferValue::Table(vec![Some(FlatbufferValue::I16(1)), Some(FlatbufferValue::Tables(Vec::new()))]);
     check_file(
         &file(&big_endian, &[]),
         expect!["d.arrow: its numbers are big-endian; write it on a little-endian machine"],
     );
-    let old = with_footer(b"ARROW1\0\0".to_vec(), &Flat::Table(vec![Some(Flat::I16(1)), Some(number_schema())]));
+    let old = with_footer(
+        b"ARROW1\0\0".to_vec(),
+        &FlatbufferValue::Table(vec![Some(FlatbufferValue::I16(1)), Some(number_schema())]),
+    );
     check_file(
         &old,
         expect!["d.arrow: it is in version 2 of Arrow's format, and 4 and 5 are read; write it by a newer library"],
@@ -149,7 +153,7 @@ fn bytes_that_are_no_arrow_file_are_refused() {
         &stream(&number_schema(), &[schema_again]),
         expect!["d.arrow: it has a second schema; write one table in a file"],
     );
-    let tensor: Message = (4, Flat::Table(Vec::new()), Vec::new());
+    let tensor: Message = (4, FlatbufferValue::Table(Vec::new()), Vec::new());
     check_file(&stream(&number_schema(), &[tensor]), expect!["d.arrow: it has tensors; write a table"]);
 }
 
@@ -164,7 +168,7 @@ fn false_claims_in_arrow_metadata_are_refused() {
     );
     let many = (0..65_537).map(|_| field("x", int(32), Vec::new())).collect();
     check_file(&file(&schema(many), &[]), expect!["d.arrow: more than 65536 columns"]);
-    let claim = Flat::Table(vec![None, Some(Flat::Claim(u32::MAX))]);
+    let claim = FlatbufferValue::Table(vec![None, Some(FlatbufferValue::Claim(u32::MAX))]);
     check_file(
         &file(&claim, &[]),
         expect!["d.arrow: its metadata: 4294967295 elements at byte 104 that it cannot contain; is the file damaged?"],
@@ -178,19 +182,21 @@ fn false_claims_in_arrow_metadata_are_refused() {
         expect!["d.arrow: its schema has values of Arrow's type 99, which is unknown here"],
     );
     check_file(
-        &file(&schema(vec![field("x", (15, vec![Some(Flat::I32(-1))]), Vec::new())]), &[]),
+        &file(&schema(vec![field("x", (15, vec![Some(FlatbufferValue::I32(-1))]), Vec::new())]), &[]),
         expect![
             "d.arrow: column x: values of -1 bytes; 1 to 16777216 are read, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, dictionaries of strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
-    let lists = |length| field("x", (16, vec![Some(Flat::I32(length))]), vec![field("item", int(8), Vec::new())]);
+    let lists =
+        |length| field("x", (16, vec![Some(FlatbufferValue::I32(length))]), vec![field("item", int(8), Vec::new())]);
     check_file(
         &file(&schema(vec![lists(-1)]), &[]),
         expect![
             "d.arrow: column x: lists of a length below zero, or name the columns to take in dataset.json; integers, floats, truth values, dates, strings, dictionaries of strings, bytes of fixed length, images and lists of numbers are read"
         ],
     );
-    let empty = Batch::new(2, vec![(2, 0), (0, 0)], &[Vec::new(), Vec::new(), Vec::new()], Compression::Stored);
+    let empty =
+        WrittenBatch::new(2, vec![(2, 0), (0, 0)], &[Vec::new(), Vec::new(), Vec::new()], WriterCompression::Stored);
     check_file(
         &file(&schema(vec![lists(0)]), &[batch_message(&empty)]),
         expect!["d.arrow: column x: row 1: an empty list; a column's lists have numbers in them"],
@@ -201,9 +207,10 @@ fn false_claims_in_arrow_metadata_are_refused() {
     );
     // A block that does not lie before the footer.
     let blocks = [8i64, i64::from(i32::MAX), 1 << 60].map(i64::to_le_bytes).concat();
-    let footer = vec![Some(Flat::I16(4)), Some(number_schema()), None, Some(Flat::Structs(24, blocks))];
+    let footer =
+        vec![Some(FlatbufferValue::I16(4)), Some(number_schema()), None, Some(FlatbufferValue::Structs(24, blocks))];
     check_file(
-        &with_footer(b"ARROW1\0\0".to_vec(), &Flat::Table(footer)),
+        &with_footer(b"ARROW1\0\0".to_vec(), &FlatbufferValue::Table(footer)),
         expect!["d.arrow: its footer: message 0 does not lie before the footer; is the file damaged?"],
     );
 }
@@ -211,7 +218,7 @@ fn false_claims_in_arrow_metadata_are_refused() {
 #[test]
 fn offsets_of_flatbuffers_cannot_form_a_circle() {
     let place = tempfile::tempdir().unwrap();
-    let whole = encode(&Flat::Table(vec![Some(Flat::I16(4)), Some(number_schema())]));
+    let whole = encode(&FlatbufferValue::Table(vec![Some(FlatbufferValue::I16(4)), Some(number_schema())]));
     // Every offset and length in the footer, in turn, leads nowhere, to itself, back, or to the end.
     for at in (0..whole.len() - 4).step_by(2) {
         for offset in [0, 1, 2, 4, 8, u32::MAX, u32::MAX - 7, (whole.len() - at) as u32, 0x8000_0000] {
@@ -229,63 +236,64 @@ fn offsets_of_flatbuffers_cannot_form_a_circle() {
 
 #[test]
 fn false_claims_in_a_record_batch_are_refused() {
-    let good = numbers(Compression::Stored);
+    let good = numbers(WriterCompression::Stored);
     check_batch(
-        &Batch { rows: -1, ..good.clone() },
+        &WrittenBatch { rows: -1, ..good.clone() },
         expect!["d.arrow: its metadata: a count below zero at byte 80 that it cannot contain; is the file damaged?"],
     );
-    check_batch(&Batch { rows: i64::MAX, ..good.clone() }, expect!["d.arrow: more than 4294967295 items"]);
+    check_batch(&WrittenBatch { rows: i64::MAX, ..good.clone() }, expect!["d.arrow: more than 4294967295 items"]);
     check_batch(
-        &Batch { rows: 4, ..good.clone() },
+        &WrittenBatch { rows: 4, ..good.clone() },
         expect!["d.arrow: column x: 3 rows in a record batch of 4; is the file damaged?"],
     );
     check_batch(
-        &Batch { rows: 1 << 31, nodes: vec![(1 << 31, 0)], ..good.clone() },
+        &WrittenBatch { rows: 1 << 31, nodes: vec![(1 << 31, 0)], ..good.clone() },
         expect![
             "d.arrow: more than 67108864 bytes, which is 1000 times the 506 bytes of the files; send the files uncompressed, and texts in lines of similar length"
         ],
     );
     check_batch(
-        &Batch { rows: 4, nodes: vec![(4, 0)], ..good.clone() },
+        &WrittenBatch { rows: 4, nodes: vec![(4, 0)], ..good.clone() },
         expect!["d.arrow: column x: its buffers end early; is the file damaged?"],
     );
     check_batch(
-        &Batch { nodes: vec![(3, 1)], ..good.clone() },
+        &WrittenBatch { nodes: vec![(3, 1)], ..good.clone() },
         expect!["d.arrow: column x: nulls, and no bitmap of them; is the file damaged?"],
     );
     check_batch(
-        &Batch { nodes: Vec::new(), ..good.clone() },
+        &WrittenBatch { nodes: Vec::new(), ..good.clone() },
         expect!["d.arrow: a record batch: 0 nodes and 2 buffers, and its schema needs 1 and 2; is the file damaged?"],
     );
     check_batch(
-        &Batch { buffers: vec![(0, 0)], ..good.clone() },
+        &WrittenBatch { buffers: vec![(0, 0)], ..good.clone() },
         expect!["d.arrow: a record batch: 1 nodes and 1 buffers, and its schema needs 1 and 2; is the file damaged?"],
     );
     check_batch(
-        &Batch { buffers: vec![(0, 0), (8, 12)], ..good.clone() },
+        &WrittenBatch { buffers: vec![(0, 0), (8, 12)], ..good.clone() },
         expect!["d.arrow: column x: a buffer that its batch does not contain; is the file damaged?"],
     );
     check_batch(
-        &Batch { buffers: vec![(0, 0), (i64::MAX, 12)], ..good.clone() },
+        &WrittenBatch { buffers: vec![(0, 0), (i64::MAX, 12)], ..good.clone() },
         expect!["d.arrow: column x: a buffer that its batch does not contain; is the file damaged?"],
     );
     check_batch(
-        &Batch { buffers: vec![(0, 0), (-8, 12)], ..good.clone() },
+        &WrittenBatch { buffers: vec![(0, 0), (-8, 12)], ..good.clone() },
         expect!["d.arrow: column x: a buffer that its batch does not contain; is the file damaged?"],
     );
     check_batch(
-        &Batch { buffers: vec![(0, 0), (0, -1)], ..good.clone() },
+        &WrittenBatch { buffers: vec![(0, 0), (0, -1)], ..good.clone() },
         expect!["d.arrow: column x: a buffer that its batch does not contain; is the file damaged?"],
     );
-    for (compression, name) in [(Compression::Lz4, "LZ4"), (Compression::Zstd, "Zstandard")] {
+    for (compression, name) in [(WriterCompression::Lz4, "LZ4"), (WriterCompression::Zstd, "Zstandard")] {
         let place = tempfile::tempdir().unwrap();
-        let error = read(&place, &file(&number_schema(), &[batch_message(&Batch { compression, ..good.clone() })]));
+        let error =
+            read(&place, &file(&number_schema(), &[batch_message(&WrittenBatch { compression, ..good.clone() })]));
         assert!(matches!(error, Err(DatasetError::Column { .. })), "{name}");
     }
 }
 
 /// Returns a batch whose compressed buffer of values says that it has `expanded` bytes.
-fn stating(expanded: i64, compression: Compression) -> Batch {
+fn stating(expanded: i64, compression: WriterCompression) -> WrittenBatch {
     let mut batch = numbers(compression);
     let at = batch.buffers[1].0 as usize;
     batch.body[at..at + 8].copy_from_slice(&expanded.to_le_bytes());
@@ -294,7 +302,7 @@ fn stating(expanded: i64, compression: Compression) -> Batch {
 
 #[test]
 fn stated_sizes_of_compressed_buffers_allocate_nothing() {
-    for compression in [Compression::Lz4, Compression::Zstd] {
+    for compression in [WriterCompression::Lz4, WriterCompression::Zstd] {
         check_batch(
             &stating(1 << 60, compression),
             expect!["d.arrow: column x: its buffers would expand to more than 4096 times the file; is it damaged?"],
@@ -307,13 +315,14 @@ fn stated_sizes_of_compressed_buffers_allocate_nothing() {
     }
     // What a buffer has beyond the values of its rows is not decompressed.
     let zeros = vec![0; 60 << 20];
-    let bomb = Batch::new(3, vec![(3, 0)], &[Vec::new(), zeros], Compression::Lz4);
+    let bomb = WrittenBatch::new(3, vec![(3, 0)], &[Vec::new(), zeros], WriterCompression::Lz4);
     assert!(bomb.body.len() < 1 << 20);
     let (info, _) = ingest_open(&[("d.arrow", &file(&number_schema(), &[batch_message(&bomb)]))]);
     assert_eq!(info.items, 3);
     // Rows that repeat one value expand to the limit of a dataset's columns.
     let rows = 20 << 20;
-    let bomb = Batch::new(rows, vec![(rows as i64, 0)], &[Vec::new(), vec![0; 4 * rows]], Compression::Zstd);
+    let bomb =
+        WrittenBatch::new(rows, vec![(rows as i64, 0)], &[Vec::new(), vec![0; 4 * rows]], WriterCompression::Zstd);
     check_batch(
         &bomb,
         expect![
@@ -328,7 +337,7 @@ fn offsets_of_lists_and_texts_are_checked() {
     let text_schema = schema(vec![field("x", TEXT(), Vec::new())]);
     let check_texts = |ends: &[i32], data: &[u8], expected| {
         let buffers = [Vec::new(), offsets(ends), data.to_vec()];
-        let batch = Batch::new(2, vec![(2, 0)], &buffers, Compression::Stored);
+        let batch = WrittenBatch::new(2, vec![(2, 0)], &buffers, WriterCompression::Stored);
         check_file(&file(&text_schema, &[batch_message(&batch)]), expected);
     };
     check_texts(&[0, 2, 1], b"abcd", expect!["d.arrow: column x: its offsets go backwards; is the file damaged?"]);
@@ -354,7 +363,7 @@ fn offsets_of_lists_and_texts_are_checked() {
     let list_schema = schema(vec![field("x", LIST(), vec![field("item", int(8), Vec::new())])]);
     let check_lists = |ends: &[i32], values: i64, nulls: (i64, Vec<u8>), expected| {
         let buffers = [Vec::new(), offsets(ends), nulls.1, vec![1; 8]];
-        let batch = Batch::new(2, vec![(2, 0), (values, nulls.0)], &buffers, Compression::Stored);
+        let batch = WrittenBatch::new(2, vec![(2, 0), (values, nulls.0)], &buffers, WriterCompression::Stored);
         check_file(&file(&list_schema, &[batch_message(&batch)]), expected);
     };
     let none = || (0, Vec::new());
@@ -399,17 +408,17 @@ fn false_claims_of_dictionaries_are_refused() {
     let schema = schema(vec![dictionary_field("x", 1)]);
     let indices = |indices: &[i16]| {
         let bytes = indices.iter().flat_map(|index| index.to_le_bytes()).collect();
-        batch_message(&Batch::new(
+        batch_message(&WrittenBatch::new(
             indices.len(),
             vec![(indices.len() as i64, 0)],
             &[Vec::new(), bytes],
-            Compression::Stored,
+            WriterCompression::Stored,
         ))
     };
     let texts = |count: usize, length: usize| {
         let offsets = (0..=count).flat_map(|at| ((at * length) as i32).to_le_bytes()).collect();
         let data = (0..count).flat_map(|at| format!("{at:0>length$}").into_bytes()).collect();
-        Batch::new(count, vec![(count as i64, 0)], &[Vec::new(), offsets, data], Compression::Stored)
+        WrittenBatch::new(count, vec![(count as i64, 0)], &[Vec::new(), offsets, data], WriterCompression::Stored)
     };
     let values = |is_delta| dictionary_message(1, &texts(2, 3), is_delta);
     let check_stream = |messages: &[Message], expected| check_file(&stream(&schema, messages), expected);
@@ -438,7 +447,7 @@ fn false_claims_of_dictionaries_are_refused() {
         expect!["d.arrow: a dictionary: value 0 has more than 255 bytes; save the column as strings"],
     );
     check_stream(
-        &[dictionary_message(1, &numbers(Compression::Stored), false), indices(&[0])],
+        &[dictionary_message(1, &numbers(WriterCompression::Stored), false), indices(&[0])],
         expect!["d.arrow: a dictionary: 1 nodes and 2 buffers, and its schema needs 1 and 3; is the file damaged?"],
     );
     // More names than the memory for dictionaries: in one dictionary, and over the columns that share it.
@@ -448,7 +457,7 @@ fn false_claims_of_dictionaries_are_refused() {
     );
     let names: Vec<String> = (0..9).map(|at| format!("x{at}")).collect();
     let many = super::arrow_writer::schema(names.iter().map(|name| dictionary_field(name, 1)).collect());
-    let nine = Batch::new(1, vec![(1, 0); 9], &vec![vec![0, 0]; 18], Compression::Stored);
+    let nine = WrittenBatch::new(1, vec![(1, 0); 9], &vec![vec![0, 0]; 18], WriterCompression::Stored);
     let shared = [dictionary_message(1, &texts(50_000, 5), false), batch_message(&nine)];
     check_file(
         &stream(&many, &shared),

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::arrow_writer::{
-    BOOL, Batch, Compression, F32, F64, Flat, LIST, Message, TEXT, batch_message, dictionary_field, dictionary_message,
-    field, file, int, schema, stream,
+    BOOL, F32, F64, FlatbufferValue, LIST, Message, TEXT, WriterCompression, WrittenBatch, batch_message,
+    dictionary_field, dictionary_message, field, file, int, schema, stream,
 };
 use super::*;
 
@@ -59,7 +59,7 @@ fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> [Vec<u8>; 2] {
     [offsets, data]
 }
 
-fn batch(rows: &[Row], compression: Compression) -> Batch {
+fn batch(rows: &[Row], compression: WriterCompression) -> WrittenBatch {
     let count = rows.len() as i64;
     let numbers: Vec<_> = rows.iter().map(|row| row.number).collect();
     let floats: Vec<_> = rows.iter().map(|row| row.float).collect();
@@ -99,10 +99,10 @@ fn batch(rows: &[Row], compression: Compression) -> Batch {
         (count, 0),
         (2 * count + 3, 0),
     ];
-    Batch::new(rows.len(), nodes, &buffers, compression)
+    WrittenBatch::new(rows.len(), nodes, &buffers, compression)
 }
 
-fn table_schema() -> Flat {
+fn table_schema() -> FlatbufferValue {
     let item = field("item", F32(), Vec::new());
     schema(vec![
         field("number", int(16), Vec::new()),
@@ -115,11 +115,11 @@ fn table_schema() -> Flat {
 }
 
 /// Returns the messages of a table: the dictionary in two parts, then the rows in batches of `size`.
-fn messages(rows: &[Row], size: usize, compression: Compression) -> Vec<Message> {
+fn messages(rows: &[Row], size: usize, compression: WriterCompression) -> Vec<Message> {
     let part = |names: &[&str]| {
         let [offsets, data] = texts(names.iter().map(|name| Some(*name)));
         let nodes = vec![(names.len() as i64, 0)];
-        Batch::new(names.len(), nodes, &[Vec::new(), offsets, data], compression)
+        WrittenBatch::new(names.len(), nodes, &[Vec::new(), offsets, data], compression)
     };
     let first = dictionary_message(4, &part(&CLASSES[..1]), false);
     let second = dictionary_message(4, &part(&CLASSES[1..]), true);
@@ -135,7 +135,7 @@ proptest! {
         rows in rows(),
         size in 1usize..20,
         is_stream in any::<bool>(),
-        codec in prop::sample::select(vec![Compression::Stored, Compression::Lz4, Compression::Zstd]),
+        codec in prop::sample::select(vec![WriterCompression::Stored, WriterCompression::Lz4, WriterCompression::Zstd]),
     ) {
         let (schema, messages) = (table_schema(), messages(&rows, size, codec));
         let bytes = if is_stream { stream(&schema, &messages) } else { file(&schema, &messages) };

@@ -6,36 +6,22 @@ use saggar_clock::UnixMillis;
 use super::row::{self, JOB_COLUMNS, to_sql_integer};
 use super::{TransactionResult, event, usage_totals};
 use crate::error::RecordError;
-use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX, SPEC_BYTES_MAX};
+use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX};
 use crate::records::{
     ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, QueuedJob,
-    StateReason, id,
+    StateReason, field_rules, id,
 };
-use crate::versions;
 
 /// Returns `Invalid` if the job's fields are not valid.
 pub(super) fn validate(job: &NewJob) -> Result<(), RecordError> {
-    let invalid = |field, value: &str, expected| {
-        let value = value.chars().take(80).collect();
-        Err(RecordError::Invalid { field, value, expected })
-    };
-    if !versions::is_name(&job.project) {
-        return invalid("project", &job.project, versions::NAME_RULE);
-    }
-    if job.task.is_empty() || job.task.len() > 255 {
-        return invalid("task", &job.task, "must have 1 to 255 bytes");
-    }
-    if job.spec.len() > SPEC_BYTES_MAX {
-        return invalid("spec", &job.spec, "must have at most 1 MiB");
-    }
+    field_rules::check_name("project", &job.project)?;
+    field_rules::check_short_text("task", &job.task)?;
+    field_rules::check_spec_length("spec", &job.spec)?;
     if serde_json::from_str::<serde_json::Map<_, _>>(&job.spec).is_err() {
-        return invalid("spec", &job.spec, "must be a JSON object");
+        return Err(field_rules::invalid("spec", &job.spec, "must be a JSON object"));
     }
     job.pause.as_ref().map_or(Ok(()), PausePoint::validate)?;
-    match &job.idempotency_key {
-        Some(key) if key.is_empty() || key.len() > 255 => invalid("idempotency key", key, "must have 1 to 255 bytes"),
-        Some(_) | None => Ok(()),
-    }
+    field_rules::check_idempotency_key(job.idempotency_key.as_deref())
 }
 
 pub(super) fn find_by_idempotency_key(tx: &Transaction<'_>, key: &str) -> TransactionResult<Option<JobRecord>> {

@@ -11,12 +11,11 @@ use saggar_clock::UnixMillis;
 use super::row::{self, to_sql_integer};
 use super::{SqliteRecords, TransactionResult};
 use crate::error::RecordError;
-use crate::limits::{JOBS_LISTED_MAX, PIPELINE_RUNS_UNFINISHED_MAX, SPEC_BYTES_MAX};
+use crate::limits::{JOBS_LISTED_MAX, PIPELINE_RUNS_UNFINISHED_MAX};
 use crate::records::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
-    PipelineStepRecord, StateReason, StepAttemptKey, StepChange, id,
+    PipelineStepRecord, StateReason, StepAttemptKey, StepChange, field_rules, id,
 };
-use crate::versions;
 
 /// The columns that [`run_from_row`] reads, in its order.
 const RUN_COLUMNS: &str = "cursor, id, name, pipeline, project, plan, params, state, reason_code, reason_sentence, \
@@ -24,24 +23,11 @@ const RUN_COLUMNS: &str = "cursor, id, name, pipeline, project, plan, params, st
 
 /// Returns `Invalid` if the run's fields are not valid.
 fn validate(run: &NewPipelineRun) -> Result<(), RecordError> {
-    let invalid = |field, value: &str, expected| {
-        let value = value.chars().take(80).collect();
-        Err(RecordError::Invalid { field, value, expected })
-    };
-    for (field, name) in [("pipeline", &run.pipeline), ("project", &run.project)] {
-        if !versions::is_name(name) {
-            return invalid(field, name, versions::NAME_RULE);
-        }
-    }
-    for (field, text) in [("plan", &run.plan), ("params", &run.params)] {
-        if text.len() > SPEC_BYTES_MAX {
-            return invalid(field, text, "must have at most 1 MiB");
-        }
-    }
-    match &run.idempotency_key {
-        Some(key) if key.is_empty() || key.len() > 255 => invalid("idempotency key", key, "must have 1 to 255 bytes"),
-        Some(_) | None => Ok(()),
-    }
+    field_rules::check_name("pipeline", &run.pipeline)?;
+    field_rules::check_name("project", &run.project)?;
+    field_rules::check_spec_length("plan", &run.plan)?;
+    field_rules::check_spec_length("params", &run.params)?;
+    field_rules::check_idempotency_key(run.idempotency_key.as_deref())
 }
 
 fn create(tx: &Transaction<'_>, new: &NewPipelineRun, now_ms: UnixMillis) -> TransactionResult<PipelineRunRecord> {

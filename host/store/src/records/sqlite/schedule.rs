@@ -6,23 +6,13 @@ use saggar_clock::UnixMillis;
 use super::TransactionResult;
 use super::row::{self, to_sql_integer};
 use crate::error::RecordError;
-use crate::limits::{SCHEDULES_MAX, SPEC_BYTES_MAX};
-use crate::records::JobSchedule;
-use crate::versions;
+use crate::limits::SCHEDULES_MAX;
+use crate::records::{JobSchedule, field_rules};
 
 /// Returns `Invalid` if the schedule's fields are not valid.
 pub(super) fn validate(schedule: &JobSchedule) -> Result<(), RecordError> {
-    let invalid = |field, value: &str, expected| {
-        let value = value.chars().take(80).collect();
-        Err(RecordError::Invalid { field, value, expected })
-    };
-    if !versions::is_name(&schedule.name) {
-        return invalid("schedule", &schedule.name, versions::NAME_RULE);
-    }
-    if schedule.spec.len() > SPEC_BYTES_MAX {
-        return invalid("spec", &schedule.spec, "must have at most 1 MiB");
-    }
-    Ok(())
+    field_rules::check_name("schedule", &schedule.name)?;
+    field_rules::check_spec_length("spec", &schedule.spec)
 }
 
 pub(super) fn put(tx: &Transaction<'_>, new: &JobSchedule) -> TransactionResult<()> {

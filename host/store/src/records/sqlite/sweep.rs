@@ -7,11 +7,11 @@ use saggar_clock::UnixMillis;
 use super::row::{self, to_sql_integer};
 use super::{SqliteRecords, TransactionResult};
 use crate::error::RecordError;
-use crate::limits::{SPEC_BYTES_MAX, SWEEPS_LISTED_MAX, SWEEPS_UNFINISHED_MAX};
+use crate::limits::{SWEEPS_LISTED_MAX, SWEEPS_UNFINISHED_MAX};
 use crate::records::{
-    NewSweep, StateReason, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialRecord, TrialState, id,
+    NewSweep, StateReason, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialRecord, TrialState, field_rules,
+    id,
 };
-use crate::versions;
 
 /// The columns that [`sweep_from_row`] reads, in its order.
 const SWEEP_COLUMNS: &str = "id, name, project, spec, owner, rights, state, reason_code, reason_sentence, decisions, \
@@ -104,20 +104,9 @@ impl SweepRecords for SqliteRecords {
 
 /// Returns `Invalid` if the sweep's fields are not valid.
 fn validate(sweep: &NewSweep) -> Result<(), RecordError> {
-    let invalid = |field, value: &str, expected| {
-        let value = value.chars().take(80).collect();
-        Err(RecordError::Invalid { field, value, expected })
-    };
-    if !versions::is_name(&sweep.project) {
-        return invalid("project", &sweep.project, versions::NAME_RULE);
-    }
-    if sweep.spec.len() > SPEC_BYTES_MAX {
-        return invalid("spec", &sweep.spec, "must have at most 1 MiB");
-    }
-    match &sweep.idempotency_key {
-        Some(key) if key.is_empty() || key.len() > 255 => invalid("idempotency key", key, "must have 1 to 255 bytes"),
-        Some(_) | None => Ok(()),
-    }
+    field_rules::check_name("project", &sweep.project)?;
+    field_rules::check_spec_length("spec", &sweep.spec)?;
+    field_rules::check_idempotency_key(sweep.idempotency_key.as_deref())
 }
 
 fn create(tx: &Transaction<'_>, new: &NewSweep, now_ms: UnixMillis) -> TransactionResult<SweepRecord> {

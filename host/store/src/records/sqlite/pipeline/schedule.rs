@@ -6,23 +6,13 @@ use saggar_clock::UnixMillis;
 use super::super::TransactionResult;
 use super::super::row::{self, to_sql_integer};
 use crate::error::RecordError;
-use crate::limits::{SCHEDULES_MAX, SPEC_BYTES_MAX};
-use crate::records::PipelineSchedule;
-use crate::versions;
+use crate::limits::SCHEDULES_MAX;
+use crate::records::{PipelineSchedule, field_rules};
 
 /// Returns `Invalid` if the schedule's fields are not valid.
 pub(super) fn validate(schedule: &PipelineSchedule) -> Result<(), RecordError> {
-    let invalid = |field, value: &str, expected| {
-        let value = value.chars().take(80).collect();
-        Err(RecordError::Invalid { field, value, expected })
-    };
-    if !versions::is_name(&schedule.name) {
-        return invalid("schedule", &schedule.name, versions::NAME_RULE);
-    }
-    if schedule.request.len() > SPEC_BYTES_MAX {
-        return invalid("plan", &schedule.request, "must have at most 1 MiB");
-    }
-    Ok(())
+    field_rules::check_name("schedule", &schedule.name)?;
+    field_rules::check_spec_length("plan", &schedule.request)
 }
 
 pub(super) fn put(tx: &Transaction<'_>, new: &PipelineSchedule) -> TransactionResult<()> {
