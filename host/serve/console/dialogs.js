@@ -73,6 +73,7 @@ const KEYS = [
   ['l', null, 'the log, of the job'],
   ['x', null, 'select the job'],
   ['c', null, 'compare the selected jobs'],
+  ['t', null, 'tags and note of the run'],
   ['p', null, 'the model in the playground'],
   ['Esc', null, 'leave a field or a dialog'],
   ['Ctrl', 'Enter', 'send, in the playground'],

@@ -37,6 +37,7 @@ macro_rules! assets {
 const PAGE_TEMPLATE: &str = include_str!("../../console/index.html");
 const ASSETS: &[ConsoleAsset] = assets![
     "actions.js",
+    "annotations.js",
     "answer.js",
     "api.js",
     "attempts.js",
