@@ -62,6 +62,29 @@ for (const [look, options] of Object.entries(looks)) {
   }, options));
 }
 
+for (const [look, options] of Object.entries(looks)) {
+  test(`pipeline runs and sweeps of an experiment are linked, ${look}`, () => {
+    const member = (name, state, jobs) => ({ name, project: 'mnist', state, created_ms: 1_790_000_000_000, jobs });
+    const sweeps = Array.from({ length: 14 }, (_, at) => member(`mnist-sweep-${14 - at}`, 'SUCCEEDED', 9));
+    const experiment = { name: 'rate', pipeline_runs: [member('nightly-2', 'RUNNING', 1), member('nightly-1', 'FAILED', 2)], sweeps };
+    return visit({ jobs: RUNS(), others: { experiments: experiment } }, 'experiments/rate', async (page) => {
+      const runs = page.getByRole('list', { name: 'Pipeline runs' });
+      await runs.waitFor();
+      assert.deepEqual(await runs.locator('li').allTextContents(), ['nightly-2 RUNNING 1 job', 'nightly-1 FAILED 2 jobs']);
+      assert.equal(await runs.getByRole('link', { name: 'nightly-1' }).getAttribute('href'), '#/pipelines/nightly-1');
+      const listed = await page.getByRole('list', { name: 'Sweeps' }).locator('li').allTextContents();
+      assert.deepEqual([listed.length, listed[0], listed.at(-1)], [13, 'mnist-sweep-14 SUCCEEDED 9 jobs', '2 more']);
+      await isUsable(page);
+      await shot(page, `members-${look}`);
+    }, options);
+  });
+}
+
+test('an experiment without pipeline runs and sweeps shows no such list', () => visit({ jobs: RUNS() }, 'experiments/rate', async (page) => {
+  await rows(page).first().waitFor();
+  assert.equal(await page.locator('section.members').isVisible(), false);
+}));
+
 test('columns sort, and runs without a value come last', () => visit({ jobs: RUNS() }, 'experiments/rate', async (page) => {
   await rows(page).first().waitFor();
   const head = page.getByRole('button', { name: 'loss', exact: false }).first();

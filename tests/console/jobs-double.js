@@ -54,6 +54,13 @@ export async function serve(page, server) {
       const jobs = server.jobs.filter((one) => wanted === null || one.name === wanted);
       return stream(route, opening(jobs, server.cursor ?? null) + (server.more ?? ''));
     }
+    if (kind === 'compare') {
+      const names = searchParams.get('names').split(',');
+      const jobs = names.map((wanted) => [...server.jobs, ...(server.older ?? [])].find((one) => one.name === wanted));
+      const missing = names[jobs.indexOf(undefined)];
+      if (missing) return json(route, { error: `no job, pipeline run or sweep ${missing}`, code: 'not_found', hint: '', request_id: 'r' }, 404);
+      return json(route, { kind: 'job', jobs });
+    }
     if (kind !== 'jobs') return json(route, server.others?.[kind] ?? {});
     if (!name) {
       const before = searchParams.get('cursor');

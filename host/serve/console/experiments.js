@@ -6,6 +6,7 @@ import { comparePath } from './compare.js';
 import { columnsOf, parseFilter, sorted, usualColumns } from './columns.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { emptyExperiments } from './empty.js';
+import { membersView } from './members.js';
 import { cell, followTimes, since, table } from './rows.js';
 import { isOver, mark } from './state.js';
 import { watch } from './watch.js';
@@ -216,6 +217,7 @@ function runsPage(root, name, live) {
     );
   }
 
+  const members = membersView(parts.members, name, live);
   const stream = watch({
     changed(jobs, cursor) {
       state.jobs = jobs;
@@ -303,9 +305,13 @@ function runsPage(root, name, live) {
   return {
     keys: { '/': () => text.focus(), j: () => move(1), k: () => move(-1), x: () => state.selected && pick(state.selected), t: () => state.selected && editor.edit(state.selected), c: compare },
     looks: 'The server reports every change',
-    refresh: stream.again,
+    refresh() {
+      stream.again();
+      members.refresh();
+    },
     leave() {
       stream.stop();
+      members.leave();
       stopTimes();
     },
   };
@@ -320,13 +326,14 @@ function frame(root, name) {
     bar: h('div', { class: 'toolbar order-bar', role: 'toolbar', 'aria-label': 'Selected runs' }),
     list: h('div', {}),
     problem: h('p', { class: 'reason', role: 'alert' }),
+    members: h('section', { class: 'members', 'aria-label': 'Pipeline runs and sweeps', hidden: true }),
     table: h('table', { class: 'grid jobs runs' }),
     more: h('div', { class: 'more' }),
   };
   parts.filters = h('div', { class: 'filters' }, parts.choices, h('span', { class: 'filter' }, parts.text, h('kbd', { 'aria-hidden': 'true' }, '/')));
   const title = h('div', { class: 'page-head' }, h('h1', {}, name), parts.count, parts.filters);
   const crumb = h('p', { class: 'crumb' }, h('a', { href: '#/experiments' }, 'Experiments'));
-  parts.page = h('div', {}, crumb, title, parts.problem, parts.chooser, parts.bar, parts.list, h('div', { class: 'scroll' }, parts.table), parts.more);
+  parts.page = h('div', {}, crumb, title, parts.members, parts.problem, parts.chooser, parts.bar, parts.list, h('div', { class: 'scroll' }, parts.table), parts.more);
   patch(root, parts.page);
   return parts;
 }

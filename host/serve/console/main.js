@@ -2,7 +2,7 @@
 
 import { apiKey } from './api.js';
 import { askKey, help } from './dialogs.js';
-import { comparePage } from './compare.js';
+import { comparisonPage } from './comparison.js';
 import { datasetsPage } from './datasets.js';
 import { devicesPage } from './devices.js';
 import { experimentsPage } from './experiments.js';
@@ -22,7 +22,9 @@ const PAGES = {
     ([name]) => name || 'Jobs',
     (root, [name, part = '']) => (name ? jobPage(root, { name, part }, live) : jobsPage(root, live)),
   ],
-  compare: ['jobs', () => 'Compare', (root, names) => comparePage(root, names.filter(Boolean), live)],
+  compare: ['jobs', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), null, live)],
+  'compare-pipelines': ['pipelines', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), 'pipeline-run', live)],
+  'compare-sweeps': ['sweeps', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), 'sweep', live)],
   experiments: ['experiments', ([name]) => name || 'Experiments', (root, [name = '']) => experimentsPage(root, name, live)],
   sweeps: ['sweeps', ([name]) => name || 'Sweeps', (root, [name = '']) => sweepsPage(root, name, live)],
   pipelines: ['pipelines', ([name]) => name || 'Pipelines', (root, [name = '']) => pipelinesPage(root, name, live)],
@@ -96,7 +98,7 @@ function show() {
 }
 
 function typing(target) {
-  return target.closest?.('input, textarea, select, [contenteditable], [data-own-keys]') !== null;
+  return target.closest?.('input:not([type="checkbox"]), textarea, select, [contenteditable], [data-own-keys]') !== null;
 }
 
 document.addEventListener('keydown', (event) => {

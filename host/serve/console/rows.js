@@ -83,7 +83,7 @@ export function since(at) {
 }
 
 /** Why the job is as it is, with its place in the queue. */
-function reason({ state, reason: code, message, position }) {
+export function reason({ state, reason: code, message, position }) {
   if (state === 'QUEUED') {
     const place = position ? `place ${position} in the queue` : '';
     return h('span', { title: message || null }, [words(code || 'waiting for slot'), place].filter(Boolean).join(', '));
