@@ -110,7 +110,7 @@ fn the_console_lists_jobs_datasets_and_devices() {
     }
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
-    for name in ["jobs", "job", "data", "experiments", "pipelines", "sweeps", "comparison"] {
+    for name in ["jobs", "job", "data", "experiments", "pipelines", "sweeps", "comparison", "overview"] {
         check(name, &server, home.path(), &[]);
     }
 }

@@ -9,12 +9,14 @@ import { experimentsPage } from './experiments.js';
 import { jobPage } from './job.js';
 import { jobsPage } from './jobs.js';
 import { modelsPage } from './models.js';
+import { overviewPage } from './overview.js';
 import { pipelinesPage } from './pipelines.js';
 import { playgroundPage } from './playground.js';
 import { sweepsPage } from './sweeps.js';
 
 /** Each page by the first part of its place: the link that it belongs to, its title, and what shows it for the other parts. */
 const PAGES = {
+  overview: ['overview', () => 'Overview', (root) => overviewPage(root, live)],
   models: ['models', () => 'Models', (root, [model = '']) => modelsPage(root, model, live)],
   playground: ['playground', () => 'Playground', (root, [model = '', version = '']) => playgroundPage(root, { model, version }, live)],
   jobs: [
@@ -79,7 +81,7 @@ function place() {
 function show() {
   const [name, ...rest] = place();
   page?.leave();
-  const [link, title, open] = PAGES[Object.hasOwn(PAGES, name) ? name : 'models'];
+  const [link, title, open] = PAGES[Object.hasOwn(PAGES, name) ? name : 'overview'];
   for (const one of document.querySelectorAll('[data-page]')) {
     if (one.dataset.page === link) {
       one.setAttribute('aria-current', 'page');

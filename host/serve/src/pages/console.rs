@@ -76,6 +76,8 @@ const ASSETS: &[ConsoleAsset] = assets![
     "models.css",
     "models.js",
     "orders.js",
+    "overview.css",
+    "overview.js",
     "pad.js",
     "panel.js",
     "parallel.js",
