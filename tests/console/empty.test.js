@@ -27,7 +27,7 @@ test('the playground says that there is nothing to ask', () => on('playground', 
   await page.getByRole('heading', { name: 'No models yet' }).waitFor();
 }));
 
-test('a key is asked for once, and sent', () => on('', async (page) => {
+test('a key is asked for once, and sent', () => on('models', async (page) => {
   await page.route('**/api/v1/models', (route, request) => {
     const known = request.headers().authorization === 'Bearer sgr_right';
     const refusal = { error: 'a key is needed', code: 'unauthenticated', hint: '', request_id: 'r1' };
@@ -59,7 +59,7 @@ test('an outage and its end are reported', () => on('models', async (page) => {
   await page.locator('#live.on').waitFor();
 }, { expected: ['net::ERR_FAILED'] }));
 
-test('nothing is asked while nobody looks', () => on('', async (page) => {
+test('nothing is asked while nobody looks', () => on('models', async (page) => {
   await page.clock.install();
   await page.reload();
   await page.getByText('No models yet').waitFor();
@@ -78,7 +78,7 @@ test('nothing is asked while nobody looks', () => on('', async (page) => {
   await becomes(() => asked > seen, true);
 }));
 
-test('names are text, whatever is in them', () => on('', async (page) => {
+test('names are text, whatever is in them', () => on('models', async (page) => {
   const name = '<img src=x onerror=alert(1)>';
   const version = { version: 1, state: 'FAILED', reason: '<b>no</b>', plugin: null, weights: null, created_ms: null, source_job: null };
   await page.route('**/api/v1/models', (route) => route.fulfill({ json: { models: [{ name, serving: null, versions: [version] }] } }));

@@ -35,7 +35,7 @@ export function opening(jobs, cursor = null) {
 /**
  * Answers for a server with these jobs. `server` can be changed at any time: `{ jobs, details, series, log, streams }`, where
  * `streams` is false for one without events; a deletion is answered after the promise `deletes`, if there is one, and what is
- * asked of the part `failing` of a job with an error. Of a series `pointsMax` points are answered at once. What was asked of
+ * asked of the part `failing` of a job with an error; `refuses` does so with changes of tags and notes. Of a series `pointsMax` points are answered at once. What was asked of
  * it is in `server.asked`, as `{ method, path, body, headers }`.
  */
 export async function serve(page, server) {
@@ -54,6 +54,13 @@ export async function serve(page, server) {
       const jobs = server.jobs.filter((one) => wanted === null || one.name === wanted);
       return stream(route, opening(jobs, server.cursor ?? null) + (server.more ?? ''));
     }
+    if (kind === 'compare') {
+      const names = searchParams.get('names').split(',');
+      const jobs = names.map((wanted) => [...server.jobs, ...(server.older ?? [])].find((one) => one.name === wanted));
+      const missing = names[jobs.indexOf(undefined)];
+      if (missing) return json(route, { error: `no job, pipeline run or sweep ${missing}`, code: 'not_found', hint: '', request_id: 'r' }, 404);
+      return json(route, { kind: 'job', jobs });
+    }
     if (kind !== 'jobs') return json(route, server.others?.[kind] ?? {});
     if (!name) {
       const before = searchParams.get('cursor');
@@ -65,6 +72,13 @@ export async function serve(page, server) {
       server.older = server.older?.filter((one) => one !== found);
       if (server.deletes) await server.deletes;
       return json(route, { freed_bytes: 2048 });
+    }
+    if (rest[0] === 'annotate') {
+      if (server.refuses) return json(route, { error: 'there are too many tags', code: 'invalid', hint: 'remove one', request_id: 'r' }, 400);
+      const { tags = {}, remove = [], note } = request.postDataJSON();
+      const left = Object.entries({ ...found.tags, ...tags }).filter(([tag]) => !remove.includes(tag));
+      Object.assign(found, { tags: Object.fromEntries(left), note: note ?? found.note ?? '' });
+      return json(route, { ...found, attempts: [] });
     }
     if (method === 'POST') return json(route, server.answer ?? found, rest[0] === 'restart' ? 201 : 200);
     const [part] = rest;

@@ -146,3 +146,32 @@ test('the keys work, and what is typed survives a look at the server', () => on(
   await page.keyboard.press('p');
   await page.getByRole('heading', { name: 'Playground' }).waitFor();
 }));
+
+for (const [look, options] of Object.entries(looks)) {
+  test(`a version's card says what it was made from, with links, ${look}`, () => on('models', async (page) => {
+    const card = ['# digits@1', '', 'Published by job `digits-3` at step 60.', '', 'The job was trial 2 of sweep `digits-sweep-1`, its best completed trial.', '', '## Searched parameters', '',
+      '| Parameter | Value |', '|---|---|', '| lr | 0.05 |', '', '## Made with', '', `- Plugin: \`sha256:${'ab'.repeat(32)}\`, 7 bytes`, '- Seed: 5'].join('\n');
+    const origin = { trial: { sweep: 'digits-sweep-1', number: 2, parameters: { lr: 0.05 }, is_best: true }, step: { run: 'nightly-1', step: 'train' } };
+    await page.route('**/api/v1/models/digits/versions/1', (route) => route.fulfill({ json: { model: 'digits', version: { version: 1, source_job: 'digits-3' }, origin, card, is_card_generated: true } }));
+    await page.getByRole('button', { name: 'Card of version 1', exact: true }).press('Enter');
+    const dialog = page.getByRole('dialog', { name: 'Card of digits@1' });
+    await dialog.getByText('Made from the records of its training.').waitFor();
+    assert.deepEqual(await dialog.locator('h4').allTextContents(), ['Searched parameters', 'Made with']);
+    assert.deepEqual(await dialog.locator('tbody td').allTextContents(), ['lr', '0.05']);
+    const links = await dialog.locator('p.note a').evaluateAll((all) => all.map((one) => one.getAttribute('href')));
+    assert.deepEqual(links, ['#/jobs/digits-3', '#/pipelines/nightly-1', '#/sweeps/digits-sweep-1']);
+    await isUsable(page);
+    await shot(page, `card-${look}`);
+    await page.keyboard.press('Escape');
+    await becomes(() => dialog.count(), 0);
+  }, options));
+}
+
+test("a real version's card is shown", () => on('models', async (page) => {
+  const { json: detail } = await api('GET', '/api/v1/models/digits/versions/1');
+  await page.getByRole('button', { name: 'Card of version 1', exact: true }).click();
+  const dialog = page.getByRole('dialog', { name: 'Card of digits@1' });
+  await dialog.waitFor();
+  const shown = await dialog.textContent();
+  assert.ok(detail.card ? shown.includes(detail.card.split('\n')[0].replace(/^#\s*/, '')) : shown.includes('It has no card'), shown);
+}));

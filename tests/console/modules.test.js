@@ -221,6 +221,32 @@ test('metrics are read, and how busy a device was', () => on('', async (page) =>
   assert.deepEqual(shares, [[], [], [0.5, 1, 0, 0]]);
 }));
 
+test('a card becomes headings, tables, lists and code, and its HTML stays text', () => on('', async (page) => {
+  const text = [
+    '# digits@3', '', 'Published by job `digits-7`,', 'see <script>alert(1)</script> &lt;b&gt; a\\|b.', '', '## Data', '', '| Mount | Dataset |', '|---|---|',
+    '| `/data` | a\\|b, <img src=x onerror=alert(1)> |', '', '- Seed: 5', '* [x](javascript:alert(1))', '```', '| not | a table |', '# not a heading', '```', '| no table', 'x',
+  ].join('\n');
+  const found = await within(page, 'markdown.js', ({ markdown }, of) => markdown(of).map(({ outerHTML }) => outerHTML), text);
+  assert.deepEqual(found, [
+    '<h3>digits@3</h3>',
+    '<p>Published by job <code>digits-7</code>, see &lt;script&gt;alert(1)&lt;/script&gt; &lt;b&gt; a|b.</p>',
+    '<h4>Data</h4>',
+    '<div class="scroll"><table class="sides"><thead><tr><th scope="col">Mount</th><th scope="col">Dataset</th></tr></thead><tbody>'
+      + '<tr><td><code>/data</code></td><td>a|b, &lt;img src=x onerror=alert(1)&gt;</td></tr></tbody></table></div>',
+    '<ul><li>Seed: 5</li><li>[x](javascript:alert(1))</li></ul>',
+    '<pre><code>| not | a table |\n# not a heading</code></pre>',
+    '<p>| no table x</p>',
+  ]);
+  // Long lines of marks take no long time.
+  const long = ['|'.repeat(50_000), '|-'.repeat(50_000) + 'x', '`'.repeat(50_000), '#'.repeat(50_000), '```'].join('\n');
+  const took = await within(page, 'markdown.js', ({ markdown }, of) => {
+    const began = performance.now();
+    markdown(of);
+    return performance.now() - began;
+  }, long);
+  assert.ok(took < 2000, `${took} ms`);
+}));
+
 test('jobs differ in what they were asked for', () => on('', async (page) => {
   const rows = await within(page, 'compare.js', ({ rowsOf }) => rowsOf([
     { parameters: { epochs: 5, layers: [1, 2] }, seed: 0, data: [{ dataset: 'a' }] }, { parameters: { epochs: 6, layers: [1, 2] }, seed: 0, data: [{ dataset: 'a' }], queue: null },

@@ -61,6 +61,30 @@ fn an_empty_server_shows_the_commands_to_start_with() {
     check("modules", &server, home.path(), &[]);
 }
 
+/// A name that its module does not export keeps the browser from running any module.
+#[test]
+fn the_console_imports_only_names_that_are_exported() {
+    let sources = root().join("host/serve/console");
+    let files = std::fs::read_dir(&sources).unwrap().map(|entry| entry.unwrap().path());
+    let mut checked = 0;
+    for file in files.filter(|path| path.extension().is_some_and(|extension| extension == "js")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let imports = text.split("import { ").skip(1).filter_map(|statement| statement.split_once(" } from './"));
+        for (names, rest) in imports {
+            let module = std::fs::read_to_string(sources.join(rest.split('\'').next().unwrap())).unwrap();
+            for name in names.split(", ") {
+                let is_exported = ["function ", "async function ", "const ", "class "].iter().any(|form| {
+                    let declared = module.split(&format!("export {form}{name}")).nth(1);
+                    declared.is_some_and(|rest| rest.starts_with(['(', ' ']))
+                });
+                assert!(is_exported, "{} imports {name}, which its module does not export", file.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "only {checked} names were found");
+}
+
 /// The console's third-party files are those of the lock file: `npm ci` verifies a package against the digest in it.
 #[test]
 fn vendored_console_files_match_the_published_packages() {
@@ -86,7 +110,7 @@ fn the_console_lists_jobs_datasets_and_devices() {
     }
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
-    for name in ["jobs", "job", "data", "experiments", "pipelines", "sweeps"] {
+    for name in ["jobs", "job", "data", "experiments", "pipelines", "sweeps", "comparison", "overview"] {
         check(name, &server, home.path(), &[]);
     }
 }

@@ -267,3 +267,41 @@ fn a_full_disk_makes_the_command_fail() {
         assert!(errors.contains("standard output: No space left"), "{arguments:?}: {errors}");
     }
 }
+
+/// Commands to jobs that are missing, and commands that the job or its body refuses, are in the audit log like those
+/// that were done.
+#[test]
+fn refused_commands_to_jobs_are_in_the_audit_log() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(3).submit(&server);
+    assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
+    let commands = ["stop", "preempt", "pause", "resume", "annotate"];
+    let body = |command: &str| if command == "annotate" { json!({ "note": "x" }) } else { json!({}) };
+    for command in commands {
+        let path = format!("/api/v1/jobs/absent-9/{command}");
+        assert_eq!(server.request("POST", &path, HttpPayload::Json(&body(command))).status, 404, "{command}");
+    }
+    assert_eq!(server.request("DELETE", "/api/v1/jobs/absent-9", HttpPayload::Nothing).status, 404);
+    // The job is over, and a body has an unknown member or too long a tag.
+    let pause = format!("/api/v1/jobs/{job}/pause");
+    assert_eq!(server.request("POST", &pause, HttpPayload::Json(&json!({ "at_step": 2 }))).status, 409);
+    assert_eq!(server.request("POST", &pause, HttpPayload::Json(&json!({ "at": 2 }))).status, 400);
+    let annotate = format!("/api/v1/jobs/{job}/annotate");
+    let long = json!({ "tags": { "kind": "x".repeat(501) } });
+    assert_eq!(server.request("POST", &annotate, HttpPayload::Json(&long)).status, 400);
+    assert_eq!(server.request("POST", &annotate, HttpPayload::Json(&json!({ "note": "x" }))).status, 200);
+    let log = std::fs::read_to_string(home.path().join("audit.log")).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let entries = |action: &str| -> Vec<[String; 3]> {
+        let field = |value: &Value| value.as_str().unwrap().to_owned();
+        let of_action = lines.iter().filter(|line| line["action"] == action);
+        of_action.map(|line| [&line["job"], &line["detail"], &line["result"]].map(field)).collect()
+    };
+    for command in commands.into_iter().chain(["remove"]) {
+        let missing = ["absent-9", "", "not_found"].map(str::to_owned);
+        assert_eq!(entries(&format!("job.{command}")).first(), Some(&missing), "{command}");
+    }
+    let rest = |action: &str| entries(action)[1..].iter().map(|entry| entry.join(" ")).collect::<Vec<_>>();
+    assert_eq!(rest("job.pause"), [format!("{job} at step 2 conflict"), format!("{job}  invalid")]);
+    assert_eq!(rest("job.annotate"), [format!("{job}  invalid"), format!("{job}  ok")]);
+}

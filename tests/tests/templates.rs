@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use saggar_tests::{HttpPayload, ServerProcess, binary, root};
+use serde_json::json;
 
 /// Every template, and the parameters of a short run on digits.
 const TEMPLATES: [(&str, &[&str]); 6] = [
@@ -134,5 +135,13 @@ fn the_template_of_a_pipeline_runs_as_it_is() {
     // The base is not trained again.
     run(&["pipeline", "run", "nightly", "-p", "base_epochs=1", "-p", "epochs=2", "--follow"]);
     let steps = &server.get("/api/v1/pipeline-runs/nightly-2")["steps"];
+    // The commands of its README.
+    run(&["sweep", "--sweep", "rate", "--follow"]);
+    let sweep = server.get("/api/v1/sweeps/mine-sweep-1");
+    assert_eq!((&sweep["state"], &sweep["trial_states"]), (&json!("SUCCEEDED"), &json!({ "COMPLETED": 4 })), "{sweep}");
+    assert_eq!(server.get("/api/v1/models/mine")["serving"], 1, "the trials publish another model");
+    run(&["sweep", "results", "mine-sweep-1", "--save-task", "best"]);
+    assert!(std::fs::read_to_string(place.join("mine/saggar.toml")).unwrap().contains("[task.best]"));
+    run(&["check"]);
     assert_eq!(steps[0]["attempts"][0]["cached_from"], "nightly-1", "{steps}");
 }

@@ -118,7 +118,7 @@ pub(crate) enum CliCommand {
     Resume(JobNamesArgs),
     /// Show the differences between the specifications of two jobs.
     Diff(DiffArgs),
-    /// Compare jobs: the parameters that differ, and the last metrics.
+    /// Compare jobs, pipeline runs or sweeps: what differs, and what came of them.
     Compare(CompareArgs),
     /// List experiments, and compare or remove their jobs.
     #[command(subcommand)]

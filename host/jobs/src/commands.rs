@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use saggar_store::records::{
-    AnnotationChange, ExperimentCount, JobAnnotations, JobFilter, JobRecord, JobRecords, NewJob, PausePoint,
-    StateReason,
+    AnnotationChange, ExperimentCount, ExperimentMembers, JobAnnotations, JobFilter, JobRecord, JobRecords, NewJob,
+    PausePoint, StateReason,
 };
 use saggar_store::{AccessAction, AccessRights, JobState};
 use saggar_telemetry::TraceContext;
@@ -194,6 +194,19 @@ impl JobService {
     /// `Records`.
     pub async fn experiments(&self) -> Result<Vec<ExperimentCount>, JobError> {
         self.shared.with_records(|records| records.experiments()).await
+    }
+
+    /// Returns the newest pipeline runs and sweeps of these projects that have jobs of the experiment. `None` means all
+    /// projects.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn experiment_members(
+        &self,
+        experiment: String,
+        projects: Option<Vec<String>>,
+    ) -> Result<ExperimentMembers, JobError> {
+        self.shared.with_records(move |records| records.experiment_members(&experiment, projects.as_deref())).await
     }
 
     /// Asks a running job for a checkpoint at its next step boundary. Returns `false` if the job does not run here.

@@ -48,7 +48,8 @@ use saggar_clock::{Clock, UnixMillis};
 use saggar_fetch::FetchPolicy;
 use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{
-    ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobRecord, JobRecords, MetricPoint, StateReason, UsageTotal,
+    ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobMembership, JobRecord, JobRecords, MetricPoint,
+    StateReason, UsageTotal,
 };
 use saggar_store::{JobFiles, KeyFile, StateDir};
 use saggar_telemetry::SpanTracer;
@@ -346,7 +347,7 @@ impl JobService {
         self.shared.with_records(move |records| records.job_details(&ids)).await
     }
 
-    /// Returns jobs by identifier. Jobs that do not exist are left out.
+    /// Returns jobs by identifier or name, under what was given. Jobs that do not exist are left out.
     ///
     /// # Errors
     /// `Records`.
@@ -363,6 +364,15 @@ impl JobService {
             Ok(found)
         };
         self.shared.with_records(read).await
+    }
+
+    /// Returns the trial and the pipeline step that a job was submitted for.
+    ///
+    /// # Errors
+    /// `NotFound`, `Records`.
+    pub async fn membership(&self, id: &str) -> Result<JobMembership, JobError> {
+        let id = id.to_owned();
+        self.shared.with_records(move |records| records.job_membership(&id)).await
     }
 
     /// Returns the attempts and last points of one job.

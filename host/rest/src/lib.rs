@@ -13,6 +13,7 @@
 //! they are sent, and the tensors of predictions.
 
 pub mod checkpoints;
+pub mod comparisons;
 pub mod datasets;
 pub mod devices;
 pub mod errors;

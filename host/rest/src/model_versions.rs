@@ -19,6 +19,9 @@ pub struct VersionDetailDocument {
     pub version: ModelVersionDocument,
     /// What it was made from.
     pub provenance: ProvenanceDocument,
+    /// The sweep or the pipeline run that its job was submitted for, if this server trained it and has their records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<VersionOriginDocument>,
     /// The configuration of its plugin.
     pub config: String,
     /// Its files, without the manifest.
@@ -60,6 +63,45 @@ pub struct ProvenanceDocument {
     pub device: String,
     /// The version of the program that published it.
     pub program: String,
+}
+
+/// What the job that published a version was submitted for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "VersionOrigin")]
+pub struct VersionOriginDocument {
+    /// The trial of a sweep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<VersionTrialDocument>,
+    /// The step of a pipeline run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<VersionStepDocument>,
+}
+
+/// The trial that a version came from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "VersionTrial")]
+pub struct VersionTrialDocument {
+    /// The name of the sweep.
+    pub sweep: String,
+    /// The number of the trial, from 1.
+    pub number: u32,
+    /// The values of the searched parameters.
+    pub parameters: Map<String, Value>,
+    /// Whether it is the best completed trial.
+    pub is_best: bool,
+}
+
+/// The step of a pipeline run that a version came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "VersionStep")]
+pub struct VersionStepDocument {
+    /// The name of the run.
+    pub run: String,
+    /// The name of the step.
+    pub step: String,
 }
 
 /// A file of a version.

@@ -13,6 +13,7 @@ const FIXED = [
   ['task', ({ task }) => task, String],
   ['project', ({ project }) => project, String],
   ['message', ({ description }) => description, String],
+  ['note', ({ note }) => note, String],
 ];
 
 /** Text of a parameter. */
@@ -37,13 +38,14 @@ export function columnsOf(jobs) {
   ];
 }
 
-/** The columns that are shown if nobody chose: the state, parameters that differ, tags, the first metrics, and the time. */
+/** The columns that are shown if nobody chose: the state, parameters that differ, tags, notes, the first metrics, and the time. */
 export function usualColumns(columns, jobs) {
   const differs = ({ value }) => new Set(jobs.map((job) => JSON.stringify(value(job)))).size > 1;
   const metrics = columns.filter(({ group }) => group === 'Metrics').sort((a, b) => rank(a.label) - rank(b.label));
   const firstMetrics = new Set(metrics.slice(0, 4));
   const isUsual = (column) => ['state', 'ran'].includes(column.key)
-    || (column.group === 'Parameters' && differs(column)) || column.group === 'Tags' || firstMetrics.has(column);
+    || (column.group === 'Parameters' && differs(column)) || column.group === 'Tags' || firstMetrics.has(column)
+    || (column.key === 'note' && jobs.some(({ note }) => note));
   return new Set(columns.filter(isUsual).map(({ key }) => key));
 }
 
@@ -73,15 +75,22 @@ export function sorted(jobs, column, descending) {
 const TERM = /([^\s<>=!"]+)\s*(<=|>=|!=|=|<|>)\s*("[^"]*"|[^\s"]+)|"[^"]*"|\S+/g;
 
 /**
- * Reads a filter: words that a job's name or texts contain, and comparisons such as `loss < 0.1` and `state = FAILED`, all
- * of which must hold. Returns `{ matches(job) }`, or `{ problem }` where a name is no column.
+ * Reads a filter: words that a job's name or texts contain, tags that it has, such as `tag:kind`, and comparisons such as
+ * `loss < 0.1`, `state = FAILED` and `tag:kind = baseline`, all of which must hold. Returns `{ matches(job) }`, or
+ * `{ problem }` where a name is no column. A tag need not be a column: jobs lose and gain them.
  */
 export function parseFilter(text, columns) {
   const tests = [];
   for (const [term, name, operator, wanted] of text.matchAll(TERM)) {
     if (!operator) {
+      const tag = tagOf(term);
       const word = unquoted(term).toLowerCase();
-      tests.push((job) => textOf(job).includes(word));
+      tests.push(tag ? (job) => hasTag(job, tag) : (job) => textOf(job).includes(word));
+      continue;
+    }
+    const tag = tagOf(name);
+    if (tag) {
+      tests.push((job) => holds(hasTag(job, tag) ? job.tags[tag] : undefined, operator, unquoted(wanted)));
       continue;
     }
     const column = columns.find(({ key }) => key === name) ?? columns.find(({ label }) => label === name);
@@ -89,6 +98,15 @@ export function parseFilter(text, columns) {
     tests.push((job) => holds(column.value(job), operator, unquoted(wanted)));
   }
   return { matches: (job) => tests.every((one) => one(job)) };
+}
+
+/** The name in `tag:NAME`, or null. */
+function tagOf(term) {
+  return /^tag:(.+)$/.exec(term)?.[1] ?? null;
+}
+
+function hasTag({ tags }, name) {
+  return Object.hasOwn(tags ?? {}, name);
 }
 
 function unquoted(text) {

@@ -1,10 +1,12 @@
 // Experiments: the labels that jobs share, and the runs of one as a table with columns to choose.
 
+import { editing, editorRow, shutEditor } from './annotations.js';
 import { ask } from './api.js';
 import { comparePath } from './compare.js';
 import { columnsOf, parseFilter, sorted, usualColumns } from './columns.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { emptyExperiments } from './empty.js';
+import { membersView } from './members.js';
 import { cell, followTimes, since, table } from './rows.js';
 import { isOver, mark } from './state.js';
 import { watch } from './watch.js';
@@ -96,7 +98,7 @@ function withError(state, render, live) {
 function runsPage(root, name, live) {
   const state = {
     jobs: null, older: new Map(), cursor: null, error: null, filter: '', sort: { key: null, descending: true }, columns: storedColumns(name),
-    picked: new Set(), selected: null, rows: ROWS_STEP,
+    picked: new Set(), selected: null, rows: ROWS_STEP, editor: shutEditor(),
   };
   const parts = frame(root, name);
   const { text, count, choices, chooser, bar, list, table, more, problem } = parts;
@@ -137,7 +139,10 @@ function runsPage(root, name, live) {
     const visible = columns.filter(({ key }) => chosen.has(key));
     showSort(columns);
     showChooser(columns, chosen);
-    patch(table, h('caption', { class: 'unseen' }, `Runs of ${name}`), head(visible), h('tbody', {}, rows.slice(0, state.rows).map((job) => line(job, visible))));
+    // A run that is edited stays though the filter no longer fits it.
+    const edited = rows.slice(0, state.rows).some(({ id }) => id === state.editor.id) ? null : jobs.find(({ id }) => id === state.editor.id);
+    const lines = [edited, ...rows.slice(0, state.rows)].filter(Boolean).flatMap((job) => withEditor(job, visible, columns));
+    patch(table, h('caption', { class: 'unseen' }, `Runs of ${name}`), head(visible), h('tbody', {}, lines));
     showBar();
   }
 
@@ -170,7 +175,12 @@ function runsPage(root, name, live) {
       const sign = isSorted ? (state.sort.descending ? ' ↓' : ' ↑') : '';
       return h('th', { scope: 'col', 'aria-sort': order }, h('button', { type: 'button', class: 'sort', 'data-click': 'order', 'data-column': key }, `${label}${sign}`));
     };
-    return h('thead', {}, h('tr', {}, h('th', { scope: 'col', class: 'pick' }, h('span', { class: 'unseen' }, 'Selected')), h('th', { scope: 'col' }, 'Run'), visible.map(sortable), h('th', { scope: 'col' }, 'Created')));
+    return h('thead', {}, h('tr', {}, h('th', { scope: 'col', class: 'pick' }, h('span', { class: 'unseen' }, 'Selected')), h('th', { scope: 'col' }, 'Run'), visible.map(sortable), h('th', { scope: 'col' }, 'Created'), h('th', { scope: 'col' }, h('span', { class: 'unseen' }, 'Edit'))));
+  }
+
+  function withEditor(job, visible, columns) {
+    const tags = columns.filter(({ group }) => group === 'Tags').map(({ label }) => label);
+    return state.editor.id === job.id ? [line(job, visible), editorRow(job, state.editor, visible.length + 4, tags)] : [line(job, visible)];
   }
 
   function line(job, visible) {
@@ -178,6 +188,7 @@ function runsPage(root, name, live) {
       const value = column.value(job);
       const isMissing = value === undefined || value === '' || (value === null && column.group !== 'Metrics');
       const content = isMissing ? '–' : column.key === 'state' ? mark(value) : column.show(value);
+      if (column.key === 'note') return h('td', { 'data-label': 'note', class: `why ${isMissing ? 'none' : ''}`.trim() }, isMissing ? '–' : h('div', { class: 'clipped', title: value }, value));
       const kind = `${typeof value === 'number' || column.group === 'Metrics' ? 'figure' : 'code'} ${isMissing ? 'none' : ''}`.trim();
       return h('td', { 'data-label': column.label, class: column.key === 'state' ? null : kind }, content);
     };
@@ -185,9 +196,10 @@ function runsPage(root, name, live) {
       'tr',
       { 'data-key': job.id, 'data-job': job.name, class: state.selected === job.id ? 'selected' : null },
       h('td', { class: 'pick' }, h('input', { type: 'checkbox', 'data-change': 'pick', 'aria-label': `Select ${job.name}`, checked: state.picked.has(job.id) })),
-      h('th', { scope: 'row', class: 'name' }, h('a', { href: `#/jobs/${encodeURIComponent(job.name)}` }, job.name), job.note && h('div', { class: 'note' }, job.note)),
+      h('th', { scope: 'row', class: 'name' }, h('a', { href: `#/jobs/${encodeURIComponent(job.name)}` }, job.name)),
       visible.map(cell),
       h('td', { 'data-label': 'Created' }, since(job.created_ms)),
+      h('td', { class: 'edit' }, h('button', { type: 'button', class: 'quiet small', 'data-click': 'edit', 'aria-label': `Edit tags and note of ${job.name}`, 'aria-expanded': String(state.editor.id === job.id) }, 'Edit')),
     );
   }
 
@@ -205,6 +217,7 @@ function runsPage(root, name, live) {
     );
   }
 
+  const members = membersView(parts.members, name, live);
   const stream = watch({
     changed(jobs, cursor) {
       state.jobs = jobs;
@@ -226,7 +239,16 @@ function runsPage(root, name, live) {
     const chosen = picked();
     if (chosen.length > 1) location.hash = comparePath(chosen);
   };
+  const editor = editing(state, {
+    found: (id) => all().find((job) => job.id === id),
+    changed: (job) => (state.older.has(job.id) ? state.older : state.jobs).set(job.id, job),
+    render,
+    row: (key) => table.querySelector(`tr[data-key="${CSS.escape(key)}"]`),
+  });
+  listen(parts.page, 'input', editor.input);
+  listen(parts.page, 'keydown', editor.keydown);
   listen(parts.page, 'click', {
+    ...editor.click,
     compare,
     clear: set(() => state.picked.clear()),
     more: set(() => { state.rows += ROWS_STEP; }),
@@ -281,11 +303,15 @@ function runsPage(root, name, live) {
   const stopTimes = followTimes(parts.page);
   render();
   return {
-    keys: { '/': () => text.focus(), j: () => move(1), k: () => move(-1), x: () => state.selected && pick(state.selected), c: compare },
+    keys: { '/': () => text.focus(), j: () => move(1), k: () => move(-1), x: () => state.selected && pick(state.selected), t: () => state.selected && editor.edit(state.selected), c: compare },
     looks: 'The server reports every change',
-    refresh: stream.again,
+    refresh() {
+      stream.again();
+      members.refresh();
+    },
     leave() {
       stream.stop();
+      members.leave();
       stopTimes();
     },
   };
@@ -293,20 +319,21 @@ function runsPage(root, name, live) {
 
 function frame(root, name) {
   const parts = {
-    text: h('input', { type: 'search', placeholder: 'loss < 0.1 lr = 0.01', 'aria-label': 'Filter runs by words or comparisons', autocomplete: 'off', spellcheck: 'false' }),
+    text: h('input', { type: 'search', placeholder: 'loss < 0.1 tag:kind', 'aria-label': 'Filter runs by words, tags or comparisons', autocomplete: 'off', spellcheck: 'false' }),
     count: h('p', { class: 'note', role: 'status' }),
     choices: h('span', { class: 'toolbar choices' }),
     chooser: h('details', { class: 'chooser' }),
     bar: h('div', { class: 'toolbar order-bar', role: 'toolbar', 'aria-label': 'Selected runs' }),
     list: h('div', {}),
     problem: h('p', { class: 'reason', role: 'alert' }),
+    members: h('section', { class: 'members', 'aria-label': 'Pipeline runs and sweeps', hidden: true }),
     table: h('table', { class: 'grid jobs runs' }),
     more: h('div', { class: 'more' }),
   };
   parts.filters = h('div', { class: 'filters' }, parts.choices, h('span', { class: 'filter' }, parts.text, h('kbd', { 'aria-hidden': 'true' }, '/')));
   const title = h('div', { class: 'page-head' }, h('h1', {}, name), parts.count, parts.filters);
   const crumb = h('p', { class: 'crumb' }, h('a', { href: '#/experiments' }, 'Experiments'));
-  parts.page = h('div', {}, crumb, title, parts.problem, parts.chooser, parts.bar, parts.list, h('div', { class: 'scroll' }, parts.table), parts.more);
+  parts.page = h('div', {}, crumb, title, parts.members, parts.problem, parts.chooser, parts.bar, parts.list, h('div', { class: 'scroll' }, parts.table), parts.more);
   patch(root, parts.page);
   return parts;
 }

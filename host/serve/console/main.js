@@ -2,19 +2,21 @@
 
 import { apiKey } from './api.js';
 import { askKey, help } from './dialogs.js';
-import { comparePage } from './compare.js';
+import { comparisonPage } from './comparison.js';
 import { datasetsPage } from './datasets.js';
 import { devicesPage } from './devices.js';
 import { experimentsPage } from './experiments.js';
 import { jobPage } from './job.js';
 import { jobsPage } from './jobs.js';
 import { modelsPage } from './models.js';
+import { overviewPage } from './overview.js';
 import { pipelinesPage } from './pipelines.js';
 import { playgroundPage } from './playground.js';
 import { sweepsPage } from './sweeps.js';
 
 /** Each page by the first part of its place: the link that it belongs to, its title, and what shows it for the other parts. */
 const PAGES = {
+  overview: ['overview', () => 'Overview', (root) => overviewPage(root, live)],
   models: ['models', () => 'Models', (root, [model = '']) => modelsPage(root, model, live)],
   playground: ['playground', () => 'Playground', (root, [model = '', version = '']) => playgroundPage(root, { model, version }, live)],
   jobs: [
@@ -22,7 +24,9 @@ const PAGES = {
     ([name]) => name || 'Jobs',
     (root, [name, part = '']) => (name ? jobPage(root, { name, part }, live) : jobsPage(root, live)),
   ],
-  compare: ['jobs', () => 'Compare', (root, names) => comparePage(root, names.filter(Boolean), live)],
+  compare: ['jobs', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), null, live)],
+  'compare-pipelines': ['pipelines', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), 'pipeline-run', live)],
+  'compare-sweeps': ['sweeps', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), 'sweep', live)],
   experiments: ['experiments', ([name]) => name || 'Experiments', (root, [name = '']) => experimentsPage(root, name, live)],
   sweeps: ['sweeps', ([name]) => name || 'Sweeps', (root, [name = '']) => sweepsPage(root, name, live)],
   pipelines: ['pipelines', ([name]) => name || 'Pipelines', (root, [name = '']) => pipelinesPage(root, name, live)],
@@ -77,7 +81,7 @@ function place() {
 function show() {
   const [name, ...rest] = place();
   page?.leave();
-  const [link, title, open] = PAGES[Object.hasOwn(PAGES, name) ? name : 'models'];
+  const [link, title, open] = PAGES[Object.hasOwn(PAGES, name) ? name : 'overview'];
   for (const one of document.querySelectorAll('[data-page]')) {
     if (one.dataset.page === link) {
       one.setAttribute('aria-current', 'page');
@@ -96,7 +100,7 @@ function show() {
 }
 
 function typing(target) {
-  return target.closest?.('input, textarea, select, [contenteditable], [data-own-keys]') !== null;
+  return target.closest?.('input:not([type="checkbox"]), textarea, select, [contenteditable], [data-own-keys]') !== null;
 }
 
 document.addEventListener('keydown', (event) => {

@@ -1,7 +1,8 @@
 // The page of models: what there is, what state it is in, and what can be done about it.
 
-import { ask } from './api.js';
 import { actions } from './actions.js';
+import { ask } from './api.js';
+import { showCard } from './card.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { emptyModels } from './empty.js';
 import { panel } from './panel.js';
@@ -98,6 +99,7 @@ export function modelsPage(root, opened, live) {
 
   listen(list, 'click', {
     toggle: (element) => toggle(element.closest('[data-model]').dataset.model),
+    card: (element) => showCard(find(element).name, Number(element.dataset.version)),
     reset: edit(traffic.reset),
     all: edit(({ name }) => state.all.delete(name) || state.all.add(name)),
     ...Object.fromEntries(Object.entries(actions(state.drafts)).map(([name, action]) => [name, act(action)])),

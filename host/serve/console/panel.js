@@ -26,7 +26,8 @@ export function panel(model, view) {
   );
 }
 
-function stateOf({ state, serving }) {
+/** The state of a model, or whether one without a state serves. */
+export function stateOf({ state, serving }) {
   return state ?? (serving ? 'READY' : 'LOADING');
 }
 
@@ -205,6 +206,7 @@ function rowActions(model, { version, state, aliases = [], traffic_percent: perc
     version !== model.serving && ['READY', 'UNLOADED'].includes(state) && of('promote', 'Promote', 'Make it the default'),
     ['UNLOADED', 'FAILED'].includes(state) && of('load', 'Load', 'Load it onto the device'),
     ready && version !== model.serving && !pointed && of('unload', 'Unload', 'Free its memory on the device'),
+    h('button', { type: 'button', class: 'quiet small', 'data-click': 'card', 'data-version': version, 'aria-label': `Card of version ${version}`, title: 'What it was made from' }, 'Card'),
   ];
 }
 

@@ -6,6 +6,7 @@ import { h, listen, neighbour, patch } from './dom.js';
 import { emptyPipelines } from './empty.js';
 import { words } from './format.js';
 import { drawSteps } from './graph.js';
+import { picking } from './picks.js';
 import { pollInto } from './poll.js';
 import { cell, reasonText, since, table } from './rows.js';
 import { mark } from './state.js';
@@ -32,6 +33,7 @@ function listPage(root, live) {
     const known = new Set((state.runs ?? []).map(({ id }) => id));
     return [...(state.runs ?? []), ...state.older.filter(({ id }) => !known.has(id))];
   };
+  const picks = picking('pipelines', () => all().map(({ name }) => name), () => render());
 
   function render() {
     if (!state.runs) {
@@ -44,6 +46,7 @@ function listPage(root, live) {
     const line = (run) => h(
       'tr',
       { 'data-key': run.id, 'data-run': run.name, class: state.selected === run.id ? 'selected' : null },
+      picks.box(run.name),
       h('th', { scope: 'row', class: 'name' }, h('a', { href: `#/pipelines/${encodeURIComponent(run.name)}` }, run.name)),
       cell('State', '', mark(run.state)),
       cell('Project', '', run.project),
@@ -51,7 +54,7 @@ function listPage(root, live) {
       cell('Started', '', since(run.created_ms)),
       cell('Reason', 'why', reasonText(run)),
     );
-    patch(list, table('Pipeline runs, newest first', 'grid jobs', ['Run', 'State', 'Project', 'Parameters', 'Started', 'Reason'], runs.map(line)));
+    patch(list, picks.bar(), table('Pipeline runs, newest first', 'grid jobs', [picks.title(), 'Run', 'State', 'Project', 'Parameters', 'Started', 'Reason'], runs.map(line)));
     patch(more, state.cursor !== null && h('button', { type: 'button', class: 'quiet', 'data-click': 'older' }, 'Older runs'));
   }
 
@@ -59,7 +62,9 @@ function listPage(root, live) {
     const { runs, cursor } = await ask('GET', '/api/v1/pipeline-runs');
     return state.older.length ? { runs } : { runs, cursor };
   }, { render, live }, EVERY_MS);
+  listen(page, 'change', picks.change);
   listen(page, 'click', {
+    ...picks.click,
     async older(button) {
       button.disabled = true;
       try {
@@ -77,8 +82,12 @@ function listPage(root, live) {
     render();
     page.querySelector('tr.selected a')?.focus();
   };
+  const pick = () => {
+    const run = all().find(({ id }) => id === state.selected);
+    if (run) picks.toggle(run.name);
+  };
   render();
-  return { keys: { j: () => move(1), k: () => move(-1) }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
+  return { keys: { j: () => move(1), k: () => move(-1), x: pick, c: picks.compare }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
 }
 
 function parameters(params) {

@@ -83,7 +83,7 @@ export function since(at) {
 }
 
 /** Why the job is as it is, with its place in the queue. */
-function reason({ state, reason: code, message, position }) {
+export function reason({ state, reason: code, message, position }) {
   if (state === 'QUEUED') {
     const place = position ? `place ${position} in the queue` : '';
     return h('span', { title: message || null }, [words(code || 'waiting for slot'), place].filter(Boolean).join(', '));
@@ -93,7 +93,7 @@ function reason({ state, reason: code, message, position }) {
 }
 
 /** Writes the times below `root` anew. */
-function retime(root) {
+export function retime(root) {
   for (const time of root.querySelectorAll('time[data-at]')) {
     const text = ago(Number(time.dataset.at));
     if (time.textContent !== text) time.textContent = text;

@@ -7,6 +7,7 @@ import { h, listen, neighbour, patch } from './dom.js';
 import { emptySweeps } from './empty.js';
 import { number, words } from './format.js';
 import { parallelCoordinates } from './parallel.js';
+import { picking } from './picks.js';
 import { pollInto } from './poll.js';
 import { cell, reasonText, since, table } from './rows.js';
 import { mark } from './state.js';
@@ -40,6 +41,7 @@ function listPage(root, live) {
   const list = h('div', {});
   const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Sweeps'), count), list);
   patch(root, page);
+  const picks = picking('sweeps', () => (state.sweeps ?? []).map(({ name }) => name), () => render());
 
   function render() {
     const { sweeps } = state;
@@ -52,6 +54,7 @@ function listPage(root, live) {
     const line = (sweep) => h(
       'tr',
       { 'data-key': sweep.id, class: state.selected === sweep.id ? 'selected' : null },
+      picks.box(sweep.name),
       h('th', { scope: 'row', class: 'name' }, h('a', { href: `#/sweeps/${encodeURIComponent(sweep.name)}` }, sweep.name)),
       cell('State', '', mark(sweep.state)),
       cell('Method', '', sweep.method),
@@ -61,17 +64,23 @@ function listPage(root, live) {
       cell('Created', '', since(sweep.created_ms)),
       cell('Reason', 'why', reasonText(sweep)),
     );
-    patch(list, table('Sweeps, newest first', 'grid jobs', ['Sweep', 'State', 'Method', 'Trials', 'Metric', 'Best', 'Created', 'Reason'], sweeps.map(line)));
+    patch(list, picks.bar(), table('Sweeps, newest first', 'grid jobs', [picks.title(), 'Sweep', 'State', 'Method', 'Trials', 'Metric', 'Best', 'Created', 'Reason'], sweeps.map(line)));
   }
 
   const look = pollInto(state, async () => ({ sweeps: (await ask('GET', '/api/v1/sweeps')).sweeps }), { render, live }, EVERY_MS);
+  listen(page, 'change', picks.change);
+  listen(page, 'click', picks.click);
+  const pick = () => {
+    const sweep = (state.sweeps ?? []).find(({ id }) => id === state.selected);
+    if (sweep) picks.toggle(sweep.name);
+  };
   const move = (by) => {
     state.selected = neighbour((state.sweeps ?? []).map(({ id }) => id), state.selected, by) ?? null;
     render();
     page.querySelector('tr.selected a')?.focus();
   };
   render();
-  return { keys: { j: () => move(1), k: () => move(-1) }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
+  return { keys: { j: () => move(1), k: () => move(-1), x: pick, c: picks.compare }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
 }
 
 /** Trials, the best first; those without a value come last. */

@@ -1,5 +1,6 @@
 //! HTTP handlers: the management interface under `/api/v1`, health, metrics, and the index.
 
+pub(crate) mod compare;
 pub(crate) mod datasets;
 pub(crate) mod devices;
 pub(crate) mod event_streams;
@@ -31,6 +32,7 @@ pub(crate) mod quota;
 pub(crate) mod schedules;
 pub(crate) mod secrets;
 pub(crate) mod sweeps;
+mod training_origin;
 pub(crate) mod version_detail;
 pub(crate) mod versions;
 mod visible_job;

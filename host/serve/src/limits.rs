@@ -194,6 +194,10 @@ pub const CONCURRENT_WEBHOOKS_MAX: usize = 16;
 
 /// Jobs in a listing if the client gives no number.
 pub const JOBS_LISTED_DEFAULT: u32 = 100;
+/// Jobs that are compared at once.
+pub const JOBS_COMPARED_MAX: usize = 100;
+/// Pipeline runs or sweeps that are compared at once.
+pub const RUNS_COMPARED_MAX: usize = 20;
 /// Finished jobs that a listing names as users of a dataset version: the newest.
 pub const DATASET_USERS_SHOWN: usize = 20;
 /// Jobs that an event stream follows: the newest.

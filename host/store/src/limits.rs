@@ -221,6 +221,9 @@ pub const RECORDS_BUSY_MS: u32 = 30_000;
 /// Jobs in one result of `Records::list`.
 pub const JOBS_LISTED_MAX: u32 = 1_000;
 
+/// Pipeline runs, and sweeps, that an experiment lists.
+pub const EXPERIMENT_MEMBERS_MAX: u32 = 100;
+
 /// Jobs in the queue; the next one is refused.
 pub const JOBS_QUEUED_MAX: u64 = 10_000;
 

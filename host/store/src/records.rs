@@ -19,6 +19,7 @@ mod annotation;
 pub(crate) mod field_rules;
 pub mod id;
 mod job;
+mod membership;
 mod pause;
 mod pipeline;
 mod schedule;
@@ -28,11 +29,12 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use annotation::{AnnotationChange, ExperimentCount, JobAnnotations};
+pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
 };
+pub use membership::{JobMembership, StepMembership, TrialMembership};
 pub use pause::{PAUSED, PausePoint, PauseStep};
 pub use pipeline::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
@@ -362,6 +364,23 @@ pub trait JobRecords: SweepRecords + PipelineRecords {
     /// # Errors
     /// Returns `Database`.
     fn experiments(&self) -> Result<Vec<ExperimentCount>, RecordError>;
+
+    /// Returns the newest pipeline runs and sweeps of these projects that have jobs of the experiment, at most
+    /// `limits::EXPERIMENT_MEMBERS_MAX` of each. `None` means all projects.
+    ///
+    /// # Errors
+    /// Returns `Database`.
+    fn experiment_members(
+        &self,
+        experiment: &str,
+        projects: Option<&[String]>,
+    ) -> Result<ExperimentMembers, RecordError>;
+
+    /// Returns the trial and the pipeline step that a job was submitted for.
+    ///
+    /// # Errors
+    /// Returns `NoSuchJob`, `Database`.
+    fn job_membership(&self, name_or_id: &str) -> Result<JobMembership, RecordError>;
 
     /// Returns events after a sequence number, of one job or of all, oldest first. `limit` 0 means the maximum,
     /// `limits::EVENTS_LISTED_MAX`.

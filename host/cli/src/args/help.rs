@@ -71,6 +71,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "compare",
         &[
             "saggar compare digits-7 digits-8",
+            "saggar compare nightly-1 nightly-2",
+            "saggar compare digits-sweep-1 digits-sweep-2 --json",
             "saggar compare --experiment lr --columns lr,validation/accuracy --sort -validation/accuracy",
             "saggar compare --experiment lr --filter 'lr<0.1' --filter state=SUCCEEDED",
         ],

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use saggar_project::units;
+use saggar_rest::comparisons::COMPARISON_KINDS;
 
 #[derive(Debug, Args)]
 pub(crate) struct RestartArgs {
@@ -67,12 +68,15 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The jobs to compare, at least two.
-    #[arg(required_unless_present = "experiment", num_args = 2.., value_name = "JOB")]
-    pub(crate) jobs: Vec<String>,
+    /// The jobs, pipeline runs or sweeps to compare, at least two of one kind.
+    #[arg(required_unless_present = "experiment", num_args = 2.., value_name = "NAME")]
+    pub(crate) names: Vec<String>,
     /// Compare all jobs of this experiment.
-    #[arg(short, long, conflicts_with = "jobs", value_name = "NAME")]
+    #[arg(short, long, conflicts_with = "names", value_name = "NAME")]
     pub(crate) experiment: Option<String>,
+    /// What the names are. Without it, jobs if all are names of jobs, else pipeline runs, else sweeps.
+    #[arg(long, conflicts_with = "experiment")]
+    pub(crate) kind: Option<ComparisonKind>,
     /// Columns to show, separated by commas: parameters, fields of the specification, metrics, tags (`tag.NAME`), and
     /// `state`, `note`, `gpu-sec`, `wall-sec` [default: the parameters that differ, tags, all metrics, gpu-sec].
     #[arg(long, value_delimiter = ',', value_name = "COLUMN,...")]
@@ -84,6 +88,28 @@ pub(crate) struct CompareArgs {
     /// Can be given several times.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) filter: Vec<String>,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ComparisonKind {
+    /// Jobs.
+    Job,
+    /// Pipeline runs.
+    PipelineRun,
+    /// Sweeps.
+    Sweep,
+}
+
+impl ComparisonKind {
+    /// Returns the name that the server uses.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ComparisonKind::Job => COMPARISON_KINDS[0],
+            ComparisonKind::PipelineRun => COMPARISON_KINDS[1],
+            ComparisonKind::Sweep => COMPARISON_KINDS[2],
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -15,6 +15,8 @@ use saggar_rest::pipelines::{
 };
 use saggar_store::records::{PipelineRunFilter, PipelineRunRecord, PipelineRunState};
 
+pub(in crate::api) use views::run_with_steps;
+
 use super::jobs::submit;
 use super::query::QueryParameters;
 use crate::access::{Actor, ProjectScope};

@@ -3,7 +3,7 @@
 use saggar_store::AccessAction;
 
 use super::{
-    datasets, devices, events, experiments, exports, health, import, index, jobs, keys, logs, model_bundles,
+    compare, datasets, devices, events, experiments, exports, health, import, index, jobs, keys, logs, model_bundles,
     model_commands, model_push, model_removal, models, operations, outputs, pipelines, plugins, projects, queues,
     quota, schedules, secrets, sweeps, version_detail, versions,
 };
@@ -85,6 +85,8 @@ fn job_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/jobs/{job}/resume").post(AccessAction::ControlJob, jobs::commands::resume),
         HttpRoute::new("/api/v1/jobs/{job}/annotate").post(AccessAction::ControlJob, jobs::commands::annotate),
         HttpRoute::new("/api/v1/experiments").get(AccessAction::ReadJob, experiments::list),
+        HttpRoute::new("/api/v1/experiments/{experiment}").get(AccessAction::ReadJob, experiments::get),
+        HttpRoute::new("/api/v1/compare").get(AccessAction::ReadJob, compare::compare),
         HttpRoute::new("/api/v1/jobs/{job}/restart").post(AccessAction::SubmitJob, jobs::submit::restart),
         HttpRoute::new("/api/v1/queues").get(AccessAction::ReadJob, queues::list),
         HttpRoute::new("/api/v1/quota").get(AccessAction::ReadJob, quota::quota),

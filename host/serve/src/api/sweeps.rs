@@ -10,6 +10,7 @@ use saggar_store::records::SweepRecord;
 use saggar_sweeps::SweepError;
 
 pub(crate) use create::create;
+pub(in crate::api) use views::{sweep_document, sweep_with_trials};
 
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;

@@ -3,18 +3,21 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_rest::model_versions::{ProvenanceDocument, VersionDetailDocument, VersionFileDocument};
-use saggar_store::models::{self, FileEntry, ModelProvenance};
+use saggar_store::models::{self, FileEntry, ModelProvenance, TrainingOrigin};
 use saggar_store::{ModelError, ModelRegistry};
 
 use super::model_bundles::{parse_version, without_paths};
 use super::models::version_document;
 use super::query::QueryParameters;
+use super::training_origin::{origin_document, training_origin};
+use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
 
 /// Returns the version. With `verify=true`, reads all its files.
 pub(crate) async fn get(
     State(app): State<AppState>,
+    sight: ProjectScope,
     Path((model, version)): Path<(String, String)>,
     parameters: QueryParameters,
 ) -> Result<Json<VersionDetailDocument>, ApiError> {
@@ -30,6 +33,10 @@ pub(crate) async fn get(
     let status = app.models().status(&model)?;
     let listed = status.versions.iter().find(|version| version.version == number);
     let document = listed.map(|version| version_document(&status, version)).unwrap_or_default();
+    let origin = match document.source_job.as_deref().filter(|job| !job.is_empty()) {
+        Some(job) => training_origin(&app, &sight, job, (&model, number)).await?,
+        None => TrainingOrigin::default(),
+    };
     let name = model.clone();
     let read = move |parts: &crate::AppParts| {
         let dir = ModelRegistry::new(&parts.models_dir).version_dir(&name, number)?;
@@ -46,13 +53,14 @@ pub(crate) async fn get(
         let own_card = files.load_card().unwrap_or_default();
         let manifest = files.manifest;
         let has_own_card = manifest.file(models::CARD_FILE).is_some();
-        let generated = if has_own_card { None } else { manifest.generated_card(&name, number) };
+        let generated = if has_own_card { None } else { manifest.generated_card(&name, number, &origin) };
         Ok(VersionDetailDocument {
             model: name,
             version: document,
             stored_bytes: manifest.bytes(),
             files: manifest.files.iter().map(file_document).collect(),
             provenance: provenance_document(manifest.provenance),
+            origin: origin_document(&origin),
             config: manifest.config,
             tensors,
             elements,

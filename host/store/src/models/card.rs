@@ -1,7 +1,8 @@
 //! The card of a version that its publisher gave none: Markdown that says what the version was made from.
 //!
-//! It is made when it is read, from the manifest, which a bundle contains unchanged. So versions of before have one, the
-//! same version has the same card on every server, and publishing equal content again makes no other version.
+//! It is made when it is read, from the manifest, which a bundle contains unchanged. So versions of before have one, and
+//! publishing equal content again makes no other version. The server that trained a version adds the sweep and the
+//! pipeline run that its job was submitted for; without these, the same version has the same card on every server.
 
 use std::fmt::Write;
 
@@ -10,10 +11,42 @@ use super::{FileEntry, ModelManifest, PLUGIN_FILE};
 /// The characters of a parameter's value.
 const VALUE_CHARS_MAX: usize = 200;
 
+/// What the job that published a version was submitted for. The server that trained it knows this; a bundle does not
+/// contain it, because names of sweeps and runs mean nothing on another server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TrainingOrigin {
+    /// The trial of a sweep.
+    pub trial: Option<TrialOrigin>,
+    /// The step of a pipeline run.
+    pub step: Option<StepOrigin>,
+}
+
+/// A training as a trial of a sweep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TrialOrigin {
+    /// The name of the sweep.
+    pub sweep: String,
+    /// The number of the trial, from 1.
+    pub number: u32,
+    /// The values of the searched parameters.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Whether it is the best completed trial.
+    pub is_best: bool,
+}
+
+/// A training as a step of a pipeline run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepOrigin {
+    /// The name of the run.
+    pub run: String,
+    /// The name of the step.
+    pub step: String,
+}
+
 impl ModelManifest {
     /// Returns a card of the version `number` of `model`, or `None` if no job published it and nothing is known about
-    /// its making.
-    pub fn generated_card(&self, model: &str, number: u64) -> Option<String> {
+    /// its making. `origin` is what the job was submitted for.
+    pub fn generated_card(&self, model: &str, number: u64, origin: &TrainingOrigin) -> Option<String> {
         let it = &self.provenance;
         let is_known =
             !it.data.is_empty() || !it.parameters.is_empty() || it.step.is_some() || !self.metrics.is_empty();
@@ -24,6 +57,7 @@ impl ModelManifest {
         if !self.source_job.is_empty() {
             let _ = writeln!(text, "Published by job `{}`{}.\n", self.source_job, step_text(it.step));
         }
+        write_origin(&mut text, origin);
         let data: Vec<(String, String)> = it
             .data
             .iter()
@@ -50,6 +84,20 @@ impl ModelManifest {
             }
         }
         Some(text)
+    }
+}
+
+/// Writes where the training came from: the step of a pipeline run, the trial of a sweep and what was searched.
+fn write_origin(text: &mut String, origin: &TrainingOrigin) {
+    if let Some(StepOrigin { run, step }) = &origin.step {
+        let _ = writeln!(text, "The job was step `{step}` of pipeline run `{run}`.\n");
+    }
+    if let Some(TrialOrigin { sweep, number, parameters, is_best }) = &origin.trial {
+        let best = if *is_best { ", its best completed trial" } else { "" };
+        let _ = writeln!(text, "The job was trial {number} of sweep `{sweep}`{best}.\n");
+        let searched: Vec<(String, String)> =
+            parameters.iter().map(|(name, value)| (escape(name), escape(&value.to_string()))).collect();
+        table(text, "Searched parameters", &["Parameter", "Value"], &searched);
     }
 }
 
@@ -136,10 +184,22 @@ mod tests {
             metrics: [("validation/accuracy".to_owned(), 0.975)].into(),
             ..manifest(provenance)
         };
-        let card = made.generated_card("digits", 3).unwrap();
+        let trial = TrialOrigin {
+            sweep: "digits-sweep-2".to_owned(),
+            number: 4,
+            parameters: json!({ "epochs": 3, "a|b": 0.5 }).as_object().unwrap().clone(),
+            is_best: true,
+        };
+        let step = StepOrigin { run: "nightly-1".to_owned(), step: "train".to_owned() };
+        let origin = TrainingOrigin { trial: Some(trial), step: Some(step) };
+        let card = made.generated_card("digits", 3, &origin).unwrap();
         for line in [
             "# digits@3",
             "Published by job `digits-7` at step 60.",
+            "The job was step `train` of pipeline run `nightly-1`.",
+            "The job was trial 4 of sweep `digits-sweep-2`, its best completed trial.",
+            "## Searched parameters",
+            r"| a\|b | 0.5 |",
             "| `/data` | digits/1, `sha256:ab12` |",
             "| epochs | 3 |",
             r#"| note | "&lt;b&gt;a\|b&lt;/b&gt;\\nc" |"#,
@@ -154,11 +214,11 @@ mod tests {
 
     #[test]
     fn nothing_known_gives_no_card_and_long_values_are_cut() {
-        assert_eq!(manifest(ModelProvenance::default()).generated_card("digits", 1), None);
+        assert_eq!(manifest(ModelProvenance::default()).generated_card("digits", 1, &TrainingOrigin::default()), None);
         let parameters = json!({ "text": "x".repeat(100_000) });
         let long =
             ModelProvenance { parameters: parameters.as_object().unwrap().clone(), ..ModelProvenance::default() };
-        let card = manifest(long).generated_card("digits", 1).unwrap();
+        let card = manifest(long).generated_card("digits", 1, &TrainingOrigin::default()).unwrap();
         assert!(card.len() < 1_000 && card.contains('…'), "{} bytes", card.len());
     }
 }

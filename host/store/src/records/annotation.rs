@@ -78,3 +78,27 @@ pub struct ExperimentCount {
     /// The time of the last change.
     pub changed_ms: saggar_clock::UnixMillis,
 }
+
+/// The pipeline runs and sweeps that have jobs of an experiment, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExperimentMembers {
+    /// The pipeline runs.
+    pub pipeline_runs: Vec<ExperimentMember>,
+    /// The sweeps.
+    pub sweeps: Vec<ExperimentMember>,
+}
+
+/// A pipeline run or a sweep that has jobs of an experiment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExperimentMember {
+    /// Its name.
+    pub name: String,
+    /// Its project.
+    pub project: String,
+    /// The name of its state.
+    pub state: String,
+    /// When it was created.
+    pub created_ms: saggar_clock::UnixMillis,
+    /// The number of its jobs that are in the experiment.
+    pub jobs: u64,
+}

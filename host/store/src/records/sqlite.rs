@@ -13,9 +13,9 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use saggar_clock::UnixMillis;
 
 use super::{
-    ActiveJob, AnnotationChange, AttemptUsage, ClaimedJob, ExperimentCount, JobAnnotations, JobAttempt, JobDetails,
-    JobEvent, JobFilter, JobLease, JobRecord, JobRecords, JobSchedule, JobState, MetricPoint, NewJob, PausePoint,
-    QueuedJob, StateReason, UsageTotal,
+    ActiveJob, AnnotationChange, AttemptUsage, ClaimedJob, ExperimentCount, ExperimentMembers, JobAnnotations,
+    JobAttempt, JobDetails, JobEvent, JobFilter, JobLease, JobMembership, JobRecord, JobRecords, JobSchedule, JobState,
+    MetricPoint, NewJob, PausePoint, QueuedJob, StateReason, UsageTotal,
 };
 use crate::durable;
 use crate::error::RecordError;
@@ -24,6 +24,7 @@ use crate::limits::RECORDS_BUSY_MS;
 mod annotation;
 mod event;
 mod job;
+mod membership;
 mod pause;
 mod pipeline;
 mod removal;
@@ -351,6 +352,18 @@ impl JobRecords for SqliteRecords {
 
     fn experiments(&self) -> Result<Vec<ExperimentCount>, RecordError> {
         self.read(annotation::experiments)
+    }
+
+    fn experiment_members(
+        &self,
+        experiment: &str,
+        projects: Option<&[String]>,
+    ) -> Result<ExperimentMembers, RecordError> {
+        self.read(|tx| annotation::experiment_members(tx, experiment, projects))
+    }
+
+    fn job_membership(&self, name_or_id: &str) -> Result<JobMembership, RecordError> {
+        self.read(|tx| membership::read(tx, name_or_id))
     }
 
     fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<JobEvent>, RecordError> {

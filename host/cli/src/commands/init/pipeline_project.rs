@@ -25,6 +25,20 @@ plugin = "lenet"
 data = ["digits:/data"]
 checkpoint = { every = "30s" }
 
+# A search for parameters of the training. Its trials publish versions of NAME-search, so the pipeline's models stay as
+# they are.
+[task.search]
+plugin = "lenet"
+data = ["digits:/data"]
+args = { epochs = 1, model = "NAME-search" }
+
+[sweep.rate]
+task = "search"
+space = { lr = "log(1e-3,1e-1)", batch = "16,32,64" }
+trials = 4
+metric = "validation/accuracy"
+max_parallel = 2
+
 # A version serves only if it is good enough.
 [model.NAME]
 promote = "validation/accuracy >= serving - 0.005"
@@ -69,6 +83,8 @@ saggar pipeline check
 saggar pipeline graph nightly
 saggar pipeline run nightly -p epochs=3 --follow
 saggar pipeline schedule nightly        # starts it every night
+saggar sweep --sweep rate --follow      # searches for a learning rate and a batch size
+saggar sweep results NAME-sweep-1 --save-task best
 ```
 ";
 
@@ -93,5 +109,6 @@ mod tests {
         let manifest = manifest.unwrap_or_else(|found| panic!("{found}"));
         let steps: Vec<&str> = manifest.pipelines["nightly"].expanded.iter().map(|it| it.step.name.as_str()).collect();
         assert_eq!(steps, ["base", "train", "serve"]);
+        assert_eq!(manifest.sweeps["rate"].task, "search");
     }
 }

@@ -1,9 +1,11 @@
 //! `saggar diff` and `saggar compare`.
 
 mod columns;
+mod side_by_side;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use saggar_rest::comparisons::ComparisonDocument;
 use saggar_rest::jobs::JobDocument;
 use serde::Serialize;
 use serde_json::Value;
@@ -105,7 +107,13 @@ impl<'a> ComparedJob<'a> {
 pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let jobs = match &args.experiment {
         Some(experiment) => jobs_of_experiment(experiment, client)?,
-        None => args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<_, CliError>>()?,
+        None => {
+            let comparison = fetch_comparison(args, client)?;
+            match comparison.jobs {
+                Some(jobs) => jobs,
+                None => return print_side_by_side(args, &comparison, output),
+            }
+        }
     };
     let mut jobs: Vec<ComparedFields> = jobs.into_iter().map(with_fields).collect();
     let conditions =
@@ -124,6 +132,40 @@ pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput)
         sort_jobs(&mut jobs, column, is_descending);
     }
     print_comparison(&jobs, &args.columns, output);
+    Ok(())
+}
+
+/// Has the server compare the named jobs, pipeline runs or sweeps. It refuses names of several kinds.
+fn fetch_comparison(args: &CompareArgs, client: &ApiClient) -> Result<ComparisonDocument, CliError> {
+    let names: Vec<String> = args.names.iter().map(|name| encode_path_segment(name)).collect();
+    let kind = args.kind.map_or(String::new(), |kind| format!("&kind={}", kind.name()));
+    client.get(&format!("/api/v1/compare?names={}{kind}", names.join(",")))
+}
+
+/// Prints pipeline runs or sweeps.
+///
+/// # Errors
+/// Options are given that choose or order jobs.
+fn print_side_by_side(args: &CompareArgs, comparison: &ComparisonDocument, output: CliOutput) -> Result<(), CliError> {
+    let given = [
+        (!args.columns.is_empty(), "--columns"),
+        (args.sort.is_some(), "--sort"),
+        (!args.filter.is_empty(), "--filter"),
+    ];
+    if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
+        let things = format!("{}s", comparison.kind.replace('-', " "));
+        return Err(CliError::invalid(format!("{option} is for jobs, and these are {things}"))
+            .with_hint("leave it out; --json prints everything"));
+    }
+    match (&comparison.pipeline_runs, &comparison.sweeps) {
+        _ if output.json => output.print_json(comparison),
+        (Some(runs), _) => side_by_side::print_runs(runs, output),
+        (None, Some(sweeps)) => side_by_side::print_sweeps(sweeps, output),
+        (None, None) => {
+            return Err(CliError::invalid(format!("the server compared {} in a way unknown here", comparison.kind))
+                .with_hint("`saggar version` shows both versions"));
+        }
+    }
     Ok(())
 }
 

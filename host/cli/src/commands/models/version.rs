@@ -48,6 +48,15 @@ fn print_version(detail: &VersionDetailDocument, output: CliOutput) {
     line("size", &format!("{}, {tensors} tensors, {elements} elements", units::format_bytes(detail.stored_bytes)));
     line("published", &version.created_ms.map(units::format_time).unwrap_or_default());
     line("job", version.source_job.as_deref().unwrap_or_default());
+    if let Some(step) = detail.origin.as_ref().and_then(|origin| origin.step.as_ref()) {
+        line("pipeline", &format!("{} step {}", step.run, step.step));
+    }
+    if let Some(trial) = detail.origin.as_ref().and_then(|origin| origin.trial.as_ref()) {
+        let best = if trial.is_best { ", the best" } else { "" };
+        let searched = trial.parameters.iter().map(|(name, value)| format!("{name}={value}"));
+        let searched = searched.collect::<Vec<_>>().join(" ");
+        line("sweep", &format!("{} trial {}{best}: {searched}", trial.sweep, trial.number));
+    }
     print_provenance(provenance, &line);
     for (name, value) in version.metrics.iter().flatten() {
         line("metric", &format!("{name} {}", value.map_or_else(|| "-".to_owned(), |value| format!("{value:.6}"))));

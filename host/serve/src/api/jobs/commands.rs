@@ -1,4 +1,5 @@
-//! Commands to jobs: stop, preempt, pause, resume, checkpoint. Commands to missing jobs are audited as well.
+//! Commands to jobs: stop, preempt, pause, resume, checkpoint, annotate. Commands that are refused are audited as well,
+//! also those to jobs that are missing or hidden.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -53,16 +54,22 @@ impl JsonBody for PauseRequest {
 /// Handles `POST /api/v1/jobs/{job}/pause`.
 pub(crate) async fn pause(
     State(app): State<AppState>,
-    VisibleJob(job): VisibleJob,
+    Path(name): Path<String>,
+    job: Result<VisibleJob, ApiError>,
     request: Request,
 ) -> Result<Json<JobDocument>, ApiError> {
     let (actor, sight) =
         (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
-    let PauseRequest { at_step, metric } = app.body_reader().read_json_or_default(request).await?;
-    let point = PausePoint { at: PauseStep::Step(at_step.unwrap_or(0)), metric };
-    let paused = app.jobs().set_pause(&job.id, Some(point)).await.map_err(ApiError::from);
-    let detail = at_step.map_or_else(String::new, |step| format!("at step {step}"));
-    answer(&app, &sight, (&actor, AuditAction::JobPause), (&job.name, &detail), paused).await
+    let mut detail = String::new();
+    let paused: Result<JobRecord, ApiError> = async {
+        let VisibleJob(job) = job?;
+        let PauseRequest { at_step, metric } = app.body_reader().read_json_or_default(request).await?;
+        detail = at_step.map_or_else(String::new, |step| format!("at step {step}"));
+        let point = PausePoint { at: PauseStep::Step(at_step.unwrap_or(0)), metric };
+        Ok(app.jobs().set_pause(&job.id, Some(point)).await?)
+    }
+    .await;
+    answer(&app, &sight, (&actor, AuditAction::JobPause), (&name, &detail), paused).await
 }
 
 /// Handles `POST /api/v1/jobs/{job}/resume`.
@@ -107,15 +114,20 @@ impl JsonBody for AnnotateJobRequest {
 /// Handles `POST /api/v1/jobs/{job}/annotate`.
 pub(crate) async fn annotate(
     State(app): State<AppState>,
+    Path(name): Path<String>,
     sight: ProjectScope,
-    VisibleJob(job): VisibleJob,
+    job: Result<VisibleJob, ApiError>,
     request: Request,
 ) -> Result<Json<JobDocument>, ApiError> {
     let actor = Actor::from_extensions(request.extensions());
-    let AnnotateJobRequest { tags, remove, note } = app.body_reader().read_json(request).await?;
-    let annotated = app.jobs().annotate(&job.id, AnnotationChange { set: tags, remove, note }).await;
-    let annotated = annotated.map_err(ApiError::from);
-    answer(&app, &sight, (&actor, AuditAction::JobAnnotate), (&job.name, ""), annotated.map(|_| job.clone())).await
+    let annotated: Result<JobRecord, ApiError> = async {
+        let VisibleJob(job) = job?;
+        let AnnotateJobRequest { tags, remove, note } = app.body_reader().read_json(request).await?;
+        app.jobs().annotate(&job.id, AnnotationChange { set: tags, remove, note }).await?;
+        Ok(job)
+    }
+    .await;
+    answer(&app, &sight, (&actor, AuditAction::JobAnnotate), (&name, ""), annotated).await
 }
 
 /// Audits a command to the job `name`, and answers with the job as it is now.

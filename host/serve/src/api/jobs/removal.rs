@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use saggar_jobs::{JobError, JobSpec};
 use saggar_rest::jobs::{JobGcDocument, JobGcRequest, RemovedJobDocument, SweptJobDocument};
 use saggar_store::records::{JobFilter, JobRecord, JobState};
@@ -18,13 +18,19 @@ use crate::json_body::JsonBody;
 /// Handles `DELETE /api/v1/jobs/{job}`.
 pub(crate) async fn remove(
     State(app): State<AppState>,
-    VisibleJob(job): VisibleJob,
+    Path(name): Path<String>,
     actor: Actor,
     sight: ProjectScope,
+    job: Result<VisibleJob, ApiError>,
 ) -> Result<Json<RemovedJobDocument>, ApiError> {
-    let removed = remove_job(&app, &sight, &job, &mut UnfinishedJobs::default()).await;
-    app.audit().record(&actor, AuditAction::JobRemove, &job.name, "", &removed);
-    Ok(Json(RemovedJobDocument { name: job.name, freed_bytes: removed? }))
+    let removed: Result<RemovedJobDocument, ApiError> = async {
+        let VisibleJob(job) = job?;
+        let freed_bytes = remove_job(&app, &sight, &job, &mut UnfinishedJobs::default()).await?;
+        Ok(RemovedJobDocument { name: job.name, freed_bytes })
+    }
+    .await;
+    app.audit().record(&actor, AuditAction::JobRemove, &name, "", &removed);
+    Ok(Json(removed?))
 }
 
 impl JsonBody for JobGcRequest {

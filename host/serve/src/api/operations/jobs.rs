@@ -121,6 +121,19 @@ fn record_operations() -> Vec<OpenApiOperation> {
             .with_body::<AnnotateJobRequest>()
             .with_errors(&[400, 404, 408, 413]),
         OpenApiOperation::get("/api/v1/experiments", "The experiments of jobs, with the number of jobs in each state"),
+        OpenApiOperation::get(
+            "/api/v1/experiments/{experiment}",
+            "An experiment, with the pipeline runs and sweeps that have jobs of it",
+        )
+        .with_errors(&[400, 404]),
+        OpenApiOperation::get("/api/v1/compare", "Jobs, pipeline runs or sweeps side by side")
+            .with_description(
+                "Names of several kinds are refused. If all names are those of jobs and of pipeline runs, the jobs are \
+                 compared, unless `kind` says otherwise. At most 100 jobs, or 20 pipeline runs or sweeps.",
+            )
+            .with_query("names", ParameterType::Described("Names or identifiers, separated by commas."))
+            .with_query("kind", ParameterType::Described("`job`, `pipeline-run` or `sweep`."))
+            .with_errors(&[400, 404]),
         OpenApiOperation::get("/api/v1/events", "Job changes as server-sent events")
             .with_description(
                 "`job` for each followed job, at first and whenever it changes; `ready` after the \

@@ -35,7 +35,10 @@ pub(super) fn run_document(run: &PipelineRunRecord) -> PipelineRunDocument {
 }
 
 /// Returns a run with its steps.
-pub(super) async fn run_with_steps(app: &AppState, run: &PipelineRunRecord) -> Result<PipelineRunDocument, ApiError> {
+pub(in crate::api) async fn run_with_steps(
+    app: &AppState,
+    run: &PipelineRunRecord,
+) -> Result<PipelineRunDocument, ApiError> {
     let attempts = app.pipelines().steps(&run.id).await?;
     let graph = RunGraph::read(run)?;
     let states = graph.item_states(&attempts);

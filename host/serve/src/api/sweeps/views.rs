@@ -13,7 +13,7 @@ use crate::app::AppState;
 use crate::error::ApiError;
 
 /// Returns a sweep without its trials.
-pub(super) fn sweep_document(record: &SweepRecord, trials: &[TrialRecord]) -> SweepDocument {
+pub(in crate::api) fn sweep_document(record: &SweepRecord, trials: &[TrialRecord]) -> SweepDocument {
     let mut states: BTreeMap<String, u64> = BTreeMap::new();
     trials.iter().for_each(|trial| *states.entry(trial.state.name().to_owned()).or_default() += 1);
     let document = SweepDocument {
@@ -50,7 +50,7 @@ pub(super) fn sweep_document(record: &SweepRecord, trials: &[TrialRecord]) -> Sw
 }
 
 /// Returns a sweep with its trials and the importance of its parameters.
-pub(super) async fn sweep_with_trials(app: &AppState, record: &SweepRecord) -> Result<SweepDocument, ApiError> {
+pub(in crate::api) async fn sweep_with_trials(app: &AppState, record: &SweepRecord) -> Result<SweepDocument, ApiError> {
     let trials = app.sweeps().trials(&record.id).await?;
     let ids: Vec<String> = trials.iter().filter_map(|trial| trial.job.clone()).collect();
     let jobs = app.jobs().jobs_by_id(ids.clone()).await?;

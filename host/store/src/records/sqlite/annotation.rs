@@ -1,9 +1,10 @@
 //! Transactions on annotations and experiments.
 
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::{TransactionResult, job, row};
-use crate::records::{AnnotationChange, ExperimentCount, JobAnnotations};
+use crate::limits::EXPERIMENT_MEMBERS_MAX;
+use crate::records::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 
 pub(super) fn annotate(
     tx: &Transaction<'_>,
@@ -48,4 +49,39 @@ pub(super) fn experiments(tx: &Transaction<'_>) -> TransactionResult<Vec<Experim
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn experiment_members(
+    tx: &Transaction<'_>,
+    experiment: &str,
+    projects: Option<&[String]>,
+) -> TransactionResult<ExperimentMembers> {
+    // A step whose result was reused names the job of the other run.
+    let runs = "SELECT runs.name, runs.project, runs.state, runs.created_ms, count(DISTINCT jobs.id) FROM jobs \
+        JOIN pipeline_steps AS steps ON steps.job = jobs.name JOIN pipeline_runs AS runs ON runs.id = steps.run \
+        WHERE jobs.experiment = ?1 AND (?2 IS NULL OR instr(?2, ',' || runs.project || ',') > 0) \
+        GROUP BY runs.id ORDER BY runs.cursor DESC LIMIT ?3";
+    let sweeps = "SELECT sweeps.name, sweeps.project, sweeps.state, sweeps.created_ms, count(*) FROM jobs \
+        JOIN trials ON trials.job = jobs.id JOIN sweeps ON sweeps.id = trials.sweep \
+        WHERE jobs.experiment = ?1 AND (?2 IS NULL OR instr(?2, ',' || sweeps.project || ',') > 0) \
+        GROUP BY sweeps.id ORDER BY sweeps.cursor DESC LIMIT ?3";
+    // Names contain no commas.
+    let projects = projects.map(|projects| format!(",{},", projects.join(",")));
+    let members = |sql: &str| -> TransactionResult<Vec<ExperimentMember>> {
+        let mut statement = tx.prepare_cached(sql)?;
+        let rows = statement.query_map(params![experiment, projects, EXPERIMENT_MEMBERS_MAX], member_from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    };
+    Ok(ExperimentMembers { pipeline_runs: members(runs)?, sweeps: members(sweeps)? })
+}
+
+fn member_from_row(row: &Row<'_>) -> rusqlite::Result<ExperimentMember> {
+    let number = |at: usize| row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0));
+    Ok(ExperimentMember {
+        name: row.get(0)?,
+        project: row.get(1)?,
+        state: row.get(2)?,
+        created_ms: number(3)?,
+        jobs: number(4)?,
+    })
 }
