@@ -15,6 +15,7 @@ pub mod onnx;
 mod process;
 mod server;
 mod sources;
+mod sweeps;
 pub mod webnn;
 
 pub use cgroup::MemoryGroup;
@@ -31,6 +32,7 @@ pub use process::{
 };
 pub use server::{ServerProcess, binary, copy_version, series_value};
 pub use sources::{relative_path, source_files};
+pub use sweeps::{create_sweep, wait_for_sweep};
 
 use std::path::PathBuf;
 

@@ -102,22 +102,52 @@ fn a_pause_survives_kills_of_the_worker_and_the_server() {
     assert_eq!(server.weights_digest("shaken"), server.weights_digest("calm"));
 }
 
-#[test]
-fn a_pause_can_wait_for_a_value_of_a_metric() {
-    let (_home, server) = ServerProcess::start_in_temp_dir();
-    server.push_digits();
-    let job = submit(&server, "net");
-    let metric = "epoch/loss";
-    server.saggar_ok(&["pause", &job, "--at-step", "1", "--metric", metric]);
-    let step = wait_until_paused(&server, &job)["step"].as_u64().unwrap();
+/// Returns the steps at which a series has a point.
+fn metric_steps(server: &ServerProcess, job: &str, metric: &str) -> Vec<u64> {
     let points = server.get(&format!("/api/v1/jobs/{job}/metrics?series={metric}"));
     let series = &points["series"][0];
     assert_eq!(series["name"], metric, "{points}");
-    let (first, count) = (series["points"][0][0].as_u64().unwrap(), series["points"].as_array().unwrap().len());
-    assert_eq!(count, 1, "it pauses after the first epoch: {points}");
-    assert!(first <= step && step <= first + 10, "at the next boundary, not {step}: {points}");
-    server.saggar_ok(&["stop", &job]);
-    assert_eq!(server.wait_for_job(&job)["state"], "CANCELLED");
+    series["points"].as_array().unwrap().iter().map(|point| point[0].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_pause_for_a_metric_is_at_its_very_step_and_changes_no_weight() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    server.push_digits();
+    let calm = server.wait_for_job(&submit(&server, "calm"));
+    let steps = calm["steps_target"].as_u64().unwrap();
+    let epoch = steps / u64::from(EPOCHS);
+
+    let job = submit(&server, "net");
+    // In the middle of the second epoch, at the end of the fourth, and at the end of the training.
+    let pauses = [
+        ("epoch/loss", epoch + epoch / 2, 2 * epoch),
+        ("validation/accuracy", 4 * epoch, 4 * epoch),
+        ("validation/loss", steps, steps),
+    ];
+    let mut ends = vec![];
+    for (metric, at, expected) in pauses {
+        server.saggar_ok(&["pause", &job, "--at-step", &at.to_string(), "--metric", metric]);
+        let paused = server.wait_for("the pause", |server| {
+            let found = server.job(&job);
+            assert!(!matches!(found["state"].as_str(), Some("SUCCEEDED" | "FAILED" | "CANCELLED")), "{found}");
+            (found["paused"] == true && found["step"].as_u64() >= Some(at)).then_some(found)
+        });
+        assert_eq!(paused["step"], expected, "{metric}: {paused}");
+        let reported = metric_steps(&server, &job, metric);
+        assert_eq!(reported.last(), Some(&expected), "{metric}");
+        assert_eq!(reported.len() as u64, expected / epoch, "{metric} has one value an epoch");
+        ends.push(expected);
+    }
+    server.saggar_ok(&["resume", &job]);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["wasted_steps"]), (&json!("SUCCEEDED"), &json!(0)), "{ended}");
+    let last: Vec<u64> = boundaries(&ended).iter().map(|(_, last)| *last).collect();
+    assert_eq!(last[..3], ends, "{ended}");
+    for metric in ["epoch/loss", "validation/accuracy"] {
+        assert_eq!(metric_steps(&server, &job, metric), metric_steps(&server, calm["name"].as_str().unwrap(), metric));
+    }
+    assert_eq!(server.weights_digest("net"), server.weights_digest("calm"));
 }
 
 #[test]

@@ -211,6 +211,10 @@ fn pipelines(session: &mut JsonSession<'_>) {
 
 fn models(session: &mut JsonSession<'_>) {
     let lenet = plugin("lenet");
+    let sweep = format!("sweep {} --device cpu --data digits --grid lr=0.05 --metric epoch/loss", lenet.display());
+    let sweep = session.json(&format!("{sweep} --wait -- epochs=1 model=found"))["name"].as_str().unwrap().to_owned();
+    let published = session.json(&format!("sweep publish {sweep} --model best"));
+    assert_eq!((&published["model"], &published["version"]), (&"best".into(), &1.into()), "{published}");
     for seed in [1, 2] {
         session.json(&format!("run {} --device cpu --data digits --seed {seed} --wait -- epochs=1", lenet.display()));
         session.server.wait_for_version("digits", seed);

@@ -460,6 +460,11 @@ impl JobService {
         Arc::clone(&self.shared.clock)
     }
 
+    /// Returns the metrics that the service counts in.
+    pub fn metrics(&self) -> Arc<MetricsRegistry> {
+        Arc::clone(&self.shared.metrics)
+    }
+
     /// Returns a receiver that is notified of every change of any job: a log line, a step, a state.
     pub fn subscribe_changes(&self) -> watch::Receiver<u64> {
         self.shared.subscribe_changes()

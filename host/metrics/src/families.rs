@@ -111,6 +111,11 @@ families! {
     job_resumes: IntCounterVec("saggar_job_resumes_total", "Attempts that resumed from a checkpoint, by what ended the attempt before.", ["project", "task", "reason"]);
     queue_wait: HistogramVec("saggar_queue_wait_seconds", "Time a job waited before an attempt started.", ["queue"], SECONDS);
 
+    sweeps: IntGaugeVec("saggar_sweeps", "Sweeps that are not over, by state.", ["state"]);
+    sweeps_finished: IntCounterVec("saggar_sweeps_finished_total", "Sweeps that ended, by method and final state.", ["method", "state"]);
+    sweep_trials: IntGaugeVec("saggar_sweep_trials", "Trials of unfinished sweeps that are to run or are paused at a rung, by state.", ["state"]);
+    sweep_trials_finished: IntCounterVec("saggar_sweep_trials_finished_total", "Trials of sweeps that ended, by method and final state.", ["method", "state"]);
+
     queue_length: IntGaugeVec("saggar_queue_length", "Jobs waiting in a queue.", ["queue"]);
     queue_running: IntGaugeVec("saggar_queue_running_jobs", "Running jobs of a queue.", ["queue"]);
     pool_slots: GaugeVec("saggar_pool_slots", "Slots of a pool.", ["pool"]);

@@ -41,7 +41,7 @@ pub struct SweepDocument {
     pub reason: String,
     /// The reason as text.
     pub message: String,
-    /// How trials are stopped early: `full`, `median`, `halving` or `asha`.
+    /// How parameters are chosen and trials stopped early: `full`, `median`, `halving`, `asha`, `tpe` or `tpe-asha`.
     pub method: String,
     /// The series by which trials are compared.
     pub metric: String,
@@ -104,6 +104,39 @@ pub struct TrialDocument {
     pub rung_values: Vec<Option<f64>>,
     /// The metric's last value; null if it has none, or it is infinite or NaN.
     pub value: Option<f64>,
+}
+
+/// Publishes the result of a sweep. An empty body names no model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PublishTrial")]
+pub struct PublishTrialRequest {
+    /// The model whose version it becomes; the model that the best trial published if omitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// The version of a model that the best trial of a sweep became.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "SweepPublication")]
+pub struct SweepPublicationDocument {
+    /// The sweep.
+    pub sweep: String,
+    /// The number of its best trial.
+    pub trial: u32,
+    /// The name of the trial's job.
+    pub job: String,
+    /// The metric's value.
+    pub value: Option<f64>,
+    /// The model.
+    pub model: String,
+    /// The version, which is the default now.
+    pub version: u64,
+    /// Whether this created the version; otherwise the same content was published before.
+    pub is_new: bool,
+    /// Where its weights are from: `model:NAME@VERSION` or `job:NAME/checkpoint@STEP`.
+    pub source: String,
 }
 
 /// How strongly a parameter and the metric are related: the rank correlation over the trials.

@@ -67,6 +67,8 @@ pub enum AuditAction {
     SweepStop,
     /// A stopped sweep was resumed.
     SweepResume,
+    /// The result of a sweep's best trial was published.
+    SweepPublish,
     /// A job and its files were removed.
     JobRemove,
     /// The tags or the note of a job were changed.
@@ -139,6 +141,7 @@ impl AuditAction {
             AuditAction::SweepCreate => "sweep.create",
             AuditAction::SweepStop => "sweep.stop",
             AuditAction::SweepResume => "sweep.resume",
+            AuditAction::SweepPublish => "sweep.publish",
             AuditAction::JobRemove => "job.remove",
             AuditAction::JobAnnotate => "job.annotate",
             AuditAction::ScheduleSet => "schedule.set",

@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 
 use saggar_store::JobState;
 use saggar_store::records::{PAUSED, StateReason, SweepDecision, SweepState, TrialRecord, TrialState};
+use serde_json::{Map, Value};
 
 use crate::spec::{SweepMethod, ValidSweep};
+use crate::tpe_sampler::{TrialResult, has_enough_results, propose, recorded_text};
 
 /// The reason code of a trial that was stopped because others are better at its rung.
 pub const NOT_PROMOTED: &str = "NOT_PROMOTED";
@@ -71,16 +73,15 @@ pub fn decide(input: &SweepInput<'_>) -> SweepDecision {
         return board.end_early(SweepState::Succeeded, reason);
     }
     match input.sweep.spec.method {
-        SweepMethod::Full => {}
         SweepMethod::Median => median::stop_below_median(&mut board),
         SweepMethod::Halving => halving::stop_losers(&mut board),
-        SweepMethod::Asha => {}
+        SweepMethod::Full | SweepMethod::Asha | SweepMethod::Tpe | SweepMethod::TpeAsha => {}
     }
     while board.running_count() < input.sweep.spec.max_parallel as usize {
         let promoted = match input.sweep.spec.method {
-            SweepMethod::Full | SweepMethod::Median => None,
+            SweepMethod::Full | SweepMethod::Median | SweepMethod::Tpe => None,
             SweepMethod::Halving => halving::promotable(&board),
-            SweepMethod::Asha => asha::promotable(&board),
+            SweepMethod::Asha | SweepMethod::TpeAsha => asha::promotable(&board),
         };
         match promoted {
             Some(index) => board.promote(index),
@@ -176,7 +177,7 @@ impl<'a> TrialBoard<'a> {
         if number > self.input.sweep.trials {
             return false;
         }
-        let parameters = serde_json::Value::Object(self.input.sweep.parameters(number)).to_string();
+        let parameters = recorded_text(&self.parameters(number));
         self.trials.push(TrialRecord {
             number,
             parameters,
@@ -187,6 +188,28 @@ impl<'a> TrialBoard<'a> {
             reason: StateReason::default(),
         });
         true
+    }
+
+    /// Returns the parameters of a new trial.
+    fn parameters(&self, number: u32) -> Map<String, Value> {
+        let sweep = self.input.sweep;
+        let results = match sweep.spec.method.learns_parameters() {
+            true => (0..=sweep.rung_count()).rev().map(|rung| self.results_at(rung)).find(|it| has_enough_results(it)),
+            false => None,
+        };
+        let Some(results) = results else { return sweep.parameters(number) };
+        let tried: Vec<&str> = self.trials.iter().map(|trial| trial.parameters.as_str()).collect();
+        propose(&sweep.space, sweep.spec.seed, number, &results, &tried)
+    }
+
+    /// Returns the results of the trials that have reached a rung. Trials that have not are left out, and so are those
+    /// whose jobs were removed, because a removal says nothing about their parameters.
+    fn results_at(&self, rung: u32) -> Vec<TrialResult> {
+        let reached = self.trials.iter().filter(|trial| trial.reason.code != JOB_REMOVED);
+        let result = |trial: &TrialRecord| {
+            Some(TrialResult { score: self.score_at(trial, rung)?, parameters: trial_parameters(trial) })
+        };
+        reached.filter_map(result).collect()
     }
 
     /// Stops a trial for good.
@@ -279,6 +302,11 @@ fn fail(trial: &mut TrialRecord, reason: StateReason) {
     trial.rung_values.push(None);
     trial.state = TrialState::Failed;
     trial.reason = reason;
+}
+
+/// Returns the recorded parameters of a trial.
+fn trial_parameters(trial: &TrialRecord) -> Map<String, Value> {
+    serde_json::from_str(&trial.parameters).unwrap_or_default()
 }
 
 /// Returns the value at the last step, or `None` if it is missing or not finite.

@@ -108,6 +108,12 @@ pub enum SweepSpecError {
         /// Their number.
         count: u64,
     },
+    /// A method that draws parameters has no number of trials.
+    #[error("trials: {method} needs a number of trials, such as 40")]
+    TrialsMissing {
+        /// The method.
+        method: &'static str,
+    },
     /// A number outside its range.
     #[error("{field}: {value} is not from {min} to {max}")]
     OutOfRange {
@@ -133,6 +139,19 @@ pub enum SweepSpecError {
         parameter: String,
         /// The declared parameters.
         known: String,
+    },
+    /// A range of any numbers for a parameter that is a whole number.
+    #[error(
+        "space.{parameter}: {range} draws numbers that are not whole, and the plugin expects {expected}; use int(MIN,MAX) or \
+         list the values, such as 8,16"
+    )]
+    NotWhole {
+        /// The parameter.
+        parameter: String,
+        /// Its range.
+        range: String,
+        /// What the plugin accepts.
+        expected: String,
     },
     /// The metric has no name.
     #[error("metric: expected the name of a series, such as validation/accuracy, or min:NAME or max:NAME")]
@@ -165,6 +184,68 @@ pub enum SweepError {
         name: String,
         /// Its state.
         state: &'static str,
+    },
+    /// The result of a sweep that is not over was asked for.
+    #[error("sweep {name} is {state}; the best trial is known once it is over: `saggar sweep status {name}` shows it")]
+    NotOver {
+        /// Its name.
+        name: String,
+        /// Its state.
+        state: &'static str,
+    },
+    /// No trial of the sweep has a result.
+    #[error("sweep {name} has no completed trial with a finite value; `saggar sweep status {name}` shows its trials")]
+    NoResult {
+        /// Its name.
+        name: String,
+    },
+    /// The job of the best trial was removed.
+    #[error(
+        "the job of trial {trial}, the best of {name}, was removed; `saggar sweep results {name} --save-task best` keeps its parameters"
+    )]
+    JobRemoved {
+        /// The sweep.
+        name: String,
+        /// The trial.
+        trial: u32,
+    },
+    /// The best trial published no model, and none is named for its checkpoint.
+    #[error(
+        "trial {trial}, the best of {name}, published no model; name the model whose next version its checkpoint becomes: \
+         `saggar sweep publish {name} --model NAME` (its job is {job})"
+    )]
+    NoModel {
+        /// The sweep.
+        name: String,
+        /// The trial.
+        trial: u32,
+        /// Its job.
+        job: String,
+    },
+    /// The best trial has neither a model nor a checkpoint.
+    #[error(
+        "trial {trial}, the best of {name}, has neither published a model nor kept a checkpoint; \
+         `saggar output checkpoints {job}` lists them"
+    )]
+    NoWeights {
+        /// The sweep.
+        name: String,
+        /// The trial.
+        trial: u32,
+        /// Its job.
+        job: String,
+    },
+    /// The version of the best trial does not meet the model's condition to be promoted.
+    #[error("{version}, the result of trial {trial}, is stored and not served: it is not promoted, because {reason}")]
+    NotPromoted {
+        /// The version, as `MODEL@VERSION`.
+        version: String,
+        /// The trial.
+        trial: u32,
+        /// Which part of the condition is not met.
+        reason: String,
+        /// The command that promotes it all the same.
+        hint: String,
     },
     /// A job of the sweep.
     #[error(transparent)]

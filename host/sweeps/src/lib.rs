@@ -13,6 +13,8 @@ pub mod limits;
 pub mod space;
 pub mod spec;
 mod sweep_loop;
+mod sweep_metrics;
+mod tpe_sampler;
 mod trial_jobs;
 
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub use error::{RangeError, SweepError, SweepSpecError};
 pub use importance::{ParameterImportance, parameter_importance};
 pub use spec::{SweepMethod, SweepSpec, ValidSweep};
 
+use sweep_metrics::SweepMetrics;
+
 /// The sweeps of one server. Cheap to clone.
 #[derive(Clone)]
 pub struct SweepService {
@@ -38,6 +42,7 @@ struct SharedSweeps {
     records: Arc<dyn JobRecords>,
     clock: Arc<dyn Clock>,
     wake: Notify,
+    metrics: SweepMetrics,
 }
 
 impl std::fmt::Debug for SweepService {
@@ -63,7 +68,8 @@ impl SweepService {
     /// Creates the service for sweeps whose trials are jobs of `jobs`. No trial starts before [`SweepService::run`].
     pub fn new(jobs: JobService) -> SweepService {
         let (records, clock, wake) = (jobs.records(), jobs.clock(), Notify::new());
-        SweepService { shared: Arc::new(SharedSweeps { jobs, records, clock, wake }) }
+        let metrics = SweepMetrics::new(jobs.metrics());
+        SweepService { shared: Arc::new(SharedSweeps { jobs, records, clock, wake, metrics }) }
     }
 
     /// Records a sweep, whose trials then start.
@@ -165,6 +171,14 @@ fn is_temporary(error: &SweepError) -> bool {
         SweepError::Job(JobError::Records(saggar_store::error::RecordError::QueueFull { .. })) => true,
         SweepError::Job(error) => error.is_server_fault(),
         SweepError::Records(_) | SweepError::Io(_) => true,
-        SweepError::Spec(_) | SweepError::NotFound { .. } | SweepError::Over { .. } => false,
+        SweepError::Spec(_)
+        | SweepError::NotFound { .. }
+        | SweepError::Over { .. }
+        | SweepError::NotOver { .. }
+        | SweepError::NoResult { .. }
+        | SweepError::JobRemoved { .. }
+        | SweepError::NoModel { .. }
+        | SweepError::NoWeights { .. }
+        | SweepError::NotPromoted { .. } => false,
     }
 }

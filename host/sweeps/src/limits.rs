@@ -16,6 +16,14 @@ pub const PARALLEL_MAX: u32 = 256;
 pub const ETA_MAX: u32 = 16;
 /// Maximum rungs.
 pub const RUNGS_MAX: u32 = 8;
+/// Results with a finite value before the estimator of `tpe` proposes parameters; trials before are drawn at random.
+pub const TPE_RANDOM_TRIALS: usize = 10;
+/// Candidates among which the estimator selects, for each parameter that is an interval.
+pub const TPE_CANDIDATES: usize = 24;
+/// Maximum number of results that count as good.
+pub const TPE_GOOD_MAX: usize = 25;
+/// Maximum proposals for a trial, and then random draws, if the ones before equal an earlier trial.
+pub const TPE_PROPOSALS_MAX: u32 = 8;
 /// Minimum time between two looks at a sweep, so that jobs that report many steps do not keep the records busy.
 pub const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// Time between two looks at a sweep whose jobs report nothing.

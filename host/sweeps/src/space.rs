@@ -85,6 +85,14 @@ impl ParameterRange {
         }
     }
 
+    /// Returns whether drawn values can be other than whole numbers and listed ones.
+    pub fn draws_fractions(&self) -> bool {
+        match self {
+            ParameterRange::Log { .. } | ParameterRange::Uniform { .. } => true,
+            ParameterRange::Int { .. } | ParameterRange::Choice(_) => false,
+        }
+    }
+
     /// Returns the listed values, or the two bounds: what a plugin must accept.
     pub fn extremes(&self) -> Vec<Value> {
         match self {
@@ -96,8 +104,37 @@ impl ParameterRange {
         }
     }
 
+    /// Returns the index of a listed value. A number is found even if a reader of JSON returned its neighbour.
+    pub(crate) fn index_of(&self, value: &Value) -> Option<usize> {
+        let is_near = |one: f64, other: f64| (one - other).abs() <= 4.0 * f64::EPSILON * other.abs();
+        let is_same = |listed: &Value| match (listed.as_f64(), value.as_f64()) {
+            (Some(one), Some(other)) => is_near(other, one),
+            _ => listed == value,
+        };
+        let values = self.listed()?;
+        values.iter().position(|listed| listed == value).or_else(|| values.iter().position(is_same))
+    }
+
+    /// Returns a position at which an interval has `value`: the inverse of [`ParameterRange::at`]. It is outside 0 to 1
+    /// for a value outside the interval, and `None` for listed values and for what is no number.
+    pub(crate) fn position_of(&self, value: &Value) -> Option<f64> {
+        let value = value.as_f64()?;
+        match self {
+            // The halves, because the difference of two bounds can overflow.
+            ParameterRange::Uniform { min, max } => Some((value / 2.0 - min / 2.0) / (max / 2.0 - min / 2.0)),
+            ParameterRange::Log { min, max } => Some((value.ln() - min.ln()) / (max.ln() - min.ln())),
+            ParameterRange::Int { min, max } => {
+                let count = (i128::from(*max) - i128::from(*min) + 1) as f64;
+                // The middle of the positions that have this value.
+                Some((value - *min as f64 + 0.5) / count)
+            }
+            ParameterRange::Choice(_) => None,
+        }
+        .filter(|position| position.is_finite())
+    }
+
     /// Returns the value at `position` from 0 to below 1.
-    fn at(&self, position: f64) -> Value {
+    pub(crate) fn at(&self, position: f64) -> Value {
         match self {
             ParameterRange::Uniform { min, max } => {
                 // The difference of two bounds can overflow; the weighted sum cannot.
@@ -261,9 +298,14 @@ impl SearchSpace {
 
     /// Returns the random parameters of a trial.
     pub(crate) fn draw(&self, seed: u64, trial: u32) -> Map<String, Value> {
+        self.draw_again(seed, trial, 0)
+    }
+
+    /// Returns the random parameters of a trial that are drawn after `attempt` others.
+    pub(crate) fn draw_again(&self, seed: u64, trial: u32, attempt: u32) -> Map<String, Value> {
         let key = [seed as u32, (seed >> 32) as u32];
         let value = |(index, (name, range)): (usize, (&String, &ParameterRange))| {
-            let [high, low, ..] = philox4x32_10([trial, index as u32, 0, 0], key);
+            let [high, low, ..] = philox4x32_10([trial, index as u32, attempt, 0], key);
             let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
             // 53 bits are a float's precision.
             (name.clone(), range.at(bits as f64 / (1_u64 << 53) as f64))

@@ -12,7 +12,7 @@ use crate::error::SweepSpecError;
 use crate::limits::{ETA_MAX, PARALLEL_MAX, RUNGS_MAX, TRIALS_MAX};
 use crate::space::SearchSpace;
 
-/// How trials are stopped early.
+/// How the parameters of trials are chosen, and how trials are stopped early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SweepMethod {
@@ -28,6 +28,54 @@ pub enum SweepMethod {
     /// As `halving`, but a trial continues as soon as it is among the best of those at its rung, without waiting for all
     /// others. Source: Li et al. 2018, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2.
     Asha,
+    /// The parameters of a trial are drawn where the results so far are best, and every trial runs to its end. Source:
+    /// Bergstra et al. 2011, "Algorithms for Hyper-Parameter Optimization".
+    Tpe,
+    /// Parameters as with `tpe`, from the results at the highest rung that has enough of them, and trials stopped as with
+    /// `asha`. Source: Falkner et al. 2018, "BOHB: Robust and Efficient Hyperparameter Optimization at Scale", with
+    /// asynchronous halving in place of Hyperband.
+    #[serde(rename = "tpe-asha")]
+    TpeAsha,
+}
+
+impl SweepMethod {
+    /// Every method.
+    pub const ALL: [SweepMethod; 6] = [
+        SweepMethod::Full,
+        SweepMethod::Median,
+        SweepMethod::Halving,
+        SweepMethod::Asha,
+        SweepMethod::Tpe,
+        SweepMethod::TpeAsha,
+    ];
+
+    /// Returns the name that users see, such as `tpe-asha`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SweepMethod::Full => "full",
+            SweepMethod::Median => "median",
+            SweepMethod::Halving => "halving",
+            SweepMethod::Asha => "asha",
+            SweepMethod::Tpe => "tpe",
+            SweepMethod::TpeAsha => "tpe-asha",
+        }
+    }
+
+    /// Returns whether parameters depend on the results of earlier trials.
+    pub(crate) const fn learns_parameters(self) -> bool {
+        match self {
+            SweepMethod::Full | SweepMethod::Median | SweepMethod::Halving | SweepMethod::Asha => false,
+            SweepMethod::Tpe | SweepMethod::TpeAsha => true,
+        }
+    }
+
+    /// Returns whether trials pause at rungs.
+    const fn has_rungs(self) -> bool {
+        match self {
+            SweepMethod::Full | SweepMethod::Median | SweepMethod::Tpe => false,
+            SweepMethod::Halving | SweepMethod::Asha | SweepMethod::TpeAsha => true,
+        }
+    }
 }
 
 /// A sweep: a training, the ranges of some of its parameters, and how trials of it are chosen and stopped.
@@ -39,11 +87,12 @@ pub struct SweepSpec {
     /// The ranges of the searched parameters by name: `log(1e-4,1e-1)`, `uniform(0,0.9)`, `int(1,8)`,
     /// `choice(sgd,adam)`, or values separated by commas.
     pub space: BTreeMap<String, String>,
-    /// The number of trials, whose parameters are drawn at random; every combination of the listed values if omitted.
+    /// The number of trials, whose parameters are drawn at random or, with `tpe` and `tpe-asha`, from the results so far;
+    /// every combination of the listed values if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2000))]
     pub trials: Option<u32>,
-    /// How trials are stopped early.
+    /// How parameters are chosen and trials are stopped early.
     #[serde(default)]
     pub method: SweepMethod,
     /// The series by which trials are compared: `validation/accuracy`, `min:NAME`, `max:NAME`. Without a direction, a
@@ -56,12 +105,12 @@ pub struct SweepSpec {
     /// The seed of the random parameters.
     #[serde(default)]
     pub seed: u64,
-    /// Of `halving` and `asha`: one of this many trials continues at each rung, and the next rung is this many times as
+    /// Of `halving`, `asha` and `tpe-asha`: one of this many trials continues at each rung, and the next rung is this many times as
     /// far.
     #[serde(default = "default_eta")]
     #[schemars(range(min = 2, max = 16))]
     pub eta: u32,
-    /// Of `halving` and `asha`: the number of rungs before the end. With 2 rungs and `eta` 3, trials are compared after a
+    /// Of `halving`, `asha` and `tpe-asha`: the number of rungs before the end. With 2 rungs and `eta` 3, trials are compared after a
     /// ninth and a third of their steps.
     #[serde(default = "default_rungs")]
     #[schemars(range(min = 1, max = 8))]
@@ -122,6 +171,9 @@ impl SweepSpec {
     pub fn validate(self) -> Result<ValidSweep, SweepSpecError> {
         let space = SearchSpace::parse(&self.space)?;
         let trials = match self.trials {
+            None if self.method.learns_parameters() => {
+                return Err(SweepSpecError::TrialsMissing { method: self.method.name() });
+            }
             None => space.combination_count()?,
             Some(count) if (1..=TRIALS_MAX).contains(&count) => count,
             Some(count) => return Err(SweepSpecError::Trials { count: count.into() }),
@@ -191,7 +243,7 @@ impl ValidSweep {
         &self.metric
     }
 
-    /// Returns the parameters of a trial, numbered from 1.
+    /// Returns the parameters that a trial, numbered from 1, has without any results of other trials.
     pub fn parameters(&self, trial: u32) -> serde_json::Map<String, serde_json::Value> {
         match self.spec.trials {
             None => self.space.combination(trial.saturating_sub(1)),
@@ -201,10 +253,7 @@ impl ValidSweep {
 
     /// Returns the number of rungs before the end: 0 if trials do not pause.
     pub(crate) fn rung_count(&self) -> u32 {
-        match self.spec.method {
-            SweepMethod::Full | SweepMethod::Median => 0,
-            SweepMethod::Halving | SweepMethod::Asha => self.spec.rungs,
-        }
+        if self.spec.method.has_rungs() { self.spec.rungs } else { 0 }
     }
 
     /// Returns where the trials of a rung pause, or `None` if they run to their end. Rung k is at the share
@@ -263,6 +312,7 @@ mod tests {
             (SweepSpec { space: BTreeMap::new(), ..spec() }, "space"),
             (SweepSpec { trials: Some(0), ..spec() }, "0 trials"),
             (SweepSpec { trials: Some(TRIALS_MAX + 1), ..spec() }, "2001 trials"),
+            (SweepSpec { method: SweepMethod::Tpe, ..spec() }, "tpe needs a number of trials"),
             (SweepSpec { max_parallel: 0, ..spec() }, "max_parallel"),
             (SweepSpec { eta: 1, ..spec() }, "eta"),
             (SweepSpec { rungs: 9, ..spec() }, "rungs"),

@@ -17,6 +17,7 @@ use crate::{SweepService, is_temporary};
 /// What the loop knows of a sweep. It can be lost at any instant.
 struct FollowedSweep {
     sweep: ValidSweep,
+    state: SweepState,
     /// The number of decisions that `trials` include.
     decisions: u64,
     trials: Vec<TrialRecord>,
@@ -61,6 +62,7 @@ impl SweepService {
                 tracing::error!(sweep = name, %error, "a sweep cannot continue; trying again");
             }
         }
+        self.shared.metrics.set_unfinished(followed.values().map(|known| (known.state, &known.trials[..])));
         Ok(())
     }
 
@@ -88,6 +90,7 @@ impl SweepService {
             let id = record.id.clone();
             return self.with_records(move |records| records.settle_sweep(&id)).await;
         }
+        known.state = record.state;
         followed.insert(record.id.clone(), known);
         Ok(())
     }
@@ -98,6 +101,7 @@ impl SweepService {
         let trials = self.trials(&record.id).await?;
         Ok(FollowedSweep {
             sweep: spec.validate()?,
+            state: record.state,
             decisions: record.decisions,
             unsettled: trials.iter().map(|trial| trial.number).collect(),
             trials,
@@ -216,6 +220,7 @@ impl SweepService {
             return Ok(false);
         }
         known.decisions += 1;
+        self.shared.metrics.count_decision(known.sweep.spec.method, &known.trials, &decision);
         for trial in decision.trials {
             tracing::info!(
                 sweep = record.name,

@@ -189,6 +189,8 @@ export class TrainingRun {
         const row = Object.entries(columns).map(([name, value]) => `  ${value.toFixed(5).padStart(width(name))}`);
         log('info', `${String(at.epoch).padStart(5)}${row.join('')}${HOST_COLUMNS}`);
         at.finishReport(heldOut.loss);
+        // A job that pauses for a value of the epoch pauses with the weights that have this value.
+        this.reachBoundary();
     }
 
     /** Adds the outputs of every item of a held-out split, each counted once. */

@@ -222,6 +222,8 @@ class TrainingRun:
         row = "".join(f"  {value:>{max(len(name), _COLUMN_WIDTH_MIN)}.5f}" for name, value in columns.items())
         log.info(f"{at.epoch:>5}{row}{_HOST_COLUMNS}")
         at.finish_report(held_out.get("loss"))
+        # A job that pauses for a value of the epoch pauses with the weights that have this value.
+        self._reach_boundary()
 
 
 def steps_of_epoch(steps: Sequence[int], seed: int, epoch: int) -> list[int]:

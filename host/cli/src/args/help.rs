@@ -109,12 +109,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "saggar sweep lenet --data digits --grid lr=0.1,0.01 --grid channels=8,16 --metric validation/accuracy -f",
             "saggar sweep --task train --space 'lr=log(1e-4,1e-1)' --random 64 --method asha --metric min:validation/loss",
+            "saggar sweep --task train --space 'lr=log(1e-4,1e-1)' --trials 40 --method tpe --metric validation/accuracy",
         ],
     ),
     ("sweep ls", &["saggar sweep ls"]),
     ("sweep status", &["saggar sweep status digits-sweep-1"]),
     ("sweep stop", &["saggar sweep stop digits-sweep-1"]),
     ("sweep resume", &["saggar sweep resume digits-sweep-1"]),
+    ("sweep publish", &["saggar sweep publish digits-sweep-1", "saggar sweep publish digits-sweep-1 --model digits"]),
     (
         "sweep results",
         &["saggar sweep results digits-sweep-1 --limit 10", "saggar sweep results digits-sweep-1 --save-task best"],

@@ -37,6 +37,14 @@ pub(crate) enum SweepCommand {
         #[arg(required = true, value_name = "SWEEP")]
         sweeps: Vec<String>,
     },
+    /// Make the result of the best trial the default version of a model.
+    Publish {
+        /// The sweep: `digits-sweep-1`. It must be over.
+        sweep: String,
+        /// The model [default: the one that the trial published].
+        #[arg(long, value_name = "MODEL")]
+        model: Option<String>,
+    },
     /// Show the trials by their metric, best first, and how important each parameter is.
     Results {
         /// The sweep: `digits-sweep-1`.
@@ -66,10 +74,11 @@ pub(crate) struct SweepStartArgs {
     /// several times.
     #[arg(long, value_name = "NAME=VALUE,...")]
     pub(crate) grid: Vec<String>,
-    /// Draw this many trials at random, instead of every combination: `100` or `n=100`.
-    #[arg(long, value_parser = parse_trial_count, value_name = "N")]
+    /// Draw this many trials, instead of every combination: `100` or `n=100`. With the methods tpe and tpe-asha, only the
+    /// first ones are drawn at random. `--trials` is another name of this option.
+    #[arg(long, visible_alias = "trials", value_parser = parse_trial_count, value_name = "N")]
     pub(crate) random: Option<u32>,
-    /// How trials are stopped early [default: full].
+    /// How parameters are chosen and trials are stopped early [default: full].
     #[arg(long, value_enum)]
     pub(crate) method: Option<SweepMethodArg>,
     /// The series by which trials are compared: `validation/accuracy`, `min:loss`, `max:bleu`. Without a direction, a
@@ -79,10 +88,10 @@ pub(crate) struct SweepStartArgs {
     /// The maximum number of trials that run at once [default: 4].
     #[arg(long, value_name = "N")]
     pub(crate) max_parallel: Option<u32>,
-    /// Of halving and asha: one of N trials continues at each rung [default: 3].
+    /// Of halving, asha and tpe-asha: one of N trials continues at each rung [default: 3].
     #[arg(long, value_name = "N")]
     pub(crate) eta: Option<u32>,
-    /// Of halving and asha: the number of rungs before the end [default: 2].
+    /// Of halving, asha and tpe-asha: the number of rungs before the end [default: 2].
     #[arg(long, value_name = "N")]
     pub(crate) rungs: Option<u32>,
     /// End the sweep after this time: 2h.
@@ -93,7 +102,7 @@ pub(crate) struct SweepStartArgs {
     pub(crate) device_budget: Option<Duration>,
 }
 
-/// How trials are stopped early.
+/// How parameters are chosen and trials are stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SweepMethodArg {
     /// Every trial runs to its end
@@ -104,6 +113,10 @@ pub(crate) enum SweepMethodArg {
     Halving,
     /// The best trials of each rung continue, without waiting for all
     Asha,
+    /// Parameters are drawn where results are best so far; every trial runs to its end
+    Tpe,
+    /// Parameters as with tpe, trials stopped as with asha
+    TpeAsha,
 }
 
 /// Parses `100` or `n=100`.

@@ -5,7 +5,9 @@ mod start;
 
 use std::time::Duration;
 
-use saggar_rest::sweeps::{SweepDocument, SweepListDocument, TrialDocument};
+use saggar_rest::sweeps::{
+    PublishTrialRequest, SweepDocument, SweepListDocument, SweepPublicationDocument, TrialDocument,
+};
 
 use crate::args::{SweepArgs, SweepCommand};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
@@ -35,6 +37,7 @@ pub(crate) fn sweep(args: SweepArgs, client: &ApiClient, output: CliOutput) -> R
             let sweep: SweepDocument = client.post(&format!("{}/resume", sweep_path(name)), RequestBody::Empty)?;
             Ok((format!("{} continues", sweep.name), sweep))
         })?,
+        Some(SweepCommand::Publish { sweep, model }) => publish(sweep, model.clone(), client, output)?,
         Some(SweepCommand::Results { sweep, limit, save_task }) => {
             let sweep: SweepDocument = client.get(&sweep_path(sweep))?;
             if let Some(task) = save_task {
@@ -48,6 +51,24 @@ pub(crate) fn sweep(args: SweepArgs, client: &ApiClient, output: CliOutput) -> R
 
 fn sweep_path(name: &str) -> String {
     format!("/api/v1/sweeps/{}", encode_path_segment(name))
+}
+
+/// Publishes the result of the best trial.
+fn publish(sweep: &str, model: Option<String>, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let body = RequestBody::json(&PublishTrialRequest { model });
+    let done: SweepPublicationDocument = client.post(&format!("{}/publish", sweep_path(sweep)), body)?;
+    if output.json {
+        output.print_json(&done);
+        return Ok(());
+    }
+    output.print_line(&format!("{}@{}", done.model, done.version));
+    let value = done.value.map_or_else(String::new, |value| format!(", {}", format_value(value)));
+    output.print_note(&format!(
+        "  trial {} of {} ({}{value}), from {}; it is the default of {} now",
+        done.trial, done.sweep, done.job, done.source, done.model
+    ));
+    output.print_note(&format!("Next: saggar predict {} | saggar models rollback {}", done.model, done.model));
+    Ok(())
 }
 
 fn list(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {

@@ -16,8 +16,8 @@ const ETA: (u32, u32) = (2, 16);
 /// Maximum rungs.
 const RUNGS_MAX: u32 = 8;
 
-/// How trials can be stopped early, as named in a sweep's specification.
-pub const SWEEP_METHODS: [&str; 4] = ["full", "median", "halving", "asha"];
+/// How parameters can be chosen and trials stopped early, as named in a sweep's specification.
+pub const SWEEP_METHODS: [&str; 6] = ["full", "median", "halving", "asha", "tpe", "tpe-asha"];
 
 /// A search for parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,9 +28,9 @@ pub struct SweepSection {
     pub space: BTreeMap<String, String>,
     /// The series by which trials are compared.
     pub metric: String,
-    /// The number of trials with random parameters; every combination of the listed values if omitted.
+    /// The number of trials, if their parameters are drawn; every combination of the listed values if omitted.
     pub trials: Option<u32>,
-    /// How trials are stopped early, one of [`SWEEP_METHODS`].
+    /// How parameters are chosen and trials are stopped early, one of [`SWEEP_METHODS`].
     pub method: Option<String>,
     /// Maximum number of trials that run at once.
     pub max_parallel: Option<u32>,

@@ -59,6 +59,7 @@ fn sweep_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/sweeps/{sweep}").get(AccessAction::ReadJob, sweeps::get),
         HttpRoute::new("/api/v1/sweeps/{sweep}/stop").post(AccessAction::ControlJob, sweeps::stop),
         HttpRoute::new("/api/v1/sweeps/{sweep}/resume").post(AccessAction::ControlJob, sweeps::resume),
+        HttpRoute::new("/api/v1/sweeps/{sweep}/publish").post(AccessAction::DeployModel, sweeps::publish),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! `/api/v1/sweeps`: hyper-parameter searches.
 
 mod create;
+mod publish;
 mod views;
 
 use axum::Json;
@@ -10,6 +11,7 @@ use saggar_store::records::SweepRecord;
 use saggar_sweeps::SweepError;
 
 pub(crate) use create::create;
+pub(crate) use publish::publish;
 pub(in crate::api) use views::{sweep_document, sweep_with_trials};
 
 use crate::access::{Actor, ProjectScope};

@@ -163,7 +163,17 @@ pub(super) fn map_sweep_error(error: &SweepError) -> ErrorMapping {
             of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec)
         }
         SweepError::NotFound { .. } => of(StatusCode::NOT_FOUND, ErrorCode::NotFound),
-        SweepError::Over { .. } => of(StatusCode::CONFLICT, ErrorCode::BadState),
+        SweepError::Over { .. }
+        | SweepError::NotOver { .. }
+        | SweepError::NoResult { .. }
+        | SweepError::JobRemoved { .. }
+        | SweepError::NoModel { .. }
+        | SweepError::NoWeights { .. } => of(StatusCode::CONFLICT, ErrorCode::BadState),
+        SweepError::NotPromoted { hint, .. } => ErrorMapping {
+            status: StatusCode::CONFLICT,
+            code: ErrorCode::Conflict,
+            hint: format!("`{hint}` serves it all the same"),
+        },
         SweepError::Job(error) => map_job_error(error),
         _ => internal_mapping(),
     }

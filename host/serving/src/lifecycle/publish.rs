@@ -91,6 +91,47 @@ impl ModelLifecycle {
 }
 
 impl ModelLifecycle {
+    /// Publishes a version of another model, or of the same one, as a version of `name`, which can be a new model: with
+    /// its plugin, weights, configuration, card, metrics and provenance. Returns once it is loaded, if it is to be
+    /// served. Publishing the same content again returns the existing version.
+    ///
+    /// # Errors
+    /// Returns `NoVersion` if the version does not exist, `LoadFailed` if its files are damaged, and the error of
+    /// `room`, which checks the additional bytes.
+    pub async fn publish_copy(
+        self: &Arc<ModelLifecycle>,
+        name: &str,
+        (source, version): (&str, u64),
+        room: impl FnOnce(u64) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<PublishedVersion, ServingError> {
+        let (models, model, created_ms) = (self.models.clone(), name.to_owned(), self.clock.now_ms());
+        let source = source.to_owned();
+        let publish = move || {
+            let refuse = |error| publish_error(&source, Some(version), error);
+            let (files, variables) = models.open(&source, Some(version)).map_err(refuse)?;
+            let (plugin, card) = (files.load_plugin().map_err(refuse)?, files.load_card().map_err(refuse)?);
+            let manifest = files.manifest;
+            let weights: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
+            room((weights + plugin.len() + manifest.config.len() + card.as_ref().map_or(0, String::len)) as u64)?;
+            let publication = ModelPublication {
+                model: &model,
+                plugin: &plugin,
+                variables: &variables,
+                config: &manifest.config,
+                source_job: &manifest.source_job,
+                created_ms,
+                metrics: manifest.metrics,
+                card: card.as_deref(),
+                provenance: manifest.provenance,
+            };
+            Ok::<_, ServingError>(models.publish(&publication)?)
+        };
+        let published = tokio::task::spawn_blocking(publish).await;
+        let published = published.map_err(|error| ServingError::Internal { cause: error.to_string() })??;
+        self.reconcile_now(name, "PUBLISHED").await?;
+        Ok(published)
+    }
+
     /// Returns notes about a version that a job has just published: its training metrics beside those of the serving
     /// version, and the reason for which it will not be served, if so. Reads the version's manifest.
     pub fn publication_notes(&self, model: &str, version: u64) -> Vec<String> {

@@ -110,7 +110,8 @@ impl FitRun<'_> {
         Ok(())
     }
 
-    /// Validates and reports the epoch that has ended.
+    /// Validates and reports the epoch that has ended. Reaches a step boundary after that, so that a job that pauses for
+    /// a value of the epoch pauses with the weights that have this value.
     fn end_epoch(
         &self,
         position: &mut TrainingPosition,
@@ -136,7 +137,7 @@ impl FitRun<'_> {
         logging::info(&table.row(position.epoch, &means, &held_out));
         let loss = held_out.iter().find(|(name, _)| name == "loss").map(|(_, loss)| *loss);
         position.finish_epoch_report(loss);
-        Ok(())
+        self.reach_boundary(position)
     }
 
     /// Returns whether the validation loss has not decreased for `patience` epochs.

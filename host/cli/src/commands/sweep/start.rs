@@ -88,12 +88,18 @@ fn find_section<'a>(project: &'a ProjectContext, name: &str) -> Result<&'a Sweep
 }
 
 fn find_method(args: &SweepStartArgs, section: Option<&SweepSection>) -> SweepMethod {
-    let word = section.and_then(|section| section.method.as_deref());
-    match (args.method, word) {
-        (Some(SweepMethodArg::Median), _) | (None, Some("median")) => SweepMethod::Median,
-        (Some(SweepMethodArg::Halving), _) | (None, Some("halving")) => SweepMethod::Halving,
-        (Some(SweepMethodArg::Asha), _) | (None, Some("asha")) => SweepMethod::Asha,
-        (Some(SweepMethodArg::Full), _) | (None, _) => SweepMethod::Full,
+    match args.method {
+        Some(SweepMethodArg::Full) => SweepMethod::Full,
+        Some(SweepMethodArg::Median) => SweepMethod::Median,
+        Some(SweepMethodArg::Halving) => SweepMethod::Halving,
+        Some(SweepMethodArg::Asha) => SweepMethod::Asha,
+        Some(SweepMethodArg::Tpe) => SweepMethod::Tpe,
+        Some(SweepMethodArg::TpeAsha) => SweepMethod::TpeAsha,
+        None => {
+            let named = section.and_then(|section| section.method.as_deref());
+            let found = named.and_then(|name| SweepMethod::ALL.into_iter().find(|method| method.name() == name));
+            found.unwrap_or_default()
+        }
     }
 }
 
@@ -125,4 +131,23 @@ fn read_space(args: &SweepStartArgs, section: Option<&SweepSection>) -> Result<B
             .with_hint("for example --grid lr=0.1,0.01, or --space 'lr=log(1e-4,1e-1)' --random 20"));
     }
     Ok(space)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+    use saggar_project::SWEEP_METHODS;
+
+    use super::*;
+
+    #[test]
+    fn the_methods_of_options_and_the_project_file_are_those_of_sweeps() {
+        let names = SweepMethod::ALL.map(SweepMethod::name);
+        assert_eq!(SWEEP_METHODS, names);
+        let values: Vec<String> = SweepMethodArg::value_variants()
+            .iter()
+            .filter_map(|method| Some(method.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        assert_eq!(values, names);
+    }
 }

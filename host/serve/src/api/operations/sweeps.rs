@@ -1,5 +1,6 @@
 //! The operations of sweeps.
 
+use saggar_rest::sweeps::PublishTrialRequest;
 use saggar_sweeps::SweepSpec;
 
 use crate::openapi::operation::{OpenApiOperation, ParameterType};
@@ -24,5 +25,15 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
             "Resumes a stopped sweep: its trials continue where they paused",
         )
         .with_errors(&[400, 404, 409]),
+        OpenApiOperation::post(
+            "/api/v1/sweeps/{sweep}/publish",
+            "Makes the result of the best trial the default version of a model",
+        )
+        .with_description(
+            "The sweep must be over. Without `model`, the model that the trial published. Refused if the version does \
+             not meet the condition `promote` of the model's configuration; it is stored then and not served.",
+        )
+        .with_body::<PublishTrialRequest>()
+        .with_errors(&[400, 404, 408, 409, 413, 503]),
     ]
 }

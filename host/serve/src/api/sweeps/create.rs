@@ -1,8 +1,7 @@
 //! `POST /api/v1/sweeps`. References of the sweep's job are resolved once, so that every trial reads the same data.
 
 use axum::extract::{Request, State};
-use saggar_jobs::JobSpec;
-use saggar_plugin::PluginDeclarations;
+use saggar_plugin::{ParameterType, PluginDeclarations};
 use saggar_rest::sweeps::SweepDocument;
 use saggar_store::records::SweepRecord;
 use saggar_sweeps::{SweepError, SweepSpec, SweepSpecError, SweepSubmission, ValidSweep};
@@ -60,14 +59,14 @@ async fn record(
 
 /// Resolves the references of the sweep's job, and checks that the plugin accepts every range.
 async fn pin_sweep(app: &AppState, sight: &ProjectScope, sweep: &mut ValidSweep) -> Result<(), ApiError> {
-    let mut first = sweep.spec().job.clone();
+    let mut job = sweep.spec().job.clone();
+    pin_spec(app, sight, &mut job).await?;
+    // Before a trial's parameters, so that an error names the range and not one of its values.
+    check_space(&runnable_facts(app, &job.plugin).await?.declares, sweep)?;
+    let mut first = job.clone();
     first.parameters.extend(sweep.parameters(1));
-    pin_spec(app, sight, &mut first).await?;
     app.jobs().validate_spec(&first)?;
-    let facts = runnable_facts(app, &first.plugin).await?;
-    check_space(&facts.declares, sweep)?;
-    let own = std::mem::take(&mut sweep.job_mut().parameters);
-    *sweep.job_mut() = JobSpec { parameters: own, ..first };
+    *sweep.job_mut() = job;
     Ok(())
 }
 
@@ -79,6 +78,12 @@ fn check_space(declares: &PluginDeclarations, sweep: &ValidSweep) -> Result<(), 
             let known = declares.parameters.keys().cloned().collect::<Vec<_>>().join(", ");
             let error = SweepSpecError::UnknownParameter { parameter: name.clone(), known };
             return Err(SweepError::from(error).into());
+        }
+        if let Some(declared) = declares.parameters.get(name).filter(|declared| declared.kind == ParameterType::Integer)
+            && range.draws_fractions()
+        {
+            let (parameter, range, expected) = (name.clone(), range.to_string(), declared.to_string());
+            return Err(SweepError::from(SweepSpecError::NotWhole { parameter, range, expected }).into());
         }
         for value in range.extremes() {
             let one: Map<String, Value> = [(name.clone(), value)].into_iter().collect();

@@ -33,10 +33,7 @@ pub(in crate::api) fn sweep_document(record: &SweepRecord, trials: &[TrialRecord
     let Some(sweep) = read_spec(record) else { return document };
     let best = best_trial(&sweep, trials);
     SweepDocument {
-        method: serde_json::to_value(sweep.spec().method)
-            .ok()
-            .and_then(|it| Some(it.as_str()?.to_owned()))
-            .unwrap_or_default(),
+        method: sweep.spec().method.name().to_owned(),
         metric: sweep.metric().metric.clone(),
         direction: match sweep.metric().mode {
             MetricMode::Min => "min".to_owned(),
@@ -101,8 +98,8 @@ fn trial_document(
     }
 }
 
-/// Returns the best completed trial.
-fn best_trial<'a>(sweep: &ValidSweep, trials: &'a [TrialRecord]) -> Option<&'a TrialRecord> {
+/// Returns the best completed trial with a finite value.
+pub(super) fn best_trial<'a>(sweep: &ValidSweep, trials: &'a [TrialRecord]) -> Option<&'a TrialRecord> {
     let mut completed: Vec<&TrialRecord> =
         trials.iter().filter(|trial| trial.state == TrialState::Completed && final_value(trial).is_some()).collect();
     let score = |trial: &TrialRecord| sweep.score(final_value(trial));
@@ -115,7 +112,8 @@ fn final_value(trial: &TrialRecord) -> Option<f64> {
     trial.rung_values.last().copied().flatten()
 }
 
-fn read_spec(record: &SweepRecord) -> Option<ValidSweep> {
+/// Returns the specification of a sweep, or `None` if the records contain another form.
+pub(super) fn read_spec(record: &SweepRecord) -> Option<ValidSweep> {
     serde_json::from_str::<SweepSpec>(&record.spec).ok()?.validate().ok()
 }
 

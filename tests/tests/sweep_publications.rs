@@ -1,0 +1,129 @@
+//! The result of a sweep as a version of a model.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, create_sweep, lenet, wait_for_sweep};
+use serde_json::{Value, json};
+
+/// A server on which `digits-gated` accepts no version.
+fn start(home: &std::path::Path) -> ServerProcess {
+    let manifest = home.join("gate.toml");
+    let text = "manifest = 1\n[project]\nname = \"p\"\n[model.digits-gated]\npromote = \"validation/accuracy > 2\"\n";
+    std::fs::write(&manifest, text).unwrap();
+    ServerProcess::start_with(home, &["--config", manifest.to_str().unwrap()])
+}
+
+/// A sweep of two trainings, of which the first is better, and both publish `digits-search`.
+fn lenet_sweep(server: &ServerProcess) -> Value {
+    json!({
+        "job": {
+            "project": "digits", "plugin": server.upload(&lenet()), "device": "cpu",
+            "data": [{"dataset": "digits", "mount": "/data"}],
+            "parameters": {"epochs": 1, "channels": 4, "model": "digits-search"},
+        },
+        "space": {"lr": "0.05,0.00001"}, "metric": "min:epoch/loss", "max_parallel": 1,
+    })
+}
+
+fn publish(server: &ServerProcess, sweep: &str, body: &Value) -> (u16, Value) {
+    let answer = server.request("POST", &format!("/api/v1/sweeps/{sweep}/publish"), HttpPayload::Json(body));
+    (answer.status, answer.json())
+}
+
+fn message(error: &Value) -> &str {
+    error["error"].as_str().unwrap_or_else(|| panic!("{error}"))
+}
+
+#[test]
+fn the_best_trial_becomes_the_default_version_of_a_model_through_its_gate() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    server.push_digits();
+    let name = create_sweep(&server, &lenet_sweep(&server));
+    let (status, refused) = publish(&server, &name, &json!({}));
+    assert_eq!(status, 409, "{refused}");
+    assert!(message(&refused).contains("is RUNNING"), "{refused}");
+    let sweep = wait_for_sweep(&server, &name);
+    assert_eq!(sweep["best"], 1, "{sweep}");
+    let job = sweep["trials"][0]["job"].as_str().unwrap();
+
+    // As a version of a new model.
+    let printed = server.saggar_ok(&["sweep", "publish", &name, "--model", "digits-best"]);
+    assert_eq!(printed.trim(), "digits-best@1");
+    let model = server.get("/api/v1/models/digits-best");
+    assert_eq!((&model["serving"], &model["versions"][0]["source_job"]), (&json!(1), &json!(job)), "{model}");
+    let own = server.job(job)["published"][0]["version"].clone();
+    let versions = server.get("/api/v1/models/digits-search");
+    let best = versions["versions"].as_array().unwrap().iter().find(|it| it["version"] == own).unwrap();
+    assert_eq!(model["versions"][0]["weights"], best["weights"]);
+    assert_eq!(model["versions"][0]["metrics"], best["metrics"]);
+
+    // Again: the same version. Without a model: the trial's own one, whose default was the last trial's version.
+    let (status, again) = publish(&server, &name, &json!({"model": "digits-best"}));
+    assert_eq!((status, &again["version"], &again["is_new"]), (201, &json!(1), &json!(false)), "{again}");
+    assert_eq!((&again["trial"], &again["job"]), (&json!(1), &json!(job)), "{again}");
+    let (status, alone) = publish(&server, &name, &json!({}));
+    assert_eq!((status, &alone["model"], &alone["version"]), (201, &json!("digits-search"), &own), "{alone}");
+    assert_eq!(server.get("/api/v1/models/digits-search")["serving"], own);
+
+    // The gate refuses with its reason; the version is stored and not served.
+    let (status, refused) = publish(&server, &name, &json!({"model": "digits-gated"}));
+    assert_eq!(status, 409, "{refused}");
+    let text = refused.to_string();
+    for part in ["digits-gated@1", "validation/accuracy", "saggar models promote digits-gated 1"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let gated = server.get("/api/v1/models/digits-gated");
+    assert_eq!((&gated["serving"], gated["versions"].as_array().unwrap().len()), (&Value::Null, 1), "{gated}");
+    let output = server.saggar(&["sweep", "publish", &name, "--model", "digits-gated"]);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("not promoted"));
+
+    for (model, status) in [("../x", 400), ("", 400)] {
+        let (found, refused) = publish(&server, &name, &json!({ "model": model }));
+        assert_eq!(found, status, "{model:?}: {refused}");
+    }
+    let (status, missing) = publish(&server, "digits-sweep-9", &json!({}));
+    assert_eq!((status, message(&missing).contains("saggar sweep ls")), (404, true), "{missing}");
+}
+
+#[test]
+fn a_sweep_without_a_model_says_what_is_missing() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    let steady = |fields: Value| {
+        let mut job = SteadyJob::with_steps(3).spec(&server);
+        job["parameters"]
+            .as_object_mut()
+            .unwrap()
+            .extend(fields["parameters"].as_object().cloned().unwrap_or_default());
+        if let Some(every) = fields.get("checkpoint_every") {
+            job["checkpoint_every"] = every.clone();
+        }
+        let spec = json!({"job": job, "space": {"work": "1,2"}, "metric": "accuracy"});
+        let name = create_sweep(&server, &spec);
+        wait_for_sweep(&server, &name);
+        name
+    };
+    let refused = |name: &str, body: Value| {
+        let (status, error) = publish(&server, name, &body);
+        (status, message(&error).to_owned())
+    };
+    let failed = steady(json!({"parameters": {"fail_at": 1}}));
+    let (status, text) = refused(&failed, json!({}));
+    assert!(status == 409 && text.contains("no completed trial"), "{status} {text}");
+
+    let unsaved = steady(json!({}));
+    let (status, text) = refused(&unsaved, json!({"model": "m"}));
+    assert!(status == 409 && text.contains("nor kept a checkpoint"), "{status} {text}");
+
+    let saved = steady(json!({"checkpoint_every": {"steps": 1}}));
+    let (status, text) = refused(&saved, json!({}));
+    assert!(status == 409 && text.contains("--model NAME"), "{status} {text}");
+    // Only a training knows the configuration of a predictor, so a checkpoint cannot be a model's first version.
+    let (status, text) = refused(&saved, json!({"model": "unknown"}));
+    assert!(status == 404 && text.contains("unknown"), "{status} {text}");
+
+    let job = server.get(&format!("/api/v1/sweeps/{saved}"))["trials"][0]["job"].as_str().unwrap().to_owned();
+    server.saggar_ok(&["rm", &job, "--yes"]);
+    let (status, text) = refused(&saved, json!({"model": "m"}));
+    assert!(status == 409 && text.contains("was removed"), "{status} {text}");
+}
