@@ -77,6 +77,23 @@ for (const [look, options] of Object.entries(looks)) {
   }, options));
 }
 
+test('plugins and data steps show their kinds and typed outputs, and a run whose results it takes', () => {
+  const output = (value, type, digest = null) => ({ value, type, digest });
+  const steps = [
+    { name: 'choose', kind: 'plugin', after: [], state: 'SUCCEEDED', attempts: [attempt({ job: 'p-1', outputs: { count: output(0, 'integer'), good: output(false, 'boolean'), rows: output('job:p-1/output/rows', 'dataset-files') } })] },
+    { name: 'rows', kind: 'data', after: ['choose'], state: 'SUCCEEDED', attempts: [attempt({ cached_from: 'nightly-1', outputs: { dataset: output('rows/1', 'dataset', 'cd'.repeat(32)) } })] },
+  ];
+  return visit({ runs: [RUN({ state: 'SUCCEEDED', reuse_from: 'nightly-1', steps })] }, 'pipelines/nightly-2', async (page) => {
+    await page.locator('svg.steps').waitFor();
+    const rows = await page.locator('table.attempts tbody tr').evaluateAll((all) => all.map((row) => [...row.querySelectorAll('td')].map((cell) => cell.textContent)));
+    assert.deepEqual(rows.map((cells) => cells[0]), ['plugin', 'data']);
+    const outputs = await page.locator('table.attempts td.code > div').evaluateAll((all) => all.map((line) => [line.textContent, line.title]));
+    assert.deepEqual(outputs, [['count 0', 'integer'], ['good false', 'boolean'], ['rows job:p-1/output/rows', 'dataset-files'], ['dataset rows/1', `dataset ${'cd'.repeat(32)}`]]);
+    assert.equal(await page.getByText('are used where nothing changed').getByRole('link').getAttribute('href'), '#/pipelines/nightly-1');
+    await isUsable(page);
+  });
+});
+
 test('a step that waits is approved, without a mouse', () => {
   const server = { runs: [RUN()] };
   return visit(server, 'pipelines/nightly-2', async (page) => {

@@ -12,6 +12,7 @@ mod inference_clients;
 mod jobs;
 mod mounts;
 pub mod onnx;
+pub mod pipelines;
 mod process;
 mod server;
 mod sources;

@@ -5,73 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use saggar_tests::{HttpPayload, ServerProcess, guest, kill_9, root, worker_processes};
+use saggar_tests::pipelines::{PipelineProject, attempt, check_success, job_of, run_of, wait_for_job_of, wait_for_run};
+use saggar_tests::{HttpPayload, ServerProcess, kill_9, root, worker_processes};
 use serde_json::{Value, json};
-
-/// A project's directory with this file, in which commands run.
-struct PipelineProject(tempfile::TempDir);
-
-impl PipelineProject {
-    fn new(manifest: &str) -> PipelineProject {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("saggar.toml"), manifest).unwrap();
-        PipelineProject(directory)
-    }
-
-    /// Returns a project whose task `train` runs the guest `steady`.
-    fn of_steady(pipelines: &str) -> PipelineProject {
-        let plugin = guest("steady");
-        PipelineProject::new(&format!(
-            "manifest = 1\n[project]\nname = \"steady\"\n[project.defaults]\ndevice = \"cpu\"\n\
-             checkpoint = {{ every = \"5steps\" }}\n[plugin.steady]\nsource = {plugin:?}\n\
-             [task.train]\nplugin = \"steady\"\n{pipelines}"
-        ))
-    }
-
-    fn saggar(&self, server: &ServerProcess, arguments: &[&str]) -> Output {
-        server.command(arguments).current_dir(self.0.path()).output().unwrap()
-    }
-
-    fn saggar_ok(&self, server: &ServerProcess, arguments: &[&str]) -> String {
-        check_success(arguments, &self.saggar(server, arguments))
-    }
-}
-
-fn check_success(arguments: &[&str], output: &Output) -> String {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "saggar {arguments:?}: {}\n{errors}", output.status);
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn run_of(server: &ServerProcess, name: &str) -> Value {
-    server.get(&format!("/api/v1/pipeline-runs/{name}"))
-}
-
-/// Waits until the run is over.
-fn wait_for_run(server: &ServerProcess, name: &str) -> Value {
-    server.wait_for(name, |server| {
-        let run = run_of(server, name);
-        (run["state"] != "RUNNING").then_some(run)
-    })
-}
-
-/// Returns the newest attempt of a step's item.
-fn attempt<'a>(run: &'a Value, step: &str, item: u64) -> &'a Value {
-    let steps = run["steps"].as_array().unwrap();
-    let step = steps.iter().find(|it| it["name"] == step).unwrap_or_else(|| panic!("no step {step}: {run}"));
-    let of_item = step["attempts"].as_array().unwrap().iter().rev().find(|it| it["item"] == item);
-    of_item.unwrap_or_else(|| panic!("no item {item}: {run}"))
-}
-
-fn job_of(run: &Value, step: &str) -> String {
-    attempt(run, step, 0)["job"].as_str().unwrap_or_else(|| panic!("{step} has no job: {run}")).to_owned()
-}
-
-/// Waits until a step's job is known.
-fn wait_for_job_of(server: &ServerProcess, run: &str, step: &str) -> String {
-    server
-        .wait_for("the step's job", |server| attempt(&run_of(server, run), step, 0)["job"].as_str().map(str::to_owned))
-}
 
 /// Runs a command in the example's directory.
 fn nightly(server: &ServerProcess, arguments: &[&str]) -> Output {
@@ -363,7 +299,7 @@ fn a_key_runs_pipelines_of_its_projects_only() {
     );
     let run = |key: &str| {
         let mut command = server.command(&["--host", server.url(), "--key", key, "pipeline", "run", "short", "-f"]);
-        command.current_dir(project.0.path()).output().unwrap()
+        command.current_dir(project.path()).output().unwrap()
     };
     let refused = run(&other);
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");

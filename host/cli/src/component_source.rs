@@ -65,6 +65,16 @@ impl ComponentSource {
         }
     }
 
+    /// Returns a name for people: a reference plugin with its version, the name of a file, or a URL without its query,
+    /// which can contain a token.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            ComponentSource::File(path) => path.file_name().map_or_else(String::new, |it| it.to_string_lossy().into()),
+            ComponentSource::Reference(plugin) => format!("{}@{REFERENCE_PLUGINS_VERSION}", plugin.name()),
+            ComponentSource::Remote { url, .. } => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
+        }
+    }
+
     /// Returns the component at `url`, which the server fetches.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use saggar_plugin::{ParameterType, StepValue};
+use saggar_plugin::StepValue;
+use saggar_project::ParameterType;
 use saggar_store::records::{JobEvent, JobRecord, JobState};
 use serde_json::Value;
 

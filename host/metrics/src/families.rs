@@ -24,6 +24,8 @@ const PHASE_SECONDS: [f64; 6] = [1e-5, 1e-4, 0.001, 0.01, 0.1, 1.0];
 const START_SECONDS: [f64; 6] = [0.001, 0.01, 0.1, 1.0, 10.0, 100.0];
 /// Instance starts: a microsecond to a quarter of a second.
 const SHORT_SECONDS: [f64; 10] = [1e-6, 4e-6, 8e-6, 16e-6, 20e-6, 32e-6, 64e-6, 256e-6, 0.004, 0.256];
+/// Pipeline runs and their steps: a second to two days.
+const RUN_SECONDS: [f64; 8] = [1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0, 172800.0];
 /// Items per batch.
 const ITEMS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 /// Sizes: 1 KiB to 16 GiB.
@@ -120,6 +122,12 @@ families! {
     queue_running: IntGaugeVec("saggar_queue_running_jobs", "Running jobs of a queue.", ["queue"]);
     pool_slots: GaugeVec("saggar_pool_slots", "Slots of a pool.", ["pool"]);
     pool_slots_used: GaugeVec("saggar_pool_slots_used", "Slots of a pool that jobs hold; divided by its slots, its utilization.", ["pool"]);
+
+    pipeline_running_runs: IntGaugeVec("saggar_pipeline_running_runs", "Pipeline runs that are not over.", []);
+    pipeline_runs_finished: IntCounterVec("saggar_pipeline_runs_finished_total", "Pipeline runs that ended, by final state.", ["pipeline", "state"]);
+    pipeline_run_duration: HistogramVec("saggar_pipeline_run_seconds", "Time from the start of a pipeline run to its end.", ["pipeline"], RUN_SECONDS);
+    pipeline_steps_finished: IntCounterVec("saggar_pipeline_steps_finished_total", "Items of pipeline steps that ended, by kind and final state.", ["kind", "state"]);
+    pipeline_step_duration: HistogramVec("saggar_pipeline_step_seconds", "Time from the start of an item of a pipeline step to its end, without those that did not start.", ["kind"], RUN_SECONDS);
 
     job_gpu_seconds: CounterVec("saggar_job_gpu_seconds_total", "Device seconds a job used; estimated if the device has no timer.", ["job", "device", "estimated"]);
     job_wall_seconds: CounterVec("saggar_job_wall_seconds_total", "Seconds a job's attempts ran.", ["job"]);

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use saggar_clock::Clock;
 use saggar_project::{PipelineStep, StepKind};
 use saggar_store::JobState;
+use saggar_store::error::RecordError;
 use saggar_store::records::{
     PipelineRecords, PipelineRunRecord, PipelineStepRecord, PipelineStepState, StateReason, StepChange,
 };
 
 use crate::engine::{self, RunDecision};
 use crate::error::PipelineError;
-use crate::port::{JobObservation, PipelinePort, StepFailure};
+use crate::port::{JobObservation, PLUGIN_INPUT, PipelinePort, StepFailure, StepInput};
+use crate::required_outputs::missing_output;
+use crate::run_metrics::RunMetrics;
 use crate::run_view::{RunGraph, current_attempts};
 use crate::step_job::{cache_key, deploy_request, job_spec};
 use crate::step_values::StepValues;
@@ -31,6 +34,7 @@ pub(crate) struct RunDriver {
     pub(crate) records: Arc<dyn PipelineRecords>,
     pub(crate) port: Arc<dyn PipelinePort>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: RunMetrics,
 }
 
 /// A run that is driven, as last read.
@@ -134,6 +138,10 @@ impl RunDriver {
         match job.state {
             JobState::Succeeded => match self.port.outputs(&job.name).await {
                 Ok(outputs) => {
+                    if let Some(reason) = missing_output(&driven.graph, attempt.position as usize, &job.name, &outputs)
+                    {
+                        return self.change(driven, attempt, ended(PipelineStepState::Failed, reason)).await;
+                    }
                     let outputs = serde_json::to_string(&outputs).map_err(std::io::Error::other)?;
                     let change = ended(PipelineStepState::Succeeded, job.reason);
                     self.change(driven, attempt, StepChange { outputs: Some(outputs), ..change }).await
@@ -178,7 +186,11 @@ impl RunDriver {
                     reason = reason.sentence,
                     "pipeline run ended"
                 );
-                self.with_records(move |records| records.finish_run(&id, state, &reason, now_ms)).await
+                let ended = self.with_records(move |records| records.finish_run(&id, state, &reason, now_ms)).await?;
+                if ended {
+                    self.metrics.end_run(&driven.run, state, now_ms);
+                }
+                Ok(ended)
             }
         }
     }
@@ -205,14 +217,16 @@ impl RunDriver {
     async fn start(&self, driven: &DrivenRun, attempt: &PipelineStepRecord) -> Result<bool, PipelineError> {
         let step = driven.step(attempt);
         match step.kind {
-            StepKind::Train | StepKind::Predict => match self.start_job(driven, attempt).await? {
-                Ok(change) => self.change(driven, attempt, change).await,
-                Err(StepFailure::Permanent(reason)) => {
-                    let change = StepChange::new(PipelineStepState::Pending, PipelineStepState::Failed, reason);
-                    self.change(driven, attempt, change).await
+            StepKind::Train | StepKind::Predict | StepKind::Plugin | StepKind::Data => {
+                match self.start_job(driven, attempt).await? {
+                    Ok(change) => self.change(driven, attempt, change).await,
+                    Err(StepFailure::Permanent(reason)) => {
+                        let change = StepChange::new(PipelineStepState::Pending, PipelineStepState::Failed, reason);
+                        self.change(driven, attempt, change).await
+                    }
+                    Err(failure) => Ok(defer(driven, attempt, &failure)),
                 }
-                Err(failure) => Ok(defer(driven, attempt, &failure)),
-            },
+            }
             StepKind::Deploy => {
                 let running = engine::started_state(step.kind);
                 let change = StepChange::new(PipelineStepState::Pending, running, StateReason::default());
@@ -247,7 +261,9 @@ impl RunDriver {
             Ok(spec) => spec,
             Err(reason) => return Ok(Err(StepFailure::Permanent(reason))),
         };
-        for job in driven.unsuccessful_jobs(attempt) {
+        // Only a training begins with the checkpoint of another job.
+        let earlier = if step.kind == StepKind::Train { driven.unsuccessful_jobs(attempt) } else { Vec::new() };
+        for job in earlier {
             match self.port.newest_checkpoint(&job).await.map(|found| found.map(|text| text.parse())) {
                 Ok(Some(Ok(checkpoint))) => {
                     spec.init_from = Some(checkpoint);
@@ -262,9 +278,9 @@ impl RunDriver {
             Err(failure) => return Ok(Err(failure)),
         };
         let digest = cache_key(&prepared);
-        let inputs = Some(serde_json::to_string(&prepared.inputs).map_err(std::io::Error::other)?);
-        if step.cache {
-            match self.find_cached(driven, &digest).await? {
+        let inputs = Some(serde_json::to_string(&named_inputs(step, prepared.inputs)).map_err(std::io::Error::other)?);
+        if step.cache || driven.run.reuse_from.is_some() {
+            match self.find_result(driven, step, &digest).await? {
                 Ok(Some(change)) => return Ok(Ok(StepChange { inputs, ..change })),
                 Ok(None) => {}
                 Err(failure) => return Ok(Err(failure)),
@@ -274,15 +290,27 @@ impl RunDriver {
         Ok(submitted.map(|job| StepChange { inputs, cache_key: Some(digest), ..running(job) }))
     }
 
-    /// Returns the change that uses an earlier result, if there is one whose outputs still exist.
-    async fn find_cached(
+    /// Returns the change that uses an earlier result, if there is one whose outputs still exist: that of the run that
+    /// this one takes results from, or any of the project if the step is cached.
+    async fn find_result(
         &self,
         driven: &DrivenRun,
+        step: &PipelineStep,
         digest: &str,
     ) -> Result<Result<Option<StepChange>, StepFailure>, PipelineError> {
-        let (project, key) = (driven.run.project.clone(), digest.to_owned());
-        let found = self.with_records(move |records| records.find_cached_step(&project, &key)).await?;
-        let Some((run, earlier)) = found else { return Ok(Ok(None)) };
+        let (project, key, is_cached) = (driven.run.project.clone(), digest.to_owned(), step.cache);
+        let reuse_from = driven.run.reuse_from.clone();
+        let find = move |records: &dyn PipelineRecords| {
+            let reused = match &reuse_from {
+                Some(run) => find_in_run(records, run, &key)?,
+                None => None,
+            };
+            match reused {
+                None if is_cached => records.find_cached_step(&project, &key),
+                reused => Ok(reused),
+            }
+        };
+        let Some((run, earlier)) = self.with_records(find).await? else { return Ok(Ok(None)) };
         let Ok(outputs) = serde_json::from_str(&earlier.outputs) else { return Ok(Ok(None)) };
         match self.port.has_outputs(&outputs).await {
             Ok(true) => {
@@ -306,7 +334,8 @@ impl RunDriver {
         match deployed {
             Ok(output) => {
                 let outputs = serde_json::json!({ "model": output }).to_string();
-                let reason = StateReason::new("DEPLOYED", format!("{} serves", output.value));
+                let version = output.value.as_str().unwrap_or_default();
+                let reason = StateReason::new("DEPLOYED", format!("{version} serves"));
                 let change = ended(PipelineStepState::Succeeded, reason);
                 self.change(driven, attempt, StepChange { outputs: Some(outputs), ..change }).await
             }
@@ -325,14 +354,15 @@ impl RunDriver {
         change: StepChange,
     ) -> Result<bool, PipelineError> {
         let (id, key, now_ms) = (driven.run.id.clone(), attempt.key(), self.clock.now_ms());
-        let (state, job) = (change.to.name(), change.job.clone().unwrap_or_default());
+        let (to, job) = (change.to, change.job.clone().unwrap_or_default());
         let changed = self.with_records(move |records| records.change_step(&id, key, &change, now_ms)).await?;
         if changed {
+            self.metrics.change_step(driven.step(attempt).kind, attempt, to, now_ms);
             tracing::info!(
                 run = driven.run.name,
                 step = attempt.step,
                 item = attempt.item,
-                state,
+                state = to.name(),
                 job,
                 "pipeline step"
             );
@@ -342,12 +372,39 @@ impl RunDriver {
 
     async fn with_records<T: Send + 'static>(
         &self,
-        use_them: impl FnOnce(&dyn PipelineRecords) -> Result<T, saggar_store::error::RecordError> + Send + 'static,
+        use_them: impl FnOnce(&dyn PipelineRecords) -> Result<T, RecordError> + Send + 'static,
     ) -> Result<T, PipelineError> {
         let records = Arc::clone(&self.records);
         let done = tokio::task::spawn_blocking(move || use_them(&*records)).await;
         Ok(done.map_err(std::io::Error::other)??)
     }
+}
+
+/// Returns the newest success of a run with this key, with the name of the run that computed it. A run that was removed
+/// has none.
+fn find_in_run(
+    records: &dyn PipelineRecords,
+    run: &str,
+    key: &str,
+) -> Result<Option<(String, PipelineStepRecord)>, RecordError> {
+    let run = match records.get_run(run) {
+        Ok(run) => run,
+        Err(RecordError::NoSuchRun { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let fits =
+        |it: &PipelineStepRecord| it.state == PipelineStepState::Succeeded && it.cache_key.as_deref() == Some(key);
+    let found = records.steps(&run.id)?.into_iter().rev().find(fits);
+    Ok(found.map(|attempt| (attempt.cached_from.clone().unwrap_or(run.name), attempt)))
+}
+
+/// Returns the inputs with the name of the component, which is not part of the cache key.
+fn named_inputs(step: &PipelineStep, mut inputs: Vec<StepInput>) -> Vec<StepInput> {
+    let plugin = inputs.iter_mut().find(|input| input.name == PLUGIN_INPUT);
+    if let (Some(plugin), Some(component)) = (plugin, &step.component) {
+        plugin.reference.clone_from(component);
+    }
+    inputs
 }
 
 /// Returns the change of a pending attempt whose job was submitted.

@@ -234,6 +234,11 @@ pub fn items_to_restart(run: &RunState<'_>, from: Option<usize>) -> Vec<(usize, 
 pub fn started_state(kind: StepKind) -> PipelineStepState {
     match kind {
         StepKind::Approve => PipelineStepState::Waiting,
-        StepKind::Train | StepKind::Predict | StepKind::Deploy | StepKind::Pipeline => PipelineStepState::Running,
+        StepKind::Train
+        | StepKind::Predict
+        | StepKind::Plugin
+        | StepKind::Data
+        | StepKind::Deploy
+        | StepKind::Pipeline => PipelineStepState::Running,
     }
 }

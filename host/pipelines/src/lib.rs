@@ -13,7 +13,9 @@ mod driver;
 pub mod engine;
 mod error;
 mod port;
+mod required_outputs;
 mod run_loop;
+mod run_metrics;
 mod run_view;
 mod schedules;
 mod service;
@@ -23,6 +25,8 @@ mod step_values;
 mod tests;
 
 pub use error::PipelineError;
-pub use port::{DeployRequest, JobObservation, OutputReference, PipelinePort, PreparedJob, StepFailure, StepInput};
+pub use port::{
+    DeployRequest, JobObservation, OutputReference, PLUGIN_INPUT, PipelinePort, PreparedJob, StepFailure, StepInput,
+};
 pub use run_view::{RunGraph, current_attempts};
 pub use service::{PipelineService, RunRequest};

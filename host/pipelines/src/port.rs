@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use saggar_jobs::JobSpec;
+use saggar_project::OutputType;
 use saggar_store::records::StateReason;
 use saggar_store::{AccessRights, JobState};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
+
+/// The name of the input that is the plugin of a job.
+pub const PLUGIN_INPUT: &str = "plugin";
 
 /// A job as a run sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +29,7 @@ pub struct JobObservation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepInput {
-    /// Which input it is: `plugin`, `init_from`, or a mount point.
+    /// Which input it is: `plugin`, `init_from`, a mount point, an input of a step, or `from` of a data step.
     pub name: String,
     /// The resolved reference, such as `mnist/3`.
     pub reference: String,
@@ -37,11 +42,21 @@ pub struct StepInput {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutputReference {
-    /// The reference that other steps use, such as `model:face@12`.
-    pub value: String,
+    /// The value that other steps use: a reference such as `model:face@12`, a text, a number or a boolean.
+    pub value: Value,
+    /// The type; absent in records of versions without types.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<OutputType>,
     /// The SHA-256 of the content, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+}
+
+impl OutputReference {
+    /// Returns an output of this type.
+    pub fn new(kind: OutputType, value: impl Into<Value>, digest: Option<String>) -> OutputReference {
+        OutputReference { value: value.into(), kind: Some(kind), digest }
+    }
 }
 
 /// A job whose references are resolved.

@@ -47,7 +47,10 @@ impl PipelineService {
     /// Drives every run that is not over.
     async fn drive_all(&self, drivers: &mut RunDrivers) {
         match self.with_records(|records| records.unfinished_runs()).await {
-            Ok(runs) => runs.into_iter().for_each(|run| drivers.drive(run.id)),
+            Ok(runs) => {
+                self.metrics().set_running(runs.len());
+                runs.into_iter().for_each(|run| drivers.drive(run.id));
+            }
             Err(error) => tracing::error!(%error, "pipeline runs cannot be read; trying again"),
         }
     }

@@ -3,12 +3,14 @@
 use std::sync::{Arc, OnceLock};
 
 use saggar_clock::{Clock, UnixMillis};
+use saggar_jobs::JobSpec;
+use saggar_metrics::MetricsRegistry;
 use saggar_project::{PipelinePlan, PlanMistake, StepKind, bind_parameters};
 use saggar_store::AccessRights;
 use saggar_store::error::RecordError;
 use saggar_store::records::{
-    NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineStepRecord, PipelineStepState,
-    StateReason, StepChange,
+    NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineStepRecord,
+    PipelineStepState, StateReason, StepChange,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,7 @@ use crate::driver::RunDriver;
 use crate::engine::{self, STOPPED};
 use crate::error::PipelineError;
 use crate::port::PipelinePort;
+use crate::run_metrics::RunMetrics;
 use crate::run_view::{RunGraph, current_attempts};
 use crate::step_job::job_spec;
 use crate::step_values::SampleValues;
@@ -37,6 +40,10 @@ pub struct RunRequest {
     /// Values of parameters, instead of the defaults.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub params: Map<String, Value>,
+    /// The name of a run of the same pipeline that did not succeed. Its results are used where the plugin, the
+    /// parameters and the contents of the inputs are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_failed: Option<String>,
 }
 
 /// The pipeline runs of one server. Cheap to clone.
@@ -48,6 +55,7 @@ pub struct PipelineService {
 struct SharedRuns {
     records: Arc<dyn PipelineRecords>,
     clock: Arc<dyn Clock>,
+    metrics: RunMetrics,
     port: OnceLock<Arc<dyn PipelinePort>>,
     wake: Notify,
 }
@@ -60,9 +68,9 @@ impl std::fmt::Debug for PipelineService {
 
 impl PipelineService {
     /// Creates the service for runs in `records`. No run advances before [`PipelineService::run`].
-    pub fn new(records: Arc<dyn PipelineRecords>, clock: Arc<dyn Clock>) -> PipelineService {
-        let (port, wake) = (OnceLock::new(), Notify::new());
-        PipelineService { shared: Arc::new(SharedRuns { records, clock, port, wake }) }
+    pub fn new(records: Arc<dyn PipelineRecords>, clock: Arc<dyn Clock>, metrics: &MetricsRegistry) -> PipelineService {
+        let (port, wake, metrics) = (OnceLock::new(), Notify::new(), RunMetrics::new(metrics));
+        PipelineService { shared: Arc::new(SharedRuns { records, clock, metrics, port, wake }) }
     }
 
     /// Sets the parts of the server that run steps. Only the first call has an effect.
@@ -75,7 +83,7 @@ impl PipelineService {
     /// # Errors
     /// `Plan`; `Parameter`; `Step` if the job of a step cannot be described.
     pub fn check(request: &RunRequest) -> Result<Map<String, Value>, PipelineError> {
-        let RunRequest { plan, params } = request;
+        let RunRequest { plan, params, .. } = request;
         let name = |mistake: &PlanMistake| match mistake.step.and_then(|at| plan.steps.get(at)) {
             Some(step) => step.name.chars().take(80).collect(),
             None => String::new(),
@@ -88,14 +96,24 @@ impl PipelineService {
         // Lists given for this run can be longer than the defaults.
         let bound = PipelinePlan { params: params.clone(), ..plan.clone() };
         bound.check().map_err(named)?;
-        check_jobs(&bound)?;
+        sample_specs(&bound)?;
         Ok(params)
+    }
+
+    /// Returns the specifications of the jobs of a request that was checked, with sample values for outputs of steps.
+    ///
+    /// # Errors
+    /// `Parameter`; `Step` if the job of a step cannot be described.
+    pub fn sample_specs(request: &RunRequest) -> Result<Vec<JobSpec>, PipelineError> {
+        let params = bind_parameters(&request.plan.params, &request.params)?;
+        sample_specs(&PipelinePlan { params, ..request.plan.clone() })
     }
 
     /// Starts a run. A second request with the same idempotency key returns the run of the first one.
     ///
     /// # Errors
-    /// The errors of [`PipelineService::check`]; `Records`, also if too many runs are not over.
+    /// The errors of [`PipelineService::check`]; `NotFound` or `State` if there is no run to take results from, or it
+    /// cannot be one; `Records`, also if too many runs are not over.
     pub async fn start(
         &self,
         request: &RunRequest,
@@ -104,6 +122,10 @@ impl PipelineService {
     ) -> Result<PipelineRunRecord, PipelineError> {
         let params = PipelineService::check(request)?;
         let plan = &request.plan;
+        let reuse_from = match &request.from_failed {
+            Some(earlier) => Some(self.failed_run(plan, earlier).await?),
+            None => None,
+        };
         // A step without items has one, which is skipped.
         let items = |step| PipelinePlan::items(step, &params).map_or(1, |items| items.len().max(1) as u32);
         let run = NewPipelineRun {
@@ -115,11 +137,28 @@ impl PipelineService {
             owner: rights.key().map(str::to_owned),
             rights,
             idempotency_key,
+            reuse_from,
         };
         let now_ms = self.shared.clock.now_ms();
         let run = self.with_records(move |records| records.create_run(&run, now_ms)).await?;
+        self.shared.metrics.begin_run(&run.pipeline);
         self.shared.wake.notify_one();
         Ok(run)
+    }
+
+    /// Returns the name of the run that did not succeed, from which a run of `plan` takes results. A run of another
+    /// pipeline or project looks like a missing one.
+    async fn failed_run(&self, plan: &PipelinePlan, name: &str) -> Result<String, PipelineError> {
+        let missing = || PipelineError::NotFound { name: name.chars().take(80).collect() };
+        let run = self.get(name).await?;
+        if run.pipeline != plan.name || run.project != plan.project {
+            return Err(missing());
+        }
+        match run.state {
+            PipelineRunState::Failed | PipelineRunState::Cancelled => Ok(run.name),
+            PipelineRunState::Succeeded => Err(over(&run, "nothing is left to do; start a run without it")),
+            PipelineRunState::Running => Err(over(&run, "it is not over; `saggar pipeline stop RUN` stops it first")),
+        }
     }
 
     /// Returns the run that was started under this idempotency key, or `None`.
@@ -206,6 +245,7 @@ impl PipelineService {
             let (name, state) = (format!("step {step} of {}", run.name), attempt.state.name().to_owned());
             return Err(PipelineError::State { name, state, hint });
         }
+        self.shared.metrics.change_step(StepKind::Approve, attempt, state, now_ms);
         self.shared.wake.notify_one();
         Ok(())
     }
@@ -257,12 +297,17 @@ impl PipelineService {
     /// Returns what drives runs, or `None` before the parts of the server that run steps are set.
     pub(crate) fn driver(&self) -> Option<RunDriver> {
         let (records, clock) = (Arc::clone(&self.shared.records), Arc::clone(&self.shared.clock));
-        Some(RunDriver { records, port: Arc::clone(self.shared.port.get()?), clock })
+        let metrics = self.shared.metrics.clone();
+        Some(RunDriver { records, port: Arc::clone(self.shared.port.get()?), clock, metrics })
     }
 
     /// Waits until a command changed a run.
     pub(crate) async fn wait_for_command(&self) {
         self.shared.wake.notified().await;
+    }
+
+    pub(crate) fn metrics(&self) -> &RunMetrics {
+        &self.shared.metrics
     }
 
     pub(crate) fn now_ms(&self) -> UnixMillis {
@@ -283,19 +328,22 @@ impl PipelineService {
     }
 }
 
-/// Checks that the job of every step can be described, with a text for each output.
-fn check_jobs(plan: &PipelinePlan) -> Result<(), PipelineError> {
+/// Returns the specifications of the jobs of all steps, with a sample value for each output. The plan has the values of
+/// the parameters.
+fn sample_specs(plan: &PipelinePlan) -> Result<Vec<JobSpec>, PipelineError> {
+    let mut specs = Vec::new();
     for step in plan.steps.iter().filter(|step| step.kind.is_job()) {
         let wrong = |reason: String| PipelineError::Step { step: step.name.clone(), reason };
         let values = SampleValues { plan, step };
         let spec = job_spec(plan, step, &values).map_err(|reason| wrong(reason.sentence))?;
         spec.validate().map_err(|error| wrong(error.to_string()))?;
+        specs.push(spec);
     }
     if let Some(step) = plan.steps.iter().find(|step| !step.kind.is_job() && !step.spec.is_empty()) {
         let reason = format!("a step of kind {} has no specification of a job", StepKind::name(step.kind));
         return Err(PipelineError::Step { step: step.name.clone(), reason });
     }
-    Ok(())
+    Ok(specs)
 }
 
 fn over(run: &PipelineRunRecord, hint: &str) -> PipelineError {

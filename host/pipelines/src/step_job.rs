@@ -2,9 +2,13 @@
 
 use std::fmt::Display;
 
-use saggar_jobs::{DataMount, DataSource, JobSpec, PredictionSpec};
-use saggar_project::{MountSource, PipelinePlan, PipelineStep, StepKind, StepMount, TemplateValues, parse_mount};
-use saggar_project::{WeightsReference, render_template};
+use saggar_jobs::{
+    DataMount, DataSource, DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec, JobSpec, PredictionSpec,
+};
+use saggar_project::{
+    MountSource, ParameterType, PipelinePlan, PipelineStep, StepFetch, StepKind, StepMount, StepSource, TemplateValues,
+    WeightsReference, parse_mount, render_template,
+};
 use saggar_store::digest::Digest;
 use saggar_store::records::StateReason;
 use serde_json::{Map, Value, json};
@@ -56,6 +60,7 @@ pub(crate) fn job_spec(
     for (name, value) in &step.args {
         parameters.insert(name.clone(), render_template(value, values).map_err(bad)?);
     }
+    shorten_models(step, &mut parameters);
     fields.insert("parameters".to_owned(), Value::Object(parameters));
     if let Some(init_from) = &step.init_from {
         fields.insert("init_from".to_owned(), render(init_from, values)?.into());
@@ -67,6 +72,9 @@ pub(crate) fn job_spec(
         let prediction = prediction_spec(step, values)?;
         fields.insert("predict".to_owned(), serde_json::to_value(prediction).map_err(bad)?);
     }
+    if step.kind == StepKind::Data {
+        fields.insert("data_step".to_owned(), serde_json::to_value(data_step_spec(step, values)?).map_err(bad)?);
+    }
     let mut spec: JobSpec = serde_json::from_value(Value::Object(fields)).map_err(bad)?;
     for mount in &step.data {
         let mount = data_mount(mount, values)?;
@@ -77,7 +85,41 @@ pub(crate) fn job_spec(
     if spec.predict.is_some() != (step.kind == StepKind::Predict) {
         return Err(bad("only a step of kind predict has a prediction"));
     }
+    if spec.data_step.is_some() != (step.kind == StepKind::Data) {
+        return Err(bad("only a step of kind data makes a dataset"));
+    }
     Ok(spec)
+}
+
+/// Inputs of type `model` are written without the prefix that distinguishes models elsewhere in a pipeline.
+fn shorten_models(step: &PipelineStep, parameters: &mut Map<String, Value>) {
+    let inputs = step.declares.iter().flat_map(|declares| &declares.inputs);
+    for (name, _) in inputs.filter(|(_, declared)| declared.kind == ParameterType::Model) {
+        if let Some(Value::String(text)) = parameters.get_mut(name)
+            && let Some(version) = text.strip_prefix("model:")
+        {
+            *text = version.to_owned();
+        }
+    }
+}
+
+fn data_step_spec(step: &PipelineStep, values: &dyn TemplateValues) -> Result<DataStepSpec, StateReason> {
+    let dataset = render(step.dataset.as_deref().unwrap_or_default(), values)?;
+    let from = match step.from.as_ref() {
+        Some(StepSource::Fetch(StepFetch { url, sha256 })) => {
+            let (url, sha256) = (render(url, values)?, render(sha256, values)?);
+            DataStepSource::Fetch(DataStepFetch { url, sha256 })
+        }
+        Some(StepSource::Reference(reference)) => {
+            let reference = render(reference, values)?;
+            match parse_mount(&format!("{reference}:/data")).map_err(bad)?.source {
+                MountSource::Job { job, path } => DataStepSource::Output(DataStepOutput { job, path }),
+                MountSource::Dataset { .. } => return Err(bad(format!("{reference:?} is not the output of a job"))),
+            }
+        }
+        None => return Err(bad("a step of kind data needs from")),
+    };
+    Ok(DataStepSpec { dataset, from })
 }
 
 fn data_mount(mount: &StepMount, values: &dyn TemplateValues) -> Result<DataMount, StateReason> {
@@ -90,7 +132,7 @@ fn data_mount(mount: &StepMount, values: &dyn TemplateValues) -> Result<DataMoun
 }
 
 fn prediction_spec(step: &PipelineStep, values: &dyn TemplateValues) -> Result<PredictionSpec, StateReason> {
-    let from = render(step.from.as_deref().unwrap_or_default(), values)?;
+    let from = render(step.from_reference().unwrap_or_default(), values)?;
     let WeightsReference::Model { model, version } = WeightsReference::parse(&from).map_err(bad)? else {
         return Err(bad(format!("{from:?} is not a version of a model")));
     };
@@ -104,7 +146,7 @@ fn prediction_spec(step: &PipelineStep, values: &dyn TemplateValues) -> Result<P
 /// The reason, such as a placeholder without a value.
 pub(crate) fn deploy_request(step: &PipelineStep, values: &dyn TemplateValues) -> Result<DeployRequest, StateReason> {
     let text = |text: &Option<String>| text.as_deref().map(|text| render(text, values)).transpose();
-    let from = render(step.from.as_deref().unwrap_or_default(), values)?;
+    let from = render(step.from_reference().unwrap_or_default(), values)?;
     Ok(DeployRequest { model: text(&step.model)?, from, alias: text(&step.alias)? })
 }
 
@@ -112,7 +154,7 @@ pub(crate) fn deploy_request(step: &PipelineStep, values: &dyn TemplateValues) -
 /// it reads, and the options that change numbers. Limits, priorities and retries do not.
 pub(crate) fn cache_key(job: &PreparedJob) -> String {
     let PreparedJob { spec, inputs } = job;
-    let document = json!({
+    let mut document = json!({
         "plugin": spec.plugin.to_ascii_lowercase(),
         "parameters": spec.parameters,
         "inputs": inputs,
@@ -126,6 +168,10 @@ pub(crate) fn cache_key(job: &PreparedJob) -> String {
         "checkpoint_every": spec.checkpoint_every,
         "checkpoint_keep_last": spec.checkpoint_keep_last,
     });
+    if let Some(step) = &spec.data_step {
+        document["data_step"] =
+            json!({ "dataset": step.dataset, "is_fetched": matches!(step.from, DataStepSource::Fetch(_)) });
+    }
     Digest::of(sorted(document).to_string().as_bytes()).hex()
 }
 

@@ -42,7 +42,7 @@ impl StepValues<'_> {
         let of_step = current_attempts(self.attempts).filter(|attempt| attempt.step == step);
         let value = |attempt: &PipelineStepRecord| {
             let outputs: BTreeMap<String, OutputReference> = serde_json::from_str(&attempt.outputs).ok()?;
-            Some(Value::String(outputs.get(output)?.value.clone()))
+            outputs.get(output).map(|output| output.value.clone()).filter(|value| !value.is_null())
         };
         let values: Option<Vec<Value>> = of_step.map(value).collect();
         let values = values?;
@@ -69,13 +69,17 @@ impl TemplateValues for SampleValues<'_> {
             }
             PlaceholderReference::Output { step, output } => {
                 let source = self.plan.steps.iter().find(|it| it.name == *step)?;
-                let (_, kind) = source.kind.outputs().iter().find(|(name, _)| name == output)?;
-                let value = Value::from(match kind {
-                    OutputType::Model => "model:x@1",
-                    OutputType::Checkpoint => "job:x-1/checkpoint@1",
-                    OutputType::Files => "job:x-1/output",
-                    OutputType::Text => "x-1",
-                });
+                let value = match source.output_type(output)? {
+                    OutputType::Model => "model:x@1".into(),
+                    OutputType::Checkpoint => "job:x-1/checkpoint@1".into(),
+                    OutputType::Files => "job:x-1/output".into(),
+                    OutputType::File | OutputType::DatasetFiles => "job:x-1/output/x".into(),
+                    OutputType::Dataset => "x/1".into(),
+                    OutputType::Integer => 1.into(),
+                    OutputType::Number => 0.5.into(),
+                    OutputType::Boolean => true.into(),
+                    OutputType::Text | OutputType::Undeclared => "x-1".into(),
+                };
                 Some(if source.for_each.is_some() { Value::Array(vec![value]) } else { value })
             }
         }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use saggar_clock::{Clock, ManualClock, SystemClock};
-use saggar_project::{PipelinePlan, PipelineStep, StepKind};
+use saggar_metrics::MetricsRegistry;
+use saggar_project::{PipelinePlan, PipelineStep, StepKind, StepSource};
 use saggar_store::AccessRights;
 use saggar_store::records::{
     PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineStepState, StateReason,
@@ -17,6 +18,7 @@ use serde_json::json;
 
 use crate::driver::RunDriver;
 use crate::engine::step_outcome;
+use crate::run_metrics::RunMetrics;
 use crate::run_view::{RunGraph, current_attempts};
 use crate::schedules::start_due_runs;
 use crate::service::{PipelineService, RunRequest};
@@ -54,7 +56,7 @@ fn random_plan(random: &mut RandomNumbers) -> PipelinePlan {
                     step.max_parallel = (random.below(2) == 0).then_some(1);
                 }
             }
-            StepKind::Deploy => step.from = Some("model:m@1".to_owned()),
+            StepKind::Deploy => step.from = Some(StepSource::Reference("model:m@1".to_owned())),
             _ => {}
         }
         steps.push(step);
@@ -80,14 +82,16 @@ impl TestWorld {
 
     fn driver(&self) -> RunDriver {
         let records: Arc<dyn PipelineRecords> = Arc::<MemoryRecords>::clone(&self.records);
-        RunDriver { records, port: Arc::<SimulatedServer>::clone(&self.server), clock: Arc::new(SystemClock) }
+        let port = Arc::<SimulatedServer>::clone(&self.server);
+        let metrics = RunMetrics::new(&MetricsRegistry::new());
+        RunDriver { records, port, clock: Arc::new(SystemClock), metrics }
     }
 
     async fn start(&self, plan: &PipelinePlan) -> PipelineRunRecord {
         self.kills.without_kills(|| ());
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let records: Arc<dyn PipelineRecords> = Arc::<MemoryRecords>::clone(&self.records);
-        let service = PipelineService::new(records, clock);
+        let service = PipelineService::new(records, clock, &MetricsRegistry::new());
         let request = RunRequest { plan: plan.clone(), ..RunRequest::default() };
         let run = service.start(&request, AccessRights::default(), None).await.unwrap();
         self.kills.enable();
@@ -114,7 +118,7 @@ impl TestWorld {
 
     fn service(&self) -> PipelineService {
         let records: Arc<dyn PipelineRecords> = Arc::<MemoryRecords>::clone(&self.records);
-        PipelineService::new(records, Arc::new(SystemClock))
+        PipelineService::new(records, Arc::new(SystemClock), &MetricsRegistry::new())
     }
 }
 
@@ -367,7 +371,8 @@ fn a_scheduled_pipeline_starts_once_for_each_time_and_not_beside_its_previous_ru
         let records: Arc<dyn PipelineRecords> =
             saggar_store::records::open(directory.path().join("saggar.db")).unwrap();
         let clock = Arc::new(ManualClock::new(NOON));
-        let service = PipelineService::new(Arc::clone(&records), Arc::<ManualClock>::clone(&clock));
+        let service =
+            PipelineService::new(Arc::clone(&records), Arc::<ManualClock>::clone(&clock), &MetricsRegistry::new());
         let request = RunRequest { plan: plan(&[json!({ "name": "a" })]), ..RunRequest::default() };
         assert!(service.set_schedule("61 * * * *", &request, AccessRights::default()).await.is_err());
         service.set_schedule("15 1 * * *", &request, AccessRights::default()).await.unwrap();

@@ -47,7 +47,7 @@ mod wasi_state;
 mod worlds;
 
 pub use compiler::children::{CompileChildren, CompilePurpose, CompilerMode};
-pub use declarations::{ParameterDeclaration, ParameterType, PluginDeclarations};
+pub use declarations::PluginDeclarations;
 pub use dry_run::{DryRunModel, dry_run};
 pub use encode::encode_component;
 pub use engine::{CompiledPlugin, PluginEngine, PluginEngineConfig, WeakCompiledPlugin};

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use saggar_device::{Backend, Meter};
+use saggar_project::{ParameterDeclaration, ParameterType};
 use saggar_store::dataset::ColumnarDataset;
 use serde_json::Value;
 
 use crate::bindings::step::{NamedValue, StepValue as WitValue};
-use crate::declarations::{ParameterDeclaration, ParameterType};
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
 use crate::job_context::JobContext;

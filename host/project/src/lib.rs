@@ -15,6 +15,7 @@ mod manifest;
 mod manifest_table;
 mod manifest_value;
 mod name;
+mod parameter;
 mod parse_report;
 mod pipeline;
 mod promotion;
@@ -35,10 +36,11 @@ pub use manifest::{
     TaskArguments, TaskMode, TaskSection, project_name,
 };
 pub use name::is_valid_name;
+pub use parameter::{ParameterDeclaration, ParameterType};
 pub use pipeline::{
-    OutputType, ParameterError, PipelinePlan, PipelineStep, PlaceholderReference, PlanMistake, StepDependencies,
-    StepDependency, StepKind, StepMount, TemplateError, TemplateValues, TextTemplate, bind_parameters,
-    parse_parameter_text, render_template,
+    OutputType, ParameterError, PipelinePlan, PipelineStep, PlaceholderReference, PlanMistake, StepDeclarations,
+    StepDependencies, StepDependency, StepFetch, StepKind, StepMount, StepSource, TemplateError, TemplateValues,
+    TextTemplate, bind_parameters, parse_parameter_text, render_template,
 };
 pub use promotion::{PromotionCondition, PromotionParseError};
 pub use reference::{MountSource, TaskMount, WeightsReference, parse_mount};

@@ -6,10 +6,14 @@
 
 mod check;
 mod cycle;
+mod kind;
 mod parameters;
+mod references;
 mod template;
 #[cfg(test)]
 mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,9 +22,12 @@ use serde_json::{Map, Value};
 pub(crate) use check::{NestedInterface, StepOutline, check_outlines};
 pub use check::{PlanMistake, StepDependencies, StepDependency};
 pub(crate) use cycle::dependency_order;
+pub use kind::{OutputType, StepKind};
 pub use parameters::{ParameterError, bind_parameters, parse_parameter_text};
 pub use template::{PlaceholderReference, TemplateError, TemplateValues, TextTemplate, render_template};
 pub(crate) use template::{TemplatePart, display_reference};
+
+use crate::parameter::ParameterDeclaration;
 
 /// A pipeline that a server can run. Nested pipelines are already replaced by their steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,23 +77,27 @@ pub struct PipelineStep {
     /// Whether an interrupted attempt continues from its checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checkpointed: bool,
-    /// The plugin's parameters, besides those of `spec`. Texts can contain placeholders.
+    /// The parameters or inputs of the plugin, besides those of `spec`. Texts can contain placeholders.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub args: Map<String, Value>,
     /// The state that a training starts from if it has no checkpoint: an output `checkpoint` or `model` of a step, or a
     /// reference such as `job:mnist-7/checkpoint@1200` or `model:face@12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<String>,
-    /// The data that a job reads, besides that of `spec`: datasets, and outputs `output` of steps.
+    /// The data that a job reads, besides that of `spec`: datasets, and outputs of steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<StepMount>,
     /// The model of a deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The version of a model that is deployed or predicts: an output `model` of a step or `model:face@12`; a
-    /// deployment can also publish an output `checkpoint`.
+    /// deployment can also publish an output `checkpoint`. Of a data step, what the dataset is made of: the output of a
+    /// job or a file of another server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
+    pub from: Option<StepSource>,
+    /// The dataset that a data step makes a version of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
     /// The alias that a deployment sets; `stable`, the default version, if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
@@ -99,6 +110,12 @@ pub struct PipelineStep {
     /// A message for people: a job's description, or the question of an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The name of the component, for people: a reference plugin with its version, a file, or a URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    /// What the plugin of a step of kind `plugin` declares. A server reads it from the component, whatever is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declares: Option<StepDeclarations>,
     /// The other fields of the job's specification, without placeholders; `project` is the plan's.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub spec: Map<String, Value>,
@@ -108,95 +125,73 @@ pub struct PipelineStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepMount {
-    /// A dataset such as `mnist/1`, the output of a job such as `job:mnist-7/output`, or `${steps.STEP.outputs.output}`.
+    /// A dataset such as `mnist/1`, the output of a job such as `job:mnist-7/output`, or `${steps.STEP.outputs.OUTPUT}`.
     pub from: String,
     /// The mount point, such as `/data`.
     pub to: String,
 }
 
-/// What a step does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum StepKind {
-    /// A training job.
-    #[default]
-    Train,
-    /// A job that predicts for every item of a dataset.
-    Predict,
-    /// The deployment of a model version, if the model's condition allows it.
-    Deploy,
-    /// Waits until a person approves or rejects.
-    Approve,
-    /// Another pipeline of the project file. A plan has no such step.
-    Pipeline,
+/// Where a step gets what it deploys, predicts with, or makes a dataset of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum StepSource {
+    /// A reference, such as `model:face@12`, `job:mnist-7/output/rows` or `${steps.STEP.outputs.OUTPUT}`.
+    Reference(String),
+    /// A file of another server.
+    Fetch(StepFetch),
 }
 
-impl StepKind {
-    /// Every kind, by name.
-    pub const NAMES: [(&'static str, StepKind); 5] = [
-        ("train", StepKind::Train),
-        ("predict", StepKind::Predict),
-        ("deploy", StepKind::Deploy),
-        ("approve", StepKind::Approve),
-        ("pipeline", StepKind::Pipeline),
-    ];
+/// A file of another server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepFetch {
+    /// Its address. The server must be allowed to fetch from there.
+    pub url: String,
+    /// Its SHA-256, as hexadecimal digits.
+    pub sha256: String,
+}
 
-    /// Returns the name.
-    pub fn name(self) -> &'static str {
-        match self {
-            StepKind::Train => "train",
-            StepKind::Predict => "predict",
-            StepKind::Deploy => "deploy",
-            StepKind::Approve => "approve",
-            StepKind::Pipeline => "pipeline",
+/// The inputs and outputs that the plugin of a step declares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StepDeclarations {
+    /// The inputs by name. One without a default is required.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, ParameterDeclaration>,
+    /// The outputs by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, ParameterDeclaration>,
+}
+
+impl PipelineStep {
+    /// Returns the type of an output of the step's job, or `None` if there is no such output.
+    pub fn output_type(&self, name: &str) -> Option<OutputType> {
+        let of_kind = || self.kind.outputs().iter().find(|(output, _)| *output == name).map(|(_, kind)| *kind);
+        match (self.kind, &self.declares) {
+            (StepKind::Plugin, Some(declares)) => {
+                let declared = declares.outputs.get(name).map(|declared| OutputType::of_declared(declared.kind));
+                declared.or_else(of_kind)
+            }
+            (StepKind::Plugin, None) => of_kind().or(Some(OutputType::Undeclared)),
+            _ => of_kind(),
         }
     }
 
-    /// Returns whether the step is a job.
-    pub fn is_job(self) -> bool {
-        match self {
-            StepKind::Train | StepKind::Predict => true,
-            StepKind::Deploy | StepKind::Approve | StepKind::Pipeline => false,
-        }
+    /// Returns the names of the known outputs.
+    pub fn output_names(&self) -> Vec<&str> {
+        let declared = self.declares.iter().flat_map(|declares| declares.outputs.keys().map(String::as_str));
+        let of_kind = self.kind.outputs().iter().map(|(name, _)| *name);
+        let mut names: Vec<&str> = declared.chain(of_kind).collect();
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(*name));
+        names
     }
 
-    /// Returns the names and types of the outputs.
-    pub fn outputs(self) -> &'static [(&'static str, OutputType)] {
-        match self {
-            StepKind::Train => &[
-                ("model", OutputType::Model),
-                ("checkpoint", OutputType::Checkpoint),
-                ("output", OutputType::Files),
-                ("job", OutputType::Text),
-            ],
-            StepKind::Predict => &[("output", OutputType::Files), ("job", OutputType::Text)],
-            StepKind::Deploy => &[("model", OutputType::Model)],
-            StepKind::Approve | StepKind::Pipeline => &[],
-        }
-    }
-}
-
-/// The type of a step's output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputType {
-    /// A version of a model: `model:face@12`.
-    Model,
-    /// A checkpoint of a job: `job:mnist-7/checkpoint@1200`.
-    Checkpoint,
-    /// The files that a job wrote, which can be mounted as data: `job:mnist-7/output`.
-    Files,
-    /// A text.
-    Text,
-}
-
-impl OutputType {
-    /// Returns the name in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            OutputType::Model => "a model",
-            OutputType::Checkpoint => "a checkpoint",
-            OutputType::Files => "an output",
-            OutputType::Text => "a text",
+    /// Returns the reference that the step's `from` is, if it is one.
+    pub fn from_reference(&self) -> Option<&str> {
+        match self.from.as_ref()? {
+            StepSource::Reference(text) => Some(text),
+            StepSource::Fetch(_) => None,
         }
     }
 }

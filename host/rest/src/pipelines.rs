@@ -56,6 +56,9 @@ pub struct PipelineRunDocument {
     pub finished_ms: Option<u64>,
     /// The values of all parameters.
     pub params: Value,
+    /// The run that did not succeed and whose results it takes where nothing changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reuse_from: Option<String>,
     /// The steps, in the order of the plan. Lists have no steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<PipelineStepDocument>>,
@@ -68,7 +71,7 @@ pub struct PipelineRunDocument {
 pub struct PipelineStepDocument {
     /// The name.
     pub name: String,
-    /// What it does: `train`, `predict`, `deploy` or `approve`.
+    /// What it does: `train`, `predict`, `plugin`, `data`, `deploy` or `approve`.
     pub kind: String,
     /// The steps that it waits for.
     pub after: Vec<String>,
@@ -116,9 +119,9 @@ pub struct PipelineAttemptDocument {
 #[serde(default)]
 #[schemars(rename = "PipelineInput")]
 pub struct PipelineInputDocument {
-    /// Which input it is: `plugin`, `init_from`, `model`, or a mount point.
+    /// Which input it is: `plugin`, `init_from`, `model`, a mount point, an input of a step, or `from` of a data step.
     pub name: String,
-    /// The resolved reference, such as `mnist/3`.
+    /// The resolved reference, such as `mnist/3`. Of a plugin, the name of the component, or its digest.
     pub reference: String,
     /// The SHA-256 of the content, where there is one.
     pub digest: Option<String>,
@@ -129,8 +132,12 @@ pub struct PipelineInputDocument {
 #[serde(default)]
 #[schemars(rename = "PipelineOutput")]
 pub struct PipelineOutputDocument {
-    /// The reference that other steps use, such as `model:face@12`.
-    pub value: String,
+    /// The value that other steps use: a reference such as `model:face@12`, a text, a number or a boolean.
+    pub value: Value,
+    /// The type: `model`, `checkpoint`, `files`, `file`, `dataset-files`, `dataset`, `text`, `integer`, `number` or
+    /// `boolean`.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
     /// The SHA-256 of the content, where there is one.
     pub digest: Option<String>,
 }

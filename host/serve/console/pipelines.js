@@ -133,6 +133,7 @@ function runPage(root, name, live) {
       crumb,
       h('div', { class: 'page-head' }, h('h1', {}, run.name), mark(run.state), h('p', { class: 'note' }, `${run.project} · `, since(run.created_ms))),
       (run.reason || run.message) && h('p', { class: run.state === 'FAILED' ? 'reason' : 'note' }, [words(run.reason), run.message].filter(Boolean).join(': ')),
+      run.reuse_from && h('p', { class: 'note' }, 'Results of ', h('a', { href: `#/pipelines/${encodeURIComponent(run.reuse_from)}` }, run.reuse_from), ' are used where nothing changed.'),
       h('p', { class: 'note code' }, parameters(run.params)),
       h('div', { class: 'toolbar order-bar' }, buttons(run)),
       waiting(run.steps ?? []),
@@ -176,7 +177,7 @@ function runPage(root, name, live) {
   function attempts(steps) {
     const outputs = ({ outputs: of }) => {
       const entries = Object.entries(of ?? {});
-      return entries.length ? entries.map(([key, { value, digest }]) => h('div', { title: digest }, `${key} ${value}`)) : '–';
+      return entries.length ? entries.map(([key, { value, type, digest }]) => h('div', { title: [type, digest].filter(Boolean).join(' ') }, `${key} ${value}`)) : '–';
     };
     const line = (step) => (attempt) => h(
       'tr',

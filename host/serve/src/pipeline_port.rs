@@ -1,13 +1,18 @@
 //! The parts of the server that run the steps of pipelines: jobs, their outputs, and deployments.
 
+mod outputs;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use saggar_jobs::{CheckpointSelector, DataSource, InitFrom, JobEffect, JobError, JobSpec, JobSubmission};
-use saggar_pipelines::{
-    DeployRequest, JobObservation, OutputReference, PipelinePort, PreparedJob, StepFailure, StepInput,
+use saggar_jobs::{
+    CheckpointSelector, DataSource, DataStepFetch, DataStepOutput, DataStepSource, InitFrom, JobEffect, JobError,
+    JobSpec, JobSubmission,
 };
-use saggar_project::{MountSource, WeightsReference, parse_mount};
+use saggar_pipelines::{
+    DeployRequest, JobObservation, OutputReference, PLUGIN_INPUT, PipelinePort, PreparedJob, StepFailure, StepInput,
+};
+use saggar_project::{OutputType, ParameterDeclaration, ParameterType, WeightsReference};
 use saggar_store::models::ModelRegistry;
 use saggar_store::records::{JobRecord, StateReason};
 use saggar_store::{AccessAction, AccessRights};
@@ -15,7 +20,6 @@ use saggar_store::{AccessAction, AccessRights};
 use crate::access::ProjectScope;
 use crate::api::jobs::origin;
 use crate::api::jobs::submit;
-use crate::api::jobs::views;
 use crate::api::versions;
 use crate::app::{AppState, WeakAppState};
 use crate::error::ApiError;
@@ -98,10 +102,45 @@ async fn weights_digest(app: &AppState, model: &str, version: u64) -> Result<Str
     app.run_blocking(read).await.map_err(step_failure)
 }
 
+/// Returns the models and checkpoints among the inputs of a step, each with the name of its input. A training has none.
+async fn weights_of_step(app: &AppState, spec: &JobSpec) -> Result<Vec<(String, InitFrom)>, StepFailure> {
+    if spec.predict.is_some() {
+        return Ok(Vec::new());
+    }
+    let facts = submit::runnable_facts(app, &spec.plugin).await.map_err(step_failure)?;
+    let weights = |(name, declared): (&String, &ParameterDeclaration)| {
+        let prefix = match declared.kind {
+            ParameterType::Model => "model:",
+            ParameterType::Checkpoint => "",
+            _ => return None,
+        };
+        let text = spec.parameters.get(name)?.as_str()?;
+        Some((name.clone(), format!("{prefix}{text}").parse().ok()?))
+    };
+    Ok(facts.declares.inputs.iter().filter_map(weights).collect())
+}
+
+/// Returns what a data step reads. The query of a URL, which can contain a token, is left out.
+fn source_of_dataset(source: &DataStepSource) -> StepInput {
+    let (reference, digest) = match source {
+        DataStepSource::Output(DataStepOutput { job, path }) => {
+            (path.iter().fold(format!("job:{job}/output"), |whole, path| format!("{whole}/{path}")), None)
+        }
+        DataStepSource::Fetch(DataStepFetch { url, sha256 }) => {
+            let url = url.split(['?', '#']).next().unwrap_or_default().to_owned();
+            (url, Some(sha256.to_ascii_lowercase()))
+        }
+    };
+    StepInput { name: "from".to_owned(), reference, digest }
+}
+
 /// Returns what a job with pinned references reads.
 async fn inputs_of(app: &AppState, sight: &ProjectScope, spec: &JobSpec) -> Result<Vec<StepInput>, StepFailure> {
+    if let Some(step) = &spec.data_step {
+        return Ok(vec![source_of_dataset(&step.from)]);
+    }
     let plugin = spec.plugin.clone();
-    let mut inputs = vec![StepInput { name: "plugin".to_owned(), reference: plugin.clone(), digest: Some(plugin) }];
+    let mut inputs = vec![StepInput { name: PLUGIN_INPUT.to_owned(), reference: plugin.clone(), digest: Some(plugin) }];
     for mount in &spec.data {
         let reference = mount.source.to_string();
         let digest = match &mount.source {
@@ -117,8 +156,10 @@ async fn inputs_of(app: &AppState, sight: &ProjectScope, spec: &JobSpec) -> Resu
         };
         inputs.push(StepInput { name: mount.mount.clone(), reference, digest });
     }
-    if let Some(initial) = &spec.init_from {
-        let digest = match initial {
+    let initial = spec.init_from.iter().map(|initial| ("init_from".to_owned(), initial.clone()));
+    let declared = weights_of_step(app, spec).await?;
+    for (name, weights) in initial.chain(declared) {
+        let digest = match &weights {
             InitFrom::Checkpoint { job, which } => {
                 let job = sight.find_job(app.jobs(), job).await.map_err(job_failure)?;
                 let found = origin::find_checkpoint(app, &job, *which).await.map_err(step_failure)?;
@@ -127,7 +168,7 @@ async fn inputs_of(app: &AppState, sight: &ProjectScope, spec: &JobSpec) -> Resu
             InitFrom::Model { model, version: Some(version) } => Some(weights_digest(app, model, *version).await?),
             InitFrom::Model { version: None, .. } => None,
         };
-        inputs.push(StepInput { name: "init_from".to_owned(), reference: initial.to_string(), digest });
+        inputs.push(StepInput { name, reference: weights.to_string(), digest });
     }
     if let Some(prediction) = &spec.predict {
         let version = prediction.version.unwrap_or_default();
@@ -202,22 +243,7 @@ impl PipelinePort for ServerPipelinePort {
     async fn outputs(&self, job: &str) -> Result<BTreeMap<String, OutputReference>, StepFailure> {
         let app = self.app()?;
         let job = find_job(&app, job).await.map_err(job_failure)?;
-        let mut outputs = BTreeMap::new();
-        let mut add = |name: &str, value: String, digest| {
-            outputs.insert(name.to_owned(), OutputReference { value, digest });
-        };
-        add("job", job.name.clone(), None);
-        add("output", format!("job:{}/output", job.name), None);
-        let checkpoints = app.checkpoints().list(&job.id).await.map_err(|error| step_failure(error.into()))?;
-        if let Some(newest) = checkpoints.first() {
-            add("checkpoint", format!("job:{}/checkpoint@{}", job.name, newest.step), Some(newest.digest.hex()));
-        }
-        let events = app.jobs().events_of_kinds(&job.id, &[views::PUBLISHED]).await.map_err(job_failure)?;
-        if let Some(published) = views::published_versions(&events).last() {
-            let digest = weights_digest(&app, &published.model, published.version).await?;
-            add("model", format!("model:{}@{}", published.model, published.version), Some(digest));
-        }
-        Ok(outputs)
+        outputs::outputs_of_job(&app, &job).await
     }
 
     async fn newest_checkpoint(&self, job: &str) -> Result<Option<String>, StepFailure> {
@@ -232,23 +258,7 @@ impl PipelinePort for ServerPipelinePort {
     }
 
     async fn has_outputs(&self, outputs: &BTreeMap<String, OutputReference>) -> Result<bool, StepFailure> {
-        let app = self.app()?;
-        for (name, output) in outputs {
-            let found = match name.as_str() {
-                "model" | "checkpoint" => has_weights(&app, &output.value).await,
-                "output" => match parse_mount(&output.value).map(|mount| mount.source) {
-                    Ok(MountSource::Job { job, .. }) => find_job(&app, &job).await.map(drop).map_err(ApiError::from),
-                    _ => return Ok(false),
-                },
-                _ => Ok(()),
-            };
-            match found.map_err(step_failure) {
-                Ok(()) => {}
-                Err(StepFailure::Permanent(_)) => return Ok(false),
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(true)
+        outputs::all_exist(&self.app()?, outputs).await
     }
 
     async fn deploy(&self, request: &DeployRequest, rights: &AccessRights) -> Result<OutputReference, StepFailure> {
@@ -281,7 +291,7 @@ impl PipelinePort for ServerPipelinePort {
         app.audit().record_effect(&JobEffect { effect, thing, rights, project, detail, is_done });
         deployed?;
         let digest = Some(weights_digest(&app, &model, version).await?);
-        Ok(OutputReference { value: format!("model:{model}@{version}"), digest })
+        Ok(OutputReference::new(OutputType::Model, format!("model:{model}@{version}"), digest))
     }
 }
 
@@ -325,16 +335,4 @@ async fn deploy_version(
         },
     };
     done.map(drop).map_err(|error| step_failure(error.into()))
-}
-
-/// Checks that a checkpoint or a version of a model exists.
-async fn has_weights(app: &AppState, reference: &str) -> Result<(), ApiError> {
-    match reference.parse::<InitFrom>() {
-        Ok(InitFrom::Checkpoint { job, which }) => {
-            let job = find_job(app, &job).await?;
-            origin::find_checkpoint(app, &job, which).await.map(drop)
-        }
-        Ok(InitFrom::Model { model, version }) => origin::find_model_version(app, &model, version).await.map(drop),
-        Err(error) => Err(ApiError::Internal { cause: error.to_string() }),
-    }
 }

@@ -95,6 +95,10 @@ pub(crate) struct PipelineRunArgs {
     /// Show the steps until the run ends; Ctrl-C leaves it running.
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Use the results of a run that did not succeed, for steps whose plugin, parameters and inputs are the same
+    /// [default: the newest run that failed].
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) from_failed: Option<String>,
     /// A key of the run: a second start with the same key returns the run of the first one.
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,

@@ -1,5 +1,6 @@
 //! `saggar pipeline`: checks, shows and runs the pipelines of the project file, and shows and controls runs.
 
+mod check;
 mod graph;
 mod plan;
 mod show;
@@ -7,7 +8,7 @@ mod show;
 use std::time::Duration;
 
 use saggar_pipelines::RunRequest;
-use saggar_project::PROJECT_FILE;
+use saggar_project::PipelinePlan;
 use saggar_rest::pipelines::{
     PipelineApprovalRequest, PipelineRestartRequest, PipelineRunDocument, PipelineRunListDocument,
     PipelineScheduleDocument, PipelineScheduleListDocument, RemovedPipelineRunDocument,
@@ -29,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) fn pipeline(args: &PipelineCommand, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match args {
-        PipelineCommand::Check { name } => check(name.as_deref(), output),
+        PipelineCommand::Check { name } => check::check(name.as_deref(), output),
         PipelineCommand::Graph(args) => graph::graph(args, output),
         PipelineCommand::Run(args) => run(args, client, output),
         PipelineCommand::Ls { name } => list(name.as_deref(), client, output),
@@ -70,44 +71,20 @@ fn print_name(document: &impl Serialize, name: &str, what: &str, output: CliOutp
     }
 }
 
-/// The result of `saggar pipeline check`.
-#[derive(Serialize)]
-struct CheckedPipeline<'a> {
-    name: &'a str,
-    steps: usize,
-    params: &'a serde_json::Map<String, serde_json::Value>,
-}
-
-/// Reading the project file checks every pipeline.
-fn check(name: Option<&str>, output: CliOutput) -> Result<i32, CliError> {
-    let project = ProjectContext::require()?;
-    let mut checked = Vec::new();
-    if let Some(name) = name {
-        plan::find_pipeline(&project, name)?;
-    }
-    for (pipeline, section) in &project.manifest.pipelines {
-        if name.is_none_or(|name| name == pipeline) {
-            checked.push(CheckedPipeline { name: pipeline, steps: section.expanded.len(), params: &section.params });
-        }
-    }
-    if output.json {
-        output.print_json(&checked);
-    } else if checked.is_empty() {
-        output.print_note(&format!("{PROJECT_FILE} has no pipelines"));
-    }
-    for it in checked.iter().filter(|_| !output.json) {
-        output.print_line(&format!("{}: {} steps", it.name, it.steps));
-    }
-    Ok(0)
-}
-
 fn run(args: &PipelineRunArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
-    let request = plan::run_request(&args.name, &args.params, client, output)?;
+    let mut request = plan::run_request(&args.name, &args.params, client, output)?;
+    request.from_failed = match args.from_failed.as_deref() {
+        Some("") => Some(newest_failed_run(&request.plan, client)?),
+        named => named.map(str::to_owned),
+    };
     let body = RequestBody::json(&request);
     let run: PipelineRunDocument = match &args.idempotency_key {
         Some(key) => client.post_with_header("/api/v1/pipeline-runs", ("idempotency-key", key), body)?,
         None => client.post("/api/v1/pipeline-runs", body)?,
     };
+    if let Some(earlier) = &run.reuse_from {
+        output.print_note(&format!("results of {earlier} are used where nothing changed"));
+    }
     if args.follow {
         return follow(&run.name, client, output);
     }
@@ -118,6 +95,18 @@ fn run(args: &PipelineRunArgs, client: &ApiClient, output: CliOutput) -> Result<
     let name = &run.name;
     output.print_note(&format!("Next: saggar pipeline status {name} | saggar pipeline stop {name}"));
     Ok(0)
+}
+
+/// Returns the name of the newest run of a pipeline that failed.
+fn newest_failed_run(plan: &PipelinePlan, client: &ApiClient) -> Result<String, CliError> {
+    let path = format!("/api/v1/pipeline-runs?pipeline={}&state=FAILED", encode_path_segment(&plan.name));
+    let PipelineRunListDocument { runs, .. } = client.get(&path)?;
+    let newest = runs.into_iter().find(|run| run.project == plan.project);
+    newest.map(|run| run.name).ok_or_else(|| {
+        let message = format!("pipeline {} has no run that failed", plan.name);
+        CliError::new(exit::NOT_FOUND, "no_run", message)
+            .with_hint(format!("`saggar pipeline ls {}` lists its runs; --from-failed RUN names one", plan.name))
+    })
 }
 
 /// Shows the changes of a run's steps until it ends. Waits across restarts of the server.

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub(crate) use self::help::find_listed_plugin;
-pub(crate) use component::{build_plugin, upload_plugin};
+pub(crate) use component::{build_plugin, built_component, upload_component, upload_plugin};
 pub(crate) use serve::wait_until_served;
 
 use self::estimate::RunEstimate;

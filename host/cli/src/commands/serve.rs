@@ -163,7 +163,7 @@ impl ServerParts {
         let parts = AppParts {
             models: router,
             lifecycle,
-            pipelines: PipelineService::new(jobs.records(), Arc::clone(&clock)),
+            pipelines: PipelineService::new(jobs.records(), Arc::clone(&clock), &metrics),
             jobs,
             home: home.clone(),
             models_dir: models_dir.clone(),

@@ -2,7 +2,8 @@
 //! mounts. After binding, every input has a value of its type, so a connection that cannot work is refused before
 //! anything runs.
 
-use saggar_plugin::{ParameterDeclaration, ParameterType, PluginDeclarations};
+use saggar_plugin::PluginDeclarations;
+use saggar_project::{ParameterDeclaration, ParameterType};
 use serde_json::Value;
 
 use super::{DataMount, DataSource, InitFrom, JobSpec};

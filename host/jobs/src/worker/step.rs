@@ -6,7 +6,8 @@ use std::io::Read;
 
 use bytes::Bytes;
 use saggar_plugin::limits::STEP_FILE_BYTES_MAX;
-use saggar_plugin::{ParameterDeclaration, ParameterType, PluginDeclarations, PluginError, StepValue};
+use saggar_plugin::{PluginDeclarations, PluginError, StepValue};
+use saggar_project::{ParameterDeclaration, ParameterType};
 use saggar_store::{Digest, ModelRegistry, StateDir};
 
 use super::channel::EventChannel;

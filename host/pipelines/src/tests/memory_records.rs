@@ -88,6 +88,7 @@ impl PipelineRecords for MemoryRecords {
                 rights: run.rights.clone(),
                 created_ms: now_ms,
                 finished_ms: None,
+                reuse_from: run.reuse_from.clone(),
                 cursor: number as u64,
             };
             let steps = run.steps.iter().enumerate().flat_map(|(position, (name, items))| {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use saggar_jobs::JobSpec;
+use saggar_project::OutputType;
 use saggar_store::records::StateReason;
 use saggar_store::{AccessRights, JobState};
 
@@ -261,7 +262,7 @@ impl PipelinePort for SimulatedServer {
     }
 
     async fn outputs(&self, job: &str) -> Result<BTreeMap<String, OutputReference>, StepFailure> {
-        let output = OutputReference { value: job.to_owned(), digest: None };
+        let output = OutputReference::new(OutputType::Text, job, None);
         self.operate(|| BTreeMap::from([("job".to_owned(), output)]))
     }
 
@@ -276,7 +277,7 @@ impl PipelinePort for SimulatedServer {
     async fn deploy(&self, request: &DeployRequest, _: &AccessRights) -> Result<OutputReference, StepFailure> {
         self.operate(|| {
             self.deployed.lock().push(request.clone());
-            OutputReference { value: request.from.clone(), digest: None }
+            OutputReference::new(OutputType::Model, request.from.clone(), None)
         })
     }
 }

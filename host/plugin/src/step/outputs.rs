@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use saggar_project::{ParameterDeclaration, ParameterType};
 use saggar_store::is_output_path;
 
 use super::StepValue;
-use crate::declarations::{ParameterDeclaration, ParameterType};
 use crate::error::PluginError;
 use crate::limits::{PORT_NAME_BYTES_MAX, STEP_TEXT_BYTES_MAX};
 

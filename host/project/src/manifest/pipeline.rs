@@ -14,7 +14,8 @@ use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 use crate::parse_report::{ParseReport, SourceSpan, TableKind};
 use crate::pipeline::{
-    NestedInterface, PipelineStep, StepKind, StepMount, StepOutline, check_outlines, dependency_order,
+    NestedInterface, PipelineStep, StepFetch, StepKind, StepMount, StepOutline, StepSource, check_outlines,
+    dependency_order,
 };
 
 pub use expand::ExpandedStep;
@@ -40,6 +41,8 @@ pub struct PipelineStepSection {
     pub step: PipelineStep,
     /// The task that is the template of its job.
     pub task: Option<String>,
+    /// The plugin of a step of kind `plugin` without a task.
+    pub plugin: Option<String>,
     /// The pipeline that it is.
     pub pipeline: Option<String>,
     /// Run options of its job, before those of the task.
@@ -89,11 +92,13 @@ pub(super) fn read_pipeline(table: &ManifestTable<'_>) -> PositionedPipeline {
 fn read_step(table: &ManifestTable<'_>) -> Option<PipelineStepSection> {
     let name = table.required("name", "name = \"train\"", |item| item.string());
     let task = table.optional("task", |item| item.table_reference(TableKind::Task));
+    let plugin = table.optional("plugin", |item| item.table_reference(TableKind::Plugin));
     let pipeline = table.optional("pipeline", |item| item.table_reference(TableKind::Pipeline));
-    let kind = table.optional("kind", |item| item.choice(&StepKind::NAMES)).or(match (&task, &pipeline) {
-        (_, Some(_)) => Some(StepKind::Pipeline),
-        (Some(_), None) => Some(StepKind::Train),
-        (None, None) => None,
+    let kind = table.optional("kind", |item| item.choice(&StepKind::NAMES)).or(match (&task, &plugin, &pipeline) {
+        (_, _, Some(_)) => Some(StepKind::Pipeline),
+        (_, Some(_), None) => Some(StepKind::Plugin),
+        (Some(_), None, None) => Some(StepKind::Train),
+        (None, None, None) => None,
     });
     let step = PipelineStep {
         name: name.clone().unwrap_or_default(),
@@ -111,24 +116,27 @@ fn read_step(table: &ManifestTable<'_>) -> Option<PipelineStepSection> {
         init_from: table.optional("init_from", |item| item.string()),
         data: table.optional("data", read_mounts).unwrap_or_default(),
         model: table.optional("model", |item| item.string()),
-        from: table.optional("from", |item| item.string()),
+        from: table.optional("from", read_source),
+        dataset: table.optional("dataset", |item| item.string()),
         alias: table.optional("alias", |item| item.string()),
         split: table.optional("split", |item| item.string()),
         out: table.optional("out", |item| item.string()),
         message: table.optional("message", |item| item.string()),
+        component: None,
+        declares: None,
         spec: Map::new(),
     };
     let secrets = table.optional("secrets", |item| item.list(ManifestValue::string)).unwrap_or_default();
     let run = run_options::read_run_options(table);
     table.report_unknown_keys();
-    let section = PipelineStepSection { step, task, pipeline, run, secrets };
+    let section = PipelineStepSection { step, task, plugin, pipeline, run, secrets };
     check_sources(table, &section, kind.is_some());
     name.map(|_| section)
 }
 
 /// Checks that the step has the task or pipeline that its kind needs, and options of jobs only if it is one.
 fn check_sources(table: &ManifestTable<'_>, section: &PipelineStepSection, has_kind: bool) {
-    let PipelineStepSection { step, task, pipeline, run, secrets } = section;
+    let PipelineStepSection { step, task, plugin, pipeline, run, secrets } = section;
     let report = |message: String, hint: &str| table.report().add_error(&table.span(), message, hint);
     let name = &step.name;
     if !has_kind {
@@ -144,6 +152,14 @@ fn check_sources(table: &ManifestTable<'_>, section: &PipelineStepSection, has_k
                 "add a line such as pipeline = \"NAME\"",
             );
         }
+        StepKind::Plugin if task.is_some() == plugin.is_some() => {
+            let message = format!("step {name:?} of kind plugin needs a plugin or a task, and not both");
+            report(message, "keep one line such as plugin = \"NAME\"; the plugin of a task is used with its args");
+        }
+        StepKind::Data if task.is_some() || !secrets.is_empty() => {
+            let message = format!("step {name:?} of kind data runs no plugin, and has a task or secrets");
+            report(message, "remove them; dataset and from say what the step makes");
+        }
         StepKind::Deploy | StepKind::Approve | StepKind::Pipeline => {
             let without = RunOptions { preemptible: None, ..run.clone() };
             if task.is_some() || without != RunOptions::default() || !secrets.is_empty() {
@@ -151,12 +167,29 @@ fn check_sources(table: &ManifestTable<'_>, section: &PipelineStepSection, has_k
                 report(message, "remove the task and the options, such as retry; the steps that compute have them");
             }
         }
-        StepKind::Train | StepKind::Predict => {}
+        StepKind::Train | StepKind::Predict | StepKind::Plugin | StepKind::Data => {}
+    }
+    if plugin.is_some() && step.kind != StepKind::Plugin {
+        let message = format!("step {name:?} of kind {} names a plugin", step.kind.name());
+        report(message, "remove the kind, or name a task, which has a plugin");
     }
     if pipeline.is_some() && step.kind != StepKind::Pipeline {
         let message = format!("step {name:?} of kind {} names a pipeline", step.kind.name());
         report(message, "remove the kind, or the pipeline");
     }
+}
+
+/// Reads a reference, or a file of another server: `{ url = "https://...", sha256 = "..." }`.
+fn read_source(item: &ManifestValue<'_>) -> Option<StepSource> {
+    if !item.is_table() {
+        return item.string().map(StepSource::Reference);
+    }
+    let table = item.table()?;
+    let url = table.required("url", "url = \"https://example.com/digits.tar.gz\"", |item| item.string());
+    let sha256 = table.required("sha256", "sha256 = \"...\", as `sha256sum FILE` prints it", |item| item.string());
+    table.report_unknown_keys();
+    // What is missing was reported.
+    Some(StepSource::Fetch(StepFetch { url: url.unwrap_or_default(), sha256: sha256.unwrap_or_default() }))
 }
 
 /// Reads mounts: `[{ from = "mnist/1", to = "/data" }]`, or in short `["mnist/1:/data"]`.
@@ -244,11 +277,17 @@ fn interface_of(section: &PipelineSection, outlines: &[StepOutline<'_>]) -> Nest
     for outline in outlines {
         let name = &outline.step.name;
         let has_many = outline.step.for_each.is_some();
+        if outline.step.kind == StepKind::Plugin {
+            interface.undeclared.insert(name.clone(), has_many);
+        }
         for (output, kind) in outline.step.kind.outputs() {
             interface.outputs.insert(format!("{name}.{output}"), (*kind, has_many));
         }
         for (output, value) in outline.nested.iter().flat_map(|nested| &nested.outputs) {
             interface.outputs.insert(format!("{name}.{output}"), *value);
+        }
+        for (step, has_many) in outline.nested.iter().flat_map(|nested| &nested.undeclared) {
+            interface.undeclared.insert(format!("{name}.{step}"), *has_many);
         }
     }
     interface

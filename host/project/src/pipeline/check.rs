@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value};
 
 use super::parameters::{is_within_limits, parameter_type};
-use super::template::{PlaceholderReference, TextTemplate, display_reference};
-use super::{OutputType, PipelinePlan, PipelineStep, StepKind, dependency_order, parameter_name};
+use super::template::{PlaceholderReference, TemplateValues, TextTemplate, display_reference};
+use super::{
+    OutputType, PipelinePlan, PipelineStep, StepDeclarations, StepKind, StepSource, dependency_order, parameter_name,
+};
 use crate::limits::{
     DIAGNOSTICS_MAX, PIPELINE_INSTANCES_MAX, PIPELINE_ITEMS_MAX, PIPELINE_PARAMS_MAX, PIPELINE_STEPS_MAX,
     PIPELINE_TEXT_BYTES_MAX,
@@ -16,8 +18,10 @@ use crate::name::{is_valid_name, nearest_name};
 use crate::reference::{WeightsReference, parse_mount_at};
 
 mod inputs;
+mod ports;
 
 use inputs::check_inputs;
+use ports::check_declared_inputs;
 
 /// A mistake in a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,24 +62,29 @@ pub(crate) struct StepOutline<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NestedInterface {
     pub(crate) params: Map<String, Value>,
-    /// The outputs as `STEP.OUTPUT`; `None` for an output of a step with many items.
+    /// The outputs as `STEP.OUTPUT`, each with its type and whether the step has one for each item.
     pub(crate) outputs: BTreeMap<String, (OutputType, bool)>,
+    /// The steps whose plugins can have further outputs, each with whether it has one for each item.
+    pub(crate) undeclared: BTreeMap<String, bool>,
 }
 
 impl StepOutline<'_> {
     /// Returns the type of an output and whether the step has one for each item, or `None` if there is no such output.
     fn output(&self, name: &str) -> Option<(OutputType, bool)> {
         if let Some(nested) = self.nested {
-            return nested.outputs.get(name).copied();
+            let undeclared = || {
+                let (step, _) = name.rsplit_once('.')?;
+                nested.undeclared.get(step).map(|has_many| (OutputType::Undeclared, *has_many))
+            };
+            return nested.outputs.get(name).copied().or_else(undeclared);
         }
-        let found = self.step.kind.outputs().iter().find(|(output, _)| *output == name);
-        found.map(|(_, kind)| (*kind, self.step.for_each.is_some()))
+        self.step.output_type(name).map(|kind| (kind, self.step.for_each.is_some()))
     }
 
     fn output_names(&self) -> Vec<&str> {
         match self.nested {
             Some(nested) => nested.outputs.keys().map(String::as_str).collect(),
-            None => self.step.kind.outputs().iter().map(|(name, _)| *name).collect(),
+            None => self.step.output_names(),
         }
     }
 }
@@ -300,12 +309,14 @@ impl<'a> PlanChecker<'a> {
         let StepOutline { step, preemptible, .. } = self.outlines[at];
         let kind = step.kind;
         let is_job = kind.is_job();
-        let given: [(&'static str, bool, bool); 9] = [
-            ("args", !step.args.is_empty(), matches!(kind, StepKind::Train | StepKind::Pipeline)),
+        let has_source = matches!(kind, StepKind::Deploy | StepKind::Predict | StepKind::Data);
+        let given: [(&'static str, bool, bool); 10] = [
+            ("args", !step.args.is_empty(), matches!(kind, StepKind::Train | StepKind::Plugin | StepKind::Pipeline)),
             ("init_from", step.init_from.is_some(), kind == StepKind::Train),
-            ("data", !step.data.is_empty(), is_job),
+            ("data", !step.data.is_empty(), matches!(kind, StepKind::Train | StepKind::Predict)),
             ("model", step.model.is_some(), kind == StepKind::Deploy),
-            ("from", step.from.is_some(), matches!(kind, StepKind::Deploy | StepKind::Predict)),
+            ("from", step.from.is_some(), has_source),
+            ("dataset", step.dataset.is_some(), kind == StepKind::Data),
             ("alias", step.alias.is_some(), kind == StepKind::Deploy),
             ("split", step.split.is_some(), kind == StepKind::Predict),
             ("out", step.out.is_some(), kind == StepKind::Predict),
@@ -315,17 +326,38 @@ impl<'a> PlanChecker<'a> {
             let message = format!("a step of kind {} has no {key}", kind.name());
             self.add(at, key, message, format!("remove {key}, or give the step another kind"));
         }
-        if matches!(kind, StepKind::Deploy | StepKind::Predict) && step.from.is_none() {
-            let message = format!("a step of kind {} needs from, the model version", kind.name());
-            self.add(at, "from", message, "such as from = \"${steps.train.outputs.model}\"");
-        }
+        self.check_source(at);
         if preemptible && !is_job {
             let message = format!("a step of kind {} cannot be preempted", kind.name());
             self.add(at, "preemptible", message, "remove preemptible");
-        } else if preemptible && !step.idempotent && !step.checkpointed && kind != StepKind::Predict {
+        } else if preemptible && !step.idempotent && !step.checkpointed && !kind.is_repeatable() {
             let message =
                 "a preemptible step must be idempotent or checkpointed, so that an interruption loses nothing";
             self.add(at, "preemptible", message, "add checkpoint = { every = \"30s\" }, or idempotent = true");
+        }
+    }
+
+    /// Checks that a step has the source that its kind needs.
+    fn check_source(&mut self, at: usize) {
+        let step = self.outlines[at].step;
+        let kind = step.kind.name();
+        match (step.kind, &step.from) {
+            (StepKind::Deploy | StepKind::Predict, None) => {
+                let message = format!("a step of kind {kind} needs from, the model version");
+                self.add(at, "from", message, "such as from = \"${steps.train.outputs.model}\"");
+            }
+            (StepKind::Deploy | StepKind::Predict, Some(StepSource::Fetch(_))) => {
+                let message = format!("a step of kind {kind} takes a model version, not a file of another server");
+                self.add(at, "from", message, "such as from = \"${steps.train.outputs.model}\"");
+            }
+            (StepKind::Data, None) => {
+                let hint = "such as from = \"${steps.STEP.outputs.output}\", or from = { url = \"https://...\", sha256 = \"...\" }";
+                self.add(at, "from", "a step of kind data needs from, what the dataset is made of", hint);
+            }
+            _ => {}
+        }
+        if step.kind == StepKind::Data && step.dataset.is_none() {
+            self.add(at, "dataset", "a step of kind data needs dataset, the name", "such as dataset = \"digits\"");
         }
     }
 

@@ -1,3 +1,5 @@
+mod ports;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;
@@ -102,8 +104,16 @@ fn a_preemptible_step_must_be_idempotent_or_checkpointed() {
             "name = \"b\"\ntask = \"u\"\npreemptible = true\nidempotent = true",
             "name = \"c\"\ntask = \"t\"\npreemptible = true",
             "name = \"d\"\nkind = \"approve\"\npreemptible = true",
+            "name = \"e\"\nplugin = \"a\"\npreemptible = true",
+            "name = \"f\"\nplugin = \"a\"\npreemptible = true\nidempotent = true",
+            // Equal content makes no second version.
+            "name = \"g\"\nkind = \"data\"\ndataset = \"d\"\nfrom = \"job:a-1/output\"\npreemptible = true",
         ],
-        &[("16:15", "must be idempotent or checkpointed"), ("29:15", "cannot be preempted")],
+        &[
+            ("16:15", "must be idempotent or checkpointed"),
+            ("29:15", "cannot be preempted"),
+            ("33:15", "must be idempotent or checkpointed"),
+        ],
     );
 }
 
@@ -175,7 +185,7 @@ fn nested_pipelines_become_their_steps() {
     assert_eq!(names, ["copydata", "train", "compare", "release/try", "release/ask", "release/serve"]);
     let serve = &nightly.expanded[5].step;
     assert_eq!(
-        (&serve.after[..], serve.from.as_deref()),
+        (&serve.after[..], serve.from_reference()),
         (&["compare".to_owned(), "release/ask".to_owned()][..], Some("model:lenet@1"))
     );
     assert_eq!(serve.when, [json!("${params.deploy}")]);
@@ -203,7 +213,7 @@ fn outputs_and_arguments_pass_through_nested_pipelines() {
     let steps: BTreeMap<String, PipelineStep> =
         manifest.pipelines["n"].expanded.iter().map(|it| (it.step.name.clone(), it.step.clone())).collect();
     assert_eq!(steps["sub/train"].args["name"], "a-${params.who}-b");
-    assert_eq!(steps["sub/serve"].from.as_deref(), Some("${steps.sub/train.outputs.model}"));
+    assert_eq!(steps["sub/serve"].from_reference(), Some("${steps.sub/train.outputs.model}"));
     assert_eq!(steps["sub/serve"].when, [json!("!${params.go}")]);
     assert_eq!(steps["last"].init_from.as_deref(), Some("${steps.sub/train.outputs.model}"));
     assert_eq!(steps["last"].after, ["sub/train", "sub/serve"]);

@@ -1,5 +1,6 @@
 //! `/api/v1/pipelines` and `/api/v1/pipeline-runs`. A run belongs to the project of its jobs, and is visible as they are.
 
+mod components;
 mod views;
 
 use std::collections::HashMap;
@@ -7,7 +8,7 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::request::Parts;
-use saggar_pipelines::{PipelineError, PipelineService, RunRequest};
+use saggar_pipelines::{PipelineError, RunRequest};
 use saggar_rest::pipelines::{
     CheckedPipelineDocument, PipelineApprovalRequest, PipelineRestartRequest, PipelineRunDocument,
     PipelineRunListDocument, PipelineScheduleDocument, PipelineScheduleListDocument, RemovedPipelineRunDocument,
@@ -70,8 +71,8 @@ pub(crate) async fn check(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Json<CheckedPipelineDocument>, ApiError> {
-    let request: RunRequest = app.body_reader().read_json(request).await?;
-    let params = PipelineService::check(&request)?;
+    let mut request: RunRequest = app.body_reader().read_json(request).await?;
+    let params = components::complete_and_check(&app, &mut request).await?;
     let (name, steps) = (request.plan.name, request.plan.steps.len() as u64);
     Ok(Json(CheckedPipelineDocument { name, steps, params: params.into() }))
 }
@@ -84,11 +85,14 @@ pub(crate) async fn start(
     let (actor, sight) =
         (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
     let idempotency_key = submit::idempotency_key(request.headers())?;
-    let request: RunRequest = app.body_reader().read_json(request).await?;
+    let mut request: RunRequest = app.body_reader().read_json(request).await?;
     let project = request.plan.project.clone();
     sight.check_submission(&project)?;
     let idempotency_key = idempotency_key.map(|key| sight.idempotency_key(&project, key));
-    let started = app.pipelines().start(&request, actor.rights.clone(), idempotency_key).await.map_err(ApiError::from);
+    let started = match components::complete_and_check(&app, &mut request).await {
+        Ok(_) => app.pipelines().start(&request, actor.rights.clone(), idempotency_key).await.map_err(ApiError::from),
+        Err(error) => Err(error),
+    };
     let name = started.as_ref().map_or("", |run| run.name.as_str());
     app.audit().record(&actor, AuditAction::PipelineRun, name, &format!("in {project}"), &started);
     Ok(CreatedResponse(views::run_with_steps(&app, &started?).await?))
@@ -210,8 +214,9 @@ pub(crate) async fn set_schedule(
     let (actor, sight) =
         (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
     let SetPipelineScheduleRequest { cron, run } = app.body_reader().read_json(request).await?;
-    let run: RunRequest = run;
+    let mut run: RunRequest = run;
     sight.check_submission(&run.plan.project)?;
+    components::complete_and_check(&app, &mut run).await?;
     let name = run.plan.name.clone();
     let _turn = app.reference_lock().write().await;
     let set = match is_hidden(&app, &sight, &name).await? {

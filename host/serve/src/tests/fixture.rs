@@ -124,7 +124,7 @@ impl ServerFixture {
             home.job_files(),
             layout,
         );
-        let pipelines = PipelineService::new(jobs.records(), clock.clone());
+        let pipelines = PipelineService::new(jobs.records(), clock.clone(), &metrics);
         let datasets = DatasetStore::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
         let parts = AppParts {

@@ -112,6 +112,8 @@ pub struct NewPipelineRun {
     pub rights: AccessRights,
     /// A second run with the same key is not recorded.
     pub idempotency_key: Option<String>,
+    /// The name of the run whose results it takes.
+    pub reuse_from: Option<String>,
 }
 
 /// A run.
@@ -143,6 +145,8 @@ pub struct PipelineRunRecord {
     pub created_ms: UnixMillis,
     /// When it ended.
     pub finished_ms: Option<UnixMillis>,
+    /// The name of the run whose results it takes.
+    pub reuse_from: Option<String>,
     /// Increases with every run.
     pub cursor: u64,
 }

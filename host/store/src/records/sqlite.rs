@@ -39,7 +39,7 @@ mod usage_totals;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 10] = [
+pub(super) const SCHEMAS: [&str; 11] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -50,6 +50,7 @@ pub(super) const SCHEMAS: [&str; 10] = [
     include_str!("sqlite/pause.sql"),
     include_str!("sqlite/sweeps.sql"),
     include_str!("sqlite/annotations.sql"),
+    include_str!("sqlite/reused_runs.sql"),
 ];
 
 /// The records in one SQLite file.

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use saggar_pipelines::{PipelineService, RunRequest};
+use saggar_plugin::PluginDeclarations;
 use saggar_project::{
-    ExpandedStep, PROJECT_FILE, PipelinePlan, PipelineSection, PipelineStep, TaskMode, TaskSection, bind_parameters,
-    parse_parameter_text,
+    ExpandedStep, PROJECT_FILE, PipelinePlan, PipelineSection, PipelineStep, StepDeclarations, StepKind, TaskMode,
+    TaskSection, bind_parameters, parse_parameter_text,
 };
+use saggar_rest::plugins::PluginDocument;
 use serde_json::{Map, Value};
 
 use crate::client::ApiClient;
 use crate::commands::run;
+use crate::component_source::ComponentSource;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::project::{ProjectContext, non_empty_env_var};
@@ -28,7 +31,8 @@ pub(super) fn find_pipeline<'a>(project: &'a ProjectContext, name: &str) -> Resu
     })
 }
 
-/// Returns the request to run a pipeline of the project file. Parameters are checked before anything is built.
+/// Returns the request to run a pipeline of the project file. Parameters are checked before anything is built, and the
+/// types of connections before anything runs.
 pub(super) fn run_request(
     name: &str,
     params: &[String],
@@ -38,30 +42,35 @@ pub(super) fn run_request(
     let project = ProjectContext::require()?;
     let section = find_pipeline(&project, name)?;
     let params = parse_params(&section.params, params)?;
-    let project_name = non_empty_env_var("SAGGAR_PROJECT").unwrap_or_else(|| project.manifest.project.name.clone());
-    let mut plan = PipelinePlan {
-        name: name.to_owned(),
-        project: project_name,
-        params: section.params.clone(),
-        steps: Vec::new(),
-    };
-    // The plugins by name, each with its digest and the name of its component.
-    let mut plugins: BTreeMap<String, (String, String)> = BTreeMap::new();
+    let mut plugins: BTreeMap<String, PlanPlugin> = BTreeMap::new();
     for expanded in &section.expanded {
-        if let Some(plugin) = task_of(&project, expanded).map(|task| &task.plugin)
+        if let Some(plugin) = plugin_of(&project, expanded)
             && !plugins.contains_key(plugin)
         {
             let component = run::build_plugin(&project, plugin, output, None)?;
-            let digest = run::upload_plugin(client, &component)?;
-            plugins.insert(plugin.clone(), (digest, component.name().into_owned()));
+            let document = run::upload_component(client, &component)?;
+            plugins.insert(plugin.to_owned(), PlanPlugin { document, component });
         }
     }
+    let mut plan = empty_plan(&project, name, section);
     for expanded in &section.expanded {
         plan.steps.push(plan_step(&project, expanded, &plugins)?);
     }
-    let request = RunRequest { plan, params };
+    let request = RunRequest { plan, params, from_failed: None };
     PipelineService::check(&request).map_err(|error| CliError::invalid(error.to_string()))?;
     Ok(request)
+}
+
+/// A plugin that the server has.
+struct PlanPlugin {
+    document: PluginDocument,
+    component: ComponentSource,
+}
+
+/// Returns the plan of a pipeline without its steps.
+pub(super) fn empty_plan(project: &ProjectContext, name: &str, section: &PipelineSection) -> PipelinePlan {
+    let project_name = non_empty_env_var("SAGGAR_PROJECT").unwrap_or_else(|| project.manifest.project.name.clone());
+    PipelinePlan { name: name.to_owned(), project: project_name, params: section.params.clone(), steps: Vec::new() }
 }
 
 fn parse_params(defaults: &Map<String, Value>, words: &[String]) -> Result<Map<String, Value>, CliError> {
@@ -85,19 +94,64 @@ fn task_of<'a>(project: &'a ProjectContext, expanded: &ExpandedStep) -> Option<&
     project.manifest.tasks.get(expanded.section.task.as_ref()?)
 }
 
+/// Returns the name of the plugin that a step runs.
+pub(super) fn plugin_of<'a>(project: &'a ProjectContext, expanded: &'a ExpandedStep) -> Option<&'a str> {
+    let of_task = || Some(task_of(project, expanded)?.plugin.as_str());
+    expanded.section.plugin.as_deref().or_else(of_task)
+}
+
 /// Returns a step with the specification of its job.
 fn plan_step(
     project: &ProjectContext,
     expanded: &ExpandedStep,
-    plugins: &BTreeMap<String, (String, String)>,
+    plugins: &BTreeMap<String, PlanPlugin>,
 ) -> Result<PipelineStep, CliError> {
     let mut step = expanded.step.clone();
     if !step.kind.is_job() {
         return Ok(step);
     }
-    let task = task_of(project, expanded);
-    // A prediction needs no task: its plugin is that of the model.
-    let mut template = task.cloned().unwrap_or_else(|| TaskSection {
+    let mut template = task_of(project, expanded).cloned().unwrap_or_else(empty_task);
+    template.run = expanded.section.run.clone().or_defaults(template.run);
+    template.secrets.extend(expanded.section.secrets.iter().cloned());
+    template.secrets.sort_unstable();
+    template.secrets.dedup();
+    let plugin = plugin_of(project, expanded).and_then(|name| plugins.get(name));
+    // The server replaces the plugin of a prediction by that of the model.
+    let (digest, component) = plugin.map_or_else(
+        || ("0".repeat(64), step.name.clone()),
+        |plugin| (plugin.document.digest.clone(), plugin.component.name().into_owned()),
+    );
+    let name = expanded.section.task.as_deref().unwrap_or(&expanded.section.step.name);
+    let spec = run::section_spec(project, (name, &template), &digest, &component)?;
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(&spec) else {
+        return Err(CliError::invalid(format!("step {}: its job has no specification", step.name)));
+    };
+    // The plan has one project for all steps. Defaults of the project for trainings say nothing about other jobs.
+    for field in unused_fields(step.kind) {
+        fields.shift_remove(*field);
+    }
+    step.spec = fields;
+    step.component = plugin.map(|plugin| plugin.component.label());
+    if step.kind == StepKind::Plugin
+        && let Some(PlanPlugin { document, .. }) = plugin
+    {
+        step.declares = Some(declarations_of(&step.name, document)?);
+    }
+    Ok(step)
+}
+
+/// Returns the fields of a specification that a step of this kind does not have.
+fn unused_fields(kind: StepKind) -> &'static [&'static str] {
+    match kind {
+        StepKind::Plugin => &["project", "replicas", "shards"],
+        StepKind::Data => &["project", "plugin", "parameters", "data", "replicas", "shards"],
+        _ => &["project"],
+    }
+}
+
+/// Returns the task of a step that has none.
+fn empty_task() -> TaskSection {
+    TaskSection {
         plugin: String::new(),
         mode: TaskMode::Job,
         args: Map::new(),
@@ -107,20 +161,17 @@ fn plan_step(
         secrets: Vec::new(),
         schedule: None,
         run: Default::default(),
-    });
-    template.run = expanded.section.run.clone().or_defaults(template.run);
-    template.secrets.extend(expanded.section.secrets.iter().cloned());
-    template.secrets.sort_unstable();
-    template.secrets.dedup();
-    let none = ("0".repeat(64), step.name.clone());
-    let (digest, component) = plugins.get(&template.plugin).unwrap_or(&none);
-    let name = expanded.section.task.as_deref().unwrap_or(&expanded.section.step.name);
-    let spec = run::section_spec(project, (name, &template), digest, component)?;
-    let Ok(Value::Object(mut fields)) = serde_json::to_value(&spec) else {
-        return Err(CliError::invalid(format!("step {}: its job has no specification", step.name)));
-    };
-    // The plan has one project for all steps.
-    fields.shift_remove("project");
-    step.spec = fields;
-    Ok(step)
+    }
+}
+
+/// Returns the inputs and outputs of a step's plugin, as the server read them.
+fn declarations_of(step: &str, plugin: &PluginDocument) -> Result<StepDeclarations, CliError> {
+    if !plugin.is_step {
+        let message = format!("step {step}: its plugin is no step, and has no typed inputs and outputs");
+        return Err(CliError::invalid(message).with_hint("a training is a step of kind train, with a task"));
+    }
+    let Some(declares) = &plugin.declares else { return Ok(StepDeclarations::default()) };
+    let declares: PluginDeclarations =
+        serde_json::from_value(declares.clone()).map_err(|error| CliError::invalid(error.to_string()))?;
+    Ok(StepDeclarations { inputs: declares.inputs, outputs: declares.outputs })
 }

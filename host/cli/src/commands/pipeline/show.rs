@@ -34,6 +34,9 @@ pub(super) fn print_run(run: &PipelineRunDocument, output: CliOutput) {
         return output.print_json(run);
     }
     output.print_line(&format!("{}  {}  {}", run.name, output.format_state(&run.state), run.message));
+    if let Some(earlier) = &run.reuse_from {
+        output.print_line(&format!("  results of {earlier} are used where nothing changed"));
+    }
     for (name, value) in run.params.as_object().into_iter().flatten() {
         output.print_line(&format!("  {name} = {value}"));
     }

@@ -66,7 +66,7 @@ pub(super) fn named_component(name: &Path, args: &RunArgs, output: CliOutput) ->
 ///
 /// # Errors
 /// Returns `no_plugin` if there is no file at the source path.
-pub(super) fn built_component(project: &ProjectContext, name: &str) -> Result<ComponentSource, CliError> {
+pub(crate) fn built_component(project: &ProjectContext, name: &str) -> Result<ComponentSource, CliError> {
     match project.manifest.plugins.get(name) {
         Some(plugin) => component_source(project, plugin),
         None => Err(CliError::invalid(format!("{PROJECT_FILE} has no plugin {name:?}"))),
@@ -154,15 +154,19 @@ fn search_path_with(program: &Path) -> Option<OsString> {
 
 /// Uploads the component to the server, or lets it fetch the component. Returns its digest.
 pub(crate) fn upload_plugin(client: &ApiClient, component: &ComponentSource) -> Result<String, CliError> {
-    let plugin: PluginDocument = match component {
+    Ok(upload_component(client, component)?.digest)
+}
+
+/// Like [`upload_plugin`], but returns what the server read from the component.
+pub(crate) fn upload_component(client: &ApiClient, component: &ComponentSource) -> Result<PluginDocument, CliError> {
+    match component {
         ComponentSource::Remote { url, sha256 } => {
             let request = FetchPluginRequest { url: url.clone(), sha256: sha256.hex() };
-            client.post("/api/v1/plugins/fetch", RequestBody::json(&request))?
+            client.post("/api/v1/plugins/fetch", RequestBody::json(&request))
         }
         ComponentSource::File(_) | ComponentSource::Reference(_) => {
             let body = RequestBody::Bytes { content_type: "application/wasm", bytes: &component.read()? };
-            client.post("/api/v1/plugins", body)?
+            client.post("/api/v1/plugins", body)
         }
-    };
-    Ok(plugin.digest)
+    }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use clap::FromArgMatches as _;
 use clap::error::ErrorKind;
-use saggar_plugin::{ParameterDeclaration, PluginDeclarations};
+use saggar_plugin::PluginDeclarations;
+use saggar_project::ParameterDeclaration;
 use saggar_rest::plugins::{ListedPluginDocument, PluginListDocument};
 use serde::Serialize;
 use serde_json::Value;

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{PipelineSection, PipelineStepSection};
 use crate::limits::PIPELINE_STEPS_MAX;
-use crate::pipeline::{PipelineStep, PlaceholderReference, StepKind, TemplatePart, TextTemplate, display_reference};
+use crate::pipeline::{
+    PipelineStep, PlaceholderReference, StepFetch, StepKind, StepSource, TemplatePart, TextTemplate, display_reference,
+};
 
 /// A step of a pipeline without nested ones, and the section that it was made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +113,13 @@ fn resolve_step(step: &PipelineStep, around: &NestingScope, all_steps: &dyn Fn(&
     resolved.data.iter_mut().for_each(|mount| mount.from = text(&mount.from));
     resolved.init_from = option(&step.init_from);
     resolved.model = option(&step.model);
-    resolved.from = option(&step.from);
+    resolved.from = step.from.as_ref().map(|from| match from {
+        StepSource::Reference(reference) => StepSource::Reference(text(reference)),
+        StepSource::Fetch(StepFetch { url, sha256 }) => {
+            StepSource::Fetch(StepFetch { url: text(url), sha256: text(sha256) })
+        }
+    });
+    resolved.dataset = option(&step.dataset);
     resolved.alias = option(&step.alias);
     resolved.split = option(&step.split);
     resolved.out = option(&step.out);

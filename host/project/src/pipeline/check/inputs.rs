@@ -2,11 +2,16 @@
 
 use super::*;
 
+use crate::parameter::ParameterDeclaration;
+use crate::reference::MountSource;
+
 /// What an input takes.
 #[derive(Clone, Copy, PartialEq)]
-enum InputType {
-    /// A plugin's parameter: any value, also a list.
+pub(super) enum InputType<'a> {
+    /// A parameter of a training: any value, also a list.
     Argument,
+    /// An input that the plugin of a step declares, by its name.
+    Declared(&'a str, &'a ParameterDeclaration),
     /// A text, number or boolean.
     Text,
     /// Weights to start from.
@@ -17,15 +22,21 @@ enum InputType {
     Version,
     /// A version of a model, or a checkpoint to publish.
     Deployable,
+    /// Files of a job, of which a dataset is made.
+    JobFiles,
 }
 
-impl InputType {
+impl InputType<'_> {
     fn accepts(self, output: OutputType) -> bool {
+        use OutputType::{Checkpoint, Dataset, DatasetFiles, File, Files, Model};
         match self {
+            _ if output == OutputType::Undeclared => true,
             InputType::Argument | InputType::Text => true,
-            InputType::Weights | InputType::Deployable => matches!(output, OutputType::Model | OutputType::Checkpoint),
-            InputType::Data => output == OutputType::Files,
-            InputType::Version => output == OutputType::Model,
+            InputType::Declared(_, declared) => output.connects_to(declared.kind),
+            InputType::Weights | InputType::Deployable => matches!(output, Model | Checkpoint),
+            InputType::Data => matches!(output, Files | DatasetFiles | Dataset),
+            InputType::Version => output == Model,
+            InputType::JobFiles => matches!(output, Files | DatasetFiles | File),
         }
     }
 
@@ -35,6 +46,18 @@ impl InputType {
             InputType::Weights | InputType::Deployable => "a model or a checkpoint",
             InputType::Data => "a dataset or an output",
             InputType::Version => "a model",
+            InputType::JobFiles => "an output or a file",
+            InputType::Declared(..) => "a value of its type",
+        }
+    }
+
+    /// Returns the message about a value of the wrong type.
+    fn refusal(self, key: &str, value: &str, kind: OutputType) -> String {
+        match self {
+            InputType::Declared(name, declared) => {
+                format!("input `{name}`: expected {declared}, got {value}, which is {}", kind.name())
+            }
+            _ => format!("{value} is {}, and {key} takes {}", kind.name(), self.name()),
         }
     }
 }
@@ -43,7 +66,10 @@ impl InputType {
 pub(super) fn check_inputs(checker: &mut PlanChecker<'_>, at: usize) -> Vec<usize> {
     let StepOutline { step, nested, .. } = checker.outlines[at];
     let mut used = Vec::new();
-    for (name, value) in &step.args {
+    if let (StepKind::Plugin, Some(declares)) = (step.kind, &step.declares) {
+        check_declared_inputs(checker, at, declares, &mut used);
+    }
+    for (name, value) in step.args.iter().filter(|_| step.kind != StepKind::Plugin || step.declares.is_none()) {
         if checker.is_full() {
             break;
         }
@@ -53,15 +79,20 @@ pub(super) fn check_inputs(checker: &mut PlanChecker<'_>, at: usize) -> Vec<usiz
         check_value(checker, at, value, &mut used);
     }
     check_reserved_arguments(checker, at);
-    let version = if step.kind == StepKind::Predict { InputType::Version } else { InputType::Deployable };
+    let source = match step.kind {
+        StepKind::Predict => InputType::Version,
+        StepKind::Data => InputType::JobFiles,
+        _ => InputType::Deployable,
+    };
     let texts = [
-        ("init_from", &step.init_from, InputType::Weights),
-        ("from", &step.from, version),
-        ("model", &step.model, InputType::Text),
-        ("alias", &step.alias, InputType::Text),
-        ("split", &step.split, InputType::Text),
-        ("out", &step.out, InputType::Text),
-        ("message", &step.message, InputType::Text),
+        ("init_from", step.init_from.as_deref(), InputType::Weights),
+        ("from", step.from_reference(), source),
+        ("dataset", step.dataset.as_deref(), InputType::Text),
+        ("model", step.model.as_deref(), InputType::Text),
+        ("alias", step.alias.as_deref(), InputType::Text),
+        ("split", step.split.as_deref(), InputType::Text),
+        ("out", step.out.as_deref(), InputType::Text),
+        ("message", step.message.as_deref(), InputType::Text),
     ];
     for (key, text, takes) in texts {
         if let Some(text) = text {
@@ -74,6 +105,10 @@ pub(super) fn check_inputs(checker: &mut PlanChecker<'_>, at: usize) -> Vec<usiz
             let message = format!("invalid mount point {:?}", shorten(&mount.to));
             checker.add(at, "data", message, "write such as { from = \"mnist/1\", to = \"/data\" }");
         }
+    }
+    if let Some(StepSource::Fetch(fetch)) = &step.from {
+        check_text(checker, at, "from", &fetch.url, InputType::Argument, &mut used);
+        check_text(checker, at, "from", &fetch.sha256, InputType::Argument, &mut used);
     }
     check_checkpoint_deployment(checker, at);
     used
@@ -90,28 +125,38 @@ fn check_value(checker: &mut PlanChecker<'_>, at: usize, value: &Value, used: &m
     }
 }
 
+/// Returns the parts of a text, or `None` if it is not valid, which is reported.
+pub(super) fn parse_text(
+    checker: &mut PlanChecker<'_>,
+    at: usize,
+    key: &'static str,
+    text: &str,
+) -> Option<TextTemplate> {
+    if text.len() > PIPELINE_TEXT_BYTES_MAX {
+        let message = format!("{} bytes of text: at most {PIPELINE_TEXT_BYTES_MAX}", text.len());
+        checker.add(at, key, message, "pass the name of a dataset instead of data");
+        return None;
+    }
+    TextTemplate::parse(text)
+        .map_err(|error| {
+            let hint = "write $${ for the characters ${";
+            checker.add(at, key, format!("{:?}: {error}", shorten(text)), hint);
+        })
+        .ok()
+}
+
 fn check_text(
     checker: &mut PlanChecker<'_>,
     at: usize,
     key: &'static str,
     text: &str,
-    takes: InputType,
+    takes: InputType<'_>,
     used: &mut Vec<usize>,
 ) {
     if checker.is_full() {
         return;
     }
-    if text.len() > PIPELINE_TEXT_BYTES_MAX {
-        let message = format!("{} bytes of text: at most {PIPELINE_TEXT_BYTES_MAX}", text.len());
-        return checker.add(at, key, message, "pass the name of a dataset instead of data");
-    }
-    let template = match TextTemplate::parse(text) {
-        Ok(template) => template,
-        Err(error) => {
-            let hint = "write $${ for the characters ${";
-            return checker.add(at, key, format!("{:?}: {error}", shorten(text)), hint);
-        }
-    };
+    let Some(template) = parse_text(checker, at, key, text) else { return };
     if template.parts.is_empty() && takes != InputType::Argument {
         return checker.add(at, key, "expected a text that is not empty", format!("remove {key}, or give it a value"));
     }
@@ -128,16 +173,20 @@ fn check_text(
 }
 
 /// Checks a text without placeholders.
-fn check_literal(checker: &mut PlanChecker<'_>, at: usize, key: &'static str, text: &str, takes: InputType) {
+fn check_literal(checker: &mut PlanChecker<'_>, at: usize, key: &'static str, text: &str, takes: InputType<'_>) {
     let weights = || WeightsReference::parse(text);
     let (is_valid, example) = match takes {
-        InputType::Argument | InputType::Text => return,
+        InputType::Argument | InputType::Text | InputType::Declared(..) => return,
         InputType::Weights => (weights().is_ok(), "job:NAME-N, job:NAME-N/checkpoint@STEP or model:NAME@VERSION"),
         InputType::Data => (parse_mount_at(text, "/data").is_ok(), "a dataset such as mnist/1, or job:NAME-N/output"),
         InputType::Version => {
             (matches!(weights(), Ok(WeightsReference::Model { .. })), "a version such as model:NAME@VERSION")
         }
         InputType::Deployable => (weights().is_ok(), "model:NAME@VERSION or job:NAME-N/checkpoint@STEP"),
+        InputType::JobFiles => {
+            let source = parse_mount_at(text, "/data").map(|mount| mount.source);
+            (matches!(source, Ok(MountSource::Job { .. })), "the output of a job, such as job:NAME-N/output/PATH")
+        }
     };
     if !is_valid {
         let message = format!("expected {example}, got {:?}", shorten(text));
@@ -145,12 +194,12 @@ fn check_literal(checker: &mut PlanChecker<'_>, at: usize, key: &'static str, te
     }
 }
 
-fn check_reference(
+pub(super) fn check_reference(
     checker: &mut PlanChecker<'_>,
     at: usize,
     key: &'static str,
     (reference, is_alone): (&PlaceholderReference, bool),
-    takes: InputType,
+    takes: InputType<'_>,
     used: &mut Vec<usize>,
 ) {
     match reference {
@@ -181,8 +230,7 @@ fn check_reference(
                 return checker.add(at, key, format!("step {step} has no output {:?}", shorten(output)), hint);
             };
             if !takes.accepts(kind) {
-                let message =
-                    format!("{} is {}, and {key} takes {}", display_reference(reference), kind.name(), takes.name());
+                let message = takes.refusal(key, &display_reference(reference), kind);
                 checker.add(at, key, message, "connect an output of that type");
             } else if has_many && !(is_alone && takes == InputType::Argument) {
                 let message = format!("step {step} has an output for each item, and {key} takes one value");
@@ -255,14 +303,14 @@ fn check_checkpoint_deployment(checker: &mut PlanChecker<'_>, at: usize) {
     if step.kind != StepKind::Deploy || step.model.is_some() {
         return;
     }
-    let Some(Ok(template)) = step.from.as_deref().map(TextTemplate::parse) else { return };
+    let Some(Ok(template)) = step.from_reference().map(TextTemplate::parse) else { return };
     let is_checkpoint = match template.only_reference() {
         Some(PlaceholderReference::Output { step, output }) => {
             let source = checker.by_name.get(step.as_str()).map(|at| checker.outlines[*at]);
             source.and_then(|outline| outline.output(output)).is_some_and(|(kind, _)| kind == OutputType::Checkpoint)
         }
         Some(_) => false,
-        None => step.from.as_deref().is_some_and(|from| from.starts_with("job:")),
+        None => step.from_reference().is_some_and(|from| from.starts_with("job:")),
     };
     if is_checkpoint {
         checker.add(at, "from", "a checkpoint names no model", "add model = \"NAME\"");

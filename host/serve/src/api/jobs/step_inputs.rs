@@ -2,7 +2,8 @@
 //! get their numbers.
 
 use saggar_jobs::{InitFrom, JobError, JobSpec, SpecError, bind_step_inputs};
-use saggar_plugin::{ParameterDeclaration, ParameterType, PluginDeclarations};
+use saggar_plugin::PluginDeclarations;
+use saggar_project::{ParameterDeclaration, ParameterType};
 use serde::Deserialize;
 use serde_json::Value;
 

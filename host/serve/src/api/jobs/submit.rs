@@ -211,7 +211,7 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
 }
 
 /// Returns the facts of a plugin. It must exist and support training, or be a step.
-pub(in crate::api) async fn runnable_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
+pub(crate) async fn runnable_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
     let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
         expected: "64 hexadecimal digits",

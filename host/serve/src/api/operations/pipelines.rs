@@ -11,12 +11,12 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
         OpenApiOperation::get("/api/v1/pipelines", "Pipelines that start at set times"),
         OpenApiOperation::post("/api/v1/pipelines", "Makes a pipeline start at the times of a cron expression")
             .with_body::<SetPipelineScheduleRequest<RunRequest>>()
-            .with_errors(&[400, 403, 408, 409, 413]),
+            .with_errors(&[400, 403, 408, 409, 413, 422]),
         OpenApiOperation::delete("/api/v1/pipelines/{name}", "Removes the schedule of a pipeline; its runs stay")
             .with_errors(&[400, 404]),
         OpenApiOperation::post("/api/v1/pipelines/check", "Checks a pipeline without running it")
             .with_body::<RunRequest>()
-            .with_errors(&[400, 408, 413]),
+            .with_errors(&[400, 403, 408, 413, 422]),
         OpenApiOperation::get("/api/v1/pipeline-runs", "Pipeline runs, newest first")
             .with_description("A key that is limited to projects sees only the runs of its projects.")
             .with_query("pipeline", ParameterType::Text)
@@ -27,7 +27,7 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
         OpenApiOperation::post("/api/v1/pipeline-runs", "Starts a pipeline run")
             .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
             .with_body::<RunRequest>()
-            .with_errors(&[400, 403, 408, 413, 429]),
+            .with_errors(&[400, 403, 404, 408, 409, 413, 422, 429]),
         OpenApiOperation::get("/api/v1/pipeline-runs/{run}", "A pipeline run with its steps, by name or identifier")
             .with_errors(&[400, 404]),
         OpenApiOperation::delete("/api/v1/pipeline-runs/{run}", "Removes a pipeline run that is over; its jobs stay")

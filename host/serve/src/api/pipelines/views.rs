@@ -30,6 +30,7 @@ pub(super) fn run_document(run: &PipelineRunRecord) -> PipelineRunDocument {
         created_ms: run.created_ms,
         finished_ms: run.finished_ms,
         params: serde_json::from_str(&run.params).unwrap_or(Value::Null),
+        reuse_from: run.reuse_from.clone(),
         steps: None,
     }
 }
@@ -63,7 +64,10 @@ fn attempt_document(attempt: &PipelineStepRecord, items: Option<&[Value]>) -> Pi
     let inputs: Vec<StepInput> = serde_json::from_str(&attempt.inputs).unwrap_or_default();
     let outputs: BTreeMap<String, OutputReference> = serde_json::from_str(&attempt.outputs).unwrap_or_default();
     let input = |StepInput { name, reference, digest }| PipelineInputDocument { name, reference, digest };
-    let output = |(name, OutputReference { value, digest })| (name, PipelineOutputDocument { value, digest });
+    let output = |(name, OutputReference { value, kind, digest })| {
+        let kind = kind.and_then(|kind| serde_json::to_value(kind).ok()?.as_str().map(str::to_owned));
+        (name, PipelineOutputDocument { value, kind, digest })
+    };
     PipelineAttemptDocument {
         item: attempt.item,
         value: items.and_then(|items| items.get(attempt.item as usize)).cloned(),

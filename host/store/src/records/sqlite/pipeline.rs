@@ -19,7 +19,7 @@ use crate::records::{
 
 /// The columns that [`run_from_row`] reads, in its order.
 const RUN_COLUMNS: &str = "cursor, id, name, pipeline, project, plan, params, state, reason_code, reason_sentence, \
-    stop_code, stop_sentence, owner, rights, created_ms, finished_ms";
+    stop_code, stop_sentence, owner, rights, created_ms, finished_ms, reuse_from";
 
 /// Returns `Invalid` if the run's fields are not valid.
 fn validate(run: &NewPipelineRun) -> Result<(), RecordError> {
@@ -50,7 +50,7 @@ fn create(tx: &Transaction<'_>, new: &NewPipelineRun, now_ms: UnixMillis) -> Tra
     let id = id::new(now_ms);
     tx.execute(
         "INSERT INTO pipeline_runs (id, name, pipeline, project, plan, params, state, owner, rights, created_ms, \
-         idempotency_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+         idempotency_key, reuse_from) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         params![
             id,
             format!("{}-{number}", new.pipeline),
@@ -63,6 +63,7 @@ fn create(tx: &Transaction<'_>, new: &NewPipelineRun, now_ms: UnixMillis) -> Tra
             row::rights_text(&new.rights),
             to_sql_integer(now_ms),
             new.idempotency_key,
+            new.reuse_from,
         ],
     )?;
     step::create(tx, &id, &new.steps)?;
@@ -126,6 +127,7 @@ fn run_from_row(row: &Row<'_>) -> rusqlite::Result<PipelineRunRecord> {
         owner,
         created_ms: number(14)?,
         finished_ms: finished.map(|at| u64::try_from(at).unwrap_or(0)),
+        reuse_from: row.get(16)?,
     })
 }
 
