@@ -93,7 +93,7 @@ function reason({ state, reason: code, message, position }) {
 }
 
 /** Writes the times below `root` anew. */
-function retime(root) {
+export function retime(root) {
   for (const time of root.querySelectorAll('time[data-at]')) {
     const text = ago(Number(time.dataset.at));
     if (time.textContent !== text) time.textContent = text;

@@ -83,6 +83,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "restart.js",
     "rows.js",
     "series.js",
+    "snapshot.js",
     "state.js",
     "sweeps.js",
     "theme.css",
@@ -90,6 +91,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "vendor/uPlot.LICENSE",
     "vendor/uPlot.esm.js",
     "vendor/uPlot.min.css",
+    "view.js",
     "watch.js",
 ];
 
