@@ -12,7 +12,7 @@ pub(crate) const GRID: RGBColor = RGBColor(0xdc, 0xdc, 0xdc);
 /// The colour of the grid's lines between labels.
 pub(crate) const FINE_GRID: RGBColor = RGBColor(0xf0, 0xf0, 0xf0);
 
-/// Colours that people with any kind of colour vision can tell apart, of different lightness. Source: Okabe and Ito,
+/// Colours that people with any kind of colour vision distinguish, of different lightness. Source: Okabe and Ito,
 /// Color Universal Design, 2008, without yellow, which is too light for a line, and with brown.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),

@@ -13,7 +13,7 @@ use crate::label_font;
 /// The size by which plotters multiplies an em: see its SVG backend.
 pub(crate) const FONT_SIZE_PER_EM: f64 = 1.24;
 
-type Drawn = Result<(), DrawingErrorKind<Infallible>>;
+type RasterResult = Result<(), DrawingErrorKind<Infallible>>;
 
 /// The pixels of a picture, three bytes each, that are drawn enlarged.
 pub(crate) struct RasterCanvas<'a> {
@@ -111,25 +111,25 @@ impl DrawingBackend for RasterCanvas<'_> {
         (self.width, self.height)
     }
 
-    fn ensure_prepared(&mut self) -> Drawn {
+    fn ensure_prepared(&mut self) -> RasterResult {
         Ok(())
     }
 
-    fn present(&mut self) -> Drawn {
+    fn present(&mut self) -> RasterResult {
         Ok(())
     }
 
-    fn draw_pixel(&mut self, point: BackendCoord, color: BackendColor) -> Drawn {
+    fn draw_pixel(&mut self, point: BackendCoord, color: BackendColor) -> RasterResult {
         self.blend(point, color.rgb, color.alpha);
         Ok(())
     }
 
-    fn draw_line<S: BackendStyle>(&mut self, from: BackendCoord, to: BackendCoord, style: &S) -> Drawn {
+    fn draw_line<S: BackendStyle>(&mut self, from: BackendCoord, to: BackendCoord, style: &S) -> RasterResult {
         self.stroke(from, to, f64::from(style.stroke_width()) / 2.0, style.color());
         Ok(())
     }
 
-    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> Drawn {
+    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> RasterResult {
         let path: Vec<BackendCoord> = path.into_iter().collect();
         path.windows(2).try_for_each(|ends| self.draw_line(ends[0], ends[1], style))
     }
@@ -140,7 +140,7 @@ impl DrawingBackend for RasterCanvas<'_> {
         (right, bottom): BackendCoord,
         style: &S,
         fill: bool,
-    ) -> Drawn {
+    ) -> RasterResult {
         if !fill {
             return self.draw_path([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], style);
         }
@@ -150,7 +150,11 @@ impl DrawingBackend for RasterCanvas<'_> {
         Ok(())
     }
 
-    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, vert: I, style: &S) -> Drawn {
+    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        vert: I,
+        style: &S,
+    ) -> RasterResult {
         let corners: Vec<(f64, f64)> = vert.into_iter().map(float).collect();
         let heights = || corners.iter().map(|corner| corner.1);
         let (top, bottom) = (heights().fold(f64::MAX, f64::min), heights().fold(f64::MIN, f64::max));
@@ -175,7 +179,7 @@ impl DrawingBackend for RasterCanvas<'_> {
         Ok(())
     }
 
-    fn draw_text<T: BackendTextStyle>(&mut self, text: &str, style: &T, pos: BackendCoord) -> Drawn {
+    fn draw_text<T: BackendTextStyle>(&mut self, text: &str, style: &T, pos: BackendCoord) -> RasterResult {
         let em = style.size() / FONT_SIZE_PER_EM;
         let width = label_font::text_width(text, em);
         let left = match style.anchor().h_pos {

@@ -8,7 +8,7 @@ use crate::raster_canvas::estimate_text_size;
 /// The number of units of the drawing for each pixel of the picture, because plotters draws at whole numbers.
 pub(crate) const SVG_UNITS: u32 = 10;
 
-type Drawn<E> = Result<(), DrawingErrorKind<E>>;
+type SvgResult<E> = Result<(), DrawingErrorKind<E>>;
 
 /// An SVG drawing.
 pub(crate) struct SvgCanvas<'a>(pub(crate) SVGBackend<'a>);
@@ -20,15 +20,15 @@ impl<'a> DrawingBackend for SvgCanvas<'a> {
         self.0.get_size()
     }
 
-    fn ensure_prepared(&mut self) -> Drawn<Self::ErrorType> {
+    fn ensure_prepared(&mut self) -> SvgResult<Self::ErrorType> {
         self.0.ensure_prepared()
     }
 
-    fn present(&mut self) -> Drawn<Self::ErrorType> {
+    fn present(&mut self) -> SvgResult<Self::ErrorType> {
         self.0.present()
     }
 
-    fn draw_pixel(&mut self, point: BackendCoord, color: BackendColor) -> Drawn<Self::ErrorType> {
+    fn draw_pixel(&mut self, point: BackendCoord, color: BackendColor) -> SvgResult<Self::ErrorType> {
         self.0.draw_pixel(point, color)
     }
 
@@ -37,7 +37,7 @@ impl<'a> DrawingBackend for SvgCanvas<'a> {
         from: BackendCoord,
         to: BackendCoord,
         style: &S,
-    ) -> Drawn<Self::ErrorType> {
+    ) -> SvgResult<Self::ErrorType> {
         self.0.draw_line(from, to, style)
     }
 
@@ -47,7 +47,7 @@ impl<'a> DrawingBackend for SvgCanvas<'a> {
         bottom_right: BackendCoord,
         style: &S,
         fill: bool,
-    ) -> Drawn<Self::ErrorType> {
+    ) -> SvgResult<Self::ErrorType> {
         self.0.draw_rect(upper_left, bottom_right, style, fill)
     }
 
@@ -55,7 +55,7 @@ impl<'a> DrawingBackend for SvgCanvas<'a> {
         &mut self,
         path: I,
         style: &S,
-    ) -> Drawn<Self::ErrorType> {
+    ) -> SvgResult<Self::ErrorType> {
         self.0.draw_path(path, style)
     }
 
@@ -63,11 +63,16 @@ impl<'a> DrawingBackend for SvgCanvas<'a> {
         &mut self,
         vert: I,
         style: &S,
-    ) -> Drawn<Self::ErrorType> {
+    ) -> SvgResult<Self::ErrorType> {
         self.0.fill_polygon(vert, style)
     }
 
-    fn draw_text<T: BackendTextStyle>(&mut self, text: &str, style: &T, pos: BackendCoord) -> Drawn<Self::ErrorType> {
+    fn draw_text<T: BackendTextStyle>(
+        &mut self,
+        text: &str,
+        style: &T,
+        pos: BackendCoord,
+    ) -> SvgResult<Self::ErrorType> {
         self.0.draw_text(text, style, pos)
     }
 

@@ -155,12 +155,12 @@ fn coloured(text: &str, line: Option<usize>) -> String {
 }
 
 /// Draws a chart as lines of text, each ended. If there are several lines, each has a letter, in the plot and in the
-/// legend, so that they can be told apart without colours. The text has no control characters except line ends and, if
+/// legend, so that they differ without colours too. The text has no control characters except line ends and, if
 /// `is_coloured`, the sequences of colours.
 pub fn terminal_chart(chart: &LineChart, size: TerminalSize, is_coloured: bool) -> String {
     let (columns, rows) = (size.columns.clamp(60, 300), size.rows.clamp(4, 60));
     let prepared = chart.prepare();
-    let (y_ticks, _) = prepared.y.ticks((rows / 3).max(2));
+    let (y_ticks, _) = prepared.y.ticks((rows / 2).max(2));
     let label_width = y_ticks.iter().map(|tick| tick.label.chars().count()).max().unwrap_or(0).max(4);
     let plot_columns = columns - label_width - 2;
     let mut grid = PlotGrid::new(plot_columns, rows);

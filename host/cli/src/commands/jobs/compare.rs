@@ -1,5 +1,6 @@
 //! `saggar diff` and `saggar compare`.
 
+mod chart;
 mod columns;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +104,8 @@ impl<'a> ComparedJob<'a> {
 }
 
 pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    args.files.check_look(&args.look)?;
+    args.files.check_absent(&args.look)?;
     let jobs = match &args.experiment {
         Some(experiment) => jobs_of_experiment(experiment, client)?,
         None => args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<_, CliError>>()?,
@@ -122,6 +125,9 @@ pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput)
     });
     if let Some((column, is_descending)) = sort {
         sort_jobs(&mut jobs, column, is_descending);
+    }
+    if args.files.is_requested() {
+        return chart::write(args, &jobs, client, output);
     }
     print_comparison(&jobs, &args.columns, output);
     Ok(())
