@@ -100,9 +100,46 @@ test('numbers under the pointer are displayed, and charts are saved as pictures'
   await box.waitFor();
   await box.hover();
   await becomes(async () => /^step \d+$/.test((await drawn(page)).loss[0]), true);
-  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Save as PNG' }).click()]);
-  assert.equal(download.suggestedFilename(), 'mnist-7-loss.png');
-  assert.equal(readFileSync(await download.path()).subarray(1, 4).toString(), 'PNG');
+  const saved = async (button) => (await Promise.all([page.waitForEvent('download'), button.click()]))[0];
+  const one = await saved(page.locator('[data-chart=accuracy]').getByRole('button', { name: 'Save as PNG' }));
+  assert.equal(one.suggestedFilename(), 'mnist-7-accuracy.png');
+  const { width, height } = await page.locator('[data-chart=accuracy] canvas').evaluate((canvas) => ({ width: canvas.width, height: canvas.height }));
+  const file = readFileSync(await one.path());
+  assert.equal(file.subarray(1, 4).toString(), 'PNG');
+  // The picture has a title, a legend and labels beside the plot. Source: PNG specification, 11.2.1.
+  assert.ok(file.readUInt32BE(16) > width && file.readUInt32BE(20) > height + 60, `${file.readUInt32BE(16)}x${file.readUInt32BE(20)}`);
+  if (process.env.CONSOLE_SHOTS) await one.saveAs(`${process.env.CONSOLE_SHOTS}/saved-chart.png`);
+  const all = await saved(page.getByRole('button', { name: 'Save all as PNG' }));
+  assert.equal(all.suggestedFilename(), 'mnist-7-loss.png');
+}));
+
+test('a link reopens the chosen series, scale and smoothing', () => visit(running(), async (page) => {
+  await page.locator('[data-chart=loss] canvas').waitFor();
+  await page.getByLabel('Log scale').check();
+  await page.getByLabel('Smoothing').fill('0.6');
+  await page.locator('.menu summary').click();
+  await page.getByLabel('learning-rate').check();
+  await page.getByLabel('validation/loss').uncheck();
+  const drawnThen = { loss: ['loss 0.03'], accuracy: ['accuracy 0.99'], 'learning-rate': ['learning-rate 0.001'] };
+  await becomes(() => drawn(page), drawnThen);
+  const link = await page.getByRole('link', { name: 'Link to this view' }).evaluate((one) => one.href);
+  assert.equal(link, page.url());
+  assert.match(link, /#\/jobs\/mnist-7\?series=.*&log=1&smooth=0\.6$/);
+  await shot(page, 'job-link');
+  // Opened from another page.
+  await page.goto(`${url}/#/jobs`);
+  await page.locator('[data-chart=loss]').waitFor({ state: 'detached' });
+  await page.goto(link);
+  await becomes(() => drawn(page), drawnThen);
+  assert.ok(await page.getByLabel('Log scale').isChecked());
+  assert.equal(await page.getByLabel('Smoothing').inputValue(), '0.6');
+  // What an address says wrongly is the usual.
+  await page.goto(`${url}/#/jobs`);
+  await page.locator('[data-chart=loss]').waitFor({ state: 'detached' });
+  await page.goto(`${url}/#/jobs/mnist-7?series=absent&log=yes&smooth=7`);
+  await page.getByText('Series: 0 of 4').waitFor();
+  assert.ok(!(await page.getByLabel('Log scale').isChecked()));
+  assert.equal(await page.getByLabel('Smoothing').inputValue(), '0');
 }));
 
 test('new points are asked for from where the last ones were', () => {

@@ -1,6 +1,7 @@
 // The page of sweeps against a double of the server: states, order of the trials, drawings, and orders.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 
 import { becomes, isReadable, isUsable, looks, on, shot, start, stop, url } from './browser.js';
@@ -75,6 +76,30 @@ for (const [look, options] of Object.entries(looks)) {
     await shot(page, `sweep-${look}`);
   }, options));
 }
+
+test('the drawing and the curves of a sweep are saved as pictures', () => visit({ sweeps: [SWEEP()] }, 'sweeps/digits-sweep-1', async (page) => {
+  await page.locator('.chart canvas').waitFor();
+  const saved = async (region) => {
+    const button = page.getByRole('region', { name: region }).getByRole('button', { name: 'Save as PNG' });
+    return (await Promise.all([page.waitForEvent('download'), button.click()]))[0];
+  };
+  const names = { 'Parallel coordinates': 'digits-sweep-1-parameters.png', Curves: 'digits-sweep-1-validation-accuracy.png' };
+  for (const [region, name] of Object.entries(names)) {
+    const download = await saved(region);
+    assert.equal(download.suggestedFilename(), name);
+    const picture = `data:image/png;base64,${readFileSync(await download.path()).toString('base64')}`;
+    // The picture is no empty ground: it has many colours, because letters have smooth edges.
+    const colours = await page.evaluate(async (bytes) => {
+      const image = await createImageBitmap(new Blob([Uint8Array.from(atob(bytes.split(',')[1]), (c) => c.charCodeAt(0))]));
+      const canvas = new OffscreenCanvas(image.width, image.height);
+      canvas.getContext('2d').drawImage(image, 0, 0);
+      const { data } = canvas.getContext('2d').getImageData(0, 0, image.width, image.height);
+      return new Set(new Uint32Array(data.buffer)).size;
+    }, picture);
+    assert.ok(colours > 20, `${colours}`);
+    if (process.env.CONSOLE_SHOTS) await download.saveAs(`${process.env.CONSOLE_SHOTS}/saved-${region === 'Curves' ? 'curves' : 'parallel'}.png`);
+  }
+}));
 
 test('a sweep that is minimized has its lowest value first', () => visit({ sweeps: [SWEEP({ direction: 'min' })] }, 'sweeps/digits-sweep-1', async (page) => {
   await page.locator('tr[data-trial]').first().waitFor();

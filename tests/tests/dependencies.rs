@@ -42,5 +42,6 @@ fn licence_texts_are_included() {
         "LICENSE-APACHE",
         &["END OF TERMS AND CONDITIONS", "APPENDIX: How to apply the Apache License to your work."],
     );
+    holds("host/charts/fonts/LICENSE-DejaVu", &["Copyright (c) 2003 by Bitstream", "THE FONT SOFTWARE IS PROVIDED"]);
     holds("examples/digits/LICENSE-BSD-3-Clause", &["The scikit-learn developers", "Neither the name of"]);
 }

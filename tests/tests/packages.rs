@@ -34,8 +34,13 @@ fn a_package_serves_and_trains_in_a_bare_debian_and_leaves_only_the_state_direct
     let tarball = names.split_whitespace().find(|word| word.ends_with(".tar.gz")).unwrap().to_owned();
     let listed = Command::new("tar").arg("-tzf").arg(root().join("target/dist").join(&tarball)).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    for file in ["/bin/saggar", "/share/man/man1/saggar-serve.1", "/lib/systemd/system/saggar.service", "/LICENSE-MIT"]
-    {
+    for file in [
+        "/bin/saggar",
+        "/share/man/man1/saggar-serve.1",
+        "/lib/systemd/system/saggar.service",
+        "/LICENSE-MIT",
+        "/LICENSE-DejaVu",
+    ] {
         assert!(listed.lines().any(|line| line.ends_with(file)), "{tarball} has no {file}: {listed}");
     }
     let wheel = names.split_whitespace().find(|word| word.ends_with(".whl")).unwrap();

@@ -2,6 +2,7 @@
 
 mod backup;
 mod bench;
+mod chart;
 mod compile_child;
 mod data;
 mod help;
@@ -34,6 +35,7 @@ use saggar_plugin::compiler;
 
 pub(crate) use backup::{BackupArgs, RestoreArgs, UpgradeCheckArgs};
 pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
+pub(crate) use chart::{ChartFileArgs, ChartLookArgs, CurveArgs};
 pub(crate) use compile_child::CompileChildArgs;
 #[cfg(test)]
 pub(crate) use data::ImageSize;

@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod build;
+mod chart_files;
 pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod config;
@@ -26,6 +27,7 @@ pub(crate) mod pipeline;
 pub(crate) mod plugins;
 pub(crate) mod predict;
 pub(crate) mod run;
+mod series_charts;
 pub(crate) mod serve;
 pub(crate) mod serving_status;
 mod stored_version;

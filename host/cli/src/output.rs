@@ -44,6 +44,11 @@ impl CliOutput {
         print(&escape::escape_text(text));
     }
 
+    /// Prints a chart, whose text has no control characters but line ends and colours.
+    pub(crate) fn print_chart(&self, chart: &str) {
+        print(chart);
+    }
+
     /// Clears the screen before a listing that replaces another one. Does nothing if standard output is not a terminal.
     pub(crate) fn clear_screen(&self) {
         if std::io::stdout().is_terminal() {

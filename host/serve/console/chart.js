@@ -1,8 +1,10 @@
 // Charts of series over steps, drawn by uPlot, which is loaded when the first one is shown.
 
 import { h } from './dom.js';
+import { save } from './files.js';
 import { number } from './format.js';
 import { aligned, placeOf, positive, smooth } from './series.js';
+import { snapshot } from './snapshot.js';
 
 const HEIGHT = 260;
 /** Colours, and dashes beside them, so that lines differ by more than colour. */
@@ -23,13 +25,14 @@ function colour(name) {
 
 /**
  * A chart of what `update({ series, boundaries, log, smoothing })` gives it: series as the server has them, and the steps
- * at which another attempt took over, as `[[step, attempt]]`. With another `key` it is drawn anew, over all steps. Returns
- * `{ element, update, png, leave }`.
+ * at which another attempt took over, as `[[step, attempt]]`. With another `key` it is drawn anew, over all steps. A button
+ * saves it as a picture, called after `name` and the title. Returns `{ element, update, png, leave }`.
  */
-export function chart(title) {
+export function chart(title, name = '') {
   const box = h('div', { class: 'chart-box' });
   const legend = h('ul', { class: 'legend' });
-  const element = h('figure', { class: 'chart', 'data-chart': title }, h('figcaption', {}, h('b', {}, title), legend), box);
+  const button = h('button', { type: 'button', class: 'quiet small save', hidden: true }, 'Save as PNG', h('span', { class: 'unseen' }, ` ${title}`));
+  const element = h('figure', { class: 'chart', 'data-chart': title }, h('figcaption', {}, h('b', {}, title), button, legend), box);
   let view = null;
   let plot = null;
   let built = '';
@@ -53,8 +56,24 @@ export function chart(title) {
     plot?.destroy();
     built = is;
     plot = new uPlot(options(uPlot, view, box.clientWidth, () => view.boundaries, showLegend), data, box);
+    button.hidden = false;
     showLegend(null);
   }
+
+  /** What the picture is called and titled: the chart's title, or the key of what it shows. */
+  const heading = () => [name, title || view?.key].filter(Boolean).join(' ');
+
+  function png() {
+    const lines = view.series.map((series, at) => ({ name: series.name, colour: colour(COLOURS[at % COLOURS.length]), dash: dashOf(at) }));
+    const smoothed = view.smoothing > 0 ? `, smoothed ${view.smoothing}` : '';
+    const y = `${title || view.key || ''}${view.log ? ' (log scale)' : ''}`;
+    const paint = { surface: colour('--surface'), ink: colour('--ink'), muted: colour('--muted') };
+    return snapshot(plot.ctx.canvas, { title: `${heading()}${smoothed}`, lines, x: 'step', y, paint });
+  }
+
+  button.addEventListener('click', async () => {
+    save(await png(), `${heading().replaceAll(/[^\w.-]+/g, '-') || 'chart'}.png`);
+  });
 
   /** The series with their colours, and their values where the pointer is, or the last ones. */
   function showLegend(index) {
@@ -88,7 +107,7 @@ export function chart(title) {
       showLegend(null);
       draw();
     },
-    png: () => picture(title, view, plot),
+    png,
     leave() {
       left = true;
       sizes.disconnect();
@@ -96,6 +115,11 @@ export function chart(title) {
       plot?.destroy();
     },
   };
+}
+
+/** The dashes of the line with a number. */
+function dashOf(at) {
+  return DASHES[Math.floor(at / COLOURS.length) % DASHES.length];
 }
 
 /** The chart's data: the steps, the lines, and where lines are smoothed, the points behind them. */
@@ -108,7 +132,7 @@ function columns({ series, log, smoothing }) {
 
 function options(uPlot, { series, log, smoothing }, width, boundaries, pointed) {
   const line = (at, more = {}) => ({
-    stroke: colour(COLOURS[at % COLOURS.length]), width: 2, dash: DASHES[Math.floor(at / COLOURS.length) % DASHES.length], points: { show: undefined }, ...more,
+    stroke: colour(COLOURS[at % COLOURS.length]), width: 2, dash: dashOf(at), points: { show: undefined }, ...more,
   });
   const faint = (at) => line(at, { width: 1, alpha: 0.35, points: { show: false } });
   const axis = {
@@ -163,31 +187,4 @@ function mark(uPlot, plot, boundaries) {
     if (label) ctx.fillText(label, x + 4 * ratio, bbox.top + 2 * ratio);
   }
   ctx.restore();
-}
-
-/** The chart as a PNG with its title and the names of its lines. */
-async function picture(title, view, plot) {
-  const from = plot.ctx.canvas;
-  const ratio = window.devicePixelRatio || 1;
-  const top = 34 * ratio;
-  const canvas = h('canvas', { width: from.width, height: from.height + top });
-  const ctx = canvas.getContext('2d');
-  ctx.fillStyle = colour('--surface');
-  ctx.fillRect(0, 0, canvas.width, canvas.height);
-  ctx.font = `600 ${14 * ratio}px system-ui, sans-serif`;
-  ctx.fillStyle = colour('--ink');
-  ctx.textBaseline = 'middle';
-  let x = 12 * ratio;
-  ctx.fillText(title, x, top / 2);
-  x += ctx.measureText(title).width + 18 * ratio;
-  ctx.font = `${12 * ratio}px system-ui, sans-serif`;
-  for (const [at, { name }] of view.series.entries()) {
-    ctx.fillStyle = colour(COLOURS[at % COLOURS.length]);
-    ctx.fillRect(x, top / 2 - 5 * ratio, 10 * ratio, 10 * ratio);
-    ctx.fillStyle = colour('--muted');
-    ctx.fillText(name, x + 15 * ratio, top / 2);
-    x += ctx.measureText(name).width + 32 * ratio;
-  }
-  ctx.drawImage(from, 0, top);
-  return new Promise((resolve) => { canvas.toBlob(resolve, 'image/png'); });
 }

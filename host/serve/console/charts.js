@@ -4,13 +4,18 @@ import { chart } from './chart.js';
 import { h, listen, patch } from './dom.js';
 import { save } from './files.js';
 import { groups } from './series.js';
+import { viewOf, withView } from './view.js';
 
 /** Charts that are chartsByGroup before any were chosen. */
 const SHOWN_FIRST = 2;
 
-/** Charts in `root`, which are given what to show by `update(series, boundaries)`. `name` is what pictures are called. */
+/**
+ * Charts in `root`, which are given what to show by `update(series, boundaries)`. `name` is what pictures are called. What
+ * is chosen is in the page's address.
+ */
 export function charts(root, name) {
-  const state = { series: [], boundaries: [], log: false, smoothing: 0, chosen: null };
+  const { series: linked, log, smoothing } = viewOf(location.hash);
+  const state = { series: [], boundaries: [], log, smoothing, chosen: linked && new Set(linked) };
   const chartsByGroup = new Map();
   const picker = h('div', { class: 'toolbar picker' });
   const list = h('div', { class: 'charts' });
@@ -23,6 +28,14 @@ export function charts(root, name) {
     return new Set(first.flatMap(([, names]) => names));
   };
 
+  const address = () => withView(location.hash, { series: state.chosen && [...state.chosen], log: state.log, smoothing: state.smoothing });
+
+  /** Shows what was chosen, and keeps it in the address; the page stays. */
+  function choose() {
+    history.replaceState(history.state, '', address());
+    render();
+  }
+
   function render() {
     const wanted = chosen();
     showPicker(wanted);
@@ -34,7 +47,7 @@ export function charts(root, name) {
       chartsByGroup.delete(group);
     }
     for (const [at, [group, names]] of visible.entries()) {
-      if (!chartsByGroup.has(group)) chartsByGroup.set(group, chart(group));
+      if (!chartsByGroup.has(group)) chartsByGroup.set(group, chart(group, name));
       const one = chartsByGroup.get(group);
       if (list.children[at] !== one.element) list.insertBefore(one.element, list.children[at] ?? null);
       one.update({
@@ -56,7 +69,7 @@ export function charts(root, name) {
       h(
         'details',
         { class: 'menu', 'data-key': 'series', hidden: names.length === 0 },
-        h('summary', { class: 'button small' }, `Series: ${[...wanted].length} of ${names.length}`),
+        h('summary', { class: 'button small' }, `Series: ${names.filter((one) => wanted.has(one)).length} of ${names.length}`),
         h('div', { class: 'menu-body' }, names.map((one) => h(
           'label',
           { class: 'check', 'data-key': one },
@@ -73,7 +86,8 @@ export function charts(root, name) {
           h('input', { type: 'range', min: 0, max: 0.95, step: 0.05, value: state.smoothing, 'data-input': 'smoothing' }),
           h('span', { class: 'figure' }, state.smoothing ? state.smoothing.toFixed(2) : 'off'),
         ),
-        h('button', { type: 'button', class: 'quiet small', 'data-click': 'png', 'data-key': 'png' }, 'Save as PNG'),
+        h('button', { type: 'button', class: 'quiet small', 'data-click': 'png', 'data-key': 'png' }, 'Save all as PNG'),
+        h('a', { class: 'button quiet small', href: address(), 'data-key': 'link' }, 'Link to this view'),
       ],
     );
   }
@@ -83,17 +97,17 @@ export function charts(root, name) {
       state.chosen = new Set(chosen());
       if (checked) state.chosen.add(dataset.name);
       else state.chosen.delete(dataset.name);
-      render();
+      choose();
     },
     log({ checked }) {
       state.log = checked;
-      render();
+      choose();
     },
   });
   listen(picker, 'input', {
     smoothing({ value }) {
       state.smoothing = Number(value);
-      render();
+      choose();
     },
   });
   listen(picker, 'click', {

@@ -66,9 +66,9 @@ function showLive() {
   keyButton.textContent = apiKey() ? 'Key set' : 'Key';
 }
 
-/** `#/playground/digits/canary` as `['playground', 'digits', 'canary']`. */
+/** `#/playground/digits/canary` as `['playground', 'digits', 'canary']`; what follows a `?` is the page's matter. */
 function place() {
-  const parts = location.hash.replace(/^#\/?/, '').split('/');
+  const parts = location.hash.split('?')[0].replace(/^#\/?/, '').split('/');
   return parts.map((part) => {
     try {
       return decodeURIComponent(part);

@@ -5,11 +5,13 @@ import { chart } from './chart.js';
 import { confirm, note } from './dialogs.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { emptySweeps } from './empty.js';
+import { save } from './files.js';
 import { number, words } from './format.js';
 import { parallelCoordinates } from './parallel.js';
 import { picking } from './picks.js';
 import { pollInto } from './poll.js';
 import { cell, reasonText, since, table } from './rows.js';
+import { drawingSnapshot } from './snapshot.js';
 import { mark } from './state.js';
 
 const EVERY_MS = 2000;
@@ -96,7 +98,7 @@ export function ranked({ trials, direction }) {
 function sweepPage(root, name, live) {
   const state = { sweep: null, curves: new Map(), error: null, busy: false, selected: null };
   const top = h('div', { class: 'head-part' });
-  const plot = chart('');
+  const plot = chart('', name);
   const curves = h('section', { class: 'card', 'aria-label': 'Curves' }, plot.element);
   const bottom = h('div', { class: 'compare' });
   const page = h('div', { class: 'compare' }, top, curves, bottom);
@@ -119,7 +121,7 @@ function sweepPage(root, name, live) {
       h('div', { class: 'page-head' }, h('h1', {}, sweep.name), mark(sweep.state), h('p', { class: 'note' }, `${sweep.method}, ${sweep.direction} ${sweep.metric} · ${countsOf(sweep)} · `, since(sweep.created_ms))),
       (sweep.reason || sweep.message) && h('p', { class: sweep.state === 'FAILED' ? 'reason' : 'note' }, [words(sweep.reason), sweep.message].filter(Boolean).join(': ')),
       h('div', { class: 'toolbar order-bar' }, buttons(sweep)),
-      trials.length > 1 && h('section', { class: 'card', 'aria-label': 'Parallel coordinates' }, h('h2', {}, 'Parameters and the metric'), h('div', { class: 'scroll' }, parallelCoordinates(trials, sweep.metric, state.selected))),
+      trials.length > 1 && h('section', { class: 'card', 'aria-label': 'Parallel coordinates' }, h('div', { class: 'section-head' }, h('h2', {}, 'Parameters and the metric'), h('button', { type: 'button', class: 'quiet small', 'data-click': 'picture' }, 'Save as PNG')), h('div', { class: 'scroll' }, parallelCoordinates(trials, sweep.metric, state.selected))),
     );
     curves.hidden = lines.length === 0;
     if (lines.length) plot.update({ key: sweep.metric, series: lines, boundaries: [], log: false, smoothing: 0 });
@@ -193,6 +195,9 @@ function sweepPage(root, name, live) {
     await look.now();
   };
   listen(page, 'click', {
+    async picture() {
+      save(await drawingSnapshot(top.querySelector('svg.parallel'), `${name}: parameters and ${state.sweep.metric}`), `${name}-parameters.png`);
+    },
     resume: () => send('resume', `${name} goes on.`),
     async stop() {
       const agreed = await confirm({ title: `Stop ${name}?`, text: 'Its running trials save their state and pause. The sweep can be resumed.', yes: 'Stop', danger: true });

@@ -57,7 +57,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "saggar run lenet --help",
         ],
     ),
-    ("ps", &["saggar ps", "saggar ps --all --experiment lr", "saggar ps --watch"]),
+    ("ps", &["saggar ps", "saggar ps --all --experiment lr", "saggar ps --watch --spark loss"]),
     ("status", &["saggar status digits-7", "saggar status digits-7 --field metrics.loss"]),
     ("logs", &["saggar logs -f digits-7", "saggar logs digits-7 --tail 100 --timestamps"]),
     ("wait", &["saggar wait digits-7 --timeout 10m"]),
@@ -66,7 +66,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("preempt", &["saggar preempt digits-7"]),
     ("pause", &["saggar pause digits-7", "saggar pause digits-7 --at-step 1000"]),
     ("resume", &["saggar resume digits-7"]),
-    ("metrics", &["saggar metrics digits-7 --series loss,accuracy --csv"]),
+    (
+        "metrics",
+        &[
+            "saggar metrics digits-7 --series loss,accuracy --csv",
+            "saggar metrics digits-7 digits-8 --series loss --png loss.png --log --smooth 0.6",
+        ],
+    ),
     (
         "compare",
         &[
@@ -75,6 +81,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "saggar compare digits-sweep-1 digits-sweep-2 --json",
             "saggar compare --experiment lr --columns lr,validation/accuracy --sort -validation/accuracy",
             "saggar compare --experiment lr --filter 'lr<0.1' --filter state=SUCCEEDED",
+            "saggar compare --experiment lr --metric validation/accuracy --png accuracy.png",
         ],
     ),
     ("experiment", &["saggar experiment ls", "saggar experiment show lr"]),
@@ -119,7 +126,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("sweep publish", &["saggar sweep publish digits-sweep-1", "saggar sweep publish digits-sweep-1 --model digits"]),
     (
         "sweep results",
-        &["saggar sweep results digits-sweep-1 --limit 10", "saggar sweep results digits-sweep-1 --save-task best"],
+        &[
+            "saggar sweep results digits-sweep-1 --limit 10",
+            "saggar sweep results digits-sweep-1 --save-task best",
+            "saggar sweep results digits-sweep-1 --png sweep.png",
+        ],
     ),
     ("schedule", &["saggar schedule set nightly '0 3 * * *' --like digits-7", "saggar schedule ls"]),
     ("schedule set", &["saggar schedule set nightly '0 3 * * *' --like digits-7"]),

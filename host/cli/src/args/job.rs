@@ -7,6 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use saggar_project::units;
 use saggar_rest::comparisons::COMPARISON_KINDS;
 
+use super::{ChartFileArgs, ChartLookArgs};
+
 #[derive(Debug, Args)]
 pub(crate) struct RestartArgs {
     /// The job to submit again: `digits-7`.
@@ -88,6 +90,13 @@ pub(crate) struct CompareArgs {
     /// Can be given several times.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) filter: Vec<String>,
+    #[command(flatten)]
+    pub(crate) files: ChartFileArgs,
+    /// The series that the chart shows of each job [default: loss, else the first one by name].
+    #[arg(long, requires = "chart_files", value_name = "SERIES")]
+    pub(crate) metric: Option<String>,
+    #[command(flatten)]
+    pub(crate) look: ChartLookArgs,
 }
 
 /// What is compared.
@@ -153,17 +162,25 @@ pub(crate) enum ExperimentCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct MetricsArgs {
-    /// The job: `digits-7`.
-    pub(crate) job: String,
+    /// The jobs: `digits-7`, or `7` in a project's directory.
+    #[arg(required = true, value_name = "JOB")]
+    pub(crate) jobs: Vec<String>,
     /// Show only these series, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub(crate) series: Vec<String>,
     /// Print every value as CSV: one row per step, one column per series.
     #[arg(long)]
     pub(crate) csv: bool,
-    /// Write every value to an event file in this directory, which `tensorboard --logdir` shows. The job is a run. An
+    /// Draw charts with characters before the table, as in a terminal, even if the output is not one.
+    #[arg(long, conflicts_with_all = ["csv", "tensorboard", "chart_files"])]
+    pub(crate) chart: bool,
+    #[command(flatten)]
+    pub(crate) files: ChartFileArgs,
+    #[command(flatten)]
+    pub(crate) look: ChartLookArgs,
+    /// Write every value to an event file in this directory, which `tensorboard --logdir` shows. A job is a run. An
     /// earlier file of the job is replaced.
-    #[arg(long, value_name = "DIR", conflicts_with = "csv")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["csv", "chart_files"])]
     pub(crate) tensorboard: Option<PathBuf>,
     /// Write further values until the job is over.
     #[arg(short, long, requires = "tensorboard")]

@@ -17,6 +17,9 @@ pub(crate) struct PsArgs {
     /// List only jobs of this experiment, including finished ones.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) experiment: Option<String>,
+    /// Add this series of each job as a line of blocks, from its lowest to its highest value, for the first 50 jobs.
+    #[arg(long, conflicts_with = "idle", value_name = "SERIES")]
+    pub(crate) spark: Option<String>,
     /// List again every 2 s, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) watch: bool,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use saggar_project::units;
 
-use super::RunArgs;
+use super::{ChartFileArgs, ChartLookArgs, RunArgs};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -55,6 +55,10 @@ pub(crate) enum SweepCommand {
         /// Append the best trial to the project file saggar.toml, as a task of this name.
         #[arg(long, value_name = "TASK")]
         save_task: Option<String>,
+        #[command(flatten)]
+        files: ChartFileArgs,
+        #[command(flatten)]
+        look: ChartLookArgs,
     },
 }
 

@@ -6,11 +6,12 @@ mod compare;
 mod control;
 mod experiments;
 mod idle;
-mod job_series;
+pub(crate) mod job_series;
 mod metrics;
 mod quota;
 mod removal;
 mod schedules_and_secrets;
+mod sparklines;
 mod tensorboard;
 mod watch;
 
@@ -47,15 +48,22 @@ pub(crate) fn ps(args: &PsArgs, client: &ApiClient, output: CliOutput) -> Result
     if args.idle {
         return show_listing(args, output, || idle::list_idle(client), |idle| idle::print_idle(&idle, output));
     }
-    show_listing(args, output, || list_selected(args, client), |jobs| print_jobs(&jobs, output))
+    let read = || -> Result<(Vec<JobDocument>, Vec<String>), CliError> {
+        let jobs = list_selected(args, client)?;
+        let series = args.spark.as_deref().filter(|_| !output.json && !output.quiet);
+        let sparks = series.map(|series| sparklines::spark_cells(series, &jobs, client)).transpose()?;
+        Ok((jobs, sparks.unwrap_or_default()))
+    };
+    let show = |(jobs, sparks): (Vec<JobDocument>, Vec<String>)| print_jobs(&jobs, &sparks, output);
+    show_listing(args, output, read, show)
 }
 
 /// Shows a listing once, or again and again until the command is interrupted.
 fn show_listing<T>(
     args: &PsArgs,
     output: CliOutput,
-    read: impl Fn() -> Result<Vec<T>, CliError>,
-    show: impl Fn(Vec<T>),
+    read: impl Fn() -> Result<T, CliError>,
+    show: impl Fn(T),
 ) -> Result<(), CliError> {
     if args.watch { watch::watch_listing(output, read, show) } else { read().map(show) }
 }
@@ -77,7 +85,8 @@ fn list_selected(args: &PsArgs, client: &ApiClient) -> Result<Vec<JobDocument>, 
     list_jobs(client, &format!("{state}{experiment}"))
 }
 
-fn print_jobs(jobs: &[JobDocument], output: CliOutput) {
+/// Prints jobs; `sparks` has a series of each as blocks, or is empty.
+fn print_jobs(jobs: &[JobDocument], sparks: &[String], output: CliOutput) {
     if output.json {
         output.print_json(&jobs);
     } else if output.quiet {
@@ -86,6 +95,10 @@ fn print_jobs(jobs: &[JobDocument], output: CliOutput) {
         let mut rows: Vec<Vec<String>> = jobs.iter().map(|job| job_row(job, output)).collect();
         let mut headers =
             vec!["JOB", "STATE", "ATTEMPT", "STEP", "PROGRESS", "RATE", "LOSS", "GPU-SEC", "CREATED", "REASON"];
+        if !sparks.is_empty() {
+            headers.push("SERIES");
+            rows.iter_mut().zip(sparks).for_each(|(row, spark)| row.push(spark.clone()));
+        }
         // Most listings have no tags.
         if jobs.iter().any(|job| !job.tags.is_empty()) {
             headers.push("TAGS");

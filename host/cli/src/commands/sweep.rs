@@ -1,5 +1,6 @@
 //! `saggar sweep`: searches for parameters of a training.
 
+mod chart;
 mod results;
 mod start;
 
@@ -38,12 +39,18 @@ pub(crate) fn sweep(args: SweepArgs, client: &ApiClient, output: CliOutput) -> R
             Ok((format!("{} continues", sweep.name), sweep))
         })?,
         Some(SweepCommand::Publish { sweep, model }) => publish(sweep, model.clone(), client, output)?,
-        Some(SweepCommand::Results { sweep, limit, save_task }) => {
+        Some(SweepCommand::Results { sweep, limit, save_task, files, look }) => {
+            files.check_look(look)?;
+            files.check_absent(look)?;
             let sweep: SweepDocument = client.get(&sweep_path(sweep))?;
             if let Some(task) = save_task {
                 results::save_task(&sweep, task, output)?;
             }
-            results::show(&sweep, *limit, output);
+            if files.is_requested() {
+                chart::write(&sweep, *limit, (files, look), client, output)?;
+            } else {
+                results::show(&sweep, *limit, output);
+            }
         }
     }
     Ok(0)

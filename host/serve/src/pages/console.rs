@@ -92,6 +92,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "rows.js",
     "series.js",
     "sides.js",
+    "snapshot.js",
     "state.js",
     "sweeps.js",
     "theme.css",
@@ -99,6 +100,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "vendor/uPlot.LICENSE",
     "vendor/uPlot.esm.js",
     "vendor/uPlot.min.css",
+    "view.js",
     "watch.js",
 ];
 

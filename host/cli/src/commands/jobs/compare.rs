@@ -1,5 +1,6 @@
 //! `saggar diff` and `saggar compare`.
 
+mod chart;
 mod columns;
 mod side_by_side;
 
@@ -105,6 +106,8 @@ impl<'a> ComparedJob<'a> {
 }
 
 pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    args.files.check_look(&args.look)?;
+    args.files.check_absent(&args.look)?;
     let jobs = match &args.experiment {
         Some(experiment) => jobs_of_experiment(experiment, client)?,
         None => {
@@ -130,6 +133,9 @@ pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput)
     });
     if let Some((column, is_descending)) = sort {
         sort_jobs(&mut jobs, column, is_descending);
+    }
+    if args.files.is_requested() {
+        return chart::write(args, &jobs, client, output);
     }
     print_comparison(&jobs, &args.columns, output);
     Ok(())

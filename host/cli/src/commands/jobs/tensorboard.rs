@@ -21,20 +21,48 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::reconnect::ReconnectState;
 
-/// Writes the series of the job to `directory`; with `--follow`, until the job is over.
+/// Writes the series of the jobs to `directory`; with `--follow`, until the job is over.
 ///
 /// # Errors
-/// `NOT_FOUND` and others of the server; `INVALID` if the file cannot be written.
+/// `NOT_FOUND` and others of the server; `INVALID` if a file cannot be written, or if several jobs were to be followed.
 pub(super) fn export(
     args: &MetricsArgs,
     directory: &Path,
     client: &ApiClient,
     output: CliOutput,
 ) -> Result<(), CliError> {
-    let job: JobDocument = client.get(&job_path(&args.job))?;
+    if args.follow && args.jobs.len() > 1 {
+        return Err(CliError::new(exit::USAGE, "usage", "--follow writes the values of one job")
+            .with_hint("run the command once for each job"));
+    }
+    let mut written = Vec::new();
+    for job in &args.jobs {
+        let (path, points) = export_job(args, job, directory, client, output)?;
+        if !output.json {
+            output.print_line(&format!("{points} points in {path}"));
+        }
+        written.push(serde_json::json!({ "file": path, "points": points }));
+    }
+    match (output.json, written.as_slice()) {
+        (true, [one]) => output.print_json(one),
+        (true, all) => output.print_json(&all),
+        (false, _) => {}
+    }
+    Ok(())
+}
+
+/// Writes the series of a job. Returns the path of its file and the number of its points.
+fn export_job(
+    args: &MetricsArgs,
+    job: &str,
+    directory: &Path,
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<(String, usize), CliError> {
+    let job: JobDocument = client.get(&job_path(job))?;
     // Read before the series, so that what is recorded in between is not missed.
     let mut over = is_over(&job);
-    let measured = JobMetrics::fetch(args, 0, client)?;
+    let measured = JobMetrics::fetch(&job.name, &args.series, 0, client)?;
     let mut run =
         TensorBoardRun::create(directory, &job.name, &measured).map_err(|error| cannot_write(directory, &error))?;
     if args.follow && !over {
@@ -46,7 +74,8 @@ pub(super) fn export(
             // Series can have a value of an earlier step late, so the last time everything is read.
             let fetched = client.get::<JobDocument>(&job_path(&job.name)).and_then(|job| {
                 let over = is_over(&job);
-                Ok((over, JobMetrics::fetch(args, if over { 0 } else { run.last_step() }, client)?))
+                let from = if over { 0 } else { run.last_step() };
+                Ok((over, JobMetrics::fetch(&job.name, &args.series, from, client)?))
             });
             match fetched {
                 Ok((now_over, measured)) => {
@@ -58,12 +87,7 @@ pub(super) fn export(
             }
         }
     }
-    let (path, points) = (run.path.display().to_string(), run.points);
-    match output.json {
-        true => output.print_json(&serde_json::json!({ "file": path, "points": points })),
-        false => output.print_line(&format!("{points} points in {path}")),
-    }
-    Ok(())
+    Ok((run.path.display().to_string(), run.points))
 }
 
 fn cannot_write(directory: &Path, error: &io::Error) -> CliError {

@@ -16,8 +16,8 @@ const REDRAW_INTERVAL: Duration = Duration::from_secs(2);
 /// Returns the errors of `read`.
 pub(super) fn watch_listing<T>(
     output: CliOutput,
-    read: impl Fn() -> Result<Vec<T>, CliError>,
-    show: impl Fn(Vec<T>),
+    read: impl Fn() -> Result<T, CliError>,
+    show: impl Fn(T),
 ) -> Result<(), CliError> {
     let mut reconnect = ReconnectState::new(output);
     let mut listed = read()?;

@@ -16,13 +16,7 @@ pub(super) fn show(sweep: &SweepDocument, limit: Option<usize>, output: CliOutpu
     if output.json {
         return output.print_json(sweep);
     }
-    let mut trials: Vec<&TrialDocument> = sweep.trials.iter().flatten().collect();
-    let score = |trial: &TrialDocument| match (trial.value, sweep.direction.as_str()) {
-        (None, _) => f64::NEG_INFINITY,
-        (Some(value), "min") => -value,
-        (Some(value), _) => value,
-    };
-    trials.sort_by(|one, other| score(other).total_cmp(&score(one)));
+    let trials = sorted_trials(sweep);
     let rows = trials.iter().take(limit.unwrap_or(usize::MAX)).map(|trial| trial_row(trial, output));
     output.print_table(&TRIAL_HEADERS, &rows.collect::<Vec<_>>());
     let importance = sweep.importance.as_deref().unwrap_or_default();
@@ -35,6 +29,18 @@ pub(super) fn show(sweep: &SweepDocument, limit: Option<usize>, output: CliOutpu
     }
     let because = if sweep.message.is_empty() { String::new() } else { format!(": {}", sweep.message) };
     output.print_note(&format!("{} {}{because}", sweep.name, output.format_state(&sweep.state)));
+}
+
+/// Returns the trials, best first; those without a value are last.
+pub(super) fn sorted_trials(sweep: &SweepDocument) -> Vec<&TrialDocument> {
+    let mut trials: Vec<&TrialDocument> = sweep.trials.iter().flatten().collect();
+    let score = |trial: &TrialDocument| match (trial.value, sweep.direction.as_str()) {
+        (None, _) => f64::NEG_INFINITY,
+        (Some(value), "min") => -value,
+        (Some(value), _) => value,
+    };
+    trials.sort_by(|one, other| score(other).total_cmp(&score(one)));
+    trials
 }
 
 /// Appends the best trial to the project file as a task.
