@@ -125,8 +125,8 @@ test('filters take words and comparisons', () => visit({ jobs: RUNS() }, 'experi
 for (const [look, options] of Object.entries(looks)) {
   test(`tags and notes are columns, and are edited in the table, ${look}`, () => visit({ jobs: ANNOTATED() }, 'experiments/rate', async (page) => {
     await rows(page).first().waitFor();
-    const shown = await heads(page);
-    for (const column of ['note', 'data']) assert.ok(shown.some((head) => head.startsWith(column)), column);
+    const titles = await heads(page);
+    for (const column of ['note', 'data']) assert.ok(titles.some((head) => head.startsWith(column)), column);
     assert.equal(await page.locator('tr[data-job="mnist-2"] td[data-label="note"]').textContent(), 'a wider layer,\nas <i>asked</i>');
     await page.getByRole('button', { name: 'Edit tags and note of mnist-3' }).click();
     const editor = page.getByRole('group', { name: 'Tags and note of mnist-3' });

@@ -111,7 +111,7 @@ test('what the server refuses is said in its words, and stays until it is put aw
   assert.equal(await toast.count(), 0);
 }, { expected: ['status of 409'] }));
 
-test('of many versions those that matter are shown, and the rest when asked for', () => on('', async (page) => {
+test('of many versions those that matter are shown, and the rest when asked for', () => on('models', async (page) => {
   const version = (number) => ({ version: number, state: number === 3 ? 'FAILED' : 'UNLOADED', reason: '', aliases: number === 5 ? ['old'] : [] });
   const versions = Array.from({ length: 40 }, (_, at) => version(at + 1));
   await page.route('**/api/v1/models', (route) => route.fulfill({ json: { models: [{ name: 'm', serving: 1, versions }] } }));
@@ -172,6 +172,6 @@ test("a real version's card is shown", () => on('models', async (page) => {
   await page.getByRole('button', { name: 'Card of version 1', exact: true }).click();
   const dialog = page.getByRole('dialog', { name: 'Card of digits@1' });
   await dialog.waitFor();
-  const shown = await dialog.textContent();
-  assert.ok(detail.card ? shown.includes(detail.card.split('\n')[0].replace(/^#\s*/, '')) : shown.includes('It has no card'), shown);
+  const text = await dialog.textContent();
+  assert.ok(detail.card ? text.includes(detail.card.split('\n')[0].replace(/^#\s*/, '')) : text.includes('It has no card'), text);
 }));

@@ -51,6 +51,8 @@ const visit = (server, look, options = {}, place = 'overview') => on('', async (
     return route.fulfill({ json: {} });
   });
   await page.goto(`${url}/#/${place}`);
+  // At the start page already, the browser would load nothing.
+  if (place === '') await page.reload();
   await look(page);
 }, options);
 const links = (page, list) => page.getByRole('list', { name: list, exact: true }).locator('a').evaluateAll((all) => all.map((one) => one.getAttribute('href')));

@@ -15,6 +15,7 @@ fn server_with_runs() -> (tempfile::TempDir, ServerProcess) {
     };
     let manifest = format!(
         "manifest = 1\n[project]\nname = \"steady\"\n[project.defaults]\ndevice = \"cpu\"\n\
+         checkpoint = {{ every = \"1steps\" }}\n\
          [plugin.steady]\nsource = {plugin:?}\n[task.train]\nplugin = \"steady\"\nexperiment = \"nights\"\n\
          [pipeline.train]\nparams = {{ steps = 3, work = 1 }}\n{}{}[pipeline.steady]\n{}",
         step("train", "first", "args = { steps = \"${params.steps}\", work = \"${params.work}\" }"),

@@ -302,6 +302,6 @@ fn refused_commands_to_jobs_are_in_the_audit_log() {
         assert_eq!(entries(&format!("job.{command}")).first(), Some(&missing), "{command}");
     }
     let rest = |action: &str| entries(action)[1..].iter().map(|entry| entry.join(" ")).collect::<Vec<_>>();
-    assert_eq!(rest("job.pause"), [format!("{job} at step 2 conflict"), format!("{job}  invalid")]);
-    assert_eq!(rest("job.annotate"), [format!("{job}  invalid"), format!("{job}  ok")]);
+    assert_eq!(rest("job.pause"), [format!("{job} at step 2 bad_state"), format!("{job}  bad_json")]);
+    assert_eq!(rest("job.annotate"), [format!("{job}  bad_spec"), format!("{job}  ok")]);
 }

@@ -39,12 +39,12 @@ export function comparisonPage(root, names, kind, live) {
       patch(page, h('h1', {}, 'Compare'), h('p', { class: error ? 'reason' : 'empty', role: error ? 'alert' : null }, text), error?.hint && h('p', { class: 'note' }, error.hint));
       return;
     }
-    const shown = known.names(found);
+    const columns = known.names(found);
     patch(
       page,
       h('p', { class: 'crumb', 'data-key': 'crumb' }, h('a', { href: `#/${known.link}` }, known.list)),
-      h('div', { class: 'page-head', 'data-key': 'head' }, h('h1', {}, `Compare ${shown.length} ${known.title}`)),
-      table(known, shown, known.groups(found), state.all),
+      h('div', { class: 'page-head', 'data-key': 'head' }, h('h1', {}, `Compare ${columns.length} ${known.title}`)),
+      table(known, columns, known.groups(found), state.all),
     );
   }
 

@@ -27,9 +27,9 @@ export function markdown(text) {
   let at = 0;
   /** The lines from here on for which `holds`. */
   const take = (holds) => {
-    const taken = [];
-    while (at < lines.length && holds(lines[at])) taken.push(lines[at++]);
-    return taken;
+    const block = [];
+    while (at < lines.length && holds(lines[at])) block.push(lines[at++]);
+    return block;
   };
   while (at < lines.length) {
     const heading = HEADING.exec(lines[at]);

@@ -11,7 +11,10 @@ use crate::openapi::operation_response::SchemaSource;
 
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {
-    [job_operations(), record_operations(), plugin_operations(), resource_operations()].into_iter().flatten().collect()
+    [job_operations(), record_operations(), experiment_operations(), plugin_operations(), resource_operations()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Returns the operations on jobs.
@@ -117,6 +120,24 @@ fn record_operations() -> Vec<OpenApiOperation> {
             .with_content(200, "text/csv", SchemaSource::Text)
             .with_content(200, "application/json", SchemaSource::Anything)
             .with_errors(&[400, 404]),
+        OpenApiOperation::get("/api/v1/events", "Job changes as server-sent events")
+            .with_description(
+                "`job` for each followed job, at first and whenever it changes; `ready` after the \
+                 first ones; `gone` for a deleted job; and `note`, numbered, for each job event. \
+                 `Last-Event-ID` resumes after a note.",
+            )
+            .with_query("follow", ParameterType::Described("Without it, the response ends after `ready`."))
+            .with_query("job", ParameterType::Described("Follows only this job."))
+            .with_query("project", ParameterType::Text)
+            .with_header("Last-Event-ID", ParameterType::Integer { min: 0 })
+            .with_content(200, "text/event-stream", SchemaSource::AnyObject)
+            .with_errors(&[400, 404, 429]),
+    ]
+}
+
+/// Returns the operations on what users write about jobs, on experiments, and of comparisons.
+fn experiment_operations() -> Vec<OpenApiOperation> {
+    vec![
         OpenApiOperation::post("/api/v1/jobs/{job}/annotate", "Changes the tags and the note of a job")
             .with_body::<AnnotateJobRequest>()
             .with_errors(&[400, 404, 408, 413]),
@@ -134,18 +155,6 @@ fn record_operations() -> Vec<OpenApiOperation> {
             .with_query("names", ParameterType::Described("Names or identifiers, separated by commas."))
             .with_query("kind", ParameterType::Described("`job`, `pipeline-run` or `sweep`."))
             .with_errors(&[400, 404]),
-        OpenApiOperation::get("/api/v1/events", "Job changes as server-sent events")
-            .with_description(
-                "`job` for each followed job, at first and whenever it changes; `ready` after the \
-                 first ones; `gone` for a deleted job; and `note`, numbered, for each job event. \
-                 `Last-Event-ID` resumes after a note.",
-            )
-            .with_query("follow", ParameterType::Described("Without it, the response ends after `ready`."))
-            .with_query("job", ParameterType::Described("Follows only this job."))
-            .with_query("project", ParameterType::Text)
-            .with_header("Last-Event-ID", ParameterType::Integer { min: 0 })
-            .with_content(200, "text/event-stream", SchemaSource::AnyObject)
-            .with_errors(&[400, 404, 429]),
     ]
 }
 
