@@ -31,9 +31,9 @@ pub enum SweepMethod {
     /// The parameters of a trial are drawn where the results so far are best, and every trial runs to its end. Source:
     /// Bergstra et al. 2011, "Algorithms for Hyper-Parameter Optimization".
     Tpe,
-    /// Parameters as with `tpe`, from the results at the highest rung that has enough of them, and trials stopped as with
-    /// `asha`. Source: Falkner et al. 2018, "BOHB: Robust and Efficient Hyperparameter Optimization at Scale", with
-    /// asynchronous halving in place of Hyperband.
+    /// Parameters as with `tpe`, and trials stopped as with `asha`. A trial that got to a later rung counts as better than
+    /// one that was stopped before. Source: Falkner et al. 2018, "BOHB: Robust and Efficient Hyperparameter Optimization
+    /// at Scale", with asynchronous halving in place of Hyperband and one estimate for all rungs.
     #[serde(rename = "tpe-asha")]
     TpeAsha,
 }

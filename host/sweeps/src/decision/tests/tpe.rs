@@ -20,12 +20,15 @@ fn accuracy(trial: &TrialRecord) -> f64 {
     1.0 - (parameter(trial) - 0.8).abs()
 }
 
+/// What was observed of the jobs of trials.
+type TrialObservations = BTreeMap<u32, Option<TrialObservation>>;
+
 /// Runs a sweep to its end, and returns the records before each decision, what was observed, and the decision.
 fn run_recorded(
     sweep: &ValidSweep,
     order: &[usize],
     value: impl Fn(&TrialRecord) -> Option<f64>,
-) -> (Vec<TrialRecord>, Vec<(Vec<TrialRecord>, BTreeMap<u32, Option<TrialObservation>>, SweepDecision)>) {
+) -> (Vec<TrialRecord>, Vec<(Vec<TrialRecord>, TrialObservations, SweepDecision)>) {
     let mut trials: Vec<TrialRecord> = Vec::new();
     let mut log = Vec::new();
     let mut observed = BTreeMap::new();
