@@ -118,7 +118,7 @@ fn compared_outputs(attempts: &[Option<&PipelineAttemptDocument>]) -> Vec<Compar
     names.sort();
     names.dedup();
     let content = |output: &Option<PipelineOutputDocument>| {
-        output.as_ref().map(|output| output.digest.clone().unwrap_or_else(|| output.value.clone()))
+        output.as_ref().map(|output| output.digest.clone().map_or_else(|| output.value.clone(), Value::String))
     };
     let compared = |name: &String| {
         let outputs: Vec<_> =
@@ -193,7 +193,7 @@ mod tests {
     fn outputs_differ_by_their_digests_and_else_by_their_references() {
         let with = |value: &str, digest: Option<&str>| {
             let mut attempt = attempt(1, "SUCCEEDED", None, None);
-            let output = PipelineOutputDocument { value: value.to_owned(), digest: digest.map(str::to_owned) };
+            let output = PipelineOutputDocument { value: json!(value), kind: None, digest: digest.map(str::to_owned) };
             attempt.outputs.insert("model".to_owned(), output);
             attempt
         };

@@ -1,7 +1,8 @@
 //! `POST /api/v1/sweeps`. References of the sweep's job are resolved once, so that every trial reads the same data.
 
 use axum::extract::{Request, State};
-use saggar_plugin::{ParameterType, PluginDeclarations};
+use saggar_plugin::PluginDeclarations;
+use saggar_project::ParameterType;
 use saggar_rest::sweeps::SweepDocument;
 use saggar_store::records::SweepRecord;
 use saggar_sweeps::{SweepError, SweepSpec, SweepSpecError, SweepSubmission, ValidSweep};

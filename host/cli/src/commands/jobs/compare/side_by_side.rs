@@ -70,12 +70,16 @@ fn format_attempt(attempt: &saggar_rest::comparisons::ComparedAttemptDocument, o
 }
 
 fn format_output(output: &Option<PipelineOutputDocument>) -> String {
-    match output {
-        None => "-".to_owned(),
-        Some(PipelineOutputDocument { value, digest: None }) => value.escape_debug().to_string(),
-        Some(PipelineOutputDocument { value, digest: Some(digest) }) => {
+    let Some(output) = output else { return "-".to_owned() };
+    let value = match &output.value {
+        Value::String(text) => text.escape_debug().to_string(),
+        other => other.to_string(),
+    };
+    match &output.digest {
+        None => value,
+        Some(digest) => {
             let digits: String = digest.chars().take(DIGEST_DIGITS_SHOWN).collect();
-            format!("{} {}", value.escape_debug(), digits.escape_debug())
+            format!("{value} {}", digits.escape_debug())
         }
     }
 }
@@ -175,7 +179,8 @@ mod tests {
     #[test]
     fn outputs_are_shown_with_the_first_digits_of_their_digest() {
         let output = |digest: Option<&str>| {
-            Some(PipelineOutputDocument { value: "model:a@1".to_owned(), digest: digest.map(str::to_owned) })
+            let digest = digest.map(str::to_owned);
+            Some(PipelineOutputDocument { value: json!("model:a@1"), kind: None, digest })
         };
         assert_eq!(format_output(&output(Some(&"ab".repeat(32)))), "model:a@1 abababababab");
         assert_eq!(format_output(&output(None)), "model:a@1");
