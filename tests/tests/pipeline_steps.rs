@@ -190,7 +190,7 @@ fn a_step_that_ends_without_an_output_fails_with_the_reason() {
          [[pipeline.lost.step]]\nname = \"uses\"\ntask = \"steady\"\nargs = { work = \"${steps.make.outputs.count}\" }\n\
          [[pipeline.lost.step]]\nname = \"steady\"\ntask = \"steady\"\n\
          [[pipeline.lost.step]]\nname = \"serve\"\nkind = \"deploy\"\nfrom = \"${steps.steady.outputs.model}\"\n",
-    ).as_str());
+    ));
     let text = std::fs::read_to_string(project.path().join("saggar.toml")).unwrap();
     project.rewrite(&text.replace("STEADY", guest("steady").to_str().unwrap()));
     let failed = project.saggar(&server, &["pipeline", "run", "lost", "-f"]);
