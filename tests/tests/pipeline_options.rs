@@ -116,7 +116,11 @@ fn a_run_takes_the_results_of_a_failed_one_where_nothing_changed() {
     // A run that was removed has no results, and no run is refused for it later.
     server.saggar_ok(&["pipeline", "rm", "chain-1"]);
     project.check_refusal(&server, &["pipeline", "run", "chain", "--from-failed"], 3, "has no run that failed");
+    check_metrics(&server);
+}
 
+/// Checks the metrics after four runs of the pipeline `chain`, two of which used three results of the first.
+fn check_metrics(server: &ServerProcess) {
     // Runs are counted once a second.
     let page = server.wait_for("the count of running runs", |server| {
         let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;

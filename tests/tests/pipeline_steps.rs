@@ -54,6 +54,12 @@ fn typed_outputs_connect_steps_of_every_kind() {
         steps_to_judge(JUDGE)
     )));
     assert!(project.saggar_ok(&server, &["pipeline", "check"]).contains("typed: 6 steps"));
+    let graph: Value =
+        serde_json::from_str(&project.saggar_ok(&server, &["pipeline", "graph", "typed", "--json"])).unwrap();
+    let kinds: Vec<&str> = graph.as_array().unwrap().iter().map(|it| it["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["train", "plugin", "data", "plugin", "train", "deploy"]);
+    let graph = project.saggar_ok(&server, &["pipeline", "graph", "typed", "--format", "mermaid"]);
+    assert!(graph.contains("s1 --> s2\n") && graph.contains("s2 --> s3\n"), "{graph}");
     let ran = project.saggar(&server, &["pipeline", "run", "typed", "-p", "rows=2", "-f"]);
     let run = run_of(&server, "typed-1");
     assert!(ran.status.success(), "{ran:?} {run}");
@@ -184,7 +190,7 @@ fn a_step_that_ends_without_an_output_fails_with_the_reason() {
          [[pipeline.lost.step]]\nname = \"uses\"\ntask = \"steady\"\nargs = { work = \"${steps.make.outputs.count}\" }\n\
          [[pipeline.lost.step]]\nname = \"steady\"\ntask = \"steady\"\n\
          [[pipeline.lost.step]]\nname = \"serve\"\nkind = \"deploy\"\nfrom = \"${steps.steady.outputs.model}\"\n",
-    ).as_str());
+    ));
     let text = std::fs::read_to_string(project.path().join("saggar.toml")).unwrap();
     project.rewrite(&text.replace("STEADY", guest("steady").to_str().unwrap()));
     let failed = project.saggar(&server, &["pipeline", "run", "lost", "-f"]);

@@ -23,6 +23,10 @@ impl PipelineService {
     ) -> Result<PipelineSchedule, PipelineError> {
         let cron = CronSchedule::parse(cron).map_err(|error| PipelineError::Cron { reason: error.to_string() })?;
         PipelineService::check(request)?;
+        if request.from_failed.is_some() {
+            let reason = "every run would take the results of one run; leave from_failed out".to_owned();
+            return Err(PipelineError::Cron { reason });
+        }
         let now_ms = self.now_ms();
         let schedule = PipelineSchedule {
             name: request.plan.name.clone(),

@@ -30,16 +30,21 @@ fn random_plan(random: &mut RandomNumbers) -> PipelinePlan {
     let count = 1 + random.below(9);
     let mut steps: Vec<PipelineStep> = Vec::new();
     for at in 0..count {
-        let kind = [StepKind::Train, StepKind::Train, StepKind::Train, StepKind::Deploy, StepKind::Approve]
-            [random.below(5) as usize];
+        let kind =
+            [StepKind::Train, StepKind::Train, StepKind::Plugin, StepKind::Data, StepKind::Deploy, StepKind::Approve]
+                [random.below(6) as usize];
+        let has_args = |kind: StepKind| matches!(kind, StepKind::Train | StepKind::Plugin);
         let mut step = PipelineStep { name: format!("s{at}"), kind, ..PipelineStep::default() };
         for source in 0..at {
             let source = &steps[source as usize];
             match random.below(6) {
                 0 => step.after.push(source.name.clone()),
-                1 if kind == StepKind::Train && source.kind == StepKind::Train => {
+                1 if has_args(kind) && source.kind.is_job() => {
                     let output = format!("${{steps.{}.outputs.job}}", source.name);
                     step.args.insert(format!("from-{}", source.name), json!(output));
+                }
+                1 if kind == StepKind::Data && has_args(source.kind) && source.for_each.is_none() => {
+                    step.from = Some(StepSource::Reference(format!("${{steps.{}.outputs.output}}", source.name)));
                 }
                 _ => {}
             }
@@ -48,13 +53,17 @@ fn random_plan(random: &mut RandomNumbers) -> PipelinePlan {
             step.when.push(json!("${params.go}"));
         }
         match kind {
-            StepKind::Train => {
+            StepKind::Train | StepKind::Plugin => {
                 step.spec.insert("plugin".to_owned(), json!("0".repeat(64)));
                 if random.below(3) == 0 {
                     step.for_each = Some(json!((0..random.below(4)).collect::<Vec<_>>()));
                     step.args.insert("x".to_owned(), json!("${item}"));
                     step.max_parallel = (random.below(2) == 0).then_some(1);
                 }
+            }
+            StepKind::Data => {
+                step.dataset = Some("d".to_owned());
+                step.from.get_or_insert(StepSource::Reference("job:a-1/output".to_owned()));
             }
             StepKind::Deploy => step.from = Some(StepSource::Reference("model:m@1".to_owned())),
             _ => {}
@@ -297,6 +306,31 @@ fn a_repeated_step_continues_from_its_own_checkpoint() {
 }
 
 #[test]
+fn a_job_that_succeeds_without_a_used_output_fails_its_step() {
+    runtime().block_on(async {
+        let world = TestWorld::new(RandomNumbers::new(7), 0);
+        world.server.succeed_from_now_on();
+        let steps = |when: bool| {
+            plan(&[
+                json!({ "name": "a" }),
+                json!({ "name": "b", "args": { "job": "${steps.a.outputs.job}" } }),
+                json!({ "name": "c", "init_from": "${steps.a.outputs.model}", "when": [when] }),
+            ])
+        };
+        let run = world.start(&steps(true)).await;
+        let failed = world.drive_to_end(&run.id).await;
+        let attempts = world.records.steps(&run.id).unwrap();
+        let reason = "job j-1 succeeded without the output `model`, which step c uses; its plugin published no model";
+        assert_eq!((failed.state, attempts[0].reason.code.as_str()), (PipelineRunState::Failed, "MISSING_OUTPUT"));
+        assert_eq!(attempts[0].reason.sentence, reason);
+        assert_eq!(attempts[1].reason.sentence, "step a failed");
+        // A step that is skipped needs nothing.
+        let run = world.start(&steps(false)).await;
+        assert_eq!(world.drive_to_end(&run.id).await.state, PipelineRunState::Succeeded);
+    });
+}
+
+#[test]
 fn a_rejected_approval_fails_what_comes_after_it() {
     runtime().block_on(async {
         let world = TestWorld::new(RandomNumbers::new(7), 0);
@@ -375,6 +409,8 @@ fn a_scheduled_pipeline_starts_once_for_each_time_and_not_beside_its_previous_ru
             PipelineService::new(Arc::clone(&records), Arc::<ManualClock>::clone(&clock), &MetricsRegistry::new());
         let request = RunRequest { plan: plan(&[json!({ "name": "a" })]), ..RunRequest::default() };
         assert!(service.set_schedule("61 * * * *", &request, AccessRights::default()).await.is_err());
+        let reusing = RunRequest { from_failed: Some("n-1".to_owned()), ..request.clone() };
+        assert!(service.set_schedule("15 1 * * *", &reusing, AccessRights::default()).await.is_err());
         service.set_schedule("15 1 * * *", &request, AccessRights::default()).await.unwrap();
         let runs = async || {
             start_due_runs(&service).await;

@@ -262,8 +262,12 @@ impl PipelinePort for SimulatedServer {
     }
 
     async fn outputs(&self, job: &str) -> Result<BTreeMap<String, OutputReference>, StepFailure> {
-        let output = OutputReference::new(OutputType::Text, job, None);
-        self.operate(|| BTreeMap::from([("job".to_owned(), output)]))
+        let outputs = [
+            ("job", OutputReference::new(OutputType::Text, job, None)),
+            ("output", OutputReference::new(OutputType::Files, format!("job:{job}/output"), None)),
+            ("dataset", OutputReference::new(OutputType::Dataset, "d/1", None)),
+        ];
+        self.operate(|| outputs.map(|(name, output)| (name.to_owned(), output)).into())
     }
 
     async fn newest_checkpoint(&self, job: &str) -> Result<Option<String>, StepFailure> {

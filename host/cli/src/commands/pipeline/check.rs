@@ -96,11 +96,14 @@ impl LocalComponents<'_> {
         let Some(plugin) = plan::plugin_of(self.project, expanded).filter(|_| step.kind == StepKind::Plugin) else {
             return Ok(step);
         };
-        if !self.read.contains_key(plugin) {
-            let read = self.read_declarations(plugin)?;
-            self.read.insert(plugin.to_owned(), read);
-        }
-        step.declares = self.read[plugin].clone();
+        step.declares = match self.read.get(plugin) {
+            Some(declares) => declares.clone(),
+            None => {
+                let declares = self.read_declarations(plugin)?;
+                self.read.insert(plugin.to_owned(), declares.clone());
+                declares
+            }
+        };
         if step.declares.is_none() {
             unread.insert(plugin.to_owned());
         }

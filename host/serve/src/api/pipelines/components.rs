@@ -2,6 +2,7 @@
 //! steps are those that their plugins declare.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use saggar_jobs::DataStepSource;
 use saggar_pipelines::{PipelineError, PipelineService, RunRequest};
@@ -56,13 +57,12 @@ async fn complete_step(
     }
     // The check refuses what is not a digest.
     let Ok(digest) = digest.to_ascii_lowercase().parse::<Digest>() else { return Ok(()) };
-    if !known.contains_key(&digest) {
-        let facts = match plugins::facts(app, &digest).await {
+    if let Entry::Vacant(entry) = known.entry(digest) {
+        entry.insert(match plugins::facts(app, &digest).await {
             Ok(facts) => Some(facts),
             Err(ApiError::NotFound { .. }) => None,
             Err(error) => return Err(error),
-        };
-        known.insert(digest, facts);
+        });
     }
     let refuse =
         |reason: String| Err(PipelineError::Step { step: step.name.chars().take(80).collect(), reason }.into());
