@@ -20,15 +20,19 @@ fn accuracy(trial: &TrialRecord) -> f64 {
     1.0 - (parameter(trial) - 0.8).abs()
 }
 
-/// What was observed of the jobs of trials.
-type TrialObservations = BTreeMap<u32, Option<TrialObservation>>;
+/// A decision, the records before it, and what was observed.
+struct LoggedDecision {
+    before: Vec<TrialRecord>,
+    observed: BTreeMap<u32, Option<TrialObservation>>,
+    decision: SweepDecision,
+}
 
-/// Runs a sweep to its end, and returns the records before each decision, what was observed, and the decision.
+/// Runs a sweep to its end, and returns its trials and every decision.
 fn run_recorded(
     sweep: &ValidSweep,
     order: &[usize],
     value: impl Fn(&TrialRecord) -> Option<f64>,
-) -> (Vec<TrialRecord>, Vec<(Vec<TrialRecord>, TrialObservations, SweepDecision)>) {
+) -> (Vec<TrialRecord>, Vec<LoggedDecision>) {
     let mut trials: Vec<TrialRecord> = Vec::new();
     let mut log = Vec::new();
     let mut observed = BTreeMap::new();
@@ -42,7 +46,7 @@ fn run_recorded(
             device_seconds: 0.0,
         };
         let decision = decide(&input);
-        log.push((trials.clone(), observed.clone(), decision.clone()));
+        log.push(LoggedDecision { before: trials.clone(), observed: observed.clone(), decision: decision.clone() });
         for trial in decision.trials {
             match trials.get_mut(trial.number as usize - 1) {
                 Some(old) => *old = trial,
@@ -83,7 +87,7 @@ proptest! {
         };
         let (ended, log) = run_recorded(&sweep, &order, fails);
         prop_assert_eq!(ended.len(), trials as usize);
-        for (before, observed, decision) in &log {
+        for LoggedDecision { before, observed, decision } in &log {
             // What the records keep, read again by a server that starts.
             let before: Vec<TrialRecord> = before.iter().map(|trial| TrialRecord {
                 rung_values: TrialRecord::parse_rung_values(&trial.rung_values_text()).unwrap(),
