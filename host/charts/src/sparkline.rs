@@ -3,16 +3,13 @@
 /// Blocks from low to high.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws values by step as at most `columns` blocks: each the mean of its part of the steps, from the lowest to the
-/// highest. A part without a finite value is a space. Returns an empty text without finite values.
+/// Draws values by step as at most `columns` blocks: each the mean of an equal share of the values, from the lowest to
+/// the highest. A share without a finite value is a space. Returns an empty text without finite values.
 pub fn sparkline(points: &[(u64, f64)], columns: usize) -> String {
-    let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
     let columns = columns.clamp(1, points.len().max(1));
-    let span = (last.0.saturating_sub(first.0) as f64 + 1.0) / columns as f64;
     let mut means = vec![(0.0, 0u32); columns];
-    for (step, value) in points.iter().filter(|(_, value)| value.is_finite()) {
-        let column = (step.saturating_sub(first.0) as f64 / span) as usize;
-        let (mean, count) = &mut means[column.min(columns - 1)];
+    for (index, (_, value)) in points.iter().enumerate().filter(|(_, (_, value))| value.is_finite()) {
+        let (mean, count) = &mut means[index * columns / points.len()];
         *count += 1;
         *mean += (value - *mean) / f64::from(*count);
     }

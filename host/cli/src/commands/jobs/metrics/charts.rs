@@ -79,7 +79,7 @@ fn charts_of(args: &MetricsArgs, jobs: &[MeasuredJob], client: &ApiClient) -> Re
     Ok(group_charts(series.collect(), &boundaries, args.look.curves))
 }
 
-/// Checks that there is something to draw, and that every named series exists in a job.
+/// Checks that some series can be drawn, and that every named one exists in a job.
 fn check_series(args: &MetricsArgs, jobs: &[MeasuredJob]) -> Result<(), CliError> {
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
     let is_known = |name: &str| jobs.iter().any(|job| job.measured.series.get(name).is_some_and(|it| !it.is_empty()));
