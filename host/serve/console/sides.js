@@ -39,7 +39,7 @@ function attemptCell(attempt) {
 }
 
 function outputCell(output) {
-  return output && [h('span', { class: 'code' }, output.value), output.digest && h('div', { class: 'note code', title: output.digest }, short(output.digest))];
+  return output && [h('span', { class: 'code' }, String(output.value)), output.digest && h('div', { class: 'note code', title: output.digest }, short(output.digest))];
 }
 
 /** The rows of pipeline runs. */
