@@ -127,3 +127,40 @@ fn a_sweep_without_a_model_says_what_is_missing() {
     let (status, text) = refused(&saved, json!({"model": "m"}));
     assert!(status == 409 && text.contains("was removed"), "{status} {text}");
 }
+
+#[test]
+fn a_key_publishes_only_to_models_of_its_projects() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
+    let state = home.path().to_str().unwrap();
+    let key = |arguments: &[&str]| {
+        let made = server.saggar_ok(&[&["key", "create"], arguments, &["--home", state, "--quiet"]].concat());
+        made.trim().to_owned()
+    };
+    let boss = key(&["boss", "--scope", "admin"]);
+    let scopes = ["--scope", "jobs:write", "--scope", "models:write", "--project"];
+    let own = key(&[&["own"], scopes.as_slice(), &["digits"]].concat());
+    let other = key(&[&["other"], scopes.as_slice(), &["faces"]].concat());
+    let server = server.with_key(&boss);
+    server.push_digits();
+    let sweep = create_sweep(&server, &lenet_sweep(&server));
+    wait_for_sweep(&server, &sweep);
+    let (status, made) = publish(&server, &sweep, &json!({"model": "faces-best"}));
+    assert_eq!(status, 201, "{made}");
+    let projects = json!({"projects": ["faces"]});
+    let assigned = server.request("PUT", "/api/v1/models/faces-best/projects", HttpPayload::Json(&projects));
+    assert_eq!(assigned.status, 200, "{}", assigned.text);
+    let before = server.get("/api/v1/models/faces-best");
+    let as_key = |key: &str, model: &str| {
+        let path = format!("/api/v1/sweeps/{sweep}/publish");
+        let answer = server.request_as(Some(key), "POST", &path, HttpPayload::Json(&json!({ "model": model })));
+        (answer.status, answer.json())
+    };
+    let (status, refused) = as_key(&own, "faces-best");
+    assert_eq!((status, &refused["code"]), (403, &json!("foreign_project")), "{refused}");
+    assert_eq!(server.get("/api/v1/models/faces-best")["versions"], before["versions"]);
+    let (status, hidden) = as_key(&other, "faces-best");
+    assert_eq!((status, &hidden["code"]), (404, &json!("not_found")), "{hidden}");
+    let (status, made) = as_key(&own, "digits-best");
+    assert_eq!((status, &made["version"]), (201, &json!(1)), "{made}");
+}

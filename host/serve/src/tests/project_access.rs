@@ -266,7 +266,9 @@ async fn a_key_cannot_change_a_model_of_another_project() {
         let RouteRequirement::Effect(effect) = need else { continue };
         let is_grpc = server::is_grpc_path(path);
         let changes = !matches!(effect, AccessAction::Predict | AccessAction::ReadWeights);
-        if effect.kind() != ResourceKind::Model || !changes || is_grpc {
+        // A route that names its model in the body has its own test.
+        let in_body = path == "/api/v1/sweeps/{sweep}/publish";
+        if effect.kind() != ResourceKind::Model || !changes || is_grpc || in_body {
             continue;
         }
         walked += 1;
