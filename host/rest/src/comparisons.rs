@@ -133,7 +133,7 @@ pub struct ComparedSweepDocument {
     /// Its state.
     #[schemars(extend("enum" = crate::sweeps::SWEEP_STATES))]
     pub state: String,
-    /// How trials are stopped early.
+    /// How parameters are chosen and trials stopped early.
     pub method: String,
     /// The series by which trials are compared.
     pub metric: String,

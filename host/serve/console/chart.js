@@ -24,9 +24,9 @@ function colour(name) {
 }
 
 /**
- * A chart of what `update({ series, boundaries, log, smoothing })` gives it: series as the server has them, and the steps
- * at which another attempt took over, as `[[step, attempt]]`. With another `key` it is drawn anew, over all steps. A button
- * saves it as a picture, called after `name` and the title. Returns `{ element, update, png, leave }`.
+ * A chart of the last `update({ key, series, boundaries, log, smoothing })`: series in the form of the REST interface, and
+ * the first step of each later attempt, as `[[step, attempt]]`. A new `key` resets the visible range to all steps. A button
+ * saves the chart as a picture, with a file name made of `name` and the title. Returns `{ element, update, png, leave }`.
  */
 export function chart(title, name = '') {
   const box = h('div', { class: 'chart-box' });

@@ -3,7 +3,7 @@
 import { apiKey } from './api.js';
 import { h } from './dom.js';
 
-/** A picture or body up to so many characters stands in the command itself; a larger one is a file beside it. */
+/** The maximum length of an image or body in the command itself, in characters. A longer one is a file beside it. */
 const INLINE_MAX = 64 * 1024;
 /** A name of a field in which curl sees nothing of its own: it ends a name at `=`, and then reads files at `@` and `<`. */
 const PLAIN_NAME = /^[\w.-]+$/;

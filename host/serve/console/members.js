@@ -6,7 +6,7 @@ import { pollInto } from './poll.js';
 import { mark } from './state.js';
 
 const EVERY_MS = 5000;
-/** Of each kind so many are shown; the rest is counted. */
+/** The maximum number of entries of each kind in the list. The number of the others is shown. */
 const SHOWN_MAX = 12;
 
 /** Shows them in the element `root` while there are any. Returns `{ refresh, leave }`. */

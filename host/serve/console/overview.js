@@ -14,9 +14,9 @@ import { watch } from './watch.js';
 const EVERY_MS = 3000;
 /** Failures of this time are shown. */
 const RECENT_MS = 24 * 3600 * 1000;
-/** Of each list so many are shown; the rest is counted. */
+/** The maximum number of entries in each list. The number of the others is shown. */
 const SHOWN_MAX = 8;
-/** Of so many running pipeline runs it is asked whether a step waits for a person. */
+/** The maximum number of running pipeline runs whose steps are requested, to find those that wait for an approval. */
 const RUNS_ASKED_MAX = 8;
 
 const FAILED = ['FAILED', 'TIMED_OUT'];
@@ -106,7 +106,7 @@ export function overviewPage(root, live) {
     `${thing.kind} ${thing.id}`, thing.kind, thing.name, mark(thing.state), since(thing.finished_ms ?? thing.created_ms), ` · ${[words(thing.reason), thing.message].filter(Boolean).join(': ') || 'no reason given'}`,
   );
   const approvalLine = ({ run, step, message }) => line(`approve ${run} ${step}`, 'pipelines', run, mark('WAITING'), `step ${step} waits for a person`, message && h('div', {}, message));
-  /** The models that want something first: those that failed. */
+  /** The models, failed ones first. */
   const ranked = (models) => [...models].sort((a, b) => Number(stateOf(b) === 'FAILED') - Number(stateOf(a) === 'FAILED'));
   const modelLine = (model) => line(
     `models ${model.name}`, 'models', model.name, chip(stateOf(model)), model.serving === null ? 'no version is the default' : `version ${model.serving} is the default`, model.reason && h('div', {}, model.reason),
