@@ -23,6 +23,14 @@ impl CliOutput {
         print(&escape::escape_json(&format!("{text}\n")));
     }
 
+    /// Prints one JSON document as itself, and any other number of them as a list.
+    pub(crate) fn print_json_or_list(&self, documents: &[impl Serialize]) {
+        match documents {
+            [one] => self.print_json(one),
+            all => self.print_json(&all),
+        }
+    }
+
     /// Prints one JSON document on one line, as in a stream.
     pub(crate) fn print_json_line(&self, document: &impl Serialize) {
         let text = serde_json::to_string(document).expect("documents have text as keys");

@@ -9,8 +9,14 @@ use serde_json::Value;
 use crate::jobs::JobDocument;
 use crate::pipelines::{PipelineOutputDocument, PipelineRunDocument};
 
+/// The kind of jobs.
+pub const COMPARED_JOBS: &str = "job";
+/// The kind of pipeline runs.
+pub const COMPARED_RUNS: &str = "pipeline-run";
+/// The kind of sweeps.
+pub const COMPARED_SWEEPS: &str = "sweep";
 /// What can be compared.
-pub const COMPARISON_KINDS: [&str; 3] = ["job", "pipeline-run", "sweep"];
+pub const COMPARISON_KINDS: [&str; 3] = [COMPARED_JOBS, COMPARED_RUNS, COMPARED_SWEEPS];
 
 /// Things of one kind side by side. Every list of values has one for each of them, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

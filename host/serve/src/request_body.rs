@@ -151,15 +151,27 @@ impl BodyReader {
     pub(crate) async fn read_json<T: JsonBody>(&self, request: Request) -> Result<T, ApiError> {
         let (parts, body) = request.into_parts();
         let whole = self.read(&parts, body, BODY_BYTES_MAX).await?;
-        let mut parsed = whole.new_charge();
-        parsed.resize(JSON_PARSED_RATIO * whole.bytes.len() as u64, None).await?;
-        json_body::parse_body(&whole.bytes)
+        parse_charged(&whole).await
+    }
+
+    /// Reads like [`BodyReader::read_json`]. Returns the default if the body is empty or has only white space.
+    pub(crate) async fn read_json_unless_blank<T: JsonBody + Default>(&self, request: Request) -> Result<T, ApiError> {
+        let (parts, body) = request.into_parts();
+        let whole = self.read(&parts, body, BODY_BYTES_MAX).await?;
+        if whole.bytes.iter().all(u8::is_ascii_whitespace) { Ok(T::default()) } else { parse_charged(&whole).await }
     }
 
     /// Reads like [`BodyReader::read_json`]. Returns the default if the request has no body.
     pub(crate) async fn read_json_or_default<T: JsonBody + Default>(&self, request: Request) -> Result<T, ApiError> {
         if request.body().is_end_stream() { Ok(T::default()) } else { self.read_json(request).await }
     }
+}
+
+/// Parses a body, with the memory of its values charged meanwhile.
+async fn parse_charged<T: JsonBody>(whole: &BufferedBody) -> Result<T, ApiError> {
+    let mut parsed = whole.new_charge();
+    parsed.resize(JSON_PARSED_RATIO * whole.bytes.len() as u64, None).await?;
+    json_body::parse_body(&whole.bytes)
 }
 
 /// Enforces the minimum rate of a body: some byte within each idle timeout, and on average

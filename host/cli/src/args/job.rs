@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use saggar_project::units;
-use saggar_rest::comparisons::COMPARISON_KINDS;
+use saggar_rest::comparisons::{COMPARED_JOBS, COMPARED_RUNS, COMPARED_SWEEPS};
 
 use super::{ChartFileArgs, ChartLookArgs};
 
@@ -114,9 +114,9 @@ impl ComparisonKind {
     /// Returns the name that the server uses.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            ComparisonKind::Job => COMPARISON_KINDS[0],
-            ComparisonKind::PipelineRun => COMPARISON_KINDS[1],
-            ComparisonKind::Sweep => COMPARISON_KINDS[2],
+            ComparisonKind::Job => COMPARED_JOBS,
+            ComparisonKind::PipelineRun => COMPARED_RUNS,
+            ComparisonKind::Sweep => COMPARED_SWEEPS,
         }
     }
 }

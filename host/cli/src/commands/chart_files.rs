@@ -79,10 +79,9 @@ impl ChartFileArgs {
             let drawing = picture.render_svg().map_err(invalid_picture)?;
             written.push(write_file(path, drawing.as_bytes(), &picture)?);
         }
-        match (output.json, written.as_slice()) {
-            (true, [one]) => output.print_json(one),
-            (true, all) => output.print_json(&all),
-            (false, all) => all.iter().for_each(|one| output.print_line(&one.file)),
+        match output.json {
+            true => output.print_json_or_list(&written),
+            false => written.iter().for_each(|one| output.print_line(&one.file)),
         }
         Ok(())
     }

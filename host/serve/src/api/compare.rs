@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use saggar_jobs::JobError;
 use saggar_pipelines::PipelineError;
-use saggar_rest::comparisons::{COMPARISON_KINDS, ComparisonDocument};
+use saggar_rest::comparisons::{COMPARED_JOBS, COMPARED_RUNS, COMPARED_SWEEPS, COMPARISON_KINDS, ComparisonDocument};
 use saggar_rest::jobs::JobDocument;
 use saggar_store::records::{JobRecord, PipelineRunRecord, SweepRecord};
 use saggar_sweeps::SweepError;
@@ -38,20 +38,20 @@ impl NamedThings {
         kind: Option<&str>,
     ) -> Result<NamedThings, ApiError> {
         let mut found = NamedThings::default();
-        if kind.is_none_or(|kind| kind == COMPARISON_KINDS[0]) {
+        if kind.is_none_or(|kind| kind == COMPARED_JOBS) {
             found.job = match sight.find_job(app.jobs(), name).await {
                 Err(JobError::NotFound { .. }) => None,
                 job => Some(job?),
             };
         }
-        if kind.is_none_or(|kind| kind == COMPARISON_KINDS[1]) {
+        if kind.is_none_or(|kind| kind == COMPARED_RUNS) {
             let run = match app.pipelines().get(name).await {
                 Err(PipelineError::NotFound { .. }) => None,
                 run => Some(run?),
             };
             found.run = run.filter(|run| sight.contains_project(&run.project));
         }
-        if kind.is_none_or(|kind| kind == COMPARISON_KINDS[2]) {
+        if kind.is_none_or(|kind| kind == COMPARED_SWEEPS) {
             let sweep = match app.sweeps().get(name).await {
                 Err(SweepError::NotFound { .. }) => None,
                 sweep => Some(sweep?),
@@ -151,6 +151,6 @@ async fn jobs_document(
         let details = details.get(&job.id).ok_or_else(|| JobError::no_job(&job.name))?;
         documents.push(views::job_document(app, job, waits.get(&job.id), details));
     }
-    let kind = COMPARISON_KINDS[0].to_owned();
+    let kind = COMPARED_JOBS.to_owned();
     Ok(ComparisonDocument { kind, jobs: Some(documents), ..ComparisonDocument::default() })
 }

@@ -15,7 +15,7 @@ use crate::access::Actor;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::json_body::{self, JsonBody};
+use crate::json_body::JsonBody;
 use crate::limits::BODY_BYTES_MAX;
 use crate::resource_access::change_model;
 
@@ -43,13 +43,7 @@ impl JsonBody for OptionalVersionRequest {
 }
 
 async fn read_optional_version(app: &AppState, request: Request) -> Result<Option<u64>, ApiError> {
-    let (parts, body) = request.into_parts();
-    let whole = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await?;
-    if whole.bytes.iter().all(u8::is_ascii_whitespace) {
-        return Ok(None);
-    }
-    let maybe: OptionalVersionRequest = json_body::parse_body(&whole.bytes)?;
-    Ok(maybe.version)
+    Ok(app.body_reader().read_json_unless_blank::<OptionalVersionRequest>(request).await?.version)
 }
 
 /// Handles `POST /api/v1/models/{model}/load`, for one version or for all that are needed.

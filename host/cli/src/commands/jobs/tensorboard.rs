@@ -43,10 +43,8 @@ pub(super) fn export(
         }
         written.push(serde_json::json!({ "file": path, "points": points }));
     }
-    match (output.json, written.as_slice()) {
-        (true, [one]) => output.print_json(one),
-        (true, all) => output.print_json(&all),
-        (false, _) => {}
+    if output.json {
+        output.print_json_or_list(&written);
     }
     Ok(())
 }

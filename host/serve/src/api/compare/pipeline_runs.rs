@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use saggar_rest::comparisons::{
-    COMPARISON_KINDS, ComparedAttemptDocument, ComparedOutputDocument, ComparedStepDocument, ComparisonDocument,
+    COMPARED_RUNS, ComparedAttemptDocument, ComparedOutputDocument, ComparedStepDocument, ComparisonDocument,
     PipelineRunComparisonDocument,
 };
 use saggar_rest::pipelines::{PipelineAttemptDocument, PipelineOutputDocument, PipelineRunDocument};
@@ -27,7 +27,7 @@ pub(super) async fn compare_runs(app: &AppState, runs: &[PipelineRunRecord]) -> 
     }
     let metrics = job_metrics(app, &documents).await?;
     let comparison = comparison(documents, &metrics, app.now_ms());
-    let kind = COMPARISON_KINDS[1].to_owned();
+    let kind = COMPARED_RUNS.to_owned();
     Ok(ComparisonDocument { kind, pipeline_runs: Some(comparison), ..ComparisonDocument::default() })
 }
 

@@ -1,6 +1,6 @@
 //! Sweeps side by side: methods, ranges, settings, and what came of them.
 
-use saggar_rest::comparisons::{COMPARISON_KINDS, ComparedSweepDocument, ComparisonDocument, SweepComparisonDocument};
+use saggar_rest::comparisons::{COMPARED_SWEEPS, ComparedSweepDocument, ComparisonDocument, SweepComparisonDocument};
 use saggar_rest::sweeps::{SweepDocument, TrialDocument};
 use saggar_store::records::SweepRecord;
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ pub(super) async fn compare_sweeps(app: &AppState, sweeps: &[SweepRecord]) -> Re
         documents.push(sweep_with_trials(app, sweep).await?);
     }
     let comparison = comparison(&documents, app.now_ms());
-    let kind = COMPARISON_KINDS[2].to_owned();
+    let kind = COMPARED_SWEEPS.to_owned();
     Ok(ComparisonDocument { kind, sweeps: Some(comparison), ..ComparisonDocument::default() })
 }
 

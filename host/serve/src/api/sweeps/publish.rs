@@ -20,8 +20,7 @@ use crate::api::versions;
 use crate::app::AppState;
 use crate::audit::AuditAction;
 use crate::error::{ApiError, CreatedResponse};
-use crate::json_body::{self, JsonBody};
-use crate::limits::BODY_BYTES_MAX;
+use crate::json_body::JsonBody;
 use crate::resource_access::{change_model, check_model, publish_model_version};
 
 impl JsonBody for PublishTrialRequest {
@@ -36,13 +35,8 @@ pub(crate) async fn publish(
     sight: ProjectScope,
     request: Request,
 ) -> Result<CreatedResponse<SweepPublicationDocument>, ApiError> {
-    let (parts, body) = request.into_parts();
-    let whole = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await?;
-    let wanted: PublishTrialRequest = match whole.bytes.iter().all(u8::is_ascii_whitespace) {
-        true => PublishTrialRequest::default(),
-        false => json_body::parse_body(&whole.bytes)?,
-    };
-    let done = publish_best(&app, &actor, &sight, &name, wanted.model).await;
+    let PublishTrialRequest { model } = app.body_reader().read_json_unless_blank(request).await?;
+    let done = publish_best(&app, &actor, &sight, &name, model).await;
     let detail = done.as_ref().map_or_else(|_| String::new(), |it| format!("{}@{}", it.model, it.version));
     app.audit().record(&actor, AuditAction::SweepPublish, &name, &detail, &done);
     Ok(CreatedResponse(done?))
