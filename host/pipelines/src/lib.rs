@@ -29,4 +29,4 @@ pub use port::{
     DeployRequest, JobObservation, OutputReference, PLUGIN_INPUT, PipelinePort, PreparedJob, StepFailure, StepInput,
 };
 pub use run_view::{RunGraph, current_attempts};
-pub use service::{PipelineService, RunRequest};
+pub use service::{CheckedRun, PipelineService, RunRequest};

@@ -66,6 +66,15 @@ impl std::fmt::Debug for PipelineService {
     }
 }
 
+/// A request that has no mistakes.
+#[derive(Clone, Debug)]
+pub struct CheckedRun {
+    /// The values of all parameters.
+    pub params: Map<String, Value>,
+    /// The specifications of the jobs of all steps, with a sample value for each output of a step.
+    pub sample_specs: Vec<JobSpec>,
+}
+
 impl PipelineService {
     /// Creates the service for runs in `records`. No run advances before [`PipelineService::run`].
     pub fn new(records: Arc<dyn PipelineRecords>, clock: Arc<dyn Clock>, metrics: &MetricsRegistry) -> PipelineService {
@@ -82,7 +91,7 @@ impl PipelineService {
     ///
     /// # Errors
     /// `Plan`; `Parameter`; `Step` if the job of a step cannot be described.
-    pub fn check(request: &RunRequest) -> Result<Map<String, Value>, PipelineError> {
+    pub fn check(request: &RunRequest) -> Result<CheckedRun, PipelineError> {
         let RunRequest { plan, params, .. } = request;
         let name = |mistake: &PlanMistake| match mistake.step.and_then(|at| plan.steps.get(at)) {
             Some(step) => step.name.chars().take(80).collect(),
@@ -94,19 +103,10 @@ impl PipelineService {
         plan.check().map_err(named)?;
         let params = bind_parameters(&plan.params, params)?;
         // Lists given for this run can be longer than the defaults.
-        let bound = PipelinePlan { params: params.clone(), ..plan.clone() };
+        let bound = PipelinePlan { params, ..plan.clone() };
         bound.check().map_err(named)?;
-        sample_specs(&bound)?;
-        Ok(params)
-    }
-
-    /// Returns the specifications of the jobs of a request that was checked, with sample values for outputs of steps.
-    ///
-    /// # Errors
-    /// `Parameter`; `Step` if the job of a step cannot be described.
-    pub fn sample_specs(request: &RunRequest) -> Result<Vec<JobSpec>, PipelineError> {
-        let params = bind_parameters(&request.plan.params, &request.params)?;
-        sample_specs(&PipelinePlan { params, ..request.plan.clone() })
+        let sample_specs = sample_specs(&bound)?;
+        Ok(CheckedRun { params: bound.params, sample_specs })
     }
 
     /// Starts a run. A second request with the same idempotency key returns the run of the first one.
@@ -120,7 +120,7 @@ impl PipelineService {
         rights: AccessRights,
         idempotency_key: Option<String>,
     ) -> Result<PipelineRunRecord, PipelineError> {
-        let params = PipelineService::check(request)?;
+        let CheckedRun { params, .. } = PipelineService::check(request)?;
         let plan = &request.plan;
         let reuse_from = match &request.from_failed {
             Some(earlier) => Some(self.failed_run(plan, earlier).await?),

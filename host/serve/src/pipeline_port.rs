@@ -120,6 +120,15 @@ async fn weights_of_step(app: &AppState, spec: &JobSpec) -> Result<Vec<(String, 
     Ok(facts.declares.inputs.iter().filter_map(weights).collect())
 }
 
+/// Returns the digest of a version of a dataset that a client with these rights can read.
+async fn dataset_digest(app: &AppState, rights: &AccessRights, reference: &str) -> Result<String, ApiError> {
+    let (rights, reference) = (rights.clone(), reference.to_owned());
+    let find = move |parts: &crate::AppParts| {
+        resource_access::find_dataset(parts, &rights, AccessAction::ReadDataset, &reference)
+    };
+    Ok(app.run_blocking(find).await?.digest.hex())
+}
+
 /// Returns what a data step reads. The query of a URL, which can contain a token, is left out.
 fn source_of_dataset(source: &DataStepSource) -> StepInput {
     let (reference, digest) = match source {
@@ -145,11 +154,7 @@ async fn inputs_of(app: &AppState, sight: &ProjectScope, spec: &JobSpec) -> Resu
         let reference = mount.source.to_string();
         let digest = match &mount.source {
             DataSource::Dataset { .. } => {
-                let (rights, reference) = (sight.rights().clone(), reference.clone());
-                let find = move |parts: &crate::AppParts| {
-                    resource_access::find_dataset(parts, &rights, AccessAction::ReadDataset, &reference)
-                };
-                Some(app.run_blocking(find).await.map_err(step_failure)?.digest.hex())
+                Some(dataset_digest(app, sight.rights(), &reference).await.map_err(step_failure)?)
             }
             // The output of a finished job does not change, and its name is not used again.
             DataSource::Output { .. } => None,

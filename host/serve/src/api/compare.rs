@@ -17,6 +17,7 @@ use saggar_sweeps::SweepError;
 use super::jobs::views;
 use super::query::QueryParameters;
 use crate::access::ProjectScope;
+use crate::api::{self, pipelines};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{JOBS_COMPARED_MAX, RUNS_COMPARED_MAX};
@@ -45,18 +46,16 @@ impl NamedThings {
             };
         }
         if kind.is_none_or(|kind| kind == COMPARED_RUNS) {
-            let run = match app.pipelines().get(name).await {
+            found.run = match pipelines::find_visible(app, sight, name).await {
                 Err(PipelineError::NotFound { .. }) => None,
                 run => Some(run?),
             };
-            found.run = run.filter(|run| sight.contains_project(&run.project));
         }
         if kind.is_none_or(|kind| kind == COMPARED_SWEEPS) {
-            let sweep = match app.sweeps().get(name).await {
+            found.sweep = match api::sweeps::find_visible(app, sight, name).await {
                 Err(SweepError::NotFound { .. }) => None,
                 sweep => Some(sweep?),
             };
-            found.sweep = sweep.filter(|sweep| sight.contains_project(&sweep.project));
         }
         Ok(found)
     }
@@ -122,8 +121,8 @@ fn check_count<T>(things: &[T]) -> Result<(), ApiError> {
 
 fn missing(name: &str, kind: Option<&str>) -> ApiError {
     let (kind, hint) = match kind {
-        Some("job") => ("job", "`saggar ps -a` lists the jobs"),
-        Some("pipeline-run") => ("pipeline run", "`saggar pipeline ls` lists the runs"),
+        Some(COMPARED_JOBS) => ("job", "`saggar ps -a` lists the jobs"),
+        Some(COMPARED_RUNS) => ("pipeline run", "`saggar pipeline ls` lists the runs"),
         Some(_) => ("sweep", "`saggar sweep ls` lists the sweeps"),
         None => ("job, pipeline run or sweep", "`saggar ps -a`, `saggar pipeline ls` and `saggar sweep ls` list them"),
     };

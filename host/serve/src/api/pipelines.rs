@@ -58,11 +58,23 @@ impl FromRequestParts<AppState> for VisibleRun {
             got: error.body_text().chars().take(80).collect(),
         })?;
         let name = named.get("run").map(String::as_str).unwrap_or_default();
-        let run = app.pipelines().get(name).await?;
-        match ProjectScope::from_extensions(&parts.extensions).contains_project(&run.project) {
-            true => Ok(VisibleRun(run)),
-            false => Err(PipelineError::NotFound { name: name.to_owned() }.into()),
-        }
+        Ok(VisibleRun(find_visible(app, &ProjectScope::from_extensions(&parts.extensions), name).await?))
+    }
+}
+
+/// Returns the run of this name or identifier. One that the client cannot see looks like a missing one.
+///
+/// # Errors
+/// `NotFound`; `Records`.
+pub(in crate::api) async fn find_visible(
+    app: &AppState,
+    sight: &ProjectScope,
+    name: &str,
+) -> Result<PipelineRunRecord, PipelineError> {
+    let run = app.pipelines().get(name).await?;
+    match sight.contains_project(&run.project) {
+        true => Ok(run),
+        false => Err(PipelineError::NotFound { name: name.to_owned() }),
     }
 }
 

@@ -75,10 +75,17 @@ pub(crate) async fn resume(
 }
 
 /// Returns the sweep of this name or identifier. One that the client cannot see looks like a missing one.
-async fn find_visible(app: &AppState, sight: &ProjectScope, name: &str) -> Result<SweepRecord, ApiError> {
+///
+/// # Errors
+/// `NotFound`; `Records`.
+pub(in crate::api) async fn find_visible(
+    app: &AppState,
+    sight: &ProjectScope,
+    name: &str,
+) -> Result<SweepRecord, SweepError> {
     let record = app.sweeps().get(name).await?;
     if sight.contains_project(&record.project) {
         return Ok(record);
     }
-    Err(SweepError::NotFound { name: name.to_owned() }.into())
+    Err(SweepError::NotFound { name: name.to_owned() })
 }

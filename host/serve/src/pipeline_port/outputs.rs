@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use saggar_jobs::InitFrom;
 use saggar_pipelines::{OutputReference, StepFailure};
 use saggar_project::{MountSource, OutputType, ParameterType, parse_mount};
-use saggar_store::AccessAction;
 use saggar_store::AccessRights;
 use saggar_store::records::JobRecord;
 use serde_json::Value;
 
-use super::{find_job, job_failure, step_failure, weights_digest};
+use super::{dataset_digest, find_job, job_failure, step_failure, weights_digest};
 use crate::api::jobs::{origin, views};
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::resource_access;
 
 /// Returns the outputs of a job that succeeded: its files, its newest checkpoint and its last published version, and
 /// what its plugin returned, if it is a step.
@@ -57,7 +55,8 @@ async fn step_output(
     let Some(text) = value.as_str() else { return Ok(OutputReference::new(kind, value, digest)) };
     match declared {
         ParameterType::Dataset if !text.starts_with("job:") => {
-            let digest = dataset_digest(app, text).await?;
+            // A data step of the run made it.
+            let digest = dataset_digest(app, &AccessRights::default(), text).await.map_err(step_failure)?;
             Ok(OutputReference::new(OutputType::Dataset, value, Some(digest)))
         }
         ParameterType::Model => {
@@ -72,15 +71,6 @@ async fn step_output(
         }
         _ => Ok(OutputReference::new(kind, value, digest)),
     }
-}
-
-/// Returns the digest of a version of a dataset that a data step of the run made.
-async fn dataset_digest(app: &AppState, reference: &str) -> Result<String, StepFailure> {
-    let reference = reference.to_owned();
-    let find = move |parts: &crate::AppParts| {
-        resource_access::find_dataset(parts, &AccessRights::default(), AccessAction::ReadDataset, &reference)
-    };
-    Ok(app.run_blocking(find).await.map_err(step_failure)?.digest.hex())
 }
 
 /// Returns whether all of these outputs still exist.
@@ -121,13 +111,7 @@ async fn exists(app: &AppState, kind: OutputType, value: &Value) -> Result<bool,
                 _ => Ok(false),
             }
         }
-        OutputType::Dataset => {
-            let reference = text.to_owned();
-            let find = move |parts: &crate::AppParts| {
-                resource_access::find_dataset(parts, &AccessRights::default(), AccessAction::ReadDataset, &reference)
-            };
-            app.run_blocking(find).await.map(|_| true)
-        }
+        OutputType::Dataset => dataset_digest(app, &AccessRights::default(), text).await.map(|_| true),
         OutputType::Text | OutputType::Integer | OutputType::Number | OutputType::Boolean | OutputType::Undeclared => {
             Ok(true)
         }

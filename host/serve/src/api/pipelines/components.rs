@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use saggar_jobs::DataStepSource;
-use saggar_pipelines::{PipelineError, PipelineService, RunRequest};
+use saggar_pipelines::{CheckedRun, PipelineError, PipelineService, RunRequest};
 use saggar_project::limits::PIPELINE_STEPS_MAX;
 use saggar_project::{ParameterDeclaration, PipelineStep, StepDeclarations, StepKind};
 use saggar_store::digest::Digest;
@@ -31,8 +31,8 @@ pub(super) async fn complete_and_check(
     for step in request.plan.steps.iter_mut().take(PIPELINE_STEPS_MAX) {
         complete_step(app, step, &mut known).await?;
     }
-    let params = PipelineService::check(request)?;
-    for spec in PipelineService::sample_specs(request)? {
+    let CheckedRun { params, sample_specs } = PipelineService::check(request)?;
+    for spec in sample_specs {
         if let Some(DataStepSource::Fetch(fetch)) = spec.data_step.map(|step| step.from) {
             app.parts().fetcher.check(&fetch.url)?;
         }

@@ -45,13 +45,9 @@ pub(crate) async fn publish(
 /// Where the weights of a trial are.
 enum TrialWeights {
     /// In a version of a model that its job published.
-    Version {
-        model: String,
-        version: u64,
-    },
-    Checkpoint {
-        step: u64,
-    },
+    Version { model: String, version: u64 },
+    /// In a checkpoint of its job.
+    Checkpoint { step: u64 },
 }
 
 async fn publish_best(
@@ -94,7 +90,7 @@ async fn publish_best(
         TrialWeights::Version { model, version } => format!("model:{model}@{version}"),
         TrialWeights::Checkpoint { step } => format!("job:{}/checkpoint@{step}", job.name),
     };
-    let value = trial.rung_values.last().copied().flatten();
+    let value = views::final_value(&trial);
     Ok(SweepPublicationDocument {
         sweep: record.name,
         trial: trial.number,

@@ -108,7 +108,7 @@ pub(super) fn best_trial<'a>(sweep: &ValidSweep, trials: &'a [TrialRecord]) -> O
 }
 
 /// Returns the value at the last rung that the trial reached, or at its end.
-fn final_value(trial: &TrialRecord) -> Option<f64> {
+pub(super) fn final_value(trial: &TrialRecord) -> Option<f64> {
     trial.rung_values.last().copied().flatten()
 }
 
