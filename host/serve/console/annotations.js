@@ -3,17 +3,17 @@
 import { ask, jobPath } from './api.js';
 import { h } from './dom.js';
 
-/** The bounds of the server: what it refuses is not typed. */
+/** The maximum lengths that the server accepts. The inputs accept no longer texts. */
 const NAME_MAX = 63;
 const VALUE_MAX = 500;
 const NOTE_MAX = 16_384;
 
-/** An editor that is shut. */
+/** The state of a closed editor. */
 export function shutEditor() {
   return { id: null, tag: '', note: null, busy: false, error: null };
 }
 
-/** `kind=baseline` as `{ name, value }`, or null where it is no tag. */
+/** Parses `kind=baseline` into `{ name, value }`; null if the text is not a tag. */
 export function readTag(text) {
   const at = text.indexOf('=');
   const name = text.slice(0, at).trim();
@@ -65,8 +65,9 @@ export function editorRow(job, editor, columns, names) {
 }
 
 /**
- * What is done to the page's editor of tags and notes: handlers for `listen`. `state.editor` is what it shows, `found(id)` the
- * job, `changed(job)` takes the server's answer, `render()` draws, `row(id)` is the table's row of a job.
+ * The event handlers, for `listen`, of the editor of tags and notes. `state.editor` is its state. `found(id)` returns a job,
+ * `changed(job)` receives a job as the server returned it, `render()` draws the page, `row(id)` returns the table's row of a
+ * job.
  */
 export function editing(state, { found, changed, render, row }) {
   const shut = () => {

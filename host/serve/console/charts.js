@@ -10,8 +10,8 @@ import { viewOf, withView } from './view.js';
 const SHOWN_FIRST = 2;
 
 /**
- * Charts in `root`, which are given what to show by `update(series, boundaries)`. `name` is what pictures are called. What
- * is chosen is in the page's address.
+ * Charts in `root`, updated by `update(series, boundaries)`. File names of pictures begin with `name`. The page's address
+ * contains the chosen series, the scale and the smoothing.
  */
 export function charts(root, name) {
   const { series: linked, log, smoothing } = viewOf(location.hash);

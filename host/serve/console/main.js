@@ -66,7 +66,7 @@ function showLive() {
   keyButton.textContent = apiKey() ? 'Key set' : 'Key';
 }
 
-/** `#/playground/digits/canary` as `['playground', 'digits', 'canary']`; what follows a `?` is the page's matter. */
+/** `#/playground/digits/canary` as `['playground', 'digits', 'canary']`; the page itself reads what follows a `?`. */
 function place() {
   const parts = location.hash.split('?')[0].replace(/^#\/?/, '').split('/');
   return parts.map((part) => {

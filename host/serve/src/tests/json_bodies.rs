@@ -44,6 +44,10 @@ async fn no_route_exposes_parser_messages_for_invalid_json() {
                 let request = Request::builder().method(method.to_uppercase().as_str()).uri(path.join("/"));
                 let request = request.header("content-type", "application/json").body(Body::from(wrong)).unwrap();
                 let answer = TestResponse::from_response(fixture.send(request).await).await;
+                // A body that a route accepts has no error, and its identifiers are hexadecimal digits.
+                if answer.status < 400 {
+                    continue;
+                }
                 // The request's identifier has hexadecimal digits, which can be those of `f64`.
                 let text = String::from_utf8_lossy(&answer.body).replace(answer.header("x-request-id"), "");
                 let foreign = PARSER_WORDS.iter().find(|word| text.contains(**word));
