@@ -101,6 +101,38 @@ test('the drawing and the curves of a sweep are saved as pictures', () => visit(
   }
 }));
 
+const POPULATION = () => SWEEP({
+  method: 'pbt', best: 5, trials_target: 3, trial_states: { COMPLETED: 3, STOPPED: 2 }, trials: [
+    trial(1, 0.91, { lr: 0.01 }, { member: 1 }),
+    trial(2, 0.5, { lr: 0.3 }, { member: 2, state: 'STOPPED', reason: 'REPLACED', message: 'trial 4 continues in its place from the state of trial 1' }),
+    trial(3, 0.8, { lr: 0.05 }, { member: 3, state: 'STOPPED', reason: 'REPLACED', message: 'trial 5 continues in its place from the state of trial 4' }),
+    trial(4, 0.93, { lr: 0.008 }, { member: 2, parent: { trial: 1, rung: 0, step: 22 } }),
+    trial(5, 0.97, { lr: 0.0064 }, { member: 3, parent: { trial: 4, rung: 1, step: 44 } }),
+  ],
+});
+
+for (const [look, options] of Object.entries(looks)) {
+  test(`a population shows its members and the lineage of the best or the selected trial, ${look}`, () => visit({ sweeps: [POPULATION()] }, 'sweeps/digits-sweep-1', async (page) => {
+    await page.locator('tr[data-trial]').first().waitFor();
+    const cells = await page.locator('tr[data-trial="5"] td').allTextContents();
+    assert.deepEqual(cells.slice(0, 6), ['COMPLETED', '3', 'trial 4 at step 44', '88/88', '0.97', '0.0064']);
+    await page.getByText('population of 3').waitFor();
+    const lineage = page.getByRole('region', { name: 'Lineage' });
+    const lines = () => lineage.locator('tbody tr').evaluateAll((rows) => rows.map((row) => [...row.children].map((one) => one.textContent)));
+    assert.deepEqual(await lines(), [['trial 1', '0', '0.01'], ['trial 4', '22', '0.008'], ['trial 5', '44', '0.0064']]);
+    await isUsable(page);
+    await isReadable(page);
+    await shot(page, `population-${look}`);
+    // The second best trial.
+    await page.locator('body').press('j');
+    await page.locator('body').press('j');
+    await becomes(lines, [['trial 1', '0', '0.01'], ['trial 4', '22', '0.008']]);
+    // A trial with one set of parameters has no lineage.
+    await page.locator('body').press('j');
+    await lineage.waitFor({ state: 'detached' });
+  }, options));
+}
+
 test('a sweep that is minimized has its lowest value first', () => visit({ sweeps: [SWEEP({ direction: 'min' })] }, 'sweeps/digits-sweep-1', async (page) => {
   await page.locator('tr[data-trial]').first().waitFor();
   assert.deepEqual(await page.locator('tbody th').allTextContents(), ['trial 4', 'trial 1', 'trial 2', 'trial 3']);

@@ -30,6 +30,34 @@ fn a_job_starts_from_the_checkpoint_and_step_of_another() {
 }
 
 #[test]
+fn a_checkpoint_that_a_waiting_job_starts_from_is_kept_while_its_own_job_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with(home.path(), &["--jobs", "1"]);
+    let base = SteadyJob::with_steps(1_000_000).with_field("checkpoint_keep_last", 1).submit(&server);
+    server.wait_for_step(&base, 20);
+    server.saggar_ok(&["pause", &base]);
+    let paused = server.wait_for("the pause", |server| Some(server.job(&base)).filter(|job| job["paused"] == true));
+    let step = paused["step"].as_u64().unwrap();
+    // The slot is taken, so the next job waits, and is paused before it begins.
+    let other = SteadyJob::with_steps(1_000_000).submit(&server);
+    server.wait_for_step(&other, 1);
+    let from = format!("job:{base}/checkpoint@{step}");
+    let next = SteadyJob::with_steps(step + 3).with_field("init_from", from.as_str()).submit(&server);
+    server.saggar_ok(&["pause", &next]);
+    server.saggar_ok(&["stop", &other]);
+    server.wait_for_job(&other);
+    server.saggar_ok(&["resume", &base]);
+    server.wait_for_step(&base, step + 30);
+    let kept: Vec<u64> = server.checkpoints(&base).into_iter().map(|(step, _)| step).collect();
+    assert_eq!((kept.len(), kept.last()), (2, Some(&step)), "the newest, and the one that is waited for");
+    server.saggar_ok(&["stop", &base]);
+    server.wait_for_job(&base);
+    server.saggar_ok(&["resume", &next]);
+    let ended = server.wait_for_job(&next);
+    assert_eq!((&ended["state"], &ended["attempts"][0]["first_step"]), (&json!("SUCCEEDED"), &json!(step)), "{ended}");
+}
+
+#[test]
 fn a_retried_job_resumes_from_its_own_checkpoint_before_its_base() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let base = SteadyJob::with_steps(10).submit(&server);

@@ -113,6 +113,10 @@ fn a_run_takes_the_results_of_a_failed_one_where_nothing_changed() {
     let body = json!({ "plan": plan, "from_failed": "chain-1" });
     let answer = server.request("POST", "/api/v1/pipeline-runs", HttpPayload::Json(&body));
     assert_eq!(answer.status, 404, "a run of another pipeline looks like a missing one: {}", answer.text);
+    let schedule = json!({ "cron": "0 3 * * *", "run": { "plan": plan, "from_failed": "other-1" } });
+    let answer = server.request("POST", "/api/v1/pipelines", HttpPayload::Json(&schedule));
+    let is_explained = answer.text.contains("a schedule has no from_failed") && !answer.text.contains("cron");
+    assert!(answer.status == 400 && is_explained && answer.text.contains("leave from_failed out"), "{}", answer.text);
     // A run that was removed has no results, and no run is refused for it later.
     server.saggar_ok(&["pipeline", "rm", "chain-1"]);
     project.check_refusal(&server, &["pipeline", "run", "chain", "--from-failed"], 3, "has no run that failed");

@@ -108,6 +108,62 @@ fn typed_outputs_connect_steps_of_every_kind() {
 }
 
 #[test]
+fn conditions_compare_outputs_and_decide_which_steps_run() {
+    let home = tempfile::tempdir().unwrap();
+    let server = moons(&home, &[]);
+    let step = |name: &str, when: &str, more: &str| {
+        format!("[[pipeline.gate.step]]\nname = \"{name}\"\nplugin = \"stepper\"\nwhen = \"{when}\"\n{more}")
+    };
+    let head = "[pipeline.gate]\nparams = { least = 0.1, share = 0.5 }\n\
+                [[pipeline.gate.step]]\nname = \"make\"\nplugin = \"stepper\"\nargs = { share = \"${params.share}\" }\n";
+    let steps = [
+        step("good", "${steps.make.outputs.share} > ${params.least}", ""),
+        step("bad", "${steps.make.outputs.share} <= ${params.least}", ""),
+        step("flagged", "!${steps.make.outputs.flag}", ""),
+        step("noted", "${steps.make.outputs.note} == 'all is well'", ""),
+        // Both wait for a step that one of the two conditions skips.
+        step("uses", "${steps.bad.outputs.count} == 3", ""),
+        step("after", "${steps.make.outputs.count} == 3", "after = [\"bad\"]\n"),
+    ];
+    let project = PipelineProject::new(&manifest(&format!("{head}{}", steps.concat())));
+    assert!(project.saggar_ok(&server, &["pipeline", "check"]).contains("gate: 7 steps"));
+    let graph = project.saggar_ok(&server, &["pipeline", "graph", "gate"]);
+    assert!(graph.contains("plugin when ${steps.make.outputs.share} > ${params.least}"), "{graph}");
+    let mermaid = project.saggar_ok(&server, &["pipeline", "graph", "gate", "--format", "mermaid"]);
+    assert!(mermaid.contains("s0 --> s1\n") && mermaid.contains("outputs.share} #gt; ${params.least}"), "{mermaid}");
+    let states = |run: &str| -> Vec<(String, String)> {
+        let run = run_of(&server, run);
+        let of = |name: &str| {
+            let attempt = attempt(&run, name, 0);
+            let text = |key: &str| attempt[key].as_str().unwrap_or_default().to_owned();
+            (text("state"), text("reason"))
+        };
+        ["good", "bad", "flagged", "noted", "uses", "after"].map(of).into()
+    };
+    let was = |state: &str, reason: &str| (state.to_owned(), reason.to_owned());
+    let (ran, is_false) = (was("SUCCEEDED", ""), was("SKIPPED", "CONDITION_FALSE"));
+    project.saggar_ok(&server, &["pipeline", "run", "gate", "-f"]);
+    let skipped = was("SKIPPED", "INPUT_SKIPPED");
+    assert_eq!(states("gate-1"), [&ran, &is_false, &is_false, &ran, &skipped, &ran].map(Clone::clone));
+    // The output is half of the input, so another input decides otherwise.
+    project.saggar_ok(&server, &["pipeline", "run", "gate", "-p", "share=0.1", "-f"]);
+    assert_eq!(states("gate-2"), [&is_false, &ran, &is_false, &ran, &ran, &ran].map(Clone::clone));
+
+    // Types are checked before anything runs.
+    for (when, expected) in [
+        ("${steps.make.outputs.report} == 'x'", "output report of step make is a file"),
+        ("${steps.make.outputs.note} > 0.5", "> compares numbers"),
+        ("${steps.make.outputs.count}", "is not true or false, but a number"),
+        ("${steps.make.outputs.counts} > 1", "step make has no output \"counts\""),
+        ("${steps.make.outputs.count} > many", "expected a boolean parameter or output, or a comparison"),
+    ] {
+        project.rewrite(&manifest(&format!("{head}{}", step("last", when, ""))));
+        project.check_refusal(&server, &["pipeline", "run", "gate"], 7, expected);
+    }
+    assert_eq!(server.get("/api/v1/pipeline-runs")["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn wrong_connections_are_refused_before_anything_runs() {
     let home = tempfile::tempdir().unwrap();
     let server = moons(&home, &[]);

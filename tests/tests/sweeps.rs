@@ -187,6 +187,73 @@ fn learned_parameters_survive_kills_of_the_server() {
     }
 }
 
+/// Returns what a decision of a population consists of: each trial's member, parent, state, parameters and values.
+fn decisions(sweep: &Value) -> Vec<Value> {
+    let fields = ["number", "member", "parent", "state", "parameters", "rung", "rung_values"];
+    trials(sweep).iter().map(|trial| fields.iter().map(|field| trial[*field].clone()).collect()).collect()
+}
+
+#[test]
+fn a_population_survives_kills_of_the_server_with_the_same_members_parents_and_parameters() {
+    let fields = json!({
+        "method": "pbt", "trials": 5, "generations": 4, "exploit_quantile": 0.4, "seed": 9, "metric": "min:loss",
+        "space": { "work": "int(1,40)", "words": "choice(0,5,9)" },
+    });
+    let start = |server: &ServerProcess, parallel: u32| {
+        let mut spec = steady_sweep(server, 80, fields.clone());
+        spec["max_parallel"] = json!(parallel);
+        // With one checkpoint, a state that a copy continues from is not the newest one for long.
+        spec["job"]["checkpoint_keep_last"] = json!(1);
+        create_sweep(server, &spec)
+    };
+    let home = tempfile::tempdir().unwrap();
+    let mut server = ServerProcess::start_with(home.path(), &["--jobs", "2"]);
+    let name = start(&server, 2);
+    // Kills in each generation, also while copies wait for a slot.
+    for started in [2, 5, 6, 7, 9] {
+        server.wait_for("another trial", |server| {
+            let found = get(server, &name);
+            let with_job = trials(&found).iter().filter(|trial| !trial["job"].is_null()).count();
+            (with_job >= started || found["state"] != "RUNNING").then_some(())
+        });
+        server.kill_and_wait();
+        server = ServerProcess::start_with(home.path(), &["--jobs", "2"]);
+    }
+    let sweep = wait_for_sweep(&server, &name);
+    assert_eq!((&sweep["state"], &sweep["trial_states"]["COMPLETED"]), (&json!("SUCCEEDED"), &json!(5)), "{sweep}");
+    assert_one_job_a_trial(&server, &sweep);
+    let copies: Vec<&Value> = trials(&sweep).iter().filter(|trial| trial["parent"].is_object()).collect();
+    assert_eq!(copies.len(), 6, "two of five are replaced after each of three generations: {sweep}");
+    for copy in copies {
+        let job = server.job(copy["job"].as_str().unwrap());
+        let step = copy["parent"]["step"].as_u64().unwrap();
+        assert_eq!(step, 20 * (copy["parent"]["rung"].as_u64().unwrap() + 1), "{copy}");
+        assert_eq!(job["attempts"][0]["first_step"], step, "no step is trained twice: {job}");
+        let parent = &trials(&sweep)[copy["parent"]["trial"].as_u64().unwrap() as usize - 1];
+        let named = format!("job:{}/checkpoint@{step}", parent["job"].as_str().unwrap());
+        assert_eq!(job["spec"]["init_from"], json!(named), "{job}");
+        assert_ne!(copy["parameters"], parent["parameters"], "{copy}");
+    }
+    let last = sweep["best_lineage"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["trial"], sweep["best"], "{sweep}");
+
+    // Another server, with another order of the jobs and no kill, decides the same.
+    let (_other_home, other) = ServerProcess::start_in_temp_dir();
+    let calm = wait_for_sweep(&other, &start(&other, 1));
+    assert_eq!(decisions(&sweep), decisions(&calm));
+    let best = |sweep: &Value| (sweep["best"].clone(), sweep["best_value"].clone());
+    assert_eq!(best(&sweep), best(&calm));
+    let page = other.request("GET", "/metrics", HttpPayload::Nothing).text;
+    for series in [
+        "saggar_sweeps_finished_total{method=\"pbt\",state=\"SUCCEEDED\"} 1",
+        "saggar_sweep_trials_finished_total{method=\"pbt\",state=\"COMPLETED\"} 5",
+        "saggar_sweep_trials_finished_total{method=\"pbt\",state=\"STOPPED\"} 6",
+        "saggar_sweep_trials{state=\"PAUSED\"} 0",
+    ] {
+        assert!(page.contains(series), "{series} is missing from\n{page}");
+    }
+}
+
 #[test]
 fn two_hundred_trials_survive_kills_of_the_server() {
     let home = tempfile::tempdir().unwrap();
@@ -309,6 +376,11 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
         (json!({"method": "tpe"}), "tpe needs a number of trials"),
         (json!({"method": "tpe-asha", "trials": 2001}), "2001 trials"),
         (json!({"trials": 0}), "0 trials"),
+        (json!({"method": "pbt"}), "pbt needs the size of its population"),
+        (json!({"method": "pbt", "trials": 4, "generations": 1}), "generations"),
+        (json!({"method": "pbt", "trials": 4, "exploit_quantile": 0.6}), "at most 0.5"),
+        (json!({"method": "pbt", "trials": 4, "perturb_factors": []}), "such as [0.8, 1.2]"),
+        (json!({"method": "asha", "generations": 4}), "only the method pbt"),
         (json!({"metric": ""}), "metric"),
         (json!({"max_parallel": 0}), "max_parallel"),
         (json!({"eta": 1}), "eta"),

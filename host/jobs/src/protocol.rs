@@ -87,6 +87,9 @@ pub struct AttemptConfig {
     pub spec: JobSpec,
     /// Identifiers of the jobs that the specification refers to, by name.
     pub jobs: BTreeMap<String, String>,
+    /// Steps of the job's checkpoints that other jobs start from, which are therefore kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_steps: Vec<u64>,
     /// The access rights of the key that submitted the job.
     pub rights: AccessRights,
     /// Where to save a checkpoint and return, because the job is to pause there.

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use checkpoint_policy::{CheckpointEvery, parse_keep_best};
-pub use data_step::{DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec};
+pub use data_step::{DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec, DataStepVersion};
 pub use health_policy::{NonFinite, UtilizationPolicy};
 pub use init_from::{CheckpointSelector, CheckpointSelectorParseError, InitFrom, InitFromParseError};
 pub use mount::{DataMount, DataSource};
@@ -251,7 +251,7 @@ impl JobSpec {
         });
         let made = self.data_step.as_ref().and_then(|step| match &step.from {
             DataStepSource::Output(output) => Some(output.job.as_str()),
-            DataStepSource::Fetch(_) => None,
+            DataStepSource::Fetch(_) | DataStepSource::Version(_) => None,
         });
         mounted.chain(origin).chain(made)
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use saggar_store::error::RecordError;
 use saggar_store::records::{ClaimedJob, JobRecords, JobState, StateReason};
 use tokio::sync::watch;
 use tracing::Instrument;
@@ -15,7 +16,7 @@ use crate::job_trace::JobTrace;
 use crate::outcome::{AttemptOutcome, OutcomeContext, RetryDecision, attempt_outcome, decide_retry};
 use crate::reclaim;
 use crate::shared::SharedState;
-use crate::spec::{JobSpec, WORKER_LOST};
+use crate::spec::{CheckpointSelector, InitFrom, JobSpec, WORKER_LOST};
 use deadlines::AttemptDeadlines;
 use session::WorkerSession;
 
@@ -70,15 +71,15 @@ async fn drive_attempt(
     let history = recorder.history().await?;
     let paused_from = recorder.paused_from(&claim.job).await?;
     let clock = AttemptDeadlines::start(&spec, history.wall_seconds, history.extensions);
-    let jobs = match resolve_job_ids(shared, &spec).await {
-        Ok(jobs) => jobs,
+    let references = match resolve_references(shared, &claim.job.name, &spec).await {
+        Ok(references) => references,
         Err(JobError::NotFound { name, .. }) => {
             let reason = StateReason::new("INPUT_GONE", format!("job {name}, which this job reads, was removed"));
             return recorder.finish(RetryDecision::Finish(JobState::Failed, reason)).await;
         }
         Err(error) => return Err(error),
     };
-    let mut worker = match WorkerSession::start(shared, &claim, spec.clone(), jobs, paused_from, clock, trace) {
+    let mut worker = match WorkerSession::start(shared, &claim, spec.clone(), references, paused_from, clock, trace) {
         Ok(worker) => worker,
         Err(error) => {
             let reason = StateReason::new("LAUNCH_FAILED", error.to_string());
@@ -101,12 +102,36 @@ async fn drive_attempt(
     recorder.finish(decide_retry(ended, &situation)).await
 }
 
-/// Returns the identifiers of the jobs that a specification refers to, by name.
-async fn resolve_job_ids(shared: &Arc<SharedState>, spec: &JobSpec) -> Result<BTreeMap<String, String>, JobError> {
+/// How a job depends on others, and others on it.
+struct AttemptReferences {
+    /// The identifiers of the jobs that its specification refers to, by name.
+    jobs: BTreeMap<String, String>,
+    /// The steps of its checkpoints that unfinished jobs start from. A job that is submitted later than this is read finds
+    /// the newest checkpoint, and is not waited for.
+    kept_steps: Vec<u64>,
+}
+
+async fn resolve_references(
+    shared: &Arc<SharedState>,
+    name: &str,
+    spec: &JobSpec,
+) -> Result<AttemptReferences, JobError> {
     let names: Vec<String> = spec.referenced_jobs().map(str::to_owned).collect();
+    let own = name.to_owned();
     let look = move |records: &dyn JobRecords| {
         let named = |name: String| Ok((name.clone(), records.get(&name)?.id));
-        names.into_iter().map(named).collect()
+        let jobs = names.into_iter().map(named).collect::<Result<_, RecordError>>()?;
+        let specs = records.unfinished_specs_with(&format!("\"job:{own}/checkpoint@"))?;
+        let kept_steps = specs.iter().filter_map(|spec| start_step(spec, &own)).collect();
+        Ok(AttemptReferences { jobs, kept_steps })
     };
     shared.with_records(look).await
+}
+
+/// Returns the step of the checkpoint of `job` that a specification starts from, or `None`.
+fn start_step(spec: &str, job: &str) -> Option<u64> {
+    match serde_json::from_str::<JobSpec>(spec).ok()?.init_from? {
+        InitFrom::Checkpoint { job: named, which: CheckpointSelector::Step(step) } if named == job => Some(step),
+        InitFrom::Checkpoint { .. } | InitFrom::Model { .. } => None,
+    }
 }

@@ -42,7 +42,7 @@ use crate::limits::WORKER_OOM_SCORE_ADJUSTMENT;
 use crate::protocol::{
     AttemptConfig, EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, WorkerEvent,
 };
-use crate::spec::{DataMount, DataSource, PredictionSpec, RetryCause, WORKER_LOST};
+use crate::spec::{CheckpointSelector, DataMount, DataSource, InitFrom, PredictionSpec, RetryCause, WORKER_LOST};
 use crate::storage_guard::StorageGuard;
 use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
@@ -328,10 +328,19 @@ impl WorkerAttempt<'_> {
         Ok(true)
     }
 
-    /// Returns the kernel tuning of earlier attempts, because this one must produce the same bytes. A store that cannot
+    /// Returns the kernel tuning of earlier attempts, or of the checkpoint that the job starts from, because this attempt
+    /// must produce the same bytes. A store that cannot
     /// be listed cannot be restored from either, which is reported then.
     fn stored_tuning(&self, checkpoints: &CheckpointStore) -> TuningRecords {
-        let listed = self.runtime.block_on(checkpoints.list(&self.start.job)).unwrap_or_default();
+        let mut listed = self.runtime.block_on(checkpoints.list(&self.start.job)).unwrap_or_default();
+        if listed.is_empty()
+            && let Some(InitFrom::Checkpoint { job, which: CheckpointSelector::Step(step) }) =
+                &self.start.spec.init_from
+            && let Some(id) = self.start.jobs.get(job)
+        {
+            listed = self.runtime.block_on(checkpoints.list(id)).unwrap_or_default();
+            listed.retain(|checkpoint| checkpoint.step == *step);
+        }
         listed.into_iter().flat_map(|checkpoint| checkpoint.ways).collect()
     }
 

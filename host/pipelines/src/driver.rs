@@ -20,6 +20,7 @@ use crate::port::{JobObservation, PLUGIN_INPUT, PipelinePort, StepFailure, StepI
 use crate::required_outputs::missing_output;
 use crate::run_metrics::RunMetrics;
 use crate::run_view::{RunGraph, current_attempts};
+use crate::step_conditions::step_conditions;
 use crate::step_job::{cache_key, deploy_request, job_spec};
 use crate::step_values::StepValues;
 
@@ -102,7 +103,8 @@ impl RunDriver {
             return Ok(true);
         }
         let items = driven.graph.item_states(&driven.attempts);
-        for decision in engine::decide(&driven.graph.state(&items, driven.run.stop.is_some())) {
+        let conditions = step_conditions(&driven.graph, &driven.run, &driven.attempts);
+        for decision in engine::decide(&driven.graph.state(&items, &conditions, driven.run.stop.is_some())) {
             has_changed |= self.apply(&driven, decision).await?;
         }
         Ok(has_changed)

@@ -1,18 +1,21 @@
 //! The decisions of a run: a pure function of the plan and the recorded states.
 //!
 //! A step starts when every step that it depends on has succeeded or was skipped. Rules:
-//! - A step whose condition is false is skipped, whatever happens to the others.
+//! - A step whose condition is false is skipped, whatever happens to the others. A condition on outputs is decided once
+//!   the steps that it names have succeeded; if one of them failed or was skipped, the step is too.
 //! - A step that uses an output of a skipped step is skipped too; one that only comes after it starts.
 //! - A step that depends on a step that failed or was stopped fails; other branches go on.
 //! - The items of a step are independent: the step fails after all of them ended, if any failed.
 //! - After a request to stop, nothing starts, and what waits is cancelled.
 
-use saggar_project::{PipelinePlan, StepDependencies, StepKind};
+use saggar_project::{ConditionState, PipelinePlan, StepDependencies, StepKind};
 use saggar_store::records::{PipelineRunState, PipelineStepState, StateReason};
 use serde_json::{Map, Value};
 
 /// The reason of a step whose condition is false.
 pub const CONDITION_FALSE: &str = "CONDITION_FALSE";
+/// The reason of a step whose condition cannot be computed.
+pub const CONDITION_INVALID: &str = "CONDITION_INVALID";
 /// The reason of a step that uses an output of a skipped step.
 pub const INPUT_SKIPPED: &str = "INPUT_SKIPPED";
 /// The reason of a step without items.
@@ -33,6 +36,8 @@ pub struct RunState<'a> {
     pub dependencies: &'a StepDependencies,
     /// The values of all parameters.
     pub params: &'a Map<String, Value>,
+    /// Whether the conditions of each step are true, by position.
+    pub conditions: &'a [ConditionState],
     /// The state of each item of each step, by position. A step without items has one.
     pub items: &'a [Vec<PipelineStepState>],
     /// Whether the run was asked to stop.
@@ -134,6 +139,10 @@ fn decide_step(
     if run.dependencies[position].iter().any(|dependency| outcomes[dependency.step].is_none()) {
         return;
     }
+    if let ConditionState::Undecided(sentence) | ConditionState::Invalid(sentence) = &run.conditions[position] {
+        let reason = StateReason::new(CONDITION_INVALID, sentence);
+        return settle_all(PipelineStepState::Failed, reason, false);
+    }
     let step = &run.plan.steps[position];
     let active =
         items.iter().filter(|it| matches!(it, PipelineStepState::Running | PipelineStepState::Waiting)).count();
@@ -148,7 +157,7 @@ fn outcome_without_running(
     position: usize,
 ) -> Option<(PipelineStepState, StateReason)> {
     let step = &run.plan.steps[position];
-    if !PipelinePlan::is_wanted(step, run.params) {
+    if run.conditions[position] == ConditionState::False {
         let reason = StateReason::new(CONDITION_FALSE, "its condition is false");
         return Some((PipelineStepState::Skipped, reason));
     }

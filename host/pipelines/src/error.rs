@@ -42,6 +42,12 @@ pub enum PipelineError {
         /// What is wrong.
         reason: String,
     },
+    /// A schedule whose runs would take the results of one run.
+    #[error("a schedule has no from_failed: each of its runs would take the results of {run}")]
+    ScheduledReuse {
+        /// The run that the request names.
+        run: String,
+    },
     /// The state of the run or the step does not allow this.
     #[error("{name} is {state}: {hint}")]
     State {

@@ -19,6 +19,7 @@ mod run_metrics;
 mod run_view;
 mod schedules;
 mod service;
+mod step_conditions;
 mod step_job;
 mod step_values;
 #[cfg(test)]

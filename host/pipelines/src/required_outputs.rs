@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use saggar_project::{PipelinePlan, PipelineStep, StepKind};
+use saggar_project::{PipelineStep, StepKind};
 use saggar_store::records::StateReason;
 
 use crate::port::OutputReference;
 use crate::run_view::RunGraph;
+use crate::step_conditions::is_never_wanted;
 
 /// The reason of a step whose job succeeded without an output.
 pub(crate) const MISSING_OUTPUT: &str = "MISSING_OUTPUT";
@@ -48,7 +49,7 @@ fn users(graph: &RunGraph, position: usize) -> impl Iterator<Item = &PipelineSte
     let depends =
         move |at: &usize| graph.dependencies[*at].iter().any(|used| used.step == position && used.uses_output);
     let steps = (0..graph.plan.steps.len()).filter(depends).map(|at| &graph.plan.steps[at]);
-    steps.filter(|step| PipelinePlan::is_wanted(step, &graph.params))
+    steps.filter(|step| !is_never_wanted(step, &graph.params))
 }
 
 fn reason(job: &str, output: &str, why: &str) -> StateReason {

@@ -1,6 +1,6 @@
 //! A run as its plan and records describe it.
 
-use saggar_project::{PipelinePlan, StepDependencies};
+use saggar_project::{ConditionState, PipelinePlan, StepDependencies};
 use saggar_store::records::{PipelineRunRecord, PipelineStepRecord, PipelineStepState};
 use serde_json::{Map, Value};
 
@@ -45,8 +45,14 @@ impl RunGraph {
     }
 
     /// Returns the state of the run for decisions.
-    pub fn state<'a>(&'a self, items: &'a [Vec<PipelineStepState>], is_stopping: bool) -> RunState<'a> {
-        RunState { plan: &self.plan, dependencies: &self.dependencies, params: &self.params, items, is_stopping }
+    pub fn state<'a>(
+        &'a self,
+        items: &'a [Vec<PipelineStepState>],
+        conditions: &'a [ConditionState],
+        is_stopping: bool,
+    ) -> RunState<'a> {
+        let RunGraph { plan, dependencies, params } = self;
+        RunState { plan, dependencies, params, conditions, items, is_stopping }
     }
 }
 

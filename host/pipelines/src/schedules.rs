@@ -14,7 +14,7 @@ impl PipelineService {
     /// after now.
     ///
     /// # Errors
-    /// `Cron`; the errors of [`PipelineService::check`]; `Records`.
+    /// `Cron`; `ScheduledReuse`; the errors of [`PipelineService::check`]; `Records`.
     pub async fn set_schedule(
         &self,
         cron: &str,
@@ -23,9 +23,8 @@ impl PipelineService {
     ) -> Result<PipelineSchedule, PipelineError> {
         let cron = CronSchedule::parse(cron).map_err(|error| PipelineError::Cron { reason: error.to_string() })?;
         PipelineService::check(request)?;
-        if request.from_failed.is_some() {
-            let reason = "every run would take the results of one run; leave from_failed out".to_owned();
-            return Err(PipelineError::Cron { reason });
+        if let Some(run) = &request.from_failed {
+            return Err(PipelineError::ScheduledReuse { run: run.chars().take(80).collect() });
         }
         let now_ms = self.now_ms();
         let schedule = PipelineSchedule {

@@ -23,6 +23,7 @@ use crate::error::PipelineError;
 use crate::port::PipelinePort;
 use crate::run_metrics::RunMetrics;
 use crate::run_view::{RunGraph, current_attempts};
+use crate::step_conditions::step_conditions;
 use crate::step_job::job_spec;
 use crate::step_values::SampleValues;
 
@@ -269,7 +270,8 @@ impl PipelineService {
             return Err(over(run, "`saggar pipeline stop RUN` stops it first"));
         }
         let states = graph.item_states(&attempts);
-        let items = engine::items_to_restart(&graph.state(&states, false), from);
+        let conditions = step_conditions(&graph, run, &attempts);
+        let items = engine::items_to_restart(&graph.state(&states, &conditions, false), from);
         if items.is_empty() {
             return Err(over(run, "every step succeeded or was skipped; name the step to begin with"));
         }

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use saggar_jobs::{
-    DataMount, DataSource, DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec, JobSpec, PredictionSpec,
+    DataMount, DataSource, DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec, DataStepVersion, JobSpec,
+    PredictionSpec,
 };
 use saggar_project::{
     MountSource, ParameterType, PipelinePlan, PipelineStep, StepFetch, StepKind, StepMount, StepSource, TemplateValues,
@@ -114,9 +115,17 @@ fn data_step_spec(step: &PipelineStep, values: &dyn TemplateValues) -> Result<Da
             let reference = render(reference, values)?;
             match parse_mount(&format!("{reference}:/data")).map_err(bad)?.source {
                 MountSource::Job { job, path } => DataStepSource::Output(DataStepOutput { job, path }),
-                MountSource::Dataset { .. } => return Err(bad(format!("{reference:?} is not the output of a job"))),
+                MountSource::Dataset { dataset: named, version: Some(version) } if named == dataset => {
+                    DataStepSource::Version(DataStepVersion { version })
+                }
+                MountSource::Dataset { .. } => {
+                    return Err(bad(format!(
+                        "{reference:?} is neither the output of a job nor a version of {dataset}"
+                    )));
+                }
             }
         }
+        Some(StepSource::Folder(_)) => return Err(bad("a folder of a client was not pushed")),
         None => return Err(bad("a step of kind data needs from")),
     };
     Ok(DataStepSpec { dataset, from })

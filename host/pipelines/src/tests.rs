@@ -12,12 +12,14 @@ use saggar_metrics::MetricsRegistry;
 use saggar_project::{PipelinePlan, PipelineStep, StepKind, StepSource};
 use saggar_store::AccessRights;
 use saggar_store::records::{
-    PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineStepState, StateReason,
+    PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineStepRecord, PipelineStepState,
+    StateReason,
 };
 use serde_json::json;
 
 use crate::driver::RunDriver;
 use crate::engine::step_outcome;
+use crate::error::PipelineError;
 use crate::run_metrics::RunMetrics;
 use crate::run_view::{RunGraph, current_attempts};
 use crate::schedules::start_due_runs;
@@ -42,6 +44,9 @@ fn random_plan(random: &mut RandomNumbers) -> PipelinePlan {
                 1 if has_args(kind) && source.kind.is_job() => {
                     let output = format!("${{steps.{}.outputs.job}}", source.name);
                     step.args.insert(format!("from-{}", source.name), json!(output));
+                }
+                2 if source.kind.is_job() && source.for_each.is_none() => {
+                    step.when.push(json!(format!("${{steps.{}.outputs.job}} != 'j-{}'", source.name, at)));
                 }
                 1 if kind == StepKind::Data && has_args(source.kind) && source.for_each.is_none() => {
                     step.from = Some(StepSource::Reference(format!("${{steps.{}.outputs.output}}", source.name)));
@@ -380,6 +385,58 @@ fn skipped_steps_skip_only_what_uses_their_outputs() {
 }
 
 #[test]
+fn conditions_on_outputs_are_decided_once_the_outputs_exist() {
+    runtime().block_on(async {
+        let world = TestWorld::new(RandomNumbers::new(7), 0);
+        world.server.succeed_from_now_on();
+        let go = json!(["${steps.a.outputs.job} == 'j-1'"]);
+        let steps = plan(&[
+            json!({ "name": "a" }),
+            json!({ "name": "yes", "when": go }),
+            json!({ "name": "no", "when": ["${steps.a.outputs.job} != 'j-1'"] }),
+            json!({ "name": "uses", "args": { "x": "${steps.no.outputs.job}" } }),
+            json!({ "name": "after", "after": ["no"] }),
+            json!({ "name": "compares", "when": ["${steps.no.outputs.job} == 'x'"] }),
+        ]);
+        let run = world.start(&steps).await;
+        let ended = world.drive_to_end(&run.id).await;
+        assert_eq!(ended.state, PipelineRunState::Succeeded);
+        let reasons = |attempts: Vec<PipelineStepRecord>| -> Vec<String> {
+            attempts.iter().map(|it| format!("{} {}", it.state.name(), it.reason.code)).collect()
+        };
+        let expected = [
+            "SUCCEEDED ",
+            "SUCCEEDED ",
+            "SKIPPED CONDITION_FALSE",
+            "SKIPPED INPUT_SKIPPED",
+            "SUCCEEDED ",
+            "SKIPPED INPUT_SKIPPED",
+        ];
+        assert_eq!(reasons(world.records.steps(&run.id).unwrap()), expected);
+
+        // A step that fails decides no condition.
+        world.server.fail_from_now_on();
+        let steps = plan(&[json!({ "name": "a" }), json!({ "name": "b", "when": ["${steps.a.outputs.job} == 'x'"] })]);
+        let run = world.start(&steps).await;
+        assert_eq!(world.drive_to_end(&run.id).await.state, PipelineRunState::Failed);
+        let failed = reasons(world.records.steps(&run.id).unwrap());
+        assert_eq!(failed[1], "FAILED UPSTREAM_FAILED");
+
+        // An output of another type than expected, which only a plugin without declarations can have.
+        world.server.succeed_from_now_on();
+        let steps = plan(&[
+            json!({ "name": "a", "kind": "plugin", "spec": { "plugin": "0".repeat(64) } }),
+            json!({ "name": "b", "when": ["${steps.a.outputs.dataset} > 0.5"] }),
+        ]);
+        let run = world.start(&steps).await;
+        world.drive_to_end(&run.id).await;
+        let steps = world.records.steps(&run.id).unwrap();
+        assert_eq!((steps[1].state, steps[1].reason.code.as_str()), (PipelineStepState::Failed, "CONDITION_INVALID"));
+        assert!(steps[1].reason.sentence.contains("\"d/1\" is not a number"), "{:?}", steps[1].reason);
+    });
+}
+
+#[test]
 fn plans_whose_jobs_cannot_be_described_are_refused() {
     let check = |step: serde_json::Value| {
         let request = RunRequest { plan: plan(&[step]), ..RunRequest::default() };
@@ -410,7 +467,8 @@ fn a_scheduled_pipeline_starts_once_for_each_time_and_not_beside_its_previous_ru
         let request = RunRequest { plan: plan(&[json!({ "name": "a" })]), ..RunRequest::default() };
         assert!(service.set_schedule("61 * * * *", &request, AccessRights::default()).await.is_err());
         let reusing = RunRequest { from_failed: Some("n-1".to_owned()), ..request.clone() };
-        assert!(service.set_schedule("15 1 * * *", &reusing, AccessRights::default()).await.is_err());
+        let refused = service.set_schedule("15 1 * * *", &reusing, AccessRights::default()).await;
+        assert!(matches!(refused, Err(PipelineError::ScheduledReuse { run }) if run == "n-1"));
         service.set_schedule("15 1 * * *", &request, AccessRights::default()).await.unwrap();
         let runs = async || {
             start_due_runs(&service).await;

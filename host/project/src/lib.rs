@@ -38,9 +38,9 @@ pub use manifest::{
 pub use name::is_valid_name;
 pub use parameter::{ParameterDeclaration, ParameterType};
 pub use pipeline::{
-    OutputType, ParameterError, PipelinePlan, PipelineStep, PlaceholderReference, PlanMistake, StepDeclarations,
-    StepDependencies, StepDependency, StepFetch, StepKind, StepMount, StepSource, TemplateError, TemplateValues,
-    TextTemplate, bind_parameters, parse_parameter_text, render_template,
+    ConditionError, ConditionState, OutputType, ParameterError, PipelinePlan, PipelineStep, PlaceholderReference,
+    PlanMistake, StepDeclarations, StepDependencies, StepDependency, StepFetch, StepFolder, StepKind, StepMount,
+    StepSource, TemplateError, TemplateValues, TextTemplate, bind_parameters, parse_parameter_text, render_template,
 };
 pub use promotion::{PromotionCondition, PromotionParseError};
 pub use reference::{MountSource, TaskMount, WeightsReference, parse_mount};

@@ -5,6 +5,7 @@
 //! and `${steps.STEP.outputs.OUTPUT}`. [`TextTemplate`] parses them, and [`TemplateValues`] gives their values.
 
 mod check;
+mod condition;
 mod cycle;
 mod kind;
 mod parameters;
@@ -21,6 +22,8 @@ use serde_json::{Map, Value};
 
 pub(crate) use check::{NestedInterface, StepOutline, check_outlines};
 pub use check::{PlanMistake, StepDependencies, StepDependency};
+pub use condition::ConditionError;
+pub(crate) use condition::{Condition, Operand};
 pub(crate) use cycle::dependency_order;
 pub use kind::{OutputType, StepKind};
 pub use parameters::{ParameterError, bind_parameters, parse_parameter_text};
@@ -56,8 +59,9 @@ pub struct PipelineStep {
     /// The steps that must have succeeded or been skipped before. Steps whose outputs are used need not be listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// Conditions: booleans, or texts `${params.NAME}` or `!${params.NAME}` of boolean parameters. The step is skipped
-    /// unless all are true.
+    /// Conditions: booleans, texts such as `${params.deploy}` or `!${params.deploy}` of a boolean parameter or output, and
+    /// comparisons such as `${steps.eval.outputs.accuracy} > 0.9` with `==`, `!=`, `<`, `<=`, `>` or `>=`. The step is
+    /// skipped unless all are true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub when: Vec<Value>,
     /// The items for each of which the step runs once, as `${item}`: a list, or `${params.NAME}` of a parameter that is
@@ -92,7 +96,7 @@ pub struct PipelineStep {
     pub model: Option<String>,
     /// The version of a model that is deployed or predicts: an output `model` of a step or `model:face@12`; a
     /// deployment can also publish an output `checkpoint`. Of a data step, what the dataset is made of: the output of a
-    /// job or a file of another server.
+    /// job, a file of another server, or a version of the dataset that was pushed, such as `digits/3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<StepSource>,
     /// The dataset that a data step makes a version of.
@@ -135,10 +139,20 @@ pub struct StepMount {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum StepSource {
-    /// A reference, such as `model:face@12`, `job:mnist-7/output/rows` or `${steps.STEP.outputs.OUTPUT}`.
+    /// A reference, such as `model:face@12`, `job:mnist-7/output/rows`, `digits/3` or `${steps.STEP.outputs.OUTPUT}`.
     Reference(String),
     /// A file of another server.
     Fetch(StepFetch),
+    /// A folder of the project, which `saggar pipeline run` pushes. A plan that a server gets has the version instead.
+    Folder(StepFolder),
+}
+
+/// A folder of the project's directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepFolder {
+    /// Its path, relative to the project file.
+    pub folder: String,
 }
 
 /// A file of another server.
@@ -191,7 +205,7 @@ impl PipelineStep {
     pub fn from_reference(&self) -> Option<&str> {
         match self.from.as_ref()? {
             StepSource::Reference(text) => Some(text),
-            StepSource::Fetch(_) => None,
+            StepSource::Fetch(_) | StepSource::Folder(_) => None,
         }
     }
 }
@@ -216,18 +230,34 @@ impl PipelinePlan {
         Some(items)
     }
 
-    /// Returns whether all conditions of a step are true, for these values of the parameters.
-    pub fn is_wanted(step: &PipelineStep, params: &Map<String, Value>) -> bool {
-        step.when.iter().all(|condition| match condition {
-            Value::Bool(value) => *value,
-            Value::String(text) => {
-                let (text, negated) = text.strip_prefix('!').map_or((text.as_str(), false), |text| (text, true));
-                let value = parameter_name(text).and_then(|name| params.get(name)).and_then(Value::as_bool);
-                value.is_some_and(|value| value != negated)
+    /// Returns whether all conditions of a step are true, for these values of placeholders.
+    pub fn condition_state(step: &PipelineStep, values: &dyn TemplateValues) -> ConditionState {
+        let mut state = ConditionState::True;
+        for condition in &step.when {
+            let value = Condition::parse(condition).map(|condition| condition.is_true(values));
+            match value {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return ConditionState::False,
+                Ok(Err(error @ ConditionError::NoValue { .. })) => state = ConditionState::Undecided(error.to_string()),
+                Ok(Err(error)) => return ConditionState::Invalid(error.to_string()),
+                Err(error) => return ConditionState::Invalid(error.to_string()),
             }
-            _ => false,
-        })
+        }
+        state
     }
+}
+
+/// The conditions of a step, taken together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConditionState {
+    /// All are true.
+    True,
+    /// One is false.
+    False,
+    /// None is false, and one depends on a value that does not exist yet: the reason.
+    Undecided(String),
+    /// One cannot be computed: the reason.
+    Invalid(String),
 }
 
 /// Returns the name of the parameter if the text is one placeholder of a parameter.

@@ -41,14 +41,16 @@ pub struct SweepDocument {
     pub reason: String,
     /// The reason as text.
     pub message: String,
-    /// How parameters are chosen and trials stopped early: `full`, `median`, `halving`, `asha`, `tpe` or `tpe-asha`.
+    /// How parameters are chosen and trials stopped early: `full`, `median`, `halving`, `asha`, `tpe`, `tpe-asha` or
+    /// `pbt`.
     pub method: String,
     /// The series by which trials are compared.
     pub metric: String,
     /// The direction in which it improves: `min` or `max`.
     #[schemars(extend("enum" = ["min", "max"]))]
     pub direction: String,
-    /// The number of trials that it is to have.
+    /// The number of trials that it is to have; of `pbt`, the number of members of the population, which copies do not
+    /// count for.
     pub trials_target: u32,
     /// The number of its trials in each state; states without trials are left out.
     pub trial_states: BTreeMap<String, u64>,
@@ -56,6 +58,10 @@ pub struct SweepDocument {
     pub best: Option<u32>,
     /// The value of the best completed trial.
     pub best_value: Option<f64>,
+    /// Of `pbt`, the trials whose training led to the best one, oldest first and with the best one last: the schedule of
+    /// its parameters. Only in the response of `GET /api/v1/sweeps/{sweep}`, and empty if no trial has a result yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_lineage: Option<Vec<LineageDocument>>,
     /// When it was created, in Unix milliseconds.
     pub created_ms: u64,
     /// When it ended.
@@ -98,12 +104,47 @@ pub struct TrialDocument {
     /// The seconds of device time that it has used.
     pub gpu_seconds: f64,
     /// The index of the rung that it runs to or is paused at, from 0. A trial that runs to its end has the number of
-    /// rungs.
+    /// rungs. The rungs of `pbt` are the ends of generations.
     pub rung: u32,
     /// The metric's value at each rung that it has reached, and at its end; null for infinities and NaN, and if it failed.
+    /// The values of a copy begin with those of its parent, up to the rung at which it was copied.
     pub rung_values: Vec<Option<f64>>,
     /// The metric's last value; null if it has none, or it is infinite or NaN.
     pub value: Option<f64>,
+    /// The member of the population that it belongs to, which is the number of the member's first trial. Only with `pbt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<u32>,
+    /// The trial whose state it continues from. Only of copies in a population.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TrialParentDocument>,
+}
+
+/// The trial that a copy in a population continues from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "TrialParent")]
+pub struct TrialParentDocument {
+    /// The number of the trial.
+    pub trial: u32,
+    /// The index of the rung at which it was copied: the generation, from 0.
+    pub rung: u32,
+    /// The training step of the copied state; null before the copy's job is submitted and after it was removed.
+    pub step: Option<u64>,
+}
+
+/// A part of the training that led to a trial of a population.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "TrialLineage")]
+pub struct LineageDocument {
+    /// The number of the trial.
+    pub trial: u32,
+    /// The name of its job; null if it was removed.
+    pub job: Option<String>,
+    /// The training step from which it trained with its parameters; null if it is not known.
+    pub from_step: Option<u64>,
+    /// The values of the searched parameters.
+    pub parameters: Map<String, Value>,
 }
 
 /// Publishes the result of a sweep. An empty body names no model.

@@ -7,6 +7,7 @@ import { h, listen, neighbour, patch } from './dom.js';
 import { emptySweeps } from './empty.js';
 import { save } from './files.js';
 import { number, words } from './format.js';
+import { lineageCard, parentText } from './lineage.js';
 import { parallelCoordinates } from './parallel.js';
 import { picking } from './picks.js';
 import { pollInto } from './poll.js';
@@ -32,9 +33,10 @@ function value(of) {
 }
 
 /** How many trials there are in each state: `3 running, 5 completed`. */
-export function countsOf({ trial_states: states, trials_target: target }) {
+export function countsOf({ trial_states: states, trials_target: target, method }) {
   const counted = Object.entries(states ?? {}).map(([state, count]) => `${count} ${words(state)}`);
-  return `${counted.join(', ') || 'no trials'} of ${target}`;
+  // The trials of a population are more than its members: each copy is one.
+  return `${counted.join(', ') || 'no trials'}${method === 'pbt' ? `, population of ${target}` : ` of ${target}`}`;
 }
 
 function listPage(root, live) {
@@ -95,6 +97,10 @@ export function ranked({ trials, direction }) {
   });
 }
 
+function parameterNames(trials) {
+  return [...new Set(trials.flatMap(({ parameters }) => Object.keys(parameters ?? {})))];
+}
+
 function sweepPage(root, name, live) {
   const state = { sweep: null, curves: new Map(), error: null, busy: false, selected: null };
   const top = h('div', { class: 'head-part' });
@@ -125,7 +131,9 @@ function sweepPage(root, name, live) {
     );
     curves.hidden = lines.length === 0;
     if (lines.length) plot.update({ key: sweep.metric, series: lines, boundaries: [], log: false, smoothing: 0 });
-    patch(bottom, importance(sweep.importance ?? []), trialTable(trials));
+    const names = parameterNames(trials);
+    const shown = state.selected ?? sweep.best ?? trials[0]?.number;
+    patch(bottom, lineageCard(trials, shown, names), importance(sweep.importance ?? []), trialTable(trials, names));
   }
 
   function buttons({ state: of }) {
@@ -146,20 +154,21 @@ function sweepPage(root, name, live) {
     return h('section', { class: 'card', 'aria-label': 'Importance' }, h('h2', {}, 'How strongly each parameter and the metric are related'), h('ul', { class: 'importance' }, found.map(line)));
   }
 
-  function trialTable(trials) {
-    const names = [...new Set(trials.flatMap(({ parameters }) => Object.keys(parameters ?? {})))];
+  function trialTable(trials, names) {
+    const isPopulation = trials.some(({ member }) => member !== undefined);
     const plain = (of) => (of === undefined ? '–' : typeof of === 'number' ? number(of) : String(of));
     const line = (trial) => h(
       'tr',
       { 'data-key': String(trial.number), 'data-trial': trial.number, class: state.selected === trial.number ? 'selected' : null },
       h('th', { scope: 'row', class: 'name' }, trial.job ? h('a', { href: `#/jobs/${encodeURIComponent(trial.job)}` }, `trial ${trial.number}`) : `trial ${trial.number}`),
       cell('State', '', mark(trial.state)),
+      isPopulation && [cell('Member', 'figure', String(trial.member)), cell('From', '', parentText(trial))],
       cell('Step', 'figure', trial.steps_target ? `${trial.step}/${trial.steps_target}` : String(trial.step)),
       cell('Value', 'figure', value(trial.value)),
       names.map((of) => cell(of, 'figure', plain(trial.parameters?.[of]))),
       cell('Reason', 'why', reasonText(trial)),
     );
-    return h('div', { class: 'scroll' }, table('Trials, the best first', 'grid jobs runs', ['Trial', 'State', 'Step', 'Value', ...names, 'Reason'], trials.map(line)));
+    return h('div', { class: 'scroll' }, table('Trials, the best first', 'grid jobs runs', ['Trial', 'State', ...(isPopulation ? ['Member', 'From'] : []), 'Step', 'Value', ...names, 'Reason'], trials.map(line)));
   }
 
   /** Reads the metric of the best trials; of one that is over, once. */

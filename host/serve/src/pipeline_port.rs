@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use saggar_jobs::{
-    CheckpointSelector, DataSource, DataStepFetch, DataStepOutput, DataStepSource, InitFrom, JobEffect, JobError,
-    JobSpec, JobSubmission,
+    CheckpointSelector, DataSource, DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec, DataStepVersion,
+    InitFrom, JobEffect, JobError, JobSpec, JobSubmission,
 };
 use saggar_pipelines::{
     DeployRequest, JobObservation, OutputReference, PLUGIN_INPUT, PipelinePort, PreparedJob, StepFailure, StepInput,
@@ -130,8 +130,8 @@ async fn dataset_digest(app: &AppState, rights: &AccessRights, reference: &str) 
 }
 
 /// Returns what a data step reads. The query of a URL, which can contain a token, is left out.
-fn source_of_dataset(source: &DataStepSource) -> StepInput {
-    let (reference, digest) = match source {
+async fn source_of_dataset(app: &AppState, rights: &AccessRights, step: &DataStepSpec) -> Result<StepInput, ApiError> {
+    let (reference, digest) = match &step.from {
         DataStepSource::Output(DataStepOutput { job, path }) => {
             (path.iter().fold(format!("job:{job}/output"), |whole, path| format!("{whole}/{path}")), None)
         }
@@ -139,14 +139,19 @@ fn source_of_dataset(source: &DataStepSource) -> StepInput {
             let url = url.split(['?', '#']).next().unwrap_or_default().to_owned();
             (url, Some(sha256.to_ascii_lowercase()))
         }
+        DataStepSource::Version(DataStepVersion { version }) => {
+            let reference = format!("{}/{version}", step.dataset);
+            let digest = dataset_digest(app, rights, &reference).await?;
+            (reference, Some(digest))
+        }
     };
-    StepInput { name: "from".to_owned(), reference, digest }
+    Ok(StepInput { name: "from".to_owned(), reference, digest })
 }
 
 /// Returns what a job with pinned references reads.
 async fn inputs_of(app: &AppState, sight: &ProjectScope, spec: &JobSpec) -> Result<Vec<StepInput>, StepFailure> {
     if let Some(step) = &spec.data_step {
-        return Ok(vec![source_of_dataset(&step.from)]);
+        return Ok(vec![source_of_dataset(app, sight.rights(), step).await.map_err(step_failure)?]);
     }
     let plugin = spec.plugin.clone();
     let mut inputs = vec![StepInput { name: PLUGIN_INPUT.to_owned(), reference: plugin.clone(), digest: Some(plugin) }];

@@ -44,7 +44,8 @@ pub use schedule::JobSchedule;
 pub use state::{JobState, ParseJobStateError, StateReason};
 
 pub use sweep::{
-    NewSweep, ParseSweepStateError, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialRecord, TrialState,
+    NewSweep, ParseSweepStateError, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialParent, TrialRecord,
+    TrialState,
 };
 
 use sqlite::SqliteRecords;
@@ -173,6 +174,12 @@ pub trait JobRecords: SweepRecords + PipelineRecords {
     /// # Errors
     /// Returns `Database`.
     fn queued_jobs(&self) -> Result<Vec<QueuedJob>, RecordError>;
+
+    /// Returns the specifications of the jobs that are not over and whose specification contains `text`, oldest first.
+    ///
+    /// # Errors
+    /// Returns `Database`.
+    fn unfinished_specs_with(&self, text: &str) -> Result<Vec<String>, RecordError>;
 
     /// Returns active jobs, oldest first.
     ///

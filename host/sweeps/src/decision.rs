@@ -5,6 +5,7 @@
 mod asha;
 mod halving;
 mod median;
+mod population;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,8 @@ use crate::tpe_sampler::{TrialResult, has_enough_results, propose, recorded_text
 pub const NOT_PROMOTED: &str = "NOT_PROMOTED";
 /// The reason code of a trial that was stopped because it was worse than the median.
 pub const BELOW_MEDIAN: &str = "BELOW_MEDIAN";
+/// The reason code of a trial that a copy of a better trial continues in the place of.
+pub const REPLACED: &str = "REPLACED";
 /// The reason code of a sweep, and of its trials, that has used up its budget.
 pub const BUDGET: &str = "BUDGET";
 /// The reason code of a sweep whose trials do not report its metric.
@@ -75,6 +78,7 @@ pub fn decide(input: &SweepInput<'_>) -> SweepDecision {
     match input.sweep.spec.method {
         SweepMethod::Median => median::stop_below_median(&mut board),
         SweepMethod::Halving => halving::stop_losers(&mut board),
+        SweepMethod::Pbt => population::replace_worst(&mut board),
         SweepMethod::Full | SweepMethod::Asha | SweepMethod::Tpe | SweepMethod::TpeAsha => {}
     }
     while board.running_count() < input.sweep.spec.max_parallel as usize {
@@ -82,6 +86,7 @@ pub fn decide(input: &SweepInput<'_>) -> SweepDecision {
             SweepMethod::Full | SweepMethod::Median | SweepMethod::Tpe => None,
             SweepMethod::Halving => halving::promotable(&board),
             SweepMethod::Asha | SweepMethod::TpeAsha => asha::promotable(&board),
+            SweepMethod::Pbt => population::promotable(&board),
         };
         match promoted {
             Some(index) => board.promote(index),
@@ -144,15 +149,15 @@ impl<'a> TrialBoard<'a> {
             match observed {
                 None => fail(trial, StateReason::new(JOB_REMOVED, "its job was removed")),
                 Some(job) if job.is_at_rung => {
-                    trial.rung_values.push(last_value(&job.points));
+                    trial.rung_values.push(reached_value(trial, &job.points));
                     trial.state = TrialState::Paused;
                     trial.reason = StateReason::new(PAUSED, format!("waits at rung {}", trial.rung));
                 }
                 Some(job) if job.state == JobState::Succeeded => {
-                    if job.points.is_empty() {
+                    if job.points.is_empty() && trial.parent.is_none() {
                         failure.get_or_insert_with(|| self.input.no_metric_reason(trial.number, &job.series));
                     }
-                    trial.rung_values.push(last_value(&job.points));
+                    trial.rung_values.push(reached_value(trial, &job.points));
                     trial.state = TrialState::Completed;
                     trial.reason = StateReason::default();
                 }
@@ -186,6 +191,7 @@ impl<'a> TrialBoard<'a> {
             rung: 0,
             rung_values: Vec::new(),
             reason: StateReason::default(),
+            parent: None,
         });
         true
     }
@@ -324,6 +330,15 @@ fn fail(trial: &mut TrialRecord, reason: StateReason) {
 /// Returns the recorded parameters of a trial.
 fn trial_parameters(trial: &TrialRecord) -> Map<String, Value> {
     serde_json::from_str(&trial.parameters).unwrap_or_default()
+}
+
+/// Returns the value that a trial has reached. A copy that has no value yet, because the training has no step between two
+/// generations, has that of the state that it continues from.
+fn reached_value(trial: &TrialRecord, points: &[(u64, f64)]) -> Option<f64> {
+    match (&trial.parent, points) {
+        (Some(_), []) => trial.rung_values.last().copied().flatten(),
+        _ => last_value(points),
+    }
 }
 
 /// Returns the value at the last step, or `None` if it is missing or not finite.

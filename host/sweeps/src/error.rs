@@ -4,7 +4,10 @@ use saggar_jobs::JobError;
 use saggar_store::error::RecordError;
 use thiserror::Error;
 
-use crate::limits::{PARAMETERS_MAX, RANGE_BYTES_MAX, TRIALS_MAX, VALUES_MAX};
+use crate::limits::{
+    PARAMETERS_MAX, PERTURB_FACTOR_MAX, PERTURB_FACTORS_MAX, POPULATION_INTERVALS_MAX, RANGE_BYTES_MAX, TRIALS_MAX,
+    VALUES_MAX,
+};
 
 /// Why the range of a parameter is rejected.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -114,6 +117,46 @@ pub enum SweepSpecError {
         /// The method.
         method: &'static str,
     },
+    /// A population of fewer than two members.
+    #[error("trials: pbt needs the size of its population, at least 2, such as 10; got {members}")]
+    Population {
+        /// The number of members.
+        members: u32,
+    },
+    /// Too many members and generations.
+    #[error(
+        "generations: {members} members in {generations} generations; members times generations must be at most \
+         {POPULATION_INTERVALS_MAX}"
+    )]
+    PopulationIntervals {
+        /// The number of members.
+        members: u32,
+        /// The number of generations.
+        generations: u32,
+    },
+    /// A setting of `pbt` with another method.
+    #[error("{field}: only the method pbt has it, not {method}; remove it, or set \"method\": \"pbt\"")]
+    OnlyPopulation {
+        /// The field.
+        field: &'static str,
+        /// The method.
+        method: &'static str,
+    },
+    /// A share or a probability outside its range.
+    #[error("{field}: {value} is not {expected}")]
+    Share {
+        /// The field.
+        field: &'static str,
+        /// The given value.
+        value: f64,
+        /// Its range.
+        expected: &'static str,
+    },
+    /// Factors that are not valid.
+    #[error(
+        "perturb_factors: expected 1 to {PERTURB_FACTORS_MAX} numbers above 0, at most {PERTURB_FACTOR_MAX}, such as [0.8, 1.2]"
+    )]
+    PerturbFactors,
     /// A number outside its range.
     #[error("{field}: {value} is not from {min} to {max}")]
     OutOfRange {

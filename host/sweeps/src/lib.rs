@@ -10,6 +10,7 @@ pub mod decision;
 pub mod error;
 pub mod importance;
 pub mod limits;
+mod perturbation;
 pub mod space;
 pub mod spec;
 mod sweep_loop;

@@ -16,6 +16,18 @@ pub const PARALLEL_MAX: u32 = 256;
 pub const ETA_MAX: u32 = 16;
 /// Maximum rungs.
 pub const RUNGS_MAX: u32 = 8;
+/// Maximum generations of a population.
+pub const GENERATIONS_MAX: u32 = 100;
+/// Maximum members of a population times its generations, which bounds the number of trials.
+pub const POPULATION_INTERVALS_MAX: u32 = 5_000;
+/// Maximum share of a population that is replaced after a generation, so that no member is replaced from one that is.
+pub const EXPLOIT_QUANTILE_MAX: f64 = 0.5;
+/// Maximum number of factors by which parameters are perturbed.
+pub const PERTURB_FACTORS_MAX: usize = 16;
+/// Maximum factor by which a parameter is perturbed.
+pub const PERTURB_FACTOR_MAX: f64 = 1_000.0;
+/// Maximum draws of the parameters of a copy, if the ones before equal those of another copy of the same state.
+pub const PERTURBATIONS_MAX: u32 = 16;
 /// Results with a finite value before the estimator of `tpe` proposes parameters; trials before are drawn at random.
 pub const TPE_RANDOM_TRIALS: usize = 10;
 /// Candidates among which the estimator selects, for each parameter that is an interval.

@@ -133,6 +133,15 @@ impl ParameterRange {
         .filter(|position| position.is_finite())
     }
 
+    /// Returns the nearest number of an interval, with as many digits as drawn numbers have.
+    pub(crate) fn nearest(&self, value: f64) -> Value {
+        match self {
+            ParameterRange::Log { min, max } | ParameterRange::Uniform { min, max } => rounded(value, *min, *max),
+            ParameterRange::Int { min, max } => (value.round() as i64).clamp(*min, *max).into(),
+            ParameterRange::Choice(_) => value.into(),
+        }
+    }
+
     /// Returns the value at `position` from 0 to below 1.
     pub(crate) fn at(&self, position: f64) -> Value {
         match self {
@@ -231,6 +240,12 @@ fn rounded(value: f64, min: f64, max: f64) -> Value {
     rounded.clamp(min, max).into()
 }
 
+/// Returns a number from 0 to below 1 from random bits, as many as a float's precision has.
+pub(crate) fn unit_interval(high: u32, low: u32) -> f64 {
+    let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
+    bits as f64 / (1_u64 << 53) as f64
+}
+
 /// The ranges of the searched parameters, by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchSpace(BTreeMap<String, ParameterRange>);
@@ -306,9 +321,7 @@ impl SearchSpace {
         let key = [seed as u32, (seed >> 32) as u32];
         let value = |(index, (name, range)): (usize, (&String, &ParameterRange))| {
             let [high, low, ..] = philox4x32_10([trial, index as u32, attempt, 0], key);
-            let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
-            // 53 bits are a float's precision.
-            (name.clone(), range.at(bits as f64 / (1_u64 << 53) as f64))
+            (name.clone(), range.at(unit_interval(high, low)))
         };
         self.0.iter().enumerate().map(value).collect()
     }

@@ -1,5 +1,7 @@
 //! The specification of a sweep, checked once at its creation and recorded with it.
 
+mod population;
+
 use std::collections::BTreeMap;
 
 use saggar_jobs::{JobSpec, parse_keep_best};
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::SweepSpecError;
 use crate::limits::{ETA_MAX, PARALLEL_MAX, RUNGS_MAX, TRIALS_MAX};
 use crate::space::SearchSpace;
+pub(crate) use population::PopulationSettings;
 
 /// How the parameters of trials are chosen, and how trials are stopped early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,17 +39,22 @@ pub enum SweepMethod {
     /// at Scale", with asynchronous halving in place of Hyperband and one estimate for all rungs.
     #[serde(rename = "tpe-asha")]
     TpeAsha,
+    /// A population of trials trains in intervals. After each, the worst ones are replaced by copies of the best ones, which
+    /// continue from their state with perturbed parameters. Source: Jaderberg et al. 2017, "Population Based Training of
+    /// Neural Networks".
+    Pbt,
 }
 
 impl SweepMethod {
     /// Every method.
-    pub const ALL: [SweepMethod; 6] = [
+    pub const ALL: [SweepMethod; 7] = [
         SweepMethod::Full,
         SweepMethod::Median,
         SweepMethod::Halving,
         SweepMethod::Asha,
         SweepMethod::Tpe,
         SweepMethod::TpeAsha,
+        SweepMethod::Pbt,
     ];
 
     /// Returns the name that users see, such as `tpe-asha`.
@@ -58,21 +66,24 @@ impl SweepMethod {
             SweepMethod::Asha => "asha",
             SweepMethod::Tpe => "tpe",
             SweepMethod::TpeAsha => "tpe-asha",
+            SweepMethod::Pbt => "pbt",
         }
     }
 
     /// Returns whether parameters depend on the results of earlier trials.
     pub(crate) const fn learns_parameters(self) -> bool {
         match self {
-            SweepMethod::Full | SweepMethod::Median | SweepMethod::Halving | SweepMethod::Asha => false,
+            SweepMethod::Full | SweepMethod::Median | SweepMethod::Halving | SweepMethod::Asha | SweepMethod::Pbt => {
+                false
+            }
             SweepMethod::Tpe | SweepMethod::TpeAsha => true,
         }
     }
 
-    /// Returns whether trials pause at rungs.
+    /// Returns whether trials pause at rungs whose distances grow by `eta`.
     const fn has_rungs(self) -> bool {
         match self {
-            SweepMethod::Full | SweepMethod::Median | SweepMethod::Tpe => false,
+            SweepMethod::Full | SweepMethod::Median | SweepMethod::Tpe | SweepMethod::Pbt => false,
             SweepMethod::Halving | SweepMethod::Asha | SweepMethod::TpeAsha => true,
         }
     }
@@ -88,7 +99,7 @@ pub struct SweepSpec {
     /// `choice(sgd,adam)`, or values separated by commas.
     pub space: BTreeMap<String, String>,
     /// The number of trials, whose parameters are drawn at random or, with `tpe` and `tpe-asha`, from the results so far;
-    /// every combination of the listed values if omitted.
+    /// every combination of the listed values if omitted. With `pbt`, the number of members of the population.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2000))]
     pub trials: Option<u32>,
@@ -119,6 +130,24 @@ pub struct SweepSpec {
     #[serde(default = "default_median_trials_min")]
     #[schemars(range(min = 1, max = 2000))]
     pub median_trials_min: u32,
+    /// Of `pbt`: the number of equal intervals that the steps of a training are divided into; 10 by default. After each
+    /// but the last, the members of the population are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 100))]
+    pub generations: Option<u32>,
+    /// Of `pbt`: the share of the population that is replaced after an interval, and the share of the best ones that it is
+    /// replaced from; 0.2 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 0.5))]
+    pub exploit_quantile: Option<f64>,
+    /// Of `pbt`: the factors by which the parameters of a copy are multiplied, one of them each; 0.8 and 1.2 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16))]
+    pub perturb_factors: Option<Vec<f64>>,
+    /// Of `pbt`: the probability with which a parameter of a copy is drawn from its range instead; 0.25 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
+    pub resample_probability: Option<f64>,
     /// The sweep ends this many seconds after it was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
@@ -159,6 +188,10 @@ impl SweepSpec {
             eta: default_eta(),
             rungs: default_rungs(),
             median_trials_min: default_median_trials_min(),
+            generations: None,
+            exploit_quantile: None,
+            perturb_factors: None,
+            resample_probability: None,
             budget_seconds: None,
             budget_device_seconds: None,
         }
@@ -168,8 +201,9 @@ impl SweepSpec {
     ///
     /// # Errors
     /// Returns the first field that is not valid. The job is checked separately, as every job is.
-    pub fn validate(self) -> Result<ValidSweep, SweepSpecError> {
+    pub fn validate(mut self) -> Result<ValidSweep, SweepSpecError> {
         let space = SearchSpace::parse(&self.space)?;
+        let population = PopulationSettings::read(&mut self)?;
         let trials = match self.trials {
             None if self.method.learns_parameters() => {
                 return Err(SweepSpecError::TrialsMissing { method: self.method.name() });
@@ -204,7 +238,7 @@ impl SweepSpec {
             (None, true) => return Err(SweepSpecError::NoTraining { what: "only measures" }),
             (None, false) => {}
         }
-        Ok(ValidSweep { spec: self, space, trials, metric })
+        Ok(ValidSweep { spec: self, space, trials, metric, population })
     }
 }
 
@@ -215,6 +249,8 @@ pub struct ValidSweep {
     pub(crate) space: SearchSpace,
     pub(crate) trials: u32,
     pub(crate) metric: BestMetric,
+    /// The settings of `pbt`, if that is the method.
+    pub(crate) population: Option<PopulationSettings>,
 }
 
 impl ValidSweep {
@@ -251,17 +287,25 @@ impl ValidSweep {
         }
     }
 
-    /// Returns the number of rungs before the end: 0 if trials do not pause.
+    /// Returns the number of rungs before the end: 0 if trials do not pause. The rungs of a population are the ends of its
+    /// generations.
     pub(crate) fn rung_count(&self) -> u32 {
-        if self.spec.method.has_rungs() { self.spec.rungs } else { 0 }
+        match &self.population {
+            Some(population) => population.generations - 1,
+            None if self.spec.method.has_rungs() => self.spec.rungs,
+            None => 0,
+        }
     }
 
     /// Returns where the trials of a rung pause, or `None` if they run to their end. Rung k is at the share
-    /// `eta^(k - rungs)` of a trial's steps.
+    /// `eta^(k - rungs)` of a trial's steps, or of a population at the share `(k + 1) / generations`.
     pub fn pause_point(&self, rung: u32) -> Option<PausePoint> {
         let below = self.rung_count().checked_sub(rung).filter(|below| *below > 0)?;
-        let of = self.spec.eta.saturating_pow(below);
-        Some(PausePoint { at: PauseStep::Share { part: 1, of }, metric: Some(self.metric.metric.clone()) })
+        let at = match &self.population {
+            Some(population) => PauseStep::Share { part: rung + 1, of: population.generations },
+            None => PauseStep::Share { part: 1, of: self.spec.eta.saturating_pow(below) },
+        };
+        Some(PausePoint { at, metric: Some(self.metric.metric.clone()) })
     }
 
     /// Returns a number that is larger for better values, and smallest for those that are not finite.

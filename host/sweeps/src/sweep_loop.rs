@@ -29,6 +29,35 @@ struct FollowedSweep {
     device_seconds: BTreeMap<u32, f64>,
 }
 
+impl FollowedSweep {
+    /// Returns the numbers of the unsettled trials, those without a job first, and forgets them.
+    fn take_unsettled(&mut self) -> Vec<u32> {
+        let without_job: BTreeSet<u32> =
+            self.trials.iter().filter(|trial| trial.job.is_none()).map(|trial| trial.number).collect();
+        let unsettled = std::mem::take(&mut self.unsettled);
+        let (mut first, rest): (Vec<u32>, Vec<u32>) =
+            unsettled.into_iter().partition(|number| without_job.contains(number));
+        first.extend(rest);
+        first
+    }
+
+    /// Returns whether a trial must not continue yet, because the job of a copy of its state is not submitted.
+    fn has_pending_copy(&self, trial: &TrialRecord) -> bool {
+        let is_pending = |copy: &TrialRecord| {
+            copy.job.is_none()
+                && matches!(copy.state, TrialState::Running | TrialState::Paused)
+                && copy.parent.as_ref().is_some_and(|parent| parent.trial == trial.number)
+        };
+        trial.state == TrialState::Running && self.trials.iter().any(is_pending)
+    }
+
+    /// Returns the job of the trial that a trial continues from.
+    fn job_of_parent(&self, trial: &TrialRecord) -> Option<String> {
+        let parent = trial.parent.as_ref()?.trial;
+        self.trials.iter().find(|trial| trial.number == parent)?.job.clone()
+    }
+}
+
 impl SweepService {
     /// Follows the sweeps until `shutdown` is true.
     pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
@@ -247,9 +276,15 @@ impl SweepService {
     /// Makes the jobs of trials follow the decisions. Jobs that cannot be reached now are tried again.
     async fn settle_jobs(&self, record: &mut SweepRecord, known: &mut FollowedSweep) -> Result<(), SweepError> {
         let mut refused = SweepDecision::default();
-        for number in std::mem::take(&mut known.unsettled) {
-            let Some(trial) = known.trials.iter_mut().find(|trial| trial.number == number) else { continue };
-            match self.settle_trial(record, &known.sweep, trial).await {
+        for number in known.take_unsettled() {
+            let Some(at) = known.trials.iter().position(|trial| trial.number == number) else { continue };
+            if known.has_pending_copy(&known.trials[at]) {
+                known.unsettled.insert(number);
+                continue;
+            }
+            let parent = known.job_of_parent(&known.trials[at]);
+            let trial = &mut known.trials[at];
+            match self.settle_trial(record, &known.sweep, trial, parent.as_deref()).await {
                 Ok(()) => {}
                 Err(error) if is_temporary(&error) || record.state != SweepState::Running => {
                     tracing::error!(sweep = record.name, trial = number, %error, "a trial's job does not follow yet");

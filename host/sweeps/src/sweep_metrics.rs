@@ -87,6 +87,7 @@ mod tests {
             rung: 0,
             rung_values: Vec::new(),
             reason: StateReason::default(),
+            parent: None,
         }
     }
 

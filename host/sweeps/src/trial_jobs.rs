@@ -1,7 +1,9 @@
 //! The jobs of trials: submitted, paused, continued and stopped as the records say.
 
-use saggar_jobs::{JobError, JobSpec, JobSubmission};
-use saggar_store::records::{JobRecord, PausePoint, StateReason, SweepRecord, SweepState, TrialRecord, TrialState};
+use saggar_jobs::{CheckpointSelector, InitFrom, JobError, JobSpec, JobSubmission};
+use saggar_store::records::{
+    JobRecord, PausePoint, StateReason, SweepRecord, SweepState, TrialParent, TrialRecord, TrialState,
+};
 use serde_json::{Map, Value};
 
 use crate::SweepService;
@@ -9,15 +11,17 @@ use crate::error::SweepError;
 use crate::spec::ValidSweep;
 
 impl SweepService {
-    /// Makes the job of a trial follow the records. Repeating it changes nothing.
+    /// Makes the job of a trial follow the records. Repeating it changes nothing. `parent` is the job of the trial that it
+    /// continues from.
     pub(crate) async fn settle_trial(
         &self,
         record: &SweepRecord,
         sweep: &ValidSweep,
         trial: &mut TrialRecord,
+        parent: Option<&str>,
     ) -> Result<(), SweepError> {
         match trial.state {
-            TrialState::Running => self.run_job(record, sweep, trial).await,
+            TrialState::Running => self.run_job(record, sweep, trial, parent).await,
             TrialState::Stopped => self.stop_job(record, trial).await,
             TrialState::Paused | TrialState::Completed | TrialState::Failed => Ok(()),
         }
@@ -28,6 +32,7 @@ impl SweepService {
         record: &SweepRecord,
         sweep: &ValidSweep,
         trial: &mut TrialRecord,
+        parent: Option<&str>,
     ) -> Result<(), SweepError> {
         let point = match record.state {
             SweepState::Stopped => Some(PausePoint::now()),
@@ -37,7 +42,11 @@ impl SweepService {
             Some(job) => self.find_job(job).await?,
             None if record.state == SweepState::Stopped => return Ok(()),
             None => {
-                let job = self.submit_job(record, sweep, trial, point.clone()).await?;
+                let mut spec = trial_spec(record, sweep, trial)?;
+                if let Some(origin) = &trial.parent {
+                    spec.init_from = Some(parent_state(parent, origin)?);
+                }
+                let job = self.submit_job(record, trial, spec, point.clone()).await?;
                 self.set_job(record, trial, &job).await?;
                 Some(job)
             }
@@ -86,12 +95,12 @@ impl SweepService {
     async fn submit_job(
         &self,
         record: &SweepRecord,
-        sweep: &ValidSweep,
         trial: &TrialRecord,
+        spec: JobSpec,
         pause: Option<PausePoint>,
     ) -> Result<JobRecord, SweepError> {
         let submission = JobSubmission {
-            spec: trial_spec(record, sweep, trial)?,
+            spec,
             owner: record.owner.clone(),
             rights: record.rights.clone(),
             pause,
@@ -112,6 +121,13 @@ impl SweepService {
 /// Returns the key under which the job of a trial is submitted, however often that is.
 fn idempotency_key(record: &SweepRecord, trial: &TrialRecord) -> String {
     format!("sweep {} trial {}", record.id, trial.number)
+}
+
+/// Returns the state of the trial that a copy continues from: its newest checkpoint. It is resolved to a step when the job
+/// of the copy is submitted, and the parent is paused at that state until then.
+fn parent_state(job: Option<&str>, parent: &TrialParent) -> Result<InitFrom, SweepError> {
+    let job = job.ok_or_else(|| JobError::no_job(&format!("of trial {}", parent.trial)))?.to_owned();
+    Ok(InitFrom::Checkpoint { job, which: CheckpointSelector::Latest })
 }
 
 /// Returns the specification of a trial's job. Its experiment is the sweep, unless the sweep's job names one.

@@ -98,6 +98,19 @@ pub(crate) struct SweepStartArgs {
     /// Of halving, asha and tpe-asha: the number of rungs before the end [default: 2].
     #[arg(long, value_name = "N")]
     pub(crate) rungs: Option<u32>,
+    /// Of pbt: divide the steps of a training into N intervals, after each of which the population is compared
+    /// [default: 10]. `--trials` is the size of the population.
+    #[arg(long, value_name = "N")]
+    pub(crate) generations: Option<u32>,
+    /// Of pbt: the share of the population that is replaced after an interval [default: 0.2].
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) exploit_quantile: Option<f64>,
+    /// Of pbt: the factors by which the parameters of a copy are multiplied, one of them each [default: 0.8,1.2].
+    #[arg(long, value_delimiter = ',', value_name = "FACTOR,...")]
+    pub(crate) perturb_factors: Option<Vec<f64>>,
+    /// Of pbt: the probability with which a parameter of a copy is drawn from its range instead [default: 0.25].
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) resample_probability: Option<f64>,
     /// End the sweep after this time: 2h.
     #[arg(long, value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) budget: Option<Duration>,
@@ -121,6 +134,8 @@ pub(crate) enum SweepMethodArg {
     Tpe,
     /// Parameters as with tpe, trials stopped as with asha
     TpeAsha,
+    /// The worst trials of a population continue from the state of the best ones, with perturbed parameters
+    Pbt,
 }
 
 /// Parses `100` or `n=100`.

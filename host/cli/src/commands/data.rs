@@ -5,7 +5,7 @@ mod described;
 mod export;
 mod fetch;
 mod ignore_file;
-mod push;
+pub(in crate::commands) mod push;
 mod recipe;
 mod show;
 

@@ -1,6 +1,7 @@
 //! `saggar pipeline`: checks, shows and runs the pipelines of the project file, and shows and controls runs.
 
 mod check;
+mod folders;
 mod graph;
 mod plan;
 mod show;
@@ -199,6 +200,9 @@ fn schedule(args: &PipelineScheduleArgs, client: &ApiClient, output: CliOutput) 
             .with_hint(format!("give --cron '15 23 * * *', or add schedule = \"15 23 * * *\" to [pipeline.{name}]")));
     };
     let run: RunRequest = plan::run_request(name, &args.params, client, output)?;
+    for version in folders::named_versions(&run.plan) {
+        output.print_note(&format!("each run uses {version}; set the schedule again to push the folder again"));
+    }
     let request = SetPipelineScheduleRequest { cron, run };
     let set: PipelineScheduleDocument = client.post("/api/v1/pipelines", RequestBody::json(&request))?;
     print_schedules(&[set], output);

@@ -7,8 +7,9 @@ mod start;
 use std::time::Duration;
 
 use saggar_rest::sweeps::{
-    PublishTrialRequest, SweepDocument, SweepListDocument, SweepPublicationDocument, TrialDocument,
+    PublishTrialRequest, SweepDocument, SweepListDocument, SweepPublicationDocument, TrialDocument, TrialParentDocument,
 };
+use serde_json::{Map, Value};
 
 use crate::args::{SweepArgs, SweepCommand};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
@@ -96,7 +97,7 @@ fn list(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
             sweep.name.clone(),
             output.format_state(&sweep.state),
             sweep.method.clone(),
-            format!("{over}/{}", sweep.trials_target),
+            format!("{over}/{}", trials_in_all(sweep)),
             format!("{} {}", sweep.direction, sweep.metric),
             sweep.best_value.map_or_else(|| "-".to_owned(), format_value),
             sweep.reason.clone(),
@@ -113,6 +114,11 @@ fn trials_over(sweep: &SweepDocument) -> u64 {
     over.iter().filter_map(|state| sweep.trial_states.get(*state)).sum()
 }
 
+/// Returns the number of trials that the sweep is to have, with the copies of a population so far.
+fn trials_in_all(sweep: &SweepDocument) -> u64 {
+    sweep.trial_states.values().sum::<u64>().max(sweep.trials_target.into())
+}
+
 fn show_status(sweep: &SweepDocument, output: CliOutput) {
     if output.json {
         return output.print_json(sweep);
@@ -120,37 +126,61 @@ fn show_status(sweep: &SweepDocument, output: CliOutput) {
     let because = if sweep.message.is_empty() { String::new() } else { format!(": {}", sweep.message) };
     output.print_line(&format!("{} {}{because}", sweep.name, output.format_state(&sweep.state)));
     let (method, metric) = (&sweep.method, format!("{} {}", sweep.direction, sweep.metric));
-    output.print_line(&format!("  method {method}, metric {metric}, {} trials", sweep.trials_target));
     let trials = sweep.trials.as_deref().unwrap_or_default();
-    output.print_table(&TRIAL_HEADERS, &trials.iter().map(|trial| trial_row(trial, output)).collect::<Vec<_>>());
+    let target = match trials.iter().any(|trial| trial.member.is_some()) {
+        true => format!("a population of {}", sweep.trials_target),
+        false => format!("{} trials", sweep.trials_target),
+    };
+    output.print_line(&format!("  method {method}, metric {metric}, {target}"));
+    print_trials(&trials.iter().collect::<Vec<_>>(), output);
 }
 
-/// The headers of [`trial_row`].
-const TRIAL_HEADERS: [&str; 7] = ["TRIAL", "STATE", "JOB", "STEP", "VALUE", "PARAMETERS", "REASON"];
+/// Prints trials as a table; those of a population with their member and the state that they continue from.
+fn print_trials(trials: &[&TrialDocument], output: CliOutput) {
+    let has_members = trials.iter().any(|trial| trial.member.is_some());
+    let headers = ["TRIAL", "MEMBER", "FROM", "STATE", "JOB", "STEP", "VALUE", "PARAMETERS", "REASON"];
+    let columns = |cells: Vec<String>| -> Vec<String> {
+        let is_shown = |(index, _): &(usize, String)| has_members || ![1, 2].contains(index);
+        cells.into_iter().enumerate().filter(is_shown).map(|(_, cell)| cell).collect()
+    };
+    let shown = columns(headers.map(str::to_owned).to_vec());
+    let rows: Vec<Vec<String>> = trials.iter().map(|trial| columns(trial_cells(trial, output))).collect();
+    output.print_table(&shown.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+}
 
-fn trial_row(trial: &TrialDocument, output: CliOutput) -> Vec<String> {
+fn trial_cells(trial: &TrialDocument, output: CliOutput) -> Vec<String> {
     let reason = if trial.message.is_empty() { trial.reason.clone() } else { trial.message.clone() };
     vec![
         trial.number.to_string(),
+        trial.member.map_or_else(String::new, |member| member.to_string()),
+        trial.parent.as_ref().map_or_else(|| "-".to_owned(), format_parent),
         output.format_state(&trial.state),
         trial.job.clone().unwrap_or_else(|| "-".to_owned()),
         format!("{}/{}", trial.step, trial.steps_target),
         trial.value.map_or_else(|| "-".to_owned(), format_value),
-        format_parameters(trial),
+        format_parameters(&trial.parameters),
         reason,
     ]
+}
+
+/// Formats the state that a copy continues from: `4@120`, trial 4 at step 120.
+fn format_parent(parent: &TrialParentDocument) -> String {
+    match parent.step {
+        Some(step) => format!("{}@{step}", parent.trial),
+        None => parent.trial.to_string(),
+    }
 }
 
 fn format_value(value: f64) -> String {
     format!("{value:.6}")
 }
 
-fn format_parameters(trial: &TrialDocument) -> String {
-    let word = |(name, value): (&String, &serde_json::Value)| match value {
-        serde_json::Value::String(text) => format!("{name}={text}"),
+fn format_parameters(parameters: &Map<String, Value>) -> String {
+    let word = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name}={text}"),
         value => format!("{name}={value}"),
     };
-    trial.parameters.iter().map(word).collect::<Vec<_>>().join(" ")
+    parameters.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Prints how trials change until the sweep is over or stopped, and then its results. Returns the exit code.
@@ -176,7 +206,9 @@ fn follow(client: &ApiClient, output: CliOutput, name: &str) -> Result<i32, CliE
             let before = printed_trials.get(index);
             if before.is_none_or(|before| (&before.state, before.rung) != (&trial.state, trial.rung)) {
                 let value = trial.value.map_or_else(String::new, |value| format!("  {}", format_value(value)));
-                let line = format!("trial {} {} {}{value}", trial.number, trial.state, format_parameters(trial));
+                let parent = trial.parent.as_ref().map(|parent| format!(" from {}", format_parent(parent)));
+                let (parent, parameters) = (parent.unwrap_or_default(), format_parameters(&trial.parameters));
+                let line = format!("trial {}{parent} {} {parameters}{value}", trial.number, trial.state);
                 output.print_note(&line);
             }
         }

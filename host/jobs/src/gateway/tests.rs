@@ -37,6 +37,7 @@ fn start_command() -> WorkerCommand {
         rank: 0,
         spec,
         jobs,
+        kept_steps: Vec::new(),
         rights,
         pause: None,
         paused_from: None,

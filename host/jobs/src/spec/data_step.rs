@@ -17,8 +17,8 @@ pub struct DataStepSpec {
     pub from: DataStepSource,
 }
 
-/// The source of a data step: `{"job": "prepare-3", "path": "table"}` or
-/// `{"url": "https://example.com/digits.tar.gz", "sha256": "..."}`.
+/// The source of a data step: `{"job": "prepare-3", "path": "table"}`,
+/// `{"url": "https://example.com/digits.tar.gz", "sha256": "..."}`, or `{"version": 3}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DataStepSource {
@@ -26,6 +26,17 @@ pub enum DataStepSource {
     Output(DataStepOutput),
     /// A file of another server, which is unpacked if it is an archive.
     Fetch(DataStepFetch),
+    /// A version of the dataset that exists already, such as one that a client has pushed.
+    Version(DataStepVersion),
+}
+
+/// A version of the dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "DataStepVersion")]
+pub struct DataStepVersion {
+    /// Its number.
+    pub version: u64,
 }
 
 /// Files that a job wrote.
@@ -79,7 +90,7 @@ impl DataStepSpec {
             {
                 refuse("sha256: expected 64 hexadecimal digits")
             }
-            DataStepSource::Output(_) | DataStepSource::Fetch(_) => Ok(()),
+            DataStepSource::Output(_) | DataStepSource::Fetch(_) | DataStepSource::Version(_) => Ok(()),
         }
     }
 }

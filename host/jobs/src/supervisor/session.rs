@@ -1,12 +1,11 @@
 //! One worker from its launch to its exit: its connection, its output, and the commands that it is sent.
 
-use std::collections::BTreeMap;
-
 use saggar_store::records::{ClaimedJob, PausePoint, StateReason};
 use tokio::io::BufReader;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::AttemptReferences;
 use super::deadlines::{AttemptDeadlines, DueAction};
 use super::heartbeat_monitor::HeartbeatMonitor;
 use super::utilization_monitor::UtilizationMonitor;
@@ -66,7 +65,7 @@ impl WorkerSession {
         shared: &SharedState,
         claim: &ClaimedJob,
         spec: JobSpec,
-        jobs: BTreeMap<String, String>,
+        references: AttemptReferences,
         paused_from: Option<u64>,
         clock: AttemptDeadlines,
         trace: Option<&JobTrace>,
@@ -94,7 +93,8 @@ impl WorkerSession {
             epoch: claim.lease.epoch,
             rank: 0,
             spec,
-            jobs,
+            jobs: references.jobs,
+            kept_steps: references.kept_steps,
             rights: claim.job.rights.clone(),
             pause: claim.job.pause.clone(),
             paused_from,

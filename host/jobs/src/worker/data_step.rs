@@ -32,16 +32,23 @@ impl WorkerAttempt<'_> {
             choice: "a data step computes nothing".to_owned(),
         });
         let rights = JobRights::new(&self.start, home, self.models);
-        let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset {}: {error}", step.dataset));
-        rights.claim_dataset(&step.dataset).map_err(denied)?;
-        let made = match &step.from {
-            DataStepSource::Output(output) => self.ingest_output(step, output, home),
-            DataStepSource::Fetch(fetch) => self.ingest_fetched(step, fetch, home),
+        let claimed = |make: &dyn Fn() -> Result<DatasetInfo, AttemptFailure>| {
+            let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset {}: {error}", step.dataset));
+            rights.claim_dataset(&step.dataset).map_err(denied)?;
+            let made = make();
+            if made.is_err() {
+                rights.release_dataset(&step.dataset);
+            }
+            made
         };
-        if made.is_err() {
-            rights.release_dataset(&step.dataset);
-        }
-        let made = made?;
+        let made = match &step.from {
+            DataStepSource::Output(output) => claimed(&|| self.ingest_output(step, output, home))?,
+            DataStepSource::Fetch(fetch) => claimed(&|| self.ingest_fetched(step, fetch, home))?,
+            // It exists, and whether it can be read was checked when the job was submitted.
+            DataStepSource::Version(existing) => DatasetStore::new(home.datasets())
+                .info(&step.dataset, existing.version)
+                .map_err(|error| AttemptFailure::permanent(BAD_DATASET, error))?,
+        };
         let reference = format!("{}/{}", made.name, made.version);
         for note in &made.notes {
             self.log(format!("note: {note}"));

@@ -217,9 +217,12 @@ impl JobContext for WorkerJobContext {
         let seconds = began.elapsed().as_secs_f64();
         let digest = digest_of_variables(&checkpoint.variables).hex();
         self.parts.channel.send(&WorkerEvent::Checkpoint { step, bytes: info.bytes, seconds, digest });
-        let spec = &self.parts.start.spec;
-        let retention =
-            Retention { keep_last: spec.checkpoint_keep_last as usize, keep_best: spec.checkpoint_keep_best.clone() };
+        let AttemptConfig { spec, kept_steps, .. } = &self.parts.start;
+        let retention = Retention {
+            keep_last: spec.checkpoint_keep_last as usize,
+            keep_best: spec.checkpoint_keep_best.clone(),
+            keep_steps: kept_steps.clone(),
+        };
         if let Err(error) = self.parts.runtime.block_on(self.parts.checkpoints.prune(job, &retention)) {
             self.parts
                 .channel

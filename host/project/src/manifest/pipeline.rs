@@ -14,7 +14,7 @@ use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 use crate::parse_report::{ParseReport, SourceSpan, TableKind};
 use crate::pipeline::{
-    NestedInterface, PipelineStep, StepFetch, StepKind, StepMount, StepOutline, StepSource, check_outlines,
+    NestedInterface, PipelineStep, StepFetch, StepFolder, StepKind, StepMount, StepOutline, StepSource, check_outlines,
     dependency_order,
 };
 
@@ -179,12 +179,17 @@ fn check_sources(table: &ManifestTable<'_>, section: &PipelineStepSection, has_k
     }
 }
 
-/// Reads a reference, or a file of another server: `{ url = "https://...", sha256 = "..." }`.
+/// Reads a reference, a file of another server, `{ url = "https://...", sha256 = "..." }`, or a folder of the project,
+/// `{ folder = "data" }`.
 fn read_source(item: &ManifestValue<'_>) -> Option<StepSource> {
     if !item.is_table() {
         return item.string().map(StepSource::Reference);
     }
     let table = item.table()?;
+    if let Some(folder) = table.optional("folder", |item| item.string()) {
+        table.report_unknown_keys();
+        return Some(StepSource::Folder(StepFolder { folder }));
+    }
     let url = table.required("url", "url = \"https://example.com/digits.tar.gz\"", |item| item.string());
     let sha256 = table.required("sha256", "sha256 = \"...\", as `sha256sum FILE` prints it", |item| item.string());
     table.report_unknown_keys();

@@ -2,6 +2,7 @@
 //! and for a plan that a server gets.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::{Component, Path};
 
 use serde_json::{Map, Value};
 
@@ -15,11 +16,13 @@ use crate::limits::{
     PIPELINE_TEXT_BYTES_MAX,
 };
 use crate::name::{is_valid_name, nearest_name};
-use crate::reference::{WeightsReference, parse_mount_at};
+use crate::reference::{MountSource, WeightsReference, parse_mount_at};
 
+mod conditions;
 mod inputs;
 mod ports;
 
+use conditions::check_conditions;
 use inputs::check_inputs;
 use ports::check_declared_inputs;
 
@@ -113,6 +116,12 @@ pub(super) fn check_plan(plan: &PipelinePlan) -> Result<StepDependencies, Vec<Pl
         let hint = "send the steps of the nested pipeline instead".to_owned();
         mistakes.push(PlanMistake { step: Some(at), key: "kind", message, hint });
     }
+    let is_folder = |step: &PipelineStep| matches!(step.from, Some(StepSource::Folder(_)));
+    if let Some(at) = plan.steps.iter().position(is_folder) {
+        let message = "a plan names no folder of a client".to_owned();
+        let hint = "push the folder, and name the version: from = \"digits/3\"".to_owned();
+        mistakes.push(PlanMistake { step: Some(at), key: "from", message, hint });
+    }
     let outline = |step| {
         let preemptible = |step: &PipelineStep| step.spec.get("preemptible") == Some(&Value::Bool(true));
         StepOutline { step, preemptible: preemptible(step), nested: None }
@@ -203,7 +212,7 @@ impl<'a> PlanChecker<'a> {
             let hint = "a name is 1 to 63 of a-z, 0-9, '_' and '-', beginning with a letter or digit";
             self.add(at, "name", format!("invalid step name {:?}", shorten(&step.name)), hint);
         }
-        self.check_conditions(at);
+        let compared = check_conditions(self, at);
         self.check_for_each(at);
         self.check_kind(at);
         let mut dependencies: Vec<StepDependency> = Vec::new();
@@ -219,37 +228,11 @@ impl<'a> PlanChecker<'a> {
                 }
             }
         }
-        for used in check_inputs(self, at) {
+        for used in compared.into_iter().chain(check_inputs(self, at)) {
             dependencies.retain(|other| other.step != used);
             dependencies.push(StepDependency { step: used, uses_output: true });
         }
         dependencies
-    }
-
-    fn check_conditions(&mut self, at: usize) {
-        for condition in &self.outlines[at].step.when {
-            let Value::String(text) = condition else {
-                if !condition.is_boolean() {
-                    let hint = "such as when = \"${params.deploy}\"";
-                    self.add(at, "when", format!("expected true, false or a parameter, got {condition}"), hint);
-                }
-                continue;
-            };
-            match parameter_name(text.strip_prefix('!').unwrap_or(text)) {
-                None => {
-                    let message = format!("expected a parameter that is true or false, got {:?}", shorten(text));
-                    self.add(at, "when", message, "such as when = \"${params.deploy}\" or \"!${params.deploy}\"");
-                }
-                Some(name) => match self.params.get(name) {
-                    Some(Value::Bool(_)) => {}
-                    Some(other) => {
-                        let message = format!("parameter {name} is not true or false, but {other}");
-                        self.add(at, "when", message, "give it a default of true or false");
-                    }
-                    None => self.add_unknown_parameter(at, "when", name),
-                },
-            }
-        }
     }
 
     fn check_for_each(&mut self, at: usize) {
@@ -346,18 +329,54 @@ impl<'a> PlanChecker<'a> {
                 let message = format!("a step of kind {kind} needs from, the model version");
                 self.add(at, "from", message, "such as from = \"${steps.train.outputs.model}\"");
             }
-            (StepKind::Deploy | StepKind::Predict, Some(StepSource::Fetch(_))) => {
-                let message = format!("a step of kind {kind} takes a model version, not a file of another server");
+            (StepKind::Deploy | StepKind::Predict, Some(StepSource::Fetch(_) | StepSource::Folder(_))) => {
+                let message = format!("a step of kind {kind} takes a model version, not files");
                 self.add(at, "from", message, "such as from = \"${steps.train.outputs.model}\"");
             }
             (StepKind::Data, None) => {
-                let hint = "such as from = \"${steps.STEP.outputs.output}\", or from = { url = \"https://...\", sha256 = \"...\" }";
+                let hint = "such as from = \"${steps.STEP.outputs.output}\", from = { folder = \"data\" } or \
+                            from = { url = \"https://...\", sha256 = \"...\" }";
                 self.add(at, "from", "a step of kind data needs from, what the dataset is made of", hint);
             }
+            (StepKind::Data, Some(StepSource::Folder(folder))) => self.check_folder(at, &folder.folder),
             _ => {}
         }
-        if step.kind == StepKind::Data && step.dataset.is_none() {
-            self.add(at, "dataset", "a step of kind data needs dataset, the name", "such as dataset = \"digits\"");
+        match (step.kind, &step.dataset) {
+            (StepKind::Data, None) => {
+                self.add(at, "dataset", "a step of kind data needs dataset, the name", "such as dataset = \"digits\"");
+            }
+            (StepKind::Data, Some(dataset)) => self.check_version_source(at, dataset),
+            _ => {}
+        }
+    }
+
+    /// Checks the path of a folder that a client pushes, and that the dataset's name is known before the run.
+    fn check_folder(&mut self, at: usize, folder: &str) {
+        let is_inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if folder.is_empty() || !Path::new(folder).components().all(is_inside) {
+            let message = format!("folder {:?} is not in the project's directory", shorten(folder));
+            self.add(at, "from", message, "name a folder relative to the project file, such as { folder = \"data\" }");
+        }
+        let dataset = self.outlines[at].step.dataset.as_deref();
+        if let Some(dataset) = dataset.filter(|dataset| !is_valid_name(dataset)) {
+            let message = format!("expected the name of a dataset, got {:?}", shorten(dataset));
+            let hint = "a folder is pushed before the run, so its name has no placeholders; it is 1 to 63 of a-z, 0-9, \
+                        '.', '_' and '-', beginning with a letter or digit";
+            self.add(at, "dataset", message, hint);
+        }
+    }
+
+    /// Checks that a version that a data step names is one of its dataset.
+    fn check_version_source(&mut self, at: usize, dataset: &str) {
+        let Some(from) = self.outlines[at].step.from_reference().filter(|from| !from.contains("${")) else { return };
+        let Ok(MountSource::Dataset { dataset: named, version }) = parse_mount_at(from, "/data").map(|it| it.source)
+        else {
+            return;
+        };
+        if version.is_none() || (named != dataset && !dataset.contains("${")) {
+            let message = format!("expected a version of dataset {dataset}, got {:?}", shorten(from));
+            let hint = format!("such as from = \"{dataset}/1\"; `saggar data push FOLDER --name {dataset}` prints it");
+            self.add(at, "from", message, hint);
         }
     }
 
@@ -394,6 +413,29 @@ impl<'a> PlanChecker<'a> {
             None => format!("the parameters are {}", known.join(", ")),
         };
         self.add(at, key, format!("there is no parameter {:?}", shorten(name)), hint);
+    }
+
+    /// Returns the step of an output, the output's type, and whether the step has one for each item. An output that does not
+    /// exist is reported.
+    fn find_output(
+        &mut self,
+        at: usize,
+        key: &'static str,
+        step: &str,
+        output: &str,
+    ) -> Option<(usize, OutputType, bool)> {
+        let Some(&source) = self.by_name.get(step) else {
+            let hint = self.step_hint(step);
+            self.add(at, key, format!("no step is called {:?}", shorten(step)), hint);
+            return None;
+        };
+        let Some((kind, has_many)) = self.outlines[source].output(output) else {
+            let names = self.outlines[source].output_names().join(", ");
+            let hint = if names.is_empty() { "it has none".to_owned() } else { format!("its outputs are {names}") };
+            self.add(at, key, format!("step {step} has no output {:?}", shorten(output)), hint);
+            return None;
+        };
+        Some((source, kind, has_many))
     }
 
     fn step_hint(&self, name: &str) -> String {

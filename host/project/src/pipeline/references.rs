@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{PipelineStep, PlaceholderReference, StepSource, TextTemplate};
+use super::{Condition, Operand, PipelineStep, PlaceholderReference, StepSource, TextTemplate};
 
 impl PipelineStep {
     /// Returns the outputs that the texts of the step refer to, each as a step and an output. An output that is used
@@ -10,10 +10,19 @@ impl PipelineStep {
     pub fn used_outputs(&self) -> Vec<(String, String)> {
         let mut used = Vec::new();
         self.args.values().for_each(|value| collect_from_value(value, &mut used));
+        for condition in self.when.iter().filter_map(|condition| Condition::parse(condition).ok()) {
+            used.extend(condition.operands().filter_map(|operand| match operand {
+                Operand::Reference(PlaceholderReference::Output { step, output }) => {
+                    Some((step.clone(), output.clone()))
+                }
+                Operand::Reference(_) | Operand::Literal(_) => None,
+            }));
+        }
         let source = match &self.from {
             None => vec![],
             Some(StepSource::Reference(text)) => vec![text],
             Some(StepSource::Fetch(fetch)) => vec![&fetch.url, &fetch.sha256],
+            Some(StepSource::Folder(_)) => vec![],
         };
         let texts = [&self.init_from, &self.dataset, &self.model, &self.alias, &self.split, &self.out, &self.message];
         let mounts = self.data.iter().map(|mount| &mount.from);

@@ -65,7 +65,7 @@ fn unknown_names_are_mistakes_with_a_position() {
             ("25:8", "${item} has a value only in a step with for_each"),
             ("25:8", "`${secret}` is no placeholder"),
             ("25:8", "`${` has no closing `}`"),
-            ("26:8", "parameter steps is not true or false"),
+            ("26:8", "${params.steps} is not true or false, but a number"),
         ],
     );
 }
@@ -217,6 +217,25 @@ fn outputs_and_arguments_pass_through_nested_pipelines() {
     assert_eq!(steps["sub/serve"].when, [json!("!${params.go}")]);
     assert_eq!(steps["last"].init_from.as_deref(), Some("${steps.sub/train.outputs.model}"));
     assert_eq!(steps["last"].after, ["sub/train", "sub/serve"]);
+}
+
+#[test]
+fn conditions_pass_through_nested_pipelines() {
+    let text = format!(
+        "{HEAD}params = {{ least = 0.5, who = \"x\" }}\n\
+         [[pipeline.n.step]]\nname = \"sub\"\npipeline = \"inner\"\n\
+         args = {{ least = \"${{params.least}}\", tag = \"a b\", go = true }}\n\
+         [pipeline.inner]\nparams = {{ least = 0.9, tag = \"d\", go = false }}\n\
+         [[pipeline.inner.step]]\nname = \"eval\"\nplugin = \"a\"\n\
+         [[pipeline.inner.step]]\nname = \"one\"\ntask = \"t\"\nwhen = \"${{steps.eval.outputs.accuracy}} >= ${{params.least}}\"\n\
+         [[pipeline.inner.step]]\nname = \"two\"\ntask = \"t\"\nwhen = \"${{params.tag}} == 'a b'\"\n\
+         [[pipeline.inner.step]]\nname = \"three\"\ntask = \"t\"\nwhen = \"!${{params.go}}\"\n"
+    );
+    let manifest = ProjectManifest::parse(&text).unwrap_or_else(|found| panic!("{}", found.render("f")));
+    let when: Vec<Value> =
+        manifest.pipelines["n"].expanded.iter().flat_map(|it| it.step.when.iter().cloned()).collect();
+    let expected = ["${steps.sub/eval.outputs.accuracy} >= ${params.least}", "'a b' == 'a b'"];
+    assert_eq!(when, [json!(expected[0]), json!(expected[1]), json!(false)]);
 }
 
 struct TestValues;

@@ -3,7 +3,7 @@
 
 pub(crate) mod checkpoints;
 pub(crate) mod commands;
-mod data_step;
+pub(in crate::api) mod data_step;
 pub(crate) mod metrics;
 pub(crate) mod origin;
 pub(crate) mod removal;

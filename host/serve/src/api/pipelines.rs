@@ -83,8 +83,9 @@ pub(crate) async fn check(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Json<CheckedPipelineDocument>, ApiError> {
+    let sight = ProjectScope::from_extensions(request.extensions());
     let mut request: RunRequest = app.body_reader().read_json(request).await?;
-    let params = components::complete_and_check(&app, &mut request).await?;
+    let params = components::complete_and_check(&app, sight.rights(), &mut request).await?;
     let (name, steps) = (request.plan.name, request.plan.steps.len() as u64);
     Ok(Json(CheckedPipelineDocument { name, steps, params: params.into() }))
 }
@@ -101,7 +102,7 @@ pub(crate) async fn start(
     let project = request.plan.project.clone();
     sight.check_submission(&project)?;
     let idempotency_key = idempotency_key.map(|key| sight.idempotency_key(&project, key));
-    let started = match components::complete_and_check(&app, &mut request).await {
+    let started = match components::complete_and_check(&app, sight.rights(), &mut request).await {
         Ok(_) => app.pipelines().start(&request, actor.rights.clone(), idempotency_key).await.map_err(ApiError::from),
         Err(error) => Err(error),
     };
@@ -228,7 +229,7 @@ pub(crate) async fn set_schedule(
     let SetPipelineScheduleRequest { cron, run } = app.body_reader().read_json(request).await?;
     let mut run: RunRequest = run;
     sight.check_submission(&run.plan.project)?;
-    components::complete_and_check(&app, &mut run).await?;
+    components::complete_and_check(&app, sight.rights(), &mut run).await?;
     let name = run.plan.name.clone();
     let _turn = app.reference_lock().write().await;
     let set = match is_hidden(&app, &sight, &name).await? {

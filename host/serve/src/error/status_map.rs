@@ -141,6 +141,10 @@ pub(super) fn map_pipeline_error(error: &PipelineError) -> ErrorMapping {
         | PipelineError::Step { .. }
         | PipelineError::Cron { .. }
         | PipelineError::Records(RecordError::Invalid { .. }) => of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec, ""),
+        PipelineError::ScheduledReuse { .. } => {
+            let hint = "leave from_failed out; `saggar pipeline run NAME --from-failed RUN` takes them once";
+            of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec, hint)
+        }
         PipelineError::NotFound { .. } => {
             of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "`saggar pipeline ls` lists the runs")
         }

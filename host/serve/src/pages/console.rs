@@ -67,6 +67,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "job.js",
     "jobs.css",
     "jobs.js",
+    "lineage.js",
     "log.js",
     "main.js",
     "mark.svg",

@@ -40,12 +40,14 @@ pub struct Retention {
     pub keep_last: usize,
     /// Also keep the best intact checkpoint by this metric.
     pub keep_best: Option<BestMetric>,
+    /// Also keep the checkpoints of these steps.
+    pub keep_steps: Vec<u64>,
 }
 
 impl Retention {
     /// Returns a retention of the newest `keep_last` only.
     pub fn last(keep_last: usize) -> Retention {
-        Retention { keep_last, keep_best: None }
+        Retention { keep_last, keep_best: None, keep_steps: Vec::new() }
     }
 }
 
@@ -250,7 +252,8 @@ pub(super) async fn prune(
     for entry in &entries {
         let is_best = best.as_ref() == Some(&entry.file);
         // A pinned checkpoint is deleted the next time.
-        let goes = resumable >= retention.keep_last.max(1) && !is_best;
+        let is_kept = is_best || retention.keep_steps.contains(&entry.step);
+        let goes = resumable >= retention.keep_last.max(1) && !is_kept;
         if goes && objects.delete_unless_pinned(&entry.file).await? {
             deleted += 1;
             continue;

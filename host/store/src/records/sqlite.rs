@@ -39,7 +39,7 @@ mod usage_totals;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 11] = [
+pub(super) const SCHEMAS: [&str; 12] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -51,6 +51,7 @@ pub(super) const SCHEMAS: [&str; 11] = [
     include_str!("sqlite/sweeps.sql"),
     include_str!("sqlite/annotations.sql"),
     include_str!("sqlite/reused_runs.sql"),
+    include_str!("sqlite/populations.sql"),
 ];
 
 /// The records in one SQLite file.
@@ -204,6 +205,10 @@ impl JobRecords for SqliteRecords {
 
     fn queued_jobs(&self) -> Result<Vec<QueuedJob>, RecordError> {
         self.read(job::queued_jobs)
+    }
+
+    fn unfinished_specs_with(&self, text: &str) -> Result<Vec<String>, RecordError> {
+        self.read(|tx| job::unfinished_specs_with(tx, text))
     }
 
     fn active_jobs(&self) -> Result<Vec<ActiveJob>, RecordError> {

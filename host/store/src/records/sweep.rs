@@ -170,9 +170,28 @@ pub struct TrialRecord {
     pub rung_values: Vec<Option<f64>>,
     /// The reason for the state.
     pub reason: StateReason,
+    /// The trial whose state it continues from; `None` if it has the initial state of the sweep's job. Its values at the
+    /// rungs up to that state are those of the parent.
+    pub parent: Option<TrialParent>,
+}
+
+/// The trial that a trial of a population continues from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrialParent {
+    /// The member of the population in whose place the copy trains: the number of the member's first trial.
+    pub member: u32,
+    /// The number of the parent.
+    pub trial: u32,
+    /// The rung at which the parent was copied.
+    pub rung: u32,
 }
 
 impl TrialRecord {
+    /// Returns the member of the population that it belongs to: the number of the member's first trial.
+    pub fn member(&self) -> u32 {
+        self.parent.as_ref().map_or(self.number, |parent| parent.member)
+    }
+
     /// Returns the values at its rungs as text, from which [`TrialRecord::parse_rung_values`] reads the same bits. JSON
     /// would not do: its reader can return a neighbour of the written number, and a trial would change its rank.
     pub fn rung_values_text(&self) -> String {

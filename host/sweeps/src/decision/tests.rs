@@ -1,11 +1,13 @@
 //! Decisions, against simulated jobs and direct implementations of the algorithms.
 
+mod population;
 mod tpe;
 
 use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use saggar_jobs::JobSpec;
+use saggar_store::records::TrialParent;
 
 use super::*;
 use crate::spec::SweepSpec;

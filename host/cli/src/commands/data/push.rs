@@ -59,12 +59,21 @@ pub(super) fn push(args: &DataPushArgs, client: &ApiClient, output: CliOutput) -
     } else {
         (&*args.dir, list_files(&args.dir)?)
     };
-    send_files(&SentFiles::described(root, &paths, &args.table)?, &name, client, output)
+    send_and_print(&SentFiles::described(root, &paths, &args.table)?, &name, client, output)
+}
+
+/// Returns the files of a folder that would be sent.
+///
+/// # Errors
+/// It cannot be read, holds no files or something else than plain files, or is over the limits of a dataset.
+pub(in crate::commands) fn read_folder(dir: &Path) -> Result<SentFiles, CliError> {
+    let sent = SentFiles::described(dir, &list_files(dir)?, &DataTableArgs::default())?;
+    sent.check_limits().map(|_| sent)
 }
 
 /// Sends a folder as a version of the dataset `name`.
 pub(super) fn push_folder(dir: &Path, name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    send_files(&SentFiles::described(dir, &list_files(dir)?, &DataTableArgs::default())?, name, client, output)
+    send_and_print(&read_folder(dir)?, name, client, output)
 }
 
 /// Sends files of the folder `root` as a version of the dataset `name`.
@@ -75,7 +84,14 @@ pub(super) fn push_files(
     client: &ApiClient,
     output: CliOutput,
 ) -> Result<(), CliError> {
-    send_files(&SentFiles::described(root, paths, &DataTableArgs::default())?, name, client, output)
+    send_and_print(&SentFiles::described(root, paths, &DataTableArgs::default())?, name, client, output)
+}
+
+fn send_and_print(sent: &SentFiles, name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let total = sent.check_limits()?;
+    let stored = send_files(sent, name, client, output)?;
+    super::print_stored_version(&stored, &format!("{} read", units::format_bytes(total)), output);
+    Ok(())
 }
 
 /// A file that is sent.
@@ -87,7 +103,7 @@ struct SentFile {
 }
 
 /// The files of an upload.
-struct SentFiles {
+pub(in crate::commands) struct SentFiles {
     root: PathBuf,
     files: Vec<SentFile>,
     /// The description that options stand for, which replaces the folder's.
@@ -111,6 +127,22 @@ impl SentFiles {
         }
         Ok(SentFiles { root: root.to_owned(), files, description })
     }
+
+    /// Checks that a dataset can hold them. Returns their bytes.
+    fn check_limits(&self) -> Result<u64, CliError> {
+        let total: u64 = self.files.iter().filter_map(|file| file.path.metadata().ok()).map(|data| data.len()).sum();
+        if total <= UPLOAD_BYTES_MAX && self.files.len() <= UPLOAD_FILES_MAX {
+            return Ok(total);
+        }
+        Err(CliError::invalid(format!(
+            "{} holds {} files of {} together; a dataset takes at most {UPLOAD_FILES_MAX} files of {}",
+            self.root.display(),
+            self.files.len(),
+            units::format_bytes(total),
+            units::format_bytes(UPLOAD_BYTES_MAX),
+        ))
+        .with_hint("list files to skip in .saggarignore"))
+    }
 }
 
 /// Returns the default name of a dataset: the folder's, or the file's without its extensions.
@@ -124,19 +156,14 @@ fn default_name(path: &Path) -> String {
     plain.rsplit_once('.').map_or(plain, |(stem, _)| stem).to_owned()
 }
 
-/// Sends files as a version of the dataset `name`.
-fn send_files(sent: &SentFiles, name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
-    let total: u64 = sent.files.iter().filter_map(|file| file.path.metadata().ok()).map(|data| data.len()).sum();
-    if total > UPLOAD_BYTES_MAX || sent.files.len() > UPLOAD_FILES_MAX {
-        return Err(CliError::invalid(format!(
-            "{} holds {} files of {} together; a dataset takes at most {UPLOAD_FILES_MAX} files of {}",
-            sent.root.display(),
-            sent.files.len(),
-            units::format_bytes(total),
-            units::format_bytes(UPLOAD_BYTES_MAX),
-        ))
-        .with_hint("list files to skip in .saggarignore"));
-    }
+/// Sends files as a version of the dataset `name`, and returns it. Equal content is a version that exists.
+pub(in crate::commands) fn send_files(
+    sent: &SentFiles,
+    name: &str,
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<DatasetDocument, CliError> {
+    let total = sent.check_limits()?;
     let mut progress = ProgressDisplay::for_bytes("reading", total, output);
     let mut chunks = BTreeMap::new();
     let mut files = Vec::new();
@@ -155,10 +182,7 @@ fn send_files(sent: &SentFiles, name: &str, client: &ApiClient, output: CliOutpu
     let upload = &begun.upload;
     let missing: BTreeSet<&str> = begun.missing.iter().map(String::as_str).collect();
     send_missing_chunks(client, name, upload, &missing, &chunks, output)?;
-    let stored: DatasetDocument =
-        client.post(&format!("/api/v1/datasets/{name}/uploads/{upload}/commit"), RequestBody::Empty)?;
-    super::print_stored_version(&stored, &format!("{} read", units::format_bytes(total)), output);
-    Ok(())
+    client.post(&format!("/api/v1/datasets/{name}/uploads/{upload}/commit"), RequestBody::Empty)
 }
 
 /// Lists the plain files below `dir`, sorted. Names that begin with a dot and files that `.saggarignore` matches are

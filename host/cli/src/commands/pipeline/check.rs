@@ -7,6 +7,7 @@ use saggar_plugin::PluginDeclarations;
 use saggar_project::{ExpandedStep, PROJECT_FILE, PipelineSection, PipelineStep, StepDeclarations, StepKind};
 use serde::Serialize;
 
+use super::folders::{self, PipelineFolders};
 use super::plan;
 use crate::commands::run;
 use crate::exit::CliError;
@@ -65,6 +66,8 @@ fn check_types(
     for expanded in &section.expanded {
         checked.steps.push(components.declared_step(expanded, &mut unread)?);
     }
+    PipelineFolders::read(components.project, &section.expanded)?;
+    folders::replace_by_samples(&mut checked.steps);
     match checked.check() {
         Ok(_) => Ok(unread),
         Err(mistakes) => {

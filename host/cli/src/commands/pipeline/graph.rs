@@ -6,7 +6,7 @@ use saggar_project::{PipelinePlan, PipelineStep, StepDependencies};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::plan;
+use super::{folders, plan};
 use crate::args::{GraphFormat, PipelineGraphArgs};
 use crate::exit::CliError;
 use crate::output::CliOutput;
@@ -24,7 +24,8 @@ struct GraphStep<'a> {
 pub(super) fn graph(args: &PipelineGraphArgs, output: CliOutput) -> Result<i32, CliError> {
     let project = ProjectContext::require()?;
     let section = plan::find_pipeline(&project, &args.name)?;
-    let steps: Vec<PipelineStep> = section.expanded.iter().map(|expanded| expanded.step.clone()).collect();
+    let mut steps: Vec<PipelineStep> = section.expanded.iter().map(|expanded| expanded.step.clone()).collect();
+    folders::replace_by_samples(&mut steps);
     let project = project.manifest.project.name.clone();
     let plan = PipelinePlan { name: args.name.clone(), project, params: section.params.clone(), steps };
     // The file was checked, so its pipelines have no mistakes.
@@ -94,8 +95,9 @@ fn print_text(plan: &PipelinePlan, dependencies: &StepDependencies, levels: &[us
 fn mermaid(plan: &PipelinePlan, dependencies: &StepDependencies) -> String {
     let mut text = String::from("flowchart TD\n");
     for (at, step) in plan.steps.iter().enumerate() {
-        // Quotes and brackets of a condition would end the label.
-        let label = format!("{}<br/>{}", step.name, describe(step)).replace('"', "#quot;");
+        // Quotes would end the label, and angle brackets would begin a tag.
+        let description = describe(step).replace('<', "#lt;").replace('>', "#gt;");
+        let label = format!("{}<br/>{description}", step.name).replace('"', "#quot;");
         writeln!(text, "    s{at}[\"{label}\"]").unwrap_or_default();
     }
     for (at, below) in dependencies.iter().enumerate() {

@@ -11,6 +11,7 @@ use saggar_project::{
 use saggar_rest::plugins::PluginDocument;
 use serde_json::{Map, Value};
 
+use super::folders::{self, PipelineFolders};
 use crate::client::ApiClient;
 use crate::commands::run;
 use crate::component_source::ComponentSource;
@@ -42,6 +43,8 @@ pub(super) fn run_request(
     let project = ProjectContext::require()?;
     let section = find_pipeline(&project, name)?;
     let params = parse_params(&section.params, params)?;
+    // Before anything is built or sent.
+    let folders = PipelineFolders::read(&project, &section.expanded)?;
     let mut plugins: BTreeMap<String, PlanPlugin> = BTreeMap::new();
     for expanded in &section.expanded {
         if let Some(plugin) = plugin_of(&project, expanded)
@@ -56,8 +59,12 @@ pub(super) fn run_request(
     for expanded in &section.expanded {
         plan.steps.push(plan_step(&project, expanded, &plugins)?);
     }
-    let request = RunRequest { plan, params, from_failed: None };
-    PipelineService::check(&request).map_err(|error| CliError::invalid(error.to_string()))?;
+    let mut request = RunRequest { plan, params, from_failed: None };
+    // Nothing is pushed for a plan with mistakes.
+    let mut sample = request.clone();
+    folders::replace_by_samples(&mut sample.plan.steps);
+    PipelineService::check(&sample).map_err(|error| CliError::invalid(error.to_string()))?;
+    folders.push(&mut request.plan.steps, client, output)?;
     Ok(request)
 }
 

@@ -2,10 +2,10 @@
 
 use saggar_project::{PROJECT_FILE, ProjectManifest};
 use saggar_rest::jobs::JobSpecSummary;
-use saggar_rest::sweeps::{SweepDocument, TrialDocument};
+use saggar_rest::sweeps::{LineageDocument, SweepDocument, TrialDocument};
 use serde_json::{Map, Value};
 
-use super::{TRIAL_HEADERS, trial_row};
+use super::{format_parameters, print_trials};
 use crate::atomic_file;
 use crate::exit::CliError;
 use crate::output::CliOutput;
@@ -17,8 +17,10 @@ pub(super) fn show(sweep: &SweepDocument, limit: Option<usize>, output: CliOutpu
         return output.print_json(sweep);
     }
     let trials = sorted_trials(sweep);
-    let rows = trials.iter().take(limit.unwrap_or(usize::MAX)).map(|trial| trial_row(trial, output));
-    output.print_table(&TRIAL_HEADERS, &rows.collect::<Vec<_>>());
+    print_trials(&trials[..limit.unwrap_or(usize::MAX).min(trials.len())], output);
+    for line in lineage_lines(sweep) {
+        output.print_note(&line);
+    }
     let importance = sweep.importance.as_deref().unwrap_or_default();
     if !importance.is_empty() {
         output.print_note("Importance of parameters (rank correlation with the metric):");
@@ -29,6 +31,23 @@ pub(super) fn show(sweep: &SweepDocument, limit: Option<usize>, output: CliOutpu
     }
     let because = if sweep.message.is_empty() { String::new() } else { format!(": {}", sweep.message) };
     output.print_note(&format!("{} {}{because}", sweep.name, output.format_state(&sweep.state)));
+}
+
+/// Returns how the parameters of the best trial of a population changed over its training, as lines. Empty if it has kept its
+/// parameters from the first step.
+fn lineage_lines(sweep: &SweepDocument) -> Vec<String> {
+    let lineage = sweep.best_lineage.as_deref().unwrap_or_default();
+    if lineage.len() < 2 {
+        return Vec::new();
+    }
+    let line = |part: &LineageDocument| {
+        let step = part.from_step.map_or_else(|| "?".to_owned(), |step| step.to_string());
+        format!("  from step {step}: {} (trial {})", format_parameters(&part.parameters), part.trial)
+    };
+    let best = lineage.last().map_or(0, |part| part.trial);
+    std::iter::once(format!("Parameters of trial {best}, the best, over its training:"))
+        .chain(lineage.iter().map(line))
+        .collect()
 }
 
 /// Returns the trials, best first; those without a value are last.
@@ -65,6 +84,12 @@ pub(super) fn save_task(sweep: &SweepDocument, name: &str, output: CliOutput) ->
     parameters.extend(best.parameters.clone());
     let mut text =
         format!("\n# Trial {} of {}: {} {}\n", best.number, sweep.name, sweep.metric, best.value.unwrap_or(f64::NAN));
+    let lineage = lineage_lines(sweep);
+    if !lineage.is_empty() {
+        // One training with the last parameters does not repeat it.
+        text.push_str("# The task has its last parameters, not the schedule that led to the value.\n");
+        lineage.iter().for_each(|line| text.push_str(&format!("# {line}\n")));
+    }
     text.push_str(&task_table(name, &section.plugin, &parameters, &spec));
     let path = project.root.join(PROJECT_FILE);
     let unreadable = |error: &dyn std::fmt::Display| CliError::invalid(format!("{}: {error}", path.display()));

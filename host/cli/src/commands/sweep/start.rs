@@ -49,6 +49,10 @@ pub(super) fn start(mut args: SweepStartArgs, client: &ApiClient, output: CliOut
         max_parallel: number(args.max_parallel, |section| section.max_parallel).unwrap_or(new.max_parallel),
         eta: number(args.eta, |section| section.eta).unwrap_or(new.eta),
         rungs: number(args.rungs, |section| section.rungs).unwrap_or(new.rungs),
+        generations: number(args.generations, |section| section.generations),
+        exploit_quantile: args.exploit_quantile.or_else(|| section?.exploit_quantile),
+        perturb_factors: args.perturb_factors.clone().or_else(|| section?.perturb_factors.clone()),
+        resample_probability: args.resample_probability.or_else(|| section?.resample_probability),
         budget_seconds: time(args.budget, |section| section.budget),
         budget_device_seconds: time(args.device_budget, |section| section.device_budget),
         ..new
@@ -95,6 +99,7 @@ fn find_method(args: &SweepStartArgs, section: Option<&SweepSection>) -> SweepMe
         Some(SweepMethodArg::Asha) => SweepMethod::Asha,
         Some(SweepMethodArg::Tpe) => SweepMethod::Tpe,
         Some(SweepMethodArg::TpeAsha) => SweepMethod::TpeAsha,
+        Some(SweepMethodArg::Pbt) => SweepMethod::Pbt,
         None => {
             let named = section.and_then(|section| section.method.as_deref());
             let found = named.and_then(|name| SweepMethod::ALL.into_iter().find(|method| method.name() == name));

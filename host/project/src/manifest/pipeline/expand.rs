@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use super::{PipelineSection, PipelineStepSection};
 use crate::limits::PIPELINE_STEPS_MAX;
 use crate::pipeline::{
-    PipelineStep, PlaceholderReference, StepFetch, StepKind, StepSource, TemplatePart, TextTemplate, display_reference,
+    Condition, Operand, PipelineStep, PlaceholderReference, StepFetch, StepKind, StepSource, TemplatePart,
+    TextTemplate, display_reference,
 };
 
 /// A step of a pipeline without nested ones, and the section that it was made from.
@@ -118,6 +119,7 @@ fn resolve_step(step: &PipelineStep, around: &NestingScope, all_steps: &dyn Fn(&
         StepSource::Fetch(StepFetch { url, sha256 }) => {
             StepSource::Fetch(StepFetch { url: text(url), sha256: text(sha256) })
         }
+        StepSource::Folder(folder) => StepSource::Folder(folder.clone()),
     });
     resolved.dataset = option(&step.dataset);
     resolved.alias = option(&step.alias);
@@ -127,19 +129,26 @@ fn resolve_step(step: &PipelineStep, around: &NestingScope, all_steps: &dyn Fn(&
     resolved
 }
 
-/// Replaces a condition's parameter by the argument. A negated constant is computed.
+/// Replaces the parameters of a condition by arguments. A negated constant is computed.
 fn resolve_condition(condition: &Value, around: &NestingScope) -> Value {
-    let Some(text) = condition.as_str().and_then(|text| text.strip_prefix('!')) else {
-        return resolve_value(condition, around);
-    };
-    match resolve_value(&Value::String(text.to_owned()), around) {
-        Value::Bool(value) => Value::Bool(!value),
-        Value::String(text) => match text.strip_prefix('!') {
-            Some(twice) => Value::String(twice.to_owned()),
-            None => Value::String(format!("!{text}")),
-        },
-        other => other,
-    }
+    // The check has reported conditions that are not valid.
+    let Ok(parsed) = Condition::parse(condition) else { return condition.clone() };
+    let resolved = parsed.map_operands(|operand| match operand {
+        Operand::Literal(value) => Operand::Literal(value),
+        Operand::Reference(reference) => {
+            match resolve_value(&display_reference(&reference).into(), around) {
+                // An argument can be a placeholder of the outer pipeline, or a text.
+                Value::String(text) => {
+                    match TextTemplate::parse(&text).ok().as_ref().and_then(TextTemplate::only_reference) {
+                        Some(outer) => Operand::Reference(outer.clone()),
+                        None => Operand::Literal(text.into()),
+                    }
+                }
+                value => Operand::Literal(value),
+            }
+        }
+    });
+    resolved.to_value()
 }
 
 /// Replaces parameters by arguments, and names of steps by those in the whole pipeline.

@@ -185,7 +185,13 @@ fn check_literal(checker: &mut PlanChecker<'_>, at: usize, key: &'static str, te
         InputType::Deployable => (weights().is_ok(), "model:NAME@VERSION or job:NAME-N/checkpoint@STEP"),
         InputType::JobFiles => {
             let source = parse_mount_at(text, "/data").map(|mount| mount.source);
-            (matches!(source, Ok(MountSource::Job { .. })), "the output of a job, such as job:NAME-N/output/PATH")
+            let is_valid = match source {
+                Ok(MountSource::Job { .. }) => true,
+                // Without a version, it is reported with the name of the step's dataset.
+                Ok(MountSource::Dataset { .. }) => true,
+                Err(_) => false,
+            };
+            (is_valid, "the output of a job, such as job:NAME-N/output/PATH, or a version such as digits/3")
         }
     };
     if !is_valid {
@@ -219,16 +225,9 @@ pub(super) fn check_reference(
             Some(_) => {}
         },
         PlaceholderReference::Output { step, output } => {
-            let Some(&source) = checker.by_name.get(step.as_str()) else {
-                let hint = checker.step_hint(step);
-                return checker.add(at, key, format!("no step is called {:?}", shorten(step)), hint);
-            };
-            used.push(source);
-            let Some((kind, has_many)) = checker.outlines[source].output(output) else {
-                let names = checker.outlines[source].output_names().join(", ");
-                let hint = if names.is_empty() { "it has none".to_owned() } else { format!("its outputs are {names}") };
-                return checker.add(at, key, format!("step {step} has no output {:?}", shorten(output)), hint);
-            };
+            // An unknown output of a known step is an edge too, so that a cycle is found.
+            used.extend(checker.by_name.get(step.as_str()));
+            let Some((_, kind, has_many)) = checker.find_output(at, key, step, output) else { return };
             if !takes.accepts(kind) {
                 let message = takes.refusal(key, &display_reference(reference), kind);
                 checker.add(at, key, message, "connect an output of that type");

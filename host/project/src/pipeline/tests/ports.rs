@@ -221,3 +221,60 @@ fn used_outputs_are_found_in_every_text() {
     let names: Vec<String> = used.into_iter().map(|(step, output)| format!("{step}.{output}")).collect();
     assert_eq!(names, ["b.one", "c.two", "d.three", "e.four", "f.five"]);
 }
+
+/// Returns the mistakes of a last step with this condition.
+fn mistakes_of_condition(when: Value) -> Vec<String> {
+    let mut plan = plan(valid());
+    let last = json!({ "name": "last", "when": [when] });
+    plan.steps.push(serde_json::from_value(last).unwrap());
+    let found = plan.check().err().unwrap_or_default();
+    assert!(found.iter().all(|it| it.step == Some(5) && it.key == "when" && !it.hint.is_empty()), "{found:?}");
+    found.into_iter().map(|it| it.message).collect()
+}
+
+#[test]
+fn a_condition_compares_outputs_and_parameters_of_one_type() {
+    for condition in [
+        "${steps.choose.outputs.share} > 0.9",
+        "${steps.choose.outputs.count} >= ${params.share}",
+        "0.5 != ${steps.choose.outputs.share}",
+        "${steps.choose.outputs.flag}",
+        "!${steps.choose.outputs.flag}",
+        "${steps.choose.outputs.flag} == false",
+        "${steps.choose.outputs.note} == 'well'",
+        "${steps.train.outputs.job} != ${params.rows}",
+    ] {
+        assert_eq!(mistakes_of_condition(json!(condition)), [""; 0], "{condition}");
+    }
+    for (condition, expected) in [
+        ("${steps.choose.outputs.share}", "${steps.choose.outputs.share} is not true or false, but a number"),
+        ("${steps.choose.outputs.note} > 1", "> compares numbers, and ${steps.choose.outputs.note} is a text"),
+        ("${steps.choose.outputs.share} == 'x'", "is a number, and 'x' is a text"),
+        ("${steps.choose.outputs.flag} != 1", "is true or false, and 1 is a number"),
+        ("${steps.choose.outputs.chosen} == 'x'", "output chosen of step choose is a model"),
+        ("${steps.train.outputs.checkpoint} == 'x'", "is a checkpoint, which has no value to compare"),
+        ("${steps.many.outputs.job} == 'x'", "step many has an output for each item"),
+        ("${steps.choose.outputs.median} > 1", "step choose has no output \"median\""),
+        ("${steps.chose.outputs.share} > 1", "no step is called \"chose\""),
+        ("${params.list} == 1", "parameter list is a list"),
+        ("${params.none} == 1", "there is no parameter \"none\""),
+        ("${item} == 1", "a condition is of the step and not of its items"),
+        ("${steps.choose.outputs.share} > high", "expected a boolean parameter or output, or a comparison"),
+    ] {
+        let found = mistakes_of_condition(json!(condition));
+        assert!(found.len() == 1 && found[0].contains(expected), "{condition}: {found:?}");
+    }
+    assert_eq!(mistakes_of_condition(json!(1)).len(), 1);
+}
+
+#[test]
+fn a_step_depends_on_the_steps_whose_outputs_its_condition_uses() {
+    let mut plan = plan(valid());
+    let last = json!({ "name": "last", "when": ["${steps.choose.outputs.share} > 0.9", "${params.count} == 3"] });
+    plan.steps.push(serde_json::from_value(last).unwrap());
+    assert_eq!(plan.check().unwrap()[5], [StepDependency { step: 2, uses_output: true }]);
+    assert_eq!(plan.steps[5].used_outputs(), [("choose".to_owned(), "share".to_owned())]);
+    // A step cannot wait for itself.
+    plan.steps[2].when = vec![json!("${steps.choose.outputs.share} > 0.9")];
+    assert!(plan.check().unwrap_err()[0].message.contains("choose -> choose"));
+}

@@ -4,26 +4,29 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use saggar_jobs::DataStepSource;
+use saggar_jobs::{DataStepSource, DataStepSpec, DataStepVersion};
 use saggar_pipelines::{CheckedRun, PipelineError, PipelineService, RunRequest};
 use saggar_project::limits::PIPELINE_STEPS_MAX;
 use saggar_project::{ParameterDeclaration, PipelineStep, StepDeclarations, StepKind};
+use saggar_store::AccessRights;
 use saggar_store::digest::Digest;
 use serde_json::{Map, Value};
 
+use crate::api::jobs::data_step::check_version;
 use crate::api::plugins;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::plugin_inspector::PluginFacts;
 
-/// Completes the plan of a request and checks it, with the addresses that its data steps fetch from. Returns the values
-/// of all parameters.
+/// Completes the plan of a request and checks it, with the addresses that its data steps fetch from and the versions that
+/// they name. Returns the values of all parameters.
 ///
 /// # Errors
 /// The errors of [`PipelineService::check`]; `Step` if the plugin of a step of kind `plugin` does not exist or is no step;
-/// `Fetch` for an address from which the server does not fetch.
+/// `Fetch` for an address from which the server does not fetch; `Dataset` for a version that does not exist or is hidden.
 pub(super) async fn complete_and_check(
     app: &AppState,
+    rights: &AccessRights,
     request: &mut RunRequest,
 ) -> Result<Map<String, Value>, ApiError> {
     let mut known: HashMap<Digest, Option<PluginFacts>> = HashMap::new();
@@ -32,9 +35,13 @@ pub(super) async fn complete_and_check(
         complete_step(app, step, &mut known).await?;
     }
     let CheckedRun { params, sample_specs } = PipelineService::check(request)?;
-    for spec in sample_specs {
-        if let Some(DataStepSource::Fetch(fetch)) = spec.data_step.map(|step| step.from) {
-            app.parts().fetcher.check(&fetch.url)?;
+    for DataStepSpec { dataset, from } in sample_specs.into_iter().filter_map(|spec| spec.data_step) {
+        match from {
+            DataStepSource::Fetch(fetch) => app.parts().fetcher.check(&fetch.url)?,
+            DataStepSource::Version(DataStepVersion { version }) => {
+                check_version(app, rights, &format!("{dataset}/{version}")).await?;
+            }
+            DataStepSource::Output(_) => {}
         }
     }
     Ok(params)

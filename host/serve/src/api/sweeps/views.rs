@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use saggar_rest::sweeps::{ParameterImportanceDocument, SweepDocument, TrialDocument};
+use saggar_jobs::{CheckpointSelector, InitFrom, JobSpec};
+use saggar_rest::sweeps::{
+    LineageDocument, ParameterImportanceDocument, SweepDocument, TrialDocument, TrialParentDocument,
+};
 use saggar_store::checkpoint::MetricMode;
 use saggar_store::records::{JobDetails, JobRecord, SweepRecord, TrialRecord, TrialState};
-use saggar_sweeps::{SweepSpec, ValidSweep, parameter_importance};
+use saggar_sweeps::decision::BUDGET;
+use saggar_sweeps::{SweepMethod, SweepSpec, ValidSweep, parameter_importance};
 use serde_json::Value;
 
 use crate::api::metric_values::finite_value;
@@ -54,22 +58,27 @@ pub(in crate::api) async fn sweep_with_trials(app: &AppState, record: &SweepReco
     let details = app.jobs().details(ids).await?;
     let document = sweep_document(record, &trials);
     let trials: Vec<TrialDocument> =
-        trials.iter().map(|trial| trial_document(trial, &document.metric, &jobs, &details)).collect();
+        trials.iter().map(|trial| trial_document(trial, &document, &jobs, &details)).collect();
     // Trials that pause are compared at their first rung, which all of them reach after the same share of their steps.
-    let has_rungs = read_spec(record).is_some_and(|sweep| sweep.pause_point(0).is_some());
+    let sweep = read_spec(record);
+    let has_rungs = sweep.as_ref().is_some_and(|sweep| sweep.pause_point(0).is_some());
     let compared = |trial: &TrialDocument| if has_rungs { *trial.rung_values.first()? } else { trial.value };
-    let rows: Vec<_> = trials.iter().filter_map(|trial| Some((trial.parameters.clone(), compared(trial)?))).collect();
+    // The first value of a copy is not one of its own parameters.
+    let own = trials.iter().filter(|trial| trial.parent.is_none());
+    let rows: Vec<_> = own.filter_map(|trial| Some((trial.parameters.clone(), compared(trial)?))).collect();
+    let is_population = sweep.is_some_and(|sweep| sweep.spec().method == SweepMethod::Pbt);
+    let best_lineage = is_population.then(|| lineage(&trials, document.best));
     let importance = parameter_importance(&rows).into_iter().map(|it| ParameterImportanceDocument {
         parameter: it.parameter,
         importance: it.importance,
         correlation: it.correlation,
     });
-    Ok(SweepDocument { importance: Some(importance.collect()), trials: Some(trials), ..document })
+    Ok(SweepDocument { importance: Some(importance.collect()), trials: Some(trials), best_lineage, ..document })
 }
 
 fn trial_document(
     trial: &TrialRecord,
-    metric: &str,
+    sweep: &SweepDocument,
     jobs: &HashMap<String, JobRecord>,
     details: &HashMap<String, JobDetails>,
 ) -> TrialDocument {
@@ -78,7 +87,7 @@ fn trial_document(
     let gpu_seconds = details.map_or(0.0, |details| {
         details.attempts.iter().map(|attempt| attempt.usage.gpu_seconds).fold(0.0, |sum, it| sum + it)
     });
-    let latest = details.and_then(|details| details.latest.iter().find(|point| point.name == metric));
+    let latest = details.and_then(|details| details.latest.iter().find(|point| point.name == sweep.metric));
     // The records of a removed job are gone; the values at its rungs stay.
     let value = latest.map_or_else(|| final_value(trial), |point| finite_value(point.value));
     TrialDocument {
@@ -95,16 +104,57 @@ fn trial_document(
         rung: trial.rung,
         rung_values: trial.rung_values.clone(),
         value,
+        member: (sweep.method == SweepMethod::Pbt.name()).then(|| trial.member()),
+        parent: trial.parent.as_ref().map(|parent| TrialParentDocument {
+            trial: parent.trial,
+            rung: parent.rung,
+            step: job.and_then(start_step),
+        }),
     }
 }
 
-/// Returns the best completed trial with a finite value.
+/// Returns the step of the checkpoint that a job starts from.
+fn start_step(job: &JobRecord) -> Option<u64> {
+    match serde_json::from_str::<JobSpec>(&job.spec).ok()?.init_from? {
+        InitFrom::Checkpoint { which: CheckpointSelector::Step(step), .. } => Some(step),
+        InitFrom::Checkpoint { .. } | InitFrom::Model { .. } => None,
+    }
+}
+
+/// Returns the trials whose training led to the trial with this number, oldest first.
+fn lineage(trials: &[TrialDocument], number: Option<u32>) -> Vec<LineageDocument> {
+    let find = |number: u32| trials.iter().find(|trial| trial.number == number);
+    // A parent is older than its copy, so this ends.
+    let older =
+        |trial: &&TrialDocument| find(trial.parent.as_ref()?.trial).filter(|parent| parent.number < trial.number);
+    let mut path: Vec<LineageDocument> = std::iter::successors(number.and_then(find), older)
+        .map(|trial| LineageDocument {
+            trial: trial.number,
+            job: trial.job.clone(),
+            from_step: trial.parent.as_ref().map_or(Some(0), |parent| parent.step),
+            parameters: trial.parameters.clone(),
+        })
+        .collect();
+    path.reverse();
+    path
+}
+
+/// Returns the best completed trial with a finite value. In a population that ended before its last generation, because its
+/// budget is used up, it is the best of the trials that got furthest.
 pub(super) fn best_trial<'a>(sweep: &ValidSweep, trials: &'a [TrialRecord]) -> Option<&'a TrialRecord> {
-    let mut completed: Vec<&TrialRecord> =
-        trials.iter().filter(|trial| trial.state == TrialState::Completed && final_value(trial).is_some()).collect();
-    let score = |trial: &TrialRecord| sweep.score(final_value(trial));
-    completed.sort_by(|one, other| score(other).total_cmp(&score(one)));
-    completed.first().copied()
+    let best_of = |is_candidate: &dyn Fn(&TrialRecord) -> bool| {
+        let mut found: Vec<&TrialRecord> =
+            trials.iter().filter(|trial| is_candidate(trial) && final_value(trial).is_some()).collect();
+        let score = |trial: &TrialRecord| sweep.score(final_value(trial));
+        found.sort_by(|one, other| score(other).total_cmp(&score(one)));
+        found.first().copied()
+    };
+    let completed = best_of(&|trial| trial.state == TrialState::Completed);
+    let is_population = sweep.spec().method == SweepMethod::Pbt;
+    // A copy that no job was submitted for has only the values of its parent.
+    let is_cut_off = |trial: &TrialRecord| is_population && trial.reason.code == BUDGET && trial.job.is_some();
+    let furthest = trials.iter().filter(|trial| is_cut_off(trial)).map(|trial| trial.rung_values.len()).max();
+    completed.or_else(|| best_of(&|trial| is_cut_off(trial) && Some(trial.rung_values.len()) == furthest))
 }
 
 /// Returns the value at the last rung that the trial reached, or at its end.

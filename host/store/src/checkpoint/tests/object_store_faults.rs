@@ -203,7 +203,7 @@ async fn a_prune_reads_each_manifest_once() {
     let directory = super::scratch();
     let (checkpoints, store) = faulty_checkpoint_store(directory.path(), ObjectStoreFault::Once, u64::MAX);
     let keep_best = Some(BestMetric { metric: "loss".to_owned(), mode: MetricMode::Min });
-    let retention = Retention { keep_last: 10, keep_best };
+    let retention = Retention { keep_last: 10, keep_best, keep_steps: Vec::new() };
     let mut operations = Vec::new();
     for step in 1..=6 {
         checkpoints.save(JOB, 1, &checkpoint(step)).await.unwrap();

@@ -48,7 +48,7 @@ async fn the_best_checkpoint_is_found_from_manifests_alone() {
 #[tokio::test]
 async fn retention_keeps_the_newest_and_the_best_checkpoint() {
     let (directory, checkpoints) = store_with_losses(&[0.5, 0.0625, 0.25, 0.125, 0.375]).await;
-    let retention = Retention { keep_last: 2, keep_best: Some(best_loss(MetricMode::Min)) };
+    let retention = Retention { keep_last: 2, keep_best: Some(best_loss(MetricMode::Min)), keep_steps: Vec::new() };
     assert_eq!(checkpoints.prune(JOB, &retention).await.unwrap(), 2);
     assert_eq!(steps(&checkpoints).await, [5, 4, 2]);
     let parts = directory.path().join("checkpoints").join(JOB).join("parts");
@@ -62,9 +62,20 @@ async fn retention_keeps_the_newest_and_the_best_checkpoint() {
     assert_eq!(steps(&checkpoints).await, [6, 5]);
     // If no checkpoint has the metric, only the newest are kept.
     let by_nothing = BestMetric { metric: "nothing".to_owned(), mode: MetricMode::Max };
-    let retention = Retention { keep_last: 1, keep_best: Some(by_nothing) };
+    let retention = Retention { keep_last: 1, keep_best: Some(by_nothing), keep_steps: Vec::new() };
     checkpoints.prune(JOB, &retention).await.unwrap();
     assert_eq!(steps(&checkpoints).await, [6]);
+}
+
+#[tokio::test]
+async fn retention_keeps_the_checkpoints_of_given_steps_as_long_as_they_are_given() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[1, 2, 3, 4]).await;
+    let retention = Retention { keep_steps: vec![2, 9], ..Retention::last(1) };
+    checkpoints.prune(JOB, &retention).await.unwrap();
+    assert_eq!(steps(&checkpoints).await, [4, 2]);
+    assert_eq!(checkpoints.load_step(JOB, 2, Some(PLUGIN)).await.unwrap().1.step, 2);
+    checkpoints.prune(JOB, &Retention::last(1)).await.unwrap();
+    assert_eq!(steps(&checkpoints).await, [4]);
 }
 
 #[tokio::test]

@@ -138,6 +138,16 @@ pub(super) fn queued_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<QueuedJ
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Returns the specifications of unfinished jobs that contain `text`, oldest first.
+pub(super) fn unfinished_specs_with(tx: &Transaction<'_>, text: &str) -> TransactionResult<Vec<String>> {
+    let mut statement = tx.prepare_cached(
+        "SELECT spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING', 'STOPPING') AND instr(spec, ?1) > 0 \
+         ORDER BY cursor",
+    )?;
+    let rows = statement.query_map([text], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// Returns active jobs, oldest first.
 pub(super) fn active_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<ActiveJob>> {
     let sql = format!(

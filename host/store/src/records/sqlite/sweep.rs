@@ -9,8 +9,8 @@ use super::{SqliteRecords, TransactionResult};
 use crate::error::RecordError;
 use crate::limits::{SWEEPS_LISTED_MAX, SWEEPS_UNFINISHED_MAX};
 use crate::records::{
-    NewSweep, StateReason, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialRecord, TrialState, field_rules,
-    id,
+    NewSweep, StateReason, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialParent, TrialRecord, TrialState,
+    field_rules, id,
 };
 
 /// The columns that [`sweep_from_row`] reads, in its order.
@@ -57,8 +57,8 @@ impl SweepRecords for SqliteRecords {
     fn trials(&self, sweep: &str) -> Result<Vec<TrialRecord>, RecordError> {
         self.read(|tx| {
             let mut statement = tx.prepare_cached(
-                "SELECT number, parameters, job, state, rung, rung_values, reason_code, reason_sentence \
-                 FROM trials WHERE sweep = ?1 ORDER BY number",
+                "SELECT number, parameters, job, state, rung, rung_values, reason_code, reason_sentence, member, \
+                 parent, parent_rung FROM trials WHERE sweep = ?1 ORDER BY number",
             )?;
             let rows = statement.query_map([sweep], trial_from_row)?;
             Ok(rows.collect::<Result<_, _>>()?)
@@ -162,10 +162,11 @@ fn record_decision(
         return Ok(false);
     }
     for trial in &decision.trials {
-        // The job of an existing trial is recorded separately.
+        // The job of an existing trial is recorded separately, and its parent does not change.
         tx.prepare_cached(
             "INSERT INTO trials (sweep, number, parameters, job, state, rung, rung_values, reason_code, \
-             reason_sentence) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+             reason_sentence, member, parent, parent_rung) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
              ON CONFLICT (sweep, number) DO UPDATE SET state = ?5, rung = ?6, rung_values = ?7, reason_code = ?8, \
              reason_sentence = ?9",
         )?
@@ -179,6 +180,9 @@ fn record_decision(
             trial.rung_values_text(),
             trial.reason.code,
             trial.reason.sentence,
+            trial.parent.as_ref().map(|parent| parent.member),
+            trial.parent.as_ref().map(|parent| parent.trial),
+            trial.parent.as_ref().map(|parent| parent.rung),
         ])?;
     }
     if let Some((state, reason)) = &decision.end {
@@ -212,6 +216,10 @@ fn sweep_from_row(row: &Row<'_>) -> rusqlite::Result<SweepRecord> {
 fn trial_from_row(row: &Row<'_>) -> rusqlite::Result<TrialRecord> {
     let values: String = row.get(5)?;
     let wrong = || rusqlite::Error::FromSqlConversionFailure(5, Type::Text, "expected numbers".into());
+    let parent = match (row.get(8)?, row.get(9)?, row.get(10)?) {
+        (Some(member), Some(trial), Some(rung)) => Some(TrialParent { member, trial, rung }),
+        _ => None,
+    };
     Ok(TrialRecord {
         number: row.get(0)?,
         parameters: row.get(1)?,
@@ -220,6 +228,7 @@ fn trial_from_row(row: &Row<'_>) -> rusqlite::Result<TrialRecord> {
         rung: row.get(4)?,
         rung_values: TrialRecord::parse_rung_values(&values).ok_or_else(wrong)?,
         reason: StateReason { code: row.get(6)?, sentence: row.get(7)? },
+        parent,
     })
 }
 

@@ -16,6 +16,7 @@ fn trial(number: u32, state: TrialState) -> TrialRecord {
         // JSON's reader returns a neighbour of the second one.
         rung_values: vec![None, Some(0.49723029136657715), Some(-1e-300)],
         reason: StateReason::new("WHY", "because"),
+        parent: (number > 1).then_some(TrialParent { member: 4, trial: 1, rung: 2 }),
     }
 }
 

@@ -12,7 +12,7 @@ fn small_checkpoint(step: u64) -> Checkpoint {
 
 fn keep_three_and_the_best() -> Retention {
     let best = BestMetric { metric: "loss".to_owned(), mode: MetricMode::Min };
-    Retention { keep_last: 3, keep_best: Some(best) }
+    Retention { keep_last: 3, keep_best: Some(best), keep_steps: Vec::new() }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Migration of state directories of earlier builds.
 
 use super::*;
+use crate::records::{SweepDecision, SweepRecords, TrialParent, TrialRecord};
 
 /// A database of the first schema is migrated with its content.
 #[test]
@@ -85,4 +86,29 @@ fn a_database_of_the_second_schema_is_migrated() {
     }
     let sums: f64 = records.usage_totals().unwrap().iter().map(|spent| spent.gpu_seconds).sum();
     assert_eq!(sums, 1365.0, "removing changes nothing");
+}
+
+/// The trials of a database of the eleventh schema have no parents, and copies can be added.
+#[test]
+fn sweeps_of_the_eleventh_schema_are_migrated() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("saggar.db");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    SCHEMAS[..11].iter().for_each(|schema| old.execute_batch(schema).unwrap());
+    old.execute_batch(
+        "PRAGMA user_version = 11; \
+         INSERT INTO sweeps (id, name, project, number, spec, state, created_ms) \
+         VALUES ('s', 'p-sweep-1', 'p', 1, '{}', 'RUNNING', 1); \
+         INSERT INTO trials VALUES ('s', 1, '{}', 'j', 'PAUSED', 1, '0.5 -', 'PAUSED', 'waits');",
+    )
+    .unwrap();
+    drop(old);
+    let records = SqliteRecords::open(&path).unwrap();
+    let first = records.trials("s").unwrap().remove(0);
+    assert_eq!((&first.parent, &first.rung_values, first.member()), (&None, &vec![Some(0.5), None], 1));
+    let parent = Some(TrialParent { member: 2, trial: 1, rung: 1 });
+    let copy = TrialRecord { number: 3, job: None, parent, ..first.clone() };
+    let decision = SweepDecision { trials: vec![copy.clone()], end: None };
+    assert!(records.record_decision("s", 0, &decision, 2).unwrap());
+    assert_eq!(records.trials("s").unwrap(), [first, copy]);
 }
