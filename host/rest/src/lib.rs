@@ -24,6 +24,7 @@ pub mod jobs;
 pub mod keys;
 pub mod mlflow;
 pub mod model_commands;
+pub mod model_graphs;
 pub mod model_versions;
 pub mod models;
 pub mod oip;

@@ -41,7 +41,7 @@ function listPage(root, live) {
   const state = { sweeps: null, error: null, selected: null };
   const count = h('p', { class: 'note', role: 'status' });
   const list = h('div', {});
-  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Sweeps'), count), list);
+  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Sweeps'), count, h('a', { class: 'button small primary', href: '#/new-sweep' }, 'New sweep')), list);
   patch(root, page);
   const picks = picking('sweeps', () => (state.sweeps ?? []).map(({ name }) => name), () => render());
 
@@ -82,7 +82,7 @@ function listPage(root, live) {
     page.querySelector('tr.selected a')?.focus();
   };
   render();
-  return { keys: { j: () => move(1), k: () => move(-1), x: pick, c: picks.compare }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
+  return { keys: { j: () => move(1), k: () => move(-1), x: pick, c: picks.compare, n: () => { location.hash = '#/new-sweep'; } }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
 }
 
 /** Trials, the best first; those without a value come last. */

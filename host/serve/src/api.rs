@@ -35,5 +35,6 @@ pub(crate) mod secrets;
 pub(crate) mod sweeps;
 mod training_origin;
 pub(crate) mod version_detail;
+pub(crate) mod version_graph;
 pub(crate) mod versions;
 mod visible_job;

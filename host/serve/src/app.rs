@@ -13,6 +13,7 @@ use tokio::sync::{RwLock, watch};
 
 use crate::access::AccessControl;
 use crate::api::event_streams::EventStreams;
+use crate::api::version_graph::InspectedGraphs;
 use crate::app_parts::AppParts;
 use crate::audit::AuditLog;
 use crate::cog::predictions::CogPredictions;
@@ -42,6 +43,7 @@ struct AppStateInner {
     storage_counter: StorageCounter,
     logged_bytes: LoggedBytes,
     history: ServerHistory,
+    inspected_graphs: InspectedGraphs,
     reference_lock: RwLock<()>,
     shutdown: watch::Receiver<bool>,
 }
@@ -104,6 +106,7 @@ impl AppState {
             storage_counter: counted,
             logged_bytes: LoggedBytes::default(),
             history: ServerHistory::default(),
+            inspected_graphs: InspectedGraphs::default(),
             reference_lock: references,
             shutdown,
         };
@@ -181,6 +184,11 @@ impl AppState {
 
     pub(crate) fn logged_bytes(&self) -> &LoggedBytes {
         &self.shared.logged_bytes
+    }
+
+    /// Returns the graphs that were inspected last.
+    pub(crate) fn inspected_graphs(&self) -> &InspectedGraphs {
+        &self.shared.inspected_graphs
     }
 
     /// Returns the samples of the past.

@@ -41,6 +41,7 @@ mod sweeps;
 mod test_response;
 mod tfs;
 mod tls;
+mod version_graph;
 mod version_publishing;
 mod versions;
 mod visibility;
