@@ -406,3 +406,22 @@ test('the lineage leads from the data to the versions and the answers that were 
     await shot(page, 'lineage');
   });
 });
+
+test('rows of a log can be read on a phone: apart, whole, and with their times', () => {
+  const table = Array.from({ length: 6 }, (_, at) => [`1:${(at + 1) * 90}`, `2026-11-21T12:00:0${at}.000Z ${'  12  345'.repeat(12)} end${at}`]);
+  return visit(running({ log: table }), async (page) => {
+    await becomes(() => lines(page).count(), 6);
+    const fits = () => page.locator('.log').evaluate((log) => log.scrollWidth <= log.clientWidth);
+    assert.equal(await fits(), true, 'long rows are wrapped');
+    assert.equal(await lines(page).first().locator('time').isVisible(), true);
+    const borders = await lines(page).evaluateAll((all) => all.map((one) => getComputedStyle(one).borderTopWidth));
+    assert.deepEqual(borders, ['0px', '1px', '1px', '1px', '1px', '1px']);
+    await page.getByLabel('Wrap').focus();
+    await page.keyboard.press('Space');
+    assert.equal(await fits(), false, 'rows of a table keep their columns, and scroll');
+    const heights = await lines(page).evaluateAll((all) => new Set(all.map((one) => one.querySelector('span').getClientRects().length)).size);
+    assert.equal(heights, 1);
+    await isUsable(page);
+    await shot(page, 'log-narrow');
+  }, looks.narrow);
+});

@@ -36,7 +36,7 @@ function download(href, file, text = 'Download') {
   return h('a', { class: 'button small quiet', href, download: file, 'data-file': file }, text, h('span', { class: 'unseen' }, ` ${file}`));
 }
 
-/** Up to so many files every folder is open at first. */
+/** If there are at most this many files, every folder is open at first. */
 const OPEN_MAX = 40;
 
 /**

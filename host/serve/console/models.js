@@ -5,10 +5,12 @@ import { ask } from './api.js';
 import { showCard } from './card.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { emptyModels } from './empty.js';
+import { save } from './files.js';
 import { panel } from './panel.js';
 import { followPast } from './past.js';
 import { pollInto } from './poll.js';
-import { readable } from './timeline.js';
+import { readable, shownCharts } from './timeline.js';
+import { timelinesPicture } from './timelinepng.js';
 import * as traffic from './traffic.js';
 
 const EVERY_MS = 2000;
@@ -119,6 +121,10 @@ export function modelsPage(root, opened, live) {
 
   listen(list, 'click', {
     toggle: (element) => toggle(element.closest('[data-model]').dataset.model),
+    async picture(element) {
+      const { name } = find(element);
+      save(await timelinesPicture(shownCharts(`${name} `), name), `${name}.png`);
+    },
     card: (element) => showCard(find(element).name, Number(element.dataset.version)),
     reset: edit(traffic.reset),
     all: edit(({ name }) => state.all.delete(name) || state.all.add(name)),

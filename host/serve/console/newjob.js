@@ -158,7 +158,7 @@ export function newJobPage(root, kind, wanted, live) {
       choice('method', 'Method', Object.entries(METHODS).map(([name, what]) => [name === 'full' ? '' : name, `${name}: ${what}`])),
       text('trials', 'Trials', { inputmode: 'numeric', placeholder: method.startsWith('tpe') ? '' : 'every combination', help: 'The number of trials that are drawn.' }),
       text('max_parallel', 'At once', { inputmode: 'numeric', placeholder: '4' }),
-      hasRungs(method) && text('eta', 'One of so many continues', { inputmode: 'numeric', placeholder: '3', help: 'At each rung.' }),
+      hasRungs(method) && text('eta', 'One in N continues', { inputmode: 'numeric', placeholder: '3', help: 'At each rung.' }),
       hasRungs(method) && text('rungs', 'Rungs', { inputmode: 'numeric', placeholder: '2' }),
       text('budget_seconds', 'Time budget', { placeholder: 'none', help: 'The sweep ends after this time, such as 2h.' }),
       text('budget_device_seconds', 'Device time budget', { placeholder: 'none' }),

@@ -68,7 +68,7 @@ function body(model, view) {
     h(
       'section',
       { class: 'model-past', 'data-key': 'past', 'aria-label': `${model.name} over time` },
-      h('div', { class: 'section-head' }, h('h3', {}, 'Over time'), spanChoice(view.span)),
+      h('div', { class: 'section-head' }, h('h3', {}, 'Over time'), h('div', { class: 'toolbar' }, spanChoice(view.span), h('button', { type: 'button', class: 'quiet small', 'data-click': 'picture' }, 'Save as PNG', h('span', { class: 'unseen' }, ` ${model.name}`)))),
       h('div', { class: 'timelines' }, modelCharts(view.samples, view.span, model.name)),
     ),
     h(

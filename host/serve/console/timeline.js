@@ -56,12 +56,23 @@ export function timeline(view) {
   return h('figure', { class: 'timeline', 'data-timeline': view.id, 'data-key': view.id }, parts(view));
 }
 
-function parts({ id, title, times, span, lines, show, nice = niceMax, max }) {
+/** What a chart shows: the lines with any value, the top of the scale, both ends of the time, and a line's last value. */
+export function partsOf({ times, span, lines, show, nice = niceMax, max }) {
   const present = lines.filter(({ values }) => values?.some((value) => value !== null));
   const highest = Math.max(0, ...present.flatMap(({ values }) => values.filter((value) => value !== null)));
-  const top = max ?? nice(highest);
+  const value = ({ values }, index = times.length - 1) => (values[index] === null || values[index] === undefined ? '–' : show(values[index]));
+  return { present, top: max ?? nice(highest), from: clock(span[0]), to: clock(span[1]), value };
+}
+
+/** The charts whose identifiers begin so, as they are shown. */
+export function shownCharts(prefix) {
+  return [...shown].filter(([id]) => id.startsWith(prefix)).map(([, view]) => view);
+}
+
+function parts(view) {
+  const { id, title, times, span, lines, show } = view;
+  const { present, top, from, to, value } = partsOf(view);
   const at = indexAt(times, pointed.get(id));
-  const value = ({ values }, index) => (values[index] === null || values[index] === undefined ? '–' : show(values[index]));
   const last = times.length - 1;
   const summary = present.map((line) => `${line.name} ${value(line, last)} now, at most ${show(Math.max(...line.values.filter((one) => one !== null)))}`);
   const cursor = at === null ? null : ((times[at] - span[0]) / (span[1] - span[0])) * WIDTH;
@@ -92,9 +103,9 @@ function parts({ id, title, times, span, lines, show, nice = niceMax, max }) {
     h(
       'div',
       { class: 'timeline-x figure', 'aria-hidden': 'true' },
-      h('span', {}, clock(span[0])),
+      h('span', {}, from),
       h('span', {}, at === null ? (present.length ? '' : 'no samples') : clock(times[at], true)),
-      h('span', {}, clock(span[1])),
+      h('span', {}, to),
     ),
   ];
 }

@@ -112,6 +112,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "theme.css",
     "timeline.css",
     "timeline.js",
+    "timelinepng.js",
     "traffic.js",
     "upload.js",
     "vendor/uPlot.LICENSE",

@@ -50,11 +50,11 @@ struct ListedGraph {
 /// What it prints about one graph.
 #[derive(Deserialize)]
 struct InspectedStages {
-    stages: Stages,
+    stages: GraphStages,
 }
 
 #[derive(Deserialize)]
-struct Stages {
+struct GraphStages {
     simplified: StageGraph,
     fused: Vec<StageGroup>,
 }
@@ -180,7 +180,7 @@ impl GraphInspector for ChildGraphInspector {
 }
 
 /// Returns the kernels, each with those that write what it reads.
-fn kernel_documents(stages: &Stages) -> Vec<GraphKernelDocument> {
+fn kernel_documents(stages: &GraphStages) -> Vec<GraphKernelDocument> {
     let writers = |node: &usize| stages.fused.iter().position(|group| group.writes.contains(node));
     let kernel = |group: &StageGroup| {
         let mut after: Vec<usize> = group.reads.iter().filter_map(writers).collect();
@@ -215,7 +215,7 @@ mod tests {
             operations: 1,
             bytes: 2,
         };
-        let stages = Stages {
+        let stages = GraphStages {
             simplified: StageGraph {
                 inputs: Vec::new(),
                 outputs: Vec::new(),
