@@ -66,7 +66,7 @@ for (const [look, options] of Object.entries(looks)) {
     await becomes(() => page.locator('.uplot canvas').count(), 2);
     await becomes(() => lines(page).count(), 60);
     assert.deepEqual(await page.locator('.checkpoints tbody th').allTextContents(), ['Step 60newestbest', 'Step 40']);
-    assert.equal(await page.locator('.files th').textContent(), 'pictures/a b.png');
+    assert.deepEqual([await page.locator('.files summary').textContent(), await page.locator('.files .tree-name').textContent()], ['pictures/ 1 file, 2.0 KiB', 'a b.png']);
     assert.deepEqual(await page.locator('.history b').allTextContents(), ['preempted', 'submitted']);
     await isUsable(page);
     await isReadable(page);
@@ -170,7 +170,7 @@ test('series that are too much for one answer are whole, the sparse ones too', (
 test('events ask for numbers, and not for files each time', () => {
   const server = running();
   return visit(server, async (page) => {
-    await page.locator('.files th').waitFor();
+    await page.locator('.files .tree-name').waitFor();
     await becomes(() => streams(server) > 3, true);
     assert.ok(count(server, 'metrics') > 2, 'numbers are asked for');
     // At first, and when the state was heard of.
@@ -182,9 +182,9 @@ test('what could not be had is asked for again', () => {
   const server = running({ jobs: [job(7)], logEnds: true, failing: 'output' });
   return visit(server, async (page) => {
     await becomes(() => streams(server) > 2, true);
-    assert.equal(await page.locator('.files th').count(), 0);
+    assert.equal(await page.locator('.files .tree-name').count(), 0);
     delete server.failing;
-    await page.locator('.files th').waitFor();
+    await page.locator('.files .tree-name').waitFor();
   }, { expected: ['503'] });
 });
 
@@ -355,7 +355,7 @@ const still = running();
 test('sections are gone through by keyboard, and a job that is not there is said to be missing', () => visit(still, async (page) => {
   await page.locator('.ribbon').waitFor();
   const head = () => page.evaluate(() => document.activeElement.textContent);
-  for (const name of ['Attempts', 'Charts', 'Log']) {
+  for (const name of ['Lineage', 'Attempts', 'Charts', 'Log']) {
     await page.keyboard.press('j');
     assert.equal(await head(), name);
   }
@@ -370,3 +370,58 @@ test('sections are gone through by keyboard, and a job that is not there is said
   await page.evaluate(() => { location.hash = '#/jobs/mnist-99'; });
   await page.getByText('no job mnist-99.').waitFor();
 }, { expected: ['404'] }));
+
+test('outputs are a tree whose folders open and close by keyboard', () => {
+  const files = ['b.txt', 'a/2.png', 'a/10.png', 'a/x/1.png'].map((path) => ({ path, bytes: 1024 }));
+  return visit(running({ files }), async (page) => {
+    const names = () => page.locator('.files .tree-name:visible').allTextContents();
+    await page.locator('.files .tree-name', { hasText: 'b.txt' }).waitFor();
+    assert.deepEqual(await names(), ['1.png', '2.png', '10.png', 'b.txt']);
+    await page.locator('.files summary', { hasText: 'a/' }).first().focus();
+    await page.keyboard.press('Enter');
+    assert.deepEqual(await names(), ['b.txt']);
+    assert.equal(await page.locator('.files summary').first().textContent(), 'a/ 3 files, 3.0 KiB');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.getByRole('link', { name: 'Download 1.png' }).getAttribute('href'), '/api/v1/jobs/mnist-7/output/a/x/1.png');
+  });
+});
+
+test('the lineage leads from the data to the versions and the answers that were recorded', () => {
+  const models = [{
+    name: 'digits', serving: 2, versions: [{ version: 1, state: 'UNLOADED', traffic_percent: 0, aliases: [] }, { version: 2, state: 'READY', traffic_percent: 60, aliases: ['stable', 'canary'] }],
+  }];
+  const datasets = [{ name: 'recorded-digits', version: 3 }, { name: 'digits', version: 1 }];
+  const server = running({ others: { models: { models }, datasets: { datasets } } });
+  server.details['mnist-7'].published = [1, 2, 5].map((version) => ({ model: 'digits', version }));
+  server.jobs[0].spec.init_from = 'job:mnist-3/checkpoint@100';
+  return visit(server, async (page) => {
+    const stages = () => page.getByRole('list', { name: 'Lineage of mnist-7' }).locator('.stage').evaluateAll((all) => all.map((stage) => [...stage.querySelectorAll('h3, .chip')].map(({ textContent }) => textContent)));
+    await page.getByRole('list', { name: 'Lineage of mnist-7' }).waitFor();
+    assert.deepEqual(await stages(), [
+      ['Data', 'digits/1', 'mnist-3/checkpoint@100 initial weights'], ['Jobs', 'mnist-7'],
+      ['Versions', 'digits@1 unloaded', 'digits@2 default, 60 % of the traffic, canary', 'digits@5 removed'], ['Recorded answers', 'recorded-digits/3 recorded answers'],
+    ]);
+    const hrefs = await page.locator('.lineage a').evaluateAll((all) => all.map((one) => one.getAttribute('href')));
+    assert.deepEqual(hrefs, ['#/datasets/digits', '#/jobs/mnist-3', '#/models/digits', '#/models/digits', '#/models/digits', '#/datasets/recorded-digits']);
+    await shot(page, 'lineage');
+  });
+});
+
+test('rows of a log can be read on a phone: apart, whole, and with their times', () => {
+  const table = Array.from({ length: 6 }, (_, at) => [`1:${(at + 1) * 90}`, `2026-11-21T12:00:0${at}.000Z ${'  12  345'.repeat(12)} end${at}`]);
+  return visit(running({ log: table }), async (page) => {
+    await becomes(() => lines(page).count(), 6);
+    const fits = () => page.locator('.log').evaluate((log) => log.scrollWidth <= log.clientWidth);
+    assert.equal(await fits(), true, 'long rows are wrapped');
+    assert.equal(await lines(page).first().locator('time').isVisible(), true);
+    const borders = await lines(page).evaluateAll((all) => all.map((one) => getComputedStyle(one).borderTopWidth));
+    assert.deepEqual(borders, ['0px', '1px', '1px', '1px', '1px', '1px']);
+    await page.getByLabel('Wrap').focus();
+    await page.keyboard.press('Space');
+    assert.equal(await fits(), false, 'rows of a table keep their columns, and scroll');
+    const heights = await lines(page).evaluateAll((all) => new Set(all.map((one) => one.querySelector('span').getClientRects().length)).size);
+    assert.equal(heights, 1);
+    await isUsable(page);
+    await shot(page, 'log-narrow');
+  }, looks.narrow);
+});

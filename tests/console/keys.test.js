@@ -46,3 +46,12 @@ test('the key is forgotten with the tab', () => on('models/digits', async (page)
   await page.getByRole('button', { name: 'Cancel' }).click();
   assert.equal(await versions(page).count(), 0);
 }, refused));
+
+test('a key that may not submit jobs learns so from the form, and sees the charts that it may', () => on('models/digits', async (page) => {
+  await dialog(page, 'The server says:').waitFor();
+  await give(page, READER);
+  await page.locator('[data-timeline="digits requests"] svg[aria-label*="requests"]').waitFor();
+  await page.goto(page.url().replace(/#.*/, '#/new-job'));
+  await page.locator('.job-form .reason', { hasText: 'the key reader lacks the scope jobs:read' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Run the job' }).count(), 0);
+}, refused));

@@ -1,7 +1,8 @@
 // The page of models against a server with `digits`, whose models directory is MODELS_DIR.
 
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 
@@ -174,4 +175,47 @@ test("a real version's card is shown", () => on('models', async (page) => {
   await dialog.waitFor();
   const text = await dialog.textContent();
   assert.ok(detail.card ? text.includes(detail.card.split('\n')[0].replace(/^#\s*/, '')) : text.includes('It has no card'), text);
+}));
+
+test('a model’s requests, latency and batches are drawn over time, and saved as a picture', () => on('models/digits', async (page) => {
+  const legend = (id) => page.locator(`[data-timeline="digits ${id}"] .legend li`).allTextContents();
+  await page.locator('[data-timeline="digits requests"]').waitFor();
+  const image = Array.from({ length: 8 }, () => new Array(8).fill(0));
+  // Requests go on until a second with some is shown; each second is sampled once.
+  await becomes(async () => {
+    await Promise.all(Array.from({ length: 8 }, () => api('POST', '/models/digits/predict', { image })));
+    return (await legend('batches')).some((text) => /^mean [\d.]+$/.test(text));
+  }, true);
+  await becomes(async () => (await legend('latency')).map((text) => text.split(' ')[0]), ['p50', 'p99']);
+  const label = await page.locator('[data-timeline="digits requests"] svg').getAttribute('aria-label');
+  const most = Number(/requests \S+ now, at most ([\d.]+)\/s/.exec(label)[1]);
+  assert.ok(most > 0, label);
+  const { json: history } = await api('GET', '/api/v1/history?model=digits&series=model_requests_per_second');
+  assert.ok(Math.max(...history.series[0].values.filter((value) => value !== null)) > 0);
+  await shot(page, 'model-past');
+  const download = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Save as PNG digits' }).press('Enter');
+  const saved = await download;
+  assert.equal(saved.suggestedFilename(), 'digits.png');
+  const bytes = readFileSync(await saved.path());
+  assert.equal(bytes.subarray(1, 4).toString(), 'PNG');
+  assert.ok(bytes.readUInt32BE(16) >= 1000 && bytes.readUInt32BE(20) >= 380, `${bytes.readUInt32BE(16)} × ${bytes.readUInt32BE(20)}`);
+  await saved.saveAs(path.join(process.env.CONSOLE_SHOTS ?? tmpdir(), 'model-past-saved.png'));
+}));
+
+test('a version leads to its data, its job and its graph', () => on('models/digits', async (page) => {
+  await row(page, 1).waitFor();
+  await row(page, 1).getByRole('button', { name: 'Card of version 1' }).click();
+  const lineage = page.locator('dialog .lineage');
+  await lineage.waitFor();
+  const { json } = await api('GET', '/api/v1/models/digits/versions/1');
+  const hrefs = await lineage.locator('a').evaluateAll((all) => all.map((one) => one.getAttribute('href')));
+  assert.deepEqual(hrefs, ['#/datasets/digits', `#/jobs/${json.version.source_job}`]);
+  await page.getByRole('button', { name: 'Close' }).click();
+  await row(page, 1).getByRole('link', { name: 'Graph of version 1' }).click();
+  await page.locator('.step').first().waitFor();
+  const { json: graph } = await api('GET', '/api/v1/models/digits/versions/1/graph');
+  assert.equal(await page.locator('.step').count(), graph.kernels.length);
+  assert.ok(graph.kernels.some(({ nodes }) => nodes.some(({ op }) => op === 'conv2d')), 'the kernels of a convolutional network');
+  assert.ok(graph.kernels.every(({ after }, at) => after.every((before) => before < at)), 'each comes after those that it reads');
 }));

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -211,14 +212,53 @@ test('series grow by what is new, whatever is asked of the server at once', () =
   assert.deepEqual(seen, { whole: [to(10), '5 10'], changed: [true, false, true, false, false, true], few: 1, dense: to(30), sparse: '5 10 12' });
 }));
 
-test('metrics are read, and how busy a device was', () => on('', async (page) => {
-  const text = '# TYPE a counter\na{x="1",y="q\\"\\\\\\n"} 2.5e1\nb 3\na_total{x="2"} 4\nnonsense\na{} NaN';
-  const found = await within(page, 'meters.js', ({ samples }, of) => samples(of, ['a', 'b']).map(({ value, ...rest }) => ({ ...rest, value: String(value) })), text);
-  assert.deepEqual(found, [
-    { name: 'a', labels: { x: '1', y: 'q"\\\n' }, value: '25' }, { name: 'b', labels: {}, value: '3' }, { name: 'a', labels: {}, value: 'NaN' },
+test('samples of the past are added, and a series that an answer lacks has gaps', () => on('', async (page) => {
+  const seen = await within(page, 'past.js', ({ merged }) => {
+    const series = (model, values) => ({ name: 'model_requests_per_second', model, device: null, owner: null, values });
+    const first = merged({ times: [], series: [] }, { times_ms: [1000, 2000], series: [series('a', [1, 2])] }, 3000);
+    const second = merged(first, { times_ms: [2000, 3000, 4000], series: [series('b', [9, 3, 4])] }, 3000);
+    const third = merged(second, { times_ms: [], series: [] }, 3000);
+    return [second, third, merged(third, { times_ms: [9000], series: [] }, 3000)].map(({ times, series: all }) => [times, all.map(({ model, values }) => [model, values])]);
+  });
+  const expected = [[2000, 3000, 4000], [['a', [2, null, null]], ['b', [null, 3, 4]]]];
+  assert.deepEqual(seen, [expected, expected, [[9000], []]]);
+}));
+
+test('a line through samples is broken at gaps, and a scale ends at a round number', () => on('', async (page) => {
+  const [paths, tops] = await within(page, 'timeline.js', ({ linePath, niceMax }) => [
+    [[1, 2, null, 4], [null, 2, null, null], [9, null, null, null]].map((values) => linePath([0, 10, 20, 30], values, [0, 100], 4)),
+    [0, 0.3, 1, 1.7, 2.4, 26, 99, 1001].map(niceMax),
   ]);
-  const shares = await within(page, 'devices.js', ({ busy }) => [busy([]), busy([[0, 1]]), busy([[0, 1], [2000, 2], [4000, 9], [6000, 9], [8000, 0]])]);
-  assert.deepEqual(shares, [[], [], [0.5, 1, 0, 0]]);
+  assert.deepEqual(paths, ['M0.0 75.00L100.0 50.00M300.0 0.00h0.01', 'M100.0 50.00h0.01', 'M0.0 0.00h0.01']);
+  assert.deepEqual(tops, [1, 0.5, 1, 2, 2.5, 50, 100, 2000]);
+}));
+
+test('a digest in pieces is that of the whole', () => on('', async (page) => {
+  const sizes = [0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, 70_001];
+  const byte = (at) => (at * 31 + 7) % 256;
+  const found = await within(page, 'sha256.js', ({ Sha256 }, all) => all.map((size) => {
+    const bytes = Uint8Array.from({ length: size }, (_, at) => (at * 31 + 7) % 256);
+    const digest = new Sha256();
+    for (let at = 0; at < size; at += 97) digest.update(bytes.subarray(at, at + 97));
+    return digest.hex();
+  }), sizes);
+  assert.deepEqual(found, sizes.map((size) => createHash('sha256').update(Uint8Array.from({ length: size }, (_, at) => byte(at))).digest('hex')));
+}));
+
+test('files of a folder have paths within it, and hidden ones are left out', () => on('', async (page) => {
+  const found = await within(page, 'upload.js', ({ filesOf }, all) => all.map((paths) => {
+    const { name, files } = filesOf(paths.map((path) => ({ path, file: null })));
+    return [name, files.map(({ path }) => path)];
+  }), [['My Digits/b.csv', 'My Digits/a/1.png', 'My Digits/.git/x'], ['wine.csv.gz'], ['a.csv', 'b.csv'], ['x/1', 'y/2'], ['.hidden']]);
+  assert.deepEqual(found, [['my-digits', ['a/1.png', 'b.csv']], ['wine', ['wine.csv.gz']], ['', ['a.csv', 'b.csv']], ['', ['x/1', 'y/2']], ['', []]]);
+}));
+
+test('outputs are a tree, because names with a slash act as folders', () => on('', async (page) => {
+  const found = await within(page, 'files.js', ({ outputTree }) => {
+    const text = ({ folders, files }) => [...folders.map(({ name, tree }) => [`${name}/ ${tree.count} ${tree.bytes}`, text(tree)]), ...files.map(({ name }) => name)];
+    return text(outputTree(['b.txt', 'a/10.png', 'a/2.png', 'a/x/1.png', 'ab'].map((path) => ({ path, bytes: 2 }))));
+  });
+  assert.deepEqual(found, [['a/ 3 6', [['x/ 1 2', ['1.png']], '2.png', '10.png']], 'ab', 'b.txt']);
 }));
 
 test('a card becomes headings, tables, lists and code, and its HTML stays text', () => on('', async (page) => {

@@ -110,7 +110,7 @@ fn the_console_lists_jobs_datasets_and_devices() {
     }
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
-    for name in ["jobs", "job", "data", "experiments", "pipelines", "sweeps", "comparison", "overview"] {
+    for name in ["jobs", "job", "data", "experiments", "pipelines", "sweeps", "comparison", "overview", "graph"] {
         check(name, &server, home.path(), &[]);
     }
 }
@@ -143,6 +143,17 @@ fn the_playground_sends_predictions_and_shows_the_outputs() {
     server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
     server.wait_for_version("teller", 1);
     check("playground", &server, home.path(), &[]);
+}
+
+#[test]
+fn forms_of_the_console_start_jobs_and_sweeps_and_store_datasets() {
+    if is_skipped() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(home.path());
+    server.push_digits();
+    check("forms", &server, home.path(), &[]);
 }
 
 #[test]

@@ -226,6 +226,27 @@ fn outputs_written_before_the_time_limit_are_kept() {
 }
 
 #[test]
+fn outputs_are_listed_as_a_tree() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(100).with_parameter("diary", "notes/may/diary.txt").submit(&server);
+    assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
+    let lines = |arguments: &[&str]| {
+        let listed = server.saggar_ok(&[&["output", "ls", &job], arguments].concat());
+        listed.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<String>>()
+    };
+    let tree = lines(&[]);
+    let names: Vec<&str> = tree.iter().map(|line| line.split("  ").find(|word| !word.is_empty()).unwrap()).collect();
+    assert_eq!(names, ["PATH", "notes/", "may/", "diary.txt"], "{tree:?}");
+    assert!(tree[3].starts_with("    diary.txt "), "a file is below its folders: {tree:?}");
+    assert_eq!(lines(&["/notes", "-q"]), ["notes/may/diary.txt"]);
+    assert_eq!(lines(&["notes/may/", "-q"]), ["notes/may/diary.txt"]);
+    let refused = server.saggar(&["output", "ls", &job, "/none"]);
+    let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{errors}");
+    assert!(errors.contains(&format!("job {job} wrote nothing below /none")), "{errors}");
+}
+
+#[test]
 fn a_time_limit_is_renewed_up_to_its_maximum_count() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let job = SteadyJob::with_steps(1_000_000)

@@ -3,6 +3,7 @@
 import { ask, modelPath } from './api.js';
 import { note, open } from './dialogs.js';
 import { h } from './dom.js';
+import { lineage, lineageOfVersion } from './lineage.js';
 import { markdown } from './markdown.js';
 
 /** Links to the job, the sweep and the pipeline run that a version came from. */
@@ -16,11 +17,23 @@ export function originLinks({ version, origin }) {
   return links.flatMap((one, at) => (at ? [' · ', ...one] : one));
 }
 
+/** The model, and the datasets as far as the key may see them. */
+async function relatedTo(model) {
+  const models = [await ask('GET', modelPath(model))];
+  try {
+    return { models, datasets: (await ask('GET', '/api/v1/datasets')).datasets ?? [] };
+  } catch {
+    return { models, datasets: [] };
+  }
+}
+
 /** Shows the card of `version` of `model` in a dialog. */
 export async function showCard(model, version) {
   let detail;
+  let related;
   try {
     detail = await ask('GET', modelPath(model, 'versions', version));
+    related = await relatedTo(model);
   } catch (error) {
     note(error.message, error);
     return;
@@ -35,6 +48,7 @@ export async function showCard(model, version) {
         { class: 'note' },
         detail.is_card_generated ? 'Made from the records of its training. ' : text ? 'Written by its publisher. ' : '', links,
       ),
+      lineage(lineageOfVersion(detail, related), `Lineage of ${model}@${version}`),
       text ? h('div', { class: 'model-card', tabindex: 0, 'aria-label': 'Card' }, markdown(text)) : h('p', {}, 'It has no card, and nothing is known about its training.'),
     ],
     read: () => true,

@@ -3,9 +3,11 @@
 import { ask, datasetPath } from './api.js';
 import { confirm, note } from './dialogs.js';
 import { h, listen, neighbour, patch } from './dom.js';
+import { dropArea } from './droparea.js';
 import { emptyDatasets } from './empty.js';
 import { fetchable } from './files.js';
 import { bytes, short } from './format.js';
+import { hasLineage, lineage, lineageOfDataset } from './lineage.js';
 import { pollInto } from './poll.js';
 import { since } from './rows.js';
 
@@ -15,14 +17,16 @@ const USERS_SHOWN = 5;
 
 /** Shows the page in `root` until the returned `leave` is called; `wanted` is the dataset to show first, or ''. */
 export function datasetsPage(root, wanted, live) {
-  const state = { datasets: null, error: null, filter: wanted, selected: wanted || null };
+  const state = { datasets: null, models: [], error: null, filter: wanted, selected: wanted || null };
   const list = h('div', { class: 'cards' });
   const filter = h('input', {
     type: 'search', placeholder: 'Filter', 'aria-label': 'Filter datasets by name or field', autocomplete: 'off', spellcheck: 'false', value: wanted,
   });
   const filters = h('span', { class: 'filter' }, filter, h('kbd', { 'aria-hidden': 'true' }, '/'));
   const count = h('p', { class: 'note', id: 'count', role: 'status' });
-  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Datasets'), count, filters), list);
+  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Datasets'), count, filters));
+  const drop = dropArea(page, () => look.now());
+  page.append(drop.element, list);
   patch(root, page);
   fetchable(page);
 
@@ -42,10 +46,13 @@ export function datasetsPage(root, wanted, live) {
     filters.hidden = state.datasets.length === 0;
     if (state.datasets.length === 0) patch(list, emptyDatasets());
     else if (visible.length === 0) patch(list, h('p', { class: 'empty' }, `No dataset’s name or field has “${state.filter}”.`));
-    else patch(list, visible.map(([name, versions]) => card(name, versions, state.selected === name)));
+    else patch(list, visible.map(([name, versions]) => card(name, versions, state)));
   }
 
-  const look = pollInto(state, () => ask('GET', '/api/v1/datasets'), { render, live }, EVERY_MS);
+  const look = pollInto(state, async () => {
+    const [{ datasets }, { models }] = await Promise.all([ask('GET', '/api/v1/datasets'), ask('GET', '/api/v1/models')]);
+    return { datasets, models: models ?? [] };
+  }, { render, live }, EVERY_MS);
 
   filter.addEventListener('input', () => {
     state.filter = filter.value;
@@ -79,10 +86,13 @@ export function datasetsPage(root, wanted, live) {
     found.scrollIntoView({ block: 'nearest' });
   };
   return {
-    keys: { '/': () => filter.focus(), j: () => move(1), k: () => move(-1) },
+    keys: { '/': () => filter.focus(), j: () => move(1), k: () => move(-1), n: drop.choose },
     looks: 'Refreshed every five seconds',
     refresh: look.now,
-    leave: look.stop,
+    leave() {
+      look.stop();
+      drop.leave();
+    },
   };
 }
 
@@ -94,12 +104,13 @@ function grouped(datasets) {
   return [...found].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-function card(name, versions, selected) {
+function card(name, versions, state) {
+  const found = lineageOfDataset(name, versions, state);
   const [newest] = versions;
   const names = ['Version', 'Items', 'Parts', 'Size', 'Made', 'Used by', ''];
   return h(
     'article',
-    { class: selected ? 'card selected' : 'card', 'data-key': `dataset ${name}`, tabindex: -1, 'aria-label': `Dataset ${name}` },
+    { class: state.selected === name ? 'card selected' : 'card', 'data-key': `dataset ${name}`, tabindex: -1, 'aria-label': `Dataset ${name}` },
     h('div', { class: 'section-head' }, h('h2', {}, name), h('code', { class: 'note' }, `--data ${name}`)),
     fields(newest),
     h(
@@ -109,6 +120,7 @@ function card(name, versions, selected) {
       h('thead', {}, h('tr', {}, names.map((label) => h('th', { scope: 'col' }, label || h('span', { class: 'unseen' }, 'Actions'))))),
       h('tbody', {}, versions.map((version) => line(name, version, newest))),
     ),
+    hasLineage(found) && lineage(found, `Lineage of ${name}`),
   );
 }
 

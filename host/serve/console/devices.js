@@ -1,54 +1,41 @@
-// The page of devices: what this machine computes with, who holds its slots and its memory, and how busy it is.
+// The page of devices: what this machine computes with, who holds its slots and its memory, and how busy it is and was.
 
-import { ask, failure, send } from './api.js';
-import { h, neighbour, patch } from './dom.js';
+import { ask } from './api.js';
+import { h, listen, neighbour, patch } from './dom.js';
 import { bytes } from './format.js';
-import { samples } from './meters.js';
+import { followPast, spanChoice } from './past.js';
+import { deviceCharts, memoryOf } from './pastcharts.js';
 import { poll } from './poll.js';
+import { readable } from './timeline.js';
 
 const EVERY_MS = 2000;
-/** Looks at how busy a device was that are kept: two minutes of them. */
-const LOOKS_MAX = 60;
-const BUSY = 'saggar_device_busy_seconds_total';
-const MEMORY = 'saggar_device_memory_bytes';
-/** Jobs compute in processes of their own, which the owners of memory do not name. */
-const JOB_MEMORY = 'saggar_job_gpu_memory_bytes';
+const SERIES = 'series=device_busy_ratio&series=device_memory_bytes';
 /** Facts that have a place of their own, or say nothing to people. */
 const KNOWN = ['name', 'adapter', 'vendor', 'driver', 'backend', 'software', 'exact_seconds', 'serves', 'job_slots', 'limits'];
 
 /** Shows the page in `root` until the returned `leave` is called. */
 export function devicesPage(root, live) {
-  const state = { devices: null, pools: null, queues: [], error: null, refused: null, selected: null };
-  /** By device: what it holds by owner, and `[time in ms, busy seconds]` of the looks. */
-  const memory = new Map();
-  const looks = new Map();
+  const state = { devices: null, pools: null, queues: [], error: null, selected: null };
   const list = h('div', { class: 'cards' });
-  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Devices')), list);
+  const head = h('div', { class: 'page-head' });
+  const page = h('div', {}, head, list);
   patch(root, page);
-
-  async function measure() {
-    const response = await send('/metrics', { headers: { accept: 'text/plain' } });
-    if (!response.ok) throw await failure(response);
-    const now = performance.now();
-    memory.clear();
-    for (const { name, labels: { device, owner, job }, value } of samples(await response.text(), [BUSY, MEMORY, JOB_MEMORY])) {
-      if (name !== BUSY) memory.set(device, [...(memory.get(device) ?? []), [owner ?? job, value]]);
-      else looks.set(device, [...(looks.get(device) ?? []), [now, value]].slice(-LOOKS_MAX - 1));
-    }
-  }
+  readable(list);
+  const past = followPast(() => SERIES, render);
 
   function render() {
     const { devices, error } = state;
+    patch(head, h('h1', {}, 'Devices'), h('div', { class: 'filters' }, spanChoice(past.span())));
     if (!devices) {
       patch(list, h('p', { class: 'empty' }, error ? `${error.message}.` : 'Looking for devices…'));
       return;
     }
-    const refused = state.refused && h('p', { class: 'note', 'data-key': 'refused' }, `Memory and load are not shown: ${state.refused.message}.`);
+    const refused = past.error() && h('p', { class: 'note', 'data-key': 'refused' }, `Memory and load are not shown: ${past.error().message}.`);
     const view = (device) => card(device, {
       pools: (state.pools ?? []).filter((pool) => pool.device === device.name),
       queues: state.queues,
-      memory: memory.get(device.name) ?? [],
-      looks: looks.get(device.name) ?? [],
+      samples: past.samples(),
+      span: past.span(),
       selected: state.selected === device.name,
     });
     patch(list, refused, devices.map(view));
@@ -67,16 +54,16 @@ export function devicesPage(root, live) {
       // A key may see devices and not jobs: then there are only the devices' own facts.
       state.pools = null;
     }
-    try {
-      await measure();
-      state.refused = null;
-    } catch (error) {
-      state.refused = error;
-    }
     render();
     live(state.error);
   }, EVERY_MS);
 
+  listen(head, 'change', {
+    span: ({ value }) => {
+      past.choose(value);
+      render();
+    },
+  });
   const move = (by) => {
     const names = (state.devices ?? []).map(({ name }) => name);
     if (!names.length) return;
@@ -89,19 +76,12 @@ export function devicesPage(root, live) {
   return {
     keys: { j: () => move(1), k: () => move(-1) },
     looks: 'Refreshed every two seconds',
-    refresh: look.now,
-    leave: look.stop,
+    refresh: () => Promise.all([look.now(), past.refresh()]),
+    leave() {
+      look.stop();
+      past.leave();
+    },
   };
-}
-
-/** Shares of the time between looks in which the device was busy, from 0 to 1. */
-export function busy(looks) {
-  const shares = [];
-  for (let at = 1; at < looks.length; at += 1) {
-    const [[then, before], [now, after]] = [looks[at - 1], looks[at]];
-    shares.push(now > then ? Math.min(1, Math.max(0, ((after - before) * 1000) / (now - then))) : 0);
-  }
-  return shares;
 }
 
 function card(device, view) {
@@ -127,9 +107,9 @@ function card(device, view) {
         h('dt', {}, name.replaceAll('_', ' ')), h('dd', {}, limit(name, value)),
       ])),
       h('section', {}, h('h3', {}, 'Job slots'), slots(device, view)),
-      h('section', {}, h('h3', {}, 'Memory'), held(view.memory)),
-      h('section', {}, h('h3', {}, 'Busy'), load(view.looks)),
+      h('section', {}, h('h3', {}, 'Memory'), held(memoryOf(view.samples, device.name).map(([owner, values]) => [owner, values.at(-1) ?? 0]))),
     ),
+    h('div', { class: 'timelines' }, deviceCharts(view.samples, view.span, device.name)),
   );
 }
 
@@ -171,16 +151,5 @@ function held(memory) {
     h('dl', { class: 'facts' }, owners.map(([owner, value], at) => [
       h('dt', {}, h('i', { class: `share share-${at % 4}`, 'aria-hidden': 'true' }), owner), h('dd', { class: 'figure' }, bytes(value)),
     ])),
-  ];
-}
-
-function load(looks) {
-  const shares = busy(looks);
-  if (shares.length === 0) return h('p', { class: 'note' }, looks.length ? 'Measuring…' : 'No work has run here yet.');
-  const percent = (share) => `${Math.round(share * 100)} %`;
-  const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
-  return [
-    h('p', {}, h('b', { class: 'figure' }, percent(shares.at(-1))), h('span', { class: 'note' }, ` now, ${percent(mean)} since this page was opened`)),
-    h('div', { class: 'strip', 'aria-hidden': 'true' }, shares.map((share) => h('i', { style: { height: `${Math.max(2, share * 100)}%` } }))),
   ];
 }

@@ -74,6 +74,7 @@ const KEYS = [
   ['x', null, 'select the job, run or sweep'],
   ['c', null, 'compare what is selected'],
   ['t', null, 'tags and note of the run'],
+  ['n', null, 'a new job, a new sweep, a new dataset'],
   ['p', null, 'the model in the playground'],
   ['Esc', null, 'leave a field or a dialog'],
   ['Ctrl', 'Enter', 'send, in the playground'],

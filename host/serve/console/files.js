@@ -36,17 +36,53 @@ function download(href, file, text = 'Download') {
   return h('a', { class: 'button small quiet', href, download: file, 'data-file': file }, text, h('span', { class: 'unseen' }, ` ${file}`));
 }
 
+/** If there are at most this many files, every folder is open at first. */
+const OPEN_MAX = 40;
+
+/**
+ * Files as a tree, because names with `/` act as folders: `{ folders: [{ name, path, tree }], files, count, bytes }`, sorted by
+ * name; a file is `{ name, path, bytes }`.
+ */
+export function outputTree(files, prefix = '') {
+  const folders = new Map();
+  const here = [];
+  for (const file of files) {
+    const rest = file.path.slice(prefix.length);
+    const at = rest.indexOf('/');
+    if (at < 0) here.push({ name: rest, path: file.path, bytes: file.bytes });
+    else folders.set(rest.slice(0, at), [...(folders.get(rest.slice(0, at)) ?? []), file]);
+  }
+  const sorted = (list) => list.sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
+  return {
+    folders: sorted([...folders].map(([name, of]) => ({ name, path: `${prefix}${name}`, tree: outputTree(of, `${prefix}${name}/`) }))),
+    files: sorted(here),
+    count: files.length,
+    bytes: files.reduce((sum, { bytes: size }) => sum + size, 0),
+  };
+}
+
 /** The files that a job wrote. */
 export function outputs(job, files) {
   if (!files?.length) return h('p', { class: 'note' }, 'The job wrote no files.');
-  const line = ({ path, bytes: size }) => h(
-    'tr',
-    { 'data-key': path },
-    h('th', { scope: 'row', class: 'path' }, path),
-    h('td', { class: 'figure', 'data-label': 'Size' }, bytes(size)),
-    h('td', { class: 'row-actions' }, h('div', {}, download(jobPath(job, 'output', ...path.split('/')), path.split('/').pop()))),
+  const file = ({ name, path, bytes: size }) => h(
+    'li',
+    { 'data-key': `file ${path}`, class: 'tree-file' },
+    h('span', { class: 'tree-name' }, name),
+    h('span', { class: 'figure note' }, bytes(size)),
+    download(jobPath(job, 'output', ...path.split('/')), name),
   );
-  return h('table', { class: 'grid files' }, h('caption', { class: 'unseen' }, 'Outputs'), h('tbody', {}, files.map(line)));
+  const folder = ({ name, path, tree }) => h(
+    'li',
+    { 'data-key': `folder ${path}` },
+    h(
+      'details',
+      { open: files.length <= OPEN_MAX },
+      h('summary', {}, h('b', {}, `${name}/`), h('span', { class: 'note' }, ` ${tree.count} ${tree.count === 1 ? 'file' : 'files'}, ${bytes(tree.bytes)}`)),
+      list(tree),
+    ),
+  );
+  const list = (tree, label) => h('ul', { class: 'tree', 'aria-label': label }, tree.folders.map(folder), tree.files.map(file));
+  return h('div', { class: 'files' }, list(outputTree(files), 'Outputs'));
 }
 
 /** The checkpoints that are list, the newest first. */

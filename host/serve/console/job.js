@@ -7,6 +7,7 @@ import { note } from './dialogs.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { checkpoints, deploy, fetchable, outputs } from './files.js';
 import { facts, heading, history, specification, title } from './facts.js';
+import { hasLineage, lineage, lineageOfJob } from './lineage.js';
 import { logView } from './log.js';
 import { orders } from './orders.js';
 import { poll } from './poll.js';
@@ -21,7 +22,7 @@ const EVERY_MS = 10_000;
 
 /** Shows the page of the job `name` in `root` until the returned `leave` is called; `part` is `logs` or ''. */
 export function jobPage(root, { name, part }, live) {
-  const state = { job: null, attempts: [], events: [], files: null, checkpoints: null, error: null, busy: false };
+  const state = { job: null, attempts: [], events: [], files: null, checkpoints: null, error: null, busy: false, models: [], datasets: [] };
   /** What is to be asked for. */
   const wanted = { whole: true, series: true, files: true };
   let seen = '';
@@ -69,6 +70,22 @@ export function jobPage(root, { name, part }, live) {
     log.update({ attempts, state: job.state });
     patch(parts.spec, specification(job));
     showFiles();
+    await askRelated();
+  }
+
+  /** What the lineage names besides the job. A key that may not see it sees the job's own part. */
+  async function askRelated() {
+    const part = async (path, key) => {
+      try {
+        state[key] = (await ask('GET', path))[key] ?? [];
+      } catch {
+        state[key] = [];
+      }
+    };
+    await Promise.all([part('/api/v1/models', 'models'), part('/api/v1/datasets', 'datasets')]);
+    const found = lineageOfJob(state.job, state);
+    parts.lineage.hidden = !hasLineage(found);
+    patch(parts.lineage, title('Lineage'), lineage(found, `Lineage of ${name}`));
   }
 
   async function askSeries(whole) {
@@ -193,6 +210,7 @@ function frame(root, name) {
   const parts = {
     head: h('header', { class: 'job-head' }),
     facts: card('job-facts', 'Facts'),
+    lineage: card('', 'Lineage'),
     ribbon: card('', 'Attempts'),
     charts: h('div'),
     log: card('', 'Log'),
@@ -205,7 +223,7 @@ function frame(root, name) {
   parts.rest = h(
     'div',
     { class: 'job-rest' },
-    parts.facts, parts.ribbon, numbers, parts.log,
+    parts.facts, parts.lineage, parts.ribbon, numbers, parts.log,
     h('div', { class: 'two files-row' }, parts.checkpoints, parts.files),
     h('div', { class: 'two' }, parts.spec, parts.events),
   );

@@ -211,6 +211,7 @@ export function jobsPage(root, live) {
       k: () => move(-1),
       x: () => state.selected && pick(state.selected),
       c: compare,
+      n: () => { location.hash = '#/new-job'; },
       l: () => selected() && (location.hash = `#/jobs/${encodeURIComponent(selected().name)}/logs`),
     },
     looks: 'The server reports every change',
@@ -239,7 +240,7 @@ function frame(root) {
   parts.filters = h('div', { class: 'filters' }, parts.choices, h('span', { class: 'filter' }, text, h('kbd', { 'aria-hidden': 'true' }, '/')));
   parts.table = h('table', { class: 'grid jobs' }, h('caption', { class: 'unseen' }, 'Jobs, newest first'), head(), parts.body);
   const scroll = h('div', { class: 'scroll' }, parts.table);
-  const title = h('div', { class: 'page-head' }, h('h1', {}, 'Jobs'), parts.count, parts.filters);
+  const title = h('div', { class: 'page-head' }, h('h1', {}, 'Jobs'), parts.count, h('a', { class: 'button small primary', href: '#/new-job' }, 'New job'), parts.filters);
   parts.page = h('div', {}, title, parts.bar, parts.list, scroll, parts.more);
   patch(root, parts.page);
   return parts;

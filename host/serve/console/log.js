@@ -15,7 +15,7 @@ const CLOCK = [11, 19];
 
 /** The log of `job` in `root`. Returns `{ update, choose, focus, find, leave }`; `update(job)` tells of new attempts. */
 export function logView(root, job, live) {
-  const state = { attempts: [], attempt: 0, search: '', lines: [], left: 0, ended: false, streamed: false, times: true };
+  const state = { attempts: [], attempt: 0, search: '', lines: [], left: 0, ended: false, streamed: false, times: true, wraps: true };
   let stream = null;
   let frame = 0;
   let fresh = 0;
@@ -107,6 +107,7 @@ export function logView(root, job, live) {
         state.attempts.map(({ number }) => option(number, `Attempt ${number}`)),
       ),
       h('label', { class: 'check' }, h('input', { type: 'checkbox', 'data-change': 'times', checked: state.times }), ' Times'),
+      h('label', { class: 'check' }, h('input', { type: 'checkbox', 'data-change': 'wraps', checked: state.wraps }), ' Wrap'),
     );
   }
 
@@ -163,6 +164,10 @@ export function logView(root, job, live) {
   listen(root, 'click', { newest: toNewest });
   listen(root, 'change', {
     attempt: ({ value }) => choose(Number(value)),
+    wraps({ checked }) {
+      state.wraps = checked;
+      lines.classList.toggle('unwrapped', !checked);
+    },
     times({ checked }) {
       state.times = checked;
       redraw();

@@ -9,6 +9,8 @@ import { experimentsPage } from './experiments.js';
 import { jobPage } from './job.js';
 import { jobsPage } from './jobs.js';
 import { modelsPage } from './models.js';
+import { modelGraphPage } from './modelgraph.js';
+import { newJobPage } from './newjob.js';
 import { overviewPage } from './overview.js';
 import { pipelinesPage } from './pipelines.js';
 import { playgroundPage } from './playground.js';
@@ -18,6 +20,7 @@ import { sweepsPage } from './sweeps.js';
 const PAGES = {
   overview: ['overview', () => 'Overview', (root) => overviewPage(root, live)],
   models: ['models', () => 'Models', (root, [model = '']) => modelsPage(root, model, live)],
+  graph: ['models', ([model, version]) => `Graph of ${model}@${version}`, (root, [model = '', version = '']) => modelGraphPage(root, { model, version }, live)],
   playground: ['playground', () => 'Playground', (root, [model = '', version = '']) => playgroundPage(root, { model, version }, live)],
   jobs: [
     'jobs',
@@ -27,6 +30,8 @@ const PAGES = {
   compare: ['jobs', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), null, live)],
   'compare-pipelines': ['pipelines', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), 'pipeline-run', live)],
   'compare-sweeps': ['sweeps', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), 'sweep', live)],
+  'new-job': ['jobs', () => 'New job', (root, [plugin = '']) => newJobPage(root, 'job', plugin, live)],
+  'new-sweep': ['sweeps', () => 'New sweep', (root, [plugin = '']) => newJobPage(root, 'sweep', plugin, live)],
   experiments: ['experiments', ([name]) => name || 'Experiments', (root, [name = '']) => experimentsPage(root, name, live)],
   sweeps: ['sweeps', ([name]) => name || 'Sweeps', (root, [name = '']) => sweepsPage(root, name, live)],
   pipelines: ['pipelines', ([name]) => name || 'Pipelines', (root, [name = '']) => pipelinesPage(root, name, live)],

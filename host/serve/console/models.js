@@ -5,13 +5,20 @@ import { ask } from './api.js';
 import { showCard } from './card.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { emptyModels } from './empty.js';
+import { save } from './files.js';
 import { panel } from './panel.js';
+import { followPast } from './past.js';
 import { pollInto } from './poll.js';
+import { readable, shownCharts } from './timeline.js';
+import { timelinesPicture } from './timelinepng.js';
 import * as traffic from './traffic.js';
 
 const EVERY_MS = 2000;
 /** So few models are filtered opened. */
 const OPEN_MAX = 2;
+/** The series of all models. */
+const MODEL_SERIES = ['requests_per_second', 'errors_per_second', 'latency_p50_seconds', 'latency_p99_seconds', 'batch_items', 'queue_length']
+  .map((name) => `series=model_${name}`).join('&');
 
 /**
  * Shows the page in `root` until the returned `leave` is called. `opened` is the model to open, or ''. `live` is called with
@@ -48,6 +55,16 @@ export function modelsPage(root, opened, live) {
   };
   const isOpen = (name) => state.open.get(name) ?? (state.models ?? []).length <= OPEN_MAX;
 
+  readable(list);
+  /** The history is asked for while a model is open, and of that model alone where it is only one. */
+  const wantedPast = () => {
+    const open = filtered().filter(({ name }) => isOpen(name));
+    if (open.length === 0) return null;
+    return open.length === 1 ? `model=${encodeURIComponent(open[0].name)}` : MODEL_SERIES;
+  };
+  let pastAsked = null;
+  const past = followPast(wantedPast, render);
+
   function render() {
     const { models, error } = state;
     if (!models) {
@@ -66,9 +83,14 @@ export function modelsPage(root, opened, live) {
         busy: state.busy.has(model.name),
         draft: traffic.draft(model, state.drafts),
         all: state.all.has(model.name),
+        samples: past.samples(),
+        span: past.span(),
       });
       patch(list, columns(), visible.map(view));
     }
+    if (pastAsked === wantedPast()) return;
+    pastAsked = wantedPast();
+    past.refresh();
   }
 
   const look = pollInto(state, () => ask('GET', '/api/v1/models'), { render, live }, EVERY_MS);
@@ -99,12 +121,22 @@ export function modelsPage(root, opened, live) {
 
   listen(list, 'click', {
     toggle: (element) => toggle(element.closest('[data-model]').dataset.model),
+    async picture(element) {
+      const { name } = find(element);
+      save(await timelinesPicture(shownCharts(`${name} `), name), `${name}.png`);
+    },
     card: (element) => showCard(find(element).name, Number(element.dataset.version)),
     reset: edit(traffic.reset),
     all: edit(({ name }) => state.all.delete(name) || state.all.add(name)),
     ...Object.fromEntries(Object.entries(actions(state.drafts)).map(([name, action]) => [name, act(action)])),
   });
   listen(list, 'input', { share: edit(traffic.change) });
+  listen(list, 'change', {
+    span: ({ value }) => {
+      past.choose(value);
+      render();
+    },
+  });
   filter.addEventListener('input', () => {
     state.filter = filter.value;
     render();
@@ -129,8 +161,11 @@ export function modelsPage(root, opened, live) {
       },
     },
     looks: 'Refreshed every two seconds',
-    refresh: look.now,
-    leave: look.stop,
+    refresh: () => Promise.all([look.now(), past.refresh()]),
+    leave() {
+      look.stop();
+      past.leave();
+    },
   };
 }
 

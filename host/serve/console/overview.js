@@ -1,14 +1,17 @@
 // The overview: what runs, what waits and why, what failed in the last day, and what serves.
 
 import { ask } from './api.js';
-import { h, neighbour, patch } from './dom.js';
+import { h, listen, neighbour, patch } from './dom.js';
 import { emptyJobs } from './empty.js';
 import { number, rate, words } from './format.js';
 import { chip, stateOf } from './panel.js';
+import { followPast, spanChoice } from './past.js';
+import { jobsChart, requestsChart } from './pastcharts.js';
 import { poll } from './poll.js';
 import { followTimes, progress, reason, since } from './rows.js';
 import { isActive, mark } from './state.js';
 import { countsOf } from './sweeps.js';
+import { readable } from './timeline.js';
 import { watch } from './watch.js';
 
 const EVERY_MS = 3000;
@@ -18,6 +21,9 @@ const RECENT_MS = 24 * 3600 * 1000;
 const SHOWN_MAX = 8;
 /** The maximum number of running pipeline runs whose steps are requested, to find those that wait for an approval. */
 const RUNS_ASKED_MAX = 8;
+
+/** The series of the charts. */
+const PAST = ['jobs_running', 'jobs_queued', 'model_requests_per_second', 'model_errors_per_second'].map((name) => `series=${name}`).join('&');
 
 const FAILED = ['FAILED', 'TIMED_OUT'];
 
@@ -46,6 +52,8 @@ export function overviewPage(root, live) {
   const parts = h('div', { class: 'overview' });
   const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Overview'), count), parts);
   patch(root, page);
+  readable(parts);
+  const past = followPast(() => PAST, render);
 
   function report() {
     // What a key may not see is said in its place.
@@ -67,7 +75,14 @@ export function overviewPage(root, live) {
       section('Waiting', 'jobs', [...state.approvals.map(approvalLine), ...waiting.map(waitingLine)], 'Nothing waits.', errors.jobs),
       section('Failed in the last day', 'jobs', failed.map(failedLine), 'Nothing failed.', errors.jobs),
       section('Models', 'models', ranked(models ?? []).map(modelLine), 'No models.', errors.models),
+      overTime(),
     );
+  }
+
+  function overTime() {
+    const charts = [!state.errors.jobs && jobsChart(past.samples(), past.span()), requestsChart(past.samples(), past.span())];
+    const head = h('div', { class: 'section-head' }, h('h2', {}, 'Over time'), spanChoice(past.span()));
+    return h('section', { class: 'card whole', 'aria-label': 'Over time', 'data-key': 'past' }, head, h('div', { class: 'timelines' }, charts));
   }
 
   function section(title, place, lines, none, error) {
@@ -150,6 +165,12 @@ export function overviewPage(root, live) {
       if (!state.jobs) render();
     },
   });
+  listen(parts, 'change', {
+    span: ({ value }) => {
+      past.choose(value);
+      render();
+    },
+  });
   const move = (by) => {
     const links = [...parts.querySelectorAll('[data-line]')];
     state.selected = neighbour(links.map(({ dataset }) => dataset.line), state.selected, by) ?? null;
@@ -164,8 +185,10 @@ export function overviewPage(root, live) {
     refresh() {
       stream.again();
       look.now();
+      past.refresh();
     },
     leave() {
+      past.leave();
       stream.stop();
       look.stop();
       stopTimes();

@@ -2,6 +2,8 @@
 
 import { h } from './dom.js';
 import { ago, bytes, duration, moment, words } from './format.js';
+import { spanChoice } from './past.js';
+import { modelCharts } from './pastcharts.js';
 import { editor, split } from './traffic.js';
 
 /** Most versions that are shown. Unloaded versions without an alias are left out first, the oldest before others. */
@@ -12,7 +14,7 @@ export function chip(state) {
   return h('span', { class: `state ${state.toLowerCase()}` }, h('i', { 'aria-hidden': 'true' }), state);
 }
 
-/** The panel of `model`; `view` is `{ open, selected, busy, draft, all }`. */
+/** The panel of `model`; `view` is `{ open, selected, busy, draft, all, samples, span }`. */
 export function panel(model, view) {
   const id = `model-${encodeURIComponent(model.name)}`;
   return h(
@@ -63,6 +65,12 @@ function body(model, view) {
     toolbar(model, view),
     versions(model, view),
     older(model, view),
+    h(
+      'section',
+      { class: 'model-past', 'data-key': 'past', 'aria-label': `${model.name} over time` },
+      h('div', { class: 'section-head' }, h('h3', {}, 'Over time'), h('div', { class: 'toolbar' }, spanChoice(view.span), h('button', { type: 'button', class: 'quiet small', 'data-click': 'picture' }, 'Save as PNG', h('span', { class: 'unseen' }, ` ${model.name}`)))),
+      h('div', { class: 'timelines' }, modelCharts(view.samples, view.span, model.name)),
+    ),
     h(
       'div',
       { class: 'model-parts', 'data-key': 'parts' },
@@ -192,7 +200,7 @@ function used({ last_used_ms: last, expires_in_ms: left }) {
 }
 
 function made({ created_ms: at, source_job: job }) {
-  return [at ? h('span', { title: moment(at) }, ago(at)) : '–', job && h('span', { class: 'note' }, `by ${job}`)];
+  return [at ? h('span', { title: moment(at) }, ago(at)) : '–', job && h('span', { class: 'note' }, 'by ', h('a', { href: `#/jobs/${encodeURIComponent(job)}` }, job))];
 }
 
 function rowActions(model, { version, state, aliases = [], traffic_percent: percent }, view) {
@@ -207,6 +215,7 @@ function rowActions(model, { version, state, aliases = [], traffic_percent: perc
     ['UNLOADED', 'FAILED'].includes(state) && of('load', 'Load', 'Load it onto the device'),
     ready && version !== model.serving && !pointed && of('unload', 'Unload', 'Free its memory on the device'),
     h('button', { type: 'button', class: 'quiet small', 'data-click': 'card', 'data-version': version, 'aria-label': `Card of version ${version}`, title: 'What it was made from' }, 'Card'),
+    h('a', { class: 'button quiet small', href: `#/graph/${encodeURIComponent(model.name)}/${version}`, 'aria-label': `Graph of version ${version}`, title: 'Its kernels with shapes, work and memory' }, 'Graph'),
   ];
 }
 

@@ -7,7 +7,7 @@ import { h, listen, neighbour, patch } from './dom.js';
 import { emptySweeps } from './empty.js';
 import { save } from './files.js';
 import { number, words } from './format.js';
-import { lineageCard, parentText } from './lineage.js';
+import { lineageCard, parentText } from './ancestry.js';
 import { parallelCoordinates } from './parallel.js';
 import { picking } from './picks.js';
 import { pollInto } from './poll.js';
@@ -43,7 +43,7 @@ function listPage(root, live) {
   const state = { sweeps: null, error: null, selected: null };
   const count = h('p', { class: 'note', role: 'status' });
   const list = h('div', {});
-  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Sweeps'), count), list);
+  const page = h('div', {}, h('div', { class: 'page-head' }, h('h1', {}, 'Sweeps'), count, h('a', { class: 'button small primary', href: '#/new-sweep' }, 'New sweep')), list);
   patch(root, page);
   const picks = picking('sweeps', () => (state.sweeps ?? []).map(({ name }) => name), () => render());
 
@@ -84,7 +84,7 @@ function listPage(root, live) {
     page.querySelector('tr.selected a')?.focus();
   };
   render();
-  return { keys: { j: () => move(1), k: () => move(-1), x: pick, c: picks.compare }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
+  return { keys: { j: () => move(1), k: () => move(-1), x: pick, c: picks.compare, n: () => { location.hash = '#/new-sweep'; } }, looks: 'The page asks every two seconds', refresh: look.now, leave: look.stop };
 }
 
 /** Trials, the best first; those without a value come last. */

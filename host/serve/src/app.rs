@@ -13,10 +13,12 @@ use tokio::sync::{RwLock, watch};
 
 use crate::access::AccessControl;
 use crate::api::event_streams::EventStreams;
+use crate::api::version_graph::InspectedGraphs;
 use crate::app_parts::AppParts;
 use crate::audit::AuditLog;
 use crate::cog::predictions::CogPredictions;
 use crate::error::ApiError;
+use crate::history_sampler::ServerHistory;
 use crate::openapi::described_response::HandlerResponses;
 use crate::openapi::operation::OperationArea;
 use crate::request_body::BodyReader;
@@ -40,6 +42,8 @@ struct AppStateInner {
     event_streams: EventStreams,
     storage_counter: StorageCounter,
     logged_bytes: LoggedBytes,
+    history: ServerHistory,
+    inspected_graphs: InspectedGraphs,
     reference_lock: RwLock<()>,
     shutdown: watch::Receiver<bool>,
 }
@@ -101,6 +105,8 @@ impl AppState {
             event_streams: streams,
             storage_counter: counted,
             logged_bytes: LoggedBytes::default(),
+            history: ServerHistory::default(),
+            inspected_graphs: InspectedGraphs::default(),
             reference_lock: references,
             shutdown,
         };
@@ -178,6 +184,16 @@ impl AppState {
 
     pub(crate) fn logged_bytes(&self) -> &LoggedBytes {
         &self.shared.logged_bytes
+    }
+
+    /// Returns the graphs that were inspected last.
+    pub(crate) fn inspected_graphs(&self) -> &InspectedGraphs {
+        &self.shared.inspected_graphs
+    }
+
+    /// Returns the samples of the past.
+    pub(crate) fn history(&self) -> &ServerHistory {
+        &self.shared.history
     }
 
     pub(crate) fn checkpoints(&self) -> &CheckpointStore {

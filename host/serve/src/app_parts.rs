@@ -20,6 +20,7 @@ use saggar_store::storage_usage::StorageQuota;
 use crate::access::AccessControl;
 use crate::audit::AuditLog;
 use crate::device_inventory::DeviceInventory;
+use crate::graph_inspector::GraphInspector;
 use crate::plugin_inspector::PluginInspector;
 use crate::request_observer::RequestObserver;
 
@@ -55,6 +56,8 @@ pub struct AppParts {
     pub trusted_keys: Vec<VerifyingKey>,
     /// Inspects uploaded plugins.
     pub inspector: Arc<dyn PluginInspector>,
+    /// Inspects the graphs of model versions.
+    pub graphs: Arc<dyn GraphInspector>,
     /// The devices of this machine.
     pub devices: Arc<DeviceInventory>,
     /// Fetches files of other servers, as far as the operator allows it.

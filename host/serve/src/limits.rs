@@ -7,6 +7,8 @@ use saggar_store::limits::CHUNK_BYTES_MAX;
 
 /// Bytes of recorded predictions that are computed or wait for the thread that collects them.
 pub const SAMPLES_BYTES_MAX: usize = 64 << 20;
+/// Graphs of model versions that were inspected and are kept.
+pub const GRAPHS_CACHED_MAX: usize = 8;
 /// Recorded predictions that wait for the thread that collects them.
 pub const SAMPLES_WAITING_MAX: usize = 65_536;
 /// The time between two looks whether recorded predictions become a version.

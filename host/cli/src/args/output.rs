@@ -31,6 +31,9 @@ pub(crate) enum OutputKind {
 pub(crate) struct OutputListArgs {
     /// The job: `digits-7`, or `7` in a project's directory.
     pub(crate) job: String,
+    /// A folder among the files, such as `/pictures`: list only what is in it. Names with `/` act as folders.
+    #[arg(conflicts_with = "kind")]
+    pub(crate) path: Option<String>,
     /// The kind of outputs to list.
     #[arg(long, value_enum, default_value_t = OutputKind::File)]
     pub(crate) kind: OutputKind,

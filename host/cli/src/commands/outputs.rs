@@ -1,5 +1,6 @@
 //! `saggar output`: the files that a job wrote, its checkpoints, and the model versions that it published.
 
+mod file_tree;
 mod step_values;
 mod tail;
 
@@ -46,14 +47,24 @@ fn list_job_files(job: &str, client: &ApiClient) -> Result<Vec<OutputFileDocumen
 
 fn list_outputs(args: &OutputListArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let files = list_job_files(&args.job, client)?;
+    let is_empty = files.is_empty();
+    let files = file_tree::files_below(files, args.path.as_deref().unwrap_or_default());
+    if let Some(path) = args.path.as_deref().filter(|_| files.is_empty() && !is_empty) {
+        let message = format!("job {} wrote nothing below {path}", args.job);
+        let hint = format!("`saggar output ls {}` lists what it wrote", args.job);
+        return Err(CliError::new(exit::NOT_FOUND, "not_found", message).with_hint(hint));
+    }
     if output.json {
         output.print_json(&files);
     } else if output.quiet {
         files.iter().for_each(|file| output.print_line(&file.path));
     } else {
-        let row = |file: &OutputFileDocument| vec![file.path.clone(), units::format_bytes(file.bytes)];
-        let rows: Vec<Vec<String>> = files.iter().map(row).collect();
-        output.print_table(&["PATH", "SIZE"], &rows);
+        let row = |line: file_tree::TreeLine| {
+            let count = line.files.map_or_else(String::new, |files| files.to_string());
+            vec![line.name, units::format_bytes(line.bytes), count]
+        };
+        let rows: Vec<Vec<String>> = file_tree::tree_lines(&files).into_iter().map(row).collect();
+        output.print_table(&["PATH", "SIZE", "FILES"], &rows);
         if rows.is_empty() {
             output.print_note(&format!("Job {} wrote nothing.", args.job));
         }

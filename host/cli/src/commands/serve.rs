@@ -1,5 +1,6 @@
 //! `saggar serve`, which assembles the crates into a server, and `saggar worker`.
 
+mod graph_inspector;
 mod memory;
 mod model_watch;
 mod models;
@@ -39,6 +40,7 @@ use saggar_store::{DatasetStore, ExternalRunStore, ModelRegistry, ObjectStorage,
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
+use self::graph_inspector::ChildGraphInspector;
 use self::memory::MemoryLimits;
 use self::model_watch::ModelWatch;
 use self::server_config::ServerConfig;
@@ -174,6 +176,7 @@ impl ServerParts {
             importer,
             trusted_keys: trusted_keys(args)?,
             inspector: Arc::new(host),
+            graphs: Arc::new(ChildGraphInspector::new(running_executable(&program))),
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
             fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
@@ -210,6 +213,7 @@ impl ServerParts {
         if let Some(recorder) = &self.recorder {
             recorder.start(&app);
         }
+        tokio::spawn(app.clone().sample_history(down.clone()));
         let loader = stop_server_on_panic(
             "models are not loaded",
             tokio::spawn(self.loader.run(self.watch, down.clone())),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use saggar_pipelines::PipelineService;
 use saggar_plugin::{
     DeclaredWeights, GuestErrorCode, ModelPort, ModelSignature, NamedTensor, PluginError, PredictionOptions,
 };
+use saggar_rest::model_graphs::{GraphKernelDocument, ModelGraphDocument};
 use saggar_serving::{
     CandidateContent, DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles,
     ModelHost, ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, RequestMemoryBudget,
@@ -42,8 +43,8 @@ use super::serving_options::ServingOptions;
 use super::streaming_model::StreamingPredictor;
 pub(super) use super::test_response::TestResponse;
 use crate::{
-    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PluginFacts, PluginInspector,
-    RequestObserver, decode_sample,
+    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, GraphInspectError, GraphInspector, MachineDevice,
+    PluginFacts, PluginInspector, RequestObserver, decode_sample,
 };
 
 /// First pixels that make the model misbehave.
@@ -103,6 +104,7 @@ impl ServerFixture {
         let router = ModelRouter::new(Arc::clone(&metrics));
         let router = Arc::new(if options.loads_on_demand { router.with_on_demand_loading() } else { router });
         let as_host: Arc<dyn ModelHost> = Arc::<FakeModelHost>::clone(&host);
+        let graphs_of_host: Arc<dyn GraphInspector> = Arc::<FakeModelHost>::clone(&host);
         let clock = Arc::clone(&options.clock);
         let lifecycle = ModelLifecycle::new(
             models.clone(),
@@ -142,6 +144,7 @@ impl ServerFixture {
             datasets,
             importer: Arc::new(UnavailableImporter),
             inspector: Arc::new(TextPluginInspector),
+            graphs: graphs_of_host,
             devices: Arc::new(DeviceInventory::new(vec![device()])),
             fetcher: saggar_fetch::RemoteFetcher::new(saggar_fetch::FetchPolicy::default()),
             webhooks: Vec::new(),
@@ -304,11 +307,26 @@ pub(super) struct FakeModelHost {
     pub(super) alive: Arc<AtomicUsize>,
     /// The number of versions loaded or refused.
     pub(super) load_attempts: AtomicUsize,
+    /// The number of graphs that were inspected.
+    pub(super) inspections: AtomicUsize,
     /// Whether the device is lost, and how many attempts to renew it fail.
     pub(super) lost: AtomicBool,
     pub(super) renew_failures: AtomicUsize,
     /// The plugin text of each model's most recently loaded version.
     plugins: Mutex<BTreeMap<String, String>>,
+}
+
+/// A version has two graphs, of one kernel each.
+impl GraphInspector for FakeModelHost {
+    fn inspect(&self, version_dir: &Path, graph: usize) -> Result<ModelGraphDocument, GraphInspectError> {
+        self.inspections.fetch_add(1, Ordering::SeqCst);
+        assert!(version_dir.join("plugin.wasm").is_file());
+        if !(1..=2).contains(&graph) {
+            return Err(GraphInspectError::NoGraph { count: 2 });
+        }
+        let kernel = GraphKernelDocument { label: format!("matmul {graph}"), ..GraphKernelDocument::default() };
+        Ok(ModelGraphDocument { graph, kernels: vec![kernel], ..ModelGraphDocument::default() })
+    }
 }
 
 impl ModelHost for FakeModelHost {

@@ -1,5 +1,6 @@
 //! The JSON output of `saggar inspect`.
 
+use saggar_compile::cost::kernel_cost;
 use saggar_compile::memory_report::PlannedTensor;
 use saggar_compile::program::{Kernel, ValueId};
 use saggar_compile::stages::FusedGroup;
@@ -108,6 +109,10 @@ struct FusedEntry {
     nodes: Vec<u32>,
     reads: Vec<u32>,
     writes: Vec<u32>,
+    /// Operations on elements.
+    operations: u64,
+    /// Bytes read and written.
+    bytes: u64,
 }
 
 /// A kernel of the schedule.
@@ -195,7 +200,7 @@ pub(super) fn graph_document(it: &InspectedGraph, wanted: CompileStage) -> Resul
     let stages = StageDocuments {
         graph: includes(CompileStage::Graph).then(|| node_graph(it.graph.graph())),
         simplified: includes(CompileStage::Simplified).then(|| node_graph(&it.stages.simplified)),
-        fused: includes(CompileStage::Fused).then(|| it.stages.groups.iter().map(fused_entry).collect()),
+        fused: includes(CompileStage::Fused).then(|| fused_entries(it)),
         schedule: includes(CompileStage::Schedule).then(|| schedule(it)),
         memory: includes(CompileStage::Memory).then(|| memory_document(it)),
         wgsl: includes(CompileStage::Wgsl).then(|| shader_entries(it)),
@@ -240,13 +245,21 @@ fn node_graph(graph: &Graph) -> NodeGraph {
     }
 }
 
-fn fused_entry(group: &FusedGroup) -> FusedEntry {
-    FusedEntry {
-        label: group.label.clone(),
-        nodes: node_numbers(&group.nodes),
-        reads: node_numbers(&group.reads),
-        writes: node_numbers(&group.writes),
-    }
+/// Returns the groups, each with the least work of its kernel.
+fn fused_entries(it: &InspectedGraph) -> Vec<FusedEntry> {
+    let program = &it.stages.program;
+    let entry = |(group, kernel): (&FusedGroup, &Kernel)| {
+        let cost = kernel_cost(program, kernel);
+        FusedEntry {
+            label: group.label.clone(),
+            nodes: node_numbers(&group.nodes),
+            reads: node_numbers(&group.reads),
+            writes: node_numbers(&group.writes),
+            operations: cost.operations,
+            bytes: cost.bytes,
+        }
+    };
+    it.stages.groups.iter().zip(&program.kernels).map(entry).collect()
 }
 
 fn schedule(it: &InspectedGraph) -> Vec<KernelEntry> {

@@ -133,6 +133,16 @@ fn model_operations() -> Vec<OpenApiOperation> {
         )
         .with_query("verify", ParameterType::Described("`true` reads all files and compares their digests."))
         .with_errors(&[400, 404]),
+        OpenApiOperation::get(
+            "/api/v1/models/{model}/versions/{version}/graph",
+            "The kernels that compute a version: their operators with shapes, work and memory",
+        )
+        .with_description(
+            "The kernels are those for the processor. They are found by running the version's plugin on a device that \
+                 computes nothing, in a process of its own. One graph is inspected at a time.",
+        )
+        .with_query("graph", ParameterType::Integer { min: 1 })
+        .with_errors(&[400, 404, 409]),
         OpenApiOperation::delete("/api/v1/models/{model}/versions/{version}", "Removes a version")
             .with_description(
                 "Refused while default requests, an alias, a share or a shadow needs it, or an \
