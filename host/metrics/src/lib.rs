@@ -3,13 +3,19 @@
 //! `process_` metrics of Prometheus client libraries.
 
 mod families;
+mod gathered;
+pub mod history;
 mod jobs;
+mod latency_histogram;
+mod model_traffic;
 mod openmetrics;
 mod process;
 mod renamed;
 
 pub use families::{FAMILIES, MetricDefinition, MetricHandles};
 pub use jobs::{JOB_SERIES_MAX, JobSeries};
+pub use latency_histogram::{LATENCY_BUCKETS, LatencyCounts, LatencyHistogram};
+pub use model_traffic::{ModelTraffic, ModelTrafficTable, TrafficCounts};
 
 use prometheus::{Encoder, Registry, TextEncoder};
 pub use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge};
@@ -20,6 +26,8 @@ pub struct MetricsRegistry {
     registry: Registry,
     /// The handles of the families.
     pub families: MetricHandles,
+    /// What each model answered, for the history.
+    pub traffic: ModelTrafficTable,
 }
 
 impl MetricsRegistry {
@@ -30,7 +38,7 @@ impl MetricsRegistry {
         let families = MetricHandles::register(&registry);
         process::register(&registry);
         families.build_info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
-        MetricsRegistry { registry, families }
+        MetricsRegistry { registry, families, traffic: ModelTrafficTable::default() }
     }
 
     fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {

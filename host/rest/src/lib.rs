@@ -18,6 +18,7 @@ pub mod datasets;
 pub mod devices;
 pub mod errors;
 pub mod events;
+pub mod history;
 pub mod job_metrics;
 pub mod jobs;
 pub mod keys;

@@ -9,6 +9,7 @@ pub(crate) mod experiments;
 pub(crate) mod exports;
 pub(crate) mod file_stream;
 pub(crate) mod health;
+pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod jobs;

@@ -17,6 +17,7 @@ use crate::app_parts::AppParts;
 use crate::audit::AuditLog;
 use crate::cog::predictions::CogPredictions;
 use crate::error::ApiError;
+use crate::history_sampler::ServerHistory;
 use crate::openapi::described_response::HandlerResponses;
 use crate::openapi::operation::OperationArea;
 use crate::request_body::BodyReader;
@@ -40,6 +41,7 @@ struct AppStateInner {
     event_streams: EventStreams,
     storage_counter: StorageCounter,
     logged_bytes: LoggedBytes,
+    history: ServerHistory,
     reference_lock: RwLock<()>,
     shutdown: watch::Receiver<bool>,
 }
@@ -101,6 +103,7 @@ impl AppState {
             event_streams: streams,
             storage_counter: counted,
             logged_bytes: LoggedBytes::default(),
+            history: ServerHistory::default(),
             reference_lock: references,
             shutdown,
         };
@@ -178,6 +181,11 @@ impl AppState {
 
     pub(crate) fn logged_bytes(&self) -> &LoggedBytes {
         &self.shared.logged_bytes
+    }
+
+    /// Returns the samples of the past.
+    pub(crate) fn history(&self) -> &ServerHistory {
+        &self.shared.history
     }
 
     pub(crate) fn checkpoints(&self) -> &CheckpointStore {

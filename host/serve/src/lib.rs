@@ -19,6 +19,7 @@ pub mod error;
 mod grpc;
 mod grpc_protocol;
 mod handler_output;
+mod history_sampler;
 mod http_protocol;
 mod initial_series;
 mod json_body;

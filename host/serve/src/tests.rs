@@ -13,6 +13,7 @@ mod formula_model;
 mod grpc;
 mod grpc_client;
 mod grpc_streams;
+mod history;
 mod http2;
 mod job_history;
 mod job_outputs;

@@ -210,6 +210,7 @@ impl ServerParts {
         if let Some(recorder) = &self.recorder {
             recorder.start(&app);
         }
+        tokio::spawn(app.clone().sample_history(down.clone()));
         let loader = stop_server_on_panic(
             "models are not loaded",
             tokio::spawn(self.loader.run(self.watch, down.clone())),

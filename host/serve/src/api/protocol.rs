@@ -3,9 +3,9 @@
 use saggar_store::AccessAction;
 
 use super::{
-    compare, datasets, devices, events, experiments, exports, health, import, index, jobs, keys, logs, model_bundles,
-    model_commands, model_push, model_removal, models, operations, outputs, pipelines, plugins, projects, queues,
-    quota, schedules, secrets, sweeps, version_detail, versions,
+    compare, datasets, devices, events, experiments, exports, health, history, import, index, jobs, keys, logs,
+    model_bundles, model_commands, model_push, model_removal, models, operations, outputs, pipelines, plugins,
+    projects, queues, quota, schedules, secrets, sweeps, version_detail, versions,
 };
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
@@ -43,6 +43,7 @@ fn server_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/metrics").get(RouteRequirement::Metrics, health::metrics),
         HttpRoute::new("/openapi.json").get(RouteRequirement::Key, openapi::openapi),
         HttpRoute::new("/api/v1/devices").get(RouteRequirement::Key, devices::list),
+        HttpRoute::new("/api/v1/history").get(RouteRequirement::Key, history::history),
         HttpRoute::new("/api/v1/keys")
             .get(AccessAction::ManageKeys, keys::list)
             .post(AccessAction::ManageKeys, keys::create),

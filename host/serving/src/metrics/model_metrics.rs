@@ -81,6 +81,7 @@ impl ModelMetrics {
 
     /// Removes the series of a model that was removed.
     pub(crate) fn remove_model(&self, model: &str) {
+        self.metrics.traffic.remove_model(model);
         let Some(series) = self.lock_models().remove(model) else { return };
         for version in series.unloaded {
             self.remove_version_series(model, version);

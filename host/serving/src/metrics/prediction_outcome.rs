@@ -53,6 +53,14 @@ impl PredictionOutcome {
             PredictionOutcome::HostError => "host_error",
         }
     }
+
+    /// Returns whether the model or the server failed. An input that is refused and a client that leaves are no errors.
+    pub(crate) const fn is_error(self) -> bool {
+        match self {
+            PredictionOutcome::Timeout | PredictionOutcome::PluginError | PredictionOutcome::HostError => true,
+            PredictionOutcome::Success | PredictionOutcome::Rejected | PredictionOutcome::Cancelled => false,
+        }
+    }
 }
 
 /// An error that ends a prediction: [`ServingError`], or an error of a protocol that contains it.

@@ -1,8 +1,9 @@
 //! The metric handles of one version, looked up once, because each prediction updates a dozen series.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_metrics::{Histogram, IntCounter, IntCounterVec, IntGauge, MetricsRegistry};
+use saggar_metrics::{Histogram, IntCounter, IntCounterVec, IntGauge, MetricsRegistry, ModelTraffic};
 
 use super::prediction_outcome::{PHASES, PredictionOutcome, PredictionPhase};
 
@@ -56,6 +57,8 @@ pub(crate) struct VersionMetrics {
     cache_results: Option<[IntCounter; 2]>,
     /// The series of requests to handlers, if the version has any.
     handlers: Option<HandlerSeries>,
+    /// The counters that all versions of the model share.
+    traffic: Arc<ModelTraffic>,
 }
 
 /// The series of requests that a version's plugin answers with its own code.
@@ -95,6 +98,7 @@ impl VersionMetrics {
                 duration: families.handler_duration.with_label_values(&labels),
                 in_flight: families.handler_in_flight.with_label_values(&labels),
             }),
+            traffic: metrics.traffic.of_model(model),
         }
     }
 
@@ -102,6 +106,7 @@ impl VersionMetrics {
     pub(crate) fn record_outcome(&self, outcome: PredictionOutcome, time: Duration) {
         self.outcomes[outcome as usize].inc();
         self.duration.observe(time.as_secs_f64());
+        self.traffic.record_request(time, outcome.is_error());
     }
 
     /// Records the outcome of a request to a handler and its total duration.
@@ -109,6 +114,7 @@ impl VersionMetrics {
         if let Some(handlers) = &self.handlers {
             handlers.outcomes[outcome as usize].inc();
             handlers.duration.observe(time.as_secs_f64());
+            self.traffic.record_request(time, outcome.is_error());
         }
     }
 
@@ -127,6 +133,7 @@ impl VersionMetrics {
     pub(crate) fn record_execution(&self, items: usize) {
         self.items.inc_by(items as u64);
         self.executions.inc();
+        self.traffic.record_execution(items);
     }
 
     /// Records a cache hit or miss.

@@ -46,6 +46,18 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
             .with_content(200, "image/svg+xml", SchemaSource::Text)
             .with_empty_response(304)
             .with_errors(&[400, 404]),
+        OpenApiOperation::get("/api/v1/history", "Samples of devices, models and jobs since the server began")
+            .with_description(
+                "A sample each second for ten minutes (step=1), and one each minute for a day (step=60). \
+                 A key that is limited to projects sees the models that it can use; a key sees jobs if it can \
+                 read them.",
+            )
+            .with_query("since", ParameterType::Integer { min: 0 })
+            .with_query("step", ParameterType::Pattern("^(1|60)$"))
+            .with_query("series", ParameterType::Described("The name of a series; can be repeated. Without it, all."))
+            .with_query("model", ParameterType::Described("Only series of this model."))
+            .with_query("device", ParameterType::Described("Only series of this device."))
+            .with_errors(&[400]),
         OpenApiOperation::get("/api/v1/keys", "The keys of clients, without their secrets"),
         OpenApiOperation::post("/api/v1/keys", "Creates a key; its text is only in this response")
             .with_body::<KeyRequest>()
