@@ -95,6 +95,29 @@ fn the_past_of_a_job_fills_the_window_at_the_start() {
 }
 
 #[test]
+fn the_past_of_devices_fills_the_window_at_the_start() {
+    let (_home, server, _job) = server_with_job();
+    server.wait_for("samples of five seconds", |server| {
+        let history = server.get("/api/v1/history?series=device_busy_ratio");
+        (history["times_ms"].as_array()?.len() >= 5).then_some(())
+    });
+    // One refresh alone is one point.
+    let command =
+        top(server.home(), &["--host", server.url(), "--series", "busy", "--window", "1m", "--interval", "1h"]);
+    let terminal = TerminalProcess::start(&command, 100, 24);
+    let is_braille = |c: char| ('\u{2801}'..='\u{28ff}').contains(&c);
+    terminal.wait_for("a line of several seconds", |screen| {
+        let places = |line: &str| line.chars().enumerate().filter(|(_, c)| is_braille(*c)).map(|(at, _)| at).collect();
+        let columns: std::collections::BTreeSet<usize> = screen
+            .lines()
+            .filter(|line| line.contains(['│', '┤']))
+            .flat_map(|line| -> Vec<usize> { places(line) })
+            .collect();
+        columns.len() >= 5
+    });
+}
+
+#[test]
 fn keys_change_the_range_the_time_and_the_view() {
     let (_home, server, _job) = server_with_job();
     let mut terminal =

@@ -64,8 +64,8 @@ impl JobFigures {
     }
 }
 
-/// A model, over all of its versions. Rates and quantiles are those of the time since the refresh before, and null at the
-/// first refresh.
+/// A model, over all of its versions. Rates and quantiles are those of the time since the refresh before. A server of an
+/// older version has none at the first refresh.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelFigures {
@@ -79,7 +79,7 @@ pub struct ModelFigures {
     pub requests_per_second: Option<f64>,
     /// Predictions that did not succeed, in each second.
     pub errors_per_second: Option<f64>,
-    /// The median time of a prediction, estimated from the buckets of a histogram; null without predictions.
+    /// The median time of a prediction, estimated from a histogram; null without predictions.
     pub p50_seconds: Option<f64>,
     /// The 99th percentile of the time of a prediction.
     pub p99_seconds: Option<f64>,
@@ -97,7 +97,7 @@ pub struct DeviceFigures {
     pub name: String,
     /// The name of the hardware.
     pub adapter: String,
-    /// The share of the time since the refresh before in which it worked, in percent; null at the first refresh.
+    /// The share of the last seconds in which it worked, in percent; null if it is not known.
     pub busy_percent: Option<f64>,
     /// The bytes in use, by owner.
     pub memory_bytes: BTreeMap<String, u64>,

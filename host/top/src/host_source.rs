@@ -11,6 +11,7 @@ use crate::metric_rates::{set_device_figures, set_model_figures};
 use crate::metrics_text::MetricSamples;
 use crate::recorded_series::{RecordedSeries, SeriesRecorder};
 use crate::series_name::SeriesSelection;
+use crate::server_history::{HistoryCursor, ServerSamples};
 use crate::transport::{ServerTransport, TransportError, get_document};
 
 /// The states of jobs that are not over.
@@ -45,6 +46,10 @@ pub(crate) struct HostSource {
     transport: Box<dyn ServerTransport>,
     /// The devices, which do not change while the server runs.
     devices: Vec<DeviceFigures>,
+    /// The last samples, and where the next ones begin.
+    samples: Option<ServerSamples>,
+    history: HistoryCursor,
+    /// The last scrape of a server that has no samples.
     counters: Option<(Instant, MetricSamples)>,
     recorder: SeriesRecorder,
 }
@@ -52,7 +57,14 @@ pub(crate) struct HostSource {
 impl HostSource {
     /// Returns a source that has read nothing yet.
     pub(crate) fn new(transport: Box<dyn ServerTransport>) -> HostSource {
-        HostSource { transport, devices: Vec::new(), counters: None, recorder: SeriesRecorder::default() }
+        HostSource {
+            transport,
+            devices: Vec::new(),
+            samples: None,
+            history: HistoryCursor::default(),
+            counters: None,
+            recorder: SeriesRecorder::default(),
+        }
     }
 
     /// Reads the server's state. What the key does not allow is left out and noted. If nothing can be read, the document
@@ -63,9 +75,10 @@ impl HostSource {
         match self.read_parts(request, &mut sample) {
             Ok(()) => sample.document.host = host,
             Err(error) => {
-                // A server that restarts has other devices and counters.
+                // A server that restarts has other devices and counters, and can have another version.
                 self.devices.clear();
-                self.counters = None;
+                (self.samples, self.counters) = (None, None);
+                self.history.forget_version();
                 let document = HostDocument { host, error: Some(error.message), ..HostDocument::default() };
                 return HostSample { document, recorded: Vec::new() };
             }
@@ -85,18 +98,33 @@ impl HostSource {
             let devices = part_or_note(devices, "devices", document, &mut refused)?.unwrap_or_default().devices;
             self.devices = devices.into_iter().map(|it| device_figures(it.name, it.adapter)).collect();
         }
-        let metrics = self.transport.get("/metrics", &[]).map(|text| MetricSamples::parse(&text));
-        let metrics = part_or_note(metrics, "metrics", document, &mut refused)?;
-        if let Some(error) = refused.filter(|_| jobs.is_none() && models.is_none() && metrics.is_none()) {
+        let samples = self.history.read(&*self.transport, &mut sample.recorded);
+        let samples = part_or_note(samples, "history", document, &mut refused)?.flatten();
+        let metrics = match samples.is_some() {
+            true => None,
+            // A server of an older version.
+            false => {
+                let metrics = self.transport.get("/metrics", &[]).map(|text| MetricSamples::parse(&text));
+                part_or_note(metrics, "metrics", document, &mut refused)?
+            }
+        };
+        let is_refused = jobs.is_none() && models.is_none() && samples.is_none() && metrics.is_none();
+        if let Some(error) = refused.filter(|_| is_refused) {
             return Err(error);
         }
         document.answered = true;
         document.models = models.unwrap_or_default().models.into_iter().map(model_figures).collect();
         document.devices.clone_from(&self.devices);
+        // Refreshes can be closer to each other than samples.
+        self.samples = samples.filter(|samples| !samples.is_empty()).or(self.samples.take());
+        if let Some(samples) = &self.samples {
+            samples.set_model_figures(&mut document.models);
+            samples.set_device_figures(&mut document.devices);
+        }
         self.set_rates(document, metrics);
         let jobs = jobs.unwrap_or_default();
         let series = self.recorder.read(&*self.transport, &jobs, request);
-        sample.recorded = part_or_note(series, "series", document, &mut None)?.unwrap_or_default();
+        sample.recorded.extend(part_or_note(series, "series", document, &mut None)?.unwrap_or_default());
         sample.document.jobs = jobs.into_iter().map(job_figures).collect();
         Ok(())
     }
@@ -186,7 +214,7 @@ mod tests {
 
         fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<String, TransportError> {
             self.1.borrow_mut().push(format!("{path} {query:?}"));
-            let refused = || TransportError { message: format!("no {path}"), is_unreachable: false };
+            let refused = || TransportError { message: format!("no {path}"), is_unreachable: false, is_missing: true };
             let found = self.0.iter().find(|(known, _)| *known == path);
             found.map(|(_, text)| text.clone()).ok_or_else(refused)
         }

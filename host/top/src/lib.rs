@@ -22,6 +22,7 @@ mod screen_areas;
 pub mod series_name;
 mod series_picker;
 mod series_store;
+mod server_history;
 mod system_signals;
 mod table_layout;
 pub mod terminal_session;

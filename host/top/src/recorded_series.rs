@@ -1,4 +1,4 @@
-//! Reads the series that jobs record, from where the last refresh ended.
+//! Series with their past, and the series that jobs record, read from where the last refresh ended.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,10 +13,12 @@ use crate::transport::{ServerTransport, TransportError, get_document};
 const RECORDED_JOBS_MAX: usize = 24;
 
 /// New points of a series.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordedSeries {
-    /// The job.
-    pub(crate) job: String,
+    /// The kind of its owner.
+    pub(crate) kind: OwnerKind,
+    /// The job, model or device.
+    pub(crate) owner: String,
     /// The name of the series.
     pub(crate) name: String,
     /// Whether the points are the whole series, which replace those of earlier refreshes.
@@ -94,7 +96,15 @@ impl SeriesRecorder {
         }
         self.cursors.insert(job.id.clone(), SeriesCursor { version, names, last_steps });
         let new = points.into_iter().filter(|(_, points)| is_whole || !points.is_empty());
-        Ok(new.map(|(name, points)| RecordedSeries { job: job.name.clone(), name, is_whole, points }).collect())
+        Ok(new
+            .map(|(name, points)| RecordedSeries {
+                kind: OwnerKind::Job,
+                owner: job.name.clone(),
+                name,
+                is_whole,
+                points,
+            })
+            .collect())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::recorded_series::RecordedSeries;
-use crate::series_name::{OwnerKind, SeriesKey};
+use crate::series_name::SeriesKey;
 
 /// Maximum points of a series. The oldest are dropped.
 const POINTS_MAX: usize = 20_000;
@@ -17,7 +17,7 @@ pub(crate) type TimedValue = (u64, f64);
 #[derive(Clone, Debug, Default)]
 struct StoredSeries {
     points: VecDeque<TimedValue>,
-    /// Whether the points are those that its job recorded, which are more exact than those of refreshes.
+    /// Whether the points are those that its job or the server recorded, which are more exact than those of refreshes.
     is_recorded: bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct SeriesStore {
 }
 
 impl SeriesStore {
-    /// Adds the value of a refresh, unless the series has points that its job recorded.
+    /// Adds the value of a refresh, unless the series has recorded points.
     pub(crate) fn add_sample(&mut self, key: SeriesKey, at_ms: u64, value: f64) {
         if let Some(stored) = self.entry(key).filter(|stored| !stored.is_recorded) {
             // The clock can have been set back.
@@ -38,9 +38,9 @@ impl SeriesStore {
         }
     }
 
-    /// Adds points that a job recorded.
+    /// Adds points that a job or the server recorded.
     pub(crate) fn add_recorded(&mut self, host: usize, series: RecordedSeries) {
-        let key = SeriesKey { kind: OwnerKind::Job, name: series.name, host, owner: series.job };
+        let key = SeriesKey { kind: series.kind, name: series.name, host, owner: series.owner };
         let Some(stored) = self.entry(key) else { return };
         if series.is_whole || !stored.is_recorded {
             stored.points.clear();
@@ -51,7 +51,7 @@ impl SeriesStore {
 
     /// Adds points of a history before the first point of a series.
     pub(crate) fn add_history(&mut self, key: SeriesKey, points: &[TimedValue]) {
-        let Some(stored) = self.entry(key).filter(|stored| !stored.is_recorded) else { return };
+        let Some(stored) = self.entry(key) else { return };
         let first = stored.points.front().map_or(u64::MAX, |(at, _)| *at);
         let room = POINTS_MAX.saturating_sub(stored.points.len());
         let earlier = points.iter().rev().filter(|(at, _)| *at < first).take(room);
@@ -78,11 +78,11 @@ impl SeriesStore {
         stored.points.range(first.min(end)..end).copied().collect()
     }
 
-    /// Returns the last value of a series at a time.
-    pub(crate) fn value_at(&self, key: &SeriesKey, at_ms: u64) -> Option<f64> {
+    /// Returns the last point of a series at a time.
+    pub(crate) fn last_at(&self, key: &SeriesKey, at_ms: u64) -> Option<TimedValue> {
         let points = &self.series.get(key)?.points;
         let end = points.partition_point(|(at, _)| *at <= at_ms);
-        end.checked_sub(1).map(|last| points[last].1)
+        end.checked_sub(1).map(|last| points[last])
     }
 
     fn entry(&mut self, key: SeriesKey) -> Option<&mut StoredSeries> {
@@ -103,13 +103,15 @@ fn push_bounded(points: &mut VecDeque<TimedValue>, point: TimedValue) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::series_name::OwnerKind;
 
     fn loss() -> SeriesKey {
         SeriesKey { kind: OwnerKind::Job, name: "loss".to_owned(), host: 0, owner: "a".to_owned() }
     }
 
     fn recorded(is_whole: bool, points: &[TimedValue]) -> RecordedSeries {
-        RecordedSeries { job: "a".to_owned(), name: "loss".to_owned(), is_whole, points: points.to_vec() }
+        let (owner, name) = ("a".to_owned(), "loss".to_owned());
+        RecordedSeries { kind: OwnerKind::Job, owner, name, is_whole, points: points.to_vec() }
     }
 
     #[test]
@@ -120,7 +122,7 @@ mod tests {
         store.add_sample(loss(), 20, 9.0);
         store.add_recorded(0, recorded(false, &[(3, 2.0)]));
         assert_eq!(store.points_between(&loss(), 0, 100), [(1, 4.0), (2, 3.0), (3, 2.0)]);
-        assert_eq!((store.value_at(&loss(), 2), store.value_at(&loss(), 0)), (Some(3.0), None));
+        assert_eq!((store.last_at(&loss(), 2), store.last_at(&loss(), 0)), (Some((2, 3.0)), None));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct TransportError {
     pub message: String,
     /// Whether the server did not answer at all.
     pub is_unreachable: bool,
+    /// Whether the server does not have the path.
+    pub is_missing: bool,
 }
 
 /// Requests a document of JSON.
@@ -35,5 +37,6 @@ pub(crate) fn get_document<T: DeserializeOwned>(
     serde_json::from_str(&text).map_err(|error| TransportError {
         message: format!("{} does not answer {path} as expected: {error}", transport.url()),
         is_unreachable: false,
+        is_missing: false,
     })
 }

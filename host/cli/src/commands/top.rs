@@ -199,6 +199,7 @@ impl ServerTransport for ClientTransport {
         let path = if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) };
         self.client.get_text_within(&path, REQUEST_TIMEOUT).map_err(|error| TransportError {
             is_unreachable: error.exit_code == exit::UNREACHABLE,
+            is_missing: error.exit_code == exit::NOT_FOUND,
             message: error.message,
         })
     }

@@ -16,8 +16,6 @@ use crate::view_state::SeriesPanel;
 const LINES_MAX: usize = 24;
 /// Maximum rows of a legend, as a share of the panel's rows: one of this many.
 const LEGEND_SHARE: u16 = 4;
-/// Refreshes without a value after which a line has a gap.
-const GAP_REFRESHES: u32 = 5;
 
 /// Neighbouring places without a gap, from 0 to 1.
 type PlacedSegment = Vec<(f64, f64)>;
@@ -116,7 +114,7 @@ impl ScreenPainter<'_> {
         let (start, end) = self.state.visible_ms();
         let width = end.saturating_sub(start).max(1) as f64;
         let x = |at: u64| (at as f64 - start as f64) / width;
-        let gap_ms = if key.is_recorded() { u64::MAX } else { gap_after(self.state.interval, end - start) };
+        let gap_ms = self.state.gap_ms(key);
         let mut segments: Vec<PlacedSegment> = Vec::new();
         let mut before: Option<(u64, f64)> = None;
         for (at, value) in self.state.visible_points(key) {
@@ -237,13 +235,6 @@ fn push_more(rows: &mut [Vec<(String, Style)>], more: usize, width: usize) {
         row.truncate(row.len() - 2);
     }
     row.push((text, Style::new()));
-}
-
-/// Returns the time without a value after which a line has a gap. Histories have a point for each three hundredth of their
-/// window at most.
-fn gap_after(interval: std::time::Duration, window_ms: u64) -> u64 {
-    let refreshes = u64::try_from((interval * GAP_REFRESHES).as_millis()).unwrap_or(u64::MAX);
-    refreshes.max(2000).max(window_ms / 60)
 }
 
 /// Returns a place, moved along the line to another place into the visible time.

@@ -300,7 +300,13 @@ fn series_are_chosen_in_a_list_and_clicks_choose_tabs_and_rows() {
 fn points_that_a_job_recorded_fill_the_window() {
     let mut state = TopState::new(options(&["a"], TopView::Charts, &["loss"]));
     let points: Vec<(u64, f64)> = (0..400).map(|at| (NOW_MS - 400_000 + at * 1000, 1.0 / (at + 1) as f64)).collect();
-    let recorded = RecordedSeries { job: "digits-7".into(), name: "loss".into(), is_whole: true, points };
+    let recorded = RecordedSeries {
+        kind: crate::series_name::OwnerKind::Job,
+        owner: "digits-7".into(),
+        name: "loss".into(),
+        is_whole: true,
+        points,
+    };
     state.add_sample(0, HostSample { document: document("a", 1), recorded: vec![recorded] }, NOW_MS);
     let panel = state.panels().remove(0);
     assert_eq!(state.visible_points(&panel.keys[0]).first().unwrap().0, NOW_MS - 241_000);

@@ -7,6 +7,11 @@ use crate::series_name::{OwnerKind, SeriesKey};
 use crate::top_view::TopView;
 use crate::value_range::{RangeSetting, ValueRange};
 
+/// Refreshes without a value after which a line has a gap.
+const GAP_REFRESHES: u32 = 5;
+/// The time for which servers have a sample for each second; before it, they have one for each minute.
+const SECONDS_KEPT_MS: u64 = 600_000;
+
 /// Series that share a vertical axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SeriesPanel {
@@ -61,9 +66,24 @@ impl TopState {
         self.store.points_between(key, start, end)
     }
 
-    /// Returns the last value of a series in the visible time.
+    /// Returns the last value of a series at the end of the visible time, or `None` if it has none now.
     pub(crate) fn visible_last(&self, key: &SeriesKey) -> Option<f64> {
-        self.store.value_at(key, self.visible_ms().1)
+        let (_, end) = self.visible_ms();
+        let (at, value) = self.store.last_at(key, end)?;
+        (end - at <= self.gap_ms(key)).then_some(value)
+    }
+
+    /// Returns the milliseconds without a value after which a series has a gap. The metrics of a job have none: a step can
+    /// take any time.
+    pub(crate) fn gap_ms(&self, key: &SeriesKey) -> u64 {
+        if key.is_recorded() {
+            return u64::MAX;
+        }
+        let refreshes = u64::try_from((self.interval * GAP_REFRESHES).as_millis()).unwrap_or(u64::MAX);
+        let (start, end) = self.visible_ms();
+        // Earlier times have a point a minute, or as many as a history was asked for.
+        let least = if end - start > SECONDS_KEPT_MS { 90_000 } else { 5000 };
+        refreshes.max(least).max((end - start) / 60)
     }
 
     /// Returns how the range of a panel is chosen.
