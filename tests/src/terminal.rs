@@ -55,11 +55,15 @@ impl TerminalProcess {
         let mut session = Command::new("setsid");
         session.args(["--ctty", "sh", "-c", &format!("\"$@\"; printf '{END_MARK}%d\\n' $?; read line"), "sh"]);
         session.arg(command.get_program()).args(command.get_args());
-        command.get_envs().for_each(|(name, value)| match value {
-            Some(value) => drop(session.env(name, value)),
-            None => drop(session.env_remove(name)),
-        });
-        command.get_current_dir().into_iter().for_each(|directory| drop(session.current_dir(directory)));
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => session.env(name, value),
+                None => session.env_remove(name),
+            };
+        }
+        if let Some(directory) = command.get_current_dir() {
+            session.current_dir(directory);
+        }
         let side = || Stdio::from(program.try_clone().expect("a file descriptor"));
         let child = session.stdin(side()).stdout(side()).stderr(side()).spawn().expect("the program starts");
         let [rows, columns] = [rows, columns].map(|count| NonZeroU16::new(count).expect("a size above 0"));

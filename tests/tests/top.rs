@@ -37,6 +37,15 @@ fn server_with_job() -> (tempfile::TempDir, ServerProcess, String) {
     (home, server, job)
 }
 
+/// Waits until the server has samples of how busy a device is, at this many times.
+fn wait_for_busy_samples(server: &ServerProcess, count: usize) {
+    server.wait_for("samples of a busy device", |server| {
+        let history = server.get("/api/v1/history?series=device_busy_ratio");
+        let values = history["series"][0]["values"].as_array()?;
+        (values.iter().filter(|value| value.is_number()).count() >= count).then_some(())
+    });
+}
+
 /// Returns the value behind a name in the legend.
 fn legend_value(screen: &str, name: &str) -> Option<f64> {
     let (_, after) = screen.split_once(&format!("{name}  "))?;
@@ -97,10 +106,7 @@ fn the_past_of_a_job_fills_the_window_at_the_start() {
 #[test]
 fn the_past_of_devices_fills_the_window_at_the_start() {
     let (_home, server, _job) = server_with_job();
-    server.wait_for("samples of five seconds", |server| {
-        let history = server.get("/api/v1/history?series=device_busy_ratio");
-        (history["times_ms"].as_array()?.len() >= 5).then_some(())
-    });
+    wait_for_busy_samples(&server, 5);
     // One refresh alone is one point.
     let command =
         top(server.home(), &["--host", server.url(), "--series", "busy", "--window", "1m", "--interval", "1h"]);
@@ -120,6 +126,7 @@ fn the_past_of_devices_fills_the_window_at_the_start() {
 #[test]
 fn keys_change_the_range_the_time_and_the_view() {
     let (_home, server, _job) = server_with_job();
+    wait_for_busy_samples(&server, 1);
     let mut terminal =
         top_of(&server, &["--series", "busy", "--ymin", "0", "--ymax", "100", "--window", "2m"], 100, 24);
     let wait = |terminal: &TerminalProcess, low: f64, high: f64| {
@@ -193,14 +200,14 @@ fn rows_are_selected_with_keys_and_the_wheel_and_opened_as_charts() {
     let older = SteadyJob::with_steps(3).with_field("project", "older").submit(&server);
     server.wait_for_job(&older);
     let mut terminal = top_of(&server, &[], 100, 30);
-    terminal.wait_for_texts(&[&job, &older, "ACCURACY"]);
+    terminal.wait_for_texts(&[&job, &older, "LOSS"]);
     // The newest job is first.
     terminal.send(DOWN);
     terminal.send("\x1b[<64;10;5M");
     terminal.send("\x1b[<65;10;5M");
     terminal.send("\r");
     terminal.wait_for("a chart of the selected job", |screen| {
-        screen.contains("accuracy") && legend_value(screen, &job).is_some() && !screen.contains("PROGRESS")
+        screen.contains("▶ loss") && legend_value(screen, &job).is_some() && !screen.contains("PROGRESS")
     });
 }
 
@@ -215,7 +222,7 @@ fn servers_are_polled_in_parallel_and_a_dead_one_is_marked() {
     let hosts: Vec<&str> = hosts.iter().flat_map(|host| ["--host", host]).collect();
     let command = top(home.path(), &[&hosts[..], &["--interval", "200ms"]].concat());
     let terminal = TerminalProcess::start(&command, 140, 30);
-    let live = server.url().strip_prefix("http://").unwrap();
+    let live = server.url().strip_prefix("http://").unwrap().to_owned();
     let marks = [format!("○ {silent}"), format!("● {live}"), format!("○ {gone}: no answer"), job.clone()];
     terminal.wait_for_texts(&marks.each_ref().map(String::as_str));
     let step = |screen: &str| {
@@ -235,7 +242,7 @@ fn servers_are_polled_in_parallel_and_a_dead_one_is_marked() {
 fn terminals_of_60_to_300_columns_are_filled_and_smaller_ones_explained() {
     let (_home, server, job) = server_with_job();
     let mut terminal = top_of(&server, &["--view", "jobs"], 60, 15);
-    let screen = terminal.wait_for_texts(&[&job, "RUNNING", "accuracy", "q ends"]);
+    let screen = terminal.wait_for_texts(&[&job, "RUNNING", "loss", "q ends"]);
     assert!(screen.lines().all(|line| line.chars().count() <= 60), "{screen}");
     terminal.resize(300, 60);
     let screen = terminal.wait_for_texts(&[&job, "ATTEMPT", "q ends"]);

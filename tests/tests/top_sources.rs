@@ -38,11 +38,22 @@ fn errors(output: &Output, code: i32) -> String {
     text
 }
 
+/// Starts a job that goes on, and waits until the server has a sample of its device. Returns its name.
+fn start_job(server: &ServerProcess) -> String {
+    let job = SteadyJob::with_steps(10_000_000).submit(server);
+    server.wait_for_step(&job, 5);
+    server.wait_for("a sample of a busy device", |server| {
+        let history = server.get("/api/v1/history?series=device_busy_ratio");
+        let values = history["series"][0]["values"].as_array()?;
+        values.iter().any(Value::is_number).then_some(())
+    });
+    job
+}
+
 #[test]
 fn json_is_one_object_for_each_refresh() {
     let (home, server) = ServerProcess::start_in_temp_dir();
-    let job = SteadyJob::with_steps(10_000_000).submit(&server);
-    server.wait_for_step(&job, 5);
+    let job = start_job(&server);
     let gone = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let hosts = ["--host", server.url(), "--host", &gone];
     let lines = objects(&run(home.path(), &[&hosts[..], &["--json", "-n", "3", "--interval", "300ms"]].concat()));
@@ -88,8 +99,7 @@ fn without_a_terminal_the_error_names_json_and_wrong_arguments_are_explained() {
 #[test]
 fn a_recording_is_shown_and_printed_again() {
     let (home, server) = ServerProcess::start_in_temp_dir();
-    let job = SteadyJob::with_steps(10_000_000).submit(&server);
-    server.wait_for_step(&job, 5);
+    let job = start_job(&server);
     let file = home.path().join("run.jsonl");
     let path = file.to_str().unwrap();
     let record = ["--host", server.url(), "--record", path, "-n", "4", "--interval", "200ms"];
@@ -106,7 +116,7 @@ fn a_recording_is_shown_and_printed_again() {
     assert_eq!((&all[..4], &all[4..]), (&recorded[..], &printed[..]));
     for arguments in [&[path, "--window", "5s"][..], &["--replay", path, "--window", "5s"]] {
         let mut terminal = TerminalProcess::start(&top(home.path(), arguments), 100, 30);
-        terminal.wait_for_texts(&[&job, "RUNNING", "recording", "ACCURACY"]);
+        terminal.wait_for_texts(&[&job, "RUNNING", "recording", "LOSS"]);
         terminal.send("4");
         terminal.wait_for_texts(&["device busy, %"]);
         terminal.send("q");
@@ -117,6 +127,7 @@ fn a_recording_is_shown_and_printed_again() {
 #[test]
 fn the_users_configuration_has_defaults() {
     let (home, server) = ServerProcess::start_in_temp_dir();
+    start_job(&server);
     let config = home.path().join("saggar/config.toml");
     std::fs::create_dir_all(config.parent().unwrap()).unwrap();
     let text = format!(
@@ -164,7 +175,9 @@ fn a_server_with_keys_is_shown_as_far_as_the_key_allows() {
     server.wait_for_job(&job);
     let start = |key: Option<&str>| {
         let mut command = top(home.path(), &["--host", server.url(), "--interval", "200ms"]);
-        key.into_iter().for_each(|key| drop(command.env("SAGGAR_API_KEY", key)));
+        if let Some(key) = key {
+            command.env("SAGGAR_API_KEY", key);
+        }
         TerminalProcess::start(&command, 120, 30)
     };
     start(Some(&reader)).wait_for_texts(&[&job, "SUCCEEDED"]);
@@ -213,6 +226,7 @@ fn prometheus_server() -> (String, SeenRequests) {
 #[test]
 fn prometheus_fills_the_time_before_the_start() {
     let (home, server) = ServerProcess::start_in_temp_dir();
+    start_job(&server);
     let (url, requests) = prometheus_server();
     let arguments = ["--host", server.url(), "--series", "busy", "--window", "10m", "--interval", "300ms"];
     let mut command =

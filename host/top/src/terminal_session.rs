@@ -11,7 +11,9 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use rustix::process::{Signal, kill_current_process_group};
 
 /// The exit code of a program that panicked, as the standard library sets it.
@@ -61,7 +63,11 @@ impl TerminalSession {
         // Another program can have changed the modes, which would be taken for those from before this session.
         let _ = disable_raw_mode();
         enter_screen()?;
-        self.terminal.clear()
+        execute!(stdout(), Clear(ClearType::All))?;
+        // One that has drawn nothing. `Terminal::clear` would ask the terminal for the cursor's position, and the answer
+        // would go to the thread that reads keys.
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        Ok(())
     }
 }
 

@@ -6,8 +6,13 @@ use saggar_top::terminal_session::TerminalSession;
 fn main() {
     let thread = std::env::args().nth(1).expect("main or thread");
     let mut session = TerminalSession::start().expect("a terminal");
+    let text = "drawn before the panic";
     session
-        .draw(|buffer| buffer.set_string(0, 0, "drawn before the panic", Default::default()))
+        .draw(|buffer| {
+            for (column, letter) in (0..).zip(text.chars()) {
+                buffer[(column, 0)].set_char(letter);
+            }
+        })
         .expect("the terminal can be written");
     let mut line = String::new();
     // The test looks at the screen first.

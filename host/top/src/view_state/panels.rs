@@ -83,7 +83,7 @@ impl TopState {
         let (start, end) = self.visible_ms();
         // Earlier times have a point a minute, or as many as a history was asked for.
         let least = if end - start > SECONDS_KEPT_MS { 90_000 } else { 5000 };
-        refreshes.max(least).max((end - start) / 60)
+        refreshes.max(least).max((end - start) / 50)
     }
 
     /// Returns how the range of a panel is chosen.
