@@ -17,6 +17,7 @@ mod process;
 mod server;
 mod sources;
 mod sweeps;
+mod terminal;
 pub mod webnn;
 
 pub use cgroup::MemoryGroup;
@@ -34,6 +35,7 @@ pub use process::{
 pub use server::{ServerProcess, binary, copy_version, series_value};
 pub use sources::{relative_path, source_files};
 pub use sweeps::{create_sweep, wait_for_sweep};
+pub use terminal::TerminalProcess;
 
 use std::path::PathBuf;
 

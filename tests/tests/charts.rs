@@ -154,7 +154,7 @@ fn a_terminal_shows_charts_and_a_pipe_the_table() {
         }
         let drawn = String::from_utf8(command.output().unwrap().stdout).unwrap();
         assert!(drawn.contains(is_braille) && drawn.contains("SERIES"), "{drawn}");
-        assert_eq!(drawn.contains("\x1b[36m"), !no_colour, "{drawn:?}");
+        assert_eq!(drawn.contains("\x1b[38;5;32m"), !no_colour, "{drawn:?}");
         let axis = drawn.lines().find(|line| line.contains('└')).unwrap().trim_end().chars().count();
         assert_eq!(axis, columns, "{drawn}");
     }

@@ -7,7 +7,7 @@ const MARGIN: f64 = 0.05;
 
 /// The values at the two ends of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct AxisScale {
+pub struct AxisScale {
     low: f64,
     high: f64,
     is_log: bool,
@@ -33,12 +33,12 @@ impl AxisScale {
     }
 
     /// Returns the axis from the lowest to the highest value, without a margin. `low` is below `high`.
-    pub(crate) fn between(low: f64, high: f64, is_log: bool) -> AxisScale {
+    pub fn between(low: f64, high: f64, is_log: bool) -> AxisScale {
         AxisScale { low, high, is_log, is_whole: false }
     }
 
     /// Returns where a value is: 0 at the lower end, 1 at the upper end.
-    pub(crate) fn place(&self, value: f64) -> f64 {
+    pub fn place(&self, value: f64) -> f64 {
         let place = match self.is_log {
             true => (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln()),
             // Halved, because the difference of two finite numbers can be infinite.
@@ -48,12 +48,12 @@ impl AxisScale {
     }
 
     /// Returns whether a value is within the axis.
-    pub(crate) fn contains(&self, value: f64) -> bool {
+    pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
     /// Returns the labelled places, and the others that have a line.
-    pub(crate) fn ticks(&self, count_max: usize) -> (Vec<AxisTick>, Vec<f64>) {
+    pub fn ticks(&self, count_max: usize) -> (Vec<AxisTick>, Vec<f64>) {
         match self.is_log {
             true => log_ticks(self.low, self.high, count_max),
             false => (linear_ticks(self.low, self.high, count_max, self.is_whole), Vec::new()),

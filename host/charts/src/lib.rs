@@ -23,6 +23,7 @@ mod numbers;
 mod parallel_axis;
 mod parallel_panel;
 mod picture;
+mod plot_grid;
 mod raster_canvas;
 mod sparkline;
 mod surface;
@@ -30,13 +31,17 @@ mod svg_canvas;
 mod terminal_chart;
 mod ticks;
 
+pub use axis::AxisScale;
 pub use chart_error::ChartError;
 pub use curve::{AttemptBoundary, LineChart, SeriesLine};
+pub use line_style::{line_letter, terminal_line_colour};
 pub use numbers::format_number;
 pub use parallel_axis::{ParallelChart, TrialLine, TrialValue};
 pub use picture::{ChartPanel, ChartPicture};
+pub use plot_grid::{PlotCell, PlotGrid};
 pub use sparkline::sparkline;
 pub use terminal_chart::{TerminalSize, terminal_chart};
+pub use ticks::AxisTick;
 
 /// Minimum width and height of a picture, in pixels.
 pub const PICTURE_SIDE_MIN: u32 = 200;

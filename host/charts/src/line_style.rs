@@ -25,6 +25,20 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0x7a, 0x3b, 0x0e),
 ];
 
+/// Colours of terminals with 256 colours that are nearest to those of Okabe and Ito: blue, vermilion, bluish green, reddish
+/// purple, sky blue and orange. Without black and yellow, which a dark or a light background hides.
+const TERMINAL_COLOURS: [u8; 6] = [32, 166, 36, 175, 74, 214];
+
+/// Returns the colour of a line in a terminal with 256 colours, by its index.
+pub fn terminal_line_colour(line: usize) -> u8 {
+    TERMINAL_COLOURS[line % TERMINAL_COLOURS.len()]
+}
+
+/// Returns the letter of a line, so that lines differ without colours too.
+pub fn line_letter(line: usize) -> char {
+    char::from(b'A' + u8::try_from(line % 26).unwrap_or(0))
+}
+
 /// The corners of the markers' shapes, in shares of their radius.
 const SHAPES: [&[(f64, f64)]; 8] = [
     // A circle.

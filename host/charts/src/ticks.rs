@@ -4,9 +4,11 @@ use crate::numbers::{exponent_of, format_number, format_tick};
 
 /// A labelled place of an axis.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AxisTick {
-    pub(crate) value: f64,
-    pub(crate) label: String,
+pub struct AxisTick {
+    /// The value.
+    pub value: f64,
+    /// The value as text, with the digits that the axis needs.
+    pub label: String,
 }
 
 /// Returns at most `count_max` + 1 ticks from `low` to `high`, a whole number apart if `is_whole`.

@@ -26,6 +26,7 @@ pub(crate) mod renamed;
 mod run;
 mod serve;
 mod sweep;
+mod top;
 mod verify;
 
 use std::path::PathBuf;
@@ -61,6 +62,7 @@ pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs,
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
 pub(crate) use serve::{AccessLogStyle, FollowMode, LogFormat, ServeArgs};
 pub(crate) use sweep::{SweepArgs, SweepCommand, SweepMethodArg, SweepStartArgs};
+pub(crate) use top::{TopArgs, TopViewArg};
 pub(crate) use verify::VerifyArgs;
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
@@ -68,9 +70,9 @@ pub(crate) use verify::VerifyArgs;
 #[command(name = "saggar", version, propagate_version = true, disable_help_subcommand = true)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Cli {
-    /// The server's URL [default: http://127.0.0.1:5000].
+    /// The server's URL [default: http://127.0.0.1:5000]. `saggar top` accepts several.
     #[arg(long, global = true, env = "SAGGAR_HOST", value_name = "URL")]
-    pub(crate) host: Option<String>,
+    pub(crate) host: Vec<String>,
     /// The API key to send to the server.
     #[arg(long, global = true, env = "SAGGAR_API_KEY", hide_env_values = true, value_name = "KEY")]
     pub(crate) key: Option<String>,
@@ -104,6 +106,8 @@ pub(crate) enum CliCommand {
     Ps(PsArgs),
     /// Show one job with its attempts.
     Status(StatusArgs),
+    /// Show jobs, models and devices live in the terminal, with charts of their series.
+    Top(TopArgs),
     /// Print a job's log.
     Logs(LogsArgs),
     /// Stop jobs: each saves its state and ends.

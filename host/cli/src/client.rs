@@ -92,6 +92,14 @@ impl ApiClient {
         self.parse_json(request.header("accept", "application/json").call())
     }
 
+    /// Requests a text, and fails if the server does not answer within `time`.
+    pub(crate) fn get_text_within(&self, path: &str, time: Duration) -> Result<String, CliError> {
+        let request = self.agent.get(self.url(path)).config().timeout_global(Some(time)).build();
+        let mut answer = self.check_response(request.call())?;
+        let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+        text.map_err(|error| self.unreachable_error(&error))
+    }
+
     /// Requests whether the server is ready, and fails if it does not answer within `time`. A server that is not ready
     /// is no error.
     pub(crate) fn readiness(&self, time: Duration) -> Result<ReadinessDocument, CliError> {

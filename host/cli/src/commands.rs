@@ -33,6 +33,7 @@ pub(crate) mod serving_status;
 mod stored_version;
 pub(crate) mod sweep;
 pub(crate) mod systemd_sockets;
+pub(crate) mod top;
 pub(crate) mod upgrade_check;
 pub(crate) mod verify;
 pub(crate) mod version;

@@ -115,6 +115,9 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Config(_) | CliCommand::Version => ServerAddress::default().client()?,
         _ => server.client()?,
     };
+    if !matches!(cli.command, CliCommand::Top(_)) {
+        server.require_one_host()?;
+    }
     match cli.command {
         CliCommand::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
         CliCommand::Worker(args) => commands::serve::run_worker(&args),
@@ -123,6 +126,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Run(args) => commands::run::run(&args, &client, output),
         CliCommand::Ps(args) => commands::jobs::ps(&args, &client, output).map(|()| 0),
         CliCommand::Status(args) => commands::jobs::status(&args, &client, output).map(|()| 0),
+        CliCommand::Top(args) => commands::top::top(args, &server, output),
         CliCommand::Logs(args) => commands::jobs::logs(&args, &client, output).map(|()| 0),
         CliCommand::Stop(args) => commands::jobs::stop(&args, &client, output).map(|()| 0),
         CliCommand::Wait(args) => commands::jobs::wait_for(&args, &client, output),

@@ -1,11 +1,11 @@
 //! The address of the server: from a flag, the environment, the user's configuration, or the default on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::args::Cli;
 use crate::client::ApiClient;
 use crate::commands::run::layers::ConfigSource;
-use crate::exit::CliError;
+use crate::exit::{self, CliError};
 use crate::project::{self, non_empty_env_var};
 
 /// The default URL of a server.
@@ -16,6 +16,8 @@ pub(crate) const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:5000";
 pub(crate) struct ServerAddress {
     /// The server's URL.
     pub(crate) host: Option<(String, ConfigSource)>,
+    /// Every URL of the command line or the environment.
+    pub(crate) hosts: Vec<String>,
     pub(crate) key: Option<(String, ConfigSource)>,
     /// The file with the CA certificates to trust.
     pub(crate) ca: Option<(PathBuf, ConfigSource)>,
@@ -34,8 +36,9 @@ impl ServerAddress {
         };
         let ca = cli.ca.as_ref().map(|path| path.display().to_string());
         Ok(ServerAddress {
-            host: value_with_source(cli.host.as_ref(), "SAGGAR_HOST")
+            host: value_with_source(cli.host.first(), "SAGGAR_HOST")
                 .or(user.host.map(|host| (host, ConfigSource::User))),
+            hosts: cli.host.iter().filter(|host| !host.is_empty()).cloned().collect(),
             key: value_with_source(cli.key.as_ref(), "SAGGAR_API_KEY"),
             ca: value_with_source(ca.as_ref(), "SAGGAR_CA")
                 .map(|(path, source)| (PathBuf::from(path), source))
@@ -57,8 +60,33 @@ impl ServerAddress {
     /// # Errors
     /// Fails if the key or the certificates are invalid.
     pub(crate) fn client(&self) -> Result<ApiClient, CliError> {
-        let (key, ca) = (self.key.as_ref(), self.ca.as_ref());
-        ApiClient::new(self.host(), key.map(|(key, _)| key.as_str()), ca.map(|(ca, _)| ca.as_path()))
+        self.client_of(self.host())
+    }
+
+    /// Returns a client of another server that accepts the same key.
+    ///
+    /// # Errors
+    /// Fails if the key or the certificates are invalid.
+    pub(crate) fn client_of(&self, host: &str) -> Result<ApiClient, CliError> {
+        let key = self.key.as_ref().map(|(key, _)| key.as_str());
+        ApiClient::new(host, key, self.ca_file())
+    }
+
+    /// Returns the file with the CA certificates to trust.
+    pub(crate) fn ca_file(&self) -> Option<&Path> {
+        self.ca.as_ref().map(|(ca, _)| ca.as_path())
+    }
+
+    /// Checks that the command line has at most one URL.
+    ///
+    /// # Errors
+    /// There are several.
+    pub(crate) fn require_one_host(&self) -> Result<(), CliError> {
+        if self.hosts.len() < 2 {
+            return Ok(());
+        }
+        let message = format!("--host is given {} times, and this command asks one server", self.hosts.len());
+        Err(CliError::new(exit::USAGE, "several_hosts", message).with_hint("`saggar top` shows several servers"))
     }
 }
 

@@ -23,7 +23,7 @@ mod reference;
 mod schema;
 pub mod units;
 
-pub use config::UserConfig;
+pub use config::{TopSection, UserConfig};
 pub use cron::CronSchedule;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use error::{CronError, GlobError, ReferenceError, UnitError};

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::run::layers::{ConfigLayers, ConfigSource};
+use super::top::TopDefaults;
 use crate::args::{ConfigCommand, ConfigLsArgs};
 use crate::exit::CliError;
 use crate::output::CliOutput;
@@ -72,6 +73,12 @@ fn config_rows(args: &ConfigLsArgs, server: &ServerAddress) -> Result<Vec<Config
     let layers = ConfigLayers::collect(&args.options, found.as_ref(), task, &user);
     rows.extend(
         layers.values_with_sources().iter().map(|(key, value, source)| ConfigRow::new(key, value.clone(), source)),
+    );
+    rows.extend(
+        TopDefaults::resolve(&user.top, server)
+            .config_rows()
+            .into_iter()
+            .map(|(key, value, source)| ConfigRow::new(format!("top.{key}"), value, &source)),
     );
     let file = project::find_file().map(|path| path.display().to_string());
     rows.push(ConfigRow { key: PROJECT_FILE.to_owned(), value: file.into(), source: "-".to_owned() });

@@ -189,7 +189,8 @@ fn check_user_config(fix: bool) -> DoctorFinding {
 
 /// A configuration without settings that shows the possible ones as comments.
 const CONFIG_TEMPLATE: &str = "# Defaults of saggar's commands. Flags, the environment and saggar.toml override them.\n\
-     # host = \"http://127.0.0.1:5000\"\n# ca = \"ca.pem\"\n# device = \"cpu\"\n# project = \"mine\"\n";
+     # host = \"http://127.0.0.1:5000\"\n# ca = \"ca.pem\"\n# device = \"cpu\"\n# project = \"mine\"\n\
+     # [top]\n# interval = \"2s\"\n# window = \"60m\"\n";
 
 /// Checks the project file. Returns `None` if there is no such file.
 fn check_project_file() -> Option<DoctorFinding> {
