@@ -148,6 +148,84 @@ fn predictions_are_benchmarked_by_batch_size() {
 }
 
 #[test]
+fn measurements_of_plugins_are_saved_and_compared() {
+    let (steady, place) = (guest("steady"), tempfile::tempdir().unwrap());
+    let file = place.path().join("train.json");
+    let train = ["train", path_str(&steady), "--devices", "cpu", "--steps", "60", "--save", path_str(&file)];
+    let (_, errors, code) = bench(&train);
+    assert_eq!(code, 0, "{errors}");
+    let saved = json(&std::fs::read_to_string(&file).unwrap());
+    let samples = saved["series"][0]["samples"].as_array().unwrap();
+    assert!(saved["kind"] == "train" && samples.len() > 3, "{saved}");
+    assert!(samples.iter().all(|sample| sample.as_f64().unwrap() > 0.0), "{saved}");
+    assert_eq!(saved["result"]["devices"][0]["device"], "cpu");
+    let (out, errors, code) = bench(&["diff", path_str(&file), path_str(&file)]);
+    assert!(code == 0 && out.contains("step seconds") && out.contains("unchanged"), "{out}{errors}");
+}
+
+#[test]
+fn a_dataset_is_read_as_trainings_read_it() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(home.path());
+    server.push_digits();
+    let file = home.path().join("data.json");
+    let state = ["--home", path_str(home.path())];
+    let arguments = ["data", "digits/1", "--batch", "100", "--epochs", "2", "--json", "--save", path_str(&file)];
+    let (out, errors, code) = bench(&[&arguments[..], &state].concat());
+    assert_eq!(code, 0, "{errors}");
+    let read = &json(&out)["result"];
+    // 8 by 8 pixels and a label.
+    assert_eq!((&read["items"], &read["item_bytes"], &read["version"]), (&1797.into(), &65.into(), &1.into()));
+    for epoch in ["cold", "warm"] {
+        let [seconds, items, megabytes, batches] =
+            ["seconds", "items_per_second", "megabytes_per_second", "batches_per_second"]
+                .map(|name| read[epoch][name].as_f64().unwrap());
+        assert!(seconds > 0.0, "{read}");
+        assert!((megabytes * 1e6 / items / 65.0 - 1.0).abs() < 1e-6, "{read}");
+        // Eighteen batches in an epoch, the last of them smaller.
+        assert!((items / batches * 18.0 / 1797.0 - 1.0).abs() < 1e-6, "{read}");
+    }
+    let (out, _, _) = bench(&[&["diff"], &[path_str(&file); 2][..]].concat());
+    assert!(out.contains("MB/s") && out.contains("unchanged"), "{out}");
+    let (out, errors, code) = bench(&[&["data", "digits", "--in-order", "--fields", "label"], &state[..]].concat());
+    assert!(code == 0 && out.contains("MB/S") && errors.contains("items of 1 bytes"), "{out}{errors}");
+    for (arguments, code, words) in [
+        (vec!["data", "absent"], 3, "absent"),
+        (vec!["data", "digits", "--fields", "sound"], 20, "sound"),
+        (vec!["data", "digits", "--split", "dusk"], 20, "dusk"),
+    ] {
+        let (_, errors, found) = bench(&[&arguments[..], &state].concat());
+        assert!(found == code && errors.contains(words), "{arguments:?}: {found} {errors}");
+    }
+}
+
+#[test]
+fn the_speed_up_of_several_workers_is_measured_and_fitted() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    server.push_digits();
+    let chart = home.path().join("speed-up.png");
+    let arguments = ["bench", "scale", "lenet", "--data", "digits", "--device", "cpu", "--workers", "2,1"];
+    let output = server
+        .saggar_ok(&[&arguments[..], &["--repetitions", "3", "--png", path_str(&chart), "--", "epochs=3"]].concat());
+    let lines: Vec<&str> = output.lines().collect();
+    let [head, one, two, fit] = lines[..] else { panic!("{output}") };
+    assert!(["WORKERS", "SPEED-UP", "AMDAHL", "IDEAL"].iter().all(|name| head.contains(name)), "{output}");
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    // The number, the time with its unit, the measured, fitted and ideal speed-up, and the efficiency.
+    assert_eq!(
+        (&cells(one)[0], &cells(one)[3..]),
+        (&"1".to_owned(), &["1.00", "1.00", "1", "100%"].map(str::to_owned)[..])
+    );
+    assert_eq!((&*cells(two)[0], &*cells(two)[5]), ("2", "2"));
+    assert!(fit.starts_with("parallel share p = ") && fit.contains("95 % interval"), "{fit}");
+    assert!(std::fs::read(&chart).unwrap().starts_with(b"\x89PNG"));
+    let jobs = json(&server.saggar_ok(&["--json", "ps", "-a"]));
+    assert_eq!(jobs.as_array().unwrap().len(), 0, "measured jobs are removed: {jobs}");
+    let refused = server.saggar(&["bench", "scale", "lenet", "--data", "digits", "--workers", "2,4"]);
+    assert!(refused.status.code() == Some(2) && String::from_utf8_lossy(&refused.stderr).contains("--workers 1,2,4"));
+}
+
+#[test]
 fn an_impossible_benchmark_is_refused_with_a_hint() {
     let lenet = lenet();
     for (arguments, code, words) in [

@@ -32,7 +32,7 @@ fn the_curl_example_makes_every_form_of_prediction() {
         assert_eq!(answer(parts[form]), answer(parts[1]), "{}", parts[form]);
     }
     assert!(parts[6].contains("event: done\ndata: {"), "{}", parts[6]);
-    for header in ["x-saggar-model: digits@1", "server-timing: queue;dur="] {
+    for header in ["x-saggar-model: digits@1", "server-timing: read;dur="] {
         assert!(parts[7].to_lowercase().contains(header), "{}", parts[7]);
     }
 }

@@ -242,6 +242,10 @@ fn models(session: &mut JsonSession<'_>) {
         "key sign digits.saggar --secret-key release.key",
         "models import-bundle digits.saggar --public-key release.pub",
         "bench infer digits --devices cpu --requests 3 --home state",
+        "bench serve --model digits --connections 1 --duration 100ms --warm-up 0s --save serve.json",
+        "bench diff serve.json serve.json",
+        "bench data digits --home state",
+        "bench scale lenet --data digits --device cpu --workers 1,2 --repetitions 1 -- epochs=3",
         "models rm digits --yes",
     ]);
 }

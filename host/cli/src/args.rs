@@ -2,6 +2,7 @@
 
 mod backup;
 mod bench;
+mod bench_serve;
 mod chart;
 mod compile_child;
 mod data;
@@ -35,7 +36,8 @@ use clap::{Parser, Subcommand};
 use saggar_plugin::compiler;
 
 pub(crate) use backup::{BackupArgs, RestoreArgs, UpgradeCheckArgs};
-pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
+pub(crate) use bench::{BenchCommand, BenchDataArgs, BenchDiffArgs, BenchInferArgs, BenchScaleArgs, BenchTrainArgs};
+pub(crate) use bench_serve::{ArrivalsArg, BenchProtocol, BenchServeArgs};
 pub(crate) use chart::{ChartFileArgs, ChartLookArgs, CurveArgs};
 pub(crate) use compile_child::CompileChildArgs;
 #[cfg(test)]
@@ -174,7 +176,7 @@ pub(crate) enum CliCommand {
     Predict(PredictArgs),
     /// Check a stored answer: which version made it, and whether that is still there and unchanged.
     Verify(VerifyArgs),
-    /// Measure a plugin on the devices of this machine.
+    /// Measure plugins on the devices of this machine, or a running server, and compare measurements.
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Manage API keys for clients of a server.

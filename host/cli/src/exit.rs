@@ -24,6 +24,8 @@ pub(crate) const UNREACHABLE: i32 = 6;
 pub(crate) const INVALID: i32 = 7;
 /// No device is usable.
 pub(crate) const NO_DEVICE: i32 = 8;
+/// A measured result is worse than the one that it was compared with.
+pub(crate) const REGRESSION: i32 = 9;
 /// The job failed.
 pub(crate) const JOB_FAILED: i32 = 20;
 /// The job was cancelled.

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
 
-use args::{Cli, CliCommand};
+use args::{BenchCommand, Cli, CliCommand};
 use exit::CliError;
 use output::CliOutput;
 use server::ServerAddress;
@@ -47,7 +47,10 @@ fn main() -> ExitCode {
         CliCommand::Serve(serve) => serve.device != "cpu",
         command => matches!(
             command,
-            CliCommand::Worker(_) | CliCommand::Doctor(_) | CliCommand::Devices | CliCommand::Bench(_)
+            CliCommand::Worker(_)
+                | CliCommand::Doctor(_)
+                | CliCommand::Devices
+                | CliCommand::Bench(BenchCommand::Train(_) | BenchCommand::Infer(_) | BenchCommand::Data(_))
         ),
     };
     if looks {
@@ -87,7 +90,7 @@ fn is_local(command: &CliCommand) -> bool {
         CliCommand::Serve(_)
             | CliCommand::Worker(_)
             | CliCommand::CompileChild(_)
-            | CliCommand::Bench(_)
+            | CliCommand::Bench(BenchCommand::Train(_) | BenchCommand::Infer(_) | BenchCommand::Diff(_))
             | CliCommand::Key(_)
             | CliCommand::Doctor(_)
             | CliCommand::Backup(_)
@@ -156,7 +159,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Import(args) => commands::import::import(&args, &client, output).map(|()| 0),
         CliCommand::Predict(args) => commands::predict::predict(&args, &client, output),
         CliCommand::Verify(args) => commands::verify::verify(&args, &client, output).map(|()| 0),
-        CliCommand::Bench(args) => commands::bench::bench(&args, output),
+        CliCommand::Bench(args) => commands::bench::bench(&args, &server, output),
         CliCommand::Key(args) => commands::key::key(&args, output).map(|()| 0),
         CliCommand::Doctor(args) => commands::doctor::doctor(&args, output),
         CliCommand::Backup(args) => commands::backup::back_up(&args, output).map(|()| 0),

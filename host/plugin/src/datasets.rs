@@ -2,6 +2,7 @@
 //! data and uploads it to the device; it never passes through the plugin.
 
 pub(crate) mod batch_iterator;
+pub(crate) mod batch_reader;
 mod dataset_placement;
 mod device_dataset;
 mod run;

@@ -47,6 +47,7 @@ mod wasi_state;
 mod worlds;
 
 pub use compiler::children::{CompileChildren, CompilePurpose, CompilerMode};
+pub use datasets::batch_reader::{BatchReadOptions, BatchReader};
 pub use declarations::PluginDeclarations;
 pub use dry_run::{DryRunModel, dry_run};
 pub use encode::encode_component;

@@ -48,7 +48,7 @@ pub use live_version::{LiveVersion, VersionLease};
 pub use metrics::device_usage::DeviceUsageAccount;
 pub use metrics::prediction_outcome::{PredictionFailure, PredictionOutcome};
 pub use metrics::rejection::RejectionReason;
-pub use metrics::statistics::VersionStatistics;
+pub use metrics::statistics::{RequestTimings, VersionStatistics};
 pub use model_config::{
     BatchConfig, ConfigDuration, EnsembleConfig, EnsembleStep, InstanceLimit, InstanceRange, KeepAlive, ModelConfig,
     ModelConfigError, QueueConfig, ResponseCacheConfig,

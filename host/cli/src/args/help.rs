@@ -209,6 +209,16 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("bench", &["saggar bench train lenet --data examples/digits", "saggar bench infer digits --batch 1,8,32"]),
     ("bench train", &["saggar bench train lenet --data examples/digits --devices cpu,gpu"]),
     ("bench infer", &["saggar bench infer digits@3 --batch 1,8,32"]),
+    (
+        "bench serve",
+        &[
+            "saggar bench serve --model digits --connections 1,8,64 --save before.json",
+            "saggar bench serve --model digits --protocol grpc --rate 200",
+        ],
+    ),
+    ("bench diff", &["saggar bench diff before.json after.json --threshold 5%"]),
+    ("bench data", &["saggar bench data digits/1 --batch 64"]),
+    ("bench scale", &["saggar bench scale lenet --data digits --workers 1,2,4 --png speed-up.png -- epochs=3"]),
     ("cost", &["saggar cost digits-7 digits-8 --rate 0.65/h"]),
     ("doctor", &["saggar doctor", "saggar doctor --device gpu"]),
     ("health", &["saggar health"]),

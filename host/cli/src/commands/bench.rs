@@ -1,12 +1,21 @@
-//! `saggar bench`: measures a plugin on the devices of this machine, in this process and without a server.
+//! `saggar bench`: measures plugins on the devices of this machine, and a running server, and compares measurements.
 //!
-//! The plugin runs as in a worker, and its results are not stored. Devices are measured in turn; the failure of one is
-//! reported and does not stop the others.
+//! `train` and `infer` need no server: the plugin runs in this process as in a worker, and its results are not stored.
+//! Devices are measured in turn; the failure of one is reported and does not stop the others.
 
+mod amdahl;
+mod confidence;
+mod counter_random;
 mod data;
+mod dataset_read;
 mod device;
+mod diff;
 mod infer;
+mod machine;
 mod profile;
+mod saved_result;
+mod scale;
+mod serve;
 mod trace;
 mod train;
 
@@ -18,11 +27,16 @@ use saggar_store::StateDir;
 use crate::args::BenchCommand;
 use crate::exit::CliError;
 use crate::output::CliOutput;
+use crate::server::ServerAddress;
 
-pub(crate) fn bench(args: &BenchCommand, output: CliOutput) -> Result<i32, CliError> {
+pub(crate) fn bench(args: &BenchCommand, server: &ServerAddress, output: CliOutput) -> Result<i32, CliError> {
     match args {
         BenchCommand::Train(args) => train::train(args, output),
         BenchCommand::Infer(args) => infer::infer(args, output),
+        BenchCommand::Serve(args) => serve::serve(args, server, output),
+        BenchCommand::Diff(args) => diff::diff(args, output),
+        BenchCommand::Data(args) => dataset_read::data(args, output),
+        BenchCommand::Scale(args) => scale::scale(args, &server.client()?, output),
     }
 }
 

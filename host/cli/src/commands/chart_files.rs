@@ -15,8 +15,8 @@ const WIDTH_DEFAULT: u32 = 800;
 
 /// A chart that was written, as JSON.
 #[derive(Serialize)]
-struct WrittenChart {
-    file: String,
+pub(crate) struct WrittenChart {
+    pub(crate) file: String,
     bytes: u64,
     width: u32,
     height: u32,
@@ -62,13 +62,30 @@ impl ChartFileArgs {
     /// Draws panels below each other, writes the files, and prints their paths.
     ///
     /// # Errors
-    /// The size is not valid, or a file cannot be written; it is then as it was.
+    /// As [`ChartFileArgs::write_files`].
     pub(crate) fn write(
         &self,
         look: &ChartLookArgs,
-        (title, panels): (String, Vec<ChartPanel>),
+        drawn: (String, Vec<ChartPanel>),
         output: CliOutput,
     ) -> Result<(), CliError> {
+        let written = self.write_files(look, drawn)?;
+        match output.json {
+            true => output.print_json_or_list(&written),
+            false => written.iter().for_each(|one| output.print_line(&one.file)),
+        }
+        Ok(())
+    }
+
+    /// Draws panels below each other and writes the files.
+    ///
+    /// # Errors
+    /// The size is not valid, or a file cannot be written; it is then as it was.
+    pub(crate) fn write_files(
+        &self,
+        look: &ChartLookArgs,
+        (title, panels): (String, Vec<ChartPanel>),
+    ) -> Result<Vec<WrittenChart>, CliError> {
         let height = look.height.unwrap_or_else(|| height_of(panels.len()));
         let picture = ChartPicture { title, panels, width: look.width.unwrap_or(WIDTH_DEFAULT), height };
         let mut written = Vec::new();
@@ -79,11 +96,7 @@ impl ChartFileArgs {
             let drawing = picture.render_svg().map_err(invalid_picture)?;
             written.push(write_file(path, drawing.as_bytes(), &picture)?);
         }
-        match output.json {
-            true => output.print_json_or_list(&written),
-            false => written.iter().for_each(|one| output.print_line(&one.file)),
-        }
-        Ok(())
+        Ok(written)
     }
 }
 

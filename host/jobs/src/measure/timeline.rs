@@ -130,6 +130,18 @@ impl StepTimeline {
         (time > 0.0).then(|| (last.step - first.step) as f64 / time)
     }
 
+    /// Returns the seconds of a step in at most `parts` consecutive parts of the reports after the first one.
+    pub fn part_step_seconds(&self, parts: usize) -> Vec<f64> {
+        let length = self.marks.len().saturating_sub(1).div_ceil(parts.max(1)).max(1);
+        // Each part ends with the mark that the next one begins with.
+        let ends: Vec<&StepMark> = self.marks.iter().step_by(length).chain(self.marks.last()).collect();
+        let seconds = |pair: &[&StepMark]| {
+            let steps = pair[1].step - pair[0].step;
+            (steps > 0).then(|| pair[1].at.saturating_sub(pair[0].at).as_secs_f64() / steps as f64)
+        };
+        ends.windows(2).filter_map(seconds).collect()
+    }
+
     /// Returns the time at which `steps` steps were done, interpolated between two reports, or `None` if they were not
     /// done.
     pub fn time_at_step(&self, steps: u64) -> Option<Duration> {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use saggar_device::meter::MeterCharge;
+use saggar_device::{Backend, CancelToken, DeviceBuffer};
 use saggar_store::checkpoint::DatasetPosition;
 use saggar_store::dataset::{ColumnarDataset, DatasetField};
 
@@ -103,6 +104,24 @@ impl BatchIterator {
             _ => &self.order.insert((self.epoch, epoch_permutation(seed, self.epoch, self.items).into())).1,
         };
         Some(order[range.start as usize..range.end as usize].iter().map(|&at| first + u64::from(at)).collect())
+    }
+
+    /// Writes these items of the dataset into `inputs`, one tensor of their number for each field.
+    ///
+    /// # Errors
+    /// The errors of the dataset and of the device.
+    pub(super) fn write_items(
+        &self,
+        items: &[u64],
+        inputs: &[DeviceBuffer],
+        device: &dyn Backend,
+        cancel: &CancelToken,
+    ) -> Result<(), HostError> {
+        for (field, buffer) in self.fields.iter().zip(inputs) {
+            let elements = self.dataset.view(&field.name, items)?;
+            device.write_cancellable(buffer, &elements, cancel)?;
+        }
+        Ok(())
     }
 
     /// Returns the current position, for a checkpoint.

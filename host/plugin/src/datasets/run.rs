@@ -113,10 +113,7 @@ impl InstanceState {
     ) -> Result<&'i [DeviceBuffer], HostError> {
         match inputs {
             Some(inputs) => {
-                for (field, buffer) in batches.fields.iter().zip(inputs.iter()) {
-                    let elements = batches.dataset.view(&field.name, items)?;
-                    self.backend.write_cancellable(buffer, &elements, self.cancel_token())?;
-                }
+                batches.write_items(items, inputs, &*self.backend, self.cancel_token())?;
                 Ok(inputs)
             }
             None => Ok(inputs.insert(self.upload_batch(batches, items)?)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
-use saggar_serving::{CompletedPrediction, ComputeTimings, LiveVersion};
+use saggar_serving::{CompletedPrediction, LiveVersion, RequestTimings};
 
 use crate::error::ApiError;
 use crate::request_memory::ResponseCharge;
@@ -35,7 +35,7 @@ pub(crate) fn respond<B: Into<Body>, E: Into<ApiError>>(
 /// Adds the headers that name the version, the timings and the warnings.
 pub(crate) fn add_answer_headers(answer: &CompletedPrediction, headers: &mut HeaderMap) {
     add_version_headers(answer.live_version(), headers);
-    if let Ok(timing) = HeaderValue::from_str(&server_timing(answer.timings, answer.elapsed())) {
+    if let Ok(timing) = HeaderValue::from_str(&server_timing(answer.phase_timings())) {
         headers.insert("server-timing", timing);
     }
     add_warnings(&answer.warnings, headers);
@@ -61,8 +61,13 @@ pub(super) fn add_warnings(warnings: &[String], headers: &mut HeaderMap) {
     }
 }
 
-fn server_timing(timings: ComputeTimings, total: Duration) -> String {
+/// Returns the value of the header `Server-Timing`, in milliseconds. Source: W3C Server Timing.
+fn server_timing(timings: RequestTimings) -> String {
+    let RequestTimings { read, decode, queue, compute, encode, total } = timings;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let (queue, compute, total) = (ms(timings.queue), ms(timings.compute), ms(total));
-    format!("queue;dur={queue:.3}, compute;dur={compute:.3}, total;dur={total:.3}")
+    let [read, decode, queue, compute, encode, total] = [read, decode, queue, compute, encode, total].map(ms);
+    format!(
+        "read;dur={read:.3}, decode;dur={decode:.3}, queue;dur={queue:.3}, compute;dur={compute:.3}, \
+         encode;dur={encode:.3}, total;dur={total:.3}"
+    )
 }

@@ -63,7 +63,18 @@ async fn single_items_and_batches_are_predicted() {
     assert!(answer.header("x-saggar-digest").starts_with("sha256:"));
     assert_eq!(answer.header("x-saggar-device"), "cpu");
     let timing = answer.header("server-timing");
-    assert!(["queue;dur=", "compute;dur=", "total;dur="].iter().all(|part| timing.contains(part)), "{timing}");
+    let phases: Vec<(&str, f64)> = timing
+        .split(", ")
+        .map(|entry| entry.split_once(";dur=").map(|(name, ms)| (name, ms.parse().unwrap())).unwrap())
+        .collect();
+    assert_eq!(
+        phases.iter().map(|phase| phase.0).collect::<Vec<_>>(),
+        ["read", "decode", "queue", "compute", "encode", "total"]
+    );
+    // The phases follow each other within the whole time; each is rounded to a thousandth.
+    let (parts, total) = (phases[..5].iter().map(|phase| phase.1).sum::<f64>(), phases[5].1);
+    assert!(parts <= total + 0.003, "{timing}");
+    assert!(phases.iter().all(|(_, ms)| *ms >= 0.0), "{timing}");
     let batch = "[[[1,2],[3,4]],[[0,0],[0,7]]]";
     for path in ["/", "/predict", "/models/digits/predict", "/models/digits@1/predict"] {
         let answer = fixture.post_json(path, batch).await;

@@ -38,6 +38,9 @@ impl DurationCounter {
 /// Durations of the phases of an answered request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTimings {
+    /// From the request's arrival to the beginning of decoding: reading the body, and waiting until the model is loaded
+    /// and memory is free.
+    pub read: Duration,
     /// The whole request.
     pub total: Duration,
     /// Time in the queue.
@@ -185,7 +188,8 @@ mod tests {
     fn requests_and_executions_are_counted_separately() {
         let statistics = VersionStatistics::default();
         let ms = Duration::from_millis;
-        let parts = RequestTimings { total: ms(10), queue: ms(1), decode: ms(2), compute: ms(3), encode: ms(4) };
+        let parts =
+            RequestTimings { read: ms(0), total: ms(10), queue: ms(1), decode: ms(2), compute: ms(3), encode: ms(4) };
         assert_eq!(statistics.last_request_ms(), 0);
         // Two requests that ran in one batch.
         statistics.record_success(1, parts, None);

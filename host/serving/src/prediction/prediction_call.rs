@@ -20,6 +20,7 @@ use crate::batching::queued_prediction::PredictionRequest;
 use crate::error::ServingError;
 use crate::live_version::{LiveVersion, VersionLease};
 use crate::metrics::prediction_outcome::{PredictionFailure, PredictionPhase};
+use crate::metrics::statistics::RequestTimings;
 use crate::request_memory::MemoryCharge;
 
 /// A prediction that holds a lease of its version.
@@ -49,7 +50,7 @@ impl PredictionCall {
         let deadline = deadline.or_default_limit(lease.live_version().policy().deadline);
         let charged = charge.resize(decode_bytes, Some(deadline.until())).await;
         charged.inspect_err(|error| service.count_rejection(error))?;
-        let (service, record) = (service.clone(), PredictionRecord::new(Arc::new(lease), trace));
+        let (service, record) = (service.clone(), PredictionRecord::new(Arc::new(lease), trace, deadline.elapsed()));
         Ok(PredictionCall { service, record, deadline, charge })
     }
 
@@ -238,9 +239,9 @@ impl CompletedPrediction {
         self.call.live_version()
     }
 
-    /// Returns the time since the request's arrival.
-    pub fn elapsed(&self) -> Duration {
-        self.call.deadline.elapsed()
+    /// Returns the durations of the phases that are over, and as `total` the time since the request's arrival.
+    pub fn phase_timings(&self) -> RequestTimings {
+        RequestTimings { total: self.call.deadline.elapsed(), ..self.call.record.timings() }
     }
 
     /// Runs `encode`. Records its duration and failure.

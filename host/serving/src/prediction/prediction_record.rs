@@ -34,13 +34,14 @@ pub(crate) struct PredictionRecord {
 }
 
 impl PredictionRecord {
-    pub(crate) fn new(lease: Arc<VersionLease>, trace: Option<RequestTrace>) -> PredictionRecord {
+    /// Begins the record of a prediction whose request took `read` until now.
+    pub(crate) fn new(lease: Arc<VersionLease>, trace: Option<RequestTrace>, read: Duration) -> PredictionRecord {
         PredictionRecord {
             lease,
             began: Instant::now(),
             outcome: PredictionOutcome::Cancelled,
             is_computing: false,
-            timings: RequestTimings::default(),
+            timings: RequestTimings { read, ..RequestTimings::default() },
             items: 1,
             cached: None,
             trace,
@@ -48,6 +49,11 @@ impl PredictionRecord {
             decoded_at: None,
             encoded_at: None,
         }
+    }
+
+    /// Returns the durations of the phases that are over. `total` is not set.
+    pub(crate) fn timings(&self) -> RequestTimings {
+        self.timings
     }
 
     pub(crate) fn live_version(&self) -> &Arc<LiveVersion> {

@@ -12,6 +12,7 @@ use saggar_store::checkpoint::SavedVariable;
 use serde::Serialize;
 
 use super::device::{self, BenchDeviceResult, DeviceResults};
+use super::saved_result::{BenchKind, BetterDirection, MeasuredSeries, SavedResult};
 use crate::args::BenchInferArgs;
 use crate::commands::stored_version;
 use crate::component_source::{ComponentSource, named_reference};
@@ -19,6 +20,8 @@ use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::plugin_build;
 
+/// The consecutive parts of the requests whose figures are compared by `saggar bench diff`.
+const PARTS: usize = 20;
 /// Maximum time of one request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(600);
 
@@ -37,6 +40,8 @@ struct InferenceRow {
     first: Duration,
     /// The time of each request after the first, in ascending order.
     took: Vec<Duration>,
+    /// The mean seconds of a request in each of [`PARTS`] consecutive parts, or of fewer if there are fewer requests.
+    part_seconds: Vec<f64>,
     busy: Duration,
 }
 
@@ -53,6 +58,9 @@ pub(super) fn infer(args: &BenchInferArgs, output: CliOutput) -> Result<i32, Cli
         if !cells.is_empty() {
             output.print_table(&headers, &cells);
         }
+    }
+    if let Some(file) = &args.save {
+        saved_result(args, &model, &results).save(file)?;
     }
     Ok(device::exit_code(&results))
 }
@@ -119,12 +127,14 @@ impl BenchModel {
             let before = meter.busy_time();
             let mut took = (0..args.requests).map(|_| request()).collect::<Result<Vec<Duration>, CliError>>()?;
             device.synchronize().map_err(|error| failed(error.into()))?;
+            let part_seconds = part_seconds(&took);
             took.sort_unstable();
             Ok(InferenceRow {
                 info: device.info().clone(),
                 batch,
                 first,
                 took,
+                part_seconds,
                 busy: meter.busy_time().saturating_sub(before),
             })
         };
@@ -175,6 +185,12 @@ impl InferenceRow {
     }
 }
 
+/// Returns the mean seconds of consecutive parts of `took`.
+fn part_seconds(took: &[Duration]) -> Vec<f64> {
+    let mean = |part: &[Duration]| part.iter().sum::<Duration>().as_secs_f64() / part.len() as f64;
+    took.chunks(took.len().div_ceil(PARTS).max(1)).map(mean).collect()
+}
+
 /// Returns the `percent` percentile of `sorted`, by the nearest-rank method.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
@@ -215,9 +231,38 @@ fn results_document<'a>(
     InferenceResults { model: &args.model, plugin: model.plugin.digest().hex(), results }
 }
 
+fn saved_result<'a>(
+    args: &'a BenchInferArgs,
+    model: &BenchModel,
+    results: &'a DeviceResults<Vec<InferenceRow>>,
+) -> SavedResult<InferenceResults<'a>> {
+    let series = |row: &InferenceRow| MeasuredSeries {
+        group: format!("{}, batch {}", row.info.name, row.batch),
+        name: "request seconds".to_owned(),
+        better: BetterDirection::Lower,
+        samples: row.part_seconds.clone(),
+    };
+    let rows = results.iter().filter_map(|(_, result)| result.as_ref().ok()).flatten();
+    let document = results_document(args, model, results);
+    let plugin = document.plugin.clone();
+    SavedResult::new(BenchKind::Infer, rows.map(series).collect(), document)
+        .with_condition("model", &args.model)
+        .with_condition("weights", args.weights.as_deref().unwrap_or(&args.model))
+        .with_property("plugin digest", plugin)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_divided_into_consecutive_parts() {
+        let took: Vec<Duration> = (1..=40).map(Duration::from_secs).collect();
+        let parts = part_seconds(&took);
+        assert_eq!((parts.len(), parts[0], parts[19]), (PARTS, 1.5, 39.5));
+        assert_eq!(part_seconds(&took[..3]), [1.0, 2.0, 3.0]);
+        assert!(part_seconds(&[]).is_empty());
+    }
 
     #[test]
     fn a_percentile_is_one_of_the_measured_times() {

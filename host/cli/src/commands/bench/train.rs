@@ -14,11 +14,15 @@ use serde_json::Value;
 use super::data::{self, split_folders};
 use super::device::{self, BenchDeviceResult, BenchError, DeviceResults};
 use super::profile::{self, KernelProfile, ProfileDocument};
+use super::saved_result::{BenchKind, BetterDirection, MeasuredSeries, SavedResult};
 use super::trace;
 use crate::args::{BenchTrainArgs, RunArgs};
 use crate::commands::run;
 use crate::exit::CliError;
 use crate::output::CliOutput;
+
+/// The consecutive parts of a training whose figures are compared by `saggar bench diff`.
+const PARTS: usize = 20;
 
 /// A training that is ready to be measured.
 struct BenchTraining {
@@ -60,6 +64,9 @@ pub(super) fn train(args: &BenchTrainArgs, output: CliOutput) -> Result<i32, Cli
         output.print_json(&results_document(args, &training.plugin, &results));
     } else {
         print_results(args, &results, output);
+    }
+    if let Some(file) = &args.save {
+        saved_result(args, &training.plugin, &results).save(file)?;
     }
     // The measurements are shown already, whether or not the profile succeeds.
     let mut code = device::exit_code(&results);
@@ -237,6 +244,28 @@ fn results_document<'a>(
     };
     let devices = results.iter().map(device).collect();
     TrainingResults { plugin: plugin.digest().hex(), steps: args.steps, devices }
+}
+
+fn saved_result<'a>(
+    args: &BenchTrainArgs,
+    plugin: &CompiledPlugin,
+    results: &'a DeviceResults<TrainingRow>,
+) -> SavedResult<TrainingResults<'a>> {
+    let series = |row: &TrainingRow| MeasuredSeries {
+        group: row.info.name.clone(),
+        name: "step seconds".to_owned(),
+        better: BetterDirection::Lower,
+        samples: row.measured.timeline.part_step_seconds(PARTS),
+    };
+    let rows = results.iter().filter_map(|(_, result)| result.as_ref().ok());
+    let name = args.plugin.as_ref().map(|path| path.display().to_string()).or_else(|| args.task.clone());
+    let parameters = [args.param.as_slice(), &args.parameters].concat();
+    SavedResult::new(BenchKind::Train, rows.map(series).collect(), results_document(args, plugin, results))
+        .with_condition("plugin", name.as_deref().unwrap_or("."))
+        .with_condition("data", args.data.join(", "))
+        .with_condition("parameters", parameters.join(" "))
+        .with_condition("precision", args.precision.as_deref().unwrap_or("default"))
+        .with_property("plugin digest", plugin.digest().hex())
 }
 
 fn print_results(args: &BenchTrainArgs, results: &DeviceResults<TrainingRow>, output: CliOutput) {

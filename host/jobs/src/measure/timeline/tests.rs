@@ -41,6 +41,29 @@ impl SimulatedTraining {
     }
 }
 
+#[test]
+fn parts_of_a_training_have_their_own_step_times() {
+    let mut timeline = StepTimeline::default();
+    assert!(timeline.part_step_seconds(4).is_empty());
+    // Ten steps of 10 ms, then ten of 20 ms, reported two by two.
+    let mut now = ms(500);
+    timeline.record_step(1, now);
+    assert!(timeline.part_step_seconds(4).is_empty());
+    for step in 2..=21 {
+        now += if step <= 11 { ms(10) } else { ms(20) };
+        if step % 2 == 1 {
+            timeline.record_step(step, now);
+        }
+    }
+    let parts = |count| -> Vec<u64> {
+        timeline.part_step_seconds(count).iter().map(|seconds| (seconds * 1e3).round() as u64).collect()
+    };
+    assert_eq!((parts(2), parts(1)), (vec![10, 20], vec![15]));
+    assert_eq!(parts(100), [[10; 5], [20; 5]].concat());
+    // Five reports in each of three parts would be more than ten: the last part is shorter.
+    assert_eq!(parts(3), [10, 18, 20]);
+}
+
 fn within(estimate: Duration, real: Duration, share: f64) -> bool {
     (estimate.as_secs_f64() / real.as_secs_f64() - 1.0).abs() <= share
 }
