@@ -162,9 +162,12 @@ fn ten_thousand_requests_across_a_swap_get_no_stale_answer_of_the_cache() {
         has_swapped.store(true, Ordering::Release);
     });
     let statistics = server.get("/v2/models/digits/stats")["model_stats"].clone();
-    let hits: u64 = statistics.as_array().unwrap().iter().map(|version| {
-        version["inference_stats"]["cache_hit"]["count"].as_u64().unwrap()
-    }).sum();
+    let hits: u64 = statistics
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| version["inference_stats"]["cache_hit"]["count"].as_u64().unwrap())
+        .sum();
     assert!(hits > CACHED_REQUESTS / 4, "the cache answered only {hits} requests: {statistics}");
 }
 

@@ -45,8 +45,8 @@ pub(crate) use data::{
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{
-    CompareArgs, CostArgs, DiffArgs, ExperimentCommand, GcArgs, MetricsArgs, NoteArgs, PauseArgs, ReplayArgs, RestartArgs, RmArgs,
-    ScheduleCommand, SecretCommand, TagArgs, WaitArgs,
+    CompareArgs, CostArgs, DiffArgs, ExperimentCommand, GcArgs, MetricsArgs, NoteArgs, PauseArgs, ReplayArgs,
+    RestartArgs, RmArgs, ScheduleCommand, SecretCommand, TagArgs, WaitArgs,
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};

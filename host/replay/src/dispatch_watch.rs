@@ -117,6 +117,7 @@ impl WatchedGraph {
                 let printed = self.printed.iter().zip(bytes).map(|((operand, id), bytes)| PrintedOperand {
                     step,
                     operand: operand.clone(),
+                    is_update: !self.graph.assignments.is_empty(),
                     value: summarize(self.graph.descriptor(*id), &bytes),
                 });
                 self.comparison.add_printed(printed.collect());

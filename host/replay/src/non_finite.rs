@@ -15,6 +15,8 @@ use crate::tensor_values::{first_non_finite, summarize};
 const PROBE_OPERANDS_MAX: usize = 256;
 /// Bytes of operands after which another probe begins.
 const PROBE_BYTES: usize = 256 << 20;
+/// Number of outputs and variables that a line names.
+const FOUND_IN_SHOWN: usize = 4;
 /// Maximum names of operands whose values a layer is guessed from.
 const NEAREST_MAX: usize = 64;
 
@@ -57,8 +59,12 @@ pub struct OperandFinding {
 impl NonFiniteOperand {
     /// Returns the finding as lines for a person.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines =
-            vec![format!("step {} gives numbers that are not finite, in {}", self.step, self.found_in.join(", "))];
+        let shown = self.found_in.iter().take(FOUND_IN_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        let more = match self.found_in.len().saturating_sub(FOUND_IN_SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let mut lines = vec![format!("step {} gives numbers that are not finite, in {shown}{more}", self.step)];
         match (&self.first_nan, &self.first_infinite) {
             (None, None) => {
                 let why = self.problem.as_deref().unwrap_or("no operand shows them when it is computed by itself");
@@ -239,7 +245,10 @@ mod tests {
         let found = search(&graph(), &[1.0, 1.0, 2.0], &[1.0, 0.0, 1.0]);
         let nan = found.first_nan.unwrap();
         assert_eq!((nan.operand.as_str(), nan.operator.as_str()), ("scale", "div"));
-        assert_eq!((nan.layer.as_deref(), nan.index.as_slice(), nan.element.as_str()), (Some("scale"), &[1][..], "NaN"));
+        assert_eq!(
+            (nan.layer.as_deref(), nan.index.as_slice(), nan.element.as_str()),
+            (Some("scale"), &[1][..], "NaN")
+        );
         assert_eq!(nan.inputs[1].0, "scale/w");
         assert_eq!((nan.inputs[1].1.min, nan.inputs[1].1.nan), (Some(0.0), 0));
         assert_eq!(found.first_infinite, None);

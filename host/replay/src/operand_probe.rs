@@ -34,8 +34,7 @@ impl OperandProbe {
         let part = verify(part).map_err(|error| error.to_string())?;
         let program = device.compile(&part, &InterruptCheck::never()).map_err(|error| error.to_string())?;
         // The limit on the job's device memory is for the training. What is looked at comes on top of it.
-        let executable =
-            device.load(Arc::new(program), &Meter::unlimited()).map_err(|error| error.to_string())?;
+        let executable = device.load(Arc::new(program), &Meter::unlimited()).map_err(|error| error.to_string())?;
         Ok(OperandProbe { device: Arc::clone(device), executable })
     }
 

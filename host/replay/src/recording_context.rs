@@ -117,8 +117,7 @@ impl JobContext for RecordingContext {
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
         let (digest, config_digest) = (digest_of_variables(&variables).hex(), digest_of(config.as_bytes()));
         let version = self.inner.publish(model, variables, config)?;
-        let call =
-            HostCall::Publish { model: model.to_owned(), version, variables: digest, config: config_digest };
+        let call = HostCall::Publish { model: model.to_owned(), version, variables: digest, config: config_digest };
         self.recorder.record(call);
         Ok(version)
     }

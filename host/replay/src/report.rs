@@ -60,6 +60,8 @@ pub struct PrintedOperand {
     pub step: u64,
     /// The name of the operand.
     pub operand: String,
+    /// Whether the dispatch changed variables, as those of a training step do and those of a validation do not.
+    pub is_update: bool,
     /// Its value.
     #[serde(flatten)]
     pub value: TensorSummary,
@@ -136,9 +138,24 @@ impl ReplayReport {
     }
 }
 
+/// Formats a number with six significant digits, those before and after the range of 0.0001 to 1000000 with an exponent.
+fn format_number(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    if !(1e-4..1e6).contains(&magnitude) {
+        return format!("{value:.5e}");
+    }
+    let decimals = (5 - magnitude.log10().floor() as i32).clamp(0, 9) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
 impl fmt::Display for PrintedOperand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {} {} {}", self.step, self.operand, self.value)
+        let kind = if self.is_update { "" } else { ", no update" };
+        write!(f, "step {}{kind}: {} {}", self.step, self.operand, self.value)
     }
 }
 
@@ -146,7 +163,8 @@ impl fmt::Display for TensorSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.descriptor)?;
         if let (Some(min), Some(max), Some(mean)) = (self.min, self.max, self.mean) {
-            write!(f, ", {min} to {max}, mean {mean:.6}")?;
+            let [min, max, mean] = [min, max, mean].map(format_number);
+            write!(f, ", {min} to {max}, mean {mean}")?;
         }
         if self.nan > 0 {
             write!(f, ", {} not a number", self.nan)?;
@@ -154,6 +172,60 @@ impl fmt::Display for TensorSummary {
         if self.infinite > 0 {
             write!(f, ", {} infinite", self.infinite)?;
         }
-        write!(f, ": {}", self.first.join(" "))
+        let first = self.first.iter().map(|text| text.parse().map_or_else(|_| text.clone(), format_number));
+        write!(f, ": {}", first.collect::<Vec<_>>().join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_six_significant_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-2.5, "-2.5"),
+            (0.1_f32.into(), "0.1"),
+            (0.936_432_480_812_072_8, "0.936432"),
+            (123_456.789, "123457"),
+            (999_999.9, "1000000"),
+            (-16_006_091_776.0, "-1.60061e10"),
+            (0.000_012_5, "1.25000e-5"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(format_number(value), text);
+        }
+    }
+
+    #[test]
+    fn lines_say_what_was_compared_and_what_differs() {
+        let equal =
+            ReplayReport { device: "cpu".to_owned(), is_recorded: true, compared: 3, steps: 2, ..Default::default() };
+        assert!(equal.is_equal());
+        assert_eq!(
+            equal.lines(),
+            ["replayed 2 steps after step 0 on cpu", "3 calls are equal to the recorded ones, bit for bit"]
+        );
+        let difference =
+            CallDifference { what: "the loss".to_owned(), recorded: "1".to_owned(), replayed: "2".to_owned() };
+        let differs = ReplayReport {
+            different: 1,
+            unrecorded: 4,
+            recorded_on: vec!["vulkan:0".to_owned()],
+            first_difference: Some(ReplayDifference { step: 9, difference }),
+            ..equal
+        };
+        assert!(!differs.is_equal());
+        assert_eq!(
+            differs.lines()[1..],
+            [
+                "1 of 3 calls differ from the recorded ones; 4 calls were not recorded",
+                "first difference, in step 9: the loss: recorded 1, replayed 2",
+                "the recording is of another device, vulkan:0: results can differ in the last bits",
+            ]
+        );
     }
 }

@@ -119,8 +119,7 @@ async fn predict(
 fn respond_with_jpeg(answer: CompletedPrediction, options: JpegOptions) -> Result<Response, ApiError> {
     let mut warning = None;
     let response = respond(answer, "image/jpeg", |answer| {
-        let (file, lost) =
-            image_encoder::encode_jpeg(answer.signature(), &answer.tensors, answer.items, options)?;
+        let (file, lost) = image_encoder::encode_jpeg(answer.signature(), &answer.tensors, answer.items, options)?;
         warning = lost;
         Ok::<_, image::ImageError>(file)
     });

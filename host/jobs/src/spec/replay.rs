@@ -43,7 +43,9 @@ impl ReplaySpec {
     pub(super) fn validate(&self, spec: &JobSpec) -> Result<(), SpecError> {
         let refuse = |reason: String| Err(SpecError::Replay { reason });
         if spec.predict.is_some() || spec.data_step.is_some() || spec.measure || spec.record {
-            return refuse("only a training can be replayed; leave `predict`, `data_step`, `measure`, `record` out".into());
+            return refuse(
+                "only a training can be replayed; leave `predict`, `data_step`, `measure`, `record` out".into(),
+            );
         }
         if spec.replicas > 1 {
             return refuse("a replay computes in one process: set `replicas` to 1 and `shards` to the job's".into());
@@ -75,16 +77,15 @@ pub fn replay_spec(
     checkpoints: &[u64],
     device: Option<String>,
 ) -> Result<JobSpec, JobError> {
-    let old: JobSpec = serde_json::from_str(&job.spec).map_err(|error| JobError::Override { reason: error.to_string() })?;
+    let old: JobSpec =
+        serde_json::from_str(&job.spec).map_err(|error| JobError::Override { reason: error.to_string() })?;
     if old.predict.is_some() || old.data_step.is_some() || old.measure || old.replay.is_some() {
         let hint = "only a training can be replayed".to_owned();
         return Err(JobError::State { name: job.name.clone(), state: job.state.name().to_owned(), hint });
     }
     let start = checkpoints.iter().copied().filter(|step| *step < replay.from_step).max();
     let init_from = match start {
-        Some(step) => {
-            Some(InitFrom::Checkpoint { job: job.name.clone(), which: CheckpointSelector::Step(step) })
-        }
+        Some(step) => Some(InitFrom::Checkpoint { job: job.name.clone(), which: CheckpointSelector::Step(step) }),
         None => old.init_from.clone(),
     };
     Ok(JobSpec {

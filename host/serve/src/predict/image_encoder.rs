@@ -76,7 +76,8 @@ pub(super) fn encode_jpeg(
 ) -> Result<(Vec<u8>, Option<String>), ImageError> {
     let picture = find_picture(signature, outputs, items, ImageFormat::Jpeg)?;
     let broken = |reason: String| broken_error(picture.port, ImageFormat::Jpeg, reason);
-    let side = |pixels: usize| u16::try_from(pixels).map_err(|_| broken("a side has more than 65535 pixels".to_owned()));
+    let side =
+        |pixels: usize| u16::try_from(pixels).map_err(|_| broken("a side has more than 65535 pixels".to_owned()));
     let mut file = Vec::new();
     let mut encoder = JpegEncoder::new(&mut file, options.quality);
     let sampling = if options.has_full_chroma { SamplingFactor::R_4_4_4 } else { SamplingFactor::R_4_2_0 };
@@ -146,7 +147,9 @@ mod tests {
             }
         };
         let bytes = (0..256).flat_map(pixel).collect();
-        let signature = ModelSignature { outputs: vec![port], ..ModelSignature::default() };
+        let (inputs, outputs) = (Vec::new(), vec![port]);
+        let signature =
+            ModelSignature { inputs, outputs, batch_sizes: Vec::new(), routes: Vec::new(), handlers: Vec::new() };
         (signature, vec![NamedTensor { name: "picture".to_owned(), descriptor, bytes }])
     }
 

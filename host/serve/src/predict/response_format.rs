@@ -46,7 +46,9 @@ fn jpeg_options<'a>(parameters: impl Iterator<Item = &'a str>) -> JpegOptions {
     for (name, value) in parameters.filter_map(|parameter| parameter.split_once('=')) {
         match (name.trim(), value.trim()) {
             ("chroma", "444") => options.has_full_chroma = true,
-            ("quality", quality) => options.quality = quality.parse().map_or(options.quality, |it: u8| it.clamp(1, 100)),
+            ("quality", quality) => {
+                options.quality = quality.parse().map_or(options.quality, |it: u8| it.clamp(1, 100))
+            }
             _ => {}
         }
     }

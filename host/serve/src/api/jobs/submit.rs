@@ -73,7 +73,8 @@ pub(crate) async fn replay(
     request: Request,
 ) -> Result<CreatedResponse<JobDocument>, ApiError> {
     let submitter = JobSubmitter::from_request(&request)?;
-    let ReplayJobRequest { from_step, to_step, print, device } = app.body_reader().read_json_or_default(request).await?;
+    let ReplayJobRequest { from_step, to_step, print, device } =
+        app.body_reader().read_json_or_default(request).await?;
     let checkpoints: Vec<u64> = app.checkpoints().list(&old.id).await?.iter().map(|info| info.step).collect();
     let replay = ReplaySpec { job: old.name.clone(), from_step, to_step, print };
     let job = submitter.record(&app, replay_spec(&old, replay, &checkpoints, device)?).await?;
