@@ -53,9 +53,11 @@ fn errors_of_javascript_name_the_line_of_the_plugin() {
     }
     assert_eq!(refused.status.code(), Some(BUILD_FAILED), "{messages}");
     assert!(messages.contains("ComponentizeJS failed"), "{messages}");
-    let thrown = "    if (job.param('fail', false)) throw new RangeError('no such class: 12');\n";
+    let thrown = "    if (job.param('fail', false)) throw new RangeError('no such class: 12');\n    \
+                  if (job.param('unbuilt', false)) return new Graph().input('x', 'float32', [2]).relu() + 1;\n";
     let begin = "function train(job) {\n";
-    std::fs::write(&source, text.replace(begin, &format!("{begin}{thrown}"))).unwrap();
+    let imports_graph = text.replace("Feed, Fit, Linear,", "Feed, Fit, Graph, Linear,");
+    std::fs::write(&source, imports_graph.replace(begin, &format!("{begin}{thrown}"))).unwrap();
     let line = text.lines().position(|line| line == begin.trim_end()).unwrap() + 2;
     let Some(component) = build_plugin(&plugin) else { return };
     let server = ServerProcess::start(home.path());
@@ -65,4 +67,10 @@ fn errors_of_javascript_name_the_line_of_the_plugin() {
     let message = ended["message"].as_str().unwrap();
     assert!(message.contains("RangeError: no such class: 12 (invalid-argument"), "{message}");
     assert!(message.contains(&format!("src/plugin.js:{line}")), "{message}");
+    // An operand that is used as a number names its operator.
+    let run = ["run", component.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--", "unbuilt=true"];
+    let ended = server.wait_for_job(server.saggar_ok(&run).trim());
+    let message = ended["message"].as_str().unwrap();
+    assert!(message.contains("`relu` float32[2] has no value while the graph is built"), "{message}");
+    assert!(message.contains(&format!("src/plugin.js:{}", line + 1)), "{message}");
 }

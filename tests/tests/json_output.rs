@@ -157,6 +157,7 @@ fn jobs(session: &mut JsonSession<'_>) {
         "run --task train --experiment short --wait -- steps=3",
         "experiment rm short --yes",
     ]);
+    assert_eq!(session.json("replay steady-1 --to 2")["different"], 0);
     session.json("plugins ls");
     let documents = session
         .documents(&format!("plugins test {} --device cpu -- steps=6000 model=made", guest("steady").display()), "");

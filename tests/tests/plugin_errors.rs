@@ -46,6 +46,7 @@ fn errors_name_the_operands_the_layer_and_the_line_of_the_plugin() {
         ("labels", "labels must be an integer type, not float32", "input `label` float32[2]"),
         ("shards", "the update depends on a value that differs between shards", "at x,"),
         ("output-twice", "output \"y\" exists already", ""),
+        ("built", "the graph is already built: operands cannot be added to it", ""),
         ("field", "no field `lable`; available: image, label", ""),
         ("mount", "nothing is mounted there", "at /nowhere"),
         ("variable", "is float32[2], not float32[3]", "at w"),

@@ -101,6 +101,9 @@ fn a_multipart_image_upload_returns_an_image() {
     assert_eq!(curl("image/png", "/models/painter/invert"), "200 image/png");
     assert_eq!(decode_png(&std::fs::read(&output).unwrap())[1], 254);
     assert_eq!(curl("application/json", "/predict"), "200 application/json");
+    // A JPEG begins with SOI and an APP0 segment. Source: JFIF 1.02. The painter's pictures are grey.
+    assert_eq!(curl("image/jpeg;quality=95", "/models/painter/predict"), "200 image/jpeg");
+    assert_eq!(std::fs::read(&output).unwrap()[..4], [0xff, 0xd8, 0xff, 0xe0]);
 }
 
 /// Returns the bytes of tensors copied to the device and back so far.

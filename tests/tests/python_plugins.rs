@@ -190,7 +190,13 @@ fn check_output_and_exceptions(server: &ServerProcess, plugin: &Path) {
         let at = source.lines().position(|line| line.ends_with(&format!("# act: {act}"))).unwrap();
         format!("src/hostile.py:{}", at + 1)
     };
-    for (what, reason) in [("raise", "ValueError: no such class: 12"), ("layer", "inner dimensions 16 and 20 differ")] {
+    for (what, reason) in [
+        ("raise", "ValueError: no such class: 12"),
+        ("layer", "inner dimensions 16 and 20 differ"),
+        // Operators that are used before the graph is built and run, or after it was built, name themselves.
+        ("unbuilt", "`greater` uint8[2, 16] has no value while the graph is built"),
+        ("built", "the graph is already built: `relu` cannot be added to it"),
+    ] {
         let (ended, log) = act(server, plugin, what, &[]);
         assert_eq!(ended["state"], "FAILED", "{ended}");
         let message = ended["message"].as_str().unwrap();

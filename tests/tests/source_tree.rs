@@ -7,7 +7,7 @@ use std::path::Path;
 use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
-const FLOORS: [(&str, u32); 25] = [
+const FLOORS: [(&str, u32); 26] = [
     ("charts", 0),
     ("tensor", 0),
     ("clock", 0),
@@ -27,6 +27,7 @@ const FLOORS: [(&str, u32); 25] = [
     ("devices", 4),
     ("plugin", 5),
     ("reference-plugins", 6),
+    ("replay", 6),
     ("jobs", 7),
     ("serving", 7),
     ("pipelines", 8),

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use saggar_tests::{HttpPayload, ServerProcess, copy_version, memory_kib};
+use saggar_tests::{HttpPayload, ServerProcess, copy_version, lenet, memory_kib};
 use serde_json::{Value, json};
 
 const CLIENTS: usize = 16;
@@ -113,6 +113,62 @@ fn reloads_under_load_fail_no_request_and_leak_no_memory() {
     let swap = server.get("/api/v1/models/digits")["last_swap"].clone();
     assert_eq!(swap["to"], 1 + (reloads - 1) % 2, "{swap}");
     println!("{reloads} reloads, {answered:?} answers, {growth} KiB more than {} KiB", settled.0);
+}
+
+/// Number of requests across the swap.
+const CACHED_REQUESTS: u64 = 10_000;
+
+#[test]
+fn ten_thousand_requests_across_a_swap_get_no_stale_answer_of_the_cache() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
+    let plugin = lenet();
+    // Another training: its version answers the same image with other probabilities.
+    server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--seed", "7", "--wait", "--", "epochs=1"]);
+    server.wait_for_version("digits", 2);
+    server.request("PUT", "/api/v1/models/digits/config", HttpPayload::Json(&json!({"cache": {"max_bytes": 1 << 20}})));
+    let body = json!({ "image": vec![[9; 8]; 8] });
+    let ask = || {
+        let answer = server.request("POST", "/models/digits/predict", HttpPayload::Json(&body));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        (answer.header("x-saggar-model").to_owned(), answer.json())
+    };
+    let promote = |version: u64| {
+        server.post("/api/v1/models/digits/promote", &json!({ "version": version }));
+        let (by, answer) = ask();
+        assert_eq!(by, format!("digits@{version}"));
+        answer
+    };
+    let expected = [promote(1), promote(2)];
+    assert_ne!(expected[0], expected[1], "a stale answer could not be told from a new one");
+    promote(1);
+    let (answered, has_swapped) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while answered.fetch_add(1, Ordering::AcqRel) < CACHED_REQUESTS {
+                    let must_be_new = has_swapped.load(Ordering::Acquire);
+                    let (by, answer) = ask();
+                    let version: usize = by.rsplit('@').next().unwrap().parse().unwrap();
+                    assert!(version == 2 || !must_be_new, "version {version} answered after the swap");
+                    assert_eq!(answer, expected[version - 1], "the answer of another version than {by}");
+                }
+            });
+        }
+        while answered.load(Ordering::Acquire) < CACHED_REQUESTS / 2 {
+            std::thread::yield_now();
+        }
+        server.post("/api/v1/models/digits/promote", &json!({ "version": 2 }));
+        has_swapped.store(true, Ordering::Release);
+    });
+    let statistics = server.get("/v2/models/digits/stats")["model_stats"].clone();
+    let hits: u64 = statistics
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| version["inference_stats"]["cache_hit"]["count"].as_u64().unwrap())
+        .sum();
+    assert!(hits > CACHED_REQUESTS / 4, "the cache answered only {hits} requests: {statistics}");
 }
 
 #[test]

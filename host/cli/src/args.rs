@@ -48,8 +48,8 @@ pub(crate) use data::{
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{
-    CompareArgs, CostArgs, DiffArgs, ExperimentCommand, GcArgs, MetricsArgs, NoteArgs, PauseArgs, RestartArgs, RmArgs,
-    ScheduleCommand, SecretCommand, TagArgs, WaitArgs,
+    CompareArgs, CostArgs, DiffArgs, ExperimentCommand, GcArgs, MetricsArgs, NoteArgs, PauseArgs, ReplayArgs,
+    RestartArgs, RmArgs, ScheduleCommand, SecretCommand, TagArgs, WaitArgs,
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
@@ -118,6 +118,8 @@ pub(crate) enum CliCommand {
     Wait(WaitArgs),
     /// Submit a job again, with changes.
     Restart(RestartArgs),
+    /// Repeat steps of a training, and compare them with what it recorded.
+    Replay(ReplayArgs),
     /// Preempt running jobs: each saves its state and is queued again.
     Preempt(JobNamesArgs),
     /// Pause jobs: each saves its state and waits, without a device, until it is resumed.

@@ -151,7 +151,7 @@ impl JobService {
     /// stopped.
     pub async fn set_pause(&self, name: &str, point: Option<PausePoint>) -> Result<JobRecord, JobError> {
         let job = self.get(name).await?;
-        let trains = |spec: JobSpec| spec.predict.is_none() && !spec.measure;
+        let trains = |spec: JobSpec| spec.predict.is_none() && !spec.measure && spec.replay.is_none();
         if !serde_json::from_str(&job.spec).is_ok_and(trains) {
             let (state, hint) = (job.state.name().to_owned(), "only a training can be paused".to_owned());
             return Err(JobError::State { name: job.name, state, hint });
@@ -335,6 +335,8 @@ fn spec_field_names() -> BTreeSet<String> {
         shards: Some(2),
         predict: Some(crate::spec::PredictionSpec { model: String::new(), version: None, split: None, out: None }),
         measure: true,
+        record: true,
+        replay: Some(crate::spec::ReplaySpec { job: String::new(), from_step: 1, to_step: None, print: Vec::new() }),
         message: Some(String::new()),
         ..JobSpec::new("", "")
     };

@@ -91,6 +91,18 @@ pub enum SpecError {
         /// The reason.
         reason: &'static str,
     },
+    /// A job that cannot be recorded.
+    #[error("record: {reason}")]
+    Record {
+        /// The reason.
+        reason: &'static str,
+    },
+    /// An invalid replay.
+    #[error("replay: {reason}")]
+    Replay {
+        /// The reason.
+        reason: String,
+    },
     /// An invalid prediction job.
     #[error("predict: {reason}")]
     Prediction {

@@ -65,8 +65,8 @@ pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
 pub use spec::{
     CheckpointEvery, CheckpointSelector, DataMount, DataSource, DataStepFetch, DataStepOutput, DataStepSource,
-    DataStepSpec, DataStepVersion, ESTIMATE_FILE, InitFrom, JobSpec, PredictionSpec, RetryCause, bind_step_inputs,
-    model_provenance, parse_keep_best,
+    DataStepSpec, DataStepVersion, ESTIMATE_FILE, InitFrom, JobSpec, PredictionSpec, REPLAY_FILE, ReplaySpec,
+    RetryCause, bind_step_inputs, model_provenance, parse_keep_best, replay_spec,
 };
 pub use step_outputs::{STEP_OUTPUT_EVENT, StepOutput};
 pub use worker::JobRights;

@@ -18,6 +18,12 @@ pub const PREDICTIONS_BYTES_MAX: u64 = 1 << 30;
 pub const PREDICTION_BATCH_TIME_MAX: Duration = Duration::from_secs(600);
 /// Maximum bytes of a user's message about a job.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// Maximum operands that a replay prints.
+pub const PRINTED_OPERANDS_MAX: usize = 32;
+/// Maximum bytes of the name of an operand to print.
+pub const PRINTED_OPERAND_BYTES_MAX: usize = 512;
+/// Maximum consecutive attempts without a recording, after which no later one is looked for.
+pub const UNRECORDED_ATTEMPTS_MAX: u32 = 32;
 /// Maximum bytes of a job's parameters as JSON.
 pub const PARAMETERS_BYTES_MAX: usize = 64 << 10;
 /// Maximum time for a worker to save its state after a stop request, before it is killed.

@@ -107,7 +107,7 @@ pub fn measure_training(
 }
 
 /// Returns the steps done before a job begins. Submission has resolved the step of a checkpoint.
-fn start_step(spec: &JobSpec) -> u64 {
+pub(crate) fn start_step(spec: &JobSpec) -> u64 {
     match spec.init_from {
         Some(InitFrom::Checkpoint { which: CheckpointSelector::Step(step), .. }) => step,
         Some(

@@ -8,6 +8,7 @@ mod mount;
 mod precision;
 mod prediction;
 mod provenance;
+mod replay;
 mod retry_cause;
 mod step_inputs;
 mod validate;
@@ -25,6 +26,7 @@ pub use mount::{DataMount, DataSource};
 pub use precision::Precision;
 pub use prediction::PredictionSpec;
 pub use provenance::model_provenance;
+pub use replay::{REPLAY_FILE, ReplaySpec, replay_spec};
 pub use retry_cause::{HOST_RESTART, HOST_SHUTDOWN, IDLE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause, WORKER_LOST};
 pub use step_inputs::bind_step_inputs;
 pub(crate) use step_inputs::input_mount_point;
@@ -32,7 +34,7 @@ pub(crate) use step_inputs::input_mount_point;
 /// The output file of a measuring job.
 pub const ESTIMATE_FILE: &str = "estimate.json";
 
-/// A job: a training, a step, predictions for a dataset, or a data step.
+/// A job: a training, a step, predictions for a dataset, a data step, or a replay of a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
@@ -146,6 +148,13 @@ pub struct JobSpec {
     /// training, and ends once it has the estimate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measure: bool,
+    /// Whether the attempts record their host calls, with digests of every batch, so that they can be replayed. The device
+    /// then waits after every step.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub record: bool,
+    /// The steps of another job to replay; it stores nothing but the output `replay.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplaySpec>,
     /// The user's message about the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -235,11 +244,13 @@ impl JobSpec {
             predict: None,
             data_step: None,
             measure: false,
+            record: false,
+            replay: None,
             message: None,
         }
     }
 
-    /// Returns the names of the jobs whose output or checkpoints this one reads.
+    /// Returns the names of the jobs whose output, checkpoints or recordings this one reads.
     pub fn referenced_jobs(&self) -> impl Iterator<Item = &str> {
         let mounted = self.data.iter().filter_map(|mount| match &mount.source {
             DataSource::Output { job, .. } => Some(job.as_str()),
@@ -253,7 +264,8 @@ impl JobSpec {
             DataStepSource::Output(output) => Some(output.job.as_str()),
             DataStepSource::Fetch(_) | DataStepSource::Version(_) => None,
         });
-        mounted.chain(origin).chain(made)
+        let replayed = self.replay.as_ref().map(|replay| replay.job.as_str());
+        mounted.chain(origin).chain(made).chain(replayed)
     }
 
     /// Returns the properties that determine the job's scheduling.

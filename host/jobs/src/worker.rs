@@ -14,6 +14,8 @@ mod nan_guard;
 mod pause_control;
 mod prediction;
 mod ranks;
+mod recording;
+mod replay;
 mod rights;
 mod step;
 mod supervisor_link;
@@ -223,19 +225,12 @@ impl WorkerAttempt<'_> {
             let parts = MeasurementParts { datasets, secrets, rights, began };
             return self.run_measurement(&host, &plugin, &home, &device, parts);
         }
-        self.run_plugin(LoadedAttempt {
-            host,
-            plugin,
-            wasm,
-            home,
-            device,
-            objects,
-            datasets,
-            rights,
-            secrets,
-            step,
-            began,
-        })
+        let loaded =
+            LoadedAttempt { host, plugin, wasm, home, device, objects, datasets, rights, secrets, step, began };
+        match &spec.replay {
+            Some(replay) => self.run_replay(replay, loaded),
+            None => self.run_plugin(loaded),
+        }
     }
 
     /// Opens the job's device and reports the start of the attempt.
@@ -257,34 +252,17 @@ impl WorkerAttempt<'_> {
 
     /// Runs the training or the step.
     fn run_plugin(&self, loaded: LoadedAttempt) -> Result<TrainOutcome, AttemptFailure> {
-        let LoadedAttempt { host, plugin, wasm, home, device, objects, datasets, rights, secrets, step, began } =
-            loaded;
-        let (spec, info) = (&self.start.spec, device.info());
-        let group = self.start_ranks(info)?;
+        let spec = &self.start.spec;
+        let group = self.start_ranks(loaded.device.info())?;
         // The limit is the job's, and each of its processes needs an equal part.
         let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));
         let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
-        let checkpoints = CheckpointStore::new(objects);
-        device.load_tuning(&self.stored_tuning(&checkpoints));
-        let writer = StepOutputWriter::new(self, &home, rights.clone());
-        let context = WorkerJobContext::new(job_context::JobContextParts {
-            start: self.start.clone(),
-            channel: self.channel.clone(),
-            control: Arc::clone(&self.control),
-            runtime: self.runtime.clone(),
-            checkpoints,
-            room: StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned()),
-            models: ModelRegistry::new(self.models),
-            rights,
-            home: home.clone(),
-            plugin_wasm: wasm,
-            device: format!("{} {} {}", info.name, info.adapter, info.driver),
-            data_sha256: datasets.iter().map(|(mount, data)| (mount.clone(), data.digest().hex())).collect(),
-            secrets,
-        });
+        let context = self.worker_context(&loaded, &self.start.job);
+        let LoadedAttempt { host, plugin, home, device, datasets, rights, step, began, .. } = loaded;
+        let writer = StepOutputWriter::new(self, &home, rights);
         let reporter =
             UsageReporter::start(self.channel.clone(), meter.clone(), context.usage_counters(), began, group.clone());
-        let context = self.job_context(context, group.clone());
+        let context = self.recorded(self.job_context(context, group.clone()), &home, &device)?;
         let limits = TrainLimits { memory_bytes: spec.memory_bytes, ..TrainLimits::default() };
         if let Some(mut step) = step {
             let inputs = step.take_inputs(&self.start)?;
@@ -303,6 +281,28 @@ impl WorkerAttempt<'_> {
         }
         reporter.finish();
         Ok(outcome?)
+    }
+
+    /// Returns the context of a loaded attempt, and makes the device use the kernel tuning of the job `tuned`.
+    fn worker_context(&self, loaded: &LoadedAttempt, tuned: &str) -> WorkerJobContext {
+        let checkpoints = CheckpointStore::new(loaded.objects.clone());
+        let info = loaded.device.info();
+        loaded.device.load_tuning(&self.stored_tuning(&checkpoints, tuned));
+        WorkerJobContext::new(job_context::JobContextParts {
+            start: self.start.clone(),
+            channel: self.channel.clone(),
+            control: Arc::clone(&self.control),
+            runtime: self.runtime.clone(),
+            checkpoints,
+            room: StorageGuard::new(self.storage_quota, loaded.home.clone(), self.models.to_owned()),
+            models: ModelRegistry::new(self.models),
+            rights: loaded.rights.clone(),
+            home: loaded.home.clone(),
+            plugin_wasm: loaded.wasm.clone(),
+            device: format!("{} {} {}", info.name, info.adapter, info.driver),
+            data_sha256: loaded.datasets.iter().map(|(mount, data)| (mount.clone(), data.digest().hex())).collect(),
+            secrets: loaded.secrets.clone(),
+        })
     }
 
     /// Returns whether an earlier attempt, which was lost after it, saved the state that the job pauses with.
@@ -328,11 +328,11 @@ impl WorkerAttempt<'_> {
         Ok(true)
     }
 
-    /// Returns the kernel tuning of earlier attempts, or of the checkpoint that the job starts from, because this attempt
-    /// must produce the same bytes. A store that cannot
-    /// be listed cannot be restored from either, which is reported then.
-    fn stored_tuning(&self, checkpoints: &CheckpointStore) -> TuningRecords {
-        let mut listed = self.runtime.block_on(checkpoints.list(&self.start.job)).unwrap_or_default();
+    /// Returns the kernel tuning of a job's earlier attempts, or of the checkpoint that this job starts from, because this
+    /// attempt must produce the same bytes. A store that cannot be listed cannot be restored from either, which is
+    /// reported then.
+    fn stored_tuning(&self, checkpoints: &CheckpointStore, job: &str) -> TuningRecords {
+        let mut listed = self.runtime.block_on(checkpoints.list(job)).unwrap_or_default();
         if listed.is_empty()
             && let Some(InitFrom::Checkpoint { job, which: CheckpointSelector::Step(step) }) =
                 &self.start.spec.init_from

@@ -1,9 +1,11 @@
 //! The job around a training, as the trainings of this crate see it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 
+use crate::dispatch_observer::DispatchObserver;
 use crate::error::PluginError;
 use crate::shards::{BatchShards, ShardMean};
 
@@ -52,6 +54,11 @@ pub trait JobContext: Send {
     /// Returns whether matrix products and convolutions of steps with gradients are computed in `float16` with a scaled
     /// loss. Constant during the job.
     fn is_mixed_precision(&self) -> bool;
+
+    /// Returns the observer of the graphs that the training runs; `None` runs them without one. Constant during the job.
+    fn dispatch_observer(&self) -> Option<Arc<dyn DispatchObserver>> {
+        None
+    }
 
     /// Returns the mean over all shards. `own` contains the parts of this process's shards in order; `mean` defines the
     /// format of a part and accumulates them. Called once per step if there is more than one shard, in all processes of

@@ -14,6 +14,7 @@ mod complexity;
 mod convert;
 mod datasets;
 mod declarations;
+mod dispatch_observer;
 mod dry_run;
 mod encode;
 mod engine;
@@ -49,6 +50,7 @@ mod worlds;
 pub use compiler::children::{CompileChildren, CompilePurpose, CompilerMode};
 pub use datasets::batch_reader::{BatchReadOptions, BatchReader};
 pub use declarations::PluginDeclarations;
+pub use dispatch_observer::{DispatchObserver, ObservedGraph};
 pub use dry_run::{DryRunModel, dry_run};
 pub use encode::encode_component;
 pub use engine::{CompiledPlugin, PluginEngine, PluginEngineConfig, WeakCompiledPlugin};
@@ -67,7 +69,7 @@ pub use model::{
     NamedTensor, PredictionOptions, RouteSegment,
 };
 pub use saggar_device::CancelToken;
-pub use shards::{BatchShards, ShardMean};
+pub use shards::{BatchShards, ShardMean, decode_numbers};
 pub use step::{StepCall, StepOutcome, StepValue, run_step};
 pub use streaming::reply::{OutputPiece, PieceSink, SendPieceError};
 pub use train::{TrainLimits, TrainOutcome, train};

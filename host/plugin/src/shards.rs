@@ -141,8 +141,8 @@ fn add_singles(sums: &mut [f32], dtype: DType, bytes: &[u8], first: bool) {
     }
 }
 
-/// Converts little-endian elements to numbers; 64-bit integers are rounded.
-pub(crate) fn decode_numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+/// Returns dense little-endian elements as numbers; 64-bit integers are rounded.
+pub fn decode_numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
         let (elements, _) = bytes.as_chunks::<N>();
         elements.iter().map(|element| value(*element)).collect()

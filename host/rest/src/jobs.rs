@@ -328,6 +328,31 @@ pub struct RestartRequest {
     pub resume: Option<bool>,
 }
 
+/// The steps of a job to replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "ReplayJob")]
+pub struct ReplayJobRequest {
+    /// The first step to look at, from 1. The replay starts from the newest checkpoint before it.
+    #[schemars(range(min = 1))]
+    pub from_step: u64,
+    /// The last step; the end of the training if omitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub to_step: Option<u64>,
+    /// Names of operands to print: labels, inputs, variables and outputs of the graphs, or numbers of nodes such as `%12`.
+    pub print: Vec<String>,
+    /// The device; that of the job if omitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+impl Default for ReplayJobRequest {
+    fn default() -> ReplayJobRequest {
+        ReplayJobRequest { from_step: 1, to_step: None, print: Vec::new(), device: None }
+    }
+}
+
 /// A job that was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -10,6 +10,7 @@ pub mod encode;
 pub(crate) mod event_stream;
 mod http_handlers;
 pub mod image;
+mod image_encoder;
 pub mod json_inputs;
 pub(crate) mod keep_alive;
 pub(crate) mod model_routes;
@@ -35,11 +36,12 @@ use crate::request_body::BufferedBody;
 use crate::request_id::RequestId;
 use begin_call::{begin_call_of_lease, count_body_rejection, lease_version, read_deadline};
 use http_handlers::{check_prediction_method, find_handlers, respond_with_handler};
+use image_encoder::JpegOptions;
 use keep_alive::KeepAliveOverride;
 use path_inputs::PathInputs;
-use respond::respond;
+use respond::{add_warnings, respond};
 use response_format::ResponseFormat;
-use saggar_serving::{LiveVersion, ModelReference, PredictionInputs};
+use saggar_serving::{CompletedPrediction, LiveVersion, ModelReference, PredictionInputs};
 
 /// `POST /`, `POST /predict`: predicts with the default model.
 pub(crate) async fn predict_default(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
@@ -99,16 +101,32 @@ async fn predict(
         return event_stream::respond_with_events(call, inputs, id).await;
     }
     let answer = call.run(inputs).await?;
+    let has_image = image_encoder::image_output(answer.signature()).is_some();
     match wanted {
-        ResponseFormat::Png if image::image_output(answer.signature()).is_some() => {
-            respond(answer, "image/png", |answer| image::encode_png(answer.signature(), &answer.tensors, answer.items))
-        }
-        ResponseFormat::Png | ResponseFormat::Json | ResponseFormat::Events => {
+        ResponseFormat::Png if has_image => respond(answer, "image/png", |answer| {
+            image_encoder::encode_png(answer.signature(), &answer.tensors, answer.items)
+        }),
+        ResponseFormat::Jpeg(options) if has_image => respond_with_jpeg(answer, options),
+        ResponseFormat::Png | ResponseFormat::Jpeg(_) | ResponseFormat::Json | ResponseFormat::Events => {
             respond(answer, "application/json", |answer| {
                 encode::encode_json(answer.signature(), &answer.tensors, answer.items)
             })
         }
     }
+}
+
+/// Responds with the image output as a JPEG, and warns if its colours lose resolution.
+fn respond_with_jpeg(answer: CompletedPrediction, options: JpegOptions) -> Result<Response, ApiError> {
+    let mut warning = None;
+    let response = respond(answer, "image/jpeg", |answer| {
+        let (file, lost) = image_encoder::encode_jpeg(answer.signature(), &answer.tensors, answer.items, options)?;
+        warning = lost;
+        Ok::<_, image::ImageError>(file)
+    });
+    response.map(|mut response| {
+        add_warnings(warning.as_slice(), response.headers_mut());
+        response
+    })
 }
 
 /// Decodes the inputs of a request to a path that the model declares.

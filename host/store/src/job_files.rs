@@ -1,6 +1,7 @@
-//! Files of jobs: the outputs that plugins wrote by name, and the logs of attempts.
+//! Files of jobs: the outputs that plugins wrote by name, and the logs and recordings of attempts.
 //!
-//! One trait, [`JobFiles`], for every place where they can be. Outputs are replaced as a whole. Logs only grow. Plugins
+//! One trait, [`JobFiles`], for every place where they can be. Outputs are replaced as a whole. Logs and recordings only
+//! grow. Plugins
 //! and clients choose the paths of outputs, so [`is_output_path`](crate::outputs::is_output_path) checks each before it
 //! reaches the store.
 
@@ -69,7 +70,19 @@ pub trait JobFiles: Debug + Send + Sync {
     /// Returns any error of the file system or the object store.
     fn read_log(&self, job: &str, attempt: u32, range: Range<u64>) -> io::Result<Vec<u8>>;
 
-    /// Removes a job's outputs and logs. Returns the bytes that this freed. Removing again completes an interrupted
+    /// Creates the recording of an attempt, empty. A recording has one writer.
+    ///
+    /// # Errors
+    /// Returns any error of the file system or the object store.
+    fn create_recording(&self, job: &str, attempt: u32) -> io::Result<Box<dyn AttemptLog>>;
+
+    /// Returns the recording of an attempt; empty if it does not exist.
+    ///
+    /// # Errors
+    /// Returns any error of the file system or the object store.
+    fn read_recording(&self, job: &str, attempt: u32) -> io::Result<Vec<u8>>;
+
+    /// Removes a job's outputs, logs and recordings. Returns the bytes that this freed. Removing again completes an interrupted
     /// removal.
     ///
     /// # Errors

@@ -41,7 +41,12 @@ export class Graph {
     }
 
     get builder() {
-        if (!this.raw) throw new TypeError('the graph is already built: operands cannot be added to it');
+        return this.builderFor('an operand');
+    }
+
+    /** Returns the host's builder, for adding this operator. */
+    builderFor(operator) {
+        if (!this.raw) throw new TypeError(`the graph is already built: ${operator} cannot be added to it`);
         return this.raw;
     }
 

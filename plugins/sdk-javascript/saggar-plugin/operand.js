@@ -6,9 +6,18 @@ const pair = (value) => (typeof value === 'number' ? [value, value] : value);
 
 /** A value in a graph. It holds no data. A number as the second operand becomes a scalar of the same data type. */
 export class Operand {
-    constructor(graph, raw) {
+    constructor(graph, raw, operator = 'operand') {
         this.graph = graph;
         this.raw = raw;
+        this.operator = operator;
+    }
+
+    /** Called where JavaScript needs a number or a text, as in `a + b`, which would otherwise silently become a text. */
+    [Symbol.toPrimitive]() {
+        throw new TypeError(
+            `\`${this.operator}\` ${this.dataType}[${this.shape.join(', ')}] has no value while the graph is built: use its ` +
+                'methods to compute with it, or name it as an output of `build`, dispatch the graph, and read the result',
+        );
     }
 
     get shape() {
@@ -26,7 +35,7 @@ export class Operand {
     }
 
     make(name, ...rest) {
-        return new Operand(this.graph, call(() => this.graph.builder[name](this.raw, ...rest)));
+        return new Operand(this.graph, call(() => this.graph.builderFor(`\`${name}\``)[name](this.raw, ...rest)), name);
     }
 
     other(value) {

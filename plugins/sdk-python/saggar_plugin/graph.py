@@ -71,8 +71,12 @@ class Graph:
     @property
     def builder(self) -> raw.GraphBuilder:
         """The host's builder."""
+        return self.builder_for("an operand")
+
+    def builder_for(self, operator: str) -> raw.GraphBuilder:
+        """The host's builder, for adding this operator."""
         if self._builder is None:
-            raise RuntimeError("the graph is already built: operands cannot be added to it")
+            raise RuntimeError(f"the graph is already built: {operator} cannot be added to it")
         return self._builder
 
     def add(self, function: Callable[P, raw.Operand], *args: P.args, **kwargs: P.kwargs) -> Operand:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Sequence
 
 from wit_world.imports import graphs as raw
 
@@ -37,11 +37,22 @@ class Operand:
     needs it to; use `equal`.
     """
 
-    __slots__ = ("graph", "raw")
+    __slots__ = ("graph", "raw", "operator")
 
-    def __init__(self, graph: Graph, handle: raw.Operand) -> None:
+    def __init__(self, graph: Graph, handle: raw.Operand, operator: str = "operand") -> None:
         self.graph = graph
         self.raw = handle
+        self.operator = operator
+
+    def _value(self) -> NoReturn:
+        shape = ", ".join(map(str, self.shape))
+        raise TypeError(
+            f"`{self.operator}` {self.data_type.name.lower()}[{shape}] has no value while the graph is built: "
+            "name it as an output of `build`, dispatch the graph, and read the result"
+        )
+
+    # Python would take every operand as true, and a number or a list from it would be an error without a reason.
+    __bool__ = __float__ = __int__ = __len__ = __iter__ = _value
 
     @property
     def descriptor(self) -> Descriptor:
@@ -74,7 +85,7 @@ class Operand:
         raise TypeError(f"expected an operand or a number, not {type(other).__name__}")
 
     def _unary(self, name: str, *args: Any) -> Operand:
-        return Operand(self.graph, call(getattr(self.graph.builder, name), self.raw, *args))
+        return Operand(self.graph, call(getattr(self.graph.builder_for(f"`{name}`"), name), self.raw, *args), name)
 
     def _binary(self, name: str, other: Operand | float) -> Operand:
         return self._unary(name, self._other(other))

@@ -19,6 +19,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
             "wait",
             "stop",
             "restart",
+            "replay",
             "preempt",
             "pause",
             "resume",
@@ -75,6 +76,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("wait", &["saggar wait digits-7 --timeout 10m"]),
     ("stop", &["saggar stop digits-7 digits-8"]),
     ("restart", &["saggar restart digits-7 --set device=cpu -- lr=0.001"]),
+    (
+        "replay",
+        &["saggar replay digits-7 --from-step 1200 --to 1210", "saggar replay digits-7 --from-step 1200 --print loss"],
+    ),
     ("preempt", &["saggar preempt digits-7"]),
     ("pause", &["saggar pause digits-7", "saggar pause digits-7 --at-step 1000"]),
     ("resume", &["saggar resume digits-7"]),

@@ -36,6 +36,25 @@ pub(crate) struct RestartArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The training to replay: `digits-7`.
+    pub(crate) job: String,
+    /// The first step to look at. The replay starts from the newest checkpoint before it.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), default_value_t = 1, value_name = "STEP")]
+    pub(crate) from_step: u64,
+    /// The last step, instead of the end of the training.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "STEP")]
+    pub(crate) to: Option<u64>,
+    /// Print this operand at every step: a label, an input, a variable or an output of a graph, or the number of a node
+    /// such as `%12`. Can be given several times.
+    #[arg(long, value_name = "OPERAND")]
+    pub(crate) print: Vec<String>,
+    /// Compute on this device, instead of that of the job.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct PauseArgs {
     /// The jobs: `digits-7`.
     #[arg(required = true, value_name = "JOB")]

@@ -144,6 +144,10 @@ pub(crate) struct RunFlags {
     /// Parts that each batch is divided into, independent of the number of replicas.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     shards: Option<u32>,
+    /// Record the host calls of a training with digests of every batch, for `saggar replay`. The device then waits after
+    /// every step [default: false].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
+    record: Option<bool>,
 }
 
 impl RunFlags {
@@ -174,6 +178,7 @@ impl RunFlags {
             experiment: self.experiment.clone(),
             replicas: self.replicas,
             shards: self.shards,
+            record: self.record,
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod job_series;
 mod metrics;
 mod quota;
 mod removal;
+mod replay;
 mod schedules_and_secrets;
 mod sparklines;
 mod tensorboard;
@@ -39,6 +40,7 @@ pub(crate) use experiments::experiment;
 pub(crate) use metrics::metrics;
 pub(crate) use quota::{cost, queues, quota};
 pub(crate) use removal::{gc, rm};
+pub(crate) use replay::replay;
 pub(crate) use schedules_and_secrets::{schedules, secret};
 
 /// Maximum jobs of one response page.

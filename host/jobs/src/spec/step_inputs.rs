@@ -54,6 +54,9 @@ fn check_options(spec: &JobSpec) -> Result<(), SpecError> {
     if spec.measure {
         return refuse("only a training can be measured; leave `measure` out");
     }
+    if spec.record || spec.replay.is_some() {
+        return refuse("only a training can be recorded and replayed; leave `record` and `replay` out");
+    }
     if spec.replicas > 1 || spec.shards.is_some() {
         return refuse("a step runs in one process; leave `replicas` and `shards` out");
     }

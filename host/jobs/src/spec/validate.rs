@@ -40,6 +40,12 @@ impl JobSpec {
         if let Some(prediction) = &self.predict {
             prediction.validate(self)?;
         }
+        if let Some(replay) = &self.replay {
+            replay.validate(self)?;
+        }
+        if self.record && (self.predict.is_some() || self.data_step.is_some() || self.measure) {
+            return Err(SpecError::Record { reason: "only a training can be recorded" });
+        }
         if let Some(bytes) = self.message.as_ref().map(String::len).filter(|&bytes| bytes > MESSAGE_BYTES_MAX) {
             return Err(SpecError::Message { bytes });
         }

@@ -9,6 +9,7 @@ use saggar_device::{CancelToken, DeviceBuffer, DeviceError, Executable};
 use saggar_tensor::micro_batches::StepOutput;
 use saggar_tensor::{Descriptor, Graph, GraphPort};
 
+use crate::dispatch_observer::ObservedGraph;
 use crate::host_error::HostError;
 use crate::shards::{ShardMean, ShardSection};
 use crate::variables::device_variable::DeviceVariable;
@@ -25,6 +26,8 @@ const CACHED_EXECUTABLES_MAX: usize = 64;
 pub(crate) struct LoadedProgram {
     pub(super) graph: Graph,
     pub(super) executable: Arc<dyn Executable>,
+    /// Runs the program instead, and looks at what it computes.
+    pub(super) observed: Option<Arc<dyn ObservedGraph>>,
     /// Charges for host memory: the program shares the graph's constants.
     pub(super) _charges: Vec<MeterCharge>,
 }
@@ -40,7 +43,10 @@ impl LoadedProgram {
         variables: &[DeviceBuffer],
         cancel: &CancelToken,
     ) -> Result<Vec<DeviceBuffer>, DeviceError> {
-        self.executable.dispatch_cancellable(inputs, variables, cancel)
+        match &self.observed {
+            Some(observed) => observed.dispatch(&*self.executable, inputs, variables, cancel),
+            None => self.executable.dispatch_cancellable(inputs, variables, cancel),
+        }
     }
 }
 

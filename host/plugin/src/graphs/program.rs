@@ -15,6 +15,7 @@ use super::pending_graph::{BuilderHandle, PluginGraphBuilder};
 use crate::bindings::graphs::HostGraph;
 use crate::bindings::tensors::NamedTensor;
 use crate::compiler::children::CompilerMode;
+use crate::dispatch_observer::DispatchObserver;
 use crate::host_error::HostError;
 use crate::instance_state::{InstanceRole, InstanceState};
 use crate::tensors::device_tensor::DeviceTensor;
@@ -25,6 +26,14 @@ impl InstanceState {
         match &self.role {
             InstanceRole::Train(train) => train.context.skips_nonfinite(),
             InstanceRole::Predict { .. } => false,
+        }
+    }
+
+    /// Returns the observer of the job's graphs.
+    fn dispatch_observer(&self) -> Option<Arc<dyn DispatchObserver>> {
+        match &self.role {
+            InstanceRole::Train(train) => train.context.dispatch_observer(),
+            InstanceRole::Predict { .. } => None,
         }
     }
 
@@ -82,7 +91,9 @@ impl InstanceState {
         let verified = verify_interruptible(graph, &interrupt)?;
         let program = self.compile_program(&verified, &interrupt)?;
         let executable = self.backend.load_cancellable(Arc::new(program), &self.meter, cancel)?;
-        let compiled = Arc::new(LoadedProgram { graph: verified.into_graph(), executable, _charges: charges });
+        let observed = self.dispatch_observer().map(|observer| observer.observe(&verified));
+        let compiled =
+            Arc::new(LoadedProgram { graph: verified.into_graph(), executable, observed, _charges: charges });
         if let Some(known) = &self.graphs.executables {
             known.insert(&compiled);
         }

@@ -50,6 +50,8 @@ pub struct RunOptions {
     pub replicas: Option<u32>,
     /// Number of shards of each batch, independent of the number of replicas.
     pub shards: Option<u32>,
+    /// Whether a training records its host calls, so that its steps can be replayed.
+    pub record: Option<bool>,
 }
 
 impl RunOptions {
@@ -83,6 +85,7 @@ impl RunOptions {
             experiment: self.experiment.or(below.experiment),
             replicas: self.replicas.or(below.replicas),
             shards: self.shards.or(below.shards),
+            record: self.record.or(below.record),
         }
     }
 }
@@ -158,6 +161,7 @@ pub(super) fn read_run_options(table: &ManifestTable<'_>) -> RunOptions {
         experiment: table.optional("experiment", |item| item.name()),
         replicas: table.optional("replicas", |item| item.bounded_count(1, REPLICAS_MAX)),
         shards: table.optional("shards", |item| item.bounded_count(1, REPLICAS_MAX)),
+        record: table.optional("record", |item| item.boolean()),
     }
 }
 

@@ -90,6 +90,7 @@ fn job_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/experiments/{experiment}").get(AccessAction::ReadJob, experiments::get),
         HttpRoute::new("/api/v1/compare").get(AccessAction::ReadJob, compare::compare),
         HttpRoute::new("/api/v1/jobs/{job}/restart").post(AccessAction::SubmitJob, jobs::submit::restart),
+        HttpRoute::new("/api/v1/jobs/{job}/replay").post(AccessAction::SubmitJob, jobs::submit::replay),
         HttpRoute::new("/api/v1/queues").get(AccessAction::ReadJob, queues::list),
         HttpRoute::new("/api/v1/quota").get(AccessAction::ReadJob, quota::quota),
         HttpRoute::new("/api/v1/schedules")

@@ -174,6 +174,7 @@ impl OpenApiOperation {
         self.with_content(200, JSON, SchemaSource::AnyObject)
             .with_content(200, "text/event-stream", SchemaSource::Text)
             .with_content(200, "image/png", SchemaSource::Binary)
+            .with_content(200, "image/jpeg", SchemaSource::Binary)
     }
 
     /// Adds a response of another media type.

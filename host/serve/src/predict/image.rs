@@ -1,8 +1,7 @@
-//! Conversion of images: PNG, JPEG and WebP to an item of an `image` port, and such an item to PNG.
+//! Conversion of images: PNG, JPEG and WebP to an item of an `image` port.
 //!
 //! Images of another size or with other channels are converted as for datasets (`saggar_store::image_resizer`).
 
-use png::{BitDepth, ColorType};
 use saggar_rest::errors::ErrorCode;
 use saggar_store::image_decoder::{self, ImageDecodeError, ImageFormat};
 use saggar_store::image_resizer::resize_picture;
@@ -11,7 +10,7 @@ use thiserror::Error;
 
 use crate::error::{ErrorMapping, ProtocolError};
 use crate::limits::IMAGE_PIXELS_MAX;
-use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
+use saggar_plugin::ModelPort as Port;
 
 /// Bytes of an image's decoded pixels, with four channels each.
 const PIXELS_BYTES_MAX: usize = 4 * IMAGE_PIXELS_MAX as usize;
@@ -51,11 +50,13 @@ pub enum ImageError {
         /// Its height.
         height: usize,
     },
-    /// A batch of several images, while a PNG holds only one.
-    #[error("{name}: a PNG holds one picture, and the batch has {items}; ask for JSON, or for one at a time")]
+    /// A batch of several images, while a file holds only one.
+    #[error("{name}: a {format} holds one picture, and the batch has {items}; ask for JSON, or for one at a time")]
     OneAtATime {
         /// The output.
         name: String,
+        /// The format.
+        format: ImageFormat,
         /// Items of the batch.
         items: usize,
     },
@@ -67,44 +68,6 @@ pub enum ImageError {
         /// The expected item.
         item: String,
     },
-}
-
-/// Returns the first output that is an image.
-pub(super) fn image_output(signature: &ModelSignature) -> Option<&Port> {
-    signature.outputs.iter().find(|port| image_geometry(port).is_some())
-}
-
-/// Encodes a model's image output as a PNG. `items` is the requested batch size, or `None` for one item without a batch
-/// dimension.
-///
-/// # Errors
-/// Returns `OneAtATime` for a batch of several items, or `Broken` if the plugin's output is not an image.
-pub(super) fn encode_png(
-    signature: &ModelSignature,
-    outputs: &[NamedTensor],
-    items: Option<usize>,
-) -> Result<Vec<u8>, ImageError> {
-    let broken =
-        |name: &str, reason: String| ImageError::Broken { name: name.to_owned(), format: ImageFormat::Png, reason };
-    let port = image_output(signature).ok_or_else(|| broken("output", "the model makes no pictures".to_owned()))?;
-    if let Some(items) = items.filter(|&items| items != 1) {
-        return Err(ImageError::OneAtATime { name: port.name.clone(), items });
-    }
-    let (height, width, channels) = image_geometry(port).unwrap_or_default();
-    let tensor = outputs.iter().find(|tensor| tensor.name == port.name);
-    let bytes = tensor.map(|tensor| tensor.bytes.as_slice()).filter(|bytes| bytes.len() == height * width * channels);
-    let bytes = bytes.ok_or_else(|| broken(&port.name, format!("the plugin gave no {}", port.item)))?;
-    let side = |pixels: usize| u32::try_from(pixels).map_err(|error| broken(&port.name, error.to_string()));
-    let mut file = Vec::new();
-    let mut encoder = png::Encoder::new(&mut file, side(width)?, side(height)?);
-    encoder.set_color(if channels == 3 { ColorType::Rgb } else { ColorType::Grayscale });
-    encoder.set_depth(BitDepth::Eight);
-    let written = encoder.write_header().and_then(|mut writer| {
-        writer.write_image_data(bytes)?;
-        writer.finish()
-    });
-    written.map_err(|error| broken(&port.name, error.to_string()))?;
-    Ok(file)
 }
 
 /// Returns whether these are the first bytes of a supported image format.

@@ -1,4 +1,5 @@
-//! The files of jobs in the state directory: `jobs/<job>/output/<path>` and `jobs/<job>/attempt-<number>.log`.
+//! The files of jobs in the state directory: `jobs/<job>/output/<path>`, `jobs/<job>/attempt-<number>.log`
+//! and `jobs/<job>/attempt-<number>.calls`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -36,6 +37,10 @@ impl LocalJobFiles {
 
     fn log_path(&self, job: &str, attempt: u32) -> PathBuf {
         self.directory_of(job).join(format!("attempt-{attempt}.log"))
+    }
+
+    fn recording_path(&self, job: &str, attempt: u32) -> PathBuf {
+        self.directory_of(job).join(format!("attempt-{attempt}.calls"))
     }
 }
 
@@ -98,13 +103,7 @@ impl JobFiles for LocalJobFiles {
     }
 
     fn open_log(&self, job: &str, attempt: u32) -> io::Result<Box<dyn AttemptLog>> {
-        let path = self.log_path(job, attempt);
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-        let bytes = file.metadata()?.len();
-        Ok(Box::new(LogFile { file, bytes }))
+        open_to_append(&self.log_path(job, attempt))
     }
 
     fn log_bytes(&self, job: &str, attempt: u32) -> io::Result<u64> {
@@ -120,6 +119,23 @@ impl JobFiles for LocalJobFiles {
         Ok(bytes)
     }
 
+    fn create_recording(&self, job: &str, attempt: u32) -> io::Result<Box<dyn AttemptLog>> {
+        let path = self.recording_path(job, attempt);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) | Ok(()) => {}
+        }
+        open_to_append(&path)
+    }
+
+    fn read_recording(&self, job: &str, attempt: u32) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if let Some(mut file) = open_if_exists(&self.recording_path(job, attempt))? {
+            file.read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
     /// Removes the job's directory. For other processes it vanishes in one durable step.
     fn remove(&self, job: &str) -> Result<u64, StoreError> {
         check_job(job)?;
@@ -128,6 +144,15 @@ impl JobFiles for LocalJobFiles {
         durable::remove_directory(&directory).map_err(StoreError::io(&directory))?;
         Ok(freed)
     }
+}
+
+fn open_to_append(path: &Path) -> io::Result<Box<dyn AttemptLog>> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    let bytes = file.metadata()?.len();
+    Ok(Box::new(LogFile { file, bytes }))
 }
 
 fn open_if_exists(path: &Path) -> io::Result<Option<File>> {

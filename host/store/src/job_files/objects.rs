@@ -3,6 +3,7 @@
 //! ```text
 //! jobs/<job>/output/<path>                  an output
 //! jobs/<job>/attempt-<number>/<first byte>  a chunk of a log, with a number of 20 digits
+//! jobs/<job>/calls-<number>/<first byte>    a chunk of a recording
 //! ```
 
 use std::fs::File;
@@ -52,12 +53,28 @@ impl ObjectJobFiles {
         receiver.recv().unwrap_or_else(|_| Err(StoreError::Interrupted { name: "of a job".to_owned() }))
     }
 
-    /// Returns the chunks of a log: the first byte and the size of each, in order.
-    fn log_chunks(&self, job: &str, attempt: u32) -> io::Result<Vec<(u64, u64)>> {
-        let folder = log_folder(job, attempt);
+    /// Returns the chunks in the folder of a log: the first byte and the size of each, in order.
+    fn chunks(&self, folder: &str) -> io::Result<Vec<(u64, u64)>> {
+        let folder = folder.to_owned();
         let listed = self.wait(|objects| async move { objects.list_flat(&folder).await }).map_err(io::Error::other)?;
         let chunk = |name: &str| name.rsplit('/').next()?.parse().ok();
         Ok(listed.iter().filter_map(|object| Some((chunk(&object.name)?, object.size))).collect())
+    }
+
+    /// Returns bytes of a log: those of the range that exist.
+    fn read_chunks(&self, folder: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let mut found = Vec::new();
+        for (first, bytes) in self.chunks(folder)? {
+            let (begin, end) = (range.start.max(first), range.end.min(first + bytes));
+            if begin >= end {
+                continue;
+            }
+            let name = chunk_name(folder, first);
+            let chunk = self.wait(|objects| async move { objects.get(&name).await }).map_err(io::Error::other)?;
+            // The range is within the chunk, which is in memory.
+            found.extend_from_slice(&chunk[(begin - first) as usize..(end - first) as usize]);
+        }
+        Ok(found)
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>, StoreError> {
@@ -91,6 +108,10 @@ fn output_name(job: &str, path: &str) -> String {
 
 fn log_folder(job: &str, attempt: u32) -> String {
     format!("jobs/{job}/attempt-{attempt}")
+}
+
+fn recording_folder(job: &str, attempt: u32) -> String {
+    format!("jobs/{job}/calls-{attempt}")
 }
 
 impl JobFiles for ObjectJobFiles {
@@ -139,22 +160,22 @@ impl JobFiles for ObjectJobFiles {
     }
 
     fn log_bytes(&self, job: &str, attempt: u32) -> io::Result<u64> {
-        Ok(self.log_chunks(job, attempt)?.last().map_or(0, |(first, bytes)| first + bytes))
+        Ok(self.chunks(&log_folder(job, attempt))?.last().map_or(0, |(first, bytes)| first + bytes))
     }
 
     fn read_log(&self, job: &str, attempt: u32, range: Range<u64>) -> io::Result<Vec<u8>> {
-        let mut found = Vec::new();
-        for (first, bytes) in self.log_chunks(job, attempt)? {
-            let (begin, end) = (range.start.max(first), range.end.min(first + bytes));
-            if begin >= end {
-                continue;
-            }
-            let name = chunk_name(&log_folder(job, attempt), first);
-            let chunk = self.wait(|objects| async move { objects.get(&name).await }).map_err(io::Error::other)?;
-            // The range is within the chunk, which is in memory.
-            found.extend_from_slice(&chunk[(begin - first) as usize..(end - first) as usize]);
-        }
-        Ok(found)
+        self.read_chunks(&log_folder(job, attempt), range)
+    }
+
+    fn create_recording(&self, job: &str, attempt: u32) -> io::Result<Box<dyn AttemptLog>> {
+        let folder = recording_folder(job, attempt);
+        let left = folder.clone();
+        self.wait(|objects| async move { objects.delete_folder(&left).await }).map_err(io::Error::other)?;
+        Ok(Box::new(ObjectLog { files: self.clone(), folder, sent_bytes: 0, pending: Vec::new() }))
+    }
+
+    fn read_recording(&self, job: &str, attempt: u32) -> io::Result<Vec<u8>> {
+        self.read_chunks(&recording_folder(job, attempt), 0..u64::MAX)
     }
 
     fn remove(&self, job: &str) -> Result<u64, StoreError> {

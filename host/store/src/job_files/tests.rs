@@ -55,6 +55,22 @@ fn outputs_are_listed_and_read(files: &dyn JobFiles) {
     }
 }
 
+fn a_new_recording_replaces_an_earlier_one(files: &dyn JobFiles) {
+    assert_eq!(files.read_recording("j", 1).unwrap(), b"");
+    for content in [&b"one\ntwo\n"[..], b"three\n"] {
+        let mut recording = files.create_recording("j", 1).unwrap();
+        assert_eq!(recording.bytes(), 0);
+        for line in content.split_inclusive(|byte| *byte == b'\n') {
+            recording.append(line).unwrap();
+            recording.flush().unwrap();
+        }
+        assert_eq!(files.read_recording("j", 1).unwrap(), content);
+    }
+    assert_eq!(files.log_bytes("j", 1).unwrap(), 0, "a recording is no log");
+    files.remove("j").unwrap();
+    assert_eq!(files.read_recording("j", 1).unwrap(), b"");
+}
+
 fn an_open_output_does_not_change_when_it_is_replaced(files: &dyn JobFiles) {
     files.write_output("j", "a/b.png", b"four").unwrap();
     let (mut opened, bytes) = files.open_output("j", "a/b.png").unwrap().unwrap();
@@ -130,6 +146,7 @@ job_file_suite! {
     outputs_are_listed_and_read
     an_open_output_does_not_change_when_it_is_replaced
     a_log_grows_and_is_read_by_byte_ranges
+    a_new_recording_replaces_an_earlier_one
     a_removed_job_has_no_files
 }
 

@@ -93,6 +93,19 @@ def mismatch(job: Job) -> None:
     linear(Graph().input("x", float32, [2, 16]))  # act: layer
 
 
+def compare_unbuilt() -> None:
+    x = Graph().input("x", float32, [2, 16])
+    if x.relu() > 0.0:  # act: unbuilt
+        raise AssertionError("an operand is no number")
+
+
+def add_to_built() -> None:
+    graph = Graph()
+    x = graph.input("x", float32, [2, 16])
+    graph.build({"x": x})
+    x.relu()  # act: built
+
+
 class Actor(Predictor):
     def __init__(self, v: Variables, config: Params) -> None:
         self.acts = list(ACTS)
@@ -120,6 +133,10 @@ def train(job: Job) -> None:
         log.info("a line of the log")
     elif act == "layer":
         mismatch(job)
+    elif act == "unbuilt":
+        compare_unbuilt()
+    elif act == "built":
+        add_to_built()
     elif act == "publish":
         job.publish("actor", job.variables())
     else:

@@ -57,7 +57,11 @@ fn build(graph: &Graph, v: &Variables, mistake: &str) -> Result<()> {
         _ => hidden,
     };
     let outputs = if mistake == "output-twice" { vec![("y", &y); 2] } else { vec![("y", &y)] };
-    graph.build(outputs).map(drop) // mistake: output-twice
+    graph.build(outputs)?; // mistake: output-twice
+    if mistake == "built" {
+        y.relu()?; // mistake: built
+    }
+    Ok(())
 }
 
 /// Adds an update that depends on the items of a batch. A job with shards refuses it when the graph is built.

@@ -88,7 +88,7 @@ impl ConfigLayers {
 }
 
 /// The fields that [`spec_fields`] can return, in display order.
-const SPEC_KEYS: [&str; 22] = [
+const SPEC_KEYS: [&str; 23] = [
     "device",
     "gpu_slots",
     "seed",
@@ -111,6 +111,7 @@ const SPEC_KEYS: [&str; 22] = [
     "experiment",
     "replicas",
     "shards",
+    "record",
 ];
 
 /// Returns the options as fields of a job's specification.
@@ -148,6 +149,7 @@ pub(crate) fn spec_fields(options: &RunOptions) -> Map<String, Value> {
     say("experiment", options.experiment.clone().map(Value::from));
     say("replicas", options.replicas.map(Value::from));
     say("shards", options.shards.map(Value::from));
+    say("record", options.record.map(Value::from));
     fields
 }
 
@@ -229,6 +231,7 @@ mod tests {
             experiment: Some("e".to_owned()),
             replicas: Some(2),
             shards: Some(4),
+            record: Some(true),
         };
         let mut fields = spec_fields(&everything);
         let listed = fields.keys().filter(|key| !SPEC_KEYS.contains(&key.as_str())).count();

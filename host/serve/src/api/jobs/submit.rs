@@ -1,11 +1,13 @@
-//! `POST /api/v1/jobs` and `/restart`. References in a specification are resolved once, at submission, so that every
+//! `POST /api/v1/jobs`, `/restart` and `/replay`. References in a specification are resolved once, at submission, so that every
 //! attempt reads the same data.
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use saggar_jobs::{DataMount, DataSource, JobError, JobSpec, JobSubmission, SpecResolver, restart_spec};
+use saggar_jobs::{
+    DataMount, DataSource, JobError, JobSpec, JobSubmission, ReplaySpec, SpecResolver, replay_spec, restart_spec,
+};
 use saggar_plugin::PluginDeclarations;
-use saggar_rest::jobs::{JobDocument, RestartRequest};
+use saggar_rest::jobs::{JobDocument, ReplayJobRequest, RestartRequest};
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::error::DatasetError;
 use saggar_store::models::plugin_digest;
@@ -57,6 +59,25 @@ pub(crate) async fn restart(
     let has_checkpoint = !app.checkpoints().list(&old.id).await?.is_empty();
     let spec = restart_spec(&old, parameters, overrides, resume, has_checkpoint)?;
     let job = submitter.record(&app, spec).await?;
+    Ok(CreatedResponse(views::job_with_details(&app, &submitter.sight, &job).await?))
+}
+
+impl JsonBody for ReplayJobRequest {
+    const EXAMPLE: &'static str = r#"{"from_step": 1200, "to_step": 1210, "print": ["loss"]}"#;
+}
+
+/// Handles `POST /api/v1/jobs/{job}/replay`.
+pub(crate) async fn replay(
+    State(app): State<AppState>,
+    VisibleJob(old): VisibleJob,
+    request: Request,
+) -> Result<CreatedResponse<JobDocument>, ApiError> {
+    let submitter = JobSubmitter::from_request(&request)?;
+    let ReplayJobRequest { from_step, to_step, print, device } =
+        app.body_reader().read_json_or_default(request).await?;
+    let checkpoints: Vec<u64> = app.checkpoints().list(&old.id).await?.iter().map(|info| info.step).collect();
+    let replay = ReplaySpec { job: old.name.clone(), from_step, to_step, print };
+    let job = submitter.record(&app, replay_spec(&old, replay, &checkpoints, device)?).await?;
     Ok(CreatedResponse(views::job_with_details(&app, &submitter.sight, &job).await?))
 }
 
@@ -205,6 +226,9 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
     }
     if let Some(origin) = &mut spec.init_from {
         pin_origin(app, sight, origin).await?;
+    }
+    if let Some(replay) = &mut spec.replay {
+        replay.job = sight.find_job(app.jobs(), &replay.job).await?.name;
     }
     requirements::check_device(app, &spec.device).await?;
     requirements::check_secrets(app, sight, spec).await

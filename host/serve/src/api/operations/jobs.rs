@@ -1,7 +1,7 @@
 //! The operations of jobs, and what they use.
 
 use saggar_jobs::JobSpec;
-use saggar_rest::jobs::{AnnotateJobRequest, JobGcRequest, PauseRequest, RestartRequest};
+use saggar_rest::jobs::{AnnotateJobRequest, JobGcRequest, PauseRequest, ReplayJobRequest, RestartRequest};
 use saggar_rest::plugins::{FetchPluginRequest, ResumeTestRequest};
 use saggar_rest::schedules::SetScheduleRequest;
 use saggar_rest::secrets::SetSecretRequest;
@@ -61,6 +61,13 @@ fn job_operations() -> Vec<OpenApiOperation> {
             .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
             .with_body::<RestartRequest>()
             .with_errors(&[400, 403, 404, 408, 409, 413, 422, 429]),
+        OpenApiOperation::post(
+            "/api/v1/jobs/{job}/replay",
+            "Submits a job that repeats steps of another one, compares them with what was recorded, and reports it",
+        )
+        .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
+        .with_body::<ReplayJobRequest>()
+        .with_errors(&[400, 403, 404, 408, 409, 413, 422, 429]),
         OpenApiOperation::post(
             "/api/v1/jobs/gc",
             "Removes jobs that match criteria, or lists those that would be removed",

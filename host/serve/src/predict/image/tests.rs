@@ -1,3 +1,4 @@
+use png::{BitDepth, ColorType};
 use saggar_tensor::{Descriptor, Shape};
 
 use super::*;
