@@ -20,7 +20,7 @@ use crate::port::{DeployRequest, PreparedJob};
 const BAD_STEP: &str = "BAD_STEP";
 
 /// Fields of a specification that a plan's `spec` does not have, because other members give them.
-const OWN_FIELDS: [&str; 2] = ["project", "measure"];
+const OWN_FIELDS: [&str; 3] = ["project", "measure", "replay"];
 
 /// Returns a text of a step with its placeholders replaced.
 fn render(text: &str, values: &dyn TemplateValues) -> Result<String, StateReason> {

@@ -236,6 +236,9 @@ impl SweepSpec {
         match (&self.job.predict, self.job.measure) {
             (Some(_), _) => return Err(SweepSpecError::NoTraining { what: "predicts" }),
             (None, true) => return Err(SweepSpecError::NoTraining { what: "only measures" }),
+            (None, false) if self.job.replay.is_some() => {
+                return Err(SweepSpecError::NoTraining { what: "replays another job" });
+            }
             (None, false) => {}
         }
         Ok(ValidSweep { spec: self, space, trials, metric, population })
@@ -352,6 +355,7 @@ mod tests {
 
     #[test]
     fn invalid_specifications_name_the_field() {
+        let replay = serde_json::from_value(serde_json::json!({"job": "digits-1"})).unwrap();
         let refused = [
             (SweepSpec { space: BTreeMap::new(), ..spec() }, "space"),
             (SweepSpec { trials: Some(0), ..spec() }, "0 trials"),
@@ -364,6 +368,7 @@ mod tests {
             (SweepSpec { budget_device_seconds: Some(0.0), ..spec() }, "budget_device_seconds"),
             (SweepSpec { metric: "min:".to_owned(), ..spec() }, "metric"),
             (SweepSpec { job: JobSpec { measure: true, ..spec().job }, ..spec() }, "only measures"),
+            (SweepSpec { job: JobSpec { replay: Some(replay), ..spec().job }, ..spec() }, "replays another job"),
         ];
         for (spec, field) in refused {
             let error = spec.validate().unwrap_err().to_string();
