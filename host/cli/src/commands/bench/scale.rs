@@ -63,7 +63,7 @@ pub(super) fn scale(args: &BenchScaleArgs, client: &ApiClient, output: CliOutput
         for measured in &mut times {
             let workers = measured.workers;
             output.print_note(&format!(
-                "training with {workers} workers, repetition {repetition} of {}",
+                "training with --workers {workers}, repetition {repetition} of {}",
                 args.repetitions
             ));
             let job = train_once(&JobSpec { replicas: workers, ..spec.clone() }, client, output)?;

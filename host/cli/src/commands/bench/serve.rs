@@ -104,7 +104,7 @@ fn run_loads(
 ) -> Result<(Vec<LoadResult>, Vec<MeasuredSeries>), CliError> {
     let (mut loads, mut series) = (Vec::new(), Vec::new());
     for &connections in &args.connections {
-        output.print_note(&format!("measuring with {connections} connections"));
+        output.print_note(&format!("measuring with --connections {connections}"));
         let plan = LoadPlan { connections, ..plan.clone() };
         let outcome = run_load(&plan, client)?;
         let load = LoadResult::new(&plan, args.rate, &outcome);
