@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[schemars(rename = "History")]
 pub struct HistoryDocument {
-    /// The time of the newest sample, in milliseconds since 1970, or the request's `since` if there is none after it. It is
+    /// The time of the newest sample, in milliseconds since 1970, or the request's `since` if no sample is newer. It is
     /// the `since` of a request for what comes next.
     pub newest_ms: u64,
     /// The time between two samples in seconds: 1 or 60.
@@ -35,6 +35,6 @@ pub struct HistorySeriesDocument {
     /// Who holds the memory of the device: `models`, or the name of a job. Jobs that the client cannot see are one owner,
     /// `other jobs`.
     pub owner: Option<String>,
-    /// A value for each time; null where there is none, such as the latency of a second without requests.
+    /// A value for each time; null where a sample has no value, such as the latency of a second without requests.
     pub values: Vec<Option<f32>>,
 }

@@ -3,7 +3,7 @@
 import { ask, modelPath } from './api.js';
 import { note, open } from './dialogs.js';
 import { h } from './dom.js';
-import { lineage, lineageOfVersion } from './lineage.js';
+import { lineageOfVersion, lineageRow } from './lineage.js';
 import { markdown } from './markdown.js';
 
 /** Links to the job, the sweep and the pipeline run that a version came from. */
@@ -48,7 +48,7 @@ export async function showCard(model, version) {
         { class: 'note' },
         detail.is_card_generated ? 'Made from the records of its training. ' : text ? 'Written by its publisher. ' : '', links,
       ),
-      lineage(lineageOfVersion(detail, related), `Lineage of ${model}@${version}`),
+      lineageRow(lineageOfVersion(detail, related), `Lineage of ${model}@${version}`),
       text ? h('div', { class: 'model-card', tabindex: 0, 'aria-label': 'Card' }, markdown(text)) : h('p', {}, 'It has no card, and nothing is known about its training.'),
     ],
     read: () => true,

@@ -144,8 +144,8 @@ export function rangeOf(name, declared, { kind, list, min, max }) {
   const failed = (reason) => ({ text, problem: `space.${name}: ${reason}` });
   if (!valid) return failed(`${form}() takes a minimum and a maximum, two ${numbers}, such as ${example}; got ${quoted(`${min.trim()},${max.trim()}`)}`);
   if (bounds[0] >= bounds[1]) return failed(`the maximum ${decimal(bounds[1])} is not above the minimum ${decimal(bounds[0])}`);
-  const shown = form === 'int' ? text : `${form}(${bounds.map(debugNumber).join(',')})`;
-  return { text, shown, problem: bounds.map((bound) => parameterProblem(name, declared, bound, form === 'int' ? undefined : debugNumber(bound))).find(Boolean) ?? null };
+  const rangeText = form === 'int' ? text : `${form}(${bounds.map(debugNumber).join(',')})`;
+  return { text, rangeText, problem: bounds.map((bound) => parameterProblem(name, declared, bound, form === 'int' ? undefined : debugNumber(bound))).find(Boolean) ?? null };
 }
 
 function listOf(name, declared, list) {
@@ -166,6 +166,6 @@ export function trialsProblem(trials, method, ranges) {
   if (trials !== null) return trials >= 1 && trials <= TRIALS_MAX ? null : `${trials} trials; a sweep has 1 to ${TRIALS_MAX}`;
   if (method.startsWith('tpe')) return `trials: ${method} needs a number of trials, such as 40`;
   const open = Object.entries(ranges).find(([, { count }]) => count === undefined);
-  if (open) return `space.${open[0]}: ${open[1].shown} has no list of values; set \`trials\` to draw values at random, or list them, such as 0.1,0.01`;
+  if (open) return `space.${open[0]}: ${open[1].rangeText} has no list of values; set \`trials\` to draw values at random, or list them, such as 0.1,0.01`;
   return null;
 }

@@ -7,7 +7,7 @@ import { dropArea } from './droparea.js';
 import { emptyDatasets } from './empty.js';
 import { fetchable } from './files.js';
 import { bytes, short } from './format.js';
-import { hasLineage, lineage, lineageOfDataset } from './lineage.js';
+import { hasLineage, lineageOfDataset, lineageRow } from './lineage.js';
 import { pollInto } from './poll.js';
 import { since } from './rows.js';
 
@@ -120,7 +120,7 @@ function card(name, versions, state) {
       h('thead', {}, h('tr', {}, names.map((label) => h('th', { scope: 'col' }, label || h('span', { class: 'unseen' }, 'Actions'))))),
       h('tbody', {}, versions.map((version) => line(name, version, newest))),
     ),
-    hasLineage(found) && lineage(found, `Lineage of ${name}`),
+    hasLineage(found) && lineageRow(found, `Lineage of ${name}`),
   );
 }
 

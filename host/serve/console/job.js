@@ -7,7 +7,7 @@ import { note } from './dialogs.js';
 import { h, listen, neighbour, patch } from './dom.js';
 import { checkpoints, deploy, fetchable, outputs } from './files.js';
 import { facts, heading, history, specification, title } from './facts.js';
-import { hasLineage, lineage, lineageOfJob } from './lineage.js';
+import { hasLineage, lineageOfJob, lineageRow } from './lineage.js';
 import { logView } from './log.js';
 import { orders } from './orders.js';
 import { poll } from './poll.js';
@@ -85,7 +85,7 @@ export function jobPage(root, { name, part }, live) {
     await Promise.all([part('/api/v1/models', 'models'), part('/api/v1/datasets', 'datasets')]);
     const found = lineageOfJob(state.job, state);
     parts.lineage.hidden = !hasLineage(found);
-    patch(parts.lineage, title('Lineage'), lineage(found, `Lineage of ${name}`));
+    patch(parts.lineage, title('Lineage'), lineageRow(found, `Lineage of ${name}`));
   }
 
   async function askSeries(whole) {

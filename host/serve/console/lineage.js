@@ -44,7 +44,7 @@ function sourcesOf(spec = {}) {
   return [...(spec.data ?? []).map(mount), origin].filter(Boolean);
 }
 
-/** The lineage of a job: `{ data, jobs, versions, answers }` for `lineage`. */
+/** The lineage of a job: `{ data, jobs, versions, answers }` for `lineageRow`. */
 export function lineageOfJob(job, { models, datasets }) {
   const published = job.published ?? [];
   return {
@@ -84,7 +84,7 @@ export function lineageOfVersion({ model, version, provenance, origin }, { model
 const STAGES = [['origin', 'Made from'], ['data', 'Data'], ['jobs', 'Jobs'], ['versions', 'Versions'], ['answers', 'Recorded answers']];
 
 /** The stages as a row: what is not known is left out, but for `none` of each stage. */
-export function lineage(found, label) {
+export function lineageRow(found, label) {
   const chip = ({ label: text, href, note, here, serves }) => h(
     'li',
     { class: serves ? 'chip serves' : 'chip' },

@@ -100,7 +100,8 @@ export function newJobPage(root, kind, wanted, live) {
   function parameterField(fields, name, declaration) {
     const field = `parameters.${name}`;
     const fallback = declaration.default === undefined || declaration.default === null ? '' : typeof declaration.default === 'string' ? declaration.default : JSON.stringify(declaration.default);
-    const help = [declaration.help, `${expectedOf(declaration)}${fallback === '' ? '' : `; ${fallback} if empty`}.`].filter(Boolean).join(' — ');
+    const accepted = `${expectedOf(declaration)}${fallback === '' ? '' : `; ${fallback} if empty`}.`;
+    const help = [declaration.help, accepted[0].toUpperCase() + accepted.slice(1)].filter(Boolean).join(' ');
     const search = state.values[`search.${name}`] ?? 'fixed';
     const control = declaration.type === 'boolean' || declaration.choices?.length
       ? fields.choice(field, name, [['', fallback === '' ? '' : `${fallback} (default)`], ...(declaration.choices ?? ['true', 'false']).map((value) => [value, value])], help)

@@ -10,7 +10,7 @@ const HEIGHT = 100;
 const STEP = 1 / 60;
 
 /** What is shown of each chart by its id, and the time that is pointed to. */
-const shown = new Map();
+const viewsById = new Map();
 const pointed = new Map();
 
 /** The smallest of 1, 2, 2.5 and 5 times a power of ten that is not below `value`. */
@@ -52,7 +52,7 @@ const clock = (time, seconds) => new Date(time).toLocaleTimeString([], { hour: '
  * `nice(highest value)` gives it.
  */
 export function timeline(view) {
-  shown.set(view.id, view);
+  viewsById.set(view.id, view);
   return h('figure', { class: 'timeline', 'data-timeline': view.id, 'data-key': view.id }, parts(view));
 }
 
@@ -66,7 +66,7 @@ export function partsOf({ times, span, lines, show, nice = niceMax, max }) {
 
 /** The charts whose identifiers begin so, as they are shown. */
 export function shownCharts(prefix) {
-  return [...shown].filter(([id]) => id.startsWith(prefix)).map(([, view]) => view);
+  return [...viewsById].filter(([id]) => id.startsWith(prefix)).map(([, view]) => view);
 }
 
 function parts(view) {
@@ -125,13 +125,13 @@ export function readable(root) {
     const id = figure.dataset.timeline;
     if (time === undefined) pointed.delete(id);
     else pointed.set(id, time);
-    patch(figure, parts(shown.get(id)));
+    patch(figure, parts(viewsById.get(id)));
   };
   root.addEventListener('pointermove', (event) => {
     const figure = of(event);
     const place = event.target.closest?.('svg')?.getBoundingClientRect();
     if (!figure || !place) return;
-    const [from, to] = shown.get(figure.dataset.timeline).span;
+    const [from, to] = viewsById.get(figure.dataset.timeline).span;
     point(figure, from + ((event.clientX - place.left) / place.width) * (to - from));
   });
   const leave = (event) => {
@@ -145,7 +145,7 @@ export function readable(root) {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!figure || !by) return;
     event.preventDefault();
-    const { times, span } = shown.get(figure.dataset.timeline);
+    const { times, span } = viewsById.get(figure.dataset.timeline);
     if (!times.length) return;
     const time = (pointed.get(figure.dataset.timeline) ?? times.at(-1)) + by * (span[1] - span[0]) * STEP;
     point(figure, Math.min(times.at(-1), Math.max(times[0], time)));

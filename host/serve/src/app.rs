@@ -13,15 +13,15 @@ use tokio::sync::{RwLock, watch};
 
 use crate::access::AccessControl;
 use crate::api::event_streams::EventStreams;
-use crate::api::version_graph::InspectedGraphs;
 use crate::app_parts::AppParts;
 use crate::audit::AuditLog;
 use crate::cog::predictions::CogPredictions;
 use crate::error::ApiError;
-use crate::history_sampler::ServerHistory;
+use crate::inspected_graphs::InspectedGraphs;
 use crate::openapi::described_response::HandlerResponses;
 use crate::openapi::operation::OperationArea;
 use crate::request_body::BodyReader;
+use crate::server_history::ServerHistory;
 use crate::storage::{LoggedBytes, StorageCounter};
 
 /// The state of a server. Clones share it.

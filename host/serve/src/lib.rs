@@ -23,6 +23,7 @@ mod handler_output;
 mod history_sampler;
 mod http_protocol;
 mod initial_series;
+mod inspected_graphs;
 mod json_body;
 pub mod limits;
 mod low_priority;
@@ -43,6 +44,7 @@ mod request_middleware;
 pub mod request_observer;
 mod resource_access;
 mod server;
+mod server_history;
 mod storage;
 mod tensor_json;
 #[cfg(test)]

@@ -1,10 +1,7 @@
 //! `GET /api/v1/models/{model}/versions/{version}/graph`: the kernels that compute a version.
 
-use std::collections::VecDeque;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use parking_lot::Mutex;
 use saggar_rest::model_graphs::ModelGraphDocument;
 use saggar_store::{ModelRegistry, models};
 
@@ -13,40 +10,6 @@ use super::query::QueryParameters;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::graph_inspector::GraphInspectError;
-use crate::limits::GRAPHS_CACHED_MAX;
-
-/// The graphs that were inspected last. Graphs are inspected one at a time, because each takes a process.
-#[derive(Debug, Default)]
-pub(crate) struct InspectedGraphs {
-    turn: tokio::sync::Mutex<()>,
-    newest: Mutex<VecDeque<InspectedGraph>>,
-}
-
-/// A graph of a version. A version never changes, but one of a model that was removed and made again has another time.
-#[derive(Debug)]
-struct InspectedGraph {
-    created_ms: u64,
-    document: ModelGraphDocument,
-}
-
-impl InspectedGraphs {
-    fn find(&self, model: &str, version: u64, graph: usize, created_ms: u64) -> Option<ModelGraphDocument> {
-        let newest = self.newest.lock();
-        let is_same = |it: &&InspectedGraph| {
-            it.document.model == model
-                && (it.document.version, it.document.graph, it.created_ms) == (version, graph, created_ms)
-        };
-        newest.iter().find(is_same).map(|it| it.document.clone())
-    }
-
-    fn add(&self, created_ms: u64, document: ModelGraphDocument) {
-        let mut newest = self.newest.lock();
-        if newest.len() == GRAPHS_CACHED_MAX {
-            newest.pop_front();
-        }
-        newest.push_back(InspectedGraph { created_ms, document });
-    }
-}
 
 /// Returns the graph with the number of the query, 1 without one.
 pub(crate) async fn get(

@@ -34,7 +34,8 @@ impl SampledServer {
     /// Takes a snapshot, a second after the one before.
     async fn sample(&mut self) {
         let app = &self.fixture.app;
-        app.history().sample(app, Duration::from_secs(self.seconds), true).await;
+        app.history().read_jobs(app.jobs()).await;
+        app.history().add_snapshot(app.metrics(), app.now_ms(), Duration::from_secs(self.seconds));
         self.clock.advance(1000);
         self.seconds += 1;
     }
