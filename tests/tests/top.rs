@@ -46,6 +46,15 @@ fn wait_for_busy_samples(server: &ServerProcess, count: usize) {
     });
 }
 
+/// Requests that another thread sends. Dropping this ends them, also when a test fails.
+struct RequestLoad<'a>(&'a AtomicBool);
+
+impl Drop for RequestLoad<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Returns the value behind a name in the legend.
 fn legend_value(screen: &str, name: &str) -> Option<f64> {
     let (_, after) = screen.split_once(&format!("{name}  "))?;
@@ -60,11 +69,13 @@ fn axis_values(screen: &str) -> Vec<f64> {
 
 #[test]
 fn several_series_are_charted_live_with_their_latest_values() {
-    let (_home, server, job) = server_with_job();
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     server.saggar_ok(&["run", guest("matmul").to_str().unwrap(), "--device", "cpu", "--wait"]);
     server.wait_for_version("matmul", 1);
+    let job = SteadyJob::with_steps(10_000_000).submit(&server);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let load = RequestLoad(&is_over);
         scope.spawn(|| {
             let pixels = json!({ "x": vec![0.5; 784] });
             while !is_over.load(Ordering::Relaxed) {
@@ -85,7 +96,7 @@ fn several_series_are_charted_live_with_their_latest_values() {
         terminal.wait_for("a later value of the job", |screen| {
             accuracy(screen).is_some_and(|value| Some(value) > accuracy(&first))
         });
-        is_over.store(true, Ordering::Relaxed);
+        drop(load);
         terminal.wait_for("a model without requests", |screen| legend_value(screen, "matmul") == Some(0.0));
     });
 }
