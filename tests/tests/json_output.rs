@@ -117,7 +117,7 @@ fn jobs(session: &mut JsonSession<'_>) {
     assert_eq!(session.json("ps -a").as_array().unwrap().len(), 2);
     let lines = session.documents("logs steady-1", "");
     assert!(lines.iter().any(|line| line["line"] == "step 5"), "{lines:?}");
-    let refreshes = session.documents("top -n 2 --interval 200ms", "");
+    let refreshes = session.documents("top -n 2", "");
     assert_eq!((refreshes.len(), &refreshes[1]["hosts"][0]["jobs"][0]["name"]), (2, &"steady-2".into()));
     session.run_all(&[
         "wait steady-1",

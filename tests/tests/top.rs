@@ -46,6 +46,15 @@ fn wait_for_busy_samples(server: &ServerProcess, count: usize) {
     });
 }
 
+/// Requests that another thread sends. Dropping this ends them, also when a test fails.
+struct RequestLoad<'a>(&'a AtomicBool);
+
+impl Drop for RequestLoad<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Returns the value behind a name in the legend.
 fn legend_value(screen: &str, name: &str) -> Option<f64> {
     let (_, after) = screen.split_once(&format!("{name}  "))?;
@@ -60,11 +69,13 @@ fn axis_values(screen: &str) -> Vec<f64> {
 
 #[test]
 fn several_series_are_charted_live_with_their_latest_values() {
-    let (_home, server, job) = server_with_job();
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     server.saggar_ok(&["run", guest("matmul").to_str().unwrap(), "--device", "cpu", "--wait"]);
     server.wait_for_version("matmul", 1);
+    let job = SteadyJob::with_steps(10_000_000).submit(&server);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let load = RequestLoad(&is_over);
         scope.spawn(|| {
             let pixels = json!({ "x": vec![0.5; 784] });
             while !is_over.load(Ordering::Relaxed) {
@@ -85,7 +96,7 @@ fn several_series_are_charted_live_with_their_latest_values() {
         terminal.wait_for("a later value of the job", |screen| {
             accuracy(screen).is_some_and(|value| Some(value) > accuracy(&first))
         });
-        is_over.store(true, Ordering::Relaxed);
+        drop(load);
         terminal.wait_for("a model without requests", |screen| legend_value(screen, "matmul") == Some(0.0));
     });
 }
@@ -194,21 +205,30 @@ fn a_key_refreshes_at_once() {
     terminal.wait_for_texts(&[&job, "SUCCEEDED"]);
 }
 
+/// Starts a server with a job that is over and one that goes on, and returns the names of both.
+fn server_with_two_jobs() -> (tempfile::TempDir, ServerProcess, [String; 2]) {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let first = SteadyJob::with_steps(200).submit(&server);
+    server.wait_for_job(&first);
+    let second = SteadyJob::with_steps(10_000_000).submit(&server);
+    server.wait_for_step(&second, 50);
+    (home, server, [first, second])
+}
+
 #[test]
 fn rows_are_selected_with_keys_and_the_wheel_and_opened_as_charts() {
-    let (_home, server, job) = server_with_job();
-    let older = SteadyJob::with_steps(3).with_field("project", "older").submit(&server);
-    server.wait_for_job(&older);
-    let mut terminal = top_of(&server, &[], 100, 30);
-    terminal.wait_for_texts(&[&job, &older, "LOSS"]);
+    let (_home, server, [first, second]) = server_with_two_jobs();
+    let mut terminal = top_of(&server, &["--series", "busy", "--view", "jobs"], 100, 30);
+    terminal.wait_for_texts(&[&first, &second, "LOSS"]);
     // The newest job is first.
     terminal.send(DOWN);
     terminal.send("\x1b[<64;10;5M");
     terminal.send("\x1b[<65;10;5M");
     terminal.send("\r");
-    terminal.wait_for("a chart of the selected job", |screen| {
-        screen.contains("▶ loss") && legend_value(screen, &job).is_some() && !screen.contains("PROGRESS")
+    let screen = terminal.wait_for("a chart of the selected job", |screen| {
+        screen.contains("loss") && legend_value(screen, &first).is_some() && !screen.contains("PROGRESS")
     });
+    assert!(legend_value(&screen, &second).is_none(), "{screen}");
 }
 
 #[test]
@@ -255,9 +275,7 @@ fn terminals_of_60_to_300_columns_are_filled_and_smaller_ones_explained() {
 
 #[test]
 fn lines_differ_without_colours() {
-    let (_home, server, first) = server_with_job();
-    let second = SteadyJob::with_steps(10_000_000).submit(&server);
-    server.wait_for_step(&second, 5);
+    let (_home, server, [first, second]) = server_with_two_jobs();
     for no_colour in [false, true] {
         let mut command = top(server.home(), &["--host", server.url(), "--series", "accuracy", "--interval", "200ms"]);
         if no_colour {

@@ -9,8 +9,8 @@ use saggar_rest::models::ModelListDocument;
 use crate::documents::{DeviceFigures, HostDocument, JobFigures, ModelFigures};
 use crate::metric_rates::{set_device_figures, set_model_figures};
 use crate::metrics_text::MetricSamples;
+use crate::poll_request::PollRequest;
 use crate::recorded_series::{RecordedSeries, SeriesRecorder};
-use crate::series_name::SeriesSelection;
 use crate::server_history::{HistoryCursor, ServerSamples};
 use crate::transport::{ServerTransport, TransportError, get_document};
 
@@ -20,17 +20,6 @@ const UNFINISHED: &str = "QUEUED,STARTING,RUNNING,STOPPING";
 const UNFINISHED_MAX: &str = "200";
 /// Maximum other jobs that are read, the newest ones.
 const NEWEST_MAX: &str = "30";
-
-/// What is read of a server.
-#[derive(Clone, Debug)]
-pub(crate) struct PollRequest {
-    /// The position of the server on the command line.
-    pub(crate) host: usize,
-    /// The chosen series, whose recorded points are read.
-    pub(crate) selection: SeriesSelection,
-    /// The start of the visible time, in Unix milliseconds. Series of jobs that ended before are not read.
-    pub(crate) since_ms: u64,
-}
 
 /// What was read of a server.
 #[derive(Clone, Debug, Default)]
@@ -203,6 +192,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::series_name::SeriesSelection;
 
     /// Answers from a table of paths; other paths are refused.
     struct TableTransport(Vec<(&'static str, String)>, RefCell<Vec<String>>);

@@ -12,6 +12,7 @@ mod key_actions;
 mod metric_rates;
 mod metrics_text;
 pub mod palette;
+mod poll_request;
 mod poller;
 mod prometheus_history;
 mod quantity_text;

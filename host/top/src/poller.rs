@@ -4,7 +4,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use crate::documents::{HostDocument, RefreshDocument};
-use crate::host_source::{HostSample, HostSource, PollRequest};
+use crate::host_source::{HostSample, HostSource};
+use crate::poll_request::PollRequest;
 use crate::series_name::SeriesSelection;
 
 /// Receives what the threads read. Called from their threads.

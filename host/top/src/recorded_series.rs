@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use saggar_rest::job_metrics::{JobMetricsDocument, MetricSeriesPoint};
 use saggar_rest::jobs::JobDocument;
 
-use crate::host_source::PollRequest;
+use crate::poll_request::PollRequest;
 use crate::series_name::{OwnerKind, SeriesKey};
 use crate::transport::{ServerTransport, TransportError, get_document};
 

@@ -17,8 +17,20 @@ pub(crate) type TimedValue = (u64, f64);
 #[derive(Clone, Debug, Default)]
 struct StoredSeries {
     points: VecDeque<TimedValue>,
+    /// The points of histories, which stay when recorded points replace all others.
+    history: Vec<TimedValue>,
     /// Whether the points are those that its job or the server recorded, which are more exact than those of refreshes.
     is_recorded: bool,
+}
+
+impl StoredSeries {
+    /// Adds the points of histories that are before the first point.
+    fn prepend_history(&mut self) {
+        let first = self.points.front().map_or(u64::MAX, |(at, _)| *at);
+        let room = POINTS_MAX.saturating_sub(self.points.len());
+        let earlier = self.history.iter().rev().filter(|(at, _)| *at < first).take(room);
+        earlier.for_each(|point| self.points.push_front(*point));
+    }
 }
 
 /// The points of all series.
@@ -42,20 +54,24 @@ impl SeriesStore {
     pub(crate) fn add_recorded(&mut self, host: usize, series: RecordedSeries) {
         let key = SeriesKey { kind: series.kind, name: series.name, host, owner: series.owner };
         let Some(stored) = self.entry(key) else { return };
-        if series.is_whole || !stored.is_recorded {
+        let is_replaced = series.is_whole || !stored.is_recorded;
+        if is_replaced {
             stored.points.clear();
             stored.is_recorded = true;
         }
         series.points.into_iter().for_each(|point| push_bounded(&mut stored.points, point));
+        if is_replaced {
+            stored.prepend_history();
+        }
     }
 
     /// Adds points of a history before the first point of a series.
     pub(crate) fn add_history(&mut self, key: SeriesKey, points: &[TimedValue]) {
         let Some(stored) = self.entry(key) else { return };
-        let first = stored.points.front().map_or(u64::MAX, |(at, _)| *at);
-        let room = POINTS_MAX.saturating_sub(stored.points.len());
-        let earlier = points.iter().rev().filter(|(at, _)| *at < first).take(room);
-        earlier.for_each(|point| stored.points.push_front(*point));
+        stored.history.extend(points);
+        stored.history.sort_by_key(|(at, _)| *at);
+        stored.history.dedup_by_key(|(at, _)| *at);
+        stored.prepend_history();
     }
 
     /// Returns every series that has points.
@@ -135,5 +151,8 @@ mod tests {
         assert_eq!(store.points_between(&loss(), 0, 100), [(2, 2.0), (4, 4.0), (8, 8.0), (10, 1.0)]);
         assert_eq!(store.points_between(&loss(), 5, 8), [(4, 4.0), (8, 8.0), (10, 1.0)]);
         assert!(store.points_between(&loss(), 20, 30).len() == 1);
+        // Recorded points replace the others, but not what was before them.
+        store.add_recorded(0, recorded(true, &[(7, 1.0), (9, 2.0)]));
+        assert_eq!(store.points_between(&loss(), 0, 100), [(2, 2.0), (4, 4.0), (7, 1.0), (9, 2.0)]);
     }
 }

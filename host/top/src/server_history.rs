@@ -121,10 +121,10 @@ impl ServerSamples {
             };
             model.requests_per_second = mean("model_requests_per_second");
             model.errors_per_second = mean("model_errors_per_second");
-            model.p50_seconds = values("model_latency_p50_seconds").last();
-            model.p99_seconds = values("model_latency_p99_seconds").last();
+            model.p50_seconds = values("model_latency_p50_seconds").next_back();
+            model.p99_seconds = values("model_latency_p99_seconds").next_back();
             model.batch_items = mean("model_batch_items");
-            model.queue_length = values("model_queue_length").last();
+            model.queue_length = values("model_queue_length").next_back();
         }
     }
 
