@@ -140,7 +140,7 @@ fn ten_thousand_requests_across_a_swap_get_no_stale_answer_of_the_cache() {
         answer
     };
     let expected = [promote(1), promote(2)];
-    assert_ne!(expected[0], expected[1], "a stale answer could not be told from a new one");
+    assert_ne!(expected[0], expected[1], "a stale answer would look like a new one");
     promote(1);
     let (answered, has_swapped) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {

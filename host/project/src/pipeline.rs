@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 pub(crate) use check::{NestedInterface, StepOutline, check_outlines};
 pub use check::{PlanMistake, StepDependencies, StepDependency};
 pub use condition::ConditionError;
-pub(crate) use condition::{Condition, Operand};
+pub(crate) use condition::{Condition, ConditionOperand};
 pub(crate) use cycle::dependency_order;
 pub use kind::{OutputType, StepKind};
 pub use parameters::{ParameterError, bind_parameters, parse_parameter_text};

@@ -14,7 +14,7 @@ use crate::non_finite::{NonFiniteOperand, find_non_finite};
 use crate::operand_probe::{DispatchValues, OperandProbe, copy_variables, find_operands, known_names};
 use crate::recording_observer::{graph_digest, tensor_digests};
 use crate::report::PrintedOperand;
-use crate::tensor_values::{first_non_finite, summarize};
+use crate::tensor_summary::{first_non_finite, summarize};
 
 /// Watches every dispatch.
 #[derive(Debug)]

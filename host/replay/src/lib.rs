@@ -19,7 +19,7 @@ mod recording_context;
 mod recording_observer;
 mod replay_context;
 mod report;
-mod tensor_values;
+mod tensor_summary;
 
 pub use comparison::ReplayRange;
 pub use host_call::{CallDifference, HostCall};
@@ -28,4 +28,5 @@ pub use recorded_calls::{RecordedCalls, RecordingError};
 pub use recorder::{CallRecorder, RECORDING_BYTES_MAX, RecordingHeader};
 pub use recording_context::RecordingContext;
 pub use replay_context::{ReplayContext, ReplayProgress, ReplayRequest};
-pub use report::{PrintedOperand, ReplayDifference, ReplayReport, TensorSummary};
+pub use report::{PrintedOperand, ReplayDifference, ReplayReport};
+pub use tensor_summary::TensorSummary;

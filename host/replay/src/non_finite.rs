@@ -8,8 +8,7 @@ use saggar_tensor::{DType, Graph, NodeId, Op};
 use serde::{Deserialize, Serialize};
 
 use crate::operand_probe::{DispatchValues, OperandProbe, operand_name};
-use crate::report::TensorSummary;
-use crate::tensor_values::{first_non_finite, summarize};
+use crate::tensor_summary::{TensorSummary, first_non_finite, summarize};
 
 /// Maximum operands of one probe.
 const PROBE_OPERANDS_MAX: usize = 256;
@@ -59,12 +58,12 @@ pub struct OperandFinding {
 impl NonFiniteOperand {
     /// Returns the finding as lines for a person.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let shown = self.found_in.iter().take(FOUND_IN_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        let first_names = self.found_in.iter().take(FOUND_IN_SHOWN).cloned().collect::<Vec<_>>().join(", ");
         let more = match self.found_in.len().saturating_sub(FOUND_IN_SHOWN) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let mut lines = vec![format!("step {} gives numbers that are not finite, in {shown}{more}", self.step)];
+        let mut lines = vec![format!("step {} gives numbers that are not finite, in {first_names}{more}", self.step)];
         match (&self.first_nan, &self.first_infinite) {
             (None, None) => {
                 let why = self.problem.as_deref().unwrap_or("no operand shows them when it is computed by itself");
@@ -206,14 +205,13 @@ impl NonFiniteSearch<'_> {
 
 #[cfg(test)]
 mod tests {
-    use saggar_cpu::CpuBackend;
     use saggar_device::{DeviceBuffer, Meter};
     use saggar_tensor::{Descriptor, GraphBuilder, Shape};
 
     use super::*;
 
     fn search(graph: &Graph, x: &[f32], w: &[f32]) -> NonFiniteOperand {
-        let device: Arc<dyn Backend> = Arc::new(CpuBackend::new());
+        let device = saggar_cpu::open(Some(1)).unwrap();
         let upload = |values: &[f32]| -> DeviceBuffer {
             let descriptor = Descriptor::new(DType::F32, Shape::new([values.len()]).unwrap());
             let buffer = device.allocate(&descriptor, &Meter::unlimited()).unwrap();

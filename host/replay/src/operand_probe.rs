@@ -1,6 +1,6 @@
 //! Computes the values of operands inside a graph, which a program for the graph itself does not keep.
 //!
-//! A probe is a program of its own for a part of the graph: its outputs are the operands, and it changes no variables.
+//! A probe is a separate program for a part of the graph: its outputs are the operands, and it changes no variables.
 //! The program of the training is not changed, so that a replay computes the same bits with and without probes.
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_call::CallDifference;
 use crate::non_finite::NonFiniteOperand;
+use crate::tensor_summary::TensorSummary;
 
 /// The result of a replay: whether it is equal to what was recorded, and what was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,25 +68,6 @@ pub struct PrintedOperand {
     pub value: TensorSummary,
 }
 
-/// A tensor in a few numbers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TensorSummary {
-    /// Data type and shape: `f32[32, 10]`.
-    pub descriptor: String,
-    /// The smallest finite element; `None` if there is none.
-    pub min: Option<f64>,
-    /// The largest finite element; `None` if there is none.
-    pub max: Option<f64>,
-    /// The mean of the finite elements; `None` if there is none.
-    pub mean: Option<f64>,
-    /// Elements that are not a number.
-    pub nan: u64,
-    /// Elements that are infinite.
-    pub infinite: u64,
-    /// The first elements, as text: `NaN` and `inf` have no form in JSON.
-    pub first: Vec<String>,
-}
-
 impl ReplayReport {
     /// Returns whether the replay computed what was recorded, and every number was finite.
     pub fn is_equal(&self) -> bool {
@@ -138,20 +120,6 @@ impl ReplayReport {
     }
 }
 
-/// Formats a number with six significant digits, those before and after the range of 0.0001 to 1000000 with an exponent.
-fn format_number(value: f64) -> String {
-    let magnitude = value.abs();
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    if !(1e-4..1e6).contains(&magnitude) {
-        return format!("{value:.5e}");
-    }
-    let decimals = (5 - magnitude.log10().floor() as i32).clamp(0, 9) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 impl fmt::Display for PrintedOperand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.is_update { "" } else { ", no update" };
@@ -159,46 +127,9 @@ impl fmt::Display for PrintedOperand {
     }
 }
 
-impl fmt::Display for TensorSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.descriptor)?;
-        if let (Some(min), Some(max), Some(mean)) = (self.min, self.max, self.mean) {
-            let [min, max, mean] = [min, max, mean].map(format_number);
-            write!(f, ", {min} to {max}, mean {mean}")?;
-        }
-        if self.nan > 0 {
-            write!(f, ", {} not a number", self.nan)?;
-        }
-        if self.infinite > 0 {
-            write!(f, ", {} infinite", self.infinite)?;
-        }
-        let first = self.first.iter().map(|text| text.parse().map_or_else(|_| text.clone(), format_number));
-        write!(f, ": {}", first.collect::<Vec<_>>().join(" "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_six_significant_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (1.0, "1"),
-            (-2.5, "-2.5"),
-            (0.1_f32.into(), "0.1"),
-            (0.936_432_480_812_072_8, "0.936432"),
-            (123_456.789, "123457"),
-            (999_999.9, "1000000"),
-            (-16_006_091_776.0, "-1.60061e10"),
-            (0.000_012_5, "1.25000e-5"),
-            (f64::NAN, "NaN"),
-            (f64::NEG_INFINITY, "-inf"),
-        ] {
-            assert_eq!(format_number(value), text);
-        }
-    }
 
     #[test]
     fn lines_say_what_was_compared_and_what_differs() {

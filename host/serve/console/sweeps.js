@@ -132,8 +132,8 @@ function sweepPage(root, name, live) {
     curves.hidden = lines.length === 0;
     if (lines.length) plot.update({ key: sweep.metric, series: lines, boundaries: [], log: false, smoothing: 0 });
     const names = parameterNames(trials);
-    const shown = state.selected ?? sweep.best ?? trials[0]?.number;
-    patch(bottom, lineageCard(trials, shown, names), importance(sweep.importance ?? []), trialTable(trials, names));
+    const traced = state.selected ?? sweep.best ?? trials[0]?.number;
+    patch(bottom, lineageCard(trials, traced, names), importance(sweep.importance ?? []), trialTable(trials, names));
   }
 
   function buttons({ state: of }) {

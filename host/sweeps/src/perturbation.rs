@@ -25,14 +25,14 @@ pub(crate) fn draw_parent(seed: u64, copy: u32, count: usize) -> usize {
 
 /// Returns the parameters of the copy with this number.
 ///
-/// `taken` are the parameters with which other trials continue from the same state: to train with one of them would only
+/// `siblings` are the parameters with which other trials continue from the same state: to train with one of them would only
 /// repeat that trial. Of several draws, the first that is not among them is the result, or the first one if all are.
 pub(crate) fn perturb(
     space: &SearchSpace,
     settings: &PopulationSettings,
     (seed, copy): (u64, u32),
     parent: &Map<String, Value>,
-    taken: &[Map<String, Value>],
+    siblings: &[Map<String, Value>],
 ) -> Map<String, Value> {
     let draw = |attempt: u32| -> Map<String, Value> {
         let one = |(index, (name, range)): (usize, (&String, &ParameterRange))| {
@@ -50,10 +50,10 @@ pub(crate) fn perturb(
         space.ranges().iter().enumerate().map(one).collect()
     };
     let first = draw(0);
-    if !taken.contains(&first) {
+    if !siblings.contains(&first) {
         return first;
     }
-    (1..PERTURBATIONS_MAX).map(draw).find(|drawn| !taken.contains(drawn)).unwrap_or(first)
+    (1..PERTURBATIONS_MAX).map(draw).find(|drawn| !siblings.contains(drawn)).unwrap_or(first)
 }
 
 fn key(seed: u64) -> [u32; 2] {
@@ -151,14 +151,14 @@ mod tests {
     fn a_copy_does_not_repeat_its_parent_while_the_range_has_another_value() {
         let space = space(&[("lr", "log(1e-4,1)")]);
         let parent = json!({"lr": 1.0}).as_object().cloned().unwrap();
-        let mut taken = vec![parent.clone()];
+        let mut siblings = vec![parent.clone()];
         for copy in 1..200 {
-            let drawn = perturb(&space, &settings(0.0), (3, copy), &parent, &taken[..1]);
+            let drawn = perturb(&space, &settings(0.0), (3, copy), &parent, &siblings[..1]);
             assert_eq!(drawn["lr"], 0.8, "the other factor leads beyond the range");
         }
-        taken.push(json!({"lr": 0.8}).as_object().cloned().unwrap());
-        let drawn = perturb(&space, &settings(0.25), (3, 1), &parent, &taken);
-        assert!(!taken.contains(&drawn), "{drawn:?}");
+        siblings.push(json!({"lr": 0.8}).as_object().cloned().unwrap());
+        let drawn = perturb(&space, &settings(0.25), (3, 1), &parent, &siblings);
+        assert!(!siblings.contains(&drawn), "{drawn:?}");
     }
 
     #[test]

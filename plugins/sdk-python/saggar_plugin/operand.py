@@ -45,13 +45,9 @@ class Operand:
         self.operator = operator
 
     def _value(self) -> NoReturn:
-        shape = ", ".join(map(str, self.shape))
-        raise TypeError(
-            f"`{self.operator}` {self.data_type.name.lower()}[{shape}] has no value while the graph is built: "
-            "name it as an output of `build`, dispatch the graph, and read the result"
-        )
+        item = f"`{self.operator}` {self.data_type.name.lower()}{self.shape}"
+        raise TypeError(f"{item} has no value while the graph is built: make it an output, dispatch, and read the result")
 
-    # Python would take every operand as true, and a number or a list from it would be an error without a reason.
     __bool__ = __float__ = __int__ = __len__ = __iter__ = _value
 
     @property
@@ -485,9 +481,8 @@ class Operand:
 
     def layer_norm(self, axes: Sequence[int], scale: Operand, bias: Operand, epsilon: float = 1e-5) -> Operand:
         """Normalizes over `axes`, then scales and shifts."""
-        return self._unary(
-            "layer_normalization", scale.raw, bias.raw, [self._axis(axis) for axis in axes], float(epsilon)
-        )
+        axes = [self._axis(axis) for axis in axes]
+        return self._unary("layer_normalization", scale.raw, bias.raw, axes, float(epsilon))
 
     def batch_norm(
         self, mean: Operand, variance: Operand, scale: Operand, bias: Operand, epsilon: float = 1e-5

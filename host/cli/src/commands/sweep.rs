@@ -143,9 +143,9 @@ fn print_trials(trials: &[&TrialDocument], output: CliOutput) {
         let is_shown = |(index, _): &(usize, String)| has_members || ![1, 2].contains(index);
         cells.into_iter().enumerate().filter(is_shown).map(|(_, cell)| cell).collect()
     };
-    let shown = columns(headers.map(str::to_owned).to_vec());
+    let header_row = columns(headers.map(str::to_owned).to_vec());
     let rows: Vec<Vec<String>> = trials.iter().map(|trial| columns(trial_cells(trial, output))).collect();
-    output.print_table(&shown.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+    output.print_table(&header_row.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
 }
 
 fn trial_cells(trial: &TrialDocument, output: CliOutput) -> Vec<String> {

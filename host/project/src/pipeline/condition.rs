@@ -50,7 +50,7 @@ impl ComparisonOperator {
 
 /// A side of a comparison, or a whole condition.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Operand {
+pub(crate) enum ConditionOperand {
     /// A parameter, an output, or another placeholder.
     Reference(PlaceholderReference),
     /// A number, a boolean or a text.
@@ -61,9 +61,9 @@ pub(crate) enum Operand {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
     /// A boolean, negated if `is_negated`.
-    Boolean { operand: Operand, is_negated: bool },
+    Boolean { operand: ConditionOperand, is_negated: bool },
     /// A comparison of two values.
-    Comparison { left: Operand, operator: ComparisonOperator, right: Operand },
+    Comparison { left: ConditionOperand, operator: ComparisonOperator, right: ConditionOperand },
 }
 
 /// Why a text is not a condition.
@@ -99,23 +99,24 @@ impl Condition {
     pub(crate) fn parse(condition: &Value) -> Result<Condition, ConditionParseError> {
         let wrong = || ConditionParseError { text: condition.as_str().map_or_else(|| condition.to_string(), shorten) };
         match condition {
-            Value::Bool(_) => Ok(Condition::boolean(Operand::Literal(condition.clone()), false)),
+            Value::Bool(_) => Ok(Condition::boolean(ConditionOperand::Literal(condition.clone()), false)),
             Value::String(text) => parse_text(text.trim()).ok_or_else(wrong),
             _ => Err(wrong()),
         }
     }
 
-    fn boolean(operand: Operand, is_negated: bool) -> Condition {
+    fn boolean(operand: ConditionOperand, is_negated: bool) -> Condition {
         match operand {
-            Operand::Literal(Value::Bool(value)) => {
-                Condition::Boolean { operand: Operand::Literal((value != is_negated).into()), is_negated: false }
-            }
+            ConditionOperand::Literal(Value::Bool(value)) => Condition::Boolean {
+                operand: ConditionOperand::Literal((value != is_negated).into()),
+                is_negated: false,
+            },
             operand => Condition::Boolean { operand, is_negated },
         }
     }
 
     /// Returns the operands.
-    pub(crate) fn operands(&self) -> impl Iterator<Item = &Operand> {
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &ConditionOperand> {
         let (first, second) = match self {
             Condition::Boolean { operand, .. } => (operand, None),
             Condition::Comparison { left, right, .. } => (left, Some(right)),
@@ -124,7 +125,7 @@ impl Condition {
     }
 
     /// Returns the condition with other operands. A boolean literal that was negated is computed.
-    pub(crate) fn map_operands(self, mut map: impl FnMut(Operand) -> Operand) -> Condition {
+    pub(crate) fn map_operands(self, mut map: impl FnMut(ConditionOperand) -> ConditionOperand) -> Condition {
         match self {
             Condition::Boolean { operand, is_negated } => Condition::boolean(map(operand), is_negated),
             Condition::Comparison { left, operator, right } => {
@@ -136,7 +137,7 @@ impl Condition {
     /// Returns the condition as a value of a plan.
     pub(crate) fn to_value(&self) -> Value {
         match self {
-            Condition::Boolean { operand: Operand::Literal(Value::Bool(value)), .. } => (*value).into(),
+            Condition::Boolean { operand: ConditionOperand::Literal(Value::Bool(value)), .. } => (*value).into(),
             condition => condition.to_string().into(),
         }
     }
@@ -146,9 +147,9 @@ impl Condition {
     /// # Errors
     /// `NoValue`; `Kind`.
     pub(crate) fn is_true(&self, values: &dyn TemplateValues) -> Result<bool, ConditionError> {
-        let value = |operand: &Operand| match operand {
-            Operand::Literal(value) => Ok(value.clone()),
-            Operand::Reference(reference) => values
+        let value = |operand: &ConditionOperand| match operand {
+            ConditionOperand::Literal(value) => Ok(value.clone()),
+            ConditionOperand::Reference(reference) => values
                 .value_of(reference)
                 .ok_or_else(|| ConditionError::NoValue { reference: display_reference(reference) }),
         };
@@ -182,12 +183,12 @@ impl fmt::Display for Condition {
     }
 }
 
-impl fmt::Display for Operand {
+impl fmt::Display for ConditionOperand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Operand::Reference(reference) => f.write_str(&display_reference(reference)),
-            Operand::Literal(Value::String(text)) => write!(f, "'{text}'"),
-            Operand::Literal(value) => write!(f, "{value}"),
+            ConditionOperand::Reference(reference) => f.write_str(&display_reference(reference)),
+            ConditionOperand::Literal(Value::String(text)) => write!(f, "'{text}'"),
+            ConditionOperand::Literal(value) => write!(f, "{value}"),
         }
     }
 }
@@ -232,7 +233,7 @@ fn parse_text(text: &str) -> Option<Condition> {
     let rest = rest.trim_start();
     if rest.is_empty() {
         // A text or a number alone is neither true nor false.
-        let is_boolean = matches!(left, Operand::Reference(_) | Operand::Literal(Value::Bool(_)));
+        let is_boolean = matches!(left, ConditionOperand::Reference(_) | ConditionOperand::Literal(Value::Bool(_)));
         return is_boolean.then(|| Condition::boolean(left, is_negated));
     }
     let (symbol, operator) = ComparisonOperator::ALL.into_iter().find(|(symbol, _)| rest.starts_with(symbol))?;
@@ -241,19 +242,19 @@ fn parse_text(text: &str) -> Option<Condition> {
 }
 
 /// Reads an operand, and returns it with the text after it.
-fn read_operand(text: &str) -> Option<(Operand, &str)> {
+fn read_operand(text: &str) -> Option<(ConditionOperand, &str)> {
     if text.starts_with("${") {
         let end = text.find('}')? + 1;
         let template = TextTemplate::parse(&text[..end]).ok()?;
-        return Some((Operand::Reference(template.only_reference()?.clone()), &text[end..]));
+        return Some((ConditionOperand::Reference(template.only_reference()?.clone()), &text[end..]));
     }
     if let Some(rest) = text.strip_prefix('\'') {
         let end = rest.find('\'')?;
-        return Some((Operand::Literal(rest[..end].into()), &rest[end + 1..]));
+        return Some((ConditionOperand::Literal(rest[..end].into()), &rest[end + 1..]));
     }
     let end = text.find(|c: char| c.is_whitespace() || "=!<>".contains(c)).unwrap_or(text.len());
     let literal: Value = serde_json::from_str(&text[..end]).ok()?;
-    (literal.is_number() || literal.is_boolean()).then_some((Operand::Literal(literal), &text[end..]))
+    (literal.is_number() || literal.is_boolean()).then_some((ConditionOperand::Literal(literal), &text[end..]))
 }
 
 fn shorten(text: &str) -> String {

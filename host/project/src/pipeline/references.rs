@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Condition, Operand, PipelineStep, PlaceholderReference, StepSource, TextTemplate};
+use super::{Condition, ConditionOperand, PipelineStep, PlaceholderReference, StepSource, TextTemplate};
 
 impl PipelineStep {
     /// Returns the outputs that the texts of the step refer to, each as a step and an output. An output that is used
@@ -12,10 +12,10 @@ impl PipelineStep {
         self.args.values().for_each(|value| collect_from_value(value, &mut used));
         for condition in self.when.iter().filter_map(|condition| Condition::parse(condition).ok()) {
             used.extend(condition.operands().filter_map(|operand| match operand {
-                Operand::Reference(PlaceholderReference::Output { step, output }) => {
+                ConditionOperand::Reference(PlaceholderReference::Output { step, output }) => {
                     Some((step.clone(), output.clone()))
                 }
-                Operand::Reference(_) | Operand::Literal(_) => None,
+                ConditionOperand::Reference(_) | ConditionOperand::Literal(_) => None,
             }));
         }
         let source = match &self.from {

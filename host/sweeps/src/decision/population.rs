@@ -65,10 +65,10 @@ pub(super) fn replace_worst(board: &mut TrialBoard<'_>) {
         let copy = board.trials.len() as u32 + 1;
         let parent = better[draw_parent(board.input.sweep.spec.seed, copy, better.len())];
         let of_parent = trial_parameters(&board.trials[parent]);
-        let taken = continued.entry(parent).or_insert_with(|| vec![of_parent.clone()]);
+        let siblings = continued.entry(parent).or_insert_with(|| vec![of_parent.clone()]);
         let sweep = board.input.sweep;
-        let parameters = perturb(&sweep.space, settings, (sweep.spec.seed, copy), &of_parent, taken);
-        taken.push(parameters.clone());
+        let parameters = perturb(&sweep.space, settings, (sweep.spec.seed, copy), &of_parent, siblings);
+        siblings.push(parameters.clone());
         replace(board, index, parent, &parameters);
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct PopulationSettings {
 }
 
 impl PopulationSettings {
-    /// Checks the settings of `pbt`, or that there are none, and fills in the defaults, so that they are recorded.
+    /// Checks the settings of `pbt`, or that other methods have no such settings, and fills in the defaults, so that they are recorded.
     pub(super) fn read(spec: &mut SweepSpec) -> Result<Option<PopulationSettings>, SweepSpecError> {
         if spec.method != SweepMethod::Pbt {
             return refuse_settings(spec).map(|()| None);

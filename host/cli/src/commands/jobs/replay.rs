@@ -1,4 +1,4 @@
-//! `saggar replay`: repeats steps of a training on the server, as a job of its own, and prints its report.
+//! `saggar replay`: repeats steps of a training on the server, as a separate job, and prints its report.
 
 use saggar_jobs::REPLAY_FILE;
 use saggar_replay::ReplayReport;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{PipelineSection, PipelineStepSection};
 use crate::limits::PIPELINE_STEPS_MAX;
 use crate::pipeline::{
-    Condition, Operand, PipelineStep, PlaceholderReference, StepFetch, StepKind, StepSource, TemplatePart,
+    Condition, ConditionOperand, PipelineStep, PlaceholderReference, StepFetch, StepKind, StepSource, TemplatePart,
     TextTemplate, display_reference,
 };
 
@@ -134,17 +134,17 @@ fn resolve_condition(condition: &Value, around: &NestingScope) -> Value {
     // The check has reported conditions that are not valid.
     let Ok(parsed) = Condition::parse(condition) else { return condition.clone() };
     let resolved = parsed.map_operands(|operand| match operand {
-        Operand::Literal(value) => Operand::Literal(value),
-        Operand::Reference(reference) => {
+        ConditionOperand::Literal(value) => ConditionOperand::Literal(value),
+        ConditionOperand::Reference(reference) => {
             match resolve_value(&display_reference(&reference).into(), around) {
                 // An argument can be a placeholder of the outer pipeline, or a text.
                 Value::String(text) => {
                     match TextTemplate::parse(&text).ok().as_ref().and_then(TextTemplate::only_reference) {
-                        Some(outer) => Operand::Reference(outer.clone()),
-                        None => Operand::Literal(text.into()),
+                        Some(outer) => ConditionOperand::Reference(outer.clone()),
+                        None => ConditionOperand::Literal(text.into()),
                     }
                 }
-                value => Operand::Literal(value),
+                value => ConditionOperand::Literal(value),
             }
         }
     });

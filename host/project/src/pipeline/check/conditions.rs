@@ -1,7 +1,7 @@
 //! The check of the conditions of a step: each names parameters and outputs that exist, and compares values of one type.
 
 use super::*;
-use crate::pipeline::condition::{ComparisonOperator, Condition, Operand};
+use crate::pipeline::condition::{ComparisonOperator, Condition, ConditionOperand};
 
 /// The type of an operand of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn check_comparison(
     checker: &mut PlanChecker<'_>,
     at: usize,
     operator: ComparisonOperator,
-    sides: [(&Operand, OperandType); 2],
+    sides: [(&ConditionOperand, OperandType); 2],
 ) {
     let symbol = operator.symbol();
     if operator.is_order()
@@ -107,12 +107,12 @@ fn example(of: OperandType) -> &'static str {
 fn operand_type(
     checker: &mut PlanChecker<'_>,
     at: usize,
-    operand: &Operand,
+    operand: &ConditionOperand,
     used: &mut Vec<usize>,
 ) -> Option<OperandType> {
     let reference = match operand {
-        Operand::Literal(value) => return OperandType::of_value(value),
-        Operand::Reference(reference) => reference,
+        ConditionOperand::Literal(value) => return OperandType::of_value(value),
+        ConditionOperand::Reference(reference) => reference,
     };
     match reference {
         PlaceholderReference::RunId | PlaceholderReference::RunName => Some(OperandType::Text),

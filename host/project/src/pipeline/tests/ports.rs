@@ -195,7 +195,7 @@ fn keys_of_steps_of_plugins_and_datasets_are_checked() {
             ("20:1", "of kind data runs no plugin"),
             ("26:1", "a step of kind data needs from"),
             ("26:1", "a step of kind data needs dataset"),
-            ("32:8", "takes a model version, not a file of another server"),
+            ("32:8", "takes a model version, not files"),
             ("37:8", "expected the output of a job, such as job:NAME-N/output/PATH, got \"digits/1\""),
             ("41:8", "a step of kind plugin has no data"),
             ("42:13", "a step of kind plugin has no init_from"),

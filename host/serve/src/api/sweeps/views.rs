@@ -63,7 +63,7 @@ pub(in crate::api) async fn sweep_with_trials(app: &AppState, record: &SweepReco
     let sweep = read_spec(record);
     let has_rungs = sweep.as_ref().is_some_and(|sweep| sweep.pause_point(0).is_some());
     let compared = |trial: &TrialDocument| if has_rungs { *trial.rung_values.first()? } else { trial.value };
-    // The first value of a copy is not one of its own parameters.
+    // The first value of a copy belongs to the parameters of its parent.
     let own = trials.iter().filter(|trial| trial.parent.is_none());
     let rows: Vec<_> = own.filter_map(|trial| Some((trial.parameters.clone(), compared(trial)?))).collect();
     let is_population = sweep.is_some_and(|sweep| sweep.spec().method == SweepMethod::Pbt);
