@@ -49,7 +49,7 @@ for (const [look, options] of Object.entries(looks)) {
     assert.equal(await page.locator('[data-output=label] .class').textContent(), String(answer.label));
     assert.match(await page.locator('#answered-by').textContent(), /^digits@1 on cpu$/);
     const timings = await page.locator('.timings dt').allTextContents();
-    assert.deepEqual(timings.slice(0, 2), ['queue', 'compute']);
+    assert.deepEqual(timings.slice(0, 4), ['read', 'decode', 'queue', 'compute']);
     await isUsable(page);
     await shot(page, `playground-${look}`);
   }, options));

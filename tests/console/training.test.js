@@ -44,7 +44,7 @@ test('a job is watched while it trains: numbers, log and events', () => {
     await becomes(async () => (await page.locator('[data-chart=loss] .legend li').allTextContents()).length, 3);
     await page.locator('[data-chart=loss] canvas').waitFor();
     await becomes(() => page.locator('.history b').first().textContent(), 'succeeded');
-    await page.locator('.files th').first().waitFor();
+    await page.locator('.files a').first().waitFor();
     const [download] = await Promise.all([page.waitForEvent('download'), page.locator('.files a').first().click()]);
     const path = await page.locator('.files a').first().getAttribute('href');
     const there = Buffer.from(await (await fetch(process.env.SAGGAR_URL + path)).arrayBuffer());

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use toml::de::DeTable;
@@ -23,8 +23,9 @@ fn resolve_reference<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     }
 }
 
-/// Collects every table of the schema with its keys, by the path of its keys, with `*` for user-chosen names.
-fn collect_tables(root: &Value, schema: &Value, path: &str, found: &mut Vec<(String, BTreeSet<String>)>) {
+/// Collects every table of the schema with its keys, by the path of its keys, with `*` for user-chosen names. A table with
+/// several forms has the keys of all of them.
+fn collect_tables(root: &Value, schema: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
     let schema = resolve_reference(root, schema);
     for alternative in schema["anyOf"].as_array().into_iter().flatten() {
         collect_tables(root, alternative, path, found);
@@ -38,7 +39,7 @@ fn collect_tables(root: &Value, schema: &Value, path: &str, found: &mut Vec<(Str
     }
     if let Some(properties) = schema["properties"].as_object() {
         assert_eq!(schema["additionalProperties"], false, "[{path}] takes any key");
-        found.push((path.to_owned(), properties.keys().cloned().collect()));
+        found.entry(path.to_owned()).or_default().extend(properties.keys().cloned());
         for (key, value) in properties {
             collect_tables(root, value, &below(key), found);
         }
@@ -52,14 +53,14 @@ fn parser_and_schema_accept_the_same_keys() {
     manifest::read_manifest(&ManifestTable::root(document.get_ref(), &report)).unwrap();
     let parsed = report.keys();
     let root = schema();
-    let mut described = Vec::new();
+    let mut described = BTreeMap::new();
     collect_tables(&root, &root, "", &mut described);
     for (path, keys) in &described {
         let known = parsed.get(path).unwrap_or_else(|| panic!("the parser reads no table [{path}]"));
         let known: BTreeSet<String> = known.iter().map(|key| (*key).to_owned()).collect();
         assert_eq!(keys, &known, "[{path}]");
     }
-    let described: BTreeSet<&str> = described.iter().map(|(path, _)| path.as_str()).collect();
+    let described: BTreeSet<&str> = described.keys().map(String::as_str).collect();
     for path in parsed.keys() {
         assert!(described.contains(path.as_str()), "the schema has no table [{path}]");
     }

@@ -133,7 +133,8 @@ impl HistoryFilter {
         let document = HistorySeriesDocument { name: quantity.name().to_owned(), ..HistorySeriesDocument::default() };
         match subject {
             HistorySubject::Model(model) => {
-                (!self.hidden_models.contains(&model)).then(|| HistorySeriesDocument { model: Some(model), ..document })
+                let is_visible = !self.hidden_models.contains(&model);
+                is_visible.then_some(HistorySeriesDocument { model: Some(model), ..document })
             }
             HistorySubject::Device(device) => Some(HistorySeriesDocument { device: Some(device), ..document }),
             HistorySubject::ModelMemory(device) => {

@@ -196,7 +196,7 @@ fn keys_of_steps_of_plugins_and_datasets_are_checked() {
             ("26:1", "a step of kind data needs from"),
             ("26:1", "a step of kind data needs dataset"),
             ("32:8", "takes a model version, not files"),
-            ("37:8", "expected the output of a job, such as job:NAME-N/output/PATH, got \"digits/1\""),
+            ("37:8", "step f: expected a version of dataset d, got \"digits/1\""),
             ("41:8", "a step of kind plugin has no data"),
             ("42:13", "a step of kind plugin has no init_from"),
             ("43:1", "step \"h\" of kind train names a plugin"),
