@@ -62,7 +62,7 @@ fn a_replay_computes_the_recorded_bits_and_prints_operands() {
     let name = whole["job"].as_str().unwrap();
     assert_eq!(server.checkpoints(name), []);
     let outputs = server.get(&format!("/api/v1/jobs/{name}/output"));
-    assert_eq!(outputs["outputs"].as_array().unwrap().len(), 1, "{outputs}");
+    assert_eq!(outputs["files"].as_array().unwrap().len(), 1, "{outputs}");
 }
 
 #[test]

@@ -46,7 +46,10 @@ class Operand:
 
     def _value(self) -> NoReturn:
         item = f"`{self.operator}` {self.data_type.name.lower()}{self.shape}"
-        raise TypeError(f"{item} has no value while the graph is built: make it an output, dispatch, and read the result")
+        raise TypeError(
+            f"{item} has no value while the graph is built: use `where` instead of a condition, or make it an output, "
+            "dispatch the graph, and read the result"
+        )
 
     __bool__ = __float__ = __int__ = __len__ = __iter__ = _value
 
@@ -153,9 +156,6 @@ class Operand:
 
     def __invert__(self) -> Operand:
         return self._unary("logical_not")
-
-    def __bool__(self) -> bool:
-        raise TypeError("an operand has no value while its graph is built: use `where` instead of a condition")
 
     def equal(self, other: Operand | float) -> Operand:
         """1 where the elements are equal, else 0."""
