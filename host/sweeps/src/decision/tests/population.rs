@@ -90,8 +90,11 @@ fn assert_copies_start_before_their_parents_go_on(trials: &[TrialRecord]) {
     }
 }
 
+/// What a sweep decided about a trial: its number, parameters, parent, state and values at rungs.
+type TrialOutcome = (u32, String, Option<TrialParent>, TrialState, Vec<Option<f64>>);
+
 /// Returns what must not depend on the order of the jobs or on kills.
-fn outcome(trials: &[TrialRecord]) -> Vec<(u32, String, Option<TrialParent>, TrialState, Vec<Option<f64>>)> {
+fn outcome(trials: &[TrialRecord]) -> Vec<TrialOutcome> {
     let one = |trial: &TrialRecord| {
         (trial.number, trial.parameters.clone(), trial.parent.clone(), trial.state, trial.rung_values.clone())
     };
