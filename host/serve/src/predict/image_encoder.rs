@@ -139,7 +139,7 @@ mod tests {
             default: None,
         };
         let pixel = |at: usize| -> Vec<u8> {
-            let is_red = (at % 16 + at / 16) % 2 == 0;
+            let is_red = (at % 16 + at / 16).is_multiple_of(2);
             match (channels, is_red) {
                 (1, _) => vec![if is_red { 250 } else { 5 }],
                 (_, true) => vec![255, 0, 0],
